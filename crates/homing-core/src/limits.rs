@@ -1,0 +1,316 @@
+//! What a run may consume, as numbers. Who counts and where is the tree's business ([`crate::tree`]).
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// One limit of a run, before its ancestors' are taken into account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cap {
+    /// Nothing was said: the default of the run's position applies.
+    #[default]
+    Default,
+    /// `none` was written out: no limit of its own, an ancestor's still holds.
+    Unlimited,
+    /// At most this much.
+    At(u64),
+}
+
+impl Cap {
+    /// The number, if there is one.
+    pub fn value(self) -> Option<u64> {
+        match self {
+            Self::Default | Self::Unlimited => None,
+            Self::At(value) => Some(value),
+        }
+    }
+
+    /// This cap where something was said, `other` where not.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::Default => other,
+            Self::Unlimited | Self::At(_) => self,
+        }
+    }
+
+    /// The tighter of the two; silence and `none` never loosen a number.
+    #[must_use]
+    pub fn tighter(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::At(a), Self::At(b)) => Self::At(a.min(b)),
+            (Self::At(a), _) | (_, Self::At(a)) => Self::At(a),
+            (Self::Unlimited, _) | (_, Self::Unlimited) => Self::Unlimited,
+            (Self::Default, Self::Default) => Self::Default,
+        }
+    }
+}
+
+/// Everything that can be limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Model replies that enter the transcript, counted per run.
+    Turns,
+    /// Levels of delegation below this run.
+    Depth,
+    /// Input (cached included) and output tokens, counted over the subtree.
+    Tokens,
+    /// Millionths of a US dollar, counted over the subtree.
+    Cost,
+    /// Tool calls, counted over the subtree.
+    ToolCalls,
+    /// Runs below this one, counted over the subtree.
+    Children,
+    /// Time from the run's first step to its end.
+    Wall,
+    /// Time this run itself spent asking or acting; neither queued nor waiting for children.
+    Work,
+    /// The same call with the same result, again and again.
+    Repeats,
+    /// Compactions of the history that brought no progress.
+    Compactions,
+}
+
+impl Limit {
+    /// The limits that a person can set, in the order in which they are shown.
+    pub const SETTABLE: [Self; 8] =
+        [Self::Turns, Self::Depth, Self::Tokens, Self::Cost, Self::ToolCalls, Self::Children, Self::Wall, Self::Work];
+
+    /// The name used in envelopes, journals and configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Turns => "turns",
+            Self::Depth => "depth",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+            Self::ToolCalls => "tool_calls",
+            Self::Children => "children",
+            Self::Wall => "wall",
+            Self::Work => "work",
+            Self::Repeats => "repeats",
+            Self::Compactions => "compactions",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a run may consume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Model replies of this run.
+    pub turns: Cap,
+    /// Levels of delegation below this run; 0 means it cannot delegate.
+    pub depth: Cap,
+    /// Tokens of the subtree.
+    pub tokens: Cap,
+    /// Micro-dollars of the subtree.
+    pub cost_micros: Cap,
+    /// Tool calls of the subtree.
+    pub tool_calls: Cap,
+    /// Runs below this one.
+    pub children: Cap,
+    /// Milliseconds from the first step to the end.
+    pub wall_ms: Cap,
+    /// Milliseconds of own work.
+    pub work_ms: Cap,
+}
+
+impl Limits {
+    /// What the root of a tree gets where nothing else is said: $5, one hour, three levels, 300 tool calls, 50 children.
+    pub fn root() -> Self {
+        Self {
+            turns: Cap::At(100),
+            depth: Cap::At(3),
+            tokens: Cap::Unlimited,
+            cost_micros: Cap::At(5_000_000),
+            tool_calls: Cap::At(300),
+            children: Cap::At(50),
+            wall_ms: Cap::At(3_600_000),
+            work_ms: Cap::Unlimited,
+        }
+    }
+
+    /// What a delegated run gets where nothing else is said: 100 turns and 15 minutes of own work; the rest is its
+    /// ancestors'.
+    pub fn delegated() -> Self {
+        Self {
+            turns: Cap::At(100),
+            depth: Cap::Unlimited,
+            tokens: Cap::Unlimited,
+            cost_micros: Cap::Unlimited,
+            tool_calls: Cap::Unlimited,
+            children: Cap::Unlimited,
+            wall_ms: Cap::Unlimited,
+            work_ms: Cap::At(900_000),
+        }
+    }
+
+    /// A small run: 50,000 tokens, 300 seconds, 100 tool calls.
+    pub fn small() -> Self {
+        Self { tokens: Cap::At(50_000), wall_ms: Cap::At(300_000), tool_calls: Cap::At(100), ..Self::default() }
+    }
+
+    /// Sets the money limit from a decimal amount of dollars, such as `"0.50"`.
+    pub fn cost_usd(mut self, amount: &str) -> Result<Self, BadAmount> {
+        self.cost_micros = Cap::At(micros_from_usd(amount)?);
+        Ok(self)
+    }
+
+    /// Sets the limit on model replies.
+    #[must_use]
+    pub fn turns(mut self, turns: u64) -> Self {
+        self.turns = Cap::At(turns);
+        self
+    }
+
+    /// Sets the limit on tokens.
+    #[must_use]
+    pub fn tokens(mut self, tokens: u64) -> Self {
+        self.tokens = Cap::At(tokens);
+        self
+    }
+
+    /// Sets the limit on tool calls.
+    #[must_use]
+    pub fn tool_calls(mut self, calls: u64) -> Self {
+        self.tool_calls = Cap::At(calls);
+        self
+    }
+
+    /// Sets the limit on runs below this one.
+    #[must_use]
+    pub fn children(mut self, children: u64) -> Self {
+        self.children = Cap::At(children);
+        self
+    }
+
+    /// Sets the levels of delegation below this run.
+    #[must_use]
+    pub fn depth(mut self, depth: u64) -> Self {
+        self.depth = Cap::At(depth);
+        self
+    }
+
+    /// Sets the time from first step to end.
+    #[must_use]
+    pub fn wall(mut self, wall: Duration) -> Self {
+        self.wall_ms = Cap::At(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// Reads one limit; guards such as [`Limit::Repeats`] are not settable and have no cap.
+    pub fn cap(&self, limit: Limit) -> Cap {
+        match limit {
+            Limit::Turns => self.turns,
+            Limit::Depth => self.depth,
+            Limit::Tokens => self.tokens,
+            Limit::Cost => self.cost_micros,
+            Limit::ToolCalls => self.tool_calls,
+            Limit::Children => self.children,
+            Limit::Wall => self.wall_ms,
+            Limit::Work => self.work_ms,
+            Limit::Repeats | Limit::Compactions => Cap::Unlimited,
+        }
+    }
+
+    /// Applies `choose` to each pair of caps.
+    fn zip(self, other: Self, choose: impl Fn(Cap, Cap) -> Cap) -> Self {
+        Self {
+            turns: choose(self.turns, other.turns),
+            depth: choose(self.depth, other.depth),
+            tokens: choose(self.tokens, other.tokens),
+            cost_micros: choose(self.cost_micros, other.cost_micros),
+            tool_calls: choose(self.tool_calls, other.tool_calls),
+            children: choose(self.children, other.children),
+            wall_ms: choose(self.wall_ms, other.wall_ms),
+            work_ms: choose(self.work_ms, other.work_ms),
+        }
+    }
+
+    /// These limits, with `other` where nothing was said.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        self.zip(other, Cap::or)
+    }
+
+    /// The tighter of the two, limit by limit.
+    #[must_use]
+    pub fn tighter(self, other: Self) -> Self {
+        self.zip(other, Cap::tighter)
+    }
+}
+
+/// An amount of money that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an amount of dollars: write a number such as 0.50, or none")]
+pub struct BadAmount(pub String);
+
+/// Reads a plain decimal amount of dollars, with or without a leading `$`, into micro-dollars.
+///
+/// Digits beyond the sixth are cut off, so that a limit is never larger than what was written.
+pub fn micros_from_usd(amount: &str) -> Result<u64, BadAmount> {
+    let bad = || BadAmount(amount.to_owned());
+    let text = amount.trim();
+    let text = text.strip_prefix('$').unwrap_or(text).trim_end_matches("USD").trim();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {
+        return Err(bad());
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| bad())? };
+    let fraction: u64 = format!("{fraction:0<6}")[..6].parse().map_err(|_| bad())?;
+    whole.checked_mul(1_000_000).and_then(|micros| micros.checked_add(fraction)).ok_or_else(bad)
+}
+
+/// Shows micro-dollars as dollars: `$0.0123`.
+pub fn usd(micros: u64) -> String {
+    let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
+    let digits = format!("{rest:06}");
+    let kept = digits.trim_end_matches('0').len().max(2);
+    format!("${whole}.{}", &digits[..kept])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r31_the_defaults_are_those_of_the_design() {
+        let root = Limits::default().or(Limits::root());
+        assert_eq!(root.cost_micros, Cap::At(5_000_000));
+        assert_eq!(root.wall_ms, Cap::At(3_600_000));
+        assert_eq!((root.depth, root.tool_calls, root.children), (Cap::At(3), Cap::At(300), Cap::At(50)));
+        assert_eq!(Limits::delegated().work_ms, Cap::At(900_000));
+        let small = Limits::small();
+        assert_eq!((small.tokens, small.wall_ms, small.tool_calls), (Cap::At(50_000), Cap::At(300_000), Cap::At(100)));
+    }
+
+    #[test]
+    fn none_must_be_written_out_and_never_loosens_a_number() {
+        assert_eq!(Cap::Default.or(Cap::At(5)), Cap::At(5));
+        assert_eq!(Cap::Unlimited.or(Cap::At(5)), Cap::Unlimited);
+        assert_eq!(Cap::Unlimited.tighter(Cap::At(5)), Cap::At(5));
+        assert_eq!(Cap::At(7).tighter(Cap::At(5)), Cap::At(5));
+    }
+
+    #[test]
+    fn money_is_read_exactly_and_never_rounded_up() {
+        assert_eq!(micros_from_usd("0.50"), Ok(500_000));
+        assert_eq!(micros_from_usd("$5"), Ok(5_000_000));
+        assert_eq!(micros_from_usd("5 USD"), Ok(5_000_000));
+        assert_eq!(micros_from_usd(".0000019"), Ok(1));
+        for bad in ["", "5,00", "-1", "1e3", ".inf", "NaN", ".", "99999999999999999999"] {
+            assert!(micros_from_usd(bad).is_err(), "{bad}");
+        }
+        assert_eq!(usd(500_000), "$0.50");
+        assert_eq!(usd(1_234), "$0.001234");
+    }
+}

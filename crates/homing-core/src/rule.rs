@@ -1,0 +1,325 @@
+//! Rules on tools: `read`, `bash(git log *)`, `edit(src/**)`, `mcp__github__*`. Parsing and matching, nothing else.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::tool_names;
+
+/// A tool, or the calls of a tool whose subject matches a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rule {
+    /// Canonical tool name; may end in `*` (`mcp__github__*`), and `*` alone is every tool.
+    pub tool: String,
+    /// What stood in the parentheses; `None` is every call.
+    pub pattern: Option<String>,
+}
+
+/// What a rule's pattern is held against: the part of a call that decides how dangerous it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// One simple command of a shell line.
+    Command {
+        /// Its words after quote removal, joined by one space; words with special characters stand in quotes.
+        text: String,
+        /// Classes it belongs to by inspection, such as `git only`.
+        classes: Vec<String>,
+    },
+    /// A file, relative to the run's folder where it lies inside, absolute otherwise; `/` separates.
+    Path(String),
+    /// A host name of a URL, lower case.
+    Host(String),
+    /// Anything with a name: an agent to delegate to, a skill.
+    Name(String),
+}
+
+/// All subjects of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subjects {
+    /// Calls of this tool have no subject; only rules without a pattern speak of them.
+    None,
+    /// Every one of these takes part in the call.
+    Parts(Vec<Subject>),
+    /// The call could not be taken apart, so no pattern can vouch for it.
+    Unclear(String),
+}
+
+/// A rule that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a rule: write a tool name, or a tool name with a pattern in parentheses, such as bash(git log *)"
+)]
+pub struct BadRule(pub String);
+
+impl Rule {
+    /// Every call of `tool`, which is taken as a canonical name.
+    pub fn tool(tool: impl Into<String>) -> Self {
+        Self { tool: tool.into(), pattern: None }
+    }
+
+    /// The calls of `tool` that match `pattern`.
+    pub fn calls(tool: impl Into<String>, pattern: impl Into<String>) -> Self {
+        Self { tool: tool.into(), pattern: Some(pattern.into()) }
+    }
+
+    /// Whether this rule says anything about `tool` when it allows.
+    pub fn names(&self, tool: &str) -> bool {
+        matches_name(&self.tool, tool) || (self.tool == "delegate" && matches!(tool, "wait" | "tell" | "cancel"))
+    }
+
+    /// Whether this rule says anything about `tool` when it denies or asks.
+    ///
+    /// A path pattern on `edit` also guards `write`, and one on `read` also guards the tools that look into files, so
+    /// that no door stays open beside the one that was closed.
+    pub fn guards(&self, tool: &str) -> bool {
+        let by_path = self.pattern.is_some()
+            && match self.tool.as_str() {
+                "edit" => tool == "write",
+                "read" => matches!(tool, "grep" | "glob" | "ls" | "tree"),
+                _ => false,
+            };
+        by_path || self.names(tool)
+    }
+
+    /// Whether the pattern matches `subject`; a rule without a pattern matches everything.
+    pub fn matches(&self, subject: &Subject) -> bool {
+        let Some(pattern) = &self.pattern else { return true };
+        match subject {
+            Subject::Command { text, classes } => {
+                classes.iter().any(|class| class == pattern) || matches_command(pattern, text)
+            }
+            Subject::Path(path) => matches_path(pattern, path),
+            Subject::Host(host) => pattern.strip_prefix("domain:").is_some_and(|it| matches_host(it, host)),
+            Subject::Name(name) => pattern.split(',').any(|it| matches_glob(it.trim(), name)),
+        }
+    }
+}
+
+impl FromStr for Rule {
+    type Err = BadRule;
+
+    fn from_str(text: &str) -> Result<Self, BadRule> {
+        let bad = || BadRule(text.to_owned());
+        let text = text.trim();
+        let (name, pattern) = match text.split_once('(') {
+            None => (text, None),
+            Some((name, rest)) => (name.trim(), Some(rest.strip_suffix(')').ok_or_else(bad)?.trim())),
+        };
+        if name.is_empty() || name.contains([')', '(', '\n']) || name.chars().any(char::is_control) {
+            return Err(bad());
+        }
+        let tool = tool_names::canonical(name).map_or_else(|| name.to_owned(), str::to_owned);
+        let pattern = pattern.filter(|it| !it.is_empty() && *it != "*" && *it != "**").map(str::to_owned);
+        Ok(Self { tool, pattern })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.pattern {
+            None => f.write_str(&self.tool),
+            Some(pattern) => write!(f, "{}({pattern})", self.tool),
+        }
+    }
+}
+
+impl Serialize for Rule {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rule {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+fn matches_name(rule: &str, tool: &str) -> bool {
+    if rule == tool || rule == "*" {
+        return true;
+    }
+    // `mcp__server` stands for everything that server offers.
+    let server = rule.starts_with("mcp__") && !rule[5..].contains("__");
+    if server && tool.strip_prefix(rule).is_some_and(|rest| rest.starts_with("__")) {
+        return true;
+    }
+    rule.contains('*') && matches_glob(rule, tool)
+}
+
+/// `git log *` also matches a bare `git log`; `:*` at the end is the same as ` *`.
+fn matches_command(pattern: &str, text: &str) -> bool {
+    let pattern = match pattern.strip_suffix(":*") {
+        Some(prefix) => format!("{prefix} *"),
+        None => pattern.to_owned(),
+    };
+    pattern.strip_suffix(" *").is_some_and(|bare| matches_glob(bare, text)) || matches_glob(&pattern, text)
+}
+
+/// `*.example.org` matches every host below it, not `example.org` itself.
+pub(crate) fn matches_host(pattern: &str, host: &str) -> bool {
+    let pattern = pattern.to_ascii_lowercase();
+    match pattern.strip_prefix("*.") {
+        Some(suffix) => host.strip_suffix(suffix).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+        None => pattern == "*" || pattern == host,
+    }
+}
+
+/// Gitignore-like: a pattern without a slash matches at any depth, a folder stands for everything in it.
+fn matches_path(pattern: &str, path: &str) -> bool {
+    let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+    let pattern = match pattern.strip_prefix("//") {
+        Some(absolute) => format!("/{absolute}"),
+        None if pattern.starts_with('/') && !path.starts_with('/') => pattern[1..].to_owned(),
+        None => pattern.to_owned(),
+    };
+    let pattern = pattern.strip_suffix('/').unwrap_or(&pattern);
+    let anchored = pattern.contains('/');
+    let within = format!("{pattern}/**");
+    let matches = |path: &str| path_glob(pattern, path) || path_glob(&within, path);
+    matches(path) || (!anchored && path.match_indices('/').any(|(at, _)| matches(&path[at + 1..])))
+}
+
+/// `*` matches any characters at all.
+fn matches_glob(pattern: &str, text: &str) -> bool {
+    glob(pattern.as_bytes(), text.as_bytes(), |_| true)
+}
+
+/// `*` stays within one path component, `**` crosses them, `**/` stands for any number of whole components.
+fn path_glob(pattern: &str, path: &str) -> bool {
+    glob(pattern.as_bytes(), path.as_bytes(), |byte| byte != b'/')
+}
+
+/// Where a `**` can be tried again: the pattern after it, the text from which it was last tried, and whether it stands
+/// for whole components.
+#[derive(Clone, Copy)]
+struct Crossing {
+    after: usize,
+    from: usize,
+    whole: bool,
+}
+
+impl Crossing {
+    /// The next place to try from.
+    fn retry(self, text: &[u8]) -> Option<Self> {
+        let from = match self.whole {
+            true => self.from + text.get(self.from..)?.iter().position(|&byte| byte == b'/')? + 1,
+            false => self.from + 1,
+        };
+        (from <= text.len()).then_some(Self { from, ..self })
+    }
+}
+
+/// Only the last star of each kind is ever tried again, so the time is bounded by pattern × text.
+fn glob(pattern: &[u8], text: &[u8], star_takes: impl Fn(u8) -> bool) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut single: Option<(usize, usize)> = None;
+    let mut crossing: Option<Crossing> = None;
+    loop {
+        match pattern.get(p) {
+            Some(b'*') if pattern.get(p + 1) == Some(&b'*') => {
+                let whole = pattern.get(p + 2) == Some(&b'/') && (p == 0 || pattern[p - 1] == b'/');
+                p += if whole { 3 } else { 2 };
+                (crossing, single) = (Some(Crossing { after: p, from: t, whole }), None);
+                continue;
+            }
+            Some(b'*') => {
+                p += 1;
+                single = Some((p, t));
+                continue;
+            }
+            Some(b'?') if text.get(t).is_some_and(|&byte| star_takes(byte)) => {
+                (p, t) = (p + 1, t + 1);
+                continue;
+            }
+            Some(byte) if text.get(t) == Some(byte) => {
+                (p, t) = (p + 1, t + 1);
+                continue;
+            }
+            None if t == text.len() => return true,
+            Some(_) | None => (),
+        }
+        if let Some((after, from)) = single
+            && text.get(from).is_some_and(|&byte| star_takes(byte))
+        {
+            single = Some((after, from + 1));
+            (p, t) = (after, from + 1);
+        } else if let Some(next) = crossing.and_then(|it| it.retry(text)) {
+            (crossing, single) = (Some(next), None);
+            (p, t) = (next.after, next.from);
+        } else {
+            return false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(text: &str) -> Rule {
+        text.parse().unwrap()
+    }
+
+    fn command(text: &str) -> Subject {
+        Subject::Command { text: text.to_owned(), classes: vec![] }
+    }
+
+    #[test]
+    fn names_of_every_ecosystem_become_ours() {
+        assert_eq!(rule("Bash(git log:*)").to_string(), "bash(git log:*)");
+        assert_eq!(rule("run_shell_command").to_string(), "bash");
+        assert_eq!(rule("Bash(*)").to_string(), "bash");
+        assert_eq!(rule("Task").to_string(), "delegate");
+        assert!("bash(git".parse::<Rule>().is_err());
+        assert!("".parse::<Rule>().is_err());
+    }
+
+    #[test]
+    fn command_patterns_know_word_boundaries() {
+        let log = rule("bash(git log *)");
+        assert!(log.matches(&command("git log")));
+        assert!(log.matches(&command("git log --stat")));
+        assert!(!log.matches(&command("git logx")));
+        assert!(rule("bash(npm run:*)").matches(&command("npm run test")));
+        assert!(rule("bash(ls*)").matches(&command("lsof")));
+    }
+
+    #[test]
+    fn path_patterns_are_like_gitignore() {
+        let matches = |pattern: &str, path: &str| Rule::calls("edit", pattern).matches(&Subject::Path(path.into()));
+        assert!(matches("src/**", "src/a/b.rs"));
+        assert!(matches("src", "src/a/b.rs"));
+        assert!(!matches("src/**", "srcs/a"));
+        assert!(!matches("src/*.rs", "src/a/b.rs"));
+        assert!(matches("*.rs", "src/a/b.rs"));
+        assert!(matches("a/**/b", "a/b") && matches("a/**/b", "a/x/y/b"));
+        assert!(matches("**/*.lock", "Cargo.lock"));
+        assert!(!matches("/repo", "/repo-evil/x"));
+        assert!(matches("//etc", "/etc/passwd"));
+        assert!(matches(".env", "deep/.env"));
+    }
+
+    #[test]
+    fn hosts_match_by_whole_labels() {
+        let matches = |pattern: &str, host: &str| Rule::calls("fetch", pattern).matches(&Subject::Host(host.into()));
+        assert!(matches("domain:*.example.org", "a.example.org"));
+        assert!(!matches("domain:*.example.org", "example.org"));
+        assert!(!matches("domain:*.example.org", "evilexample.org"));
+        assert!(!matches("domain:*.example.org", "a.example.org.evil.com"));
+    }
+
+    #[test]
+    fn a_server_stands_for_its_tools() {
+        assert!(rule("mcp__github").names("mcp__github__get_issue"));
+        assert!(!rule("mcp__github").names("mcp__github2__get_issue"));
+        assert!(rule("mcp__github__get_*").names("mcp__github__get_issue"));
+    }
+
+    #[test]
+    fn hostile_globs_end() {
+        let text = "a".repeat(5_000);
+        assert!(!matches_glob(&"*a".repeat(50), &format!("{text}b")));
+        assert!(!path_glob(&"**/".repeat(20), &format!("{}b", "a/".repeat(200))));
+    }
+}
