@@ -6,15 +6,21 @@
 pub mod authority;
 pub mod definition;
 pub mod diagnostic;
+pub mod envelope;
+pub mod fact;
 pub mod limits;
 pub mod message;
 pub mod model;
 pub mod place;
+pub mod program;
 pub mod registry;
 pub mod rule;
+pub mod run;
+
 pub mod skill;
 pub mod tool;
 pub mod tool_names;
+pub mod tree;
 
 use std::{future::Future, pin::Pin};
 
