@@ -4,6 +4,7 @@
 //! Everything here can be tested by calling it.
 
 pub mod authority;
+pub mod bound;
 pub mod definition;
 pub mod diagnostic;
 pub mod envelope;
