@@ -9,6 +9,7 @@ pub mod definition;
 pub mod diagnostic;
 pub mod envelope;
 pub mod fact;
+pub mod hooks;
 pub mod limits;
 pub mod message;
 pub mod model;
@@ -17,11 +18,11 @@ pub mod program;
 pub mod registry;
 pub mod rule;
 pub mod run;
-
 pub mod skill;
 pub mod tool;
 pub mod tool_names;
 pub mod tree;
+pub mod workspace;
 
 use std::{future::Future, pin::Pin};
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
+    bound::LastAsk,
     fact::{Asked, By, Ended, FailureKind, Hold, LimitHit, Outcome, Purpose, Refusal, Spawned},
     limits::{Cap, Limit, Limits},
     message::{Args, Entry, Message, Reply, ToolCall, ToolResult, Usage},
@@ -83,17 +84,6 @@ pub struct Run {
     pub ended: Option<Arc<Ended>>,
     /// Calls that policy refused.
     pub denied: Vec<String>,
-}
-
-/// The size of the last request that a provider reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LastAsk {
-    /// Input tokens it counted.
-    pub input: u64,
-    /// Output tokens of the reply, which the next request contains.
-    pub output: u64,
-    /// Entries of the transcript that the request and its reply had.
-    pub entries: usize,
 }
 
 /// What was used, in the words of the envelope.
@@ -487,8 +477,9 @@ impl Run {
             .collect();
         self.push(Message::Assistant(Reply::clone(reply)));
         if !reply.usage.estimated {
-            let (input, output) = (reply.usage.input, reply.usage.output);
-            self.last_ask = Some(LastAsk { input, output, entries: self.transcript.len() });
+            // The next request holds this one and its reply; only what comes after them is new.
+            let messages = self.transcript.len() - self.superseded;
+            self.last_ask = Some(LastAsk { input: reply.usage.tokens(), messages });
         }
         self.verified = None;
         if self.calls.is_empty() {
