@@ -1,5 +1,7 @@
 //! One table that maps every ecosystem's tool names onto ours.
 
+use std::{collections::HashMap, sync::LazyLock};
+
 /// Our names, each with what the field calls the same thing. Matched without regard to case, `-`, `_` and spaces.
 const TABLE: &[(&str, &[&str])] = &[
     (
@@ -134,9 +136,14 @@ const TABLE: &[(&str, &[&str])] = &[
 
 /// Our name for `name`, if we have such a tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
-    let folded = fold(name.trim());
-    let known = |ours: &str, theirs: &[&str]| fold(ours) == folded || theirs.iter().any(|it| fold(it) == folded);
-    TABLE.iter().find(|(ours, theirs)| known(ours, theirs)).map(|(ours, _)| *ours)
+    static FOLDED: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
+        let row = |(ours, theirs): &(&'static str, &[&str])| {
+            let ours = *ours;
+            theirs.iter().map(move |it| (fold(it), ours)).chain([(fold(ours), ours)]).collect::<Vec<_>>()
+        };
+        TABLE.iter().flat_map(row).collect()
+    });
+    FOLDED.get(&fold(name.trim())).copied()
 }
 
 /// Every canonical name.
