@@ -13,6 +13,7 @@ pub mod place;
 pub mod registry;
 pub mod rule;
 pub mod skill;
+pub mod text;
 pub mod tool;
 pub mod tool_names;
 
