@@ -126,7 +126,8 @@ impl Builder<'_> {
             return Some(field);
         }
         let (meant, field) = fields::misspelt(folded)?;
-        let message = format!("`{}` is no key; it was taken for `{meant}`, because it may restrict the agent", entry.key);
+        let message =
+            format!("`{}` is no key; it was taken for `{meant}`, because it may restrict the agent", entry.key);
         self.warn(entry.spot, &entry.key, message, "correct the spelling");
         Some(field)
     }

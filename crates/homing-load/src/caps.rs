@@ -91,6 +91,7 @@ fn decimal(text: &str, scale: u64) -> Option<u64> {
     if !digits(fraction) {
         return None;
     }
-    let part = u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale) / 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    let part = u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale)
+        / 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     count(whole)?.checked_mul(scale)?.checked_add(u64::try_from(part).ok()?)
 }

@@ -156,7 +156,9 @@ fn register(mut candidates: Vec<Candidate>) -> Registry {
     let users: HashSet<String> = candidates.iter().filter(of_user).map(|it| it.definition.name.clone()).collect();
     // Claude Code puts the user's agents above a plugin's; everybody else the other way round.
     let scope = |it: &Candidate| match it.definition.source.kind {
-        Scope::Plugin if it.definition.source.dialect == claude && users.contains(&it.definition.name) => Scope::BuiltIn,
+        Scope::Plugin if it.definition.source.dialect == claude && users.contains(&it.definition.name) => {
+            Scope::BuiltIn
+        }
         other => other,
     };
     candidates.sort_by_key(|it| it.rank(scope(it)));

@@ -153,7 +153,8 @@ impl Reader<'_> {
             }
         }
         let written = &text[..text.len() - self.rest.len()];
-        serde_json::from_str(written).map_err(|error| JsonError { spot: start, message: format!("bad string: {error}") })
+        serde_json::from_str(written)
+            .map_err(|error| JsonError { spot: start, message: format!("bad string: {error}") })
     }
 
     fn word(&mut self) -> Result<String, JsonError> {

@@ -15,9 +15,9 @@ use crate::{
     front, json,
     node::{Entry, Kind, Node, Spot},
     remarks::Remarks,
-    repair,
+    repair, toml_nodes,
     tools::Vocabulary,
-    toml_nodes, yaml,
+    yaml,
 };
 
 /// How files are read.
@@ -151,7 +151,8 @@ fn document(node: Result<Node, (Spot, String)>, context: &Context<'_>, remarks: 
     let dialect = dialect_of(context, parts.first().map_or(&node, |(_, it)| it));
     let dialect = dialect.or_else(fallback).unwrap_or(dialect::own());
     let stem = (parts.len() == 1).then(|| stem(context.path)).flatten();
-    let definitions = parts.iter().filter_map(|(key, it)| one(*key, it, None, stem, dialect, context, remarks)).collect();
+    let definitions =
+        parts.iter().filter_map(|(key, it)| one(*key, it, None, stem, dialect, context, remarks)).collect();
     (What::Agent, definitions)
 }
 
@@ -173,7 +174,9 @@ fn members(node: &Node) -> Vec<(Option<&str>, &Node)> {
     if let Some(Node { kind: Kind::List(modes), .. }) = node.get("customModes") {
         return modes.iter().map(|it| (None, it)).collect();
     }
-    let described = ["name", "description", "prompt", "systemPrompt", "title", "slug"].iter().any(|it| node.get(it).is_some_and(|it| it.text().is_some()));
+    let described = ["name", "description", "prompt", "systemPrompt", "title", "slug"]
+        .iter()
+        .any(|it| node.get(it).is_some_and(|it| it.text().is_some()));
     if described {
         return vec![(None, node)];
     }
@@ -216,7 +219,9 @@ fn markdown(text: &str, context: &Context<'_>, remarks: &mut Remarks) -> Gave {
         Kind::List(items) => {
             items.iter().filter_map(|it| one(None, it, Some(body), None, dialect, context, remarks)).collect()
         }
-        Kind::Map(_) => one(None, &node, Some(body), stem(context.path), dialect, context, remarks).into_iter().collect(),
+        Kind::Map(_) => {
+            one(None, &node, Some(body), stem(context.path), dialect, context, remarks).into_iter().collect()
+        }
         Kind::Plain(_) | Kind::Quoted(_) => {
             remarks.error(start, "", "the front matter has no keys", "write `name: …` and `description: …`");
             Vec::new()
@@ -298,7 +303,8 @@ fn dialect_of(context: &Context<'_>, node: &Node) -> Option<&'static Dialect> {
 fn stem(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    Some([".agent", ".chatmode"].iter().find_map(|it| name.strip_suffix(it)).unwrap_or(name)).filter(|it| !it.is_empty())
+    Some([".agent", ".chatmode"].iter().find_map(|it| name.strip_suffix(it)).unwrap_or(name))
+        .filter(|it| !it.is_empty())
 }
 
 fn one<'a>(

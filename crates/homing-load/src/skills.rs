@@ -133,7 +133,12 @@ fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Remarks)
     let start = Spot { line: 1, column: 1 };
     let Some((yaml, line)) = split.front else {
         if is_skill(path) {
-            remarks.error(start, "", "the skill has no front matter", "begin it with `---`, `name: …`, `description: …`, `---`");
+            remarks.error(
+                start,
+                "",
+                "the skill has no front matter",
+                "begin it with `---`, `name: …`, `description: …`, `---`",
+            );
         }
         return None;
     };
@@ -144,7 +149,12 @@ fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Remarks)
     let node = match repair::read(yaml, line, remarks) {
         Ok(node) => node,
         Err(error) => {
-            remarks.error(error.spot, "", format!("the front matter cannot be read: {}", error.message), "correct the YAML");
+            remarks.error(
+                error.spot,
+                "",
+                format!("the front matter cannot be read: {}", error.message),
+                "correct the YAML",
+            );
             return None;
         }
     };
@@ -186,7 +196,8 @@ fn card_description(node: &Node, body: &str, body_line: u32, remarks: &mut Remar
     if let Some(written) = written {
         return Some(written.to_owned());
     }
-    let paragraph = body.split("\n\n").map(str::trim).find(|it| !it.is_empty() && !it.starts_with(['#', '`', '-', '<']));
+    let paragraph =
+        body.split("\n\n").map(str::trim).find(|it| !it.is_empty() && !it.starts_with(['#', '`', '-', '<']));
     let spot = Spot { line: body_line, column: 1 };
     match paragraph {
         Some(paragraph) => {

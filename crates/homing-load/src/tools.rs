@@ -98,10 +98,30 @@ type Item = (String, Spot);
 /// The entries of a comma string or a list; what is neither text nor a list is reported and left out.
 pub(crate) fn items(node: &Node, field: &str, remarks: &mut Remarks) -> Vec<Item> {
     match &node.kind {
-        Kind::Plain(text) | Kind::Quoted(text) => words(text).into_iter().map(|it| (it, node.spot)).collect(),
+        Kind::Plain(text) => placed(words(text), text, node.spot),
+        // The quote stands before the text.
+        Kind::Quoted(text) => placed(words(text), text, Spot { column: node.spot.column + 1, ..node.spot }),
         Kind::List(list) => list.iter().flat_map(|it| item(it, field, remarks)).collect(),
         Kind::Map(_) => item(node, field, remarks),
     }
+}
+
+/// Where each piece of a one-line text stands.
+fn placed(pieces: Vec<String>, text: &str, spot: Spot) -> Vec<Item> {
+    let mut from = 0;
+    let mut place = |piece: &str| {
+        let at = text[from..].find(piece).filter(|_| !text.contains('\n'))? + from;
+        from = at + piece.len();
+        let column = spot.column + u32::try_from(text[..at].chars().count()).ok()?;
+        Some(Spot { column, ..spot })
+    };
+    pieces
+        .into_iter()
+        .map(|it| {
+            let at = place(&it).unwrap_or(spot);
+            (it, at)
+        })
+        .collect()
 }
 
 fn item(node: &Node, field: &str, remarks: &mut Remarks) -> Vec<Item> {
@@ -145,7 +165,12 @@ fn pieces(text: &str, separator: char) -> Vec<String> {
 }
 
 /// Reads a list that allows. `None` is every tool.
-pub(crate) fn allowed(words: Vec<Item>, names: Vocabulary<'_>, field: &str, remarks: &mut Remarks) -> Option<Vec<Rule>> {
+pub(crate) fn allowed(
+    words: Vec<Item>,
+    names: Vocabulary<'_>,
+    field: &str,
+    remarks: &mut Remarks,
+) -> Option<Vec<Rule>> {
     let (mut rules, mut everything) = (Vec::new(), false);
     for (word, spot) in words {
         match names.meaning(&word) {

@@ -71,7 +71,12 @@ impl Builder<'_> {
         }
         let paragraph = first_paragraph(&self.definition.prompt);
         if paragraph.is_empty() {
-            return self.remarks.error(draft.spot, "description", "there is no `description`", "say when to use the agent");
+            return self.remarks.error(
+                draft.spot,
+                "description",
+                "there is no `description`",
+                "say when to use the agent",
+            );
         }
         let message = "there is no `description`; the first paragraph of the prompt stands in";
         self.warn(draft.spot, "description", message, "say when to use the agent: `description: …`");
@@ -96,7 +101,12 @@ impl Builder<'_> {
         let first = self.definition.initial_prompt.clone();
         let substitute = first.unwrap_or_else(|| self.definition.description.clone());
         match substitute.trim().is_empty() {
-            true => self.remarks.error(spot, "prompt", "there is no prompt", "write below the front matter what the agent is to do"),
+            true => self.remarks.error(
+                spot,
+                "prompt",
+                "there is no prompt",
+                "write below the front matter what the agent is to do",
+            ),
             false => {
                 let message = "there is no prompt; the description stands in";
                 self.warn(spot, "prompt", message, "write below the front matter what the agent is to do");
@@ -142,7 +152,8 @@ impl Builder<'_> {
 
 /// The first lines of prose, without headings.
 fn first_paragraph(prompt: &str) -> String {
-    let lines = prompt.lines().map(str::trim).skip_while(|it| it.is_empty() || it.starts_with(['#', '`', '<', '-', '|']));
+    let lines =
+        prompt.lines().map(str::trim).skip_while(|it| it.is_empty() || it.starts_with(['#', '`', '<', '-', '|']));
     let paragraph = lines.take_while(|it| !it.is_empty()).collect::<Vec<_>>().join(" ");
     paragraph.chars().take(1_024).collect()
 }

@@ -67,7 +67,12 @@ impl Builder<'_> {
             (Kind::Map(entries), _) => entries.iter().for_each(|it| self.tool_permission(key, it)),
             (_, Some(word)) => self.act(key, value, word, vec![Rule::tool("*")]),
             (Kind::List(_) | Kind::Plain(_) | Kind::Quoted(_), None) => {
-                self.remarks.error(value.spot, key, "a list is no permission", "write a map of tools to allow, ask or deny");
+                self.remarks.error(
+                    value.spot,
+                    key,
+                    "a list is no permission",
+                    "write a map of tools to allow, ask or deny",
+                );
             }
         }
     }

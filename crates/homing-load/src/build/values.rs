@@ -125,7 +125,12 @@ impl Builder<'_> {
             _ => match word.parse() {
                 Ok(count) => Inherit::Last(count),
                 Err(_) => {
-                    self.warn(value.spot, key, format!("`{word}` is not known; no messages are inherited"), "write none, all or a number");
+                    self.warn(
+                        value.spot,
+                        key,
+                        format!("`{word}` is not known; no messages are inherited"),
+                        "write none, all or a number",
+                    );
                     Inherit::None
                 }
             },
@@ -235,7 +240,12 @@ impl Builder<'_> {
     pub(super) fn kind(&mut self, key: &str, value: &Node) {
         if value.text() == Some("remote") {
             let message = "remote agents (A2A) cannot be run";
-            self.remarks.error(value.spot, key, message, "write a local agent that calls the remote one through a tool");
+            self.remarks.error(
+                value.spot,
+                key,
+                message,
+                "write a local agent that calls the remote one through a tool",
+            );
         }
     }
 }

@@ -2,9 +2,5 @@
 
 use super::{Dialect, PLAIN, deep};
 
-pub(super) static DIALECT: Dialect = Dialect {
-    name: "claude-code",
-    project: &[deep(".claude/agents")],
-    home: &[deep(".claude/agents")],
-    ..PLAIN
-};
+pub(super) static DIALECT: Dialect =
+    Dialect { name: "claude-code", project: &[deep(".claude/agents")], home: &[deep(".claude/agents")], ..PLAIN };

@@ -107,9 +107,11 @@ pub(super) fn agent_spots(places: &Places) -> Vec<Spot> {
 
 /// Run in one's home folder, the user's own agents are still the user's.
 fn is_users(places: &Places, spot: &Spot) -> bool {
-    spot.scope == Scope::Project && places.home.as_deref().is_some_and(|home| {
-        spot.dialect.home.iter().any(|folder| home.join(folder.path) == spot.path)
-    })
+    spot.scope == Scope::Project
+        && places
+            .home
+            .as_deref()
+            .is_some_and(|home| spot.dialect.home.iter().any(|folder| home.join(folder.path) == spot.path))
 }
 
 fn project(folder: &Path, nearness: usize, root: &Path, spots: &mut Vec<Spot>) {
