@@ -70,6 +70,7 @@ impl Vocabulary<'_> {
 
 /// The names of MCP tools in every spelling become `mcp__server__tool`.
 fn mcp(name: &str) -> Option<String> {
+    let name = name.strip_prefix("mcp:").unwrap_or(name);
     let word = |it: &str| {
         !it.is_empty() && it.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '*' | '@' | ':'))
     };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span};
 
 use crate::node::{Entry, Kind, Node, Spot};
 
@@ -28,7 +28,7 @@ pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node, YamlError> {
         let (event, span) = event.map_err(|error| YamlError {
             spot: builder.spot_of(error.marker().line(), error.marker().col()),
             message: error.info(),
-            hostile: false,
+            hostile: matches!(error.kind(), ErrorKind::RecursionLimitExceeded),
         })?;
         if builder.take(event, &span)? == Go::Stop {
             break;

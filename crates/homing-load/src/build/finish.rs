@@ -26,6 +26,7 @@ impl Builder<'_> {
         let (name, spot) = match (written, draft.key, draft.stem) {
             (Some((name, spot)), _, _) => (name.trim().to_owned(), spot),
             (None, Some(key), _) => (key.to_owned(), draft.spot),
+            (None, None, Some(stem)) if self.dialect().file_name == FileName::Usual => return self.usual_name(stem),
             (None, None, Some(stem)) => {
                 let message = format!("there is no `name`; the file's name gives `{stem}`");
                 self.warn(draft.spot, "name", message, &format!("write `name: {stem}`"));
@@ -41,6 +42,18 @@ impl Builder<'_> {
             return self.remarks.error(spot, "name", message, "rename one of them");
         }
         self.take_name(name, spot, draft.stem);
+    }
+
+    /// Where agents have their file's name, it need not be one of ours to be understood.
+    fn usual_name(&mut self, stem: &str) {
+        match naming::slug(stem) {
+            Some(slug) if slug == stem => self.definition.name = slug,
+            Some(slug) => {
+                self.definition.title.get_or_insert_with(|| text::inert_line(stem));
+                self.definition.name = slug;
+            }
+            None => self.take_name(stem.to_owned(), Spot { line: 1, column: 1 }, None),
+        }
     }
 
     fn take_name(&mut self, name: String, spot: Spot, stem: Option<&str>) {
@@ -89,10 +102,10 @@ impl Builder<'_> {
         let parts = [prompt.trim(), body, self.more.trim()];
         let parts: Vec<&str> = parts.into_iter().filter(|it| !it.is_empty()).collect();
         self.definition.prompt = parts.join("\n\n");
-        if self.definition.prompt.is_empty() {
+        self.drop_invisible(draft);
+        if self.definition.prompt.trim().is_empty() {
             self.substitute_prompt(draft);
         }
-        self.drop_invisible(draft);
     }
 
     /// Somebody who wrote no prompt still said something that can stand in.
@@ -118,9 +131,9 @@ impl Builder<'_> {
     /// Tag characters are invisible to people and legible to models.
     fn drop_invisible(&mut self, draft: &Draft<'_>) {
         let tag = |it: char| ('\u{e0000}'..='\u{e007f}').contains(&it);
-        for (field, text) in
-            [("prompt", &mut self.definition.prompt), ("description", &mut self.definition.description)]
-        {
+        let AgentDefinition { prompt, description, initial_prompt, .. } = &mut self.definition;
+        let first = initial_prompt.iter_mut().map(|it| ("initialPrompt", it));
+        for (field, text) in [("prompt", prompt), ("description", description)].into_iter().chain(first) {
             // Their first two bytes; looking for bytes is cheaper than for characters.
             if !text.as_bytes().windows(2).any(|it| it == [0xf3, 0xa0]) || !text.contains(tag) {
                 continue;

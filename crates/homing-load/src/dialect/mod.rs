@@ -74,6 +74,8 @@ pub(crate) enum AbsentModel {
 pub(crate) enum FileName {
     /// It is used where the file names no agent.
     Fallback,
+    /// It is how agents are usually named here.
+    Usual,
     /// It must be the agent's name.
     MustMatch,
 }
