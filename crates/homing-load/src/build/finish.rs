@@ -134,8 +134,8 @@ impl Builder<'_> {
         let AgentDefinition { prompt, description, initial_prompt, .. } = &mut self.definition;
         let first = initial_prompt.iter_mut().map(|it| ("initialPrompt", it));
         for (field, text) in [("prompt", prompt), ("description", description)].into_iter().chain(first) {
-            // Their first two bytes; looking for bytes is cheaper than for characters.
-            if !text.as_bytes().windows(2).any(|it| it == [0xf3, 0xa0]) || !text.contains(tag) {
+            // Their first byte; looking for a byte is much cheaper than for characters.
+            if !text.as_bytes().contains(&0xf3) || !text.contains(tag) {
                 continue;
             }
             text.retain(|it| !tag(it));
