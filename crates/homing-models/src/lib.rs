@@ -9,6 +9,7 @@ mod errors;
 mod foreign;
 mod http;
 pub mod names;
+mod offline;
 mod prices;
 mod provider;
 mod secret;
@@ -16,6 +17,7 @@ mod sse;
 mod wire;
 
 pub use http::Clocks;
+pub use offline::Offline;
 pub use prices::{GivenPrice, warm_up};
 pub use provider::{Auth, NoModel, OneOrMore, ProviderConfig, ProviderRow, Providers};
 pub use wire::{Wire, chat::Quirks};

@@ -16,6 +16,7 @@ use crate::{
     builtin,
     foreign::Foreign,
     http::{self, Clocks, Http, Outgoing},
+    offline::Offline,
     prices::{self, GivenPrice, Known},
     secret::Key,
     wire::{
@@ -189,8 +190,11 @@ impl Providers {
         self.rows.iter().find(|row| row.name == provider).is_some_and(|row| self.key(row).is_ok())
     }
 
-    /// The model called `provider/model`.
+    /// The model called `provider/model`, or `offline`.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, NoModel> {
+        if name == "offline" {
+            return Ok(Arc::new(Offline::new()));
+        }
         let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
             return Err(NoModel::NoProvider(name.to_owned()));
         };
@@ -416,6 +420,7 @@ mod tests {
         assert!(providers.model("nowhere/x").is_err());
         assert!(providers.model("claude").is_err());
         assert!(providers.model("ollama/llama3").is_ok());
+        assert_eq!(providers.model("offline").unwrap().card().name, "offline");
     }
 
     #[test]
