@@ -1,6 +1,6 @@
 //! Recorded exchanges with real providers, served again over HTTP: words, calls, thoughts, figures and errors must come
 //! out as they were recorded. The oracle folds the recording by itself, in the plainest way.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::print_stdout)]
 
 mod support;
 
