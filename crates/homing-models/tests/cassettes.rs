@@ -7,13 +7,13 @@ mod support;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 use homing_core::{
     bound::input_bound,
     message::{Args, Entry, Message, Part, Reply, Stop},
-    model::ModelError,
+    model::{Model, ModelError},
 };
 use homing_fake::{Answer, FakeProvider};
 use serde::Deserialize;
@@ -259,6 +259,31 @@ fn is_right_error(status: u16, body: &str, error: &ModelError) -> bool {
     }
 }
 
+/// A server that gives one answer after the other, and the models that point at it: connections are set up once.
+struct Player {
+    next: Arc<Mutex<Answer>>,
+    server: FakeProvider,
+    models: BTreeMap<(String, String), Arc<dyn Model>>,
+}
+
+impl Player {
+    async fn start() -> Self {
+        let next = Arc::new(Mutex::new(Answer::json(500, "")));
+        let shared = next.clone();
+        let server = FakeProvider::start(move |_, _| shared.lock().unwrap().clone()).await;
+        Self { next, server, models: BTreeMap::new() }
+    }
+
+    /// A model that will get `answer`.
+    fn play(&mut self, wire: &str, base: &str, answer: Answer) -> Arc<dyn Model> {
+        *self.next.lock().unwrap() = answer;
+        let url = format!("{}{base}", self.server.url());
+        let (provider, name) = if wire == "genai" { ("openai-responses", "gpt-5") } else { ("fake", "m") };
+        let made = self.models.entry((wire.to_owned(), base.to_owned()));
+        made.or_insert_with(|| model_named(&url, wire, provider, name, patient())).clone()
+    }
+}
+
 #[derive(Debug, Default)]
 #[allow(dead_code, reason = "the figures are printed")]
 struct Totals {
@@ -274,6 +299,7 @@ struct Totals {
 async fn recorded_exchanges_come_out_as_they_were_recorded() {
     let Some(cassettes) = cassettes() else { return };
     let mut totals = Totals::default();
+    let mut player = Player::start().await;
     for (path, exchanges) in cassettes {
         for (at, exchange) in exchanges.iter().enumerate() {
             let Some((wire, base)) = wire(&exchange.when.path) else {
@@ -282,8 +308,7 @@ async fn recorded_exchanges_come_out_as_they_were_recorded() {
             };
             let place = format!("{} #{at}", path.display());
             let body = exchange.then.body.clone().unwrap_or_default();
-            let provider = FakeProvider::answers(vec![answer(&exchange.then)]).await;
-            let result = ask(&*model(&format!("{}{base}", provider.url()), wire, patient())).await.result;
+            let result = ask(&*player.play(wire, base, answer(&exchange.then))).await.result;
             match result {
                 Ok(reply) => {
                     assert!((200..300).contains(&exchange.then.status), "{place}");
@@ -368,4 +393,37 @@ fn bound_of(sent: &Value) -> u64 {
     let entries: Vec<Arc<Entry>> =
         sent["messages"].as_array().into_iter().flatten().map(|it| Entry::new(Message::user(it.to_string()))).collect();
     input_bound(&system, tools, &entries, None)
+}
+
+/// Recorded streams of wires that are not ours, through the library that speaks them: words must come out as recorded.
+#[tokio::test]
+async fn recorded_streams_of_foreign_wires_come_out_too() {
+    let Some(cassettes) = cassettes() else { return };
+    let (mut count, mut wrong) = (0, Vec::new());
+    let mut player = Player::start().await;
+    for (path, exchanges) in cassettes {
+        for exchange in exchanges.iter().filter(|it| it.then.status == 200 && it.when.path.ends_with("/responses")) {
+            let body = exchange.then.body.clone().unwrap_or_default();
+            if !body.contains("response.completed") {
+                continue;
+            }
+            let model = player.play("genai", "/v1", answer(&exchange.then));
+            let expected: String = events(&body)
+                .iter()
+                .filter(|it| it["type"] == "response.output_text.delta")
+                .filter_map(|it| it["delta"].as_str().map(str::to_owned))
+                .collect();
+            let calls = events(&body)
+                .iter()
+                .filter(|it| it["type"] == "response.output_item.done" && it["item"]["type"] == "function_call")
+                .count();
+            count += 1;
+            match ask(&*model).await.result {
+                Ok(reply) if reply.text() == expected && reply.calls().count() == calls => (),
+                other => wrong.push(format!("{}: {other:?}", path.display())),
+            }
+        }
+    }
+    println!("{count} recorded streams of the responses wire, {} wrong", wrong.len());
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
