@@ -2,3 +2,5 @@
 //! models, tools and the journal are handed to it.
 
 pub mod journal;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
