@@ -47,8 +47,10 @@ struct Held {
 struct Batch {
     /// Trees whose owner and epoch have been looked at in this transaction.
     checked: HashSet<Uuid>,
-    /// Trees that were written to.
+    /// Trees that were spoken of: where the commit fails, they have a gap.
     touched: HashSet<Uuid>,
+    /// Trees that have new records.
+    grown: HashSet<Uuid>,
     begun: Vec<Uuid>,
     released: Vec<Uuid>,
     trouble: Option<JournalError>,
@@ -109,7 +111,7 @@ impl Desk {
     }
 
     fn update_trees(&mut self) {
-        for tree in &self.batch.touched {
+        for tree in &self.batch.grown {
             if self.batch.trouble.is_some() {
                 return;
             }
@@ -217,6 +219,7 @@ impl Desk {
             .and_then(|()| index::note(&self.connection, &row.record, &row.tree, &row.run, &mut held.notes));
         match inserted {
             Ok(()) => {
+                self.batch.grown.insert(row.record.tree);
                 held.next_seq += 1;
                 held.last_at = row.record.at;
                 held.steps += u64::from(is_step(&row.record.fact));
@@ -280,6 +283,8 @@ impl Desk {
 
     /// Makes this process the owner of a tree, where that is right, and raises its epoch.
     pub(super) fn claim(&mut self, tree: Uuid, claim: Claim) -> Result<u32, JournalError> {
+        // Its records of this very batch are known here only.
+        self.update_trees();
         let found = Standing::find(&self.connection, tree)?;
         let crashes = self.may_claim(tree, &found, claim)?;
         let epoch = found.epoch + 1;
@@ -319,7 +324,7 @@ impl Desk {
 
     /// Lets go of a tree.
     pub(super) fn release(&mut self, tree: Uuid) -> Result<(), JournalError> {
-        // What is still to be written about the tree is known here only.
+        // Its records of this very batch are known here only.
         self.update_trees();
         self.held.remove(&tree);
         self.batch.released.push(tree);

@@ -4,6 +4,7 @@
 //! One thread writes ([`writer`]), each commit holding whatever was queued meanwhile; readers work beside it. A tree has
 //! one owner at a time, and a batch checks that for every tree in it.
 
+mod check;
 mod desk;
 mod failpoint;
 mod file;
@@ -34,6 +35,11 @@ use uuid::Uuid;
 
 #[cfg(any(test, feature = "failpoints"))]
 pub use self::failpoint::Failpoint;
+pub use self::{
+    check::Report,
+    query::{Filter, FindError, RunRef, RunRow, Sum, SumBy, Which},
+    shared::{Account, Posted},
+};
 use self::{
     desk::Desk,
     failpoint::Counter,
@@ -41,10 +47,6 @@ use self::{
     row::Row,
     shared::Gates,
     writer::{Order, Orders, Teller},
-};
-pub use self::{
-    query::{Filter, FindError, RunRef, RunRow, Sum, SumBy, Which},
-    shared::{Account, Posted},
 };
 use crate::journal::{Begun, Claim, Commit, Journal, JournalError, Request, Tell};
 

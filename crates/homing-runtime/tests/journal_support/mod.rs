@@ -171,3 +171,35 @@ pub fn process(role: &str, journal: &Path, rest: &[&str]) -> Child {
         .spawn()
         .expect("the process starts")
 }
+
+/// Says something to the test that started this process.
+pub fn say(what: impl std::fmt::Display) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n> {what}").and_then(|()| out.flush()).expect("somebody listens");
+}
+
+/// The next thing that a process says, or `None` at its end.
+pub fn hear(from: &mut impl std::io::BufRead) -> Option<String> {
+    let mut line = String::new();
+    while from.read_line(&mut line).expect("its words can be read") > 0 {
+        if let Some(said) = line.strip_prefix("> ") {
+            return Some(said.trim_end().to_owned());
+        }
+        line.clear();
+    }
+    None
+}
+
+/// Everything that a process says until it ends.
+pub fn hear_all(child: &mut Child) -> Vec<String> {
+    let mut out = std::io::BufReader::new(child.stdout.take().expect("its output is a pipe"));
+    let said = std::iter::from_fn(|| hear(&mut out)).collect();
+    child.wait().expect("it ends");
+    said
+}
+
+pub fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process has a number");
+    rustix::process::kill_process(pid, signal).expect("it is there");
+}
