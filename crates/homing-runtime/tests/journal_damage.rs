@@ -11,7 +11,7 @@ use std::{
 use homing_core::envelope::Status;
 use homing_runtime::{
     journal::{Claim, Journal, JournalError},
-    sqlite::{Filter, Options, SqliteJournal},
+    sqlite::{Filter, SqliteJournal},
 };
 use journal_support::*;
 use rusqlite::Connection;
@@ -99,7 +99,7 @@ fn inv7_a_cut_database_file_is_reported_and_never_used_silently() {
     assert!(!path.with_extension("db-wal").exists(), "the last to leave folds the log in");
     for cut in [whole.len() - 1, whole.len() / 2, 4096, 100] {
         fs::write(&path, &whole[..cut]).unwrap();
-        let found = SqliteJournal::open(&path, Options::default()).and_then(|journal| wait(journal.load(tree)));
+        let found = SqliteJournal::open(&path, options()).and_then(|journal| wait(journal.load(tree)));
         assert!(matches!(found, Err(JournalError::Damaged(_))), "cut at {cut}: {found:?}");
     }
 }
@@ -169,7 +169,7 @@ fn inv8_flipped_bits_in_the_file_never_give_other_records() {
         for rest in ["db-wal", "db-shm"] {
             let _ = fs::remove_file(broken.with_extension(rest));
         }
-        match SqliteJournal::open(&broken, Options::default()).and_then(|journal| wait(journal.load(pen.tree))) {
+        match SqliteJournal::open(&broken, options()).and_then(|journal| wait(journal.load(pen.tree))) {
             Ok(records) => assert_eq!(records, written, "byte {at}"),
             Err(_) => found += 1,
         }
@@ -271,7 +271,7 @@ fn fault7_a_read_only_folder_is_a_clear_error() {
     let Some(small) = Small::new("1m") else { return };
     mount("tmpfs", small.0.path(), "tmpfs", MountFlags::RDONLY, None).unwrap();
     for path in ["journal.db", "deep/journal.db"] {
-        let error = SqliteJournal::open(small.0.path().join(path), Options::default()).unwrap_err();
+        let error = SqliteJournal::open(small.0.path().join(path), options()).unwrap_err();
         let JournalError::Unwritable(what) = &error else { panic!("{error:?}") };
         assert!(what.contains("Read-only file system") && what.contains("--journal"), "{what}");
     }

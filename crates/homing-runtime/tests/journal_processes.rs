@@ -245,7 +245,7 @@ fn a_tree_whose_owners_die_three_times_at_one_step_is_not_tried_again_unasked() 
 }
 
 fn fail(path: &Path, rest: &str) {
-    let mut options = Options::default();
+    let mut options = options();
     options.failpoint = Some(Failpoint { nth: rest.parse().unwrap() });
     let journal = SqliteJournal::open(path, options).unwrap();
     let mut pen = Pen::new();
@@ -276,7 +276,7 @@ fn fault1_killed_before_and_after_each_write_and_commit_nothing_acknowledged_is_
 }
 
 fn spend(path: &Path) {
-    let mut options = Options::default();
+    let mut options = options();
     options.accounts.insert("ci".into(), Account { per_day_micros: Some(50) });
     let journal = SqliteJournal::open(path, options).unwrap();
     let hold = Hold { tokens: 10, cost_micros: 2 };

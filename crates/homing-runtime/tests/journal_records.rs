@@ -16,7 +16,7 @@ use homing_core::{
 };
 use homing_runtime::{
     journal::{Begun, Claim, Journal, JournalError, Request},
-    sqlite::{Account, Filter, FindError, Options, Posted, SqliteJournal, SumBy, Which},
+    sqlite::{Account, Filter, FindError, Posted, SqliteJournal, SumBy, Which},
 };
 use journal_support::*;
 use rusqlite::Connection;
@@ -167,7 +167,7 @@ fn inv11_newer_versions_and_unknown_kinds_are_refused_not_dropped() {
     );
     drop(journal);
     db.pragma_update(None, "user_version", 99).unwrap();
-    let error = SqliteJournal::open(&path, Options::default()).unwrap_err();
+    let error = SqliteJournal::open(&path, options()).unwrap_err();
     assert!(matches!(error, JournalError::Unknown(_)), "{error}");
 }
 
@@ -176,10 +176,10 @@ fn files_of_other_programs_are_left_alone() {
     let dir = tempdir().unwrap();
     let other = dir.path().join("other.db");
     Connection::open(&other).unwrap().execute_batch("CREATE TABLE mine (it TEXT)").unwrap();
-    assert!(matches!(SqliteJournal::open(&other, Options::default()), Err(JournalError::Unknown(_))));
+    assert!(matches!(SqliteJournal::open(&other, options()), Err(JournalError::Unknown(_))));
     let text = dir.path().join("notes.txt");
     std::fs::write(&text, "dear diary, ".repeat(100)).unwrap();
-    assert!(matches!(SqliteJournal::open(&text, Options::default()), Err(JournalError::Damaged(_))));
+    assert!(matches!(SqliteJournal::open(&text, options()), Err(JournalError::Damaged(_))));
     assert!(std::fs::read_to_string(&text).unwrap().starts_with("dear diary"));
 }
 
@@ -295,7 +295,7 @@ fn an_account_is_one_purse_for_all_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let open = || {
-        let mut options = Options::default();
+        let mut options = options();
         options.accounts.insert("ci".into(), Account { per_day_micros: Some(100) });
         SqliteJournal::open(&path, options).unwrap()
     };

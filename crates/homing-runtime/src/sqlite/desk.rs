@@ -76,13 +76,13 @@ impl Desk {
     pub(super) fn end_batch(&mut self) -> Result<(), JournalError> {
         self.update_trees();
         if self.batch.trouble.is_none() {
-            self.points.pass();
+            self.pass_commit();
             if let Err(error) = self.connection.execute_batch("COMMIT") {
                 self.batch.trouble = Some(said(&error));
             }
         }
         let Some(trouble) = self.batch.trouble.take() else {
-            self.points.pass();
+            self.pass_commit();
             return Ok(());
         };
         if !self.connection.is_autocommit() {
@@ -90,6 +90,13 @@ impl Desk {
         }
         self.close_touched(&trouble);
         Err(trouble)
+    }
+
+    /// Only commits that concern a tree count as points: what the journal does for itself comes at odd moments.
+    fn pass_commit(&mut self) {
+        if !self.batch.touched.is_empty() || !self.batch.released.is_empty() {
+            self.points.pass();
+        }
     }
 
     fn close_touched(&mut self, trouble: &JournalError) {

@@ -2,7 +2,8 @@
 
 /// Kills the process when the journal has passed this many points.
 ///
-/// A record has two points, before and after it is written; a batch of records has two, before and after its commit.
+/// A record has two points, before and after it is written; a commit that concerns a tree has two, before
+/// and after it.
 #[cfg(any(test, feature = "failpoints"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failpoint {

@@ -4,12 +4,14 @@
 //! One thread writes ([`writer`]), each commit holding whatever was queued meanwhile; readers work beside it. A tree has
 //! one owner at a time, and a batch checks that for every tree in it.
 
+mod cassette;
 mod check;
 mod desk;
 mod failpoint;
 mod file;
 mod index;
 mod owner;
+mod prune;
 mod query;
 mod reader;
 mod row;
@@ -36,7 +38,9 @@ use uuid::Uuid;
 #[cfg(any(test, feature = "failpoints"))]
 pub use self::failpoint::Failpoint;
 pub use self::{
+    cassette::{Cassette, CassetteError},
     check::Report,
+    prune::{Pruned, Retention},
     query::{Filter, FindError, RunRef, RunRow, Sum, SumBy, Which},
     shared::{Account, Posted},
 };
@@ -51,14 +55,27 @@ use self::{
 use crate::journal::{Begun, Claim, Commit, Journal, JournalError, Request, Tell};
 
 /// How a journal is opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
     /// What accounts may spend, by name.
     pub accounts: BTreeMap<String, Account>,
+    /// What is kept; looked after in the background, once a day. `None` keeps everything.
+    pub retention: Option<Retention>,
     /// Where this process is to be killed.
     #[cfg(any(test, feature = "failpoints"))]
     pub failpoint: Option<Failpoint>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            accounts: BTreeMap::new(),
+            retention: Some(Retention::default()),
+            #[cfg(any(test, feature = "failpoints"))]
+            failpoint: None,
+        }
+    }
 }
 
 /// The journal on disk.
@@ -94,7 +111,7 @@ impl SqliteJournal {
                 move || writer::work(desk, &receiver, &teller)
             })
             .map_err(|error| JournalError::Unwritable(format!("no thread for the writer: {error}")))?;
-        Ok(Arc::new(Self {
+        let journal = Self {
             path,
             options,
             orders: Orders(sender),
@@ -103,7 +120,9 @@ impl SqliteJournal {
             me,
             idle: Mutex::default(),
             gates: Mutex::default(),
-        }))
+        };
+        journal.prune_if_due();
+        Ok(Arc::new(journal))
     }
 
     /// The file.

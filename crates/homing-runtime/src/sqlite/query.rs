@@ -297,7 +297,7 @@ fn figures(row: &Row<'_>, at: usize) -> rusqlite::Result<UsageNote> {
     })
 }
 
-fn parsed<T: std::str::FromStr>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
+pub(super) fn parsed<T: std::str::FromStr>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
     let text: String = row.get(at)?;
     text.parse().map_err(|_| {
         let what = format!("`{text}` stands where an id or a place is expected");

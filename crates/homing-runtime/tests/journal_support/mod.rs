@@ -28,7 +28,14 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub fn open(path: &Path) -> Arc<SqliteJournal> {
-    SqliteJournal::open(path, Options::default()).expect("the journal opens")
+    SqliteJournal::open(path, options()).expect("the journal opens")
+}
+
+/// The tests' records are old, and are to stay until a test says otherwise.
+pub fn options() -> Options {
+    let mut options = Options::default();
+    options.retention = None;
+    options
 }
 
 /// Writes the records of one tree, one after another.
