@@ -6,6 +6,7 @@
 pub mod authority;
 pub mod definition;
 pub mod diagnostic;
+pub mod hooks;
 pub mod limits;
 pub mod message;
 pub mod model;
@@ -15,6 +16,7 @@ pub mod rule;
 pub mod skill;
 pub mod tool;
 pub mod tool_names;
+pub mod workspace;
 
 use std::{future::Future, pin::Pin};
 
