@@ -1,4 +1,5 @@
 //! Processes end when they should, under every back-end that this machine has, whatever happens to us.
+#![allow(clippy::print_stdout)]
 
 mod workshop;
 
@@ -233,43 +234,33 @@ async fn inv17_a_cancelled_or_dropped_call_takes_its_processes_with_it() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn inv21_a_command_outlives_the_thread_that_started_it() {
     let Some(shop) = best().await else { return };
-    let shop = Arc::new(shop);
-    let inside = shop.clone();
+    let job = job_of(&shop, "sleep 1; echo alive").await;
+    let job = Job {
+        argv: serde_json::from_value(job["argv"].clone()).unwrap(),
+        workdir: shop.workspace.clone(),
+        env: serde_json::from_value(job["env"].clone()).unwrap(),
+        input: Input::Nothing,
+        jail: serde_json::from_value(job["jail"].clone()).unwrap(),
+        limits: ProcessLimits::default(),
+        kept: Vec::new(),
+    };
     let handle = tokio::runtime::Handle::current();
-    let running = tokio::task::spawn_blocking(move || {
-        handle.block_on(async move {
-            let job = job_of(&inside, "sleep 1; echo alive").await;
-            let job = Job {
-                argv: serde_json::from_value(job["argv"].clone()).unwrap(),
-                workdir: inside.workspace.clone(),
-                env: serde_json::from_value(job["env"].clone()).unwrap(),
-                input: Input::Nothing,
-                jail: serde_json::from_value(job["jail"].clone()).unwrap(),
-                limits: ProcessLimits::default(),
-                kept: Vec::new(),
-            };
-            std::thread::scope(|scope| {
-                let handle = tokio::runtime::Handle::current();
-                let start = || {
-                    let _entered = handle.enter();
-                    futures_block(Launcher { helper: HELPER.into() }.start(job))
-                };
-                // The thread that forks is gone before the command has said a word.
-                scope.spawn(start).join().unwrap().unwrap()
-            })
-        })
+    // The thread that forks is gone before the command has said a word.
+    let thread = std::thread::spawn(move || {
+        let _entered = handle.enter();
+        poll_to_end(Launcher { helper: HELPER.into() }.start(job)).unwrap()
     });
-    let running = running.await.unwrap();
+    let running = thread.join().unwrap();
     let collector = homing_tools::process::Collector::new(None);
     let finished = running.finish(collector, Duration::from_secs(30), std::future::pending(), &mut |_| ()).await;
     assert_eq!(finished.output.text, "alive\n");
 }
 
 /// Polls a future that has no reason to wait long.
-fn futures_block<T>(future: impl Future<Output = T>) -> T {
+fn poll_to_end<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     loop {

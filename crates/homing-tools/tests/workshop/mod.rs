@@ -1,5 +1,5 @@
 //! A workspace, an outside, and commands with the back-ends of this machine, for tests that run real processes.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub, clippy::print_stderr)]
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use homing_core::{
     BoxFuture,
     authority::{Authority, Grant, Layer, Network, Sandbox},
     place::Place,
-    tool::{Answer, CallHost, CallKey, Question, Tool, ToolContext, ToolOutput, ToolState},
+    tool::{Answer, CallHost, CallKey, Question, Tool, ToolContext, ToolOutput},
 };
 use homing_tools::{
     bash::Bash,
