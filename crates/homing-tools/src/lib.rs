@@ -16,6 +16,7 @@ mod ls;
 mod read;
 mod replace;
 mod rooted;
+pub mod shell;
 mod sight;
 mod skill;
 mod stamps;
