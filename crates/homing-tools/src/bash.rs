@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     commands::{Commands, ShellCommand},
     process::{Ending, Finished},
+    shell,
 };
 
 /// One argument of a program is not longer than this on Linux, and the command is one.
@@ -75,7 +76,7 @@ impl Tool for Bash {
 
     fn subjects(&self, _: &ToolContext, args: &Value) -> Subjects {
         match args.get("command").and_then(Value::as_str) {
-            Some(_) => Subjects::Unclear("commands cannot be taken apart yet".to_owned()),
+            Some(command) => shell::subjects(command),
             None => Subjects::Unclear("there is no command".to_owned()),
         }
     }

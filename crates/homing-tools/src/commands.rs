@@ -17,10 +17,8 @@ use uuid::Uuid;
 use crate::{
     process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits},
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
+    shell::{GIT_ONLY, git_only_env},
 };
-
-/// The class of commands that are git and nothing else, as rules name it: `bash(git only)`.
-const GIT_ONLY: &str = "git only";
 
 /// What commands are run with on this machine.
 #[derive(Debug)]
@@ -90,7 +88,10 @@ impl Commands {
         cancelled: impl Future<Output = ()> + Send,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<Finished, NotRun> {
-        let job = self.job(&command, room).await?;
+        let mut job = self.job(&command, room).await?;
+        if is_git_only(command.grant) {
+            job.env.extend(git_only_env());
+        }
         let output = room.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
         let running = self.launcher.start(job).await?;
         Ok(running.finish(Collector::new(Some(output)), command.time, cancelled, on_output).await)
@@ -124,14 +125,18 @@ impl Commands {
 
 /// Where nothing may change, or only git is allowed, a repository's hooks have no business.
 fn git_hooks(grant: &Grant) -> GitHooks {
-    let git_only = grant.layers.iter().any(|layer| match &layer.allow {
-        Allow::All => false,
-        Allow::Only(rules) => rules.iter().any(|it| it.tool == "bash" && it.pattern.as_deref() == Some(GIT_ONLY)),
-    });
-    match (grant.sandbox, git_only) {
+    match (grant.sandbox, is_git_only(grant)) {
         (Sandbox::ReadOnly, _) | (_, true) => GitHooks::Off,
         (Sandbox::WorkspaceWrite | Sandbox::Off, false) => GitHooks::Run,
     }
+}
+
+/// Whether some layer lets the shell be used for git alone.
+fn is_git_only(grant: &Grant) -> bool {
+    grant.layers.iter().any(|layer| match &layer.allow {
+        Allow::All => false,
+        Allow::Only(rules) => rules.iter().any(|it| it.tool == "bash" && it.pattern.as_deref() == Some(GIT_ONLY)),
+    })
 }
 
 /// A run's private folder, made on first use.
