@@ -143,7 +143,7 @@ fn time(wanted: Option<&Value>) -> Duration {
 
 /// What the model reads about an ending.
 fn told(finished: &Finished, time: Duration, network: &Network) -> ToolOutput {
-    let Finished { ending, output, reverted, limit } = finished;
+    let Finished { ending, output, reverted, limit, complaints: _ } = finished;
     let mut text = output.text.trim_end_matches('\n').to_owned();
     let mut add = |line: String| {
         let gap = if text.is_empty() { "" } else { "\n" };

@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::{
-    process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits},
+    process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams},
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
     shell::{GIT_ONLY, git_only_env},
 };
@@ -114,6 +114,7 @@ impl Commands {
             jail: walls.jail,
             limits: self.limits.clone(),
             kept: walls.kept,
+            streams: Streams::Together,
         })
     }
 

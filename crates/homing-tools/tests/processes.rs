@@ -18,7 +18,7 @@ use homing_core::{
 };
 use homing_tools::{
     bash::Bash,
-    process::{Input, Jail, Job, Launcher, ProcessLimits},
+    process::{Input, Jail, Job, Launcher, ProcessLimits, Streams},
     sandbox::{Backend, Sandboxes},
 };
 use serde_json::json;
@@ -60,6 +60,7 @@ async fn spawn_and_wait(folder: &str) {
         jail: serde_json::from_value::<Jail>(job["jail"].clone()).unwrap(),
         limits: ProcessLimits::default(),
         kept: Vec::new(),
+        streams: Streams::Together,
     };
     println!("\nabout to spawn");
     let running = Launcher { helper: HELPER.into() }.start(job).await.unwrap();
@@ -246,6 +247,7 @@ async fn inv21_a_command_outlives_the_thread_that_started_it() {
         jail: serde_json::from_value(job["jail"].clone()).unwrap(),
         limits: ProcessLimits::default(),
         kept: Vec::new(),
+        streams: Streams::Together,
     };
     let handle = tokio::runtime::Handle::current();
     // The thread that forks is gone before the command has said a word.

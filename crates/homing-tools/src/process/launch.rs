@@ -48,6 +48,17 @@ pub struct Job {
     pub limits: ProcessLimits,
     /// What must be the same afterwards.
     pub kept: Vec<KeptFiles>,
+    /// How its two outputs are taken.
+    pub streams: Streams,
+}
+
+/// How a command's two outputs are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// As one, in the order of writing.
+    Together,
+    /// Each for itself.
+    Apart,
 }
 
 /// What a command reads on its standard input.
@@ -87,6 +98,7 @@ pub enum LaunchError {
 pub struct Running {
     lifeline: UnixStream,
     output: pipe::Receiver,
+    complaints: Option<pipe::Receiver>,
     /// Collected by the async runtime when it has ended, also after this is dropped.
     supervisor: Child,
 }
@@ -111,8 +123,10 @@ pub enum Ending {
 pub struct Finished {
     /// How.
     pub ending: Ending,
-    /// What it wrote, both streams in the order of writing.
+    /// What it wrote; both streams, unless they were taken apart.
     pub output: Captured,
+    /// What it wrote to its error stream, if that was taken apart.
+    pub complaints: Captured,
     /// Files that were put back, because it had changed them and must not.
     pub reverted: Vec<PathBuf>,
     /// A limit that the kernel had to enforce: `processes` or `memory`.
@@ -134,14 +148,18 @@ pub struct Server {
 impl Launcher {
     /// Starts a command. Must be called within an async runtime.
     pub async fn start(&self, job: Job) -> Result<Running, LaunchError> {
-        let (reader, writer) = io::pipe()?;
-        let streams = (writer.try_clone()?.into(), writer.into());
+        let (output, stdout) = io::pipe()?;
+        let (complaints, stderr) = match job.streams {
+            Streams::Together => (None, stdout.try_clone()?),
+            Streams::Apart => io::pipe().map(|(reader, writer)| (Some(reader), writer))?,
+        };
+        let complaints = complaints.map(|reader| receiver(reader.into())).transpose()?;
         let feed = match &job.input {
             Input::Nothing => Feed::Nothing,
             Input::Text(text) => Feed::Text(text.clone()),
         };
-        let (lifeline, supervisor) = self.supervise(job, feed, streams).await?;
-        Ok(Running { lifeline, output: receiver(reader.into())?, supervisor })
+        let (lifeline, supervisor) = self.supervise(job, feed, (stdout.into(), stderr.into())).await?;
+        Ok(Running { lifeline, output: receiver(output.into())?, complaints, supervisor })
     }
 
     /// Starts a server whose standard streams are kept apart.
@@ -168,7 +186,7 @@ impl Launcher {
         let supervisor = tokio::process::Command::from(command)
             .spawn()
             .map_err(|source| LaunchError::Helper { helper: self.helper.clone(), source })?;
-        let Job { argv, workdir, env, jail, limits, kept, input: _ } = job;
+        let Job { argv, workdir, env, jail, limits, kept, input: _, streams: _ } = job;
         let order = Order { helper: self.helper.clone(), argv, workdir, env, input, jail, limits, kept };
         lifeline.write_all(&wire::encode(&order)?).await?;
         Ok((lifeline, supervisor))
@@ -182,6 +200,7 @@ fn receiver(fd: OwnedFd) -> io::Result<pipe::Receiver> {
 /// What was heard from a running command.
 enum Heard {
     Output(usize),
+    Complaint(usize),
     Reports,
     LifelineEnded,
 }
@@ -190,8 +209,10 @@ enum Heard {
 struct Course<'a> {
     running: Running,
     collector: Collector,
+    complaints: Collector,
     on_output: &'a mut (dyn FnMut(&[u8]) + Send),
     buffer: Vec<u8>,
+    few: Vec<u8>,
     output_ended: bool,
     /// What has come of a report that is not complete yet.
     frames: Vec<u8>,
@@ -220,8 +241,10 @@ impl Running {
         let mut course = Course {
             running: self,
             collector,
+            complaints: Collector::new(None),
             on_output,
             buffer: vec![0; 64 << 10],
+            few: vec![0; 4 << 10],
             output_ended: false,
             frames: Vec::new(),
             started: false,
@@ -274,10 +297,12 @@ impl Course<'_> {
     }
 
     async fn hear(&mut self) -> Heard {
+        let Running { output, complaints, lifeline, .. } = &mut self.running;
         let mut few = [0; 4 << 10];
         tokio::select! {
-            read = self.running.output.read(&mut self.buffer), if !self.output_ended => Heard::Output(read.unwrap_or(0)),
-            read = self.running.lifeline.read(&mut few) => match read {
+            read = output.read(&mut self.buffer), if !self.output_ended => Heard::Output(read.unwrap_or(0)),
+            read = read_some(complaints, &mut self.few), if complaints.is_some() => Heard::Complaint(read),
+            read = lifeline.read(&mut few) => match read {
                 Ok(0) | Err(_) => Heard::LifelineEnded,
                 Ok(len) => {
                     self.frames.extend(&few[..len]);
@@ -296,6 +321,8 @@ impl Course<'_> {
                 (self.on_output)(&self.buffer[..len]);
                 self.collector.push(&self.buffer[..len]).await;
             }
+            Heard::Complaint(0) => self.running.complaints = None,
+            Heard::Complaint(len) => self.complaints.push(&self.few[..len]).await,
             Heard::Reports => {
                 while let Some(report) = next_report(&mut self.frames) {
                     self.note(report);
@@ -323,15 +350,27 @@ impl Course<'_> {
                 let len = self.running.output.read(&mut self.buffer).await.unwrap_or(0);
                 self.take(Heard::Output(len)).await;
             }
+            while self.running.complaints.is_some() {
+                let len = read_some(&mut self.running.complaints, &mut self.few).await;
+                self.take(Heard::Complaint(len)).await;
+            }
         };
         let _ = tokio::time::timeout(LAST_WORDS, rest).await;
-        let output = self.collector.finish().await;
+        let (output, complaints) = (self.collector.finish().await, self.complaints.finish().await);
         let ending = self.ending.unwrap_or_else(|| match self.started {
             // Somebody killed the supervisor itself.
             true => Ending::Signalled(9),
             false => Ending::Refused(format!("the sandbox did not start: {}", output.text.trim())),
         });
-        Finished { ending, output, reverted: self.reverted, limit: self.limit }
+        Finished { ending, output, complaints, reverted: self.reverted, limit: self.limit }
+    }
+}
+
+/// Reads from a stream that may have ended.
+async fn read_some(from: &mut Option<pipe::Receiver>, into: &mut [u8]) -> usize {
+    match from {
+        Some(from) => from.read(into).await.unwrap_or(0),
+        None => 0,
     }
 }
 

@@ -17,7 +17,7 @@ mod supervise;
 mod wire;
 
 pub use kept::KeptFiles;
-pub use launch::{Ending, Finished, Input, Job, LaunchError, Launcher, Running, Server};
+pub use launch::{Ending, Finished, Input, Job, LaunchError, Launcher, Running, Server, Streams};
 pub use output::{Captured, Collector};
 pub use supervise::run_helper_if_asked;
 pub use wire::{Jail, LandlockRules, ProcessLimits, Sockets};

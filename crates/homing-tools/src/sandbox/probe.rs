@@ -12,7 +12,7 @@ use super::{
     environment::{GitHooks, Surroundings},
     walls::{Access, Private, SandboxOptions, Walls},
 };
-use crate::process::{Collector, Ending, Input, Job, Launcher, ProcessLimits};
+use crate::process::{Collector, Ending, Input, Job, Launcher, ProcessLimits, Streams};
 
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(10);
@@ -148,6 +148,7 @@ impl Sandboxes {
             jail: walls.jail,
             limits: ProcessLimits::default(),
             kept: Vec::new(),
+            streams: Streams::Together,
         };
         let launcher = Launcher { helper: self.helper.clone() };
         let running = launcher.start(job).await.map_err(|error| error.to_string())?;
