@@ -181,6 +181,44 @@ impl Future for Commit {
     }
 }
 
+/// A journal that keeps nothing: a crash loses everything, and nothing can be resumed.
+#[derive(Default)]
+pub struct Nowhere(OnceLock<Tell>);
+
+impl Nowhere {
+    fn tell(&self, record: &Arc<Record>) {
+        if let Some(tell) = self.0.get() {
+            tell(record);
+        }
+    }
+}
+
+impl Journal for Nowhere {
+    fn on_durable(&self, tell: Tell) {
+        let _ = self.0.set(tell);
+    }
+
+    fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>> {
+        self.tell(&first);
+        Box::pin(std::future::ready(Ok(Begun::New)))
+    }
+
+    fn append(&self, record: Arc<Record>) -> Commit {
+        self.tell(&record);
+        Commit::Done(Ok(()))
+    }
+
+    fn load(&self, tree: Uuid) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
+        Box::pin(std::future::ready(Err(JournalError::NoSuchTree(tree))))
+    }
+
+    fn claim(&self, tree: Uuid, _: Claim) -> BoxFuture<'_, Result<u32, JournalError>> {
+        Box::pin(std::future::ready(Err(JournalError::NoSuchTree(tree))))
+    }
+
+    fn release(&self, _: Uuid) {}
+}
+
 /// A journal that forgets everything with its process.
 #[derive(Default)]
 pub struct Memory {

@@ -1,0 +1,411 @@
+//! Puts the rooms together. What a host does not ask for is not read, not opened and not started.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use homing_core::{
+    authority::{Allow, Grant, Layer, Network, Sandbox},
+    definition::AgentDefinition,
+    diagnostic::Diagnostic,
+    hooks::Hooks,
+    model::{Model, Models},
+    registry::Registry,
+    rule::Rule,
+    skill::SkillLibrary,
+    tool::Tool,
+    workspace::Workspaces,
+};
+use homing_runtime::{
+    Asker, Parts, Runtime, Settings,
+    journal::{Journal, JournalError, Nowhere},
+};
+
+use crate::{Homing, InboxWatch};
+
+/// What could not be put together.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// There is no model to speak with.
+    #[error("there are no models: add one with `.model(…)`, or call `.keys_from_env()`")]
+    NoModels,
+    /// The folder to work in does not exist.
+    #[error("{0} is no folder: {1}")]
+    NoFolder(PathBuf, std::io::Error),
+    /// No home is known for the journal.
+    #[error("there is no folder for the journal: HOME is not set; name a file with `.journal(path)`, or switch it off")]
+    NoHome,
+}
+
+/// Where facts are kept.
+enum Kept {
+    Nowhere,
+    #[cfg(feature = "sqlite")]
+    File(PathBuf, Box<homing_runtime::sqlite::Options>),
+    Given(Arc<dyn Journal>),
+}
+
+/// Puts a [`Homing`] together.
+pub struct Builder {
+    agents: Vec<AgentDefinition>,
+    pub(crate) workdir: PathBuf,
+    journal: Kept,
+    tools: Vec<Arc<dyn Tool>>,
+    own_models: BTreeMap<String, Arc<dyn Model>>,
+    models: Option<Arc<dyn Models>>,
+    skills: Option<Arc<dyn SkillLibrary>>,
+    asker: Option<Arc<dyn Asker>>,
+    hooks: Option<Arc<dyn Hooks>>,
+    workspaces: Option<Arc<dyn Workspaces>>,
+    settings: Settings,
+    layer: Layer,
+    more_layers: Vec<Layer>,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    network: Network,
+    sandbox: Sandbox,
+    surroundings: bool,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    #[cfg(feature = "providers")]
+    model_options: crate::ModelOptions,
+    #[cfg(feature = "providers")]
+    keys: Option<Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>>,
+    #[cfg(feature = "tools")]
+    pub(crate) standard: Option<crate::standard::Standard>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            agents: Vec::new(),
+            workdir: PathBuf::from("."),
+            journal: Kept::Nowhere,
+            tools: Vec::new(),
+            own_models: BTreeMap::new(),
+            models: None,
+            skills: None,
+            asker: None,
+            hooks: None,
+            workspaces: None,
+            settings: Settings::default(),
+            layer: Layer::everything("the host"),
+            more_layers: Vec::new(),
+            read: Vec::new(),
+            write: Vec::new(),
+            network: Network::Off,
+            sandbox: Sandbox::WorkspaceWrite,
+            surroundings: false,
+            diagnostics: Vec::new(),
+            #[cfg(feature = "providers")]
+            model_options: crate::ModelOptions::default(),
+            #[cfg(feature = "providers")]
+            keys: None,
+            #[cfg(feature = "tools")]
+            standard: None,
+        }
+    }
+}
+
+impl Builder {
+    /// Adds an agent; later ones of the same name hide earlier ones.
+    #[must_use]
+    pub fn agent(mut self, agent: AgentDefinition) -> Self {
+        self.agents.push(agent);
+        self
+    }
+
+    /// Adds agents.
+    #[must_use]
+    pub fn agents(mut self, agents: impl IntoIterator<Item = AgentDefinition>) -> Self {
+        self.agents.extend(agents);
+        self
+    }
+
+    /// Where agents work: they may read and change this folder, as far as their tools go.
+    #[must_use]
+    pub fn workdir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.workdir = folder.into();
+        self
+    }
+
+    /// Adds a tool.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Adds tools.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Adds a model of your own under its card's name; the first one is the default.
+    #[must_use]
+    pub fn own_model(mut self, model: Arc<dyn Model>) -> Self {
+        let name = model.card().name.clone();
+        #[cfg(feature = "providers")]
+        self.model_options.default.get_or_insert(name.clone());
+        self.own_models.insert(name, model);
+        self
+    }
+
+    /// Where all models come from, instead of providers and own models.
+    #[must_use]
+    pub fn models(mut self, models: Arc<dyn Models>) -> Self {
+        self.models = Some(models);
+        self
+    }
+
+    /// The skills that there are.
+    #[must_use]
+    pub fn skills(mut self, skills: Arc<dyn SkillLibrary>) -> Self {
+        self.skills = Some(skills);
+        self
+    }
+
+    #[cfg(feature = "tools")]
+    pub(crate) fn library(&self) -> Option<Arc<dyn SkillLibrary>> {
+        self.skills.clone()
+    }
+
+    /// Who answers questions. Without anybody, what needs permission is denied.
+    #[must_use]
+    pub fn on_ask(mut self, asker: Arc<dyn Asker>) -> Self {
+        self.asker = Some(asker);
+        self
+    }
+
+    /// The user's own commands at certain moments.
+    #[must_use]
+    pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
+        self.hooks = Some(hooks);
+        self
+    }
+
+    /// Who makes folders for runs that want one of their own.
+    #[must_use]
+    pub fn workspaces(mut self, workspaces: Arc<dyn Workspaces>) -> Self {
+        self.workspaces = Some(workspaces);
+        self
+    }
+
+    /// The runtime's knobs.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Runs that work at once; the rest queue.
+    #[must_use]
+    pub fn parallel(mut self, runs: usize) -> Self {
+        (self.settings.max_runs, self.settings.max_asks) = (runs, runs);
+        self
+    }
+
+    /// Allows nothing but these, and what other calls of this method allow.
+    #[must_use]
+    pub fn only(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        match &mut self.layer.allow {
+            Allow::Only(list) => list.extend(rules),
+            Allow::All => self.layer.allow = Allow::Only(rules.into_iter().collect()),
+        }
+        self
+    }
+
+    /// Denies these, whatever else allows them.
+    #[must_use]
+    pub fn deny(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.layer.deny.extend(rules);
+        self
+    }
+
+    /// Asks somebody before these.
+    #[must_use]
+    pub fn ask(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.layer.ask.extend(rules);
+        self
+    }
+
+    /// One more party that has a say.
+    #[must_use]
+    pub fn layer(mut self, layer: Layer) -> Self {
+        self.more_layers.push(layer);
+        self
+    }
+
+    /// A folder outside the working one that may be read.
+    #[must_use]
+    pub fn may_read(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.read.push(folder.into());
+        self
+    }
+
+    /// A folder outside the working one that may be read and changed.
+    #[must_use]
+    pub fn may_write(mut self, folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        self.read.push(folder.clone());
+        self.write.push(folder);
+        self
+    }
+
+    /// What the network may be used for; off by default.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// How commands are confined; to the working folder by default.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = sandbox;
+        self
+    }
+
+    /// Tells agents about the folder they work in, and gives them the project's instruction files.
+    #[must_use]
+    pub fn with_surroundings(mut self) -> Self {
+        self.surroundings = true;
+        self
+    }
+
+    /// Keeps facts in this file, which is made where it is missing.
+    #[cfg(feature = "sqlite")]
+    #[must_use]
+    pub fn journal(self, path: impl Into<PathBuf>) -> Self {
+        self.journal_with(path, homing_runtime::sqlite::Options::default())
+    }
+
+    /// The same with options: accounts, retention.
+    #[cfg(feature = "sqlite")]
+    #[must_use]
+    pub fn journal_with(mut self, path: impl Into<PathBuf>, options: homing_runtime::sqlite::Options) -> Self {
+        self.journal = Kept::File(path.into(), Box::new(options));
+        self
+    }
+
+    /// Keeps facts wherever you like.
+    #[must_use]
+    pub fn own_journal(mut self, journal: Arc<dyn Journal>) -> Self {
+        self.journal = Kept::Given(journal);
+        self
+    }
+
+    /// Keeps no facts: a crash loses everything.
+    #[must_use]
+    pub fn journal_off(mut self) -> Self {
+        self.journal = Kept::Nowhere;
+        self
+    }
+
+    /// How model names are understood.
+    #[cfg(feature = "providers")]
+    #[must_use]
+    pub fn model_options(mut self, options: crate::ModelOptions) -> Self {
+        self.model_options = options;
+        self
+    }
+
+    /// What runs speak with where nothing else is said: `provider/model` or an alias.
+    #[cfg(feature = "providers")]
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.model_options.default = Some(name.into());
+        self
+    }
+
+    /// Finds keys and addresses of providers by the names of their variables.
+    #[cfg(feature = "providers")]
+    #[must_use]
+    pub fn keys(mut self, lookup: impl Fn(&str) -> Option<secrecy::SecretString> + Send + Sync + 'static) -> Self {
+        self.keys = Some(Box::new(lookup));
+        self
+    }
+
+    /// Takes keys and addresses of providers from the environment.
+    #[cfg(feature = "providers")]
+    #[must_use]
+    pub fn keys_from_env(self) -> Self {
+        self.keys(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()).map(Into::into))
+    }
+
+    /// Puts everything together. Opening a journal resumes nothing and spends nothing.
+    pub async fn build(mut self) -> Result<Homing, BuildError> {
+        let workdir =
+            std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;
+        #[cfg(feature = "tools")]
+        if let Some(standard) = self.standard.take() {
+            self = standard.add_to(self, &workdir);
+        }
+        let models = self.all_models()?;
+        let registry = Arc::new(Registry::from_iter(std::mem::take(&mut self.agents)));
+        #[cfg(feature = "sqlite")]
+        let mut file = None;
+        let journal: Arc<dyn Journal> = match std::mem::replace(&mut self.journal, Kept::Nowhere) {
+            Kept::Nowhere => Arc::new(Nowhere::default()),
+            Kept::Given(journal) => journal,
+            #[cfg(feature = "sqlite")]
+            Kept::File(path, options) => {
+                file.insert(homing_runtime::sqlite::SqliteJournal::open(path, *options)?).clone()
+            }
+        };
+        let mut parts = Parts::new(Registry::default(), models, journal);
+        parts.registry = registry.clone();
+        parts.policy = self.policy(&workdir);
+        parts.workdir = workdir;
+        parts.tools = std::mem::take(&mut self.tools);
+        parts.skills = self.skills.take();
+        parts.asker = self.asker.take();
+        parts.hooks = self.hooks.take();
+        parts.workspaces = self.workspaces.take();
+        parts.settings = self.settings.clone();
+        if self.surroundings {
+            parts.setting = Arc::new(crate::surroundings);
+        }
+        let runtime = Runtime::new(parts);
+        Ok(Homing {
+            _inbox: InboxWatch::start(&runtime),
+            runtime,
+            registry,
+            diagnostics: self.diagnostics,
+            #[cfg(feature = "sqlite")]
+            journal: file,
+        })
+    }
+
+    fn policy(&self, workdir: &std::path::Path) -> Grant {
+        let layers = [&self.layer].into_iter().chain(&self.more_layers).cloned().map(Arc::new).collect();
+        let with = |more: &[PathBuf]| [workdir.to_owned()].into_iter().chain(more.iter().cloned()).collect();
+        let write = if self.sandbox == Sandbox::ReadOnly { Vec::new() } else { with(&self.write) };
+        Grant { layers, read: with(&self.read), write, network: self.network.clone(), sandbox: self.sandbox }
+    }
+
+    #[cfg(feature = "providers")]
+    fn all_models(&mut self) -> Result<Arc<dyn Models>, BuildError> {
+        if let Some(models) = self.models.take() {
+            return Ok(models);
+        }
+        let own = std::mem::take(&mut self.own_models);
+        if self.keys.is_none() && own.is_empty() && self.model_options.default.is_none() {
+            return Err(BuildError::NoModels);
+        }
+        let keys = self.keys.take().unwrap_or_else(|| Box::new(|_| None));
+        let mut options = std::mem::take(&mut self.model_options);
+        let providers = homing_models::Providers::new(std::mem::take(&mut options.providers), keys);
+        Ok(Arc::new(crate::Catalog::new(providers, options, own)))
+    }
+
+    #[cfg(not(feature = "providers"))]
+    fn all_models(&mut self) -> Result<Arc<dyn Models>, BuildError> {
+        let own = std::mem::take(&mut self.own_models).into_values().next();
+        let own = || own.map(|model| Arc::new(homing_core::model::OneModel(model)) as Arc<dyn Models>);
+        self.models.take().or_else(own).ok_or(BuildError::NoModels)
+    }
+}

@@ -1,0 +1,168 @@
+//! The standard set: agents and skills of the project and the user, the file tools, commands in a sandbox, the rules of
+//! settings files. What a project's files ask for beyond narrowing is left out until they are trusted.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use homing_core::{definition::Scope, diagnostic::Diagnostic, tool::Tool};
+use homing_load::{Options, Places, discover, without_authority};
+use homing_tools::{
+    bash::Bash,
+    commands::Commands,
+    hooks::{CommandHooks, HookConfig},
+    sandbox::{SandboxOptions, Surroundings},
+    settings::{self, Trust},
+    toolset::{ToolsConfig, files_tools},
+    trust::{AuthorityFiles, Standing, TrustStore},
+    worktree::Worktrees,
+};
+
+use crate::{Builder, Folders};
+
+/// What the standard set is made of.
+pub struct Standard {
+    /// Where agents and skills are looked for.
+    pub places: Places,
+    /// How their files are read.
+    pub options: Options,
+    /// What the user trusts; `None` trusts nothing.
+    pub trust: Option<TrustStore>,
+    /// The program that watches over commands: one whose `main` calls [`run_helper_if_asked`]. Without it no commands run.
+    pub helper: Option<PathBuf>,
+    /// The environment that commands get a clean part of.
+    pub env: BTreeMap<String, String>,
+    /// What commands may touch besides.
+    pub sandbox: SandboxOptions,
+    /// Private folders of runs lie here.
+    pub private: PathBuf,
+    /// The tools' own options.
+    pub tools: ToolsConfig,
+    /// Whether the built-in agents are there.
+    pub built_in: bool,
+}
+
+impl Standard {
+    /// The project around `folder`, the user's folders, and the environment as it is.
+    pub fn from_env(folder: &Path) -> Self {
+        let folders = Folders::from_env();
+        let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        let mut places = Places::new(folder);
+        places.home = folders.home.clone();
+        places.config = folders.config.as_ref().and_then(|it| it.parent()).map(Path::to_owned);
+        places.plugins = folders.plugins();
+        places.managed = ["/etc/homing", "/etc/claude-code"].map(PathBuf::from).to_vec();
+        let env =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self {
+            places,
+            options: Options::default(),
+            trust: folders.trust().and_then(|path| TrustStore::load(path).ok()),
+            helper: None,
+            env: env.collect(),
+            sandbox: SandboxOptions::default(),
+            private: std::env::temp_dir().join("homing"),
+            tools: ToolsConfig::default(),
+            built_in: true,
+        }
+    }
+
+    /// Adds all of it to a builder.
+    pub(crate) fn add_to(self, builder: Builder, workdir: &Path) -> Builder {
+        let root = self.places.project_folders().into_iter().next().unwrap_or_else(|| workdir.to_owned());
+        let files = AuthorityFiles::read(&root);
+        let trust = match self.trust.as_ref().map(|store| store.standing(&root, &files)) {
+            Some(Standing::Trusted) => Trust::Trusted,
+            Some(Standing::Nothing | Standing::Changed { .. } | Standing::Untrusted) | None => Trust::Untrusted,
+        };
+        let (builder, hooks) = add_settings(builder, &files, trust);
+        let builder = self.add_agents(builder, trust);
+        self.add_tools(builder, hooks)
+    }
+
+    fn add_agents(&self, mut builder: Builder, trust: Trust) -> Builder {
+        let loaded = discover(&self.places, &self.options);
+        builder.diagnostics.extend(loaded.diagnostics);
+        let known = loaded.registry.all().flat_map(|it| it.shadows.iter().rev().chain([&it.definition]));
+        let mut agents = Vec::new();
+        for definition in known.filter(|it| self.built_in || it.source.kind != Scope::BuiltIn) {
+            let mut definition = homing_core::definition::AgentDefinition::clone(definition);
+            if definition.source.kind == Scope::Project && trust == Trust::Untrusted {
+                builder.diagnostics.extend(without_authority(&mut definition));
+            }
+            agents.push(definition);
+        }
+        builder.agents(agents).skills(Arc::new(loaded.skills))
+    }
+
+    fn add_tools(mut self, mut builder: Builder, hooks: HookConfig) -> Builder {
+        self.tools.skills = builder.library();
+        let Some(helper) = self.helper else {
+            let what = "commands are not run: this program is not set up as their helper, so `bash` is missing";
+            builder.diagnostics.push(Diagnostic::warning(what));
+            return builder.tools(files_tools(self.tools));
+        };
+        let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
+        let surroundings = Surroundings { home, env: self.env };
+        let commands = Arc::new(Commands::new(helper, surroundings, self.sandbox, self.private.clone()));
+        self.tools.git = Some(commands.clone());
+        let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
+        builder
+            .tools(files_tools(self.tools))
+            .tool(bash)
+            .hooks(Arc::new(CommandHooks::new(commands.clone(), hooks)))
+            .workspaces(Arc::new(Worktrees::new(commands, self.private.join("worktrees"))))
+    }
+}
+
+/// What settings files deny and ask holds always; their hooks run once they are trusted.
+fn add_settings(mut builder: Builder, files: &AuthorityFiles, trust: Trust) -> (Builder, HookConfig) {
+    let mut hooks = HookConfig::default();
+    for name in [".claude/settings.json", ".claude/settings.local.json"] {
+        let Some(bytes) = files.get(Path::new(name)) else { continue };
+        match settings::Settings::parse(name, bytes) {
+            Ok(settings) => {
+                let warnings = settings.warnings.iter().map(Diagnostic::warning);
+                builder.diagnostics.extend(warnings);
+                let (config, warnings) = HookConfig::parse(&settings.hooks(trust));
+                builder.diagnostics.extend(warnings.into_iter().map(Diagnostic::warning));
+                hooks = hooks.and(config);
+                builder = builder.layer(settings.layer);
+            }
+            Err(error) => builder.diagnostics.push(Diagnostic::warning(error.to_string())),
+        }
+    }
+    (builder, hooks)
+}
+
+/// Becomes the helper that watches over commands, if this process was started as one. Call it first in `main`.
+pub fn run_helper_if_asked() {
+    homing_tools::process::run_helper_if_asked(std::env::args_os());
+}
+
+impl Builder {
+    /// The standard set: discovery, tools, commands, rules.
+    #[must_use]
+    pub fn standard(mut self, standard: Standard) -> Self {
+        self.standard = Some(standard);
+        self
+    }
+
+    /// Agents and skills of the project around `folder`, and the built-in ones, with the standard tools.
+    #[must_use]
+    pub fn discover(self, folder: impl AsRef<Path>) -> Self {
+        self.standard(Standard::from_env(folder.as_ref()))
+    }
+
+    /// Everything a coding agent needs.
+    #[cfg(all(feature = "providers", feature = "sqlite"))]
+    pub(crate) fn coding(self, folder: PathBuf) -> Self {
+        let mut builder = self.discover(&folder).workdir(folder).keys_from_env().with_surroundings();
+        if let Some(path) = Folders::from_env().journal() {
+            builder = builder.journal(path);
+        }
+        builder
+    }
+}
