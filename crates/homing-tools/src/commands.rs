@@ -97,7 +97,8 @@ impl Commands {
         Ok(running.finish(Collector::new(Some(output)), command.time, cancelled, on_output).await)
     }
 
-    async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
+    /// A command with its walls, ready to be started.
+    pub(crate) async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
         let access = Access::of(command.grant, &self.options);
         let none = Sandboxes::none(&self.launcher.helper);
         let sandboxes = match access.sandbox {
