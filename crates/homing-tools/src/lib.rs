@@ -7,6 +7,7 @@ mod ask;
 pub mod authority_files;
 mod beneath;
 mod changed;
+pub mod diff;
 mod edit;
 mod glob;
 mod grep;

@@ -5,8 +5,20 @@ use std::sync::Arc;
 use homing_core::{skill::SkillLibrary, tool::Tool};
 
 use crate::{
-    ask::Ask, edit::Edit, glob::Glob, grep::Grep, ls::Ls, read::Read, skill::Skill, stamps::Writers, think::Think,
-    todo::Todo, tree::Tree, typed::typed, write::Write,
+    ask::Ask,
+    diff::{Diff, GitRunner},
+    edit::Edit,
+    glob::Glob,
+    grep::Grep,
+    ls::Ls,
+    read::Read,
+    skill::Skill,
+    stamps::Writers,
+    think::Think,
+    todo::Todo,
+    tree::Tree,
+    typed::typed,
+    write::Write,
 };
 
 /// What a host decides about the tools.
@@ -15,6 +27,8 @@ use crate::{
 pub struct ToolsConfig {
     /// Skills for the `skill` tool; without a library there is no such tool.
     pub skills: Option<Arc<dyn SkillLibrary>>,
+    /// Runs git for the `diff` tool; without it there is no such tool.
+    pub git: Option<Arc<dyn GitRunner>>,
 }
 
 /// The tools that read, search, change, fetch and think. One set serves all runs of a host: runs that share it are told
@@ -33,6 +47,7 @@ pub fn files_tools(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
         typed(Todo),
         typed(Ask),
     ];
+    tools.extend(config.git.map(|git| typed(Diff { git })));
     tools.extend(config.skills.map(|library| typed(Skill { library })));
     tools
 }
