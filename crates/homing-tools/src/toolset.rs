@@ -8,6 +8,7 @@ use crate::{
     ask::Ask,
     diff::{Diff, GitRunner},
     edit::Edit,
+    fetch::Fetch,
     glob::Glob,
     grep::Grep,
     ls::Ls,
@@ -18,6 +19,8 @@ use crate::{
     todo::Todo,
     tree::Tree,
     typed::typed,
+    web::Reach,
+    websearch::{SearchProvider, WebSearch},
     write::Write,
 };
 
@@ -29,6 +32,10 @@ pub struct ToolsConfig {
     pub skills: Option<Arc<dyn SkillLibrary>>,
     /// Runs git for the `diff` tool; without it there is no such tool.
     pub git: Option<Arc<dyn GitRunner>>,
+    /// Which addresses `fetch` may reach.
+    pub reach: Reach,
+    /// The engine for `websearch`; without it there is no such tool.
+    pub search: Option<SearchProvider>,
 }
 
 /// The tools that read, search, change, fetch and think. One set serves all runs of a host: runs that share it are told
@@ -46,7 +53,9 @@ pub fn files_tools(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
         typed(Think),
         typed(Todo),
         typed(Ask),
+        typed(Fetch::new(config.reach)),
     ];
+    tools.extend(config.search.map(|provider| typed(WebSearch::new(provider))));
     tools.extend(config.git.map(|git| typed(Diff { git })));
     tools.extend(config.skills.map(|library| typed(Skill { library })));
     tools

@@ -195,11 +195,10 @@ fn only_lists(command: &str, args: &[&str]) -> bool {
     let options = |listing: &[&str], plain: &[&str]| {
         let name = |it: &&str| it.split_once('=').map_or(*it, |(name, _)| name).to_owned();
         let lists = args.iter().any(|it| listing.contains(&name(it).as_str()));
-        let all_known = args.iter().all(|it| {
+        args.iter().all(|it| {
             let name = name(it);
             listing.contains(&name.as_str()) || plain.contains(&name.as_str()) || (lists && !it.starts_with('-'))
-        });
-        all_known
+        })
     };
     let filters = ["--contains", "--no-contains", "--merged", "--no-merged", "--points-at", "--list", "-l"];
     match command {
