@@ -18,7 +18,6 @@ use crate::{
     commands::{Commands, ShellCommand},
     process::{Collector, Ending, Job},
     sandbox::Private,
-    shell::git_only_env,
 };
 
 /// How long git may take for one step; checking out a large repository is slow.
@@ -88,14 +87,14 @@ fn locate(workdir: &Path) -> Option<(PathBuf, PathBuf)> {
     (Path::new(back.trim()) == git).then(|| (top.to_owned(), common))
 }
 
-/// The worktree's own git files are writable, and where commits go; hooks and configuration are not.
+/// The worktree's own git files are writable, and where commits go; hooks and configuration are kept by the sandbox.
 fn workspace(repository: &Repository, place: &Path) -> Workspace {
-    let name = place.file_name().unwrap_or_default();
-    let git = &repository.git;
-    let write = [Path::new("worktrees").join(name), "objects".into(), "refs".into(), "logs".into()];
-    let mut write: Vec<PathBuf> = write.iter().map(|it| git.join(it)).filter(|it| it.is_dir()).collect();
-    write.insert(0, place.to_owned());
-    Workspace { workdir: place.join(&repository.prefix), read: vec![place.to_owned(), git.clone()], write }
+    let own = repository.git.join("worktrees").join(place.file_name().unwrap_or_default());
+    Workspace {
+        workdir: place.join(&repository.prefix),
+        read: vec![place.to_owned(), repository.git.clone()],
+        write: vec![place.to_owned(), repository.git.clone(), own],
+    }
 }
 
 impl GitWorktrees {
@@ -157,8 +156,8 @@ impl GitWorktrees {
         std::fs::remove_file(self.base(run)).map_err(|error| error.to_string())
     }
 
-    fn writing<'a>(&'a self, read: &'a Path, git: &'a Path) -> Touch<'a> {
-        Touch::Writing { read, write: [git, &self.folder] }
+    fn writing<'a>(&self, read: &'a Path, git: &Path) -> Touch<'a> {
+        Touch::Writing { read, write: vec![git.to_owned(), git.join("worktrees"), self.folder.clone()] }
     }
 
     async fn git(&self, workdir: &Path, args: &[&str], touch: Touch<'_>) -> Result<String, String> {
@@ -172,7 +171,8 @@ impl GitWorktrees {
 
     async fn run(&self, command: &ShellCommand<'_>, args: &[&str], room: &Private) -> Result<String, String> {
         let mut job = self.commands.job(command, room).await.map_err(|error| error.to_string())?;
-        job.env.extend(git_only_env());
+        let neutral = self.commands.neutral_git(&job).await.map_err(|error| error.to_string())?;
+        job.env.extend(neutral);
         job.argv = std::iter::once("git").chain(args.iter().copied()).map(str::to_owned).collect();
         let running =
             self.commands.launcher.start(Job { kept: Vec::new(), ..job }).await.map_err(|it| it.to_string())?;
@@ -193,7 +193,7 @@ enum Touch<'a> {
     Reading(&'a [PathBuf]),
     Writing {
         read: &'a Path,
-        write: [&'a Path; 2],
+        write: Vec<PathBuf>,
     },
 }
 
@@ -201,7 +201,7 @@ impl Touch<'_> {
     fn grant(&self, sandbox: Sandbox) -> Grant {
         let (read, write, sandbox) = match self {
             Self::Reading(read) => (read.to_vec(), Vec::new(), sandbox.min(Sandbox::ReadOnly)),
-            Self::Writing { read, write } => (vec![read.to_path_buf()], write.map(Path::to_path_buf).to_vec(), sandbox),
+            Self::Writing { read, write } => (vec![read.to_path_buf()], write.clone(), sandbox),
         };
         Grant { layers: Vec::new(), read, write, network: Network::Off, sandbox }
     }
