@@ -75,7 +75,7 @@ impl Rule {
         let by_path = self.pattern.is_some()
             && match self.tool.as_str() {
                 "edit" => tool == "write",
-                "read" => matches!(tool, "grep" | "glob" | "ls" | "tree"),
+                "read" => matches!(tool, "grep" | "glob" | "ls" | "tree" | "diff"),
                 _ => false,
             };
         by_path || self.names(tool)

@@ -20,6 +20,9 @@ use crate::{
     shell::{GIT_ONLY, git_only_env},
 };
 
+/// How long git may take to list its settings.
+const LISTING: Duration = Duration::from_secs(10);
+
 /// What commands are run with on this machine.
 #[derive(Debug)]
 pub struct Commands {
@@ -45,6 +48,9 @@ pub enum NotRun {
     /// It cannot be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// Git may not be run in this repository.
+    #[error("this repository has too many settings to be looked at safely")]
+    TooManySettings,
 }
 
 /// A shell command of a run.
@@ -90,14 +96,30 @@ impl Commands {
     ) -> Result<Finished, NotRun> {
         let mut job = self.job(&command, room).await?;
         if is_git_only(command.grant) {
-            job.env.extend(git_only_env());
+            job.env.extend(self.neutral_git(&job).await?);
         }
         let output = room.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
         let running = self.launcher.start(job).await?;
         Ok(running.finish(Collector::new(Some(output)), command.time, cancelled, on_output).await)
     }
 
-    async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
+    /// The environment in which git runs nothing of the repository's choosing, where `job` would run.
+    pub(crate) async fn neutral_git(&self, job: &Job) -> Result<Vec<(String, String)>, NotRun> {
+        // Listing settings runs nothing; each program that they name is then neutralised by its name.
+        let argv = ["git", "config", "--list", "--name-only"].map(str::to_owned).to_vec();
+        let mut env = job.env.clone();
+        env.extend(git_only_env([]));
+        let listing = Job { argv, env, input: Input::Nothing, kept: Vec::new(), ..job.clone() };
+        let running = self.launcher.start(listing).await?;
+        let finished = running.finish(Collector::new(None), LISTING, std::future::pending(), &mut |_| ()).await;
+        if finished.output.total > finished.output.text.len() as u64 {
+            return Err(NotRun::TooManySettings);
+        }
+        Ok(git_only_env(finished.output.text.lines()))
+    }
+
+    /// A command with its walls, ready to be started.
+    pub(crate) async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
         let access = Access::of(command.grant, &self.options);
         let none = Sandboxes::none(&self.launcher.helper);
         let sandboxes = match access.sandbox {

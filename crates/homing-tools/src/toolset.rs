@@ -5,8 +5,23 @@ use std::sync::Arc;
 use homing_core::{skill::SkillLibrary, tool::Tool};
 
 use crate::{
-    ask::Ask, edit::Edit, glob::Glob, grep::Grep, ls::Ls, read::Read, skill::Skill, stamps::Writers, think::Think,
-    todo::Todo, tree::Tree, typed::typed, write::Write,
+    ask::Ask,
+    diff::{Diff, GitRunner},
+    edit::Edit,
+    fetch::Fetch,
+    glob::Glob,
+    grep::Grep,
+    ls::Ls,
+    read::Read,
+    skill::Skill,
+    stamps::Writers,
+    think::Think,
+    todo::Todo,
+    tree::Tree,
+    typed::typed,
+    web::Reach,
+    websearch::{SearchProvider, WebSearch},
+    write::Write,
 };
 
 /// What a host decides about the tools.
@@ -15,6 +30,12 @@ use crate::{
 pub struct ToolsConfig {
     /// Skills for the `skill` tool; without a library there is no such tool.
     pub skills: Option<Arc<dyn SkillLibrary>>,
+    /// Runs git for the `diff` tool; without it there is no such tool.
+    pub git: Option<Arc<dyn GitRunner>>,
+    /// Which addresses `fetch` may reach.
+    pub reach: Reach,
+    /// The engine for `websearch`; without it there is no such tool.
+    pub search: Option<SearchProvider>,
 }
 
 /// The tools that read, search, change, fetch and think. One set serves all runs of a host: runs that share it are told
@@ -32,7 +53,10 @@ pub fn files_tools(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
         typed(Think),
         typed(Todo),
         typed(Ask),
+        typed(Fetch::new(config.reach)),
     ];
+    tools.extend(config.search.map(|provider| typed(WebSearch::new(provider))));
+    tools.extend(config.git.map(|git| typed(Diff { git })));
     tools.extend(config.skills.map(|library| typed(Skill { library })));
     tools
 }

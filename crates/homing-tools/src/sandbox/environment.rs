@@ -81,6 +81,24 @@ impl Surroundings {
 
     /// The environment of a command: what everybody gets, what the user named, and private places for what is written.
     pub(super) fn clean(&self, options: &SandboxOptions, private: &Private, tmp: &Path) -> BTreeMap<String, String> {
+        let mut env = self.passed(options);
+        self.toolchain_homes(&mut env);
+        env.extend(private.env(self, tmp));
+        for (name, value) in FIXED {
+            env.insert((*name).to_owned(), (*value).to_owned());
+        }
+        env
+    }
+
+    /// The environment of a program of the user's own, such as a server: the real home, and no secrets.
+    pub(crate) fn plain_env(&self, options: &SandboxOptions) -> BTreeMap<String, String> {
+        let mut env = self.passed(options);
+        env.insert("HOME".to_owned(), self.home.display().to_string());
+        env.insert("TERM".to_owned(), "dumb".to_owned());
+        env
+    }
+
+    fn passed(&self, options: &SandboxOptions) -> BTreeMap<String, String> {
         let mut env: BTreeMap<String, String> = BTreeMap::new();
         let locale = |name: &str| name.starts_with("LC_");
         for (name, value) in &self.env {
@@ -91,11 +109,6 @@ impl Surroundings {
         }
         let path: Vec<String> = self.path().iter().map(|it| it.display().to_string()).collect();
         env.insert("PATH".to_owned(), path.join(":"));
-        self.toolchain_homes(&mut env);
-        env.extend(private.env(self, tmp));
-        for (name, value) in FIXED {
-            env.insert((*name).to_owned(), (*value).to_owned());
-        }
         env
     }
 

@@ -115,17 +115,24 @@ impl Access {
 
     /// What must be the same after a command: files that decide what somebody else will run.
     fn kept(&self) -> Vec<KeptFiles> {
-        self.write
-            .iter()
-            .filter_map(|root| root.canonicalize().ok())
-            .filter(|root| root.is_dir())
-            .map(kept_in)
-            .collect()
+        let roots: Vec<PathBuf> = self.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
+        let folders = roots.iter().filter(|root| root.is_dir()).map(|root| kept_in(root.clone()));
+        // What is writable by itself, such as a worktree's own git files, is not kept by a folder around it.
+        let given = |root: &Path, name: &PathBuf| roots.iter().any(|it| it.starts_with(root.join(name)));
+        let mut kept: Vec<KeptFiles> = folders.collect();
+        for KeptFiles { root, names } in &mut kept {
+            names.retain(|name| !given(root, name));
+        }
+        kept
     }
 }
 
 /// The authority files of a folder, whether they exist or not.
 fn kept_in(root: PathBuf) -> KeptFiles {
+    if ["HEAD", "objects", "refs"].iter().all(|it| root.join(it).exists()) {
+        // A git folder itself: that of a worktree's repository.
+        return KeptFiles { root, names: authority_files::GIT.iter().map(PathBuf::from).collect() };
+    }
     let mut names: Vec<PathBuf> =
         authority_files::FOLDERS.iter().chain(authority_files::FILES).map(PathBuf::from).collect();
     names.extend(authority_files::GITHUB.iter().map(|name| Path::new(".github").join(name)));

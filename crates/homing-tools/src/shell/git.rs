@@ -195,11 +195,10 @@ fn only_lists(command: &str, args: &[&str]) -> bool {
     let options = |listing: &[&str], plain: &[&str]| {
         let name = |it: &&str| it.split_once('=').map_or(*it, |(name, _)| name).to_owned();
         let lists = args.iter().any(|it| listing.contains(&name(it).as_str()));
-        let all_known = args.iter().all(|it| {
+        args.iter().all(|it| {
             let name = name(it);
             listing.contains(&name.as_str()) || plain.contains(&name.as_str()) || (lists && !it.starts_with('-'))
-        });
-        all_known
+        })
     };
     let filters = ["--contains", "--no-contains", "--merged", "--no-merged", "--points-at", "--list", "-l"];
     match command {
@@ -228,38 +227,27 @@ fn only_lists(command: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Settings under which git runs nothing of a repository's choosing, as far as the names of settings are known
-/// beforehand.
+/// Settings under which git runs nothing of a repository's choosing, as far as their names are known beforehand and
+/// their neutral values do no harm to an honest repository.
 const NEUTRAL: &[(&str, &str)] = &[
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
     ("core.editor", "false"),
     ("core.sshCommand", "false"),
-    ("core.askPass", ""),
-    ("core.gitProxy", ""),
+    ("core.askPass", "false"),
     ("core.alternateRefsCommand", "false"),
     ("core.attributesFile", "/dev/null"),
     ("credential.helper", ""),
-    ("diff.external", ""),
     ("diff.ignoreSubmodules", "all"),
-    ("diff.orderFile", ""),
     ("gpg.program", "false"),
     ("gpg.openpgp.program", "false"),
     ("gpg.ssh.program", "false"),
     ("gpg.x509.program", "false"),
-    ("interactive.diffFilter", ""),
     ("log.showSignature", "false"),
-    ("merge.external", ""),
-    ("pager.branch", "false"),
-    ("pager.diff", "false"),
-    ("pager.log", "false"),
-    ("pager.show", "false"),
     ("protocol.allow", "never"),
-    ("protocol.ext.allow", "never"),
     ("sequence.editor", "false"),
     ("submodule.recurse", "false"),
-    ("uploadpack.packObjectsHook", ""),
 ];
 
 /// Variables for every git that only looks.
@@ -277,16 +265,16 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_ASKPASS", "false"),
 ];
 
-/// The environment under which a `git only` command runs: whatever the repository's configuration says, git starts no
-/// hook, file watcher, pager, editor, external diff or transport. Drivers with names of the repository's own choosing
-/// (`filter.x.clean`, `diff.x.textconv`) need [`neutral_git_env`].
-pub fn git_only_env() -> Vec<(String, String)> {
-    neutral_git_env([])
-}
+/// A diff that git can be told to use instead of a program that the repository names; there is no way to name none.
+const PLAIN_DIFF: &str = r#"sh -c 'diff -u -L "a/$0" -L "b/$0" "$1" "$4"; :'"#;
 
-/// As [`git_only_env`], and with every driver neutralised that the repository's settings name. `settings` are the names
-/// that `git config --list --name-only` prints, a command that itself runs nothing.
-pub fn neutral_git_env<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
+/// The environment under which a `git only` command runs outside a sandbox: git starts no hook, file watcher, pager,
+/// editor, signature check, transport, filter or diff program of the repository's choosing.
+///
+/// `settings` are the names of the repository's settings, as `git config --list --name-only` prints them (that command
+/// runs nothing): drivers have names of the repository's own (`filter.x.clean`, `diff.x.textconv`), and each must be
+/// neutralised by name.
+pub fn git_only_env<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
     let drivers = settings.into_iter().filter_map(|it| Some((it, neutral_driver(it)?)));
     let config: Vec<(&str, &str)> = NEUTRAL.iter().copied().chain(drivers).collect();
     let mut env: Vec<(String, String)> =
@@ -302,11 +290,12 @@ pub fn neutral_git_env<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<(
 /// What takes the place of a setting that names a program.
 fn neutral_driver(setting: &str) -> Option<&'static str> {
     let (section, rest) = setting.split_once('.')?;
-    let (_, name) = rest.rsplit_once('.')?;
+    let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
     match (section.to_ascii_lowercase().as_str(), name.to_ascii_lowercase().as_str()) {
         ("filter", "clean" | "smudge" | "process") => Some(""),
         ("filter", "required") => Some("false"),
-        ("diff", "textconv" | "command") => Some(""),
+        ("diff", "textconv") => Some("cat"),
+        ("diff", "command" | "external") => Some(PLAIN_DIFF),
         ("merge", "driver") => Some("false"),
         ("credential", "helper") => Some(""),
         ("pager", _) => Some("false"),

@@ -1,0 +1,58 @@
+//! A server's tool as one of ours.
+
+use std::sync::Arc;
+
+use homing_core::{
+    BoxFuture,
+    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
+};
+use serde_json::{Map, Value};
+
+use super::{connection::Connection, definitions::OfferedTool, results};
+
+pub(super) struct McpTool {
+    spec: ToolSpec,
+    tool: OfferedTool,
+    connection: Arc<Connection>,
+}
+
+impl McpTool {
+    pub(super) fn new(tool: OfferedTool, connection: Arc<Connection>) -> Self {
+        let spec = ToolSpec {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            schema: tool.schema.clone(),
+            replay: if tool.read_only { Replay::Safe } else { Replay::Unsafe },
+        };
+        Self { spec, tool, connection }
+    }
+
+    async fn run(&self, args: Map<String, Value>) -> ToolOutput {
+        match self.connection.call(&self.tool, args).await {
+            Ok(result) => results::output(result),
+            Err(error) => ToolOutput::error(error.to_string()),
+        }
+    }
+}
+
+impl Tool for McpTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            let args = match args {
+                Value::Object(args) => args,
+                Value::Null => Map::new(),
+                Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                    return ToolOutput::error(format!("{}: the arguments must be a JSON object", self.spec.name));
+                }
+            };
+            tokio::select! {
+                output = self.run(args) => output,
+                () = context.cancelled() => ToolOutput::error("cancelled; the server was told, what it did is not known"),
+            }
+        })
+    }
+}

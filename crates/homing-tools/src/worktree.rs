@@ -1,0 +1,208 @@
+//! A git worktree for a run of its own: made from the repository's last commit, kept when something was done in it,
+//! removed when not. Git runs in the sandbox, without hooks and without programs of the repository's choosing.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use homing_core::{
+    BoxFuture,
+    authority::{Grant, Network, Sandbox},
+    workspace::{Left, Workspace, Workspaces},
+};
+use uuid::Uuid;
+
+use crate::{
+    commands::{Commands, ShellCommand},
+    process::{Collector, Ending, Job},
+    sandbox::Private,
+};
+
+/// How long git may take for one step; checking out a large repository is slow.
+const TIME: Duration = Duration::from_secs(300);
+
+/// Worktrees in a folder of the host's.
+#[derive(Debug)]
+pub struct GitWorktrees {
+    /// Runs git.
+    pub commands: Arc<Commands>,
+    /// Where worktrees are made; outside every repository.
+    pub folder: PathBuf,
+    /// How git itself is confined.
+    pub sandbox: Sandbox,
+}
+
+/// The repository that a folder belongs to.
+struct Repository {
+    top: PathBuf,
+    /// Shared by all of its worktrees.
+    git: PathBuf,
+    /// The folder's path below the top.
+    prefix: PathBuf,
+    commit: String,
+}
+
+impl Workspaces for GitWorktrees {
+    fn enter<'a>(&'a self, run: Uuid, workdir: &'a Path) -> BoxFuture<'a, Result<Workspace, String>> {
+        Box::pin(async move {
+            let repository = self.repository(workdir).await?;
+            let place = self.place(run);
+            if !place.is_dir() {
+                self.add(run, &repository).await?;
+            }
+            Ok(workspace(&repository, &place))
+        })
+    }
+
+    fn leave<'a>(&'a self, run: Uuid, _: &'a Workspace) -> BoxFuture<'a, Left> {
+        Box::pin(async move {
+            let place = self.place(run);
+            match self.unchanged(run).await {
+                Ok(repository) => match self.remove(run, &repository).await {
+                    Ok(()) => Left::Removed,
+                    Err(why) => Left::Kept { path: place, summary: format!("it could not be removed: {why}") },
+                },
+                Err(summary) => Left::Kept { path: place, summary },
+            }
+        })
+    }
+}
+
+/// The top of the repository that a folder belongs to, and its git folder.
+///
+/// A `.git` file names its git folder, and a hostile one could name any folder: it is believed only if that folder
+/// names the file in turn, as git makes it.
+fn locate(workdir: &Path) -> Option<(PathBuf, PathBuf)> {
+    let top = workdir.ancestors().find(|it| it.join(".git").symlink_metadata().is_ok())?;
+    let git = top.join(".git");
+    if git.symlink_metadata().ok()?.is_dir() {
+        return Some((top.to_owned(), git));
+    }
+    let text = std::fs::read_to_string(&git).ok()?;
+    let own = top.join(text.strip_prefix("gitdir:")?.trim());
+    let back = std::fs::read_to_string(own.join("gitdir")).ok()?;
+    let common = own.join(std::fs::read_to_string(own.join("commondir")).ok()?.trim()).canonicalize().ok()?;
+    (Path::new(back.trim()) == git).then(|| (top.to_owned(), common))
+}
+
+/// The worktree's own git files are writable, and where commits go; hooks and configuration are kept by the sandbox.
+fn workspace(repository: &Repository, place: &Path) -> Workspace {
+    let own = repository.git.join("worktrees").join(place.file_name().unwrap_or_default());
+    Workspace {
+        workdir: place.join(&repository.prefix),
+        read: vec![place.to_owned(), repository.git.clone()],
+        write: vec![place.to_owned(), repository.git.clone(), own],
+    }
+}
+
+impl GitWorktrees {
+    fn place(&self, run: Uuid) -> PathBuf {
+        self.folder.join(run.to_string())
+    }
+
+    fn base(&self, run: Uuid) -> PathBuf {
+        self.folder.join(format!("{run}.base"))
+    }
+
+    fn branch(run: Uuid) -> String {
+        format!("homing/{run}")
+    }
+
+    async fn repository(&self, workdir: &Path) -> Result<Repository, String> {
+        let no_repository = |why: &str| format!("{} is no git repository with a commit: {why}", workdir.display());
+        let workdir = workdir.canonicalize().map_err(|error| error.to_string())?;
+        let (top, git) = locate(&workdir).ok_or_else(|| no_repository("no .git was found"))?;
+        let read = [top.clone(), git.clone()];
+        let head = self.git(&top, &["rev-parse", "--verify", "HEAD"], Touch::Reading(&read)).await;
+        let commit = head.map_err(|why| no_repository(why.trim()))?.trim().to_owned();
+        let prefix = workdir.strip_prefix(&top).map_err(|error| error.to_string())?.to_owned();
+        Ok(Repository { top, git, prefix, commit })
+    }
+
+    async fn add(&self, run: Uuid, repository: &Repository) -> Result<(), String> {
+        std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string())?;
+        let (place, branch) = (self.place(run).display().to_string(), Self::branch(run));
+        let args = ["worktree", "add", "--quiet", "-b", &branch, &place, &repository.commit];
+        self.git(&repository.top, &args, self.writing(&repository.top, &repository.git)).await?;
+        // What the run starts from, to tell later whether it has committed anything; out of the run's reach.
+        std::fs::write(self.base(run), &repository.commit).map_err(|error| error.to_string())
+    }
+
+    /// The repository, if nothing was done in the worktree; otherwise what was.
+    async fn unchanged(&self, run: Uuid) -> Result<Repository, String> {
+        let place = &self.place(run);
+        let repository = self.repository(place).await?;
+        let base = std::fs::read_to_string(self.base(run));
+        let base = base.map_err(|error| format!("its beginning is not known: {error}"))?;
+        let args = ["status", "--porcelain", "--untracked-files=all"];
+        let reading = [place.to_owned(), repository.git.clone()];
+        let changes = self.git(place, &args, Touch::Reading(&reading)).await?;
+        match (changes.lines().count(), repository.commit == base.trim()) {
+            (0, true) => Ok(repository),
+            (files, committed) => {
+                let commits = if committed { "" } else { ", new commits" };
+                Err(format!("{files} changed files{commits}, on branch {}", Self::branch(run)))
+            }
+        }
+    }
+
+    async fn remove(&self, run: Uuid, repository: &Repository) -> Result<(), String> {
+        let (place, branch) = (self.place(run).display().to_string(), Self::branch(run));
+        let top = repository.git.parent().unwrap_or(&repository.git).to_owned();
+        self.git(&top, &["worktree", "remove", "--force", &place], self.writing(&top, &repository.git)).await?;
+        self.git(&top, &["branch", "--quiet", "-D", &branch], self.writing(&top, &repository.git)).await?;
+        std::fs::remove_file(self.base(run)).map_err(|error| error.to_string())
+    }
+
+    fn writing<'a>(&self, read: &'a Path, git: &Path) -> Touch<'a> {
+        Touch::Writing { read, write: vec![git.to_owned(), git.join("worktrees"), self.folder.clone()] }
+    }
+
+    async fn git(&self, workdir: &Path, args: &[&str], touch: Touch<'_>) -> Result<String, String> {
+        let room = Private { root: self.commands.private.join(format!("git-{}", Uuid::new_v4())) };
+        let grant = touch.grant(self.sandbox);
+        let command = ShellCommand { command: "git", workdir, grant: &grant, time: TIME };
+        let outcome = self.run(&command, args, &room).await;
+        room.remove();
+        outcome
+    }
+
+    async fn run(&self, command: &ShellCommand<'_>, args: &[&str], room: &Private) -> Result<String, String> {
+        let mut job = self.commands.job(command, room).await.map_err(|error| error.to_string())?;
+        let neutral = self.commands.neutral_git(&job).await.map_err(|error| error.to_string())?;
+        job.env.extend(neutral);
+        job.argv = std::iter::once("git").chain(args.iter().copied()).map(str::to_owned).collect();
+        let running =
+            self.commands.launcher.start(Job { kept: Vec::new(), ..job }).await.map_err(|it| it.to_string())?;
+        let finished = running.finish(Collector::new(None), TIME, std::future::pending(), &mut |_| ()).await;
+        match finished.ending {
+            Ending::Exited(0) => Ok(finished.output.text),
+            Ending::Refused(why) => Err(why),
+            Ending::Exited(_) | Ending::Signalled(_) | Ending::TimedOut | Ending::Cancelled => {
+                Err(finished.output.text)
+            }
+        }
+    }
+}
+
+/// What a git command of ours may touch.
+enum Touch<'a> {
+    /// These, and nothing is written.
+    Reading(&'a [PathBuf]),
+    Writing {
+        read: &'a Path,
+        write: Vec<PathBuf>,
+    },
+}
+
+impl Touch<'_> {
+    fn grant(&self, sandbox: Sandbox) -> Grant {
+        let (read, write, sandbox) = match self {
+            Self::Reading(read) => (read.to_vec(), Vec::new(), sandbox.min(Sandbox::ReadOnly)),
+            Self::Writing { read, write } => (vec![read.to_path_buf()], write.clone(), sandbox),
+        };
+        Grant { layers: Vec::new(), read, write, network: Network::Off, sandbox }
+    }
+}

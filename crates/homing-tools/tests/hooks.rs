@@ -1,0 +1,91 @@
+//! Hooks as real commands.
+
+mod workshop;
+
+use std::time::Duration;
+
+use homing_core::{
+    hooks::{HookCall, HookDecision, HookEnding, HookRun, Hooks},
+    tool::ToolOutput,
+};
+use homing_tools::{
+    hooks::{CommandHooks, HookConfig},
+    sandbox::Sandboxes,
+};
+use serde_json::{Value, json};
+use workshop::{HELPER, Workshop, gone_within};
+
+fn hooks(shop: &Workshop, config: &Value) -> CommandHooks {
+    let (config, warnings) = HookConfig::parse(config);
+    assert_eq!(warnings, Vec::<String>::new());
+    CommandHooks::new(shop.commands.clone(), config)
+}
+
+fn run(shop: &Workshop) -> HookRun {
+    HookRun {
+        run: uuid::Uuid::new_v4(),
+        agent: "explore".into(),
+        workdir: shop.workspace.clone(),
+        delegated: true,
+        own_hooks: Value::Null,
+    }
+}
+
+fn command(command: &str) -> Value {
+    json!([{"matcher": "Bash", "hooks": [{"type": "command", "command": command, "timeout": 5}]}])
+}
+
+#[tokio::test]
+async fn a_hook_is_told_about_the_call_and_may_block_it() {
+    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
+    let script = r#"cat > told.json; grep -q 'rm -rf' told.json && { echo "not that" >&2; exit 2; }; exit 0"#;
+    let hooks = hooks(&shop, &json!({"PreToolUse": command(script)}));
+    let run = run(&shop);
+    let call = |tool: &str, args: Value| HookCall { tool: tool.into(), args };
+    let decision = hooks.before_call(&run, &call("bash", json!({"command": "rm -rf /"}))).await;
+    assert_eq!(decision, HookDecision::Block { why: "not that".into() });
+    let told: Value = serde_json::from_slice(&std::fs::read(shop.workspace.join("told.json")).unwrap()).unwrap();
+    assert_eq!((told["tool_name"].as_str(), told["hook_event_name"].as_str()), (Some("Bash"), Some("PreToolUse")));
+    assert_eq!(told["tool_input"]["command"], "rm -rf /");
+    let allow = HookDecision::Allow { args: None, notes: Default::default() };
+    assert_eq!(hooks.before_call(&run, &call("bash", json!({"command": "ls"}))).await, allow);
+    std::fs::remove_file(shop.workspace.join("told.json")).unwrap();
+    assert_eq!(hooks.before_call(&run, &call("read", json!({"path": "a"}))).await, allow);
+    assert!(shop.files(&shop.workspace).is_empty(), "a hook for another tool ran");
+}
+
+#[tokio::test]
+async fn hooks_speak_to_the_model_and_send_a_run_back_to_work() {
+    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
+    let config = json!({
+        "SubagentStart": [{"hooks": [{"command": "echo be careful"}]}],
+        "PostToolUse": [{"hooks": [{"command": "echo '{\"decision\":\"block\",\"reason\":\"run the formatter\"}'"}]}],
+        "SubagentStop": [{"hooks": [{"command": "echo tests fail >&2; exit 2"}]}],
+        "SessionStart": [{"hooks": [{"command": "echo wrong moment"}]}],
+    });
+    let hooks = hooks(&shop, &config);
+    let run = run(&shop);
+    assert_eq!(hooks.run_started(&run).await.for_model, ["be careful"]);
+    let call = HookCall { tool: "edit".into(), args: json!({}) };
+    assert_eq!(hooks.after_call(&run, &call, &ToolOutput::text("done")).await.for_model, ["run the formatter"]);
+    assert_eq!(hooks.run_ending(&run, "bye", 0).await, HookEnding::GoOn { why: "tests fail".into() });
+    assert!(matches!(hooks.run_ending(&run, "bye", 8).await, HookEnding::End(notes) if notes.warnings.len() == 1));
+    // The agent's own file.
+    let own = HookRun { own_hooks: json!({"Stop": [{"hooks": [{"command": "true"}]}]}), ..run };
+    assert!(matches!(hooks.run_ending(&own, "bye", 0).await, HookEnding::GoOn { .. }));
+}
+
+#[tokio::test]
+async fn inv14_a_hook_that_fails_or_hangs_stops_nobody_and_leaves_nothing() {
+    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
+    let marker = shop.folder.path().display().to_string();
+    let config = json!({"PreToolUse": [{"hooks": [
+        {"command": "exit 1"}, {"command": "setsid sleep 300 & sleep 300", "timeout": 0.3}, {"command": "env"}]}]});
+    let hooks = hooks(&shop, &config);
+    let call = HookCall { tool: "bash".into(), args: json!({"command": "ls"}) };
+    let decision = hooks.before_call(&run(&shop), &call).await;
+    let HookDecision::Allow { notes, .. } = decision else { panic!("{decision:?}") };
+    assert_eq!(notes.warnings.len(), 2, "{notes:?}");
+    assert!(!notes.for_model.concat().contains("API_KEY"));
+    assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new());
+}

@@ -1,0 +1,102 @@
+//! The tools that touch nothing: `think`, `todo`, `skill`, `ask`.
+
+mod world;
+
+use std::sync::Arc;
+
+use homing_core::{
+    authority::{Allow, Layer},
+    definition::Scope,
+    rule::{Rule, Subject, Subjects},
+    skill::{Skill, SkillCard, SkillLibrary},
+    tool::Answer,
+    tool_names,
+};
+use homing_tools::toolset::{ToolsConfig, files_tools};
+use serde_json::json;
+use world::World;
+
+struct Library(Vec<SkillCard>);
+
+impl SkillLibrary for Library {
+    fn list(&self) -> &[SkillCard] {
+        &self.0
+    }
+    fn get(&self, name: &str) -> Option<Result<Arc<Skill>, String>> {
+        let card = self.0.iter().find(|it| it.name == name)?.clone();
+        if name == "broken" {
+            return Some(Err("its file is gone".to_owned()));
+        }
+        Some(Ok(Arc::new(Skill { card, body: "Do it well.".into(), resources: vec!["a.txt".into()] })))
+    }
+}
+
+fn world() -> World {
+    let card = |name: &str, description: &str| SkillCard {
+        name: name.into(),
+        description: description.into(),
+        path: format!("/skills/{name}/SKILL.md").into(),
+        scope: Scope::User,
+    };
+    let mut config = ToolsConfig::default();
+    config.skills =
+        Some(Arc::new(Library(vec![card("broken", "Breaks."), card("release", "When\nyou release.\u{202e}")])));
+    World::new(files_tools(config))
+}
+
+#[tokio::test]
+async fn r15_skills_are_listed_loaded_and_named_in_the_description() {
+    let mut world = world();
+    let run = world.run();
+    let description = &run.tool("skill").spec().description;
+    assert!(description.contains("- broken: Breaks.\n- release: When you release.\\u{202e}\n"), "{description}");
+    assert!(run.ok("skill", json!({})).await.contains("- release:"));
+    let loaded = run.ok("skill", json!({"name": "release"})).await;
+    assert!(loaded.starts_with("<skill name=\"release\">\nDo it well.") && loaded.contains("- a.txt"), "{loaded}");
+    assert!(run.refused("skill", json!({"name": "broken"})).await.contains("gone"));
+    assert!(run.refused("skill", json!({"skill": "nope"})).await.contains("There are: broken, release"));
+    assert_eq!(run.subjects("skill", json!({"name": "x"})), Subjects::Parts(vec![Subject::Name("x".into())]));
+    let allow = Allow::Only(vec![Rule::calls("skill", "rel*")]);
+    world.grant = world.grant.under(Layer { allow, ..Layer::everything("agent x") });
+    assert!(!world.run().call("skill", json!({})).await.text.contains("broken"));
+}
+
+#[tokio::test]
+async fn r29_a_todo_list_belongs_to_its_run() {
+    let world = world();
+    let (one, other) = (world.run(), world.run());
+    let text = one
+        .ok(
+            "todo",
+            json!({"todos": [{"content": "a", "status": "completed"}, {"text": "b", "status": "in_progress"}, "c"]}),
+        )
+        .await;
+    assert_eq!(text, "1 of 3 done\n[x] a\n[>] b\n[ ] c\n");
+    assert_eq!(one.ok("todo", json!({})).await, text);
+    assert_eq!(other.ok("todo", json!({})).await, "The list is empty.");
+}
+
+#[tokio::test]
+async fn ask_reaches_a_person_or_says_that_nobody_is_there() {
+    let world = world();
+    let run = world.run_answering(Answer::Text("Postgres".into()));
+    let answer = run.ok("ask", json!({"question": "Which?", "options": ["SQLite", "Postgres"]})).await;
+    assert_eq!(answer, "Postgres");
+    assert_eq!(run.host.asked.lock().unwrap()[0].options.len(), 2);
+    assert!(world.run().refused("ask", json!({"question": "Which?"})).await.contains("Nobody"));
+    assert!(world.run().refused("ask", json!({"question": " "})).await.contains("Example"));
+}
+
+#[tokio::test]
+async fn think_changes_nothing() {
+    let world = world();
+    assert_eq!(world.run().ok("think", json!({"thought": "hm"})).await, "Noted.");
+}
+
+#[test]
+fn every_tool_has_a_canonical_name() {
+    for tool in world().tools {
+        let name = &tool.spec().name;
+        assert_eq!(tool_names::canonical(name), Some(name.as_str()));
+    }
+}

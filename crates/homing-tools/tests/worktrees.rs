@@ -1,0 +1,86 @@
+//! A run's own worktree: made, worked in, kept or removed.
+
+mod workshop;
+
+use std::{fs, path::Path, process::Command};
+
+use homing_core::{
+    authority::Sandbox,
+    workspace::{Left, Workspaces},
+};
+use homing_tools::worktree::GitWorktrees;
+use workshop::{Workshop, each};
+
+fn git(folder: &Path, args: &[&str]) -> String {
+    let output = Command::new("git").args(args).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn repository(shop: &Workshop) -> GitWorktrees {
+    git(&shop.workspace, &["init", "-q", "-b", "main"]);
+    fs::create_dir(shop.workspace.join("sub")).unwrap();
+    fs::write(shop.workspace.join("sub/a"), "a").unwrap();
+    git(&shop.workspace, &["add", "."]);
+    git(&shop.workspace, &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"]);
+    // A hostile repository: each of these would run something of its own.
+    let evil = format!("touch {}/evil; cat", shop.outside.display());
+    for setting in ["core.fsmonitor", "core.pager"] {
+        git(&shop.workspace, &["config", setting, &evil]);
+    }
+    let hook = shop.workspace.join(".git/hooks/post-checkout");
+    fs::write(&hook, format!("#!/bin/sh\n{evil}")).unwrap();
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let folder = shop.folder.path().canonicalize().unwrap().join("worktrees");
+    GitWorktrees { commands: shop.commands.clone(), folder, sandbox: Sandbox::WorkspaceWrite }
+}
+
+#[tokio::test]
+async fn an_unchanged_worktree_goes_and_a_changed_one_stays() {
+    for (name, shop) in each().await {
+        let worktrees = repository(&shop);
+        let run = uuid::Uuid::new_v4();
+        let place = worktrees.enter(run, &shop.workspace.join("sub")).await.unwrap();
+        assert_eq!(fs::read_to_string(place.workdir.join("a")).unwrap(), "a", "{name}");
+        assert!(place.workdir.ends_with("sub"));
+        assert_eq!(worktrees.enter(run, &shop.workspace.join("sub")).await.unwrap(), place, "resumed");
+        assert_eq!(worktrees.leave(run, &place).await, Left::Removed, "{name}");
+        assert!(!place.workdir.exists());
+        assert_eq!(git(&shop.workspace, &["branch", "--list", "homing/*"]), "", "{name}");
+
+        let run = uuid::Uuid::new_v4();
+        let place = worktrees.enter(run, &shop.workspace).await.unwrap();
+        let mut grant = shop.grant(Sandbox::WorkspaceWrite);
+        (grant.read, grant.write) = (place.read.clone(), place.write.clone());
+        let context = homing_core::tool::ToolContext { workdir: place.workdir.clone(), ..shop.context(grant) };
+        let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+        let command =
+            "echo b > b && git add b && git -c user.name=a -c user.email=a@b commit -qm b && git log --oneline | wc -l";
+        let output = homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": command})).await;
+        assert_eq!(output.text, "2", "{name}");
+        let attack = format!("echo evil >> {0}/.git/config; echo evil > {0}/.git/hooks/x", shop.workspace.display());
+        homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": attack})).await;
+        assert!(!fs::read_to_string(shop.workspace.join(".git/config")).unwrap().contains("evil\n"), "{name}");
+        assert!(!shop.workspace.join(".git/hooks/x").exists(), "{name}");
+        match worktrees.leave(run, &place).await {
+            Left::Kept { path, summary } => {
+                assert!(path.join("b").exists() && summary.contains("new commits"), "{name}: {summary}");
+            }
+            Left::Removed => panic!("{name}: work was thrown away"),
+        }
+        assert_eq!(shop.files(&shop.outside), Vec::<String>::new(), "{name}: something of the repository's ran");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_without_a_repository_is_refused_in_words() {
+    for (name, shop) in each().await {
+        let worktrees =
+            GitWorktrees { commands: shop.commands.clone(), folder: shop.outside.clone(), sandbox: Sandbox::ReadOnly };
+        let why = worktrees.enter(uuid::Uuid::new_v4(), &shop.workspace).await.unwrap_err();
+        assert!(why.contains("no git repository"), "{name}: {why}");
+        // A `.git` file that points at somebody's secrets makes them no repository.
+        fs::write(shop.workspace.join(".git"), "gitdir: /root/.ssh").unwrap();
+        assert!(worktrees.enter(uuid::Uuid::new_v4(), &shop.workspace).await.is_err());
+    }
+}
