@@ -196,6 +196,8 @@ pub struct Asked {
 pub enum Refusal {
     /// There is no such tool, or its arguments cannot be read: the model's mistake.
     Mistake,
+    /// No tool was needed: the runtime itself took it, as it does with `answer`.
+    NoTool,
     /// Rules or a person said no.
     Denied,
     /// No more calls were left; the run lands.

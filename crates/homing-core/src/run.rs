@@ -10,7 +10,7 @@ use crate::{
     bound::LastAsk,
     fact::{Asked, By, Ended, FailureKind, Hold, LimitHit, Outcome, Purpose, Refusal, Spawned},
     limits::{Cap, Limit, Limits},
-    message::{Args, Entry, Message, Reply, ToolCall, ToolResult, Usage},
+    message::{Args, Entry, FNV_START, Message, Part, Reply, ToolCall, ToolResult, Usage, fnv},
     place::Place,
     tool::{CallKey, Replay},
 };
@@ -62,8 +62,13 @@ pub struct Run {
     /// The calls of the last reply.
     pub(crate) calls: Vec<CallState>,
     open_ask: Option<Asked>,
-    /// Attempts in a row that failed, since the last reply.
+    /// Attempts in a row that failed with the model that was asked last.
     pub failed_asks: u32,
+    /// The model that was asked last.
+    pub asked_model: Option<String>,
+    repair_asked: bool,
+    /// Whether its background result has reached the parent.
+    pub told_parent: bool,
     last_error: Option<crate::model::ModelError>,
     partial: String,
     waiting_words: Vec<String>,
@@ -75,6 +80,7 @@ pub struct Run {
     compactions: u32,
     turns_at_compaction: u32,
     context_full: bool,
+    summary: Option<String>,
     answer: Option<Value>,
     doom: Option<Outcome>,
     last_ask: Option<LastAsk>,
@@ -118,6 +124,13 @@ pub struct CallState {
     pub(crate) result: Option<Arc<ToolResult>>,
 }
 
+impl CallState {
+    /// A call that has no result yet.
+    pub fn new(key: CallKey, call: ToolCall, begun: Option<Replay>) -> Self {
+        Self { call, key, begun, result: None }
+    }
+}
+
 /// What a run needs next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -136,6 +149,11 @@ pub enum Step {
         command: String,
         /// Set where it had begun before a crash.
         begun: Option<Replay>,
+    },
+    /// Let this summary stand for the older history.
+    Supersede {
+        /// The summary.
+        summary: String,
     },
     /// Wait for background children.
     Await,
@@ -168,6 +186,9 @@ impl Run {
             calls: Vec::new(),
             open_ask: None,
             failed_asks: 0,
+            asked_model: None,
+            repair_asked: false,
+            told_parent: false,
             last_error: None,
             partial: String::new(),
             waiting_words: Vec::new(),
@@ -179,6 +200,7 @@ impl Run {
             compactions: 0,
             turns_at_compaction: 0,
             context_full: false,
+            summary: None,
             answer: None,
             doom: None,
             last_ask: None,
@@ -199,6 +221,9 @@ impl Run {
         }
         if let Some(outcome) = &self.doom {
             return self.stop(outcome.clone());
+        }
+        if let Some(summary) = &self.summary {
+            return Step::Supersede { summary: summary.clone() };
         }
         if self.context_full {
             return self.compact();
@@ -269,11 +294,12 @@ impl Run {
         if self.repairs > 0 {
             return self.stop(Outcome::failed(kind, message));
         }
-        let nudge = (self.failed_asks == 0).then(|| nudge.to_owned());
+        let nudge = (!self.repair_asked).then(|| nudge.to_owned());
         Step::Ask { purpose: Purpose::Repair, nudge }
     }
 
-    fn compact(&self) -> Step {
+    /// The step that makes the history shorter, or the end where that brought nothing twice.
+    pub fn compact(&self) -> Step {
         if self.compactions >= 2 && self.own.turns <= u64::from(self.turns_at_compaction) {
             let spent = u64::from(self.compactions);
             let hit = LimitHit { name: Limit::Compactions, limit: 2, spent, place: self.place.clone() };
@@ -417,8 +443,14 @@ impl Run {
         if let Some(nudge) = &asked.nudge {
             self.push(Message::user(nudge.clone()));
         }
-        if let Purpose::Landing(hit) = &asked.purpose {
-            self.landing = Some(Landing { hit: hit.clone(), landed: false });
+        match &asked.purpose {
+            Purpose::Landing(hit) => self.landing = Some(Landing { hit: hit.clone(), landed: false }),
+            Purpose::Repair => self.repair_asked = true,
+            Purpose::Turn | Purpose::Compaction => (),
+        }
+        if self.asked_model.as_ref() != Some(&asked.model) {
+            self.asked_model = Some(asked.model.clone());
+            self.failed_asks = 0;
         }
         self.open_ask = Some(asked.clone());
     }
@@ -455,6 +487,7 @@ impl Run {
         self.last_error = None;
         self.partial.clear();
         if asked.purpose == Purpose::Compaction {
+            self.summary = Some(reply.text());
             return;
         }
         self.own.turns += 1;
@@ -470,12 +503,14 @@ impl Run {
             Purpose::Landing(_) => Vec::new(),
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => reply.calls().collect(),
         };
-        self.calls = calls
-            .into_iter()
-            .enumerate()
-            .map(|(i, call)| CallState { call: call.clone(), key: key(i), begun: None, result: None })
-            .collect();
-        self.push(Message::Assistant(Reply::clone(reply)));
+        self.calls =
+            calls.into_iter().enumerate().map(|(i, call)| CallState::new(key(i), call.clone(), None)).collect();
+        let mut said = Reply::clone(reply);
+        if matches!(asked.purpose, Purpose::Landing(_)) {
+            // A call without a result would make the transcript unfit to be sent again.
+            said.parts.retain(|part| !matches!(part, Part::Call(_)));
+        }
+        self.push(Message::Assistant(said));
         if !reply.usage.estimated {
             // The next request holds this one and its reply; only what comes after them is new.
             let messages = self.transcript.len() - self.superseded;
@@ -521,7 +556,7 @@ impl Run {
             Some(Refusal::Limit(hit)) if self.landing.is_none() => {
                 self.landing = Some(Landing { hit: hit.clone(), landed: false });
             }
-            Some(Refusal::Limit(_) | Refusal::Mistake | Refusal::OutcomeUnknown) | None => (),
+            Some(Refusal::Limit(_) | Refusal::Mistake | Refusal::NoTool | Refusal::OutcomeUnknown) | None => (),
         }
         if key.index == VERIFICATION {
             return self.checked(result);
@@ -607,6 +642,7 @@ impl Run {
         self.transcript.insert(upto, Entry::new(Message::user(text)));
         self.superseded = upto;
         self.context_full = false;
+        self.summary = None;
         self.last_ask = None;
         self.compactions = match self.own.turns > u64::from(self.turns_at_compaction) {
             true => 1,
@@ -643,14 +679,7 @@ fn fingerprint(call: &ToolCall, result: &ToolResult) -> u64 {
         Args::Json(value) => value.to_string(),
         Args::Malformed(text) => text.clone(),
     };
-    [call.name.as_str(), &args, &result.text]
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, text| fnv(hash, text.as_bytes()))
-}
-
-/// FNV-1a, continued from `hash`.
-pub fn fnv(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    [call.name.as_str(), &args, &result.text].iter().fold(FNV_START, |hash, text| fnv(hash, text.as_bytes()))
 }
 
 /// Context keys that a child gets to see: those its definition names, and no others.

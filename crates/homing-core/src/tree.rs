@@ -144,7 +144,12 @@ impl RunTree {
             }
             Fact::Called(called) => self.called(at, called),
             Fact::Returned { key, result, refused } => self.runs[at].returned(*key, result, refused.as_ref(), clock),
-            Fact::Told { message, .. } => self.runs[at].told(message),
+            Fact::Told { from, message } => {
+                self.runs[at].told(message);
+                if let Some(teller) = from.and_then(|id| self.by_id.get(&id).copied()) {
+                    self.runs[teller].told_parent |= self.runs[teller].parent == Some(at);
+                }
+            }
             Fact::Halted { by } => {
                 self.runs[at].halted.get_or_insert(by.clone());
             }
@@ -317,19 +322,29 @@ impl RunTree {
         !matches!(self.no_more_children(id), Some(LimitHit { name: Limit::Depth, .. }))
     }
 
-    /// The nearest end of time for `id`: milliseconds left by the tree's clock, and whose limit it is.
+    /// The nearest end of time for a run that waits: milliseconds left by the tree's clock, and whose limit it is.
     pub fn time_left(&self, id: Uuid, clock: u64) -> Option<(u64, LimitHit)> {
-        let ends = self.lineage(id).flat_map(|run| {
-            let own_work = (run.id == id).then(|| (Limit::Work, run.worked_ms(clock)));
-            [Some((Limit::Wall, run.wall_ms(clock))), own_work].into_iter().flatten().filter_map(
-                move |(name, spent)| {
-                    let limit = run.limits.cap(name).value()?;
-                    Some((limit.saturating_sub(spent), LimitHit { name, limit, spent, place: run.place.clone() }))
-                },
-            )
-        });
+        let ends = self.lineage(id).filter_map(|run| time_under(run, Limit::Wall, run.wall_ms(clock)));
         ends.min_by_key(|(left, _)| *left)
     }
+
+    /// The same for a run that asks or acts, which its limit on own work bounds, too.
+    pub fn working_time_left(&self, id: Uuid, clock: u64) -> Option<(u64, LimitHit)> {
+        let work = self.get(id).and_then(|run| time_under(run, Limit::Work, run.worked_ms(clock)));
+        self.time_left(id, clock).into_iter().chain(work).min_by_key(|(left, _)| *left)
+    }
+
+    /// The time limit, of this run or an ancestor, of which nine tenths are gone.
+    pub fn time_nearly_up(&self, id: Uuid, clock: u64) -> Option<LimitHit> {
+        let wall = self.lineage(id).filter_map(|run| time_under(run, Limit::Wall, run.wall_ms(clock)));
+        let work = self.get(id).and_then(|run| time_under(run, Limit::Work, run.worked_ms(clock)));
+        wall.chain(work).map(|(_, hit)| hit).find(|hit| hit.spent >= hit.limit - hit.limit / 10)
+    }
+}
+
+fn time_under(run: &Run, name: Limit, spent: u64) -> Option<(u64, LimitHit)> {
+    let limit = run.limits.cap(name).value()?;
+    Some((limit.saturating_sub(spent), LimitHit { name, limit, spent, place: run.place.clone() }))
 }
 
 /// One limited quantity of one run: what was spent and what is held against it.
