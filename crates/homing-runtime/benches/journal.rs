@@ -1,4 +1,5 @@
-//! How fast the journal takes records in, alone and in company, and how long and how large the loading of a big tree is.
+//! How fast the journal takes records in, alone and in company; how long and how large the loading of a big tree is; and
+//! what the journal costs a thousand runs.
 //!
 //! `cargo bench -p homing-runtime --bench journal [FOLDER]` writes into FOLDER, else into the system's temporary folder.
 #![allow(clippy::print_stdout, reason = "a benchmark is read by people")]
@@ -13,7 +14,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_runtime::{journal::Journal, sqlite::SqliteJournal};
+use homing_core::{
+    BoxFuture,
+    definition::AgentDefinition,
+    message::Reply,
+    model::{Failure, Model, ModelCard, OnDelta, OneModel, Request},
+    program,
+    registry::Registry,
+    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
+};
+use homing_runtime::{
+    Parts, Runtime, Task,
+    journal::{Journal, Memory},
+    sqlite::SqliteJournal,
+};
 use journal_support::*;
 
 const ALONE: u32 = 2_000;
@@ -37,6 +51,71 @@ fn main() {
     alone(&dir.path().join("alone.db"));
     in_company(&dir.path().join("company.db"));
     big(&dir.path().join("big.db"));
+    runs("off, in memory only", Memory::new());
+    runs("on", open(&dir.path().join("runs.db")));
+}
+
+/// A thousand runs side by side, each of four asks of a model that takes 100 ms.
+fn runs(what: &str, journal: Arc<dyn Journal>) {
+    let agent = AgentDefinition::new("asker", "asks", "you ask");
+    let mut parts = Parts::new(Registry::from_iter([agent]), Arc::new(OneModel(Arc::new(Slow::new()))), journal);
+    parts.tools = vec![Arc::new(Nod::new())];
+    (parts.settings.max_runs, parts.settings.max_asks) = (1_000, 1_000);
+    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let began = Instant::now();
+    tokio.block_on(async {
+        let runtime = Runtime::new(parts);
+        let runs: Vec<_> = (0..1_000).map(|_| runtime.spawn(Task::new("asker", "ask")).expect("it starts")).collect();
+        for run in runs {
+            let envelope = run.wait().await;
+            assert_eq!((envelope.status.name(), envelope.usage.turns), ("done", 4));
+        }
+    });
+    println!("1,000 runs of 4 asks of 100 ms, the journal {what}: {:.2} s", began.elapsed().as_secs_f64());
+}
+
+/// A model that takes 100 ms and calls a tool three times before it has its last word.
+struct Slow(ModelCard);
+
+impl Slow {
+    fn new() -> Self {
+        Self(ModelCard::free("script/slow"))
+    }
+}
+
+impl Model for Slow {
+    fn card(&self) -> &ModelCard {
+        &self.0
+    }
+
+    fn reply<'a>(&'a self, request: Request<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+        let turn = request.messages.len() / 2;
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let turn_args = serde_json::json!({ "turn": turn });
+            Ok(if turn < 3 { program::call([("nod", turn_args)]) } else { program::say("done") })
+        })
+    }
+}
+
+/// A tool that does nothing.
+struct Nod(ToolSpec);
+
+impl Nod {
+    fn new() -> Self {
+        let schema = serde_json::json!({"type": "object"});
+        Self(ToolSpec { name: "nod".into(), description: "nods".into(), schema, replay: Replay::Safe })
+    }
+}
+
+impl Tool for Nod {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn call<'a>(&'a self, _: &'a ToolContext, _: serde_json::Value) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(std::future::ready(ToolOutput::text("nods")))
+    }
 }
 
 fn rate(records: u32, took: Duration) -> String {
@@ -111,21 +190,27 @@ fn big(path: &Path) {
 
 fn load(path: &Path, tree: &str) {
     let journal = open(path);
+    let tree = tree.parse().expect("an id");
     let before = peak();
-    let began = Instant::now();
-    let records = wait(journal.load(tree.parse().expect("an id"))).unwrap();
-    println!(
-        "  loaded {} in {:.2} s, peak memory {} MB (before: {before} MB)",
-        records.len(),
-        began.elapsed().as_secs_f64(),
-        peak()
-    );
-    let began = Instant::now();
-    let mut fold = homing_core::tree::RunTree::default();
-    for record in &records {
-        fold.apply(record).expect("they fit");
-    }
-    println!("  folded in {:.2} s, peak memory {} MB", began.elapsed().as_secs_f64(), peak());
+    let (began, busy) = (Instant::now(), processor_seconds());
+    let fold = journal.tree(tree).unwrap();
+    let (took, busy) = (began.elapsed().as_secs_f64(), processor_seconds() - busy);
+    println!("  folded {} records in {took:.2} s, {busy:.2} s of them at work", fold.next_seq());
+    println!("  peak memory {} MB (before: {before} MB)", peak());
+    drop(fold);
+    let (began, busy) = (Instant::now(), processor_seconds());
+    let records = wait(journal.load(tree)).unwrap();
+    let (took, busy) = (began.elapsed().as_secs_f64(), processor_seconds() - busy);
+    println!("  loaded {} records in {took:.2} s, {busy:.2} s of them at work", records.len());
+    println!("  peak memory {} MB", peak());
+}
+
+/// What this process has had of the processor, which other processes on the machine do not change.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let (_, rest) = stat.rsplit_once(") ").unwrap_or_default();
+    let ticks: f64 = rest.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    ticks / 100.0
 }
 
 /// The largest memory this process ever had, in MB.

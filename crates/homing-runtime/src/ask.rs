@@ -356,7 +356,8 @@ fn worst(asked: &Asked) -> Usage {
     Usage { input: asked.input_bound, output: asked.max_output, cost_micros, estimated: true, ..Usage::default() }
 }
 
-fn hash(system: &str, kit: Option<&Kit>, messages: &[Arc<Entry>]) -> u64 {
+/// A fingerprint of a request: the prompt, the faces of the tools, the messages.
+pub(crate) fn hash(system: &str, kit: Option<&Kit>, messages: &[Arc<Entry>]) -> u64 {
     let start = fnv(FNV_START, system.as_bytes()) ^ kit.map_or(0, |kit| kit.hash);
     messages.iter().fold(start, |hash, entry| fnv(hash, &entry.hash().to_le_bytes()))
 }

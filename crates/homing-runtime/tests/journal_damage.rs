@@ -1,5 +1,7 @@
 //! Damaged files and failing disks: what was committed before the damage is there, and damage is never believed.
 
+#![cfg(target_os = "linux")]
+
 mod journal_support;
 
 use std::{

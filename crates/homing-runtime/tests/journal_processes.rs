@@ -18,7 +18,7 @@ use homing_core::{
 };
 use homing_runtime::{
     journal::{Begun, Claim, Journal, JournalError},
-    sqlite::{Account, Failpoint, Filter, Options, SqliteJournal},
+    sqlite::{Account, Failpoint, Filter, SqliteJournal},
 };
 use journal_support::*;
 use rustix::process::Signal;

@@ -14,6 +14,7 @@ mod owner;
 mod prune;
 mod query;
 mod reader;
+mod replay;
 mod row;
 mod schema;
 mod shared;
@@ -42,6 +43,7 @@ pub use self::{
     check::Report,
     prune::{Pruned, Retention},
     query::{Filter, FindError, RunRef, RunRow, Sum, SumBy, Which},
+    replay::{Divergence, Replay},
     shared::{Account, Posted},
 };
 use self::{

@@ -14,27 +14,38 @@ use crate::journal::JournalError;
 
 /// All records of a tree from `from` on, checked to be complete.
 pub(super) fn records(connection: &Connection, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
-    // One snapshot for the count and the rows, so that a batch that is being written is seen as a whole or not at all.
-    let snapshot = connection.unchecked_transaction().map_err(|error| said(&error))?;
-    let total = total(&snapshot, tree)?;
-    let mut records = Vec::with_capacity(usize::try_from(total.saturating_sub(from)).unwrap_or(0));
-    each(&snapshot, tree, from, |record| records.push(Arc::new(record)))?;
-    let found = from.max(from + u64::try_from(records.len()).unwrap_or(u64::MAX));
-    if found != total.max(from) {
-        return Err(JournalError::Damaged(format!(
-            "tree {tree}: {found} records were found where {total} were written"
-        )));
-    }
+    let mut records = Vec::new();
+    each(connection, tree, from, |record| {
+        records.push(Arc::new(record));
+        Ok(())
+    })?;
     Ok(records)
 }
 
-/// The fold over a tree's records.
+/// The fold over a tree's records. Each goes as soon as the fold has it, so that there are never two of everything.
 pub(super) fn tree(connection: &Connection, id: Uuid) -> Result<RunTree, JournalError> {
     let mut tree = RunTree::default();
-    for record in records(connection, id, 0)? {
-        tree.apply(&record).map_err(|misfit| JournalError::Damaged(format!("tree {id}: {misfit}")))?;
-    }
+    each(connection, id, 0, |record| {
+        tree.apply(&record).map_err(|misfit| JournalError::Damaged(format!("tree {id}: {misfit}")))
+    })?;
     Ok(tree)
+}
+
+/// Gives every record of a tree from `from` on to `take`, and makes sure that none is missing.
+fn each(
+    connection: &Connection,
+    tree: Uuid,
+    from: u64,
+    take: impl FnMut(Record) -> Result<(), JournalError>,
+) -> Result<(), JournalError> {
+    // One snapshot for the count and the rows, so that a batch that is being written is seen as a whole or not at all.
+    let snapshot = connection.unchecked_transaction().map_err(|error| said(&error))?;
+    let total = total(&snapshot, tree)?;
+    let found = scan(&snapshot, tree, from, take)?;
+    if found == total.max(from) {
+        return Ok(());
+    }
+    Err(JournalError::Damaged(format!("tree {tree}: {found} records were found where {total} were written")))
 }
 
 /// How many records the tree has.
@@ -52,29 +63,29 @@ fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
     }
 }
 
-fn each(connection: &Connection, tree: Uuid, from: u64, mut take: impl FnMut(Record)) -> Result<(), JournalError> {
+/// Reads the rows in order; says which position would come next.
+fn scan(
+    connection: &Connection,
+    tree: Uuid,
+    from: u64,
+    mut take: impl FnMut(Record) -> Result<(), JournalError>,
+) -> Result<u64, JournalError> {
     let mut bodies = Stored { connection, found: HashMap::new() };
-    let mut read = || -> Result<Result<(), JournalError>, rusqlite::Error> {
-        let mut statement = connection.prepare_cached(
-            "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records WHERE tree = ?1 AND seq >= ?2 ORDER BY seq",
-        )?;
-        let mut rows = statement.query(params![tree.to_string(), int(from)])?;
-        let mut expected = from;
-        while let Some(row) = rows.next()? {
-            let record = match read_row(row, &mut bodies) {
-                Ok(record) => record,
-                Err(error) => return Ok(Err(error)),
-            };
-            if record.seq != expected {
-                let what = format!("tree {tree}: record {expected} is missing, {} follows", record.seq);
-                return Ok(Err(JournalError::Damaged(what)));
-            }
-            expected += 1;
-            take(record);
+    let sql = "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records
+               WHERE tree = ?1 AND seq >= ?2 ORDER BY seq";
+    let mut statement = connection.prepare_cached(sql).map_err(|error| said(&error))?;
+    let mut rows = statement.query(params![tree.to_string(), int(from)]).map_err(|error| said(&error))?;
+    let mut expected = from;
+    while let Some(row) = rows.next().map_err(|error| said(&error))? {
+        let record = read_row(row, &mut bodies)?;
+        if record.seq != expected {
+            let what = format!("tree {tree}: record {expected} is missing, {} follows", record.seq);
+            return Err(JournalError::Damaged(what));
         }
-        Ok(Ok(()))
-    };
-    read().map_err(|error| said(&error))?
+        expected += 1;
+        take(record)?;
+    }
+    Ok(expected)
 }
 
 /// Reads one row of `tree, seq, at, epoch, run, place, kind, body, crc`.

@@ -16,21 +16,6 @@ const LARGE: usize = 1024;
 /// Where prompts stand in the body of `spawned`. These are strings; an object in their place names a stored body.
 const PROMPTS: [&str; 2] = ["/spawned/system", "/spawned/agent/prompt"];
 
-/// The kinds of facts this version knows.
-const KINDS: [&str; 11] = [
-    "spawned",
-    "asked",
-    "replied",
-    "ask_failed",
-    "called",
-    "returned",
-    "told",
-    "halted",
-    "compacted",
-    "extended",
-    "ended",
-];
-
 /// A record, ready to be inserted. Made by whoever appends, so that the writer only inserts.
 pub(super) struct Row {
     pub(super) record: Arc<Record>,
@@ -128,14 +113,11 @@ impl Cells<'_> {
 }
 
 impl Cells<'_> {
-    /// The record, if the row can be believed and this version knows what it says. `body` finds stored bodies.
+    /// The record, if the row can be believed and this version knows what it says.
     pub(super) fn read(&self, crc: i64, bodies: &mut dyn Bodies) -> Result<Record, JournalError> {
         let whose = || format!("tree {}, record {}", self.tree, self.seq);
         if i64::from(self.crc()) != crc {
             return Err(JournalError::Damaged(format!("{}: its checksum does not fit", whose())));
-        }
-        if !KINDS.contains(&self.kind) {
-            return Err(JournalError::Unknown(format!("{} is of the kind `{}`", whose(), self.kind)));
         }
         let fact = self.fact(bodies)?;
         if fact.kind() != self.kind {
@@ -158,9 +140,10 @@ impl Cells<'_> {
         })
     }
 
+    /// What the body says. The checksum fits, so a body that cannot be read is not damaged: it is newer than this program.
     fn fact(&self, bodies: &mut dyn Bodies) -> Result<Fact, JournalError> {
         let unknown = |error: serde_json::Error| {
-            JournalError::Unknown(format!("tree {}, record {}: {error}", self.tree, self.seq))
+            JournalError::Unknown(format!("tree {}, record {}, `{}`: {error}", self.tree, self.seq, self.kind))
         };
         if self.kind != "spawned" {
             return serde_json::from_str(self.body).map_err(unknown);

@@ -1,0 +1,145 @@
+//! A recorded tree is played again without its models and tools, and says where it is no longer the same.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use homing_core::{
+    BoxFuture,
+    authority::Allow,
+    definition::AgentDefinition,
+    envelope::{Envelope, Status},
+    model::{Model, ModelCard, OneModel, Rates, Request},
+    program::{Program, call, last_words, say},
+    registry::Registry,
+    tool::{Replay as ReplayPolicy, Tool, ToolContext, ToolOutput, ToolSpec},
+};
+use homing_runtime::{
+    Parts, Runtime, Task,
+    journal::Memory,
+    sqlite::{Cassette, Replay},
+};
+use serde_json::{Value, json};
+
+/// A tool that counts how often it acts.
+struct Look {
+    spec: ToolSpec,
+    times: AtomicUsize,
+}
+
+impl Look {
+    fn new() -> Arc<Self> {
+        let spec = ToolSpec {
+            name: "look".into(),
+            description: "looks".into(),
+            schema: json!({"type": "object"}),
+            replay: ReplayPolicy::Safe,
+        };
+        Arc::new(Self { spec, times: AtomicUsize::new(0) })
+    }
+}
+
+impl Tool for Look {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, _: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
+        let nth = self.times.fetch_add(1, Ordering::Relaxed) + 1;
+        Box::pin(std::future::ready(ToolOutput::text(format!("{args} is green, {nth}"))))
+    }
+}
+
+fn card() -> ModelCard {
+    ModelCard {
+        rates: Some(Rates { input: 2_000_000, output: 4_000_000, ..Rates::default() }),
+        ..ModelCard::free("script/one")
+    }
+}
+
+/// The lead delegates twice and reports; a scout looks and reports.
+fn model() -> Arc<dyn Model> {
+    Arc::new(Program::with_card(card(), |request: Request<'_>| {
+        let words = last_words(&request);
+        Ok(match (request.system.contains("lead"), request.messages.len()) {
+            (true, 1) => call([
+                ("delegate", json!({"agent": "scout", "task": "the door"})),
+                ("delegate", json!({"agent": "scout", "task": "the window"})),
+            ]),
+            (false, 1) => call([("look", json!({"at": words}))]),
+            (_, _) => say(format!("so: {words}")),
+        })
+    }))
+}
+
+fn agents() -> Registry {
+    let lead = AgentDefinition::new("lead", "leads", "you are the lead");
+    let tools = Allow::Only(vec!["look".parse().unwrap()]);
+    let scout = AgentDefinition { tools, ..AgentDefinition::new("scout", "scouts", "you scout") };
+    Registry::from_iter([lead, scout])
+}
+
+async fn record() -> (Envelope, Cassette) {
+    let journal = Memory::new();
+    let mut parts = Parts::new(agents(), Arc::new(OneModel(model())), journal.clone());
+    parts.tools = vec![Look::new()];
+    let envelope = Runtime::new(parts).spawn(Task::new("lead", "what is green?")).unwrap().wait().await;
+    let cassette = Cassette::from_records(journal.records(envelope.run)).unwrap();
+    // As a file, as it will be played from.
+    let text = cassette.write(&str::to_owned).unwrap();
+    (envelope, Cassette::read(&text).unwrap())
+}
+
+async fn play(replay: &Arc<Replay>, agents: Registry, task: &str) -> (Envelope, usize) {
+    let look = Look::new();
+    let mut parts = Parts::new(agents, replay.models(|_| card()), Memory::new());
+    parts.tools = vec![replay.tool(look.clone())];
+    let envelope = Runtime::new(parts).spawn(Task::new("lead", task)).unwrap().wait().await;
+    (envelope, look.times.load(Ordering::Relaxed))
+}
+
+fn figures(envelope: &Envelope) -> Vec<(String, String, Status, String, u64, u64)> {
+    let of = |it: &Envelope| {
+        let (place, agent, output) = (it.place.to_string(), it.agent.clone(), it.output.clone());
+        (place, agent, it.status, output, it.usage.cost_micros, it.subtree.tool_calls)
+    };
+    envelope.all().into_iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn a_tree_is_played_again_without_asking_or_touching_anybody() {
+    let (recorded, cassette) = record().await;
+    assert_eq!((recorded.status, recorded.children.len()), (Status::Done, 2));
+    assert!(recorded.subtree.cost_micros > 0);
+    let replay = Replay::new(&cassette);
+    let (played, touched) = play(&replay, agents(), "what is green?").await;
+    assert_eq!(figures(&played), figures(&recorded));
+    assert_eq!((replay.divergences(), replay.unplayed(), touched), (vec![], vec![], 0));
+}
+
+#[tokio::test]
+async fn another_task_is_not_answered_and_the_divergence_names_its_step() {
+    let (_, cassette) = record().await;
+    let replay = Replay::new(&cassette);
+    let (played, touched) = play(&replay, agents(), "what is blue?").await;
+    assert_eq!((played.status, touched), (Status::Failed, 0));
+    let divergences = replay.divergences();
+    assert_eq!((divergences[0].run, divergences[0].turn), (Some(played.run), 1));
+    assert!(divergences[0].what.contains("not asked this"));
+    assert!(!replay.unplayed().is_empty());
+}
+
+#[tokio::test]
+async fn a_changed_prompt_is_answered_and_reported() {
+    let (recorded, cassette) = record().await;
+    let replay = Replay::new(&cassette);
+    let tools = Allow::Only(vec!["look".parse().unwrap()]);
+    let scout = AgentDefinition { tools, ..AgentDefinition::new("scout", "scouts", "you scout, carefully") };
+    let lead = AgentDefinition::new("lead", "leads", "you are the lead");
+    let (played, _) = play(&replay, Registry::from_iter([lead, scout]), "what is green?").await;
+    assert_eq!(played.output, recorded.output);
+    let divergences = replay.divergences();
+    assert_eq!(divergences.len(), 4, "two scouts, two asks each: {divergences:?}");
+    assert!(divergences.iter().all(|it| it.what.contains("prompt")));
+}
