@@ -14,7 +14,7 @@ use homing_core::{
 use crate::{
     dialect::Dialect,
     fields::{self, Field},
-    node::{Entry, Node, Spot},
+    node::{Entry, Kind, Node, Spot},
     remarks::Remarks,
     tools::{self, Vocabulary},
 };
@@ -213,10 +213,10 @@ impl Builder<'_> {
         if value.entries().is_some() {
             return self.tool_switches(key, value);
         }
-        let items = tools::items(value, key, self.remarks);
-        let empty_list = matches!(&value.kind, crate::node::Kind::List(list) if list.is_empty());
+        let none = value.text() == Some("none") || matches!(&value.kind, Kind::List(list) if list.is_empty());
+        let items = if none { Vec::new() } else { tools::items(value, key, self.remarks) };
         let rules = tools::allowed(items, self.names, key, self.remarks);
-        self.closed(key, value.spot, rules.as_deref(), empty_list);
+        self.closed(key, value.spot, rules.as_deref(), none);
         self.narrow(rules);
     }
 

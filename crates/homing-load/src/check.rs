@@ -65,7 +65,9 @@ pub fn check(paths: &[PathBuf], options: &Options, on_file: &mut dyn FnMut(usize
 
 impl Report {
     fn add(&mut self, path: PathBuf, found: Found, options: &Options) {
-        if is_skill(&path) {
+        // A single file in a folder of skills is one, too.
+        let single = path.parent().is_some_and(|it| it.ends_with("skills"));
+        if is_skill(&path) || (single && path.extension().is_some_and(|it| it == "md")) {
             return self.add_skill(path, options);
         }
         let parsed = load_found(&path, found, Scope::Project, options);
@@ -91,6 +93,8 @@ impl Report {
             diagnostics.iter_mut().for_each(|it| it.severity = Severity::Error);
         }
         self.files += 1;
+        // Without front matter it is documentation that lies there.
+        self.ignored += usize::from(card.is_none() && diagnostics.is_empty());
         self.skills += usize::from(card.is_some() && (!options.strict || diagnostics.is_empty()));
         self.diagnostics.extend(diagnostics);
     }

@@ -11,6 +11,7 @@ use homing_core::{
 use crate::{
     build::{Built, Draft, build},
     dialect::{self, Dialect},
+    fields::{self, Field},
     file::{self, MAX_FRONT_MATTER},
     front, json,
     node::{Entry, Kind, Node, Spot},
@@ -322,11 +323,18 @@ fn one<'a>(
     };
     let entries: &[Entry] = entries;
     let source = Source { kind: context.scope, path: Some(context.path.to_owned()), dialect: dialect.name.to_owned() };
-    let names = Vocabulary { dialect, extra: &context.options.tools };
+    let servers = servers(entries);
+    let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
     match build(&Draft { key, entries, spot: node.spot, body, stem, names, source }, remarks) {
         Built::Definition(definition) => Some(*definition),
         Built::Disabled | Built::Refused => None,
     }
+}
+
+/// The names of the MCP servers that a file brings along.
+fn servers(entries: &[Entry]) -> Vec<String> {
+    let maps = entries.iter().filter(|it| fields::lookup(&fields::fold(&it.key)) == Some(Field::McpServers));
+    maps.filter_map(|it| it.value.entries()).flatten().map(|it| it.key.clone()).collect()
 }
 
 /// Reads agents from JSON that is no file: a command line, a configuration.

@@ -409,3 +409,25 @@ P
     dialect: homing
     "#);
 }
+
+#[test]
+fn vs_codes_own_tools_are_no_mcp_servers_and_a_files_servers_are() {
+    let text = "---\nname: a\ndescription: d\ntools: ['execute/*', 'execute/runTests', 'docs', 'docs/find']\nmcp-servers: {docs: {url: x}}\n---\nP\n";
+    assert_snapshot!(read("a.agent.md", text), @r#"
+    name: "a"
+    description: "d"
+    prompt: "P"
+    tools: {"only":["bash","mcp__docs","mcp__docs__find"]}
+    mcp_servers: {"docs":{"url":"x"}}
+    dialect: copilot
+    ! 4:22: warning: there is no tool `execute/runTests`; the agent does without it [tools are: read, write, edit, bash, grep, glob, ls, tree, fetch, websearch, think, todo, skill, ask, diff, delegate, wait, tell, cancel, answer; and mcp__SERVER__TOOL]
+    "#);
+}
+
+#[test]
+fn all_and_none_in_words() {
+    let tools =
+        |value: &str| show::definition(&format!("---\nname: a\ndescription: d\ntools: {value}\n---\nP\n")).tools;
+    assert_eq!(tools("All tools"), tools("\"*\""));
+    assert_eq!(tools("none"), tools("[]"));
+}

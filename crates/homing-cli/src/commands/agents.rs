@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use anyhow::bail;
 use homing_core::{
     authority::Allow,
     definition::{AgentDefinition, ModelChoice, Scope, Source},
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limit},
     registry::Registered,
     text,
@@ -23,6 +24,9 @@ pub(crate) fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
     places.agents_json.clone_from(&args.agents);
     places.plugins.extend(args.plugin.iter().cloned());
     let loaded = homing_load::discover(&places, &Options { strict: args.strict, ..Options::default() });
+    if let Some(error) = loaded.diagnostics.iter().find(|it| it.path.is_none() && it.severity == Severity::Error) {
+        bail!("--agents{error}");
+    }
     let mut out = anstream::stdout().lock();
     match (&args.name, args.json) {
         (Some(name), true) => {
