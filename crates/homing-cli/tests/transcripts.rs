@@ -1,4 +1,5 @@
 //! What somebody at a terminal sees.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{fs, path::Path};
 
@@ -281,4 +282,61 @@ helper       plugin        Helps
 typed        command line  Typed
 
 "#]]);
+}
+
+/// Prints JSON and holds it against the schema in the repository.
+fn valid_json(folder: &Path, line: &str, schema: &str) {
+    let output = homing(folder, line).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").join(schema);
+    let schema: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let errors: Vec<String> =
+        jsonschema::validator_for(&schema).unwrap().iter_errors(&value).map(|it| it.to_string()).collect();
+    assert_eq!(errors, [] as [&str; 0], "{line}");
+}
+
+#[test]
+fn json_keeps_to_its_published_schemas() {
+    let folder = folder();
+    write(folder.path(), ".claude/agents/bad.md", BAD);
+    let text =
+        "---\nname: b\ndescription: d\nmodel: [x, y]\nmaxTurns: 3\nmaxCost: none\ntools: Read, Bassh\n---\nBody\n";
+    write(folder.path(), ".claude/agents/b.md", text);
+    valid_json(folder.path(), "agents --json", "agents.json");
+    valid_json(folder.path(), "check --json", "check.json");
+    valid_json(folder.path(), "check --json .", "check.json");
+}
+
+#[test]
+fn r3_agents_that_are_no_json_are_a_usage_error() {
+    homing(folder().path(), "agents --agents {").assert().code(2).stdout_eq("");
+}
+
+/// Loading a hostile project starts no process and opens no connection. Needs strace; without it, it says so.
+#[cfg(target_os = "linux")]
+#[test]
+fn inv36_loading_a_hostile_project_runs_nothing_and_connects_nowhere() {
+    use std::process::Command;
+    let folder = folder();
+    let hooks = "hooks: {SessionStart: [{hooks: [{type: command, command: touch evil}]}]}\nmcpServers: {evil: {command: sh, args: [-c, touch evil]}}";
+    let text =
+        format!("---\nname: a\ndescription: d $(touch evil) `touch evil` ${{HOME}}\n{hooks}\n---\n!`touch evil`\n");
+    write(folder.path(), ".claude/agents/a.md", &text);
+    write(folder.path(), ".claude/skills/s/SKILL.md", "---\nname: s\ndescription: d\n---\n!`touch evil`\n");
+    for line in ["agents", "agents a", "check", "check ."] {
+        let trace = Command::new("strace")
+            .args(["-f", "-e", "trace=execve,execveat,connect,socket", "-o", "trace.txt"])
+            .arg(cargo_bin!("homing"))
+            .args(line.split_whitespace())
+            .current_dir(folder.path())
+            .env_remove("HOME")
+            .output();
+        if !trace.is_ok_and(|it| it.status.success()) {
+            return eprintln!("skipped: strace is not here, or may not trace");
+        }
+        let trace = fs::read_to_string(folder.path().join("trace.txt")).unwrap();
+        let calls: Vec<&str> = trace.lines().filter(|it| it.contains('(') && !it.contains("+++")).collect();
+        assert_eq!(calls.len(), 1, "{line}: only its own start\n{trace}");
+    }
+    assert!(!folder.path().join("evil").exists());
 }
