@@ -248,10 +248,12 @@ fn inv44_names_and_descriptions_cannot_steer_the_terminal() {
     let folder = folder();
     let text = "---\nname: \"a\\e]0;x\\a\"\ndescription: \"\\e[31mred\\u202E\"\nweird\\ekey: 1\n---\nBody\n";
     write(folder.path(), ".claude/agents/a.md", text);
-    for line in ["agents", "agents a-0-x", "check", "check --format github", "check ."] {
+    for line in ["agents", "agents a-0-x", "agents --json", "check", "check --json", "check --format github", "check ."]
+    {
         let output = homing(folder.path(), line).output().unwrap();
         let shown = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
         assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{line}: {shown:?}");
+        assert!(!line.contains("json") || serde_json::from_str::<serde_json::Value>(&shown).is_ok(), "{shown}");
     }
 }
 
@@ -339,4 +341,20 @@ fn inv36_loading_a_hostile_project_runs_nothing_and_connects_nowhere() {
         assert_eq!(calls.len(), 1, "{line}: only its own start\n{trace}");
     }
     assert!(!folder.path().join("evil").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn f16_no_line_of_a_file_outside_the_project_is_shown() {
+    let (project, outside) = (folder(), folder());
+    write(outside.path(), "secret.yaml", "key: [s3cret\n");
+    fs::create_dir_all(project.path().join(".homing/agents")).unwrap();
+    for link in [".homing/agents/x.yaml", ".roomodes"] {
+        std::os::unix::fs::symlink(outside.path().join("secret.yaml"), project.path().join(link)).unwrap();
+    }
+    for line in ["check", "check .", "check --json ."] {
+        let output = homing(project.path(), line).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(!shown.contains("s3cret") && shown.contains("link out of the project"), "{line}: {shown}");
+    }
 }

@@ -9,7 +9,7 @@ use homing_core::{
 
 use crate::{
     dialect::Depth,
-    discover::load_found,
+    discover::{load_found, repository},
     parse::{Found, Options, What, is_skill},
     skills::read_card,
     walk::{self, Wanted},
@@ -47,8 +47,10 @@ pub fn check(paths: &[PathBuf], options: &Options, on_file: &mut dyn FnMut(usize
     let mut files: Vec<(PathBuf, Found)> = Vec::new();
     for path in paths {
         if path.is_dir() {
-            let wanted = Wanted { depth: Depth::Deep, endings: ENDINGS, fence: None, skipped: SKIPPED };
-            let listing = walk::list(path, wanted);
+            // Remarks show lines of files, so a stranger's link must not choose the file.
+            let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            let fence = Some(repository(&whole).unwrap_or(&whole));
+            let listing = walk::list(path, Wanted { depth: Depth::Deep, endings: ENDINGS, fence, skipped: SKIPPED });
             report.diagnostics.extend(listing.diagnostics);
             files.extend(listing.files.into_iter().map(|it| (it, Found::Anywhere)));
         } else {

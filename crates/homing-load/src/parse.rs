@@ -205,6 +205,7 @@ fn markdown(text: &str, context: &Context<'_>, remarks: &mut Remarks) -> Gave {
     }
     let node = match repair::read(yaml, line, remarks) {
         Ok(node) => node,
+        Err(_) if !is_placed(context) => return (What::Other("front matter of something else"), Vec::new()),
         Err(error) => {
             let message = format!("the front matter cannot be read: {}", error.message);
             remarks.error(error.spot, "", message, "correct the YAML");
@@ -268,8 +269,8 @@ fn not_an_agent(node: &Node, context: &Context<'_>) -> Option<&'static str> {
     let evidence = match context.found {
         Found::Named | Found::SkillAsAgent => true,
         Found::Among(_) => known || has(&["tools", "model", "mode", "permission", "disable"]),
-        Found::Anywhere if dialect::by_path(context.path).is_some() || among_agents(context.path) => true,
-        Found::Anywhere => (has(&["name"]) && known) && !is_command(context.path),
+        Found::Anywhere if is_placed(context) => known || has(&["tools", "model", "mode"]),
+        Found::Anywhere => has(&["name"]) && has(&["description"]) && !is_command(context.path),
     };
     (!evidence).then_some("front matter of something else")
 }
@@ -279,10 +280,21 @@ fn is_command(path: &Path) -> bool {
     path.iter().any(|it| it == "commands" || it == "prompts" || it == "rules")
 }
 
-fn among_agents(path: &Path) -> bool {
-    let parent = path.parent().map(|it| it.iter()).into_iter().flatten();
-    parent.into_iter().any(|it| ["agents", "agent", "subagents", "droids", "chatmodes"].iter().any(|name| it == *name))
-        && !is_command(path)
+/// Whether a file lies where agents lie, whatever is in it.
+fn is_placed(context: &Context<'_>) -> bool {
+    let among = |path: &Path| {
+        // Further up, a folder of that name says nothing about the file.
+        let folders = path.ancestors().skip(1).take(3).filter_map(Path::file_name);
+        folders
+            .into_iter()
+            .any(|it| ["agents", "agent", "subagents", "droids", "chatmodes"].iter().any(|name| it == *name))
+    };
+    match context.found {
+        Found::Named | Found::SkillAsAgent | Found::Among(_) => true,
+        Found::Anywhere => {
+            dialect::by_path(context.path).is_some() || (among(context.path) && !is_command(context.path))
+        }
+    }
 }
 
 fn dialect_of(context: &Context<'_>, node: &Node) -> Option<&'static Dialect> {

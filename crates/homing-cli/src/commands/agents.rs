@@ -31,12 +31,12 @@ pub(crate) fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
     match (&args.name, args.json) {
         (Some(name), true) => {
             let one = as_json(loaded.registry.registered(name)?, &loaded);
-            writeln!(out, "{one:#}")?;
+            writeln!(out, "{}", terminal::json(&one))?;
         }
         (Some(name), false) => explain::explain(loaded.registry.registered(name)?, &loaded, &mut out)?,
         (None, true) => {
             let all: Vec<Value> = loaded.registry.all().map(|it| as_json(it, &loaded)).collect();
-            writeln!(out, "{:#}", Value::Array(all))?;
+            writeln!(out, "{}", terminal::json(&Value::Array(all)))?;
         }
         (None, false) => list(&loaded, &mut out)?,
     }
