@@ -144,7 +144,14 @@ fn document(node: Result<Node, (Spot, String)>, context: &Context<'_>, remarks: 
             return (What::Agent, Vec::new());
         }
     };
-    let parts = members(&node);
+    if is_configuration(context) && node.get("agent").is_none() {
+        return (What::Other("a configuration without agents"), Vec::new());
+    }
+    let mut parts = members(&node);
+    if is_configuration(context) {
+        // Without words of its own an entry only adjusts an agent that is built into that program.
+        parts.retain(|(_, it)| it.get("description").is_some() || it.get("prompt").is_some());
+    }
     if !placed && !parts.iter().any(|(_, it)| has_prompt_and_name(it)) {
         return (What::Other("not a file of agents"), Vec::new());
     }
@@ -155,6 +162,12 @@ fn document(node: Result<Node, (Spot, String)>, context: &Context<'_>, remarks: 
     let definitions =
         parts.iter().filter_map(|(key, it)| one(*key, it, None, stem, dialect, context, remarks)).collect();
     (What::Agent, definitions)
+}
+
+/// OpenCode and Kilo keep agents among their other settings, or not.
+fn is_configuration(context: &Context<'_>) -> bool {
+    let name = context.path.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
+    matches!(name, "opencode" | "kilo")
 }
 
 fn is_toml(path: &Path) -> bool {
