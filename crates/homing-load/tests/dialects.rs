@@ -340,15 +340,15 @@ fn roo_modes() {
     roleDefinition: You write docs.
     whenToUse: When docs are missing
     customInstructions: Be brief.
-    groups: [read, [edit, {fileRegex: '\.md$'}], command]
+    groups: [read, [edit, {fileRegex: '\.(md|txt)$'}], command, [edit, {fileRegex: '^src/.*|x'}]]
 "#), @r#"
     name: "docs-writer"
     title: "Docs Writer"
     description: "When docs are missing"
     prompt: "You write docs.\n\nBe brief."
-    tools: {"only":["read","grep","glob","ls","bash"]}
+    tools: {"only":["read","grep","glob","ls","edit(*.md)","edit(*.txt)","write(*.md)","write(*.txt)","bash"]}
     dialect: roo
-    ! 7:20: warning: file patterns by regular expression are not supported; the group was left out [name the tool with a path instead, such as edit(docs/**)]
+    ! 7:65: warning: only file endings are understood of regular expressions; the group was left out [name the tool with a path instead, such as edit(docs/**)]
     "#);
 }
 
