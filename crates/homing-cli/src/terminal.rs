@@ -1,6 +1,24 @@
-//! What is known of the terminal: whether there is one, how wide it is. It writes nothing.
+//! What is known of the terminal: whether there is one, how wide it is, what may be shown on it. It writes nothing.
 
-use std::io::{IsTerminal, stderr, stdout};
+use std::{
+    fmt::Write,
+    io::{IsTerminal, stderr, stdout},
+};
+
+use homing_core::text;
+use serde_json::Value;
+
+/// JSON for programs that people look at, too: what a terminal would obey stands there as an escape.
+pub(crate) fn json(value: &Value) -> String {
+    let mut out = String::new();
+    for it in format!("{value:#}").chars() {
+        match text::is_active(it) {
+            false => out.push(it),
+            true => it.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}")),
+        }
+    }
+    out
+}
 
 /// Columns to fill; `None` where the reader is no person.
 pub(crate) fn width() -> Option<usize> {

@@ -1,4 +1,5 @@
 //! What somebody at a terminal sees.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{fs, path::Path};
 
@@ -247,10 +248,12 @@ fn inv44_names_and_descriptions_cannot_steer_the_terminal() {
     let folder = folder();
     let text = "---\nname: \"a\\e]0;x\\a\"\ndescription: \"\\e[31mred\\u202E\"\nweird\\ekey: 1\n---\nBody\n";
     write(folder.path(), ".claude/agents/a.md", text);
-    for line in ["agents", "agents a-0-x", "check", "check --format github", "check ."] {
+    for line in ["agents", "agents a-0-x", "agents --json", "check", "check --json", "check --format github", "check ."]
+    {
         let output = homing(folder.path(), line).output().unwrap();
         let shown = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
         assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{line}: {shown:?}");
+        assert!(!line.contains("json") || serde_json::from_str::<serde_json::Value>(&shown).is_ok(), "{shown}");
     }
 }
 
@@ -281,4 +284,77 @@ helper       plugin        Helps
 typed        command line  Typed
 
 "#]]);
+}
+
+/// Prints JSON and holds it against the schema in the repository.
+fn valid_json(folder: &Path, line: &str, schema: &str) {
+    let output = homing(folder, line).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").join(schema);
+    let schema: serde_json::Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let errors: Vec<String> =
+        jsonschema::validator_for(&schema).unwrap().iter_errors(&value).map(|it| it.to_string()).collect();
+    assert_eq!(errors, [] as [&str; 0], "{line}");
+}
+
+#[test]
+fn json_keeps_to_its_published_schemas() {
+    let folder = folder();
+    write(folder.path(), ".claude/agents/bad.md", BAD);
+    let text =
+        "---\nname: b\ndescription: d\nmodel: [x, y]\nmaxTurns: 3\nmaxCost: none\ntools: Read, Bassh\n---\nBody\n";
+    write(folder.path(), ".claude/agents/b.md", text);
+    valid_json(folder.path(), "agents --json", "agents.json");
+    valid_json(folder.path(), "check --json", "check.json");
+    valid_json(folder.path(), "check --json .", "check.json");
+}
+
+#[test]
+fn r3_agents_that_are_no_json_are_a_usage_error() {
+    homing(folder().path(), "agents --agents {").assert().code(2).stdout_eq("");
+}
+
+/// Loading a hostile project starts no process and opens no connection. Needs strace; without it, it says so.
+#[cfg(target_os = "linux")]
+#[test]
+fn inv36_loading_a_hostile_project_runs_nothing_and_connects_nowhere() {
+    use std::process::Command;
+    let folder = folder();
+    let hooks = "hooks: {SessionStart: [{hooks: [{type: command, command: touch evil}]}]}\nmcpServers: {evil: {command: sh, args: [-c, touch evil]}}";
+    let text =
+        format!("---\nname: a\ndescription: d $(touch evil) `touch evil` ${{HOME}}\n{hooks}\n---\n!`touch evil`\n");
+    write(folder.path(), ".claude/agents/a.md", &text);
+    write(folder.path(), ".claude/skills/s/SKILL.md", "---\nname: s\ndescription: d\n---\n!`touch evil`\n");
+    for line in ["agents", "agents a", "check", "check ."] {
+        let trace = Command::new("strace")
+            .args(["-f", "-e", "trace=execve,execveat,connect,socket", "-o", "trace.txt"])
+            .arg(cargo_bin!("homing"))
+            .args(line.split_whitespace())
+            .current_dir(folder.path())
+            .env_remove("HOME")
+            .output();
+        if !trace.is_ok_and(|it| it.status.success()) {
+            return eprintln!("skipped: strace is not here, or may not trace");
+        }
+        let trace = fs::read_to_string(folder.path().join("trace.txt")).unwrap();
+        let calls: Vec<&str> = trace.lines().filter(|it| it.contains('(') && !it.contains("+++")).collect();
+        assert_eq!(calls.len(), 1, "{line}: only its own start\n{trace}");
+    }
+    assert!(!folder.path().join("evil").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn f16_no_line_of_a_file_outside_the_project_is_shown() {
+    let (project, outside) = (folder(), folder());
+    write(outside.path(), "secret.yaml", "key: [s3cret\n");
+    fs::create_dir_all(project.path().join(".homing/agents")).unwrap();
+    for link in [".homing/agents/x.yaml", ".roomodes"] {
+        std::os::unix::fs::symlink(outside.path().join("secret.yaml"), project.path().join(link)).unwrap();
+    }
+    for line in ["check", "check .", "check --json ."] {
+        let output = homing(project.path(), line).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(!shown.contains("s3cret") && shown.contains("link out of the project"), "{line}: {shown}");
+    }
 }

@@ -20,7 +20,9 @@ fn project(count: usize) -> TempDir {
 fn write(agents: &Path, index: usize) {
     let description = "Reviews changes for correctness, security and style; use it proactively after every change to code \
                        that others depend on, and before anything is merged into the main branch.";
-    let front = format!("name: agent-{index}\ndescription: {description}\ntools: Read, Grep, Glob, Bash, Write\nmodel: sonnet\ncolor: blue\n");
+    let front = format!(
+        "name: agent-{index}\ndescription: {description}\ntools: Read, Grep, Glob, Bash, Write\nmodel: sonnet\ncolor: blue\n"
+    );
     let prompt = "You look at code with care. Say what is wrong, where, and how to mend it.\n".repeat(27);
     fs::write(agents.join(format!("agent-{index}.md")), format!("---\n{front}---\n\n{prompt}")).expect("a file");
 }

@@ -14,7 +14,7 @@ use homing_core::{
 use crate::{
     dialect::Dialect,
     fields::{self, Field},
-    node::{Entry, Node, Spot},
+    node::{Entry, Kind, Node, Spot},
     remarks::Remarks,
     tools::{self, Vocabulary},
 };
@@ -164,26 +164,17 @@ impl Builder<'_> {
             Field::PermissionMode => self.permission_mode(key, value),
             Field::ReadOnly => self.read_only(key, value),
             Field::Isolation => self.isolation(key, value),
-            Field::Inline => value.entries().unwrap_or_default().iter().for_each(|it| self.apply(it)),
             Field::Disable => self.disabled = value.truth() != Some(false),
             Field::Kind => self.kind(key, value),
+            Field::Inline => value.entries().unwrap_or_default().iter().for_each(|it| self.apply(it)),
             Field::Name => self.name = self.text(key, value).map(|it| (it, value.spot)),
-            _ => self.describe(field, key, value),
-        }
-    }
-
-    fn describe(&mut self, field: Field, key: &str, value: &Node) {
-        match field {
             Field::Title => self.definition.title = self.text(key, value),
             Field::Aliases => self.definition.aliases = self.list(key, value),
             Field::Description => self.description(key, value),
             Field::Prompt => self.definition.prompt = self.text(key, value).unwrap_or_default(),
             Field::PromptMore => self.more = self.text(key, value).unwrap_or_default(),
             Field::Model => self.model(key, value),
-            Field::FallbackModels => {
-                let models = self.list(key, value);
-                self.models.extend(models);
-            }
+            Field::FallbackModels => self.fallback_models(key, value),
             Field::Provider => self.provider = self.text(key, value),
             Field::Effort => self.effort(key, value),
             Field::Temperature => self.temperature(key, value),
@@ -205,7 +196,7 @@ impl Builder<'_> {
             Field::InitialPrompt => self.definition.initial_prompt = self.text(key, value),
             Field::Color => self.definition.color = self.text(key, value),
             Field::Metadata => self.metadata(key, value),
-            _ => _ = self.definition.metadata.insert(key.to_owned(), value.to_json()),
+            Field::Note => _ = self.definition.metadata.insert(key.to_owned(), value.to_json()),
         }
     }
 
@@ -213,10 +204,10 @@ impl Builder<'_> {
         if value.entries().is_some() {
             return self.tool_switches(key, value);
         }
-        let items = tools::items(value, key, self.remarks);
-        let empty_list = matches!(&value.kind, crate::node::Kind::List(list) if list.is_empty());
+        let none = value.text() == Some("none") || matches!(&value.kind, Kind::List(list) if list.is_empty());
+        let items = if none { Vec::new() } else { tools::items(value, key, self.remarks) };
         let rules = tools::allowed(items, self.names, key, self.remarks);
-        self.closed(key, value.spot, rules.as_deref(), empty_list);
+        self.closed(key, value.spot, rules.as_deref(), none);
         self.narrow(rules);
     }
 

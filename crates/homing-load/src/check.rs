@@ -9,7 +9,7 @@ use homing_core::{
 
 use crate::{
     dialect::Depth,
-    discover::load_found,
+    discover::{load_found, repository},
     parse::{Found, Options, What, is_skill},
     skills::read_card,
     walk::{self, Wanted},
@@ -47,8 +47,10 @@ pub fn check(paths: &[PathBuf], options: &Options, on_file: &mut dyn FnMut(usize
     let mut files: Vec<(PathBuf, Found)> = Vec::new();
     for path in paths {
         if path.is_dir() {
-            let wanted = Wanted { depth: Depth::Deep, endings: ENDINGS, fence: None, skipped: SKIPPED };
-            let listing = walk::list(path, wanted);
+            // Remarks show lines of files, so a stranger's link must not choose the file.
+            let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            let fence = Some(repository(&whole).unwrap_or(&whole));
+            let listing = walk::list(path, Wanted { depth: Depth::Deep, endings: ENDINGS, fence, skipped: SKIPPED });
             report.diagnostics.extend(listing.diagnostics);
             files.extend(listing.files.into_iter().map(|it| (it, Found::Anywhere)));
         } else {
@@ -65,7 +67,9 @@ pub fn check(paths: &[PathBuf], options: &Options, on_file: &mut dyn FnMut(usize
 
 impl Report {
     fn add(&mut self, path: PathBuf, found: Found, options: &Options) {
-        if is_skill(&path) {
+        // A single file in a folder of skills is one, too.
+        let single = path.parent().is_some_and(|it| it.ends_with("skills"));
+        if is_skill(&path) || (single && path.extension().is_some_and(|it| it == "md")) {
             return self.add_skill(path, options);
         }
         let parsed = load_found(&path, found, Scope::Project, options);
@@ -91,6 +95,8 @@ impl Report {
             diagnostics.iter_mut().for_each(|it| it.severity = Severity::Error);
         }
         self.files += 1;
+        // Without front matter it is documentation that lies there.
+        self.ignored += usize::from(card.is_none() && diagnostics.is_empty());
         self.skills += usize::from(card.is_some() && (!options.strict || diagnostics.is_empty()));
         self.diagnostics.extend(diagnostics);
     }

@@ -11,6 +11,7 @@ use homing_core::{
 };
 
 pub use places::Places;
+pub(crate) use places::repository;
 use places::{Spot, agent_spots};
 
 use crate::{

@@ -10,11 +10,6 @@ pub(crate) fn is_good(name: &str) -> bool {
         && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
 }
 
-/// `plugin:name`.
-pub(crate) fn is_qualified(name: &str) -> bool {
-    name.split_once(':').is_some_and(|(plugin, name)| is_good(plugin) && is_good(name))
-}
-
 /// The nearest good name, if anything is left of it.
 pub(crate) fn slug(name: &str) -> Option<String> {
     let mut slug = String::new();

@@ -11,6 +11,7 @@ use homing_core::{
 use crate::{
     build::{Built, Draft, build},
     dialect::{self, Dialect},
+    fields::{self, Field},
     file::{self, MAX_FRONT_MATTER},
     front, json,
     node::{Entry, Kind, Node, Spot},
@@ -143,7 +144,14 @@ fn document(node: Result<Node, (Spot, String)>, context: &Context<'_>, remarks: 
             return (What::Agent, Vec::new());
         }
     };
-    let parts = members(&node);
+    if is_configuration(context) && node.get("agent").is_none() {
+        return (What::Other("a configuration without agents"), Vec::new());
+    }
+    let mut parts = members(&node);
+    if is_configuration(context) {
+        // Without words of its own an entry only adjusts an agent that is built into that program.
+        parts.retain(|(_, it)| it.get("description").is_some() || it.get("prompt").is_some());
+    }
     if !placed && !parts.iter().any(|(_, it)| has_prompt_and_name(it)) {
         return (What::Other("not a file of agents"), Vec::new());
     }
@@ -154,6 +162,12 @@ fn document(node: Result<Node, (Spot, String)>, context: &Context<'_>, remarks: 
     let definitions =
         parts.iter().filter_map(|(key, it)| one(*key, it, None, stem, dialect, context, remarks)).collect();
     (What::Agent, definitions)
+}
+
+/// OpenCode and Kilo keep agents among their other settings, or not.
+fn is_configuration(context: &Context<'_>) -> bool {
+    let name = context.path.file_stem().and_then(|it| it.to_str()).unwrap_or_default();
+    matches!(name, "opencode" | "kilo")
 }
 
 fn is_toml(path: &Path) -> bool {
@@ -204,6 +218,7 @@ fn markdown(text: &str, context: &Context<'_>, remarks: &mut Remarks) -> Gave {
     }
     let node = match repair::read(yaml, line, remarks) {
         Ok(node) => node,
+        Err(_) if !is_placed(context) => return (What::Other("front matter of something else"), Vec::new()),
         Err(error) => {
             let message = format!("the front matter cannot be read: {}", error.message);
             remarks.error(error.spot, "", message, "correct the YAML");
@@ -267,8 +282,8 @@ fn not_an_agent(node: &Node, context: &Context<'_>) -> Option<&'static str> {
     let evidence = match context.found {
         Found::Named | Found::SkillAsAgent => true,
         Found::Among(_) => known || has(&["tools", "model", "mode", "permission", "disable"]),
-        Found::Anywhere if dialect::by_path(context.path).is_some() || among_agents(context.path) => true,
-        Found::Anywhere => (has(&["name"]) && known) && !is_command(context.path),
+        Found::Anywhere if is_placed(context) => known || has(&["tools", "model", "mode"]),
+        Found::Anywhere => has(&["name"]) && has(&["description"]) && !is_command(context.path),
     };
     (!evidence).then_some("front matter of something else")
 }
@@ -278,10 +293,21 @@ fn is_command(path: &Path) -> bool {
     path.iter().any(|it| it == "commands" || it == "prompts" || it == "rules")
 }
 
-fn among_agents(path: &Path) -> bool {
-    let parent = path.parent().map(|it| it.iter()).into_iter().flatten();
-    parent.into_iter().any(|it| ["agents", "agent", "subagents", "droids", "chatmodes"].iter().any(|name| it == *name))
-        && !is_command(path)
+/// Whether a file lies where agents lie, whatever is in it.
+fn is_placed(context: &Context<'_>) -> bool {
+    let among = |path: &Path| {
+        // Further up, a folder of that name says nothing about the file.
+        let folders = path.ancestors().skip(1).take(3).filter_map(Path::file_name);
+        folders
+            .into_iter()
+            .any(|it| ["agents", "agent", "subagents", "droids", "chatmodes"].iter().any(|name| it == *name))
+    };
+    match context.found {
+        Found::Named | Found::SkillAsAgent | Found::Among(_) => true,
+        Found::Anywhere => {
+            dialect::by_path(context.path).is_some() || (among(context.path) && !is_command(context.path))
+        }
+    }
 }
 
 fn dialect_of(context: &Context<'_>, node: &Node) -> Option<&'static Dialect> {
@@ -322,11 +348,18 @@ fn one<'a>(
     };
     let entries: &[Entry] = entries;
     let source = Source { kind: context.scope, path: Some(context.path.to_owned()), dialect: dialect.name.to_owned() };
-    let names = Vocabulary { dialect, extra: &context.options.tools };
+    let servers = servers(entries);
+    let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
     match build(&Draft { key, entries, spot: node.spot, body, stem, names, source }, remarks) {
         Built::Definition(definition) => Some(*definition),
         Built::Disabled | Built::Refused => None,
     }
+}
+
+/// The names of the MCP servers that a file brings along.
+fn servers(entries: &[Entry]) -> Vec<String> {
+    let maps = entries.iter().filter(|it| fields::lookup(&fields::fold(&it.key)) == Some(Field::McpServers));
+    maps.filter_map(|it| it.value.entries()).flatten().map(|it| it.key.clone()).collect()
 }
 
 /// Reads agents from JSON that is no file: a command line, a configuration.

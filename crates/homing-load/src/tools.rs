@@ -17,7 +17,25 @@ use crate::{
 pub(crate) struct Vocabulary<'a> {
     pub(crate) dialect: &'a Dialect,
     pub(crate) extra: &'a [String],
+    /// MCP servers that the same file names: some dialects allow a whole server by its bare name.
+    pub(crate) servers: &'a [String],
 }
+
+/// What stands before the slash in the names of VS Code's own tools; anything else there is an MCP server.
+const EDITOR: &[&str] = &[
+    "vscode",
+    "execute",
+    "read",
+    "edit",
+    "search",
+    "web",
+    "agent",
+    "todo",
+    "browser",
+    "runcommands",
+    "runtasks",
+    "runnotebooks",
+];
 
 /// What an entry of a tool list turned out to be.
 #[derive(Debug, PartialEq)]
@@ -31,7 +49,7 @@ impl Vocabulary<'_> {
     /// What one entry means.
     pub(crate) fn meaning(&self, entry: &str) -> Meaning {
         let entry = entry.trim().trim_matches(['`', '"', '\'']).trim();
-        if entry == "*" {
+        if entry == "*" || entry.eq_ignore_ascii_case("all") || entry.eq_ignore_ascii_case("all tools") {
             return Meaning::Everything;
         }
         let (name, pattern) = match entry.split_once('(') {
@@ -57,7 +75,14 @@ impl Vocabulary<'_> {
         if self.extra.iter().any(|it| it == name) {
             return vec![name.to_owned()];
         }
-        canonical(name).map(str::to_owned).or_else(|| mcp(name)).into_iter().collect()
+        if let Some((space, rest)) = lower.split_once('/').filter(|(space, _)| EDITOR.contains(space)) {
+            return match rest {
+                "*" => self.tools(space),
+                _ => canonical(name).map(str::to_owned).into_iter().collect(),
+            };
+        }
+        let server = || self.servers.iter().find(|it| *it == name).map(|it| format!("mcp__{it}"));
+        canonical(name).map(str::to_owned).or_else(server).or_else(|| mcp(name)).into_iter().collect()
     }
 
     /// The tool that an unknown name is probably a misspelling of.

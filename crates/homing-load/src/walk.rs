@@ -49,6 +49,17 @@ pub(crate) fn list(root: &Path, wanted: Wanted<'_>) -> Listing {
     listing
 }
 
+/// One file, where it is there and no link leads out of the fence.
+pub(crate) fn single(path: &Path, fence: Option<&Path>) -> Listing {
+    let mut listing = Listing::default();
+    let Ok(metadata) = fs::symlink_metadata(path) else { return listing };
+    let wanted = Wanted { depth: Depth::Flat, endings: &[], fence, skipped: &[] };
+    if metadata.is_file() || (metadata.is_symlink() && path.is_file() && listing.may_follow(path, wanted)) {
+        listing.files.push(path.to_owned());
+    }
+    listing
+}
+
 impl Listing {
     fn warn(&mut self, path: &Path, message: impl Into<String>) {
         let path = Some(Arc::new(path.to_owned()));

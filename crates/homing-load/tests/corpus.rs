@@ -1,4 +1,5 @@
 //! Real files of public repositories. They are not part of this repository; without them the test says so and passes.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{
     fs,

@@ -340,15 +340,15 @@ fn roo_modes() {
     roleDefinition: You write docs.
     whenToUse: When docs are missing
     customInstructions: Be brief.
-    groups: [read, [edit, {fileRegex: '\.md$'}], command]
+    groups: [read, [edit, {fileRegex: '\.(md|txt)$'}], command, [edit, {fileRegex: '^src/.*|x'}]]
 "#), @r#"
     name: "docs-writer"
     title: "Docs Writer"
     description: "When docs are missing"
     prompt: "You write docs.\n\nBe brief."
-    tools: {"only":["read","grep","glob","ls","bash"]}
+    tools: {"only":["read","grep","glob","ls","edit(*.md)","edit(*.txt)","write(*.md)","write(*.txt)","bash"]}
     dialect: roo
-    ! 7:20: warning: file patterns by regular expression are not supported; the group was left out [name the tool with a path instead, such as edit(docs/**)]
+    ! 7:65: warning: only file endings are understood of regular expressions; the group was left out [name the tool with a path instead, such as edit(docs/**)]
     "#);
 }
 
@@ -408,4 +408,38 @@ P
     on_failure: {"retry":2}
     dialect: homing
     "#);
+}
+
+#[test]
+fn vs_codes_own_tools_are_no_mcp_servers_and_a_files_servers_are() {
+    let text = "---\nname: a\ndescription: d\ntools: ['execute/*', 'execute/runTests', 'docs', 'docs/find']\nmcp-servers: {docs: {url: x}}\n---\nP\n";
+    assert_snapshot!(read("a.agent.md", text), @r#"
+    name: "a"
+    description: "d"
+    prompt: "P"
+    tools: {"only":["bash","mcp__docs","mcp__docs__find"]}
+    mcp_servers: {"docs":{"url":"x"}}
+    dialect: copilot
+    ! 4:22: warning: there is no tool `execute/runTests`; the agent does without it [tools are: read, write, edit, bash, grep, glob, ls, tree, fetch, websearch, think, todo, skill, ask, diff, delegate, wait, tell, cancel, answer; and mcp__SERVER__TOOL]
+    "#);
+}
+
+#[test]
+fn all_and_none_in_words() {
+    let tools =
+        |value: &str| show::definition(&format!("---\nname: a\ndescription: d\ntools: {value}\n---\nP\n")).tools;
+    assert_eq!(tools("All tools"), tools("\"*\""));
+    assert_eq!(tools("none"), tools("[]"));
+}
+
+#[test]
+fn a_configuration_without_agents_is_no_agent() {
+    for text in [r#"{"$schema": "x", "model": "y", "mcp": {}}"#, "{}"] {
+        let parsed = show::parsed("opencode.json", text);
+        assert!(matches!(parsed.what, homing_load::What::Other(_)) && parsed.diagnostics.is_empty());
+    }
+    for text in [r#"{"agent": {}}"#, r#"{"agent": {"build": {"model": "x"}}}"#] {
+        let parsed = show::parsed("opencode.json", text);
+        assert!(parsed.definitions.is_empty() && parsed.diagnostics.is_empty());
+    }
 }

@@ -311,3 +311,35 @@ fn a_file_of_something_else_among_agents_is_counted_apart() {
     let parsed = parse(path, text, Found::Anywhere, Scope::Project, &Options::default());
     assert_eq!(parsed.what, What::Other("front matter of something else"));
 }
+
+#[test]
+fn pages_that_are_no_agents_are_left_alone_wherever_they_lie() {
+    let anywhere = |path: &str, text: &str| {
+        parse(Path::new(path), text.as_bytes().to_vec(), Found::Anywhere, Scope::Project, &Options::default())
+    };
+    for (path, text) in [
+        ("docs/page.md", "---\ntitle: A: B\n  bad: [\n---\nText\n"),
+        ("agents/site/content/en/posts/page.md", "---\ntitle: A page\ndescription: About\n---\nText\n"),
+        (".claude/commands/fix.md", "---\nname: fix\ndescription: Fixes\nallowed-tools: Bash\n---\nFix\n"),
+        ("config.yaml", "name: [broken\n"),
+        ("tsconfig.json", "{\"name\": \"x\", // comment\n \"compilerOptions\": {}}"),
+    ] {
+        let parsed = anywhere(path, text);
+        assert!(matches!(parsed.what, What::Other(_)) && parsed.diagnostics.is_empty(), "{path}: {parsed:?}");
+    }
+    assert_eq!(anywhere("team/reviewer.md", GOOD).definitions.len(), 1);
+}
+
+#[test]
+fn a_plugins_file_cannot_take_another_plugins_long_name() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("kit/agents/x.md");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, GOOD.replace("name: good", "name: \"other:agent\"")).unwrap();
+    let mut places = Places::new(folder.path());
+    places.plugins = vec![folder.path().join("kit")];
+    let loaded = discover(&places, &Options::default());
+    assert!(loaded.registry.names().any(|it| it == "other-agent"));
+    assert!(!loaded.registry.has("other:agent"));
+    assert!(loaded.registry.has("kit:other-agent"));
+}

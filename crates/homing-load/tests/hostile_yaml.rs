@@ -182,3 +182,16 @@ fn examples_that_are_not_indented_stay_in_the_description() {
     assert_eq!(agent.tools, only(&["read", "grep"]));
     assert!(agent.unknown.is_empty());
 }
+
+#[test]
+fn inv45_deep_json_and_toml_are_refused_too() {
+    for (path, text) in [
+        ("x.json", format!("{{\"name\": \"a\", \"x\": {}", "[".repeat(500_000))),
+        ("x.toml", format!("name = \"a\"\nx = {}", "[".repeat(500_000))),
+        ("x.toml", format!("name = \"a\"\n[{}]\n", vec!["a"; 100_000].join("."))),
+        (".roomodes", format!("customModes: {}", "[".repeat(100_000))),
+    ] {
+        let parsed = parsed(path, &text);
+        assert!(parsed.definitions.is_empty() && !parsed.diagnostics.is_empty(), "{path}");
+    }
+}

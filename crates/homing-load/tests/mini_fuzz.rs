@@ -1,4 +1,5 @@
 //! A short seeded run of what the fuzz target does: no input makes the parser panic, hang, or widen a restriction.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::path::Path;
 
@@ -116,6 +117,50 @@ fn whatever_follows_a_restriction_never_lifts_it() {
         let parsed = parse(path, bytes.clone(), Found::Named, Scope::Project, &Options::default());
         for agent in parsed.definitions {
             assert_ne!(agent.tools, Allow::All, "{}", String::from_utf8_lossy(&bytes));
+        }
+    }
+}
+
+/// Real files, damaged. Without the corpus it says so and passes.
+#[test]
+fn inv45_damaged_real_files_neither_panic_nor_hang() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/agents");
+    let mut files = Vec::new();
+    gather(&corpus, &mut files);
+    if files.is_empty() {
+        return eprintln!("skipped: there is no corpus at {}", corpus.display());
+    }
+    files.sort();
+    let mut dice = Dice(0x00c0_ffee_0bad_cafe);
+    for path in files.iter().step_by(7) {
+        let whole = std::fs::read(path).unwrap();
+        let head = &whole[..whole.len().min(1_500)];
+        for _ in 0..20 {
+            let bytes = damaged(head, &mut dice);
+            parse(path, bytes, Found::Named, Scope::Project, &Options::default());
+        }
+    }
+}
+
+fn damaged(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=dice.roll(4) {
+        let at = dice.roll(bytes.len().max(1));
+        match dice.roll(4) {
+            0 => bytes.truncate(at),
+            1 => drop(bytes.drain(at..(at + dice.roll(30)).min(bytes.len()))),
+            2 => drop(bytes.splice(at.min(bytes.len())..at.min(bytes.len()), PIECES[dice.roll(PIECES.len())].bytes())),
+            _ => bytes.iter_mut().skip(at).take(1).for_each(|it| *it ^= 1 << dice.roll(8)),
+        }
+    }
+    bytes
+}
+
+fn gather(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+        match entry.path().is_dir() {
+            true => gather(&entry.path(), files),
+            false => files.push(entry.path()),
         }
     }
 }

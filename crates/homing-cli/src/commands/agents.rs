@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use anyhow::bail;
 use homing_core::{
     authority::Allow,
     definition::{AgentDefinition, ModelChoice, Scope, Source},
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limit},
     registry::Registered,
     text,
@@ -23,16 +24,19 @@ pub(crate) fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
     places.agents_json.clone_from(&args.agents);
     places.plugins.extend(args.plugin.iter().cloned());
     let loaded = homing_load::discover(&places, &Options { strict: args.strict, ..Options::default() });
+    if let Some(error) = loaded.diagnostics.iter().find(|it| it.path.is_none() && it.severity == Severity::Error) {
+        bail!("--agents{error}");
+    }
     let mut out = anstream::stdout().lock();
     match (&args.name, args.json) {
         (Some(name), true) => {
             let one = as_json(loaded.registry.registered(name)?, &loaded);
-            writeln!(out, "{one:#}")?;
+            writeln!(out, "{}", terminal::json(&one))?;
         }
         (Some(name), false) => explain::explain(loaded.registry.registered(name)?, &loaded, &mut out)?,
         (None, true) => {
             let all: Vec<Value> = loaded.registry.all().map(|it| as_json(it, &loaded)).collect();
-            writeln!(out, "{:#}", Value::Array(all))?;
+            writeln!(out, "{}", terminal::json(&Value::Array(all)))?;
         }
         (None, false) => list(&loaded, &mut out)?,
     }

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     let mut out = anstream::stdout().lock();
     match format {
         Format::Human => show::human(&report, &mut out)?,
-        Format::Json => writeln!(out, "{:#}", as_json(&report))?,
+        Format::Json => writeln!(out, "{}", terminal::json(&as_json(&report)))?,
         Format::Github => show::github(&report, &mut out)?,
     }
     out.flush()?;

@@ -1,7 +1,7 @@
 //! What is left when all keys are read: a name, a description, a prompt, a model, and the checks across fields.
 
 use homing_core::{
-    definition::{AgentDefinition, ModelChoice, Scope},
+    definition::{AgentDefinition, ModelChoice},
     text,
 };
 
@@ -16,6 +16,7 @@ impl Builder<'_> {
     pub(super) fn finish(mut self, draft: &Draft<'_>) -> AgentDefinition {
         self.finish_prompt(draft);
         self.finish_name(draft);
+        self.finish_aliases();
         self.finish_description(draft);
         self.finish_model();
         self.definition
@@ -57,7 +58,7 @@ impl Builder<'_> {
     }
 
     fn take_name(&mut self, name: String, spot: Spot, stem: Option<&str>) {
-        if naming::is_good(&name) || (self.definition.source.kind == Scope::Plugin && naming::is_qualified(&name)) {
+        if naming::is_good(&name) {
             self.definition.name = name;
             return;
         }
@@ -76,6 +77,14 @@ impl Builder<'_> {
             self.definition.aliases.push(shown);
         }
         self.definition.name = slug;
+    }
+
+    /// `plugin:name` is what a plugin's agent is called; no file may call itself so.
+    fn finish_aliases(&mut self) {
+        let AgentDefinition { title, aliases, .. } = &mut self.definition;
+        for name in title.iter_mut().chain(aliases).filter(|it| !it.contains(' ')) {
+            *name = name.replace(':', " ");
+        }
     }
 
     fn finish_description(&mut self, draft: &Draft<'_>) {

@@ -141,18 +141,22 @@ impl Builder<'_> {
         let Kind::List(groups) = &value.kind else { return self.tools(key, value) };
         let mut rules = Vec::new();
         for group in groups {
-            let name = match &group.kind {
-                Kind::List(pair) => pair.first().and_then(Node::text),
-                Kind::Plain(_) | Kind::Quoted(_) | Kind::Map(_) => group.text(),
+            let (name, narrowed) = match &group.kind {
+                Kind::List(pair) => (pair.first().and_then(Node::text), pair.get(1)),
+                Kind::Plain(_) | Kind::Quoted(_) | Kind::Map(_) => (group.text(), None),
             };
-            let narrowed = matches!(&group.kind, Kind::List(pair) if pair.len() > 1);
-            match name.map(|it| self.names.meaning(it)) {
-                Some(Meaning::Rules(found)) if !narrowed => rules.extend(found),
-                Some(Meaning::Rules(_)) => {
-                    let message = "file patterns by regular expression are not supported; the group was left out";
+            match (name.map(|it| self.names.meaning(it)), narrowed.map(endings)) {
+                (Some(Meaning::Rules(found)), None) => rules.extend(found),
+                (Some(Meaning::Rules(found)), Some(Some(endings))) => {
+                    let each =
+                        |rule: Rule| endings.iter().map(move |it| Rule::calls(rule.tool.clone(), format!("*.{it}")));
+                    rules.extend(found.into_iter().flat_map(each));
+                }
+                (Some(Meaning::Rules(_)), Some(None)) => {
+                    let message = "only file endings are understood of regular expressions; the group was left out";
                     self.warn(group.spot, key, message, "name the tool with a path instead, such as edit(docs/**)");
                 }
-                Some(Meaning::Everything | Meaning::Unknown) | None => {
+                (Some(Meaning::Everything | Meaning::Unknown) | None, _) => {
                     self.warn(group.spot, key, "there is no such group; it was left out", "");
                 }
             }
@@ -274,6 +278,19 @@ impl Builder<'_> {
             }
         }
     }
+}
+
+/// The endings in `{fileRegex: '\\.(md|txt)$'}`; `None` where the expression says anything else.
+fn endings(options: &Node) -> Option<Vec<String>> {
+    let regex = options.get("fileRegex")?.text()?;
+    let regex = regex.strip_prefix('^').unwrap_or(regex);
+    let regex = regex.strip_prefix(".*").unwrap_or(regex).strip_prefix("\\.")?.strip_suffix('$')?;
+    let inner = regex.strip_prefix('(').and_then(|it| it.strip_suffix(')')).unwrap_or(regex);
+    let inner = inner.strip_prefix("?:").unwrap_or(inner);
+    let ending = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_alphanumeric());
+    // Without parentheses an alternative would end the expression, not the name.
+    let plain = regex.len() != inner.len() || !inner.contains('|');
+    (plain && inner.split('|').all(ending)).then(|| inner.split('|').map(str::to_owned).collect())
 }
 
 /// Inside a map of limits shorter words are clear, too.

@@ -69,6 +69,11 @@ impl Builder<'_> {
         }
     }
 
+    pub(super) fn fallback_models(&mut self, key: &str, value: &Node) {
+        let models = self.list(key, value);
+        self.models.extend(models);
+    }
+
     fn model_text(&mut self, text: &str) {
         match text.trim() {
             "" | "~" | "null" => (),

@@ -39,8 +39,7 @@ impl Places {
     /// The folders of the project, the outermost first: from the repository's root down to the working folder.
     /// Without a repository, the working folder alone.
     pub fn project_folders(&self) -> Vec<PathBuf> {
-        let root = self.cwd.ancestors().find(|it| it.join(".git").exists());
-        let Some(root) = root else { return vec![self.cwd.clone()] };
+        let Some(root) = repository(&self.cwd) else { return vec![self.cwd.clone()] };
         let mut folders: Vec<PathBuf> =
             self.cwd.ancestors().take_while(|it| it.starts_with(root)).map(Path::to_owned).collect();
         folders.reverse();
@@ -48,6 +47,11 @@ impl Places {
         folders.retain(|it| Some(it) != self.home.as_ref() || *it == self.cwd);
         folders
     }
+}
+
+/// The root of the repository that a folder lies in.
+pub(crate) fn repository(folder: &Path) -> Option<&Path> {
+    folder.ancestors().find(|it| it.join(".git").exists())
 }
 
 /// One folder, or one file, with agents of one dialect.
@@ -77,12 +81,10 @@ impl Spot {
     }
 
     pub(super) fn list(&self) -> Listing {
-        if self.endings.is_empty() {
-            let mut listing = Listing::default();
-            listing.files.extend(self.path.is_file().then(|| self.path.clone()));
-            return listing;
-        }
         let fence = self.fence.as_deref();
+        if self.endings.is_empty() {
+            return walk::single(&self.path, fence);
+        }
         walk::list(&self.path, Wanted { depth: self.depth, endings: self.endings, fence, skipped: &[".git"] })
     }
 }
