@@ -54,6 +54,14 @@ impl Default for Clocks {
     }
 }
 
+impl Clocks {
+    /// These clocks, for a provider whose answers may take `patience` to begin.
+    pub(crate) fn with_patience(self, patience: Option<Duration>) -> Self {
+        let longer = |clock: Duration| patience.map_or(clock, |it| it.max(clock));
+        Self { headers: longer(self.headers), first_content: longer(self.first_content), ..self }
+    }
+}
+
 /// The connections, shared by every model of a host.
 pub(crate) struct Http {
     pub(crate) clocks: Clocks,
@@ -98,13 +106,13 @@ pub(crate) struct Outgoing<'a> {
 /// Sends a request once and reads the answer to its end.
 pub(crate) async fn exchange(
     http: &Http,
+    clocks: &Clocks,
     outgoing: Outgoing<'_>,
     mut decoder: Decoder,
     on_delta: OnDelta<'_>,
 ) -> Result<Reply, Failure> {
-    let clocks = &http.clocks;
     let deadline = Deadline::new(outgoing.time_left);
-    let response = match open(http, outgoing, &deadline).await {
+    let response = match open(http, clocks, outgoing, &deadline).await {
         Ok(response) => response,
         Err(error) => return Err(Failure::free(error)),
     };
@@ -114,8 +122,12 @@ pub(crate) async fn exchange(
     }
 }
 
-async fn open(http: &Http, outgoing: Outgoing<'_>, deadline: &Deadline) -> Result<Response, ModelError> {
-    let clocks = &http.clocks;
+async fn open(
+    http: &Http,
+    clocks: &Clocks,
+    outgoing: Outgoing<'_>,
+    deadline: &Deadline,
+) -> Result<Response, ModelError> {
     let request = http.client()?.post(outgoing.url).headers(outgoing.headers).body(outgoing.body);
     let wait = clocks.connect + clocks.headers;
     let sent = deadline.until(Instant::now() + wait, "no answer began in time", request.send()).await?;
