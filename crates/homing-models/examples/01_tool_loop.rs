@@ -48,7 +48,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             print!("{text}");
         }
     };
-    let reply = model.reply(request(&messages, &tools, ToolChoice::Off), &show).await?;
+    // Small servers do not know "no tools now", so that the last step offers none.
+    let none = Toolbox::default();
+    let reply = model.reply(request(&messages, &none, ToolChoice::Off), &show).await?;
     println!("\nstopped: {:?}; usage {:?}", reply.stop, reply.usage);
     if reply.text().trim().is_empty() { Err("the model said nothing".into()) } else { Ok(()) }
 }
