@@ -101,7 +101,9 @@ fn quirks(name: &str) -> Quirks {
         "openai" | "azure" => Quirks { max_completion_tokens: true, ..plain },
         "openrouter" => Quirks { effort_object: true, wants_reasoning_details: true, ..plain },
         "mistral" => Quirks { nine_letter_ids: true, no_stream_options: true, no_effort: true, ..plain },
-        "deepseek" | "moonshot" | "zai" => Quirks { wants_reasoning: name == "moonshot", no_effort: true, ..plain },
+        "deepseek" | "moonshot" | "xai" | "zai" => {
+            Quirks { wants_reasoning: name == "moonshot", no_effort: true, ..plain }
+        }
         _ => plain,
     }
 }

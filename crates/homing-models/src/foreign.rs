@@ -76,7 +76,7 @@ impl Foreign {
 
     async fn ask(&self, request: &Request<'_>, on_delta: OnDelta<'_>) -> Result<Reply, Failure> {
         let deadline = Deadline::new(request.time_left);
-        let clocks = &self.clocks;
+        let clocks = &self.clocks.for_effort(request.effort);
         let mut watch = Watch::new(clocks);
         watch.until += clocks.connect + clocks.headers;
         let client = self.client().map_err(Failure::free)?;

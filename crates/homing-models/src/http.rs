@@ -7,7 +7,7 @@ use std::{
 
 use homing_core::{
     message::Reply,
-    model::{Failure, ModelError, OnDelta},
+    model::{Effort, Failure, ModelError, OnDelta},
 };
 use reqwest::{
     Client, Response,
@@ -59,6 +59,23 @@ impl Clocks {
     pub(crate) fn with_patience(self, patience: Option<Duration>) -> Self {
         let longer = |clock: Duration| patience.map_or(clock, |it| it.max(clock));
         Self { headers: longer(self.headers), first_content: longer(self.first_content), ..self }
+    }
+}
+
+impl Clocks {
+    /// These clocks, for a request that asks for hard thinking: some providers hide it, and send nothing meanwhile.
+    pub(crate) fn for_effort(self, effort: Option<Effort>) -> Self {
+        let times = match effort {
+            None | Some(Effort::None | Effort::Minimal | Effort::Low | Effort::Medium) => return self,
+            Some(Effort::High) => 3,
+            Some(Effort::Xhigh | Effort::Max) => 6,
+        };
+        Self {
+            headers: self.headers * times,
+            first_content: self.first_content * times,
+            idle: self.idle * times,
+            ..self
+        }
     }
 }
 

@@ -337,7 +337,8 @@ impl Model for Remote {
                 Wire::Anthropic => anthropic::decoder(&request),
                 Wire::Chat | Wire::Genai => chat::decoder(&request),
             };
-            let done = http::exchange(&self.http, &self.clocks, self.outgoing(&request), decoder, on_delta).await;
+            let clocks = self.clocks.for_effort(request.effort);
+            let done = http::exchange(&self.http, &clocks, self.outgoing(&request), decoder, on_delta).await;
             let mut reply = done.map_err(|failure| self.key.scrub(failure))?;
             price(&mut reply, &self.card);
             Ok(reply)
