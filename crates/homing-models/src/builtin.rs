@@ -1,12 +1,15 @@
 //! The table of providers that ships with the program: data, no code. Its order is the order in which providers are
 //! tried where nothing names a model.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     provider::{Auth, ProviderRow},
     wire::{Wire, chat::Quirks},
 };
+
+/// A model on this machine may have to be read from disk, and a long prompt by a slow processor.
+const LOADING: Duration = Duration::from_secs(600);
 
 /// Name, address, variables that hold the key, the price table's name, the default model.
 type Line = (&'static str, &'static str, &'static [&'static str], Option<&'static str>, Option<&'static str>);
@@ -88,6 +91,7 @@ fn row(line: &Line, wire: Wire) -> ProviderRow {
         prices: BTreeMap::new(),
         default_model: default_model.map(str::to_owned),
         is_moved: false,
+        patience: key_vars.is_empty().then_some(LOADING),
     }
 }
 
@@ -97,7 +101,9 @@ fn quirks(name: &str) -> Quirks {
         "openai" | "azure" => Quirks { max_completion_tokens: true, ..plain },
         "openrouter" => Quirks { effort_object: true, wants_reasoning_details: true, ..plain },
         "mistral" => Quirks { nine_letter_ids: true, no_stream_options: true, no_effort: true, ..plain },
-        "deepseek" | "moonshot" | "zai" => Quirks { wants_reasoning: name == "moonshot", no_effort: true, ..plain },
+        "deepseek" | "moonshot" | "xai" | "zai" => {
+            Quirks { wants_reasoning: name == "moonshot", no_effort: true, ..plain }
+        }
         _ => plain,
     }
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::{
     errors::{self, Refusal, shortened},
-    http::{self, Deadline, Http, Watch},
+    http::{self, Clocks, Deadline, Http, Watch},
     provider::{NoModel, ProviderRow, price},
     secret::Key,
     wire::{Block, Draft, IdStyle, Progress, of_reply, of_result},
@@ -36,6 +36,7 @@ pub(crate) struct Foreign {
     endpoint: Option<String>,
     headers: Vec<(String, String)>,
     key: Key,
+    clocks: Clocks,
     http: Arc<Http>,
 }
 
@@ -54,7 +55,8 @@ impl Foreign {
         };
         let endpoint = Some(row.base_url.trim_end_matches('/')).filter(|it| !it.is_empty()).map(|it| format!("{it}/"));
         let headers = row.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        Ok(Self { card, model: ModelIden::new(adapter, model.to_owned()), endpoint, headers, key, http })
+        let clocks = http.clocks.with_patience(row.patience);
+        Ok(Self { card, model: ModelIden::new(adapter, model.to_owned()), endpoint, headers, key, clocks, http })
     }
 
     /// A client that takes key and address from us, never from the environment.
@@ -74,7 +76,7 @@ impl Foreign {
 
     async fn ask(&self, request: &Request<'_>, on_delta: OnDelta<'_>) -> Result<Reply, Failure> {
         let deadline = Deadline::new(request.time_left);
-        let clocks = &self.http.clocks;
+        let clocks = &self.clocks.for_effort(request.effort);
         let mut watch = Watch::new(clocks);
         watch.until += clocks.connect + clocks.headers;
         let client = self.client().map_err(Failure::free)?;

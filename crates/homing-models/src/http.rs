@@ -7,7 +7,7 @@ use std::{
 
 use homing_core::{
     message::Reply,
-    model::{Failure, ModelError, OnDelta},
+    model::{Effort, Failure, ModelError, OnDelta},
 };
 use reqwest::{
     Client, Response,
@@ -50,6 +50,31 @@ impl Default for Clocks {
             first_content: Duration::from_secs(120),
             idle: Duration::from_secs(90),
             tail: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Clocks {
+    /// These clocks, for a provider whose answers may take `patience` to begin.
+    pub(crate) fn with_patience(self, patience: Option<Duration>) -> Self {
+        let longer = |clock: Duration| patience.map_or(clock, |it| it.max(clock));
+        Self { headers: longer(self.headers), first_content: longer(self.first_content), ..self }
+    }
+}
+
+impl Clocks {
+    /// These clocks, for a request that asks for hard thinking: some providers hide it, and send nothing meanwhile.
+    pub(crate) fn for_effort(self, effort: Option<Effort>) -> Self {
+        let times = match effort {
+            None | Some(Effort::None | Effort::Minimal | Effort::Low | Effort::Medium) => return self,
+            Some(Effort::High) => 3,
+            Some(Effort::Xhigh | Effort::Max) => 6,
+        };
+        Self {
+            headers: self.headers * times,
+            first_content: self.first_content * times,
+            idle: self.idle * times,
+            ..self
         }
     }
 }
@@ -98,13 +123,13 @@ pub(crate) struct Outgoing<'a> {
 /// Sends a request once and reads the answer to its end.
 pub(crate) async fn exchange(
     http: &Http,
+    clocks: &Clocks,
     outgoing: Outgoing<'_>,
     mut decoder: Decoder,
     on_delta: OnDelta<'_>,
 ) -> Result<Reply, Failure> {
-    let clocks = &http.clocks;
     let deadline = Deadline::new(outgoing.time_left);
-    let response = match open(http, outgoing, &deadline).await {
+    let response = match open(http, clocks, outgoing, &deadline).await {
         Ok(response) => response,
         Err(error) => return Err(Failure::free(error)),
     };
@@ -114,8 +139,12 @@ pub(crate) async fn exchange(
     }
 }
 
-async fn open(http: &Http, outgoing: Outgoing<'_>, deadline: &Deadline) -> Result<Response, ModelError> {
-    let clocks = &http.clocks;
+async fn open(
+    http: &Http,
+    clocks: &Clocks,
+    outgoing: Outgoing<'_>,
+    deadline: &Deadline,
+) -> Result<Response, ModelError> {
     let request = http.client()?.post(outgoing.url).headers(outgoing.headers).body(outgoing.body);
     let wait = clocks.connect + clocks.headers;
     let sent = deadline.until(Instant::now() + wait, "no answer began in time", request.send()).await?;

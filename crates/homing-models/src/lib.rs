@@ -8,6 +8,7 @@ mod builtin;
 mod errors;
 mod foreign;
 mod http;
+mod known_names;
 pub mod names;
 mod offline;
 mod prices;

@@ -1,7 +1,7 @@
 //! Providers are rows of a table, which users extend; a model is a row, a key and a name.
 //! Keys and addresses are handed in by the host: nothing here reads the environment.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use homing_core::{
     BoxFuture,
@@ -45,6 +45,8 @@ pub struct ProviderConfig {
     pub prices: BTreeMap<String, GivenPrice>,
     /// The model to use where nothing names one.
     pub default_model: Option<String>,
+    /// Seconds until its answer must have begun, where that takes longer than usual.
+    pub patience: Option<u64>,
 }
 
 /// One string or several.
@@ -97,6 +99,9 @@ pub struct ProviderRow {
     pub default_model: Option<String>,
     /// The address is the user's own: it may do without a key.
     pub is_moved: bool,
+    /// How long it may take until its answer begins, where that is longer than usual: a model on this machine may
+    /// have to be loaded first.
+    pub patience: Option<Duration>,
 }
 
 /// Why a model cannot be had.
@@ -233,6 +238,7 @@ fn change(row: &mut ProviderRow, config: ProviderConfig) {
     row.quirks = config.quirks.unwrap_or(row.quirks);
     row.prices.extend(config.prices);
     row.default_model = config.default_model.or(row.default_model.take());
+    row.patience = config.patience.map(Duration::from_secs).or(row.patience);
 }
 
 fn added(name: String, config: ProviderConfig) -> ProviderRow {
@@ -250,6 +256,7 @@ fn added(name: String, config: ProviderConfig) -> ProviderRow {
         prices: BTreeMap::new(),
         default_model: None,
         is_moved: false,
+        patience: None,
     };
     change(&mut row, config);
     // A key that was asked for by name is needed.
@@ -290,6 +297,7 @@ struct Remote {
     url: String,
     headers: HeaderMap,
     key: Key,
+    clocks: Clocks,
     http: Arc<Http>,
 }
 
@@ -298,8 +306,9 @@ impl Remote {
         let bad = |why: String| NoModel::BadRow { provider: row.name.clone(), why };
         let url = endpoint(&row.base_url, row.wire).map_err(bad)?;
         let headers = headers(row, &key).map_err(bad)?;
+        let clocks = http.clocks.with_patience(row.patience);
         let (model, wire, quirks) = (model.to_owned(), row.wire, row.quirks);
-        Ok(Self { card, model, wire, quirks, url, headers, key, http })
+        Ok(Self { card, model, wire, quirks, url, headers, key, clocks, http })
     }
 
     fn outgoing(&self, request: &Request<'_>) -> Outgoing<'_> {
@@ -328,7 +337,8 @@ impl Model for Remote {
                 Wire::Anthropic => anthropic::decoder(&request),
                 Wire::Chat | Wire::Genai => chat::decoder(&request),
             };
-            let done = http::exchange(&self.http, self.outgoing(&request), decoder, on_delta).await;
+            let clocks = self.clocks.for_effort(request.effort);
+            let done = http::exchange(&self.http, &clocks, self.outgoing(&request), decoder, on_delta).await;
             let mut reply = done.map_err(|failure| self.key.scrub(failure))?;
             price(&mut reply, &self.card);
             Ok(reply)

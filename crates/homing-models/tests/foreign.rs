@@ -11,11 +11,16 @@ use homing_core::{
     model::{Charge, Model, ModelError},
 };
 use homing_fake::{Answer, FakeProvider, Step};
+use homing_models::Clocks;
 use serde_json::{Value, json};
 use support::*;
 
 fn gemini(url: &str) -> Arc<dyn Model> {
-    model_named(&format!("{url}/v1beta"), "genai", "gemini", "gemini-2.5-flash", fast())
+    gemini_within(url, patient())
+}
+
+fn gemini_within(url: &str, clocks: Clocks) -> Arc<dyn Model> {
+    model_named(&format!("{url}/v1beta"), "genai", "gemini", "gemini-2.5-flash", clocks)
 }
 
 fn gemini_event(parts: Value, rest: &str) -> String {
@@ -85,7 +90,7 @@ async fn trap3_cached_tokens_are_counted_once() {
         "\"input_tokens\":10,\"cache_read_input_tokens\":90,\"cache_creation_input_tokens\":5",
     );
     let provider = FakeProvider::answers(vec![Answer::events(&message)]).await;
-    let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", fast());
+    let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", patient());
     let usage = ask(&*model).await.reply().usage;
     assert_eq!((usage.input, usage.cached), (105, 90), "what was cached is already within");
 }
@@ -133,8 +138,9 @@ async fn the_clocks_hold_for_foreign_wires_too() {
         [vec![Step::Stall], vec![Step::Bytes(gemini_event(json!([{"text": "Hel"}]), "").into_bytes()), Step::Stall]]
     {
         let provider = FakeProvider::answers(vec![Answer::open_stream(steps)]).await;
-        let asked =
-            tokio::time::timeout(Duration::from_secs(8), async { ask(&*gemini(&provider.url())).await.failure() });
+        let asked = tokio::time::timeout(Duration::from_secs(15), async {
+            ask(&*gemini_within(&provider.url(), fast())).await.failure()
+        });
         assert!(asked.await.expect("a clock ends it").error.is_retryable());
     }
 }

@@ -156,7 +156,11 @@ async fn choices_effort_and_temperature_reach_the_provider() {
     assert_eq!(thinking["thinking"], json!({"type": "enabled", "budget_tokens": 10_000}));
     assert_eq!(thinking.get("temperature"), None);
     let cool = sent("chat", &fresh(), |it| (it.temperature_milli, it.effort) = (Some(250), Some(Effort::Low))).await;
-    assert_eq!((cool["temperature"].clone(), cool["reasoning_effort"].clone()), (json!(0.25), json!("low")));
+    assert_eq!(
+        (&cool["temperature"], cool.get("reasoning_effort")),
+        (&json!(0.25), None),
+        "this model does not reason"
+    );
 }
 
 #[tokio::test]

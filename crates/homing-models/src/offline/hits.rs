@@ -107,6 +107,9 @@ pub(super) fn rank(hits: &[Hit], keywords: &[Keyword], aspect: Aspect) -> Vec<Fo
     let mut found: Vec<Found> =
         files.into_iter().filter_map(|(path, lines)| file(path, lines, keywords, &weights, aspect)).collect();
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
+    // What is far behind the best only buries it.
+    let best = found.first().map_or(0.0, |it| it.score);
+    found.retain(|it| it.score >= best * 0.12);
     found
 }
 
@@ -242,7 +245,7 @@ mod tests {
         );
         let found = rank(&hits, &keywords("where are model calls retried?"), Aspect::Any);
         assert_eq!(found[0].path, "src/retry.rs");
-        assert_eq!(found.last().unwrap().path, "Cargo.lock");
+        assert!(found.iter().all(|it| it.path != "Cargo.lock"), "{found:?}");
         let around = rank(&hits, &keywords("where are model calls retried?"), Aspect::Around);
         assert!(["tests/retry.rs", "README.md"].contains(&around[0].path.as_str()), "{around:?}");
     }

@@ -81,12 +81,13 @@ impl<'a> Desk<'a> {
 
     fn stage(&self) -> Stage {
         let has_searched = self.has_result("grep") || self.has_result("glob");
+        let has_looked = has_searched || self.has_result("delegate");
         let can_search = self.tool("grep").is_some() || self.tool("glob").is_some();
         match self.explorer() {
             _ if self.keywords.is_empty() && self.named_files().is_empty() => Stage::Report,
             Some(explorer) if self.results.is_empty() => Stage::Send(explorer),
             _ if !has_searched && !self.has_result("delegate") && can_search => Stage::Search,
-            _ if has_searched && !self.has_result("read") && !self.reads().is_empty() => Stage::Read,
+            _ if has_looked && !self.has_result("read") && !self.reads().is_empty() => Stage::Read,
             _ => Stage::Report,
         }
     }
@@ -203,7 +204,7 @@ impl<'a> Desk<'a> {
             }
         }
         if let Some(rest) = ranked.len().checked_sub(8).filter(|it| *it > 0) {
-            out.push_str(&format!("\n{rest} more files have some of these words.\n"));
+            out.push_str(&format!("\n{rest} more files fit less well.\n"));
         }
         self.push_files(&mut out);
         self.push_excerpt(&mut out);

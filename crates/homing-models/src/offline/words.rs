@@ -167,18 +167,37 @@ pub(super) struct Root {
     text: String,
     endings: &'static [&'static str],
     is_whole_word: bool,
+    /// The words of a name, which may be joined by `_`, `-`, a capital or nothing.
+    parts: Vec<String>,
 }
 
 impl Root {
+    /// A name such as `max_output`, `Retry-After` or `RunTree`, found however its words are joined.
+    fn name(name: &str) -> Self {
+        let mut parts = vec![String::new()];
+        let mut before = ' ';
+        for it in name.chars() {
+            let begins = matches!(it, '_' | '-') || (it.is_ascii_uppercase() && before.is_ascii_lowercase());
+            if begins && parts.last().is_some_and(|part| !part.is_empty()) {
+                parts.push(String::new());
+            }
+            if !matches!(it, '_' | '-') {
+                parts.last_mut().expect("never empty").push(it.to_ascii_lowercase());
+            }
+            before = it;
+        }
+        Self { text: parts.concat(), endings: &[], is_whole_word: false, parts }
+    }
+
     fn of(word: &str) -> Self {
         let word = word.to_lowercase();
         for ending in ["ies", "ied", "ying", "y"] {
             if let Some(stem) = word.strip_suffix(ending).filter(|it| it.len() >= 3) {
-                return Self { text: stem.to_owned(), endings: &["y", "ies", "ied"], is_whole_word: false };
+                return Self { text: stem.to_owned(), endings: &["y", "ies", "ied"], ..Self::plain("") };
             }
         }
         if word.len() <= 3 {
-            return Self { text: word, endings: &[], is_whole_word: true };
+            return Self { is_whole_word: true, ..Self::plain(&word) };
         }
         for ending in ["ations", "ation", "ings", "ing", "ers", "er", "ed", "es", "s", "e"] {
             if let Some(stem) = word.strip_suffix(ending).filter(|it| it.len() >= 4 && !it.ends_with('s')) {
@@ -189,12 +208,13 @@ impl Root {
     }
 
     fn plain(text: &str) -> Self {
-        Self { text: text.to_owned(), endings: &[], is_whole_word: false }
+        Self { text: text.to_owned(), endings: &[], is_whole_word: false, parts: Vec::new() }
     }
 
     /// A regular expression for the forms of this word.
     fn pattern(&self) -> String {
         match (self.is_whole_word, self.endings.is_empty()) {
+            _ if self.parts.len() > 1 => self.parts.join("[-_]?"),
             (true, _) => format!("{}(?:\\b|_)", self.text),
             (false, true) => self.text.clone(),
             (false, false) => format!("{}(?:{})", self.text, self.endings.join("|")),
@@ -203,6 +223,9 @@ impl Root {
 
     /// Whether `line` has a form of this word that begins where a word begins.
     pub(super) fn is_in(&self, line: &str) -> bool {
+        if self.parts.len() > 1 {
+            return line.to_ascii_lowercase().replace(['_', '-'], "").contains(&self.text);
+        }
         let lower = line.to_ascii_lowercase();
         let bytes = line.as_bytes();
         lower.match_indices(&self.text).any(|(at, found)| {
@@ -277,11 +300,10 @@ pub(super) fn keywords(question: &str) -> Vec<Keyword> {
         if token.len() < 2 || STOP.contains(&lower.as_str()) || token.bytes().all(|it| it.is_ascii_digit()) {
             continue;
         }
-        let is_name = token.contains('_') || token.chars().skip(1).any(|it| it.is_ascii_uppercase());
-        let keyword = if is_name {
-            Keyword { word: token.to_owned(), roots: vec![Root::plain(&lower)] }
-        } else {
-            Keyword::of(&lower.replace('-', "_"))
+        let is_name = token.contains(['_', '-']) || token.chars().skip(1).any(|it| it.is_ascii_uppercase());
+        let keyword = match is_name {
+            true => Keyword { word: token.to_owned(), roots: vec![Root::name(token)] },
+            false => Keyword::of(&lower),
         };
         let weight = if is_name { 100 } else { u32::try_from(lower.len().min(12)).unwrap_or(0) };
         if !found.iter().any(|(_, known)| known.roots[0] == keyword.roots[0]) {
@@ -306,6 +328,17 @@ mod tests {
         assert_eq!(words("where are model calls retried?"), ["model", "calls", "retried"]);
         assert_eq!(words("How does `max_output` get to the provider?"), ["max_output", "provider"]);
         assert_eq!(words("Explain this code please"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_name_is_found_however_its_words_are_joined() {
+        for name in ["Retry-After", "retry_after", "RetryAfter"] {
+            let keyword = &keywords(name)[0];
+            for line in ["\"retry-after\"", "let retry_after = 1", "struct RetryAfter;", "RETRY_AFTER"] {
+                assert_eq!(keyword.fits(line), 2, "{name} in {line}");
+            }
+            assert_eq!(keyword.fits("after a retry"), 0);
+        }
     }
 
     #[test]

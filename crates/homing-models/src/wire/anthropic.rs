@@ -65,8 +65,9 @@ fn push_options(out: &mut String, request: &Request<'_>, model: &str) {
             ));
         }
     }
-    // A thinking model takes no temperature.
-    if let (Some(milli), Thinking::Unsaid | Thinking::Off) = (request.temperature_milli, &thinking) {
+    // A thinking model takes no temperature, and the newest take none at all.
+    let takes_none = version(model).is_some_and(|it| it >= (4, 7));
+    if let (Some(milli), Thinking::Unsaid | Thinking::Off, false) = (request.temperature_milli, &thinking, takes_none) {
         out.push_str(&format!(",\"temperature\":{}", f64::from(milli.min(1_000)) / 1_000.0));
     }
 }

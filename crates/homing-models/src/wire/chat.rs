@@ -64,7 +64,7 @@ pub(crate) fn body(request: &Request<'_>, model: &str, quirks: Quirks) -> String
     let mut out = String::with_capacity(expected_size(request));
     out.push_str("{\"model\":");
     push_string(&mut out, model);
-    push_options(&mut out, request, quirks);
+    push_options(&mut out, request, model, quirks);
     if !request.tools.specs.is_empty() {
         out.push_str(",\"tools\":");
         out.push_str(&tools(request.tools));
@@ -85,33 +85,70 @@ fn expected_size(request: &Request<'_>) -> usize {
     entries + request.system.len() + request.tools.specs.len() * 1_024 + 1_024
 }
 
-fn push_options(out: &mut String, request: &Request<'_>, quirks: Quirks) {
+fn push_options(out: &mut String, request: &Request<'_>, model: &str, quirks: Quirks) {
     out.push_str(",\"stream\":true");
     if !quirks.no_stream_options {
         out.push_str(",\"stream_options\":{\"include_usage\":true}");
     }
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     out.push_str(&format!(",\"{limit}\":{}", request.max_output));
-    if let Some(milli) = request.temperature_milli {
+    let reasons = Reasoner::of(model);
+    // OpenAI's reasoning models take no temperature, and refuse the request that has one.
+    let is_fixed = reasons.is_some() && quirks.max_completion_tokens;
+    if let Some(milli) = request.temperature_milli.filter(|_| !is_fixed) {
         out.push_str(&format!(",\"temperature\":{}", f64::from(milli) / 1_000.0));
     }
-    if let Some(effort) = request.effort.filter(|_| !quirks.no_effort) {
-        let word = effort_word(effort);
-        match quirks.effort_object {
-            true => out.push_str(&format!(",\"reasoning\":{{\"effort\":\"{word}\"}}")),
-            false => out.push_str(&format!(",\"reasoning_effort\":\"{word}\"")),
+    match (request.effort.filter(|_| !quirks.no_effort), reasons) {
+        (Some(effort), _) if quirks.effort_object => {
+            out.push_str(&format!(",\"reasoning\":{{\"effort\":\"{}\"}}", Reasoner::Newest.word(effort)));
         }
+        (Some(effort), Some(reasoner)) => {
+            out.push_str(&format!(",\"reasoning_effort\":\"{}\"", reasoner.word(effort)));
+        }
+        // A model that does not reason refuses to be told how hard to.
+        (Some(_), None) | (None, _) => (),
     }
 }
 
-fn effort_word(effort: Effort) -> &'static str {
-    match effort {
-        Effort::None => "none",
-        Effort::Minimal => "minimal",
-        Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Xhigh | Effort::Max => "xhigh",
+/// Models that can be told how hard to think, by the words that they know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reasoner {
+    /// `low`, `medium`, `high`.
+    Plain,
+    /// Also `minimal`.
+    Gpt5,
+    /// Also `none` and `xhigh`.
+    Newest,
+}
+
+impl Reasoner {
+    fn of(model: &str) -> Option<Self> {
+        let name = model.rsplit('/').next().unwrap_or_default();
+        if name.contains("-chat") {
+            return None;
+        }
+        if ["o1", "o3", "o4", "gpt-oss"].iter().any(|start| name.starts_with(start)) {
+            return Some(Self::Plain);
+        }
+        let version = name.strip_prefix("gpt-")?.split('-').next()?;
+        let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+        match (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?) {
+            (..=4, _) => None,
+            (5, 0) => Some(Self::Gpt5),
+            (5, 1) => Some(Self::Plain),
+            _ => Some(Self::Newest),
+        }
+    }
+
+    fn word(self, effort: Effort) -> &'static str {
+        match (effort, self) {
+            (Effort::None, Self::Newest) => "none",
+            (Effort::None | Effort::Minimal, Self::Gpt5) => "minimal",
+            (Effort::None | Effort::Minimal | Effort::Low, _) => "low",
+            (Effort::Medium, _) => "medium",
+            (Effort::Xhigh | Effort::Max, Self::Newest) => "xhigh",
+            (Effort::High | Effort::Xhigh | Effort::Max, _) => "high",
+        }
     }
 }
 
@@ -245,4 +282,23 @@ fn tool(result: &ToolResult, id: &str) -> String {
         out.push_str(&user(&format!("What `{}` showed:", result.name), &result.images));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effort_is_told_in_words_that_the_model_knows() {
+        let word = |model: &str, effort| Reasoner::of(model).map(|it| it.word(effort));
+        assert_eq!(word("gpt-4.1", Effort::High), None);
+        assert_eq!(word("gpt-4o-mini", Effort::High), None);
+        assert_eq!(word("gpt-5-chat-latest", Effort::High), None);
+        assert_eq!(word("qwen3:4b", Effort::High), None);
+        assert_eq!(word("o3-mini", Effort::Max), Some("high"));
+        assert_eq!(word("openai/gpt-oss-120b", Effort::None), Some("low"));
+        assert_eq!(word("gpt-5-mini", Effort::None), Some("minimal"));
+        assert_eq!(word("gpt-6.1-sol", Effort::Max), Some("xhigh"));
+        assert_eq!(word("gpt-5.6-terra", Effort::None), Some("none"));
+    }
 }

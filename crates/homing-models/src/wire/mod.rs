@@ -115,3 +115,83 @@ fn push_string(out: &mut String, text: &str) {
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     serde_json::from_str(data).map_err(|error| ModelError::Broken { reason: format!("an unreadable event: {error}") })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sse::{Flow, Splitter};
+
+    const CHAT: &str = concat!(
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Grüße\"}}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c1\",\"function\":",
+        "{\"name\":\"read\",\"arguments\":\"{\\\"path\\\":\"}}]}}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":",
+        "{\"arguments\":\"\\\"a\\\"}\"}}]}}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}",
+        "\n\ndata: [DONE]\n\n",
+    );
+
+    const MESSAGE: &str = concat!(
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":3}}}\n\n",
+        "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":",
+        "{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"read\",\"input\":{}}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":",
+        "{\"type\":\"input_json_delta\",\"partial_json\":\"{\\\"path\\\":\\\"a\\\"}\"}}\n\n",
+        "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n",
+        "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"tool_use\"},\"usage\":{\"output_tokens\":5}}\n\n",
+        "data: {\"type\":\"message_stop\"}\n\n",
+    );
+
+    fn decoder(wire: Wire) -> Decoder {
+        let draft = Draft::new(vec!["read".into()]);
+        match wire {
+            Wire::Anthropic => Decoder::Anthropic(anthropic_stream::Decoder::new(draft)),
+            Wire::Chat | Wire::Genai => Decoder::Chat(chat_stream::Decoder::new(draft)),
+        }
+    }
+
+    /// What comes of these chunks and then the end of the stream.
+    fn decode(wire: Wire, chunks: &[&[u8]]) -> Result<Reply, Failure> {
+        let (mut splitter, mut decoder) = (Splitter::default(), decoder(wire));
+        for chunk in chunks {
+            let flow = splitter.push(chunk, |data| {
+                decoder.push(data, &mut |_| ()).expect("whole events can be read");
+                Flow::More
+            });
+            flow.expect("short lines");
+        }
+        splitter.finish(|data| {
+            let _unreadable_half = decoder.push(data, &mut |_| ());
+            Flow::More
+        });
+        decoder.finish()
+    }
+
+    #[test]
+    fn fault18_s11_a_stream_cut_at_any_byte_is_no_reply_and_runs_no_call() {
+        for (wire, stream, end) in [(Wire::Chat, CHAT, "\n\ndata: [DONE]"), (Wire::Anthropic, MESSAGE, "}\n\n\u{0}")] {
+            let end = stream.find(end).unwrap_or(stream.len() - 2);
+            for len in 0..=stream.len() {
+                match decode(wire, &[&stream.as_bytes()[..len]]) {
+                    Ok(reply) => {
+                        assert!(len >= end && reply.calls().count() == 1, "{wire:?} cut at {len} of {end}: {reply:?}")
+                    }
+                    Err(failure) => {
+                        assert!(len < end && failure.error.is_retryable(), "{wire:?} cut at {len}: {failure:?}")
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn s1_s2_a_stream_split_at_any_byte_gives_the_same_reply() {
+        for (wire, stream) in [(Wire::Chat, CHAT), (Wire::Anthropic, MESSAGE)] {
+            let whole = decode(wire, &[stream.as_bytes()]).expect("a reply");
+            for cut in 0..stream.len() {
+                let (head, tail) = stream.as_bytes().split_at(cut);
+                assert_eq!(decode(wire, &[head, tail]), Ok(whole.clone()), "{wire:?} split at {cut}");
+            }
+        }
+    }
+}

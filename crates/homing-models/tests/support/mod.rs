@@ -21,8 +21,8 @@ pub const KEY: &str = "sk-fake/Key+0123456789";
 pub fn fast() -> Clocks {
     Clocks {
         connect: Duration::from_millis(500),
-        headers: Duration::from_millis(700),
-        first_content: Duration::from_millis(800),
+        headers: Duration::from_millis(1_500),
+        first_content: Duration::from_millis(1_500),
         idle: Duration::from_millis(500),
         tail: Duration::from_millis(300),
     }
