@@ -12,12 +12,13 @@ use homing_load::{Options, Places, discover, without_authority};
 use homing_tools::{
     bash::Bash,
     commands::Commands,
+    diff::PlainGit,
     hooks::{CommandHooks, HookConfig},
     sandbox::{SandboxOptions, Surroundings},
     settings::{self, Trust},
     toolset::{ToolsConfig, files_tools},
     trust::{AuthorityFiles, Standing, TrustStore},
-    worktree::Worktrees,
+    worktree::GitWorktrees,
 };
 
 use crate::{Builder, Folders};
@@ -107,13 +108,18 @@ impl Standard {
         let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
         let surroundings = Surroundings { home, env: self.env };
         let commands = Arc::new(Commands::new(helper, surroundings, self.sandbox, self.private.clone()));
-        self.tools.git = Some(commands.clone());
+        let path = commands.surroundings.env.get("PATH").cloned().unwrap_or_default();
+        self.tools.git = Some(Arc::new(PlainGit { program: PathBuf::from("git"), path: path.into() }));
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
         builder
             .tools(files_tools(self.tools))
             .tool(bash)
             .hooks(Arc::new(CommandHooks::new(commands.clone(), hooks)))
-            .workspaces(Arc::new(Worktrees::new(commands, self.private.join("worktrees"))))
+            .workspaces(Arc::new(GitWorktrees {
+                commands,
+                folder: self.private.join("worktrees"),
+                sandbox: homing_core::authority::Sandbox::WorkspaceWrite,
+            }))
     }
 }
 
