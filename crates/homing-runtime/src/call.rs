@@ -260,7 +260,7 @@ impl Driver {
         output
     }
 
-    fn hook_run(&self) -> HookRun {
+    pub(crate) fn hook_run(&self) -> HookRun {
         self.run(|run| HookRun {
             run: run.id,
             agent: run.spawned.agent.name.clone(),

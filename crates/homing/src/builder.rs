@@ -47,6 +47,10 @@ enum Kept {
     Given(Arc<dyn Journal>),
 }
 
+/// Finds keys and addresses by the names of their variables.
+#[cfg(feature = "providers")]
+type Keys = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
+
 /// Puts a [`Homing`] together.
 pub struct Builder {
     agents: Vec<AgentDefinition>,
@@ -71,7 +75,7 @@ pub struct Builder {
     #[cfg(feature = "providers")]
     model_options: crate::ModelOptions,
     #[cfg(feature = "providers")]
-    keys: Option<Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>>,
+    keys: Option<Keys>,
     #[cfg(feature = "tools")]
     pub(crate) standard: Option<crate::standard::Standard>,
 }
