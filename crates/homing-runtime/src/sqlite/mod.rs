@@ -1,7 +1,7 @@
 //! The journal on disk: one SQLite file that many processes share. It stores facts and who works on them; what facts mean
 //! is the fold's business, in `homing_core`.
 //!
-//! One thread writes ([`writer`]), each commit holding whatever was queued meanwhile; readers work beside it. A tree has
+//! One thread writes, each commit holding whatever was queued meanwhile; readers work beside it. A tree has
 //! one owner at a time, and a batch checks that for every tree in it.
 
 mod cassette;
