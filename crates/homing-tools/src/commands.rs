@@ -18,6 +18,7 @@ use crate::{
     process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams},
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
     shell::{GIT_ONLY, git_only_env},
+    worktree,
 };
 
 /// How long git may take to list its settings.
@@ -120,7 +121,9 @@ impl Commands {
 
     /// A command with its walls, ready to be started.
     pub(crate) async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
-        let access = Access::of(command.grant, &self.options);
+        let mut access = Access::of(command.grant, &self.options);
+        // In a worktree of the user's, git must be able to look into the repository that it belongs to.
+        access.read.extend(worktree::locate(command.workdir).map(|(_, git)| git));
         let none = Sandboxes::none(&self.launcher.helper);
         let sandboxes = match access.sandbox {
             Sandbox::Off => &none,
