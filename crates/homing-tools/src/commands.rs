@@ -17,7 +17,8 @@ use uuid::Uuid;
 use crate::{
     process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams},
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
-    shell::{GIT_ONLY, git_only_env, git_only_env_for},
+    shell::{GIT_ONLY, git_only_env},
+    worktree,
 };
 
 /// How long git may take to list its settings.
@@ -108,19 +109,21 @@ impl Commands {
         // Listing settings runs nothing; each program that they name is then neutralised by its name.
         let argv = ["git", "config", "--list", "--name-only"].map(str::to_owned).to_vec();
         let mut env = job.env.clone();
-        env.extend(git_only_env());
+        env.extend(git_only_env([]));
         let listing = Job { argv, env, input: Input::Nothing, kept: Vec::new(), ..job.clone() };
         let running = self.launcher.start(listing).await?;
         let finished = running.finish(Collector::new(None), LISTING, std::future::pending(), &mut |_| ()).await;
         if finished.output.total > finished.output.text.len() as u64 {
             return Err(NotRun::TooManySettings);
         }
-        Ok(git_only_env_for(finished.output.text.lines()))
+        Ok(git_only_env(finished.output.text.lines()))
     }
 
     /// A command with its walls, ready to be started.
     pub(crate) async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
-        let access = Access::of(command.grant, &self.options);
+        let mut access = Access::of(command.grant, &self.options);
+        // In a worktree of the user's, git must be able to look into the repository that it belongs to.
+        access.read.extend(worktree::locate(command.workdir).map(|(_, git)| git));
         let none = Sandboxes::none(&self.launcher.helper);
         let sandboxes = match access.sandbox {
             Sandbox::Off => &none,
