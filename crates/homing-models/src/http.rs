@@ -27,6 +27,9 @@ const MAX_BODY: usize = 64 * 1024 * 1024;
 /// What is read of an answer that is no success.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 
+/// How long the end of a body is waited for when the reply is over.
+const LAST_BREATH: Duration = Duration::from_millis(50);
+
 /// How long each phase of a call may take. The total is the run's, and comes with each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
@@ -275,6 +278,8 @@ async fn read_events(
         let progress = result?;
         flow.map_err(|_| too_large())?;
         if progress == Progress::Over {
+            // A body that is read to its end gives its connection back; the end is due at once.
+            let _end = timeout_at(Instant::now() + LAST_BREATH, response.chunk()).await;
             return Ok(());
         }
         watch.note(progress);

@@ -12,7 +12,7 @@ mod usage;
 
 use homing_core::{
     message::Reply,
-    model::{Delta, Failure, ModelError, Request},
+    model::{Delta, Failure, ModelError, Request, ToolChoice},
 };
 use serde::Deserialize;
 
@@ -94,8 +94,11 @@ impl Decoder {
     }
 }
 
-/// The names of the tools that a reply to `request` may call.
+/// The names of the tools that a reply to `request` may call; none where calls are switched off.
 fn offered(request: &Request<'_>) -> Vec<String> {
+    if request.choice == ToolChoice::Off {
+        return Vec::new();
+    }
     request.tools.specs.iter().map(|spec| spec.name.clone()).collect()
 }
 
