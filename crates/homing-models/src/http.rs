@@ -10,7 +10,7 @@ use homing_core::{
     model::{Effort, Failure, ModelError, OnDelta},
 };
 use reqwest::{
-    Client, Response,
+    Client, Response, Url,
     header::{CONTENT_TYPE, HeaderMap},
 };
 use tokio::time::{Instant, timeout_at};
@@ -117,7 +117,7 @@ impl Http {
 
 /// What is sent.
 pub(crate) struct Outgoing<'a> {
-    pub(crate) url: &'a str,
+    pub(crate) url: &'a Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
     pub(crate) time_left: Option<Duration>,
@@ -148,7 +148,7 @@ async fn open(
     outgoing: Outgoing<'_>,
     deadline: &Deadline,
 ) -> Result<Response, ModelError> {
-    let request = http.client()?.post(outgoing.url).headers(outgoing.headers).body(outgoing.body);
+    let request = http.client()?.post(outgoing.url.clone()).headers(outgoing.headers).body(outgoing.body);
     let wait = clocks.connect + clocks.headers;
     let sent = deadline.until(Instant::now() + wait, "no answer began in time", request.send()).await?;
     let response = sent.map_err(|error| transport(&error))?;

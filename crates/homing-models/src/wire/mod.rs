@@ -114,6 +114,10 @@ fn push_string(out: &mut String, text: &str) {
     }
 }
 
+/// Text that is borrowed from its event wherever it has no escapes; a bare `Option<Cow<str>>` would always copy.
+#[derive(Default, Deserialize)]
+struct Text<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
+
 /// Reads one of our event types; what cannot be read means the stream is damaged.
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     serde_json::from_str(data).map_err(|error| ModelError::Broken { reason: format!("an unreadable event: {error}") })
