@@ -73,7 +73,9 @@ fn inv10_sixteen_processes_share_one_new_journal_and_none_is_refused() {
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     }
     for mut child in children {
-        assert_eq!(hear_all(&mut child), ["ready", "done"]);
+        let said = hear_all(&mut child);
+        let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert_eq!(said, ["ready", "done"], "{errors}");
     }
     let journal = open(&path);
     let roots = journal.runs(&Filter::default()).unwrap();
