@@ -245,10 +245,7 @@ impl Runtime {
     /// Goes on with a tree of the journal; `more` adds to its root's limits. A tree that is over stays over.
     pub async fn resume(&self, tree: Uuid, claim: Claim, more: Limits) -> Result<RunHandle, SpawnError> {
         let journal = &self.0.parts.journal;
-        let mut fold = RunTree::default();
-        for record in journal.load(tree).await? {
-            fold.apply(&record).map_err(|misfit| JournalError::Damaged(misfit.to_string()))?;
-        }
+        let mut fold = journal.fold(tree).await?;
         let is_over = fold.root().is_some_and(|root| root.ended.is_some());
         let reopens = more != Limits::default()
             && fold.root().is_some_and(|root| {
@@ -256,6 +253,12 @@ impl Runtime {
             });
         let goes_on = !is_over || reopens;
         let epoch = if goes_on { journal.claim(tree, claim).await? } else { fold.last_epoch() };
+        if goes_on {
+            // What the former owner still wrote between the look and the claim counts, too.
+            for record in journal.since(tree, fold.next_seq()).await? {
+                fold.apply(&record).map_err(|misfit| JournalError::Damaged(misfit.to_string()))?;
+            }
+        }
         let book = Book::new(tree, epoch, fold, journal.clone(), self.0.parts.environment.clone());
         if goes_on {
             self.0.lock_trees().books.insert(tree, book.clone());
