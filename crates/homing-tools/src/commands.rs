@@ -143,6 +143,13 @@ impl Commands {
         })
     }
 
+    /// Takes away private folders that a killed process has left behind: those of runs that are not alive any more.
+    pub fn sweep(&self, is_alive: impl Fn(Uuid) -> bool) {
+        let entries = self.private.read_dir().into_iter().flatten().flatten();
+        let named = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<Uuid>().ok()?, entry.path())));
+        named.filter(|(run, _)| !is_alive(*run)).for_each(|(_, root)| Private { root }.remove());
+    }
+
     /// The private folder of the run whose state this is. It goes when the state goes.
     pub fn room(&self, run: Uuid, state: &ToolState) -> Arc<Private> {
         state.get::<Room>().of(|| Private { root: self.private.join(run.to_string()) })
