@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use crate::{
     lenient,
     rooted::find,
-    shell::git_only_env,
+    shell::{git_only_env, git_only_env_for},
     sight::Sight,
     typed::TypedTool,
     wanted::{Wanted, or_workdir, path_subjects},
@@ -65,11 +65,11 @@ impl GitRunner for PlainGit {
         Box::pin(async move {
             let listing = ["config", "--list", "--name-only"].map(str::to_owned).to_vec();
             // Outside a repository there is nothing to list; the command itself will say what is wrong.
-            let settings = self.run(context, listing, git_only_env([]), 1 << 20).await.unwrap_or_default();
+            let settings = self.run(context, listing, git_only_env(), 1 << 20).await.unwrap_or_default();
             if settings.was_cut {
                 return Err("this repository has too many settings to be looked at safely".to_owned());
             }
-            self.run(context, args, git_only_env(settings.stdout.lines()), most).await
+            self.run(context, args, git_only_env_for(settings.stdout.lines()), most).await
         })
     }
 }

@@ -4,11 +4,12 @@
 mod gadgets;
 mod git;
 mod lexer;
+mod lists;
 mod syntax;
 
 use homing_core::rule::{Subject, Subjects};
 
-pub use git::{GIT_ONLY, git_only_env};
+pub use git::{GIT_ONLY, git_only_env, git_only_env_for};
 
 /// Longer lines are not looked at.
 const MOST_BYTES: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use std::{path::Path, process::Command, sync::Arc};
 use homing_core::{authority::Layer, rule::Rule};
 use homing_tools::{
     diff::PlainGit,
-    shell::git_only_env,
+    shell::git_only_env_for,
     toolset::{ToolsConfig, files_tools},
 };
 use serde_json::json;
@@ -120,11 +120,11 @@ fn b5_looking_git_runs_nothing_of_a_hostile_repository() {
         &["log", "--format=%G? %H"], &["grep", "one"], &["blame", "a.txt"], &["ls-files", "-m"], &["branch", "-a"], &["stash", "list"],
         &["describe", "--always", "--dirty"], &["diff-files", "-p"], &["diff-index", "-p", "HEAD"], &["shortlog", "HEAD"], &["cat-file", "-p", "HEAD"],
     ] {
-        let output = Command::new("git").args(args).current_dir(&root).envs(git_only_env(settings.lines())).output().unwrap();
+        let output = Command::new("git").args(args).current_dir(&root).envs(git_only_env_for(settings.lines())).output().unwrap();
         assert_eq!(marked(), "", "git {args:?}");
         assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    let diff = Command::new("git").args(["diff"]).current_dir(&root).envs(git_only_env(settings.lines())).output().unwrap();
+    let diff = Command::new("git").args(["diff"]).current_dir(&root).envs(git_only_env_for(settings.lines())).output().unwrap();
     let diff = String::from_utf8_lossy(&diff.stdout);
     assert!(diff.contains("+two") && diff.contains("b/b.md"), "{diff}");
 }

@@ -100,6 +100,7 @@ const REFUSED: &[&str] = &[
     "--file",
     "--filters",
     "--git-dir",
+    "--ignore-submodules",
     "--gpg-sign",
     "--help",
     "--no-index",
@@ -107,6 +108,8 @@ const REFUSED: &[&str] = &[
     "--output",
     "--output-directory",
     "--receive-pack",
+    "--recurse-submodules",
+    "--submodule",
     "--remerge-diff",
     "--show-signature",
     "--template",
@@ -268,13 +271,20 @@ const VARIABLES: &[(&str, &str)] = &[
 /// A diff that git can be told to use instead of a program that the repository names; there is no way to name none.
 const PLAIN_DIFF: &str = r#"sh -c 'diff -u -L "a/$0" -L "b/$0" "$1" "$4"; :'"#;
 
-/// The environment under which a `git only` command runs outside a sandbox: git starts no hook, file watcher, pager,
-/// editor, signature check, transport, filter or diff program of the repository's choosing.
+/// The environment under which a `git only` command runs inside a sandbox: git starts no hook, file watcher, pager,
+/// editor, signature check or transport of the repository's choosing.
 ///
-/// `settings` are the names of the repository's settings, as `git config --list --name-only` prints them (that command
-/// runs nothing): drivers have names of the repository's own (`filter.x.clean`, `diff.x.textconv`), and each must be
-/// neutralised by name.
-pub fn git_only_env<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
+/// Programs under names that the repository chose (`filter.x.clean`, `diff.x.textconv`) and `diff.external`, which
+/// honest repositories must not find set, are only reached by [`git_only_env_for`]; here the sandbox has to hold them.
+pub fn git_only_env() -> Vec<(String, String)> {
+    git_only_env_for([])
+}
+
+/// As [`git_only_env`], and for use without a sandbox: every filter and diff program is neutralised, too.
+///
+/// `settings` are the names of the repository's settings, as `git config --list --name-only` prints them under
+/// [`git_only_env`]; that command runs nothing.
+pub fn git_only_env_for<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
     let drivers = settings.into_iter().filter_map(|it| Some((it, neutral_driver(it)?)));
     let config: Vec<(&str, &str)> = NEUTRAL.iter().copied().chain(drivers).collect();
     let mut env: Vec<(String, String)> =

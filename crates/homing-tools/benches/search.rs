@@ -1,0 +1,109 @@
+//! `grep` and `glob` beside ripgrep on a generated tree, and `read` and `edit` of a 10 MB file. Prints medians; `rg` is
+//! compared where it is installed. Run with `cargo bench -p homing-tools`.
+#![allow(clippy::print_stdout, missing_docs, reason = "it reports to a person")]
+
+#[path = "../tests/world/mod.rs"]
+mod world;
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use homing_tools::toolset::{ToolsConfig, files_tools};
+use serde_json::json;
+use world::World;
+
+const FILES: usize = 20_000;
+const ROUNDS: usize = 15;
+
+fn main() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let world = World::new(files_tools(ToolsConfig::default()));
+    plant(&world.root());
+    let run = world.run();
+    let call = |tool: &str, args: serde_json::Value| {
+        let output = runtime.block_on(run.call(tool, args));
+        assert!(!output.is_error, "{}", output.text);
+    };
+    compare(
+        "grep, rare",
+        || call("grep", json!({"pattern": "needle_[0-9]+"})),
+        &["-n", "needle_[0-9]+"],
+        &world.root(),
+    );
+    compare("grep, common", || call("grep", json!({"pattern": "return"})), &["-n", "return"], &world.root());
+    compare("glob", || call("glob", json!({"pattern": "**/*_77.rs"})), &["--files", "-g", "**/*_77.rs"], &world.root());
+
+    let line = "the quick brown fox jumps over the lazy dog 0123456789\n";
+    world.file("big.txt", format!("{}unique line\n{}", line.repeat(95_000), line.repeat(95_000)));
+    println!(
+        "read of a 10 MB file, line 95,000: {:?}",
+        median(|| call("read", json!({"path": "big.txt", "offset": 95_000, "limit": 20})))
+    );
+    let mut flip = false;
+    let edit = median(|| {
+        flip = !flip;
+        let (old, new) = if flip { ("unique line", "changed line") } else { ("changed line", "unique line") };
+        call("edit", json!({"path": "big.txt", "old": old, "new": new}));
+    });
+    println!("edit of a 10 MB file: {edit:?}");
+    println!("memory at most: {} MB", peak_memory() / 1024);
+}
+
+/// Folders of 100 files of 4 KB each, a tenth of them ignored.
+fn plant(root: &Path) {
+    for at in 0..FILES {
+        let folder = root.join(format!("crate_{}/src", at / 100));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut text = String::new();
+        for line in 0..80 {
+            text.push_str(&format!(
+                "    let value_{line} = compute({at}, {line}); if value_{line} > 3 {{ return; }}\n"
+            ));
+        }
+        if at % 500 == 0 {
+            text.push_str(&format!("fn needle_{at}() {{}}\n"));
+        }
+        std::fs::write(folder.join(format!("file_{}.rs", at % 100)), text).unwrap();
+    }
+    std::fs::write(root.join(".gitignore"), "crate_1*/\n").unwrap();
+}
+
+fn compare(name: &str, ours: impl FnMut(), args: &[&str], root: &Path) {
+    let ours = median(ours);
+    let rg = || {
+        Command::new("rg")
+            .args(["--hidden", "-g", "!.git", "--no-require-git"])
+            .args(args)
+            .current_dir(root)
+            .stdout(Stdio::null())
+            .status()
+    };
+    if rg().is_err() {
+        println!("{name}: {ours:?} (no rg here to compare with)");
+        return;
+    }
+    let theirs = median(|| drop(rg()));
+    println!("{name}: {ours:?}, rg {theirs:?}, ratio {:.2}", ours.as_secs_f64() / theirs.as_secs_f64());
+}
+
+fn median(mut work: impl FnMut()) -> Duration {
+    work();
+    let mut times: Vec<Duration> = (0..ROUNDS)
+        .map(|_| {
+            let started = Instant::now();
+            work();
+            started.elapsed()
+        })
+        .collect();
+    times.sort();
+    times[ROUNDS / 2]
+}
+
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+    line.and_then(|it| it.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
