@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::{
     process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams},
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
-    shell::{GIT_ONLY, git_only_env},
+    shell::{GIT_ONLY, git_only_env, git_only_env_for},
     worktree,
 };
 
@@ -97,7 +97,11 @@ impl Commands {
     ) -> Result<Finished, NotRun> {
         let mut job = self.job(&command, room).await?;
         if is_git_only(command.grant) {
-            job.env.extend(self.neutral_git(&job).await?);
+            let neutral = match command.grant.sandbox {
+                Sandbox::ReadOnly | Sandbox::WorkspaceWrite => git_only_env(),
+                Sandbox::Off => self.neutral_git(&job).await?,
+            };
+            job.env.extend(neutral);
         }
         let output = room.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
         let running = self.launcher.start(job).await?;
@@ -109,14 +113,14 @@ impl Commands {
         // Listing settings runs nothing; each program that they name is then neutralised by its name.
         let argv = ["git", "config", "--list", "--name-only"].map(str::to_owned).to_vec();
         let mut env = job.env.clone();
-        env.extend(git_only_env([]));
+        env.extend(git_only_env());
         let listing = Job { argv, env, input: Input::Nothing, kept: Vec::new(), ..job.clone() };
         let running = self.launcher.start(listing).await?;
         let finished = running.finish(Collector::new(None), LISTING, std::future::pending(), &mut |_| ()).await;
         if finished.output.total > finished.output.text.len() as u64 {
             return Err(NotRun::TooManySettings);
         }
-        Ok(git_only_env(finished.output.text.lines()))
+        Ok(git_only_env_for(finished.output.text.lines()))
     }
 
     /// A command with its walls, ready to be started.
