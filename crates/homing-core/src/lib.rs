@@ -4,18 +4,25 @@
 //! Everything here can be tested by calling it.
 
 pub mod authority;
+pub mod bound;
 pub mod definition;
 pub mod diagnostic;
+pub mod envelope;
+pub mod fact;
 pub mod hooks;
 pub mod limits;
 pub mod message;
 pub mod model;
 pub mod place;
+pub mod program;
 pub mod registry;
 pub mod rule;
+pub mod run;
 pub mod skill;
+pub mod text;
 pub mod tool;
 pub mod tool_names;
+pub mod tree;
 pub mod workspace;
 
 use std::{future::Future, pin::Pin};

@@ -214,22 +214,46 @@ pub struct Entry {
     pub message: Message,
     /// What the run's wire made of it.
     pub encoding: Encoding,
-    size: OnceLock<u64>,
+    measure: OnceLock<Measure>,
+}
+
+/// Size and fingerprint of a message, taken together because both need its bytes.
+#[derive(Clone, Copy, Debug)]
+struct Measure {
+    size: u64,
+    hash: u64,
 }
 
 impl Entry {
     /// An entry that no wire has seen yet.
     pub fn new(message: Message) -> Arc<Self> {
-        Arc::new(Self { message, encoding: Encoding::default(), size: OnceLock::new() })
+        Arc::new(Self { message, encoding: Encoding::default(), measure: OnceLock::new() })
     }
 
     /// How many bytes the message has, counted generously; the ledger's bound on input tokens starts from this.
     pub fn size(&self) -> u64 {
-        *self.size.get_or_init(|| {
-            let len = serde_json::to_vec(&self.message).map_or(0, |json| json.len());
-            u64::try_from(len).unwrap_or(u64::MAX)
+        self.measure().size
+    }
+
+    /// A fingerprint of the message.
+    pub fn hash(&self) -> u64 {
+        self.measure().hash
+    }
+
+    fn measure(&self) -> Measure {
+        *self.measure.get_or_init(|| {
+            let json = serde_json::to_vec(&self.message).unwrap_or_default();
+            Measure { size: json.len() as u64, hash: fnv(FNV_START, &json) }
         })
     }
+}
+
+/// Where a fingerprint begins.
+pub const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a, continued from `hash`.
+pub fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// What a wire made of a value, kept beside it. The first wire that asks owns the place; others encode each time.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     BoxFuture,
+    definition::ModelChoice,
     message::{Encoding, Entry, Reply, Usage},
     tool::ToolSpec,
 };
@@ -175,6 +176,37 @@ pub enum Effort {
     Xhigh,
     /// As hard as it can.
     Max,
+}
+
+/// Where a runtime gets its models from.
+pub trait Models: Send + Sync {
+    /// What `choice` means for a child of a run that speaks with `parent`: names to try, best first, and remarks for people.
+    fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, ModelError>;
+
+    /// The model of that name.
+    fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
+}
+
+/// Models to try, best first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// Names that [`Models::get`] knows.
+    pub names: Vec<String>,
+    /// What was replaced, and why.
+    pub warnings: Vec<String>,
+}
+
+/// One model for everybody.
+pub struct OneModel(pub Arc<dyn Model>);
+
+impl Models for OneModel {
+    fn resolve(&self, _: &ModelChoice, _: Option<&str>) -> Result<Resolved, ModelError> {
+        Ok(Resolved { names: vec![self.0.card().name.clone()], warnings: Vec::new() })
+    }
+
+    fn get(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(self.0.clone())
+    }
 }
 
 /// A model call that gave no reply.

@@ -26,6 +26,11 @@ impl Place {
         (!rest.is_empty()).then(|| Self(rest.into()))
     }
 
+    /// The steps from the root down.
+    pub fn steps(&self) -> &[u32] {
+        &self.0
+    }
+
     /// Levels below the root: 0 for the root itself.
     pub fn depth(&self) -> usize {
         self.0.len() - 1

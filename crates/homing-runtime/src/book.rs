@@ -1,0 +1,241 @@
+//! A tree under way: its fold, its log, and those who wait for something in it. Every fact goes through one door.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use homing_core::{
+    fact::{Fact, Record},
+    message::{FNV_START, fnv},
+    model::Toolbox,
+    place::Place,
+    run::Run,
+    tool::{ToolSpec, ToolState},
+    tool_names,
+    tree::RunTree,
+};
+use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    environment::Environment,
+    event::{Event, Passing, What},
+    journal::{Commit, Journal},
+};
+
+/// Events that a slow subscriber may fall behind before it misses some.
+const BACKLOG: usize = 4_096;
+
+/// A tree under way.
+pub(crate) struct Book {
+    pub(crate) id: Uuid,
+    pub(crate) epoch: u32,
+    tree: Mutex<RunTree>,
+    cells: Mutex<HashMap<Uuid, Arc<Cell>>>,
+    /// Dropped at the tree's end, which ends the subscribers' streams.
+    events: Mutex<Option<broadcast::Sender<Event>>>,
+    /// Notified whenever a hold has become smaller: those who wait for room look again.
+    pub(crate) settled: Notify,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) environment: Arc<dyn Environment>,
+}
+
+/// The part of a run that lives only while it is under way.
+pub(crate) struct Cell {
+    pub(crate) run: Uuid,
+    pub(crate) place: Place,
+    /// Cancelled when the run is to stop; a child's follows its parent's.
+    pub(crate) stop: CancellationToken,
+    /// Cancelled once its end is recorded.
+    pub(crate) over: CancellationToken,
+    /// Notified when somebody told it something, or a background child ended.
+    pub(crate) wake: Notify,
+    /// What its tools remember.
+    pub(crate) state: Arc<ToolState>,
+    pub(crate) kit: OnceLock<Arc<Kit>>,
+}
+
+/// The tools a run has, as its model sees them.
+pub(crate) struct Kit {
+    pub(crate) toolbox: Toolbox,
+    /// The size of their faces, which every request carries.
+    pub(crate) bytes: u64,
+    /// A fingerprint of their faces.
+    pub(crate) hash: u64,
+}
+
+impl Kit {
+    pub(crate) fn new(specs: Vec<ToolSpec>) -> Arc<Self> {
+        let json = serde_json::to_vec(&specs).unwrap_or_default();
+        let bytes = if specs.is_empty() { 0 } else { json.len() as u64 };
+        Arc::new(Self { toolbox: Toolbox::new(specs), bytes, hash: fnv(FNV_START, &json) })
+    }
+
+    /// The name under which this kit has the tool that a model calls `name`.
+    pub(crate) fn find(&self, name: &str) -> Option<&ToolSpec> {
+        let has = |wanted: &str| self.toolbox.specs.iter().find(|spec| spec.name == wanted);
+        has(name).or_else(|| has(tool_names::canonical(name)?))
+    }
+}
+
+impl Cell {
+    pub(crate) fn new(run: Uuid, place: Place, stop: CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            run,
+            place,
+            stop,
+            over: CancellationToken::new(),
+            wake: Notify::new(),
+            state: Arc::default(),
+            kit: OnceLock::new(),
+        })
+    }
+}
+
+impl Book {
+    pub(crate) fn new(
+        id: Uuid,
+        epoch: u32,
+        tree: RunTree,
+        journal: Arc<dyn Journal>,
+        environment: Arc<dyn Environment>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            epoch,
+            tree: Mutex::new(tree),
+            cells: Mutex::default(),
+            events: Mutex::new(Some(broadcast::Sender::new(BACKLOG))),
+            settled: Notify::new(),
+            journal,
+            environment,
+        })
+    }
+
+    /// Looks at the fold. Short and without waiting.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&RunTree) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// Looks at one run, which was recorded before anybody could ask for it.
+    pub(crate) fn look_at<T>(&self, run: Uuid, look: impl FnOnce(&Run) -> T) -> T {
+        look(self.lock().get(run).expect("a run is recorded before it is driven"))
+    }
+
+    /// Records a fact.
+    pub(crate) fn record(&self, run: Uuid, fact: Fact) -> Commit {
+        let mut tree = self.lock();
+        self.write(&mut tree, run, fact)
+    }
+
+    /// Decides under the lock what to record, if anything: what was true when it was decided is true when it is written.
+    pub(crate) fn record_if<T>(
+        &self,
+        run: Uuid,
+        decide: impl FnOnce(&RunTree) -> Result<Fact, T>,
+    ) -> Result<Commit, T> {
+        let mut tree = self.lock();
+        let fact = decide(&tree)?;
+        Ok(self.write(&mut tree, run, fact))
+    }
+
+    /// Records several facts with nothing between them.
+    pub(crate) fn record_all(&self, decide: impl FnOnce(&RunTree) -> Vec<(Uuid, Fact)>) -> Option<Commit> {
+        let mut tree = self.lock();
+        let facts = decide(&tree);
+        facts.into_iter().map(|(run, fact)| self.write(&mut tree, run, fact)).last()
+    }
+
+    /// Records a new run. `spawn` gets its place and makes its first fact.
+    pub(crate) fn record_spawn<E>(
+        &self,
+        run: Uuid,
+        parent: Option<Uuid>,
+        spawn: impl FnOnce(&RunTree) -> Result<Fact, E>,
+    ) -> Result<(Place, Commit), E> {
+        let mut tree = self.lock();
+        let fact = spawn(&tree)?;
+        let place = tree.next_place(parent);
+        let record = self.make(&tree, run, place.clone(), fact);
+        Ok((place, self.append(&mut tree, record)))
+    }
+
+    /// The one door: the fold first, then the journal, in the same order.
+    fn write(&self, tree: &mut RunTree, run: Uuid, fact: Fact) -> Commit {
+        let place = tree.get(run).map_or_else(Place::root, |run| run.place.clone());
+        let record = self.make(tree, run, place, fact);
+        self.append(tree, record)
+    }
+
+    pub(crate) fn make(&self, tree: &RunTree, run: Uuid, place: Place, fact: Fact) -> Arc<Record> {
+        let at = self.environment.now_ms();
+        Arc::new(Record { tree: self.id, seq: tree.next_seq(), at, epoch: self.epoch, run, place, fact })
+    }
+
+    fn append(&self, tree: &mut RunTree, record: Arc<Record>) -> Commit {
+        let settles = matches!(record.fact, Fact::Replied { .. } | Fact::AskFailed { .. } | Fact::Ended(_));
+        tree.apply(&record).expect("positions are given out under the lock");
+        let commit = self.journal.append(record);
+        if settles {
+            self.settled.notify_waiters();
+        }
+        commit
+    }
+
+    /// Takes a first record in that the journal has already.
+    pub(crate) fn adopt(&self, record: &Record) {
+        self.lock().apply(record).expect("the first record of a tree");
+    }
+
+    pub(crate) fn add_cell(&self, cell: Arc<Cell>) {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner).insert(cell.run, cell);
+    }
+
+    pub(crate) fn cell(&self, run: Uuid) -> Option<Arc<Cell>> {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned()
+    }
+
+    pub(crate) fn remove_cell(&self, run: Uuid) {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+    }
+
+    /// Shows a durable fact to subscribers.
+    pub(crate) fn publish(&self, record: &Arc<Record>) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = &*events {
+            let _ = sender.send(Event::Fact(record.clone()));
+        }
+        if record.run == self.id && matches!(record.fact, Fact::Ended(_)) {
+            *events = None;
+        }
+    }
+
+    /// Shows something passing, if anybody looks.
+    pub(crate) fn pass(&self, cell: &Cell, what: impl FnOnce() -> What) {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = events.as_ref().filter(|sender| sender.receiver_count() > 0) {
+            let at = self.environment.now_ms();
+            let passing = Passing { tree: self.id, run: cell.run, place: cell.place.clone(), at, what: what() };
+            let _ = sender.send(Event::Passing(Arc::new(passing)));
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*events {
+            Some(sender) => sender.subscribe(),
+            None => broadcast::Sender::new(1).subscribe(),
+        }
+    }
+
+    /// The tree's clock now.
+    pub(crate) fn clock(&self, tree: &RunTree) -> u64 {
+        tree.clock_at(self.epoch, self.environment.now_ms())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RunTree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,99 @@
+//! What a parent's model reads about a run below it: short and factual. Who, how it ended, steps, then the answer.
+
+use homing_core::{
+    fact::{By, Ended, Outcome},
+    limits::{Limit, usd},
+    run::Run,
+};
+use uuid::Uuid;
+
+use crate::{book::Book, settings::Settings};
+
+/// The result of a delegation.
+pub(crate) fn of_child(run: &Run, ended: &Ended, settings: &Settings) -> String {
+    let head = format!(
+        "[{} · run {} · {} · {} turns, {} tool calls]",
+        run.spawned.agent.name,
+        run.place,
+        how(&ended.outcome),
+        run.own.turns,
+        run.own.tool_calls
+    );
+    let answer = inline(run, &ended.text, settings.inline_answer);
+    match (&ended.outcome, answer.trim().is_empty()) {
+        (Outcome::Done, _) => format!("{head}\n{answer}"),
+        (_, true) => format!("{head}\nIt had nothing to report by then."),
+        (_, false) => format!("{head}\nWhat it had by then (partial):\n{answer}"),
+    }
+}
+
+/// A background child's result, as its parent is told.
+pub(crate) fn of_background(run: &Run, ended: &Ended, settings: &Settings) -> String {
+    format!("A background run has ended.\n{}", of_child(run, ended, settings))
+}
+
+/// How a run ended, in a few words with the figures.
+pub(crate) fn how(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Done => "done".to_owned(),
+        Outcome::Exhausted(hit) | Outcome::TimedOut(hit) => {
+            let status = outcome.status().replace('_', " ");
+            let (limit, spent) = (amount(hit.name, hit.limit), amount(hit.name, hit.spent));
+            format!("{status}: {} limit {limit} of run {}, spent {spent}", hit.name, hit.place)
+        }
+        Outcome::Cancelled { by } => format!("cancelled by {}", who(by)),
+        Outcome::Failed { kind, message, .. } => format!("failed ({}): {message}", kind.name()),
+    }
+}
+
+fn amount(limit: Limit, value: u64) -> String {
+    match limit {
+        Limit::Cost => usd(value),
+        Limit::Wall | Limit::Work => format!("{:.1} s", value as f64 / 1_000.0),
+        Limit::Turns
+        | Limit::Depth
+        | Limit::Tokens
+        | Limit::ToolCalls
+        | Limit::Children
+        | Limit::Repeats
+        | Limit::Compactions => value.to_string(),
+    }
+}
+
+fn who(by: &By) -> String {
+    match by {
+        By::Host => "the host".to_owned(),
+        By::Parent => "its parent".to_owned(),
+        By::ParentEnded => "the end of its parent".to_owned(),
+        By::Signal => "a signal".to_owned(),
+        By::Other(who) => who.clone(),
+    }
+}
+
+/// A very long answer comes as its head and a handle that `read` opens.
+fn inline(run: &Run, text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let head = &text[..text.floor_char_boundary(most)];
+    let lines = head.lines().count();
+    format!(
+        "{head}\n[… {} more bytes: read the rest with read(path=\"run:{}\", offset={lines})]",
+        text.len() - head.len(),
+        run.place
+    )
+}
+
+/// Lines of the answer of a run below `top`.
+pub(crate) fn read_answer(book: &Book, top: Uuid, handle: &str, offset: u64, limit: u64) -> String {
+    book.look(|tree| {
+        let found = tree.runs().iter().find(|run| run.place.to_string() == handle && tree.is_below(run.id, top));
+        let Some(ended) = found.and_then(|run| run.ended.as_ref()) else {
+            return format!("there is no ended run {handle} below this one");
+        };
+        let (skip, take) =
+            (usize::try_from(offset - 1).unwrap_or(usize::MAX), usize::try_from(limit).unwrap_or(usize::MAX));
+        let lines: Vec<&str> = ended.text.lines().skip(skip).take(take).collect();
+        if lines.is_empty() { format!("the answer has {} lines", ended.text.lines().count()) } else { lines.join("\n") }
+    })
+}

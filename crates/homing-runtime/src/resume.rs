@@ -1,0 +1,21 @@
+//! What a crash leaves behind, and what is made of it.
+
+use homing_core::{
+    fact::{Asked, Fact},
+    message::Usage,
+    model::{Charge, Failure, ModelError},
+};
+
+/// An ask that was under way when the process died: it may have been billed, so its hold is charged, and it is asked again.
+pub(crate) fn lost(asked: &Asked) -> Fact {
+    let reason = "the process died while the model was answering".to_owned();
+    let failure = Failure { error: ModelError::Broken { reason }, charge: Charge::Hold, partial: String::new() };
+    let charge = Usage {
+        input: asked.input_bound,
+        output: asked.max_output,
+        cost_micros: asked.hold.cost_micros,
+        estimated: true,
+        ..Usage::default()
+    };
+    Fact::AskFailed { failure, charge }
+}
