@@ -380,13 +380,12 @@ async fn fault39_a_memory_bomb_ends_itself_only() {
 
 #[tokio::test]
 async fn a_helper_that_is_missing_is_an_error_and_nothing_runs() {
-    let shop = Workshop::with(
-        Sandboxes { helper: "/nonexistent".into(), ready: vec![Backend::Landlock { version: 6 }], failed: Vec::new() },
-        |mut commands| {
-            commands.launcher.helper = "/nonexistent".into();
-            commands
-        },
-    );
+    let mut sandboxes = Sandboxes::none("/nonexistent");
+    sandboxes.ready.push(Backend::Landlock { version: 6 });
+    let shop = Workshop::with(sandboxes, |mut commands| {
+        commands.launcher.helper = "/nonexistent".into();
+        commands
+    });
     let output = shop.bash("touch here").await;
     assert!(output.is_error && output.text.contains("helper"), "{}", output.text);
     assert!(shop.files(&shop.workspace).is_empty());

@@ -126,3 +126,25 @@ async fn git_works_in_a_worktree_of_the_users() {
         assert_eq!(output.text, "1", "{name}");
     }
 }
+
+#[tokio::test]
+async fn r23_a_shell_for_git_alone_runs_nothing_of_the_repositorys_even_without_a_sandbox() {
+    use homing_core::authority::{Allow, Layer};
+    let shop = Workshop::with(homing_tools::sandbox::Sandboxes::none(workshop::HELPER), |it| it);
+    repository(&shop);
+    let evil = format!("touch {}/evil; cat", shop.outside.display());
+    git(&shop.workspace, &["config", "diff.x.textconv", &evil]);
+    git(&shop.workspace, &["config", "diff.external", &evil]);
+    fs::write(shop.workspace.join(".gitattributes"), "* diff=x\n").unwrap();
+    fs::write(shop.workspace.join("sub/a"), "b").unwrap();
+    let mut grant = shop.grant(Sandbox::Off);
+    let allow = Allow::Only(vec!["bash(git only)".parse().unwrap()]);
+    grant.layers.push(std::sync::Arc::new(Layer { allow, ..Layer::everything("agent code-review") }));
+    let context = shop.context(grant);
+    let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+    for command in ["git status --short", "git diff", "git log -p", "git show"] {
+        let output = homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": command})).await;
+        assert!(!output.is_error, "{command}: {}", output.text);
+        assert!(shop.files(&shop.outside).is_empty(), "{command} ran something of the repository's");
+    }
+}
