@@ -1,6 +1,6 @@
 //! The calls through which a run reaches other runs: delegate, wait, tell, cancel.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::try_join_all;
 use homing_core::{
@@ -30,6 +30,27 @@ struct Delegation {
     task: String,
     limits: Limits,
     background: bool,
+    schema: Option<Value>,
+    context: BTreeMap<String, Value>,
+    reader: Reader,
+}
+
+/// Who reads what comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// A language model: words with a head line, long answers cut.
+    Model,
+    /// A program, which asked for `report: "facts"`: the whole answer as text, and facts by name as data.
+    Program,
+}
+
+impl Reader {
+    fn of(args: &Value) -> Self {
+        match args.get("report").and_then(Value::as_str) {
+            Some("facts") => Self::Program,
+            Some(_) | None => Self::Model,
+        }
+    }
 }
 
 impl Children for Driver {
@@ -94,7 +115,7 @@ impl Driver {
                 },
             };
             if delegation.background {
-                return Ok(Ok(self.sent_out(child)));
+                return Ok(Ok(self.sent_out(child, delegation.reader)));
             }
             let ended = self.come_back(child).await?;
             match (&ended.outcome, delegation.agent.on_failure) {
@@ -103,11 +124,11 @@ impl Driver {
                         return Ok(Ok(ToolOutput::error(text)));
                     }
                 }
-                (Outcome::Failed { .. }, OnFailure::Skip) => {
+                (Outcome::Failed { .. }, OnFailure::Skip) if delegation.reader == Reader::Model => {
                     let text = format!("[{}: skipped, it failed]", delegation.agent.name);
                     return Ok(Ok(ToolOutput::text(text)));
                 }
-                _ => return Ok(Ok(self.told_of(child, &ended))),
+                _ => return Ok(Ok(self.told_of(child, &ended, delegation.reader))),
             }
         }
     }
@@ -120,7 +141,7 @@ impl Driver {
         let name = name.ok_or_else(|| Refused::mistake(format!("`agent` is missing; {}", known(registry))))?;
         let task = task.ok_or_else(|| Refused::mistake("`task` is missing: say what is to be done"))?;
         let agent = registry.get(name).map_err(|unknown| Refused::mistake(unknown.to_string()))?.clone();
-        let mut limits = Limits::default();
+        let mut limits = own_limits(args, &agent)?;
         if let Some(seconds) = args.get("timeout").and_then(Value::as_f64) {
             let valid = seconds.is_finite() && seconds > 0.0;
             if !valid {
@@ -130,7 +151,10 @@ impl Driver {
         }
         let background = args.get("background").or_else(|| args.get("run_in_background")).and_then(Value::as_bool);
         let background = background.unwrap_or(agent.background);
-        Ok(Delegation { background, agent, task: task.to_owned(), limits })
+        let schema = args.get("schema").filter(|schema| schema.is_object()).cloned();
+        let context = args.get("context").and_then(Value::as_object).cloned().unwrap_or_default();
+        let (context, reader) = (context.into_iter().collect(), Reader::of(args));
+        Ok(Delegation { background, agent, task: task.to_owned(), limits, schema, context, reader })
     }
 
     fn may_delegate(&self, agent: &str) -> Result<String, Refused> {
@@ -150,6 +174,8 @@ impl Driver {
             call: Some(state.key),
             continues: None,
             background: delegation.background,
+            schema: delegation.schema.clone(),
+            context: delegation.context.clone(),
         };
         match self.inner.spawn_child(&self.book, self.cell.run, order).await {
             Ok((child, commit)) => {
@@ -160,11 +186,13 @@ impl Driver {
         }
     }
 
-    fn sent_out(&self, child: Uuid) -> ToolOutput {
+    fn sent_out(&self, child: Uuid, reader: Reader) -> ToolOutput {
         let (agent, place) = self.book.look_at(child, |run| (run.spawned.agent.name.clone(), run.place.clone()));
-        ToolOutput::text(format!(
-            "[{agent} · run {place} · started in the background; its result will be told to you when it ends]"
-        ))
+        let text =
+            format!("[{agent} · run {place} · started in the background; its result will be told to you when it ends]");
+        // The child may have ended by now; the program learns that by waiting, as it does in every other case.
+        let facts = json!({"run": child, "place": place.to_string(), "agent": agent, "status": "running"});
+        ToolOutput { data: (reader == Reader::Program).then_some(facts), ..ToolOutput::text(text) }
     }
 
     /// Waits for a child, holding nothing.
@@ -176,10 +204,13 @@ impl Driver {
         ended.ok_or(Interrupt::Stopped)
     }
 
-    fn told_of(&self, child: Uuid, ended: &Ended) -> ToolOutput {
+    fn told_of(&self, child: Uuid, ended: &Ended, reader: Reader) -> ToolOutput {
         let settings = &self.inner.parts.settings;
-        let text = self.book.look_at(child, |run| report::of_child(run, ended, settings));
-        ToolOutput { text, data: ended.data.clone(), is_error: !ended.outcome.is_done(), ..ToolOutput::default() }
+        let (text, data) = self.book.look_at(child, |run| match reader {
+            Reader::Model => (report::of_child(run, ended, settings), ended.data.clone()),
+            Reader::Program => (ended.text.clone(), Some(report::facts(run))),
+        });
+        ToolOutput { text, data, is_error: !ended.outcome.is_done(), ..ToolOutput::default() }
     }
 
     async fn wait(&self, state: &CallState, args: &Value) -> Result<Result<ToolOutput, Refused>, Interrupt> {
@@ -214,7 +245,10 @@ impl Driver {
         };
         let lines: Vec<String> = runs.iter().map(line).collect();
         let text = if lines.is_empty() { "there are no open background runs".to_owned() } else { lines.join("\n") };
-        Ok(Ok(ToolOutput::text(text)))
+        let over = |run: &Uuid| self.book.look_at(*run, |it| it.ended.is_some().then(|| report::facts_and_answer(it)));
+        let data = (Reader::of(args) == Reader::Program)
+            .then(|| json!({"runs": runs.iter().filter_map(over).collect::<Vec<_>>()}));
+        Ok(Ok(ToolOutput { data, ..ToolOutput::text(text) }))
     }
 
     fn open_background(&self) -> Vec<Uuid> {
@@ -265,7 +299,7 @@ impl Driver {
             },
         };
         let ended = self.come_back(child).await?;
-        Ok(Ok(self.told_of(child, &ended)))
+        Ok(Ok(self.told_of(child, &ended, Reader::of(args))))
     }
 
     async fn cancel(&self, state: &CallState, args: &Value) -> Result<Result<ToolOutput, Refused>, Interrupt> {
@@ -278,8 +312,16 @@ impl Driver {
         }
         self.halt(run, By::Parent);
         let ended = self.come_back(run).await?;
-        Ok(Ok(ToolOutput { is_error: false, ..self.told_of(run, &ended) }))
+        Ok(Ok(ToolOutput { is_error: false, ..self.told_of(run, &ended, Reader::of(args)) }))
     }
+}
+
+/// Limits that the caller sets for this one child: they narrow what the agent's definition says, never widen it.
+fn own_limits(args: &Value, agent: &AgentDefinition) -> Result<Limits, Refused> {
+    let Some(wanted) = args.get("limits").filter(|limits| !limits.is_null()) else { return Ok(Limits::default()) };
+    let limits: Limits =
+        serde_json::from_value(wanted.clone()).map_err(|error| Refused::mistake(format!("`limits`: {error}")))?;
+    Ok(limits.tighter(agent.limits))
 }
 
 fn known(registry: &Registry) -> String {

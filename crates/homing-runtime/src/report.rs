@@ -5,6 +5,7 @@ use homing_core::{
     limits::{Limit, usd},
     run::Run,
 };
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{book::Book, settings::Settings};
@@ -25,6 +26,28 @@ pub(crate) fn of_child(run: &Run, ended: &Ended, settings: &Settings) -> String 
         (_, true) => format!("{head}\nIt had nothing to report by then."),
         (_, false) => format!("{head}\nWhat it had by then (partial):\n{answer}"),
     }
+}
+
+/// What a program reads about a run below it: facts by name, and the plain answer beside them.
+pub(crate) fn facts(run: &Run) -> Value {
+    let (status, error, data) = match run.ended.as_deref() {
+        None => ("running", None, None),
+        Some(ended) => {
+            let error = (!ended.outcome.is_done()).then(|| how(&ended.outcome));
+            (ended.outcome.status(), error, ended.data.clone())
+        }
+    };
+    json!({
+        "run": run.id, "place": run.place.to_string(), "agent": run.spawned.agent.name, "status": status, "error": error,
+        "data": data,
+    })
+}
+
+/// The same with the answer, for a report about several runs.
+pub(crate) fn facts_and_answer(run: &Run) -> Value {
+    let mut facts = facts(run);
+    facts["output"] = json!(run.ended.as_ref().map(|ended| ended.text.as_str()));
+    facts
 }
 
 /// A background child's result, as its parent is told.
