@@ -243,7 +243,10 @@ impl Finder<'_> {
         let names: Vec<&str> = circle.iter().map(|it| crew.tasks[*it].name.as_str()).collect();
         let why = if sequential { " (in a sequential crew each task comes after the one before it)" } else { "" };
         let at = circle.first().copied().unwrap_or(*first);
-        self.say(format!("crew.tasks[{at}].context"), format!("tasks wait for each other: {}{why}", names.join(" → ")));
+        self.say(
+            format!("crew.tasks[{at}].context"),
+            format!("tasks wait for each other: {}{why}", circle_words(&names)),
+        );
     }
 
     fn chat(&mut self, chat: &Chat) {
@@ -377,11 +380,20 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
+/// A circle in words; of a long one, its beginning.
+fn circle_words(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if first.len() > 12 => format!("{} → … → {last}", first[..12].join(" → ")),
+        _ => names.join(" → "),
+    }
+}
+
 /// Follows what `start` waits for, among those that are stuck, until it comes back to where it was.
 fn circle_from(start: usize, after: &[Vec<usize>], order: &HashSet<usize>) -> Vec<usize> {
     let (mut path, mut at) = (Vec::new(), start);
+    let mut seen = HashMap::new();
     loop {
-        if let Some(from) = path.iter().position(|it| *it == at) {
+        if let Some(from) = seen.insert(at, path.len()) {
             path.drain(..from);
             path.push(at);
             return path;

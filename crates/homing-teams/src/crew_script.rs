@@ -44,7 +44,7 @@ pub(crate) enum Progress {
     /// Somebody is out.
     Running(String),
     /// It is behind us.
-    Over(Done),
+    Over(Box<Done>),
 }
 
 impl CrewScript {
@@ -112,9 +112,9 @@ impl CrewScript {
         match progress.map_err(told)? {
             Progress::Next(call) => Ok(State::Open(call)),
             Progress::Running(place) => Ok(State::Running(place)),
-            Progress::Over(done) if done.is_done() => Ok(State::Over(done)),
+            Progress::Over(done) if done.is_done() => Ok(State::Over(*done)),
             Progress::Over(done) => match task.on_failure {
-                OnFailure::Report => Ok(State::Over(done)),
+                OnFailure::Report => Ok(State::Over(*done)),
                 OnFailure::Skip => Ok(State::Skipped),
                 OnFailure::Fail => Err(told(done.why())),
             },
@@ -125,7 +125,7 @@ impl CrewScript {
     fn plain(&self, at: usize, past: &Past<'_>, scope: &Value) -> Result<Progress, String> {
         let task = &self.crew.tasks[at];
         match past.stand(&format!("task/{}", task.name), task.retries) {
-            Stand::Over(done) => Ok(Progress::Over(done)),
+            Stand::Over(done) => Ok(Progress::Over(Box::new(done))),
             Stand::Running { place } => Ok(Progress::Running(place)),
             Stand::Open { id } => {
                 let text = self.text(at, scope)?;

@@ -84,7 +84,7 @@ impl TeamFile {
     /// The team that is written here.
     pub(crate) fn team(self) -> Result<Team, Vec<Problem>> {
         let mut problems = Vec::new();
-        let pattern = self.pattern().map_err(|problem| problems.push(problem)).ok();
+        let pattern = self.pattern().map_err(|why| problems.push(Problem::new("", why))).ok();
         let mut agents = Vec::new();
         for (at, member) in self.agents.iter().enumerate() {
             match member.definition() {
@@ -109,7 +109,7 @@ impl TeamFile {
         }
     }
 
-    fn pattern(&self) -> Result<Pattern, Problem> {
+    fn pattern(&self) -> Result<Pattern, &'static str> {
         let found = [
             self.orchestrator.clone().map(Pattern::from),
             self.crew.clone().map(Pattern::from),
@@ -120,13 +120,10 @@ impl TeamFile {
         let mut found = found.into_iter().flatten();
         match (found.next(), found.next()) {
             (Some(pattern), None) => Ok(pattern),
-            (None, _) => {
-                Err(Problem::new("", "the team has no pattern: write one of crew, chat, graph, orchestrator, map"))
+            (None, _) => Err("the team has no pattern: write one of crew, chat, graph, orchestrator, map"),
+            (Some(_), Some(_)) => {
+                Err("the team has more than one pattern: write one of crew, chat, graph, orchestrator, map")
             }
-            (Some(_), Some(_)) => Err(Problem::new(
-                "",
-                "the team has more than one pattern: write one of crew, chat, graph, orchestrator, map",
-            )),
         }
     }
 }
@@ -170,9 +167,15 @@ fn parse(text: &str) -> Result<TeamFile, Diagnostic> {
     serde_saphyr::from_str(text).map_err(|error| {
         let number = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
         let (line, column) = error.location().map_or((0, 0), |it| (number(it.line()), number(it.column())));
-        let message = error.without_snippet().to_string();
-        Diagnostic::error(message.lines().next().unwrap_or_default()).at(line, column)
+        Diagnostic::error(plain(&error.without_snippet().to_string())).at(line, column)
     })
+}
+
+/// The parser's message without its own account of the place, and without advice to programmers.
+fn plain(message: &str) -> &str {
+    let line = message.lines().next().unwrap_or_default();
+    let line = line.split(" at line ").next().unwrap_or(line);
+    line.split(", set DuplicateKeyPolicy").next().unwrap_or(line)
 }
 
 impl Loaded {

@@ -36,11 +36,11 @@ impl CrewScript {
             };
             // What failed is not for the manager to accept, and the last round's result is taken as it is.
             if !done.is_done() || round == rounds {
-                return Ok(Progress::Over(done));
+                return Ok(Progress::Over(Box::new(done)));
             }
             match self.review(task, round, &text, &done, past) {
                 Err(progress) => return Ok(progress),
-                Ok(None) => return Ok(Progress::Over(done)),
+                Ok(None) => return Ok(Progress::Over(Box::new(done))),
                 Ok(Some(feedback)) => sent_back = Some(SentBack { result: done.output, feedback }),
             }
         }
