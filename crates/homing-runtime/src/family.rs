@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use homing_core::{
     authority::Decision,
     definition::{AgentDefinition, OnFailure},
-    fact::{By, Ended, Fact, Outcome},
+    fact::{By, Ended, Fact, Outcome, Refusal},
     limits::Limits,
     registry::Registry,
     rule::{Subject, Subjects},
@@ -21,7 +21,7 @@ use crate::{
     drive::{Children, Interrupt},
     driver::Driver,
     report,
-    runtime::Order,
+    runtime::{Order, SpawnError},
 };
 
 /// What `delegate` was asked to do.
@@ -82,8 +82,12 @@ impl Driver {
         };
         match done {
             Ok(output) => {
+                // A program is not asked to make do: what ended its member for want of its own means ends it, too.
+                let is_program = Reader::of(&args) == Reader::Program;
+                let facts = output.data.as_ref().filter(|_| is_program);
+                let refused = facts.and_then(|facts| report::own_limit(&self.cell.place, facts)).map(Refusal::Limit);
                 let result = result(&state, name, output);
-                self.record(Fact::Returned { key: state.key, result, refused: None });
+                self.record(Fact::Returned { key: state.key, result, refused });
                 Ok(())
             }
             Err(refused) => self.refuse(&state, &name, refused),
@@ -111,7 +115,7 @@ impl Driver {
                 Some(child) => child,
                 None => match self.send_out(state, &delegation).await? {
                     Ok(child) => child,
-                    Err(text) => return Ok(Ok(ToolOutput::error(text))),
+                    Err(error) => return Ok(not_delegated(error, delegation.reader)),
                 },
             };
             if delegation.background {
@@ -120,8 +124,8 @@ impl Driver {
             let ended = self.come_back(child).await?;
             match (&ended.outcome, delegation.agent.on_failure) {
                 (Outcome::Failed { .. }, OnFailure::Retry(times)) if sent.max(1) <= times as usize => {
-                    if let Err(text) = self.send_out(state, &delegation).await? {
-                        return Ok(Ok(ToolOutput::error(text)));
+                    if let Err(error) = self.send_out(state, &delegation).await? {
+                        return Ok(not_delegated(error, delegation.reader));
                     }
                 }
                 (Outcome::Failed { .. }, OnFailure::Skip) if delegation.reader == Reader::Model => {
@@ -165,8 +169,12 @@ impl Driver {
         }
     }
 
-    /// Spawns a child; the error is text for the model.
-    async fn send_out(&self, state: &CallState, delegation: &Delegation) -> Result<Result<Uuid, String>, Interrupt> {
+    /// Spawns a child.
+    async fn send_out(
+        &self,
+        state: &CallState,
+        delegation: &Delegation,
+    ) -> Result<Result<Uuid, SpawnError>, Interrupt> {
         let order = Order {
             agent: delegation.agent.clone(),
             text: delegation.task.clone(),
@@ -182,7 +190,7 @@ impl Driver {
                 drop(commit);
                 Ok(Ok(child))
             }
-            Err(error) => Ok(Err(format!("not delegated: {error}"))),
+            Err(error) => Ok(Err(error)),
         }
     }
 
@@ -313,6 +321,15 @@ impl Driver {
         self.halt(run, By::Parent);
         let ended = self.come_back(run).await?;
         Ok(Ok(ToolOutput { is_error: false, ..self.told_of(run, &ended, Reader::of(args)) }))
+    }
+}
+
+/// A model reads why and makes do; a program that has reached a limit comes to its end.
+fn not_delegated(error: SpawnError, reader: Reader) -> Result<ToolOutput, Refused> {
+    let text = format!("not delegated: {error}");
+    match (error, reader) {
+        (SpawnError::Limit(hit), Reader::Program) => Err(Refused { why: Refusal::Limit(hit), text }),
+        _ => Ok(ToolOutput::error(text)),
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a parent's model reads about a run below it: short and factual. Who, how it ended, steps, then the answer.
 
 use homing_core::{
-    fact::{By, Ended, Outcome},
+    fact::{By, Ended, LimitHit, Outcome},
     limits::{Limit, usd},
+    place::Place,
     run::Run,
 };
 use serde_json::{Value, json};
@@ -30,17 +31,31 @@ pub(crate) fn of_child(run: &Run, ended: &Ended, settings: &Settings) -> String 
 
 /// What a program reads about a run below it: facts by name, and the plain answer beside them.
 pub(crate) fn facts(run: &Run) -> Value {
-    let (status, error, data) = match run.ended.as_deref() {
-        None => ("running", None, None),
+    let (status, error, data, limit) = match run.ended.as_deref() {
+        None => ("running", None, None, None),
         Some(ended) => {
             let error = (!ended.outcome.is_done()).then(|| how(&ended.outcome));
-            (ended.outcome.status(), error, ended.data.clone())
+            (ended.outcome.status(), error, ended.data.clone(), limit_of(&ended.outcome))
         }
     };
     json!({
         "run": run.id, "place": run.place.to_string(), "agent": run.spawned.agent.name, "status": status, "error": error,
-        "data": data,
+        "data": data, "limit": limit,
     })
+}
+
+fn limit_of(outcome: &Outcome) -> Option<&LimitHit> {
+    match outcome {
+        Outcome::Exhausted(hit) | Outcome::TimedOut(hit) => Some(hit),
+        Outcome::Done | Outcome::Cancelled { .. } | Outcome::Failed { .. } => None,
+    }
+}
+
+/// The limit of the run at `place`, or of one above it, that ended a run of which a program was told these facts.
+pub(crate) fn own_limit(place: &Place, data: &Value) -> Option<LimitHit> {
+    let runs = data.get("runs").and_then(Value::as_array).map_or_else(|| std::slice::from_ref(data), Vec::as_slice);
+    let hits = runs.iter().filter_map(|facts| serde_json::from_value(facts.get("limit")?.clone()).ok());
+    hits.into_iter().find(|hit: &LimitHit| place.is_within(&hit.place))
 }
 
 /// The same with the answer, for a report about several runs.

@@ -139,9 +139,7 @@ impl MapScript {
         let items = self.map.items_of(past.task);
         let line = |(index, item): (usize, &Value)| {
             let done = past.done(&format!("item/{index}"), self.map.retries);
-            let done =
-                done.unwrap_or_else(|| Done { status: "open".into(), output: String::new(), data: None, error: None });
-            let Done { status, output, data, error } = done;
+            let Done { status, output, data, error, .. } = done.unwrap_or_else(Done::open);
             serde_json::to_string(&MapResult { item: item.clone(), status, output, data, error }).unwrap_or_default()
         };
         items.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")

@@ -26,6 +26,8 @@ pub(crate) struct Done {
     pub(crate) output: String,
     pub(crate) data: Option<Value>,
     pub(crate) error: Option<String>,
+    /// It ended because the team, or something above it, had no more to spend.
+    by_teams_limit: bool,
 }
 
 /// How a job stands.
@@ -60,7 +62,13 @@ impl Done {
             output: output.to_owned(),
             data: facts.get("data").filter(|data| !data.is_null()).cloned(),
             error: text("error"),
+            by_teams_limit: ended_by_others_limit(facts),
         }
+    }
+
+    /// Something that has not been done.
+    pub(crate) fn open() -> Self {
+        Self { status: "open".to_owned(), output: String::new(), data: None, error: None, by_teams_limit: false }
     }
 
     fn of_tool(result: &ToolResult) -> Self {
@@ -69,6 +77,7 @@ impl Done {
             output: result.text.clone(),
             data: result.data.clone(),
             error: result.is_error.then(|| result.text.clone()),
+            by_teams_limit: false,
         }
     }
 }
@@ -81,15 +90,24 @@ impl<'a> Past<'a> {
             match &entry.message {
                 Message::User { text, .. } if !begun => past.task = text,
                 // What a limit had refused may be tried again now.
-                Message::User { text, .. } if text == MORE_ROOM => {
-                    past.results.retain(|_, result| !was_refused(result))
-                }
+                Message::User { text, .. } if text == MORE_ROOM => past.forget_what_limits_ended(),
                 Message::User { .. } => (),
                 Message::Assistant(_) => begun = true,
                 Message::Tool(result) => past.take(result),
             }
         }
         past
+    }
+
+    fn forget_what_limits_ended(&mut self) {
+        let spent: Vec<String> =
+            self.over.iter().filter(|(_, it)| it.by_teams_limit).map(|(at, _)| at.clone()).collect();
+        self.over.retain(|_, done| !done.by_teams_limit);
+        self.results.retain(|_, result| match result.data.as_ref().filter(|_| result.name == "delegate") {
+            // A delegation that never became a run carries no facts.
+            None => result.name != "delegate",
+            Some(facts) => !ended_by_others_limit(facts) && !spent.iter().any(|place| place == text(facts, "place")),
+        });
     }
 
     fn take(&mut self, result: &'a ToolResult) {
@@ -99,8 +117,8 @@ impl<'a> Past<'a> {
         }
         let runs = result.data.as_ref().and_then(|data| data.get("runs")).and_then(Value::as_array);
         for facts in runs.into_iter().flatten() {
-            let text = |key: &str| facts.get(key).and_then(Value::as_str).unwrap_or_default();
-            self.over.entry(text("place").to_owned()).or_insert_with(|| Done::from_facts(facts, text("output")));
+            let done = || Done::from_facts(facts, text(facts, "output"));
+            self.over.entry(text(facts, "place").to_owned()).or_insert_with(done);
         }
     }
 
@@ -141,7 +159,12 @@ impl<'a> Past<'a> {
     }
 }
 
-/// A delegation that never became a run carries no facts.
-fn was_refused(result: &ToolResult) -> bool {
-    result.name == "delegate" && result.data.is_none()
+fn text<'a>(facts: &'a Value, key: &str) -> &'a str {
+    facts.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a run ended because of a limit that was not its own: the team's, or one above it.
+fn ended_by_others_limit(facts: &Value) -> bool {
+    let limit = facts.get("limit").filter(|limit| !limit.is_null());
+    limit.is_some_and(|limit| limit.get("place") != facts.get("place"))
 }

@@ -8,11 +8,15 @@ use homing_core::{
     BoxFuture,
     definition::AgentDefinition,
     envelope::Status,
+    limits::Limits,
     message::Reply,
     model::{Failure, Model, ModelCard, ModelError, OnDelta, OneModel, Request},
     program::{Program, call, last_words, say},
 };
-use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_runtime::{
+    Parts, Runtime, Task,
+    journal::{Claim, Memory},
+};
 use homing_teams::{Bounds, Crew, CrewTask, OnFailure, Team, TeamResult};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
@@ -271,9 +275,34 @@ async fn a_team_at_its_token_limit_still_reports_what_it_has() {
         };
         parts(journal, agents(["writer"]), cast(play), vec![team.clone()])
     };
-    let (result, _) = run(&make, "report", "ants").await;
+    let (result, records) = run(&make, "report", "ants").await;
     assert!(result.output.contains("## one\n<writer: One>"), "{result:#?}");
-    assert_ne!(result.status, Status::Done);
+    assert_eq!((result.status, result.resumable), (Status::Exhausted, true));
+
+    let runtime = Runtime::new(make(Memory::with(records)));
+    let more = Limits::default().tokens(20_000);
+    let again = runtime.resume(result.run, Claim::IfGone, more).await.unwrap().wait().await;
+    assert_eq!(again.status, Status::Done, "{again:#?}");
+    assert_eq!(who(&again), ["writer", "writer", "writer"], "the first task is not repeated, the second one is");
+    assert!(again.output.starts_with("<writer: Two"), "{}", again.output);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parallel_team_that_ran_out_of_children_goes_on_with_more() {
+    let crew = Crew::parallel()
+        .task(CrewTask::new("a", "writer", "A"))
+        .task(CrewTask::new("b", "writer", "B"))
+        .task(CrewTask::new("c", "writer", "C").context(["a", "b"]));
+    let team = Team::new("report", crew).limits(Bounds { max_children: Some(2), ..Bounds::default() });
+    let make = move |journal: Arc<Memory>| parts(journal, agents(["writer"]), cast(echo), vec![team.clone()]);
+    let (result, records) = run(&make, "report", "ants").await;
+    assert_eq!(result.status, Status::Exhausted, "{result:#?}");
+    assert!(result.output.contains("## a\n<writer: A>"), "{}", result.output);
+
+    let runtime = Runtime::new(make(Memory::with(records)));
+    let more = Limits::default().children(5);
+    let again = runtime.resume(result.run, Claim::IfGone, more).await.unwrap().wait().await;
+    assert_eq!((again.status, again.children.len()), (Status::Done, 3), "{again:#?}");
 }
 
 #[tokio::test(start_paused = true)]
