@@ -89,6 +89,9 @@ pub(crate) fn structure(team: &Team) -> Vec<Problem> {
         found.say("name", format!("`{}` is no name for a team: lower-case letters, digits and -", team.name));
     }
     found.bounds("limits", &team.limits);
+    if team.limits.max_turns.is_some() && !matches!(team.pattern, Pattern::Orchestrator(_)) {
+        found.say("limits.max_turns", "a team has no turns of its own: limit those of its members");
+    }
     for name in team.parameters.keys().filter(|name| RESERVED.contains(&name.as_str())) {
         found.say(format!("parameters.{name}"), format!("`{name}` is a name of its own and cannot be a parameter"));
     }

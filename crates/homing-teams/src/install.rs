@@ -41,7 +41,7 @@ pub fn install(parts: &mut Parts, teams: impl IntoIterator<Item = Team>) -> Resu
     }
     let programs = all.iter().filter_map(|team| {
         let name = team.model_name();
-        let director: Arc<dyn Model> = Arc::new(Director::new(&name, team.script()?));
+        let director: Arc<dyn Model> = Arc::new(Director::new(&name, team.script()?, team.shared()));
         Some((name, director))
     });
     parts.models = Arc::new(TeamModels { programs: programs.collect(), inner: parts.models.clone() });

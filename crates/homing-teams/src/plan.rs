@@ -1,5 +1,7 @@
 //! What a team would do: who, with which model, within which limits, at which cost at worst. It asks nobody.
 
+use std::fmt;
+
 use homing_core::{
     definition::AgentDefinition,
     limits::{Limits, usd},
@@ -174,6 +176,35 @@ fn look_up(sketch: Sketch<'_>, team: &Team, parts: &Parts, notes: &mut Vec<Strin
     let limits = sketch.bounds.limits().unwrap_or_default().tighter(own).or(Limits::delegated());
     let Sketch { name, agent, at_most, after, when, .. } = sketch;
     Planned { name, agent: agent.to_owned(), models, limits, at_most, after, when }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({})", self.team, self.pattern)?;
+        for run in &self.runs {
+            write!(f, "  {}: {}", run.name, run.agent)?;
+            if !run.models.is_empty() {
+                write!(f, " · {}", run.models.join(", "))?;
+            }
+            match run.at_most {
+                Some(times) => write!(f, " · at most {times}×")?,
+                None => write!(f, " · as often as the team's limits allow")?,
+            }
+            if let Some(cost) = run.limits.cost_micros.value() {
+                write!(f, " · {} each", usd(cost))?;
+            }
+            if !run.after.is_empty() {
+                write!(f, " · after {}", run.after.join(", "))?;
+            }
+            if let Some(condition) = &run.when {
+                write!(f, " · if {condition}")?;
+            }
+            writeln!(f)?;
+        }
+        let worst = self.worst_cost_micros.map_or_else(|| "unbounded".to_owned(), usd);
+        write!(f, "worst case: {worst}")?;
+        self.notes.iter().try_for_each(|note| write!(f, "\n  {note}"))
+    }
 }
 
 /// The team's own limit, or what its members can spend together where that is less.

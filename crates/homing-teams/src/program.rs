@@ -1,6 +1,6 @@
 //! The model that is a program: it reads the transcript, lets a script decide, and writes the decision down as a reply.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use homing_core::{
     BoxFuture,
@@ -73,13 +73,15 @@ pub(crate) fn wait_for_any(places: Vec<String>) -> Call {
 pub(crate) struct Director {
     card: ModelCard,
     script: Arc<dyn Script>,
+    /// The parameters that each member's prompt names, by the member's name.
+    shared: HashMap<String, Value>,
 }
 
 impl Director {
     /// The director of the team whose model has this name.
-    pub(crate) fn new(name: &str, script: Arc<dyn Script>) -> Self {
+    pub(crate) fn new(name: &str, script: Arc<dyn Script>, shared: HashMap<String, Value>) -> Self {
         // It writes no tokens, which is how the runtime knows that nothing need be held for it.
-        Self { card: ModelCard { max_output: Some(0), ..ModelCard::free(name) }, script }
+        Self { card: ModelCard { max_output: Some(0), ..ModelCard::free(name) }, script, shared }
     }
 
     fn decide(&self, request: Request<'_>) -> Result<Reply, Failure> {
@@ -88,7 +90,7 @@ impl Director {
             return Ok(reply(self.script.so_far(&past), Vec::new()));
         }
         match self.script.next(&past) {
-            Move::Act { words, calls } => Ok(reply(words, calls)),
+            Move::Act { words, calls } => Ok(reply(words, calls.into_iter().map(|call| self.share(call)).collect())),
             Move::Answer { text, data } => Ok(match data.filter(|_| takes_data(&request)) {
                 Some(data) => {
                     reply(String::new(), vec![Call { id: "answer".to_owned(), tool: "answer".to_owned(), args: data }])
@@ -101,6 +103,17 @@ impl Director {
                 Err(Failure { error, charge: Charge::Nothing, partial: self.script.so_far(&past) })
             }
         }
+    }
+}
+
+impl Director {
+    /// Gives a member the parameters that its prompt names.
+    fn share(&self, mut call: Call) -> Call {
+        let agent = call.args.get("agent").and_then(Value::as_str).filter(|_| call.tool == "delegate");
+        if let Some(context) = agent.and_then(|name| self.shared.get(name)) {
+            call.args["context"] = context.clone();
+        }
+        call
     }
 }
 

@@ -1,6 +1,10 @@
 //! What a team is: a name, its members, and the pattern by which they work together.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
 
 use homing_core::{
     authority::Allow,
@@ -278,6 +282,18 @@ impl Team {
             Pattern::Graph(graph) => graph.edges.iter().any(|edge| edge.test.is_some()),
             Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) => false,
         }
+    }
+
+    /// The parameters that each of its own members' prompts names: `{{name}}` stands for them there.
+    pub(crate) fn shared(&self) -> HashMap<String, Value> {
+        let named = |prompt: &str| -> Object<String, Value> {
+            let blanks: Vec<&str> =
+                prompt.split("{{").skip(1).filter_map(|it| it.split("}}").next()).map(str::trim).collect();
+            let used = self.parameters.iter().filter(|(name, _)| blanks.contains(&name.as_str()));
+            used.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        let all = self.agents.iter().map(|agent| (agent.name.clone(), named(&agent.prompt)));
+        all.filter(|(_, named)| !named.is_empty()).map(|(name, named)| (name, Value::Object(named))).collect()
     }
 
     /// This team and all that come with it.

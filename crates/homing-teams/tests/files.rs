@@ -25,7 +25,7 @@ limits: { max_cost: 2.00, timeout: 10m }
 agents:
   - name: researcher
     description: Finds out
-    prompt: researcher
+    prompt: researcher of {{ topic }} and {{ nothing }}
     tools: [read, "bash(git log *)"]
   - name: writer
     description: Writes
@@ -78,6 +78,10 @@ async fn a_team_file_runs() {
         result.output
     );
     assert!(result.output.contains("<researcher: Research ants>"));
+    let records = runtime.get(result.run).unwrap().tree();
+    let systems: Vec<&str> = records.runs().iter().map(|run| &*run.spawned.system).collect();
+    assert!(systems[1].starts_with("researcher of ants and {{ nothing }}"), "{systems:?}");
+    assert_eq!(systems[2], "writer", "who does not ask for a parameter does not get it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,12 +8,15 @@ use std::sync::{
 };
 
 use homing_core::{
+    authority::Allow,
+    definition::AgentDefinition,
     envelope::Status,
     message::Reply,
     program::{call, say},
+    rule::Rule,
     tool::Replay,
 };
-use homing_runtime::{Parts, journal::Memory};
+use homing_runtime::{Parts, Runtime, Task, journal::Memory};
 use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnFailure, Reducer, Team, function, mermaid};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
@@ -185,6 +188,28 @@ async fn r46_what_does_not_fit_the_state_is_said() {
         .node(Node::agent("a", "writer", "A").writes("n"));
     let (result, _) = run(&on_stage(Team::new("g", graph), echo), "g", "x").await;
     assert!(result.error.unwrap().message.contains("node `a`: `n` is to be a number"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_team_may_not_do_what_its_sender_may_not_hand_on() {
+    let graph = Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).on_failure(OnFailure::Fail));
+    let pay = function("pay", Replay::Unsafe, |_| Ok(json!("paid")));
+    let team = Team::new("shop", graph).tool(pay);
+    let make = move |rules: Vec<Rule>| {
+        let play = |asked: Asked<'_>| match asked.request.messages.len() {
+            1 => call([("delegate", json!({"agent": "shop", "task": "buy"}))]),
+            _ => say(asked.task.clone()),
+        };
+        let boss = AgentDefinition { tools: Allow::Only(rules), ..AgentDefinition::new("boss", "d", "boss") };
+        parts(Memory::new(), vec![boss], cast(play), vec![team.clone()])
+    };
+    let spawn = |parts| Runtime::new(parts).spawn(Task::new("boss", "shop")).unwrap();
+    let refused = spawn(make(vec![Rule::tool("delegate")])).wait().await;
+    let shop = &refused.children[0];
+    assert_eq!(shop.status, Status::Failed);
+    assert!(shop.error.as_ref().unwrap().message.contains("there is no tool `pay` here"), "{shop:#?}");
+    let allowed = spawn(make(vec![Rule::tool("delegate"), Rule::tool("pay")])).wait().await;
+    assert_eq!(allowed.children[0].output, "paid");
 }
 
 #[test]

@@ -111,6 +111,12 @@ fn a_plan_says_who_would_work_and_what_it_can_cost_without_asking_anybody() {
         (Some(2), &["script/cast".to_owned()][..])
     );
     assert_eq!(planned.worst_cost_micros, Some(500_000));
+    insta::assert_snapshot!(planned, @r###"
+    each (map)
+      each item: researcher · script/cast · at most 2× · $0.25 each
+    worst case: $0.50
+      $0.50 is what all members may spend together
+    "###);
     let dear = plan(&team.limits(bounds("0.10")), &parts);
     assert_eq!((dear.worst_cost_micros, dear.notes[0].as_str()), (Some(100_000), "$0.10 is the team's own limit"));
 }
