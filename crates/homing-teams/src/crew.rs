@@ -171,7 +171,10 @@ impl Crew {
     /// The schema of the crew's answer, where it is that of one task.
     pub(crate) fn schema(&self) -> Option<&Value> {
         match self.last_tasks().as_slice() {
-            [only] => self.tasks[*only].schema.as_ref(),
+            // A crew whose last task may be left out cannot promise its form.
+            [only] if self.tasks[*only].when.is_none() && self.tasks[*only].on_failure != OnFailure::Skip => {
+                self.tasks[*only].schema.as_ref()
+            }
             _ => None,
         }
     }

@@ -22,6 +22,7 @@ use crate::{
     graph::Graph,
     map::Map,
     orchestrator::Orchestrator,
+    references::references,
     spots::Spots,
     team::{Member, Pattern, Team},
 };
@@ -203,7 +204,7 @@ impl Loaded {
         for it in &all {
             registry.register_all(it.own_agents());
         }
-        let problems = check::references(&all, &registry, Some(tools));
+        let problems = references(&all, &registry, Some(tools));
         self.placed(check::below_the_right_team(team, problems))
     }
 

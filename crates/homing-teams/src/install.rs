@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use homing_core::{
     definition::{AgentDefinition, ModelChoice},
     diagnostic::Diagnostic,
-    fact::Spawned,
+    fact::{Fact, Record, Spawned},
     model::{Model, ModelError, Models, Resolved},
     registry::Registry,
 };
@@ -85,6 +85,17 @@ fn record(team: &Team) -> Option<Value> {
 /// `None` where the run is no team, or where the team has functions or conditions in code: its host must install it.
 pub fn recorded(spawned: &Spawned) -> Option<Team> {
     from_record(spawned.agent.metadata.get(RECORD)?)
+}
+
+/// The teams that work in a recorded tree, each once: what a host installs before it resumes the tree.
+pub fn recorded_in<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Team> {
+    let mut teams: Vec<Team> = Vec::new();
+    for record in records {
+        let Fact::Spawned(spawned) = &record.fact else { continue };
+        let known = teams.iter().flat_map(Team::flat).any(|team| team.name == spawned.agent.name);
+        teams.extend(recorded(spawned).filter(|_| !known));
+    }
+    teams
 }
 
 fn from_record(record: &Value) -> Option<Team> {

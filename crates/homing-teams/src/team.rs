@@ -254,7 +254,8 @@ impl Team {
 
     /// What the team may spend: what was written, and room for what its pattern needs on top of the defaults.
     pub(crate) fn effective_limits(&self) -> Limits {
-        let (defaults, size) = (Limits::root(), self.size());
+        let size = self.flat().into_iter().map(Team::size).fold(0_u64, u64::saturating_add);
+        let defaults = Limits::root();
         let more = |cap: Cap, extra: u64| cap.value().map_or(Cap::Unlimited, |it| Cap::At(it.saturating_add(extra)));
         let room = Limits {
             turns: Cap::Unlimited,

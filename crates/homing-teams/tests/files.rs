@@ -4,14 +4,12 @@ mod stage;
 
 use std::{path::Path, sync::Arc, time::Instant};
 
-use homing_core::{
-    diagnostic::Severity, envelope::Status, fact::Fact, limits::Limits, program::say, registry::Registry,
-};
+use homing_core::{diagnostic::Severity, envelope::Status, limits::Limits, program::say, registry::Registry};
 use homing_runtime::{
     Runtime, Task,
     journal::{Claim, Memory},
 };
-use homing_teams::{Pattern, load, recorded, schema};
+use homing_teams::{Pattern, load, recorded_in, schema};
 use stage::{Asked, agents, cast, parts, who};
 
 const REPORT: &str = r#"
@@ -93,12 +91,25 @@ async fn a_team_is_in_the_journal_and_can_be_installed_again_from_there() {
     let runtime = Runtime::new(parts(journal.clone(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
     let whole = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
     let records = journal.records(whole.run);
-    let Fact::Spawned(first) = &records[0].fact else { panic!("the first fact") };
-    let team = recorded(first).expect("the team is recorded");
+    let teams = recorded_in(records.iter().map(|record| &**record));
+    assert_eq!(teams.len(), 1);
     let journal = Memory::with(records[..6].iter().cloned());
-    let runtime = Runtime::new(parts(journal, Vec::new(), cast(play), vec![team]));
+    let runtime = Runtime::new(parts(journal, Vec::new(), cast(play), teams));
     let again = runtime.resume(whole.run, Claim::IfGone, Limits::default()).await.unwrap().wait().await;
     assert_eq!((again.status, again.output), (Status::Done, whole.output));
+}
+
+#[test]
+fn the_team_files_that_we_ship_are_sound() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/teams");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(files.len(), 4);
+    for path in files {
+        let loaded = load(&std::fs::read_to_string(&path).unwrap(), Some(&path));
+        assert!(loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
+        let problems = loaded.check(&Registry::default(), &[]);
+        assert!(problems.is_empty(), "{problems:#?}");
+    }
 }
 
 #[test]
