@@ -1,6 +1,6 @@
 //! The program of a crew: which tasks can begin, which are under way, and what the crew answers in the end.
 
-use std::collections::HashMap;
+use std::{cell::LazyCell, collections::HashMap};
 
 use serde_json::{Value, json};
 
@@ -71,42 +71,39 @@ impl CrewScript {
     /// Every task's state; an error ends the crew.
     fn states(&self, past: &Past<'_>) -> Result<Vec<State>, String> {
         let mut states: Vec<State> = self.crew.tasks.iter().map(|_| State::Waiting).collect();
-        let mut results = serde_json::Map::new();
         for at in &self.order {
-            if !self.after[*at].iter().all(|before| matches!(states[*before], State::Over(_) | State::Skipped)) {
-                continue;
+            if self.after[*at].iter().all(|before| matches!(states[*before], State::Over(_) | State::Skipped)) {
+                states[*at] = self.state(*at, past, &states)?;
             }
-            let state = self.state(*at, past, &results)?;
-            let shown = match &state {
-                State::Over(done) => Some(done.in_scope()),
-                State::Skipped => Some(json!({"status": "skipped", "output": "", "data": null, "error": null})),
-                State::Waiting | State::Open(_) | State::Running(_) => None,
-            };
-            if let Some(shown) = shown {
-                results.insert(self.crew.tasks[*at].name.clone(), shown);
-            }
-            states[*at] = state;
         }
         Ok(states)
     }
 
-    fn state(&self, at: usize, past: &Past<'_>, results: &serde_json::Map<String, Value>) -> Result<State, String> {
+    /// What a task's templates see. Only what it waits for: that must not depend on who happened to be faster.
+    fn scope_of(&self, at: usize, past: &Past<'_>, states: &[State]) -> Value {
+        let visible = self.after[at].iter().chain(&self.context[at]).filter_map(|it| {
+            let shown = match &states[*it] {
+                State::Over(done) => done.in_scope(),
+                State::Skipped => json!({"status": "skipped", "output": "", "data": null, "error": null}),
+                State::Waiting | State::Open(_) | State::Running(_) => return None,
+            };
+            Some((self.crew.tasks[*it].name.clone(), shown))
+        });
+        self.scope.with(past.task, [("results", Value::Object(visible.collect()))])
+    }
+
+    fn state(&self, at: usize, past: &Past<'_>, states: &[State]) -> Result<State, String> {
         let task = &self.crew.tasks[at];
         let told = |why: String| format!("task `{}`: {why}", task.name);
-        // Only what a task waits for is in its scope: what it sees must not depend on who happened to be faster.
-        let visible = self.after[at].iter().chain(&self.context[at]).filter_map(|it| {
-            let name = &self.crew.tasks[*it].name;
-            Some((name.clone(), results.get(name)?.clone()))
-        });
-        let visible: serde_json::Map<String, Value> = visible.collect();
-        let scope = self.scope.with(past.task, [("results", Value::Object(visible))]);
+        // Most tasks are behind us or under way, and need no scope to say so.
+        let scope = LazyCell::new(|| self.scope_of(at, past, states));
         if let Some(condition) = &task.when
             && !template::holds(condition, &scope).map_err(told)?
         {
             return Ok(State::Skipped);
         }
         let progress = match self.crew.process {
-            Process::Sequential | Process::Parallel => self.plain(at, past, &scope),
+            Process::Sequential | Process::Parallel => self.plain(at, past, || self.text(at, &scope)),
             Process::Hierarchical => self.managed(at, past, &scope),
         };
         match progress.map_err(told)? {
@@ -122,13 +119,18 @@ impl CrewScript {
     }
 
     /// A task that its agent does, and that is that.
-    fn plain(&self, at: usize, past: &Past<'_>, scope: &Value) -> Result<Progress, String> {
+    fn plain(
+        &self,
+        at: usize,
+        past: &Past<'_>,
+        text: impl FnOnce() -> Result<String, String>,
+    ) -> Result<Progress, String> {
         let task = &self.crew.tasks[at];
         match past.stand(&format!("task/{}", task.name), task.retries) {
             Stand::Over(done) => Ok(Progress::Over(Box::new(done))),
             Stand::Running { place } => Ok(Progress::Running(place)),
             Stand::Open { id } => {
-                let text = self.text(at, scope)?;
+                let text = text()?;
                 let agent = task.agent.as_deref().unwrap_or_default();
                 Ok(Progress::Next(self.errand(task, agent, text).call(id)))
             }

@@ -32,6 +32,9 @@ pub fn install(parts: &mut Parts, teams: impl IntoIterator<Item = Team>) -> Resu
     }
     let mut tools: Vec<String> = parts.tools.iter().map(|tool| tool.spec().name.clone()).collect();
     tools.extend(all.iter().flat_map(|team| &team.tools).map(|tool| tool.spec().name.clone()));
+    if all.iter().any(|team| team.memory) {
+        tools.extend(memory::NAMES.map(str::to_owned));
+    }
     let problems = check::problems(&all, &registry, Some(&tools));
     if !problems.is_empty() {
         return Err(problems.into_iter().map(|problem| problem.diagnostic).collect());
