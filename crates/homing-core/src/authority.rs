@@ -121,21 +121,23 @@ impl Layer {
     }
 
     /// Deny over ask over allow.
-    fn decide(&self, tool: &str, subjects: &Subjects) -> Decision {
+    fn decide(&self, tool: &str, subjects: &Subjects) -> Verdict<'_> {
         if let Some(rule) = self.deny.iter().find(|rule| rule.guards(tool) && touches(rule, subjects)) {
-            return Decision::Deny { why: format!("`{rule}` is denied by {}", self.from) };
+            return Verdict::Deny(Some(rule));
         }
-        let allowed_by = match &self.allow {
-            Allow::All => Some(self.from.clone()),
-            Allow::Only(rules) => covers(rules, tool, subjects).map(|rule| format!("{rule} ({})", self.from)),
+        let allowed = match &self.allow {
+            Allow::All => Some(None),
+            Allow::Only(rules) => covers(rules, tool, subjects).map(Some),
         };
-        let Some(by) = allowed_by else {
-            return Decision::Deny { why: self.refusal(tool, subjects) };
-        };
+        let Some(by) = allowed else { return Verdict::Deny(None) };
         match self.ask.iter().find(|rule| rule.guards(tool) && touches(rule, subjects)) {
-            Some(rule) => Decision::Ask { by: format!("{rule} ({})", self.from) },
-            None => Decision::Allow { by },
+            Some(rule) => Verdict::Ask(rule),
+            None => Verdict::Allow(by),
         }
+    }
+
+    fn words(&self, rule: Option<&Rule>) -> String {
+        rule.map_or_else(|| self.from.clone(), |rule| format!("{rule} ({})", self.from))
     }
 
     fn refusal(&self, tool: &str, subjects: &Subjects) -> String {
@@ -151,6 +153,13 @@ impl Layer {
             }
         }
     }
+}
+
+/// What one layer says about a call, with the rule that decided.
+enum Verdict<'a> {
+    Allow(Option<&'a Rule>),
+    Ask(&'a Rule),
+    Deny(Option<&'a Rule>),
 }
 
 /// A guard bites when any part of the call matches it, or when the call cannot be taken apart.
@@ -186,16 +195,24 @@ impl Grant {
 
     /// What the rules say about a call. The first layer that denies wins, then the first that asks.
     pub fn decide(&self, tool: &str, subjects: &Subjects) -> Decision {
-        let mut verdict = Decision::Allow { by: "no restriction".to_owned() };
+        let (mut asks, mut allows) = (None, None);
         for layer in &self.layers {
-            match (layer.decide(tool, subjects), &verdict) {
-                (deny @ Decision::Deny { .. }, _) => return deny,
-                (ask @ Decision::Ask { .. }, Decision::Allow { .. }) => verdict = ask,
-                (allow @ Decision::Allow { .. }, Decision::Allow { .. }) => verdict = allow,
-                (Decision::Ask { .. } | Decision::Allow { .. }, _) => (),
+            match layer.decide(tool, subjects) {
+                Verdict::Deny(Some(rule)) => {
+                    return Decision::Deny { why: format!("`{rule}` is denied by {}", layer.from) };
+                }
+                Verdict::Deny(None) => return Decision::Deny { why: layer.refusal(tool, subjects) },
+                Verdict::Ask(rule) => {
+                    asks.get_or_insert((layer, rule));
+                }
+                Verdict::Allow(rule) => allows = Some((layer, rule)),
             }
         }
-        verdict
+        match (asks, allows) {
+            (Some((layer, rule)), _) => Decision::Ask { by: layer.words(Some(rule)) },
+            (None, Some((layer, rule))) => Decision::Allow { by: layer.words(rule) },
+            (None, None) => Decision::Allow { by: "no restriction".to_owned() },
+        }
     }
 
     /// This grant with one more layer over it.

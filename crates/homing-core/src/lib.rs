@@ -20,6 +20,7 @@ pub mod registry;
 pub mod rule;
 pub mod run;
 pub mod skill;
+pub mod text;
 pub mod tool;
 pub mod tool_names;
 pub mod tree;

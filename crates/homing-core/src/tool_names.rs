@@ -1,5 +1,7 @@
 //! One table that maps every ecosystem's tool names onto ours.
 
+use std::{collections::HashMap, sync::LazyLock};
+
 /// Our names, each with what the field calls the same thing. Matched without regard to case, `-`, `_` and spaces.
 const TABLE: &[(&str, &[&str])] = &[
     (
@@ -134,10 +136,14 @@ const TABLE: &[(&str, &[&str])] = &[
 
 /// Our name for `name`, if we have such a tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
-    let folded = fold(name.trim());
-    let known = |ours: &str, theirs: &[&str]| fold(ours) == folded || theirs.iter().any(|it| fold(it) == folded);
-    TABLE.iter().find(|(ours, theirs)| known(ours, theirs)).map(|(ours, _)| *ours)
+    BY_NAME.get(&fold(name.trim())).copied()
 }
+
+/// The table the other way round: loading ten thousand files asks fifty thousand times.
+static BY_NAME: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
+    let names = TABLE.iter().flat_map(|(ours, theirs)| theirs.iter().chain([ours]).map(|it| (fold(it), *ours)));
+    names.collect()
+});
 
 /// Every canonical name.
 pub fn all() -> impl Iterator<Item = &'static str> {

@@ -413,6 +413,7 @@ impl CallHost for Host {
             let Some(asker) = &self.asker else { return Answer::Nobody };
             let answer = tokio::time::timeout(self.answer_within, asker.ask(question));
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => Answer::Nobody,
                 answer = answer => answer.unwrap_or(Answer::Nobody),
             }

@@ -67,6 +67,10 @@ impl Driver {
         if !ended.outcome.is_done() {
             self.cell.stop.cancel();
         }
+        if let Some(asked) = self.run(|run| run.open_ask().cloned()) {
+            // Only a panic leaves an ask open; it may have been billed.
+            self.record(crate::resume::lost(&asked));
+        }
         self.bring_children_home().await;
         self.close_workspace().await;
         let commit = self.record_end(ended);

@@ -21,6 +21,8 @@ mod runtime;
 mod settings;
 mod slots;
 mod spawn;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod task;
 
 pub use handle::{RunHandle, Statistics, aggregate};

@@ -1,0 +1,96 @@
+//! `homing check`: what is wrong with agent and skill files, for people, programs and pull requests.
+
+use std::{io::Write, path::PathBuf};
+
+use anyhow::bail;
+use homing_core::{
+    diagnostic::{Diagnostic, Severity},
+    skill::SkillLibrary,
+};
+use homing_load::{Options, Report};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{CheckArgs, Format},
+    exit::Exit,
+    places, terminal,
+};
+
+mod show;
+
+pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
+    if let Some(missing) = args.paths.iter().find(|it| it.symlink_metadata().is_err()) {
+        bail!("there is no file or folder {}", missing.display());
+    }
+    let options = Options { strict: args.strict, ..Options::default() };
+    let report = match args.paths.is_empty() {
+        true => check_places(&options)?,
+        false => check_paths(&args.paths, &options),
+    };
+    let format = if args.json { Format::Json } else { args.format };
+    let mut out = anstream::stdout().lock();
+    match format {
+        Format::Human => show::human(&report, &mut out)?,
+        Format::Json => writeln!(out, "{:#}", as_json(&report))?,
+        Format::Github => show::github(&report, &mut out)?,
+    }
+    out.flush()?;
+    Ok(match report.of(Severity::Error).next() {
+        None => Exit::Done,
+        Some(_) => Exit::Failed,
+    })
+}
+
+fn check_paths(paths: &[PathBuf], options: &Options) -> Report {
+    let bar = bar();
+    homing_load::check(paths, options, &mut |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    })
+}
+
+/// Many files take long enough to wonder; a few do not.
+fn bar() -> ProgressBar {
+    if !terminal::is_watched() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files").unwrap_or(ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style).with_finish(indicatif::ProgressFinish::AndClear)
+}
+
+/// Without a path: everything that would be loaded here.
+fn check_places(options: &Options) -> anyhow::Result<Report> {
+    let loaded = homing_load::discover(&places::from_environment()?, options);
+    let mut report = Report::default();
+    report.skills = loaded.skills.list().len();
+    report.files = loaded.files + report.skills;
+    report.agents = loaded.agent_files;
+    report.ignored = loaded.ignored.len();
+    report.diagnostics = loaded.diagnostics;
+    Ok(report)
+}
+
+fn as_json(report: &Report) -> Value {
+    let all = |severity| report.of(severity).map(diagnostic_as_json).collect::<Vec<_>>();
+    json!({
+        "files": report.files,
+        "agents": report.agents,
+        "skills": report.skills,
+        "ignored": report.ignored,
+        "errors": all(Severity::Error),
+        "warnings": all(Severity::Warning),
+    })
+}
+
+/// The shape that others build on.
+pub(crate) fn diagnostic_as_json(diagnostic: &Diagnostic) -> Value {
+    json!({
+        "path": diagnostic.path.as_ref().map(|it| it.display().to_string()),
+        "line": diagnostic.line,
+        "column": diagnostic.column,
+        "field": diagnostic.field,
+        "message": diagnostic.message,
+        "hint": diagnostic.hint,
+    })
+}

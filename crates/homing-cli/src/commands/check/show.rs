@@ -1,0 +1,129 @@
+//! Diagnostics as people and pull requests see them.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use homing_core::{
+    diagnostic::{Diagnostic, Severity},
+    text,
+};
+use homing_load::{MAX_FILE, Report};
+
+use crate::terminal;
+
+/// Each remark with the line it is about, then a summary.
+pub(super) fn human(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let renderer = Renderer::styled().term_width(terminal::width().unwrap_or(120));
+    let mut source = Source::default();
+    for diagnostic in &report.diagnostics {
+        writeln!(out, "{}\n", renderer.render(&groups(diagnostic, source.line(diagnostic))))?;
+    }
+    let count = |severity| report.of(severity).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let Report { files, agents, skills, ignored, .. } = report;
+    writeln!(
+        out,
+        "{}, {}: {}, {}, {ignored} ignored ({})",
+        counted(errors, "error"),
+        counted(warnings, "warning"),
+        counted(*agents, "agent file"),
+        counted(*skills, "skill"),
+        counted(*files, "file"),
+    )
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn groups(diagnostic: &Diagnostic, line: Option<String>) -> Vec<Group<'static>> {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let title = level.primary_title(text::inert_line(&diagnostic.message));
+    let path = text::inert_line(&shown(diagnostic));
+    let mut group = match line {
+        Some(line) => {
+            let span = span(&line, diagnostic.column);
+            let snippet = Snippet::source(line).line_start(diagnostic.line as usize).path(path);
+            title.element(snippet.annotation(AnnotationKind::Primary.span(span)))
+        }
+        None => title.element(Origin::path(path)),
+    };
+    if let Some(hint) = &diagnostic.hint {
+        group = group.element(Level::HELP.message(text::inert_line(hint)));
+    }
+    vec![group]
+}
+
+/// The path as somebody in the working folder would write it; pull requests know no other.
+fn shown(diagnostic: &Diagnostic) -> String {
+    let Some(path) = &diagnostic.path else { return String::new() };
+    let here = std::env::current_dir().unwrap_or_default();
+    let path = path.strip_prefix(&here).unwrap_or(path);
+    path.strip_prefix("./").unwrap_or(path).display().to_string()
+}
+
+/// From a column, in characters, to the end of the word that begins there, in bytes.
+fn span(line: &str, column: u32) -> std::ops::Range<usize> {
+    let start = line.char_indices().nth(column.saturating_sub(1) as usize).map_or(line.len(), |(at, _)| at);
+    let rest = &line[start..];
+    let word = rest.find(|it: char| it.is_whitespace() || matches!(it, ',' | ':' | ']')).unwrap_or(rest.len());
+    let least = rest.chars().next().map_or(0, char::len_utf8);
+    start..start + word.max(least)
+}
+
+/// The file that was looked at last; remarks come file by file.
+#[derive(Default)]
+struct Source {
+    path: Option<std::sync::Arc<std::path::PathBuf>>,
+    lines: Vec<String>,
+}
+
+impl Source {
+    fn line(&mut self, diagnostic: &Diagnostic) -> Option<String> {
+        let path = diagnostic.path.as_ref().filter(|_| diagnostic.line > 0)?;
+        if self.path.as_ref() != Some(path) {
+            self.lines = lines(path);
+            self.path = Some(path.clone());
+        }
+        self.lines.get(diagnostic.line as usize - 1).cloned()
+    }
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    let small = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= MAX_FILE);
+    let text = if small { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    text.lines().map(|it| text::inert(it).replace('\t', " ")).collect()
+}
+
+/// Annotations for pull requests: one line each.
+pub(super) fn github(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for diagnostic in &report.diagnostics {
+        let kind = match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let path = shown(diagnostic);
+        let mut message = text::inert(&diagnostic.message);
+        if let Some(hint) = &diagnostic.hint {
+            message.push_str(&format!("\nhint: {}", text::inert(hint)));
+        }
+        let place = match diagnostic.line {
+            0 => String::new(),
+            line => format!(",line={line},col={}", diagnostic.column),
+        };
+        let path = escape(&text::inert_line(&path)).replace(':', "%3A").replace(',', "%2C");
+        writeln!(out, "::{kind} file={path}{place}::{}", escape(&message))?;
+    }
+    Ok(())
+}
+
+fn escape(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}

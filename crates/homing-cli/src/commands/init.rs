@@ -1,0 +1,53 @@
+//! `homing init`: writes the example agents, and never over anything.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use homing_load::builtin::EXAMPLES;
+
+use crate::exit::Exit;
+
+pub(crate) fn run() -> anyhow::Result<Exit> {
+    let folder = match Path::new(".claude/agents").is_dir() {
+        true => PathBuf::from(".claude/agents"),
+        false => PathBuf::from(".homing/agents"),
+    };
+    if let Err(error) = fs::create_dir_all(&folder) {
+        anstream::eprintln!("error: cannot make the folder {}: {error}", folder.display());
+        return Ok(Exit::Failed);
+    }
+    let mut written = 0;
+    for (name, text) in EXAMPLES {
+        let path = folder.join(name);
+        match write_new(&path, text) {
+            Ok(()) => {
+                written += 1;
+                writeln!(anstream::stdout(), "{}", path.display()).context("cannot write to stdout")?;
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                anstream::eprintln!("{} exists already; it was left alone", path.display());
+            }
+            Err(error) => {
+                anstream::eprintln!("error: cannot write {}: {error}", path.display());
+                return Ok(Exit::Failed);
+            }
+        }
+    }
+    next_steps(written);
+    Ok(Exit::Done)
+}
+
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+}
+
+fn next_steps(written: usize) {
+    anstream::eprintln!("{written} agents written. Next:");
+    anstream::eprintln!("  homing agents                  list every agent that is known here");
+    anstream::eprintln!("  homing agents code-reviewer    explain one");
+    anstream::eprintln!("  homing check                   check the files after you have changed them");
+}

@@ -1,0 +1,284 @@
+//! What somebody at a terminal sees.
+
+use std::{fs, path::Path};
+
+use snapbox::{
+    cmd::{Command, cargo_bin},
+    str,
+};
+use tempfile::TempDir;
+
+/// A project that is nobody's home.
+fn folder() -> TempDir {
+    TempDir::new().expect("a temporary folder")
+}
+
+fn homing(folder: &Path, line: &str) -> Command {
+    Command::new(cargo_bin!("homing"))
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("HOME")
+        .env("NO_COLOR", "1")
+}
+
+fn write(folder: &Path, path: &str, text: &str) {
+    let path = folder.join(path);
+    fs::create_dir_all(path.parent().expect("it has one")).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+const BAD: &str = "---\nname: Bad Name\ndescription: Use this: now\ntools: Read, Bassh\nmaxTurns: $5\n---\nBody\n";
+
+#[test]
+fn r7_agents_in_an_empty_folder_without_a_home_lists_the_built_in_ones() {
+    homing(folder().path(), "agents").assert().success().stderr_eq("").stdout_eq(str![[r#"
+code         built-in  Writes and changes code [..]
+code-review  built-in  Reviews changes to code [..]
+explore      built-in  Finds its way around a code base [..]
+general      built-in  Takes on any task, [..]
+plan         built-in  Works out how a change should be made [..]
+
+"#]]);
+}
+
+#[test]
+fn r6_agents_name_explains_where_it_came_from_and_what_it_hides() {
+    let folder = folder();
+    let text = "---\nname: explore\ndescription: Mine\ntools: Read\nmaxTurns: 5\nhooks: {Stop: x}\n---\nBody\n";
+    write(folder.path(), ".claude/agents/e.md", text);
+    homing(folder.path(), "agents explore").assert().success().stderr_eq("").stdout_eq(str![[r#"
+agent      explore
+what       Mine
+from       project: [..]/.claude/agents/e.md (claude-code)
+hides      built-in
+model      its parent's; the default where it has no parent
+tools      read
+limit      turns: 5 (from the file)
+limit      depth: 3 (default)
+limit      cost: $5.00 (default)
+limit      tool_calls: 300 (default)
+limit      children: 50 (default)
+limit      wall: 3600 s (default)
+prompt     4 characters
+trust      `hooks` needs trust: until this file is trusted, hooks do not run
+
+"#]]);
+}
+
+#[test]
+fn agents_json_has_the_shape_that_others_build_on() {
+    let folder = folder();
+    write(
+        folder.path(),
+        ".claude/agents/e.md",
+        "---\nname: explore\ndescription: Mine\ntools: Read\nmodel: opus\nmaxTurns: 5\n---\nBody\n",
+    );
+    let output = homing(folder.path(), "agents --json").output().unwrap();
+    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let explore = all.as_array().unwrap().iter().find(|it| it["name"] == "explore").unwrap();
+    for key in ["name", "description", "source", "shadows", "model", "tools", "limits", "diagnostics"] {
+        assert!(explore.get(key).is_some(), "{key}");
+    }
+    assert_eq!(explore["source"]["kind"], "project");
+    assert_eq!(explore["source"]["dialect"], "claude-code");
+    assert_eq!(explore["shadows"][0]["kind"], "built_in");
+    assert_eq!((&explore["model"], &explore["limits"]["turns"]), (&"opus".into(), &5.into()));
+    assert_eq!(explore["tools"], serde_json::json!(["read"]));
+}
+
+#[test]
+fn r7_an_unknown_agent_is_an_error_that_lists_what_exists() {
+    homing(folder().path(), "agents explor").assert().code(2).stdout_eq("").stderr_eq(str![[r#"
+error: there is no agent named `explor` (did you mean `explore`?); there are: code, code-review, explore, general, plan
+
+"#]]);
+}
+
+#[test]
+fn check_shows_the_line_and_says_what_to_do() {
+    let folder = folder();
+    write(folder.path(), ".claude/agents/bad.md", BAD);
+    homing(folder.path(), "check").assert().code(1).stderr_eq("").stdout_eq(str![[r#"
+warning: the name `Bad Name` became `bad-name`: names are lower-case letters, digits and hyphens
+ --> .claude/agents/bad.md:2:7
+  |
+2 | name: Bad Name
+  |       ^^^
+  |
+  = help: write `name: bad-name`
+
+warning: `description` is not valid YAML without quotes; it was read as text
+ --> .claude/agents/bad.md:3:14
+  |
+3 | description: Use this: now
+  |              ^^^
+  |
+  = help: put the value in quotes
+
+warning: there is no tool `Bassh`; the agent does without it
+ --> .claude/agents/bad.md:4:14
+  |
+4 | tools: Read, Bassh
+  |              ^^^^^
+  |
+  = help: did you mean `bash`?
+
+error: `maxTurns`: `$5` is not a whole number such as 20, or none
+ --> .claude/agents/bad.md:5:11
+  |
+5 | maxTurns: $5
+  |           ^^
+  |
+  = help: write a whole number such as 20, or none
+
+1 error, 3 warnings: 0 agent files, 0 skills, 0 ignored (1 file)
+
+"#]]);
+}
+
+#[test]
+fn check_json_has_the_shape_that_others_build_on() {
+    let folder = folder();
+    write(folder.path(), "any/where/agents/bad.md", BAD);
+    write(folder.path(), "any/README.md", "# Read me\n");
+    write(folder.path(), "package.json", "{\"name\": \"x\"}");
+    write(folder.path(), "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads\n---\nBody\n");
+    let output = homing(folder.path(), "check --json .").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = ["files", "agents", "skills", "ignored"].map(|it| report[it].as_u64().unwrap());
+    assert_eq!(counts, [3, 0, 1, 1]);
+    let error = &report["errors"][0];
+    assert_eq!((&error["line"], &error["column"], &error["field"]), (&5.into(), &11.into(), &"maxTurns".into()));
+    assert!(error["path"].as_str().unwrap().ends_with("bad.md") && error["message"].is_string());
+    assert_eq!(report["warnings"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn check_for_github_prints_annotations() {
+    let folder = folder();
+    write(folder.path(), ".claude/agents/a.md", "---\nname: a\ndescription: 100%: done\n---\nBody\n");
+    homing(folder.path(), "check --format github").assert().success().stdout_eq(str![[r#"
+::warning file=.claude/agents/a.md,line=3,col=14::`description` is not valid YAML without quotes; it was read as text%0Ahint: put the value in quotes
+
+"#]]);
+}
+
+#[test]
+fn check_strict_counts_repairs_as_errors() {
+    let folder = folder();
+    write(folder.path(), ".claude/agents/a.md", "---\nname: a\ndescription: one: two\n---\nBody\n");
+    homing(folder.path(), "check").assert().code(0);
+    homing(folder.path(), "check --strict").assert().code(1);
+    homing(folder.path(), "check --strict .claude").assert().code(1);
+}
+
+#[test]
+fn check_in_an_empty_folder_finds_nothing_and_a_missing_path_is_a_usage_error() {
+    homing(folder().path(), "check").assert().success().stdout_eq(str![[r#"
+0 errors, 0 warnings: 0 agent files, 0 skills, 0 ignored (0 files)
+
+"#]]);
+    homing(folder().path(), "check nowhere").assert().code(2).stderr_eq(str![[r#"
+error: there is no file or folder nowhere
+
+"#]]);
+}
+
+#[test]
+fn r12_init_writes_examples_and_never_over_anything() {
+    let folder = folder();
+    write(folder.path(), ".homing/agents/researcher.md", "mine");
+    homing(folder.path(), "init")
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+.homing/agents/code-reviewer.md
+.homing/agents/test-writer.md
+.homing/agents/api-designer.md
+
+"#]])
+        .stderr_eq(str![[r#"
+.homing/agents/researcher.md exists already; it was left alone
+3 agents written. Next:
+  homing agents                  list every agent that is known here
+  homing agents code-reviewer    explain one
+  homing check                   check the files after you have changed them
+
+"#]]);
+    assert_eq!(fs::read_to_string(folder.path().join(".homing/agents/researcher.md")).unwrap(), "mine");
+}
+
+#[test]
+fn r12_init_uses_claudes_folder_where_there_is_one_and_the_result_checks() {
+    let folder = folder();
+    fs::create_dir_all(folder.path().join(".claude/agents")).unwrap();
+    homing(folder.path(), "init").assert().success();
+    homing(folder.path(), "check --strict").assert().success().stdout_eq(str![[r#"
+0 errors, 0 warnings: 4 agent files, 0 skills, 0 ignored (4 files)
+
+"#]]);
+}
+
+#[cfg(unix)]
+#[test]
+fn in_a_read_only_folder_listing_works_and_init_says_why_not() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    write(folder.path(), ".claude/agents/a.md", "---\nname: a\ndescription: d\n---\nBody\n");
+    for path in ["", ".claude", ".claude/agents"] {
+        fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    homing(folder.path(), "agents a").assert().success();
+    homing(folder.path(), "check").assert().success();
+    // Root may write everywhere; then there is nothing to see.
+    let root = fs::write(folder.path().join("probe"), "").is_ok();
+    if !root {
+        homing(folder.path(), "init").assert().code(1).stdout_eq("").stderr_eq("error: cannot write [..]\n");
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(folder.path().join(".claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(folder.path().join(".claude/agents"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn inv44_names_and_descriptions_cannot_steer_the_terminal() {
+    let folder = folder();
+    let text = "---\nname: \"a\\e]0;x\\a\"\ndescription: \"\\e[31mred\\u202E\"\nweird\\ekey: 1\n---\nBody\n";
+    write(folder.path(), ".claude/agents/a.md", text);
+    for line in ["agents", "agents a-0-x", "check", "check --format github", "check ."] {
+        let output = homing(folder.path(), line).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        assert!(!shown.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{line}: {shown:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_who_goes_away_is_no_error() {
+    use std::process::Stdio;
+    let mut child = std::process::Command::new(cargo_bin!("homing"))
+        .args(["agents", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn r11_agents_from_the_command_line_and_from_a_plugin() {
+    let folder = folder();
+    write(folder.path(), "kit/agents/helper.md", "---\nname: helper\ndescription: Helps\n---\nHelp.\n");
+    let json = r#"{"typed":{"description":"Typed","prompt":"p"}}"#;
+    homing(folder.path(), "agents --plugin kit --agents").arg(json).assert().success().stdout_eq(str![[r#"
+...
+helper       plugin        Helps
+...
+typed        command line  Typed
+
+"#]]);
+}

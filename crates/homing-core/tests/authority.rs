@@ -1,0 +1,176 @@
+//! Authority only shrinks: a hundred thousand random families, and none in which a child has more than its parent hands on.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+};
+
+use homing_core::{
+    authority::{Allow, Authority, Decision, Grant, Layer, Network, Sandbox},
+    definition::{AgentDefinition, PermissionMode},
+    rule::{Rule, Subject, Subjects},
+};
+
+const TOOLS: [&str; 8] = ["read", "write", "edit", "bash", "grep", "fetch", "delegate", "mcp__git__log"];
+const RULES: [&str; 16] = [
+    "read",
+    "write",
+    "edit",
+    "bash",
+    "grep",
+    "fetch",
+    "delegate",
+    "mcp__git",
+    "bash(git log *)",
+    "bash(git *)",
+    "edit(src/**)",
+    "read(docs/**)",
+    "fetch(domain:*.example.org)",
+    "delegate(scout)",
+    "*",
+    "mcp__git__*",
+];
+
+struct Dice(u64);
+
+impl Dice {
+    fn of(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+
+    fn rules(&mut self, most: usize) -> Vec<Rule> {
+        static PARSED: LazyLock<Vec<Rule>> = LazyLock::new(|| RULES.iter().map(|rule| rule.parse().unwrap()).collect());
+        (0..self.of(most + 1)).map(|_| PARSED[self.of(RULES.len())].clone()).collect()
+    }
+
+    fn allow(&mut self) -> Allow {
+        if self.of(3) == 0 { Allow::All } else { Allow::Only(self.rules(5)) }
+    }
+
+    fn agent(&mut self) -> AgentDefinition {
+        let mode = [None, None, Some(PermissionMode::Plan), Some(PermissionMode::Ask), Some(PermissionMode::All)];
+        AgentDefinition {
+            name: format!("a{}", self.of(4)),
+            tools: self.allow(),
+            denied: self.rules(2),
+            delegates: (self.of(4) == 0).then(|| self.rules(6)),
+            permission_mode: mode[self.of(mode.len())],
+            ..AgentDefinition::default()
+        }
+    }
+
+    fn roots(&mut self) -> Vec<PathBuf> {
+        let all = ["/work", "/work/src", "/home/u", "/opt"];
+        (0..self.of(3)).map(|_| PathBuf::from(all[self.of(all.len())])).collect()
+    }
+
+    fn grant(&mut self) -> Grant {
+        let hosts = ["*.example.org", "a.example.org", "b.example.org", "x.test"];
+        let network = match self.of(3) {
+            0 => Network::Off,
+            1 => Network::On,
+            _ => Network::Hosts((0..self.of(3)).map(|_| hosts[self.of(hosts.len())].to_owned()).collect()),
+        };
+        let layer = Layer { from: "user".into(), allow: self.allow(), ask: self.rules(1), deny: self.rules(2) };
+        Grant {
+            layers: vec![Arc::new(layer)],
+            read: self.roots(),
+            write: self.roots(),
+            network,
+            sandbox: [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::Off][self.of(3)],
+        }
+    }
+}
+
+fn calls() -> Vec<(&'static str, Subjects)> {
+    let command = |text: &str| Subject::Command { text: text.into(), classes: vec![] };
+    let parts = |it: Vec<Subject>| Subjects::Parts(it);
+    let mut calls: Vec<(&str, Subjects)> = TOOLS.iter().map(|tool| (*tool, Subjects::None)).collect();
+    calls.extend([
+        ("bash", parts(vec![command("git log -1")])),
+        ("bash", parts(vec![command("git log"), command("rm -rf /")])),
+        ("bash", Subjects::Unclear("eval".into())),
+        ("edit", parts(vec![Subject::Path("src/a.rs".into())])),
+        ("write", parts(vec![Subject::Path("src/a.rs".into())])),
+        ("read", parts(vec![Subject::Path("docs/x.md".into())])),
+        ("fetch", parts(vec![Subject::Host("a.example.org".into())])),
+        ("delegate", parts(vec![Subject::Name("scout".into())])),
+    ]);
+    calls
+}
+
+/// Whatever `inner` lets through, `outer` does not deny.
+fn no_more_than(inner: &Grant, outer: &Grant, calls: &[(&str, Subjects)], seed: u64) {
+    assert!(inner.is_within(outer), "seed {seed}");
+    for (tool, subjects) in calls {
+        if !matches!(inner.decide(tool, subjects), Decision::Deny { .. }) {
+            assert!(!matches!(outer.decide(tool, subjects), Decision::Deny { .. }), "seed {seed}: {tool} {subjects:?}");
+        }
+    }
+    for host in ["a.example.org", "b.example.org", "x.test", "evil.com"] {
+        assert!(!inner.network.allows(host) || outer.network.allows(host), "seed {seed}: {host}");
+    }
+}
+
+/// What the model is not shown is denied, and every tool that is denied outright is not shown.
+fn shown_is_enforced(grant: &Grant, calls: &[(&str, Subjects)], seed: u64) {
+    for (tool, subjects) in calls {
+        if !grant.shows(tool) {
+            assert!(matches!(grant.decide(tool, subjects), Decision::Deny { .. }), "seed {seed}: {tool} {subjects:?}");
+        }
+    }
+}
+
+#[test]
+fn inv34_in_a_hundred_thousand_random_trees_no_child_has_more_than_its_parent_hands_on() {
+    let calls = calls();
+    for seed in 0..100_000 {
+        let mut dice = Dice(seed);
+        let mut parent = Authority::root(dice.grant(), &dice.agent());
+        for _ in 0..=dice.of(4) {
+            let child = parent.child(&dice.agent());
+            no_more_than(&child.own, &parent.grant, &calls, seed);
+            no_more_than(&child.grant, &parent.grant, &calls, seed);
+            shown_is_enforced(&child.own, &calls, seed);
+            parent = child;
+        }
+    }
+}
+
+#[test]
+fn a_coordinator_with_few_tools_can_have_capable_workers_where_the_user_said_so() {
+    let floor = Grant {
+        layers: vec![],
+        read: vec!["/work".into()],
+        write: vec!["/work".into()],
+        network: Network::Off,
+        sandbox: Sandbox::WorkspaceWrite,
+    };
+    let tools = Allow::Only(vec![Rule::tool("delegate")]);
+    let plain = AgentDefinition { name: "lead".into(), tools, ..AgentDefinition::default() };
+    let worker = AgentDefinition { name: "worker".into(), ..AgentDefinition::default() };
+    let narrow = Authority::root(floor.clone(), &plain).child(&worker);
+    assert!(!narrow.own.shows("edit"));
+    let trusted = AgentDefinition { delegates: Some(vec![Rule::tool("edit"), Rule::tool("delegate")]), ..plain };
+    let lead = Authority::root(floor, &trusted);
+    assert!(!lead.own.shows("edit") && lead.child(&worker).own.shows("edit") && !lead.child(&worker).own.shows("bash"));
+}
+
+#[test]
+fn plan_mode_changes_nothing_and_its_children_neither() {
+    let floor = Grant {
+        layers: vec![],
+        read: vec!["/work".into()],
+        write: vec!["/work".into()],
+        network: Network::On,
+        sandbox: Sandbox::WorkspaceWrite,
+    };
+    let planner =
+        AgentDefinition { name: "p".into(), permission_mode: Some(PermissionMode::Plan), ..AgentDefinition::default() };
+    let worker =
+        AgentDefinition { name: "w".into(), permission_mode: Some(PermissionMode::All), ..AgentDefinition::default() };
+    let child = Authority::root(floor, &planner).child(&worker);
+    assert!(!child.own.shows("edit") && !child.own.shows("write") && child.own.shows("bash"));
+    assert_eq!((child.own.sandbox, child.own.write.len()), (Sandbox::ReadOnly, 0));
+}

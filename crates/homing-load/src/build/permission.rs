@@ -1,0 +1,290 @@
+//! Fields that restrict: what may be used, how freely, and how much.
+
+use homing_core::{
+    definition::{Isolation, PermissionMode},
+    limits::Limit,
+    rule::Rule,
+    tool_names,
+};
+
+use super::Builder;
+use crate::{
+    caps,
+    dialect::ToolMap,
+    fields::{self, Field, Unit},
+    node::{Entry, Kind, Node},
+    tools::{self, Meaning},
+};
+
+impl Builder<'_> {
+    pub(super) fn denied(&mut self, key: &str, value: &Node) {
+        let items = tools::items(value, key, self.remarks);
+        let rules = tools::denied(items, self.names, key, self.remarks);
+        self.deny(rules);
+    }
+
+    fn deny(&mut self, rules: Vec<Rule>) {
+        for rule in rules {
+            if !self.definition.denied.contains(&rule) {
+                self.definition.denied.push(rule);
+            }
+        }
+    }
+
+    /// `tools: {bash: false, read: true}`.
+    pub(super) fn tool_switches(&mut self, key: &str, value: &Node) {
+        let switch = |it: &Entry| match it.value.text() {
+            Some("allow") => Some(true),
+            Some("deny") => Some(false),
+            _ => it.value.truth(),
+        };
+        let (mut on, mut off) = (Vec::new(), Vec::new());
+        for entry in value.entries().unwrap_or_default() {
+            let item = (entry.key.clone(), entry.spot);
+            match switch(entry) {
+                Some(true) => on.push(item),
+                Some(false) => off.push(item),
+                None => {
+                    let message = format!("`{}` is neither true nor false here; the tool stays off", entry.key);
+                    self.warn(entry.value.spot, key, message, "write true or false");
+                    off.push(item);
+                }
+            }
+        }
+        let all_off = off.iter().any(|(name, _)| name == "*");
+        off.retain(|(name, _)| name != "*");
+        let exact = all_off || (self.dialect().tool_map == ToolMap::Exact && !on.is_empty());
+        let rules = tools::allowed(on, self.names, key, self.remarks).filter(|_| exact);
+        self.closed(key, value.spot, rules.as_deref(), all_off);
+        self.narrow(rules);
+        let denied = tools::denied(off, self.names, key, self.remarks);
+        self.deny(denied);
+    }
+
+    /// OpenCode's `permission`: a word for everything, or a map of tool to a word or to patterns.
+    pub(super) fn permission(&mut self, key: &str, value: &Node) {
+        match (&value.kind, value.text()) {
+            (Kind::Map(entries), _) => entries.iter().for_each(|it| self.tool_permission(key, it)),
+            (_, Some(word)) => self.act(key, value, word, vec![Rule::tool("*")]),
+            (Kind::List(_) | Kind::Plain(_) | Kind::Quoted(_), None) => {
+                self.remarks.error(
+                    value.spot,
+                    key,
+                    "a list is no permission",
+                    "write a map of tools to allow, ask or deny",
+                );
+            }
+        }
+    }
+
+    fn tool_permission(&mut self, key: &str, entry: &Entry) {
+        let tools = match (self.names.meaning(&entry.key), entry.key.as_str()) {
+            // Its `edit` stands for every tool that changes files.
+            (_, "edit") => vec![Rule::tool("edit"), Rule::tool("write")],
+            (Meaning::Everything, _) => vec![Rule::tool("*")],
+            (Meaning::Rules(rules), _) => rules,
+            (Meaning::Unknown, name) => {
+                self.warn(entry.spot, key, format!("there is no tool `{name}` to permit or forbid"), "");
+                return;
+            }
+        };
+        match (&entry.value.kind, entry.value.text()) {
+            (Kind::Map(patterns), _) => tools.iter().for_each(|tool| self.patterns(key, tool, patterns)),
+            (_, Some(word)) => self.act(key, &entry.value, word, tools),
+            (Kind::List(_) | Kind::Plain(_) | Kind::Quoted(_), None) => self.act(key, &entry.value, "", tools),
+        }
+    }
+
+    /// The last pattern that matches decides there. Here a denial always holds, which is never wider.
+    fn patterns(&mut self, key: &str, tool: &Rule, patterns: &[Entry]) {
+        let denies = |it: &Entry| it.value.text() == Some("deny");
+        let closed = patterns.iter().any(|it| it.key == "*" && denies(it));
+        let mut open = Vec::new();
+        for entry in patterns.iter().filter(|it| !(closed && it.key == "*")) {
+            let rule = Rule { tool: tool.tool.clone(), pattern: Some(entry.key.clone()).filter(|it| it != "*") };
+            match denies(entry) {
+                false => {
+                    self.act(key, &entry.value, entry.value.text().unwrap_or_default(), vec![rule.clone()]);
+                    open.push(rule);
+                }
+                true => self.deny(vec![rule]),
+            }
+        }
+        if closed {
+            self.only(&tool.tool, open);
+        }
+    }
+
+    /// Of `tool` only these calls; everything else stays as it is.
+    fn only(&mut self, tool: &str, calls: Vec<Rule>) {
+        let mut rules: Vec<Rule> = tool_names::all().filter(|it| *it != tool).map(Rule::tool).collect();
+        rules.push(Rule::tool("mcp__*"));
+        rules.extend(calls);
+        self.narrow(Some(rules));
+    }
+
+    fn act(&mut self, key: &str, value: &Node, word: &str, rules: Vec<Rule>) {
+        match word {
+            "allow" => (),
+            "ask" => self.narrow_mode(PermissionMode::Ask),
+            "deny" => self.deny(rules),
+            other => {
+                let message = format!("`{other}` is not a permission; it was taken for deny");
+                self.warn(value.spot, key, message, "write allow, ask or deny");
+                self.deny(rules);
+            }
+        }
+    }
+
+    /// Roo's groups: a name, or a name with a pattern of files.
+    pub(super) fn groups(&mut self, key: &str, value: &Node) {
+        let Kind::List(groups) = &value.kind else { return self.tools(key, value) };
+        let mut rules = Vec::new();
+        for group in groups {
+            let name = match &group.kind {
+                Kind::List(pair) => pair.first().and_then(Node::text),
+                Kind::Plain(_) | Kind::Quoted(_) | Kind::Map(_) => group.text(),
+            };
+            let narrowed = matches!(&group.kind, Kind::List(pair) if pair.len() > 1);
+            match name.map(|it| self.names.meaning(it)) {
+                Some(Meaning::Rules(found)) if !narrowed => rules.extend(found),
+                Some(Meaning::Rules(_)) => {
+                    let message = "file patterns by regular expression are not supported; the group was left out";
+                    self.warn(group.spot, key, message, "name the tool with a path instead, such as edit(docs/**)");
+                }
+                Some(Meaning::Everything | Meaning::Unknown) | None => {
+                    self.warn(group.spot, key, "there is no such group; it was left out", "");
+                }
+            }
+        }
+        self.closed(key, value.spot, Some(&rules), groups.is_empty());
+        self.narrow(Some(rules));
+    }
+
+    /// Goose's extensions: its developer tools by our names, every other one is an MCP server.
+    pub(super) fn extensions(&mut self, key: &str, value: &Node) {
+        let Kind::List(extensions) = &value.kind else { return };
+        let mut rules = Vec::new();
+        for extension in extensions {
+            let name = extension.get("name").and_then(Node::text).or(extension.text()).unwrap_or_default();
+            if name == "developer" {
+                rules.extend(["read", "write", "edit", "bash", "grep", "glob", "ls", "tree"].map(Rule::tool));
+                continue;
+            }
+            self.definition.mcp_servers.insert(name.to_owned(), extension.to_json());
+            match extension.get("available_tools").map(|it| &it.kind) {
+                Some(Kind::List(tools)) => {
+                    let tools = tools.iter().filter_map(Node::text);
+                    rules.extend(tools.map(|tool| Rule::tool(format!("mcp__{name}__{tool}"))));
+                }
+                Some(_) | None => rules.push(Rule::tool(format!("mcp__{name}"))),
+            }
+        }
+        self.closed(key, value.spot, Some(&rules), extensions.is_empty());
+        self.narrow(Some(rules));
+    }
+
+    /// VS Code's `agents`: whom it may delegate to.
+    pub(super) fn agents(&mut self, key: &str, value: &Node) {
+        let names = self.list(key, value);
+        if names.iter().any(|it| it == "*") {
+            return;
+        }
+        match names.is_empty() {
+            true => self.deny(vec![Rule::tool("delegate")]),
+            false => self.only("delegate", vec![Rule::calls("delegate", names.join(","))]),
+        }
+    }
+
+    pub(super) fn delegates(&mut self, key: &str, value: &Node) {
+        let items = tools::items(value, key, self.remarks);
+        let rules = tools::allowed(items, self.names, key, self.remarks);
+        self.definition.delegates = Some(rules.unwrap_or_else(|| vec![Rule::tool("*")]));
+    }
+
+    pub(super) fn limit(&mut self, key: &str, value: &Node, limit: Limit, unit: Unit) {
+        match caps::read(value, unit) {
+            Ok(cap) => {
+                if cap.value() == Some(0) && limit != Limit::Depth && limit != Limit::Children {
+                    self.warn(value.spot, key, format!("`{key}` is 0, so the agent cannot do anything"), "");
+                }
+                caps::narrow(&mut self.definition.limits, limit, cap);
+            }
+            Err(message) => {
+                let hint = format!("write {}", caps::wanted(unit));
+                self.remarks.error(value.spot, key, format!("`{key}`: {message}"), &hint);
+            }
+        }
+    }
+
+    pub(super) fn limits(&mut self, key: &str, value: &Node) {
+        let Some(entries) = value.entries() else {
+            let hint = "write a map such as {turns: 20, cost: 0.50}";
+            return self.remarks.error(value.spot, key, format!("{} is no set of limits", value.noun()), hint);
+        };
+        for entry in entries {
+            match limit_named(&fields::fold(&entry.key)) {
+                Some((limit, unit)) => self.limit(&entry.key, &entry.value, limit, unit),
+                None if fields::fold(&entry.key) == "graceturns" => (),
+                None => {
+                    let message = format!("there is no limit `{}`", entry.key);
+                    let hint = "limits are: turns, depth, tokens, cost, tool_calls, children, timeout, work";
+                    self.remarks.error(entry.spot, &entry.key, message, hint);
+                }
+            }
+        }
+    }
+
+    pub(super) fn permission_mode(&mut self, key: &str, value: &Node) {
+        let word = value.text().unwrap_or_default().trim();
+        let mode = match fields::fold(word).as_str() {
+            "default" | "manual" => return,
+            "plan" | "readonly" => PermissionMode::Plan,
+            "ask" | "dontask" | "bubble" => PermissionMode::Ask,
+            "edit" | "acceptedits" | "auto" | "autoedit" | "workspacewrite" => PermissionMode::Edit,
+            "all" | "bypasspermissions" | "yolo" | "dangerfullaccess" => PermissionMode::All,
+            _ => {
+                let message = format!("`{word}` is not a permission mode; the agent may change nothing");
+                self.warn(value.spot, key, message, "write plan, ask, acceptEdits or bypassPermissions");
+                PermissionMode::Plan
+            }
+        };
+        self.narrow_mode(mode);
+    }
+
+    pub(super) fn read_only(&mut self, key: &str, value: &Node) {
+        match value.truth() {
+            Some(false) => (),
+            Some(true) => self.narrow_mode(PermissionMode::Plan),
+            None => {
+                self.warn(value.spot, key, format!("`{key}` is neither true nor false; it was taken for true"), "");
+                self.narrow_mode(PermissionMode::Plan);
+            }
+        }
+    }
+
+    pub(super) fn isolation(&mut self, key: &str, value: &Node) {
+        match value.text().unwrap_or_default() {
+            "none" | "false" | "" => (),
+            "worktree" => self.definition.isolation = Isolation::Worktree,
+            other => {
+                let message = format!("`{other}` is not known; the agent gets a worktree of its own");
+                self.warn(value.spot, key, message, "write worktree or none");
+                self.definition.isolation = Isolation::Worktree;
+            }
+        }
+    }
+}
+
+/// Inside a map of limits shorter words are clear, too.
+fn limit_named(folded: &str) -> Option<(Limit, Unit)> {
+    match fields::lookup(folded) {
+        Some(Field::Limit(limit, unit)) => Some((limit, unit)),
+        Some(_) | None => match folded {
+            "seconds" | "time" => Some((Limit::Wall, Unit::Seconds)),
+            "costusd" | "usd" | "maxcostusd" => Some((Limit::Cost, Unit::Dollars)),
+            "calls" => Some((Limit::ToolCalls, Unit::Count)),
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,97 @@
+//! Diagnoses files wherever they lie. It lists, reads and counts; showing is the host's business.
+
+use std::path::PathBuf;
+
+use homing_core::{
+    definition::Scope,
+    diagnostic::{Diagnostic, Severity},
+};
+
+use crate::{
+    dialect::Depth,
+    discover::load_found,
+    parse::{Found, Options, What, is_skill},
+    skills::read_card,
+    walk::{self, Wanted},
+};
+
+const ENDINGS: &[&str] = &[".md", ".json", ".jsonc", ".yaml", ".yml", ".toml", ".roomodes"];
+const SKIPPED: &[&str] = &[".git", "node_modules", "target", ".venv", "__pycache__"];
+
+/// What was found wrong, and how much was looked at.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Files that were read.
+    pub files: usize,
+    /// Files that gave an agent.
+    pub agents: usize,
+    /// Skills.
+    pub skills: usize,
+    /// Files that are neither.
+    pub ignored: usize,
+    /// Everything there is to say, in the order of files.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Report {
+    /// The remarks of one severity.
+    pub fn of(&self, severity: Severity) -> impl Iterator<Item = &Diagnostic> {
+        self.diagnostics.iter().filter(move |it| it.severity == severity)
+    }
+}
+
+/// Checks files, and every agent and skill file below folders; `on_file` is told how many of how many are done.
+pub fn check(paths: &[PathBuf], options: &Options, on_file: &mut dyn FnMut(usize, usize)) -> Report {
+    let mut report = Report::default();
+    let mut files: Vec<(PathBuf, Found)> = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let wanted = Wanted { depth: Depth::Deep, endings: ENDINGS, fence: None, skipped: SKIPPED };
+            let listing = walk::list(path, wanted);
+            report.diagnostics.extend(listing.diagnostics);
+            files.extend(listing.files.into_iter().map(|it| (it, Found::Anywhere)));
+        } else {
+            files.push((path.clone(), Found::Named));
+        }
+    }
+    let total = files.len();
+    for (index, (path, found)) in files.into_iter().enumerate() {
+        report.add(path, found, options);
+        on_file(index + 1, total);
+    }
+    report
+}
+
+impl Report {
+    fn add(&mut self, path: PathBuf, found: Found, options: &Options) {
+        if is_skill(&path) {
+            return self.add_skill(path, options);
+        }
+        let parsed = load_found(&path, found, Scope::Project, options);
+        let markdown = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"));
+        match parsed.what {
+            What::Agent | What::Skill => {
+                self.files += 1;
+                self.agents += usize::from(!parsed.definitions.is_empty());
+            }
+            // Every project is full of data files; those without agents are none of our business.
+            What::Other(_) if !markdown => return,
+            What::Other(_) => {
+                self.files += 1;
+                self.ignored += 1;
+            }
+        }
+        self.diagnostics.extend(parsed.diagnostics);
+    }
+
+    fn add_skill(&mut self, path: PathBuf, options: &Options) {
+        let (card, mut diagnostics) = read_card(&path, Scope::Project);
+        if options.strict {
+            diagnostics.iter_mut().for_each(|it| it.severity = Severity::Error);
+        }
+        self.files += 1;
+        self.skills += usize::from(card.is_some() && (!options.strict || diagnostics.is_empty()));
+        self.diagnostics.extend(diagnostics);
+    }
+}

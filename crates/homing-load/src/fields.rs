@@ -1,0 +1,218 @@
+//! One table: which key of which ecosystem means which field of a definition.
+//! It names fields; how a value is read is `build`'s business.
+
+use homing_core::{limits::Limit, registry::distance};
+
+/// A field of a definition, as a key names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Name,
+    Title,
+    Aliases,
+    Description,
+    Prompt,
+    /// Further instructions that stand below the prompt.
+    PromptMore,
+    Tools,
+    Denied,
+    /// OpenCode's map of tool to allow, ask or deny.
+    Permission,
+    /// Roo's and Goose's bundles of tools.
+    Groups,
+    Extensions,
+    Delegates,
+    /// The agents that it may delegate to.
+    Agents,
+    Model,
+    FallbackModels,
+    Provider,
+    Effort,
+    Temperature,
+    Skills,
+    Resources,
+    Limit(Limit, Unit),
+    /// A map of limits.
+    Limits,
+    SharedContext,
+    Parameters,
+    Inherit,
+    Surroundings,
+    InheritProject,
+    PermissionMode,
+    ReadOnly,
+    Background,
+    Isolation,
+    Memory,
+    McpServers,
+    Hooks,
+    Schema,
+    Response,
+    OnFailure,
+    Retry,
+    InitialPrompt,
+    Color,
+    Metadata,
+    /// A map whose keys are read as if they stood one level higher.
+    Inline,
+    /// Data of the author's or for another program's display: kept as metadata without a remark.
+    Note,
+    /// `disable: true` takes the agent away.
+    Disable,
+    /// `local` or `remote`.
+    Kind,
+}
+
+/// What a bare number of a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Count,
+    Dollars,
+    Millis,
+    Seconds,
+    Minutes,
+}
+
+use Field as F;
+
+/// Keys as [`fold`] leaves them.
+const TABLE: &[(&str, Field)] = &[
+    ("name", F::Name),
+    ("description", F::Description),
+    ("tools", F::Tools),
+    ("model", F::Model),
+    ("color", F::Color),
+    ("title", F::Title),
+    ("label", F::Title),
+    ("displayname", F::Title),
+    ("aliases", F::Aliases),
+    ("prompt", F::Prompt),
+    ("systemprompt", F::Prompt),
+    ("instructions", F::Prompt),
+    ("developerinstructions", F::Prompt),
+    ("allowedtools", F::Tools),
+    ("disallowedtools", F::Denied),
+    ("toolsdeny", F::Denied),
+    ("deniedtools", F::Denied),
+    ("denytools", F::Denied),
+    ("excludetools", F::Denied),
+    ("permission", F::Permission),
+    ("delegates", F::Delegates),
+    ("fallbackmodels", F::FallbackModels),
+    ("fallbackmodel", F::FallbackModels),
+    ("llmconfig", F::Model),
+    ("modelprovider", F::Provider),
+    ("effort", F::Effort),
+    ("reasoningeffort", F::Effort),
+    ("modelreasoningeffort", F::Effort),
+    ("thinking", F::Effort),
+    ("variant", F::Note),
+    ("temperature", F::Temperature),
+    ("skills", F::Skills),
+    ("resources", F::Resources),
+    ("defaultreads", F::Resources),
+    ("limits", F::Limits),
+    ("budget", F::Limits),
+    ("turnbudget", F::Limits),
+    ("maxturns", F::Limit(Limit::Turns, Unit::Count)),
+    ("turns", F::Limit(Limit::Turns, Unit::Count)),
+    ("steps", F::Limit(Limit::Turns, Unit::Count)),
+    ("maxsteps", F::Limit(Limit::Turns, Unit::Count)),
+    ("maxdepth", F::Limit(Limit::Depth, Unit::Count)),
+    ("depth", F::Limit(Limit::Depth, Unit::Count)),
+    ("maxtokens", F::Limit(Limit::Tokens, Unit::Count)),
+    ("tokens", F::Limit(Limit::Tokens, Unit::Count)),
+    ("maxcost", F::Limit(Limit::Cost, Unit::Dollars)),
+    ("cost", F::Limit(Limit::Cost, Unit::Dollars)),
+    ("maxbudgetusd", F::Limit(Limit::Cost, Unit::Dollars)),
+    ("maxtoolcalls", F::Limit(Limit::ToolCalls, Unit::Count)),
+    ("toolcalls", F::Limit(Limit::ToolCalls, Unit::Count)),
+    ("maxchildren", F::Limit(Limit::Children, Unit::Count)),
+    ("children", F::Limit(Limit::Children, Unit::Count)),
+    ("timeout", F::Limit(Limit::Wall, Unit::Seconds)),
+    ("maxseconds", F::Limit(Limit::Wall, Unit::Seconds)),
+    ("timeoutseconds", F::Limit(Limit::Wall, Unit::Seconds)),
+    ("timeoutmins", F::Limit(Limit::Wall, Unit::Minutes)),
+    ("timeoutms", F::Limit(Limit::Wall, Unit::Millis)),
+    ("wall", F::Limit(Limit::Wall, Unit::Seconds)),
+    ("work", F::Limit(Limit::Work, Unit::Seconds)),
+    ("sharedcontext", F::SharedContext),
+    ("inherit", F::Inherit),
+    ("inheritmessages", F::Inherit),
+    ("defaultcontext", F::Inherit),
+    ("context", F::Surroundings),
+    ("surroundings", F::Surroundings),
+    ("inheritprojectcontext", F::InheritProject),
+    ("permissionmode", F::PermissionMode),
+    ("approvalmode", F::PermissionMode),
+    ("sandboxmode", F::PermissionMode),
+    ("readonly", F::ReadOnly),
+    ("background", F::Background),
+    ("isbackground", F::Background),
+    ("isolation", F::Isolation),
+    ("memory", F::Memory),
+    ("mcpservers", F::McpServers),
+    ("hooks", F::Hooks),
+    ("schema", F::Schema),
+    ("outputschema", F::Schema),
+    ("onfailure", F::OnFailure),
+    ("initialprompt", F::InitialPrompt),
+    ("metadata", F::Metadata),
+    ("disable", F::Disable),
+    ("kind", F::Kind),
+    ("colour", F::Color),
+    ("category", F::Note),
+    ("emoji", F::Note),
+    ("vibe", F::Note),
+    ("icon", F::Note),
+    ("tags", F::Note),
+    ("version", F::Note),
+    ("author", F::Note),
+    ("authors", F::Note),
+    ("license", F::Note),
+    ("compatibility", F::Note),
+    ("homepage", F::Note),
+    ("mode", F::Note),
+    ("hidden", F::Note),
+    ("argumenthint", F::Note),
+    ("disablemodelinvocation", F::Note),
+    ("userinvocable", F::Note),
+    ("target", F::Note),
+    ("infer", F::Note),
+    ("handoffs", F::Note),
+    ("agents", F::Agents),
+    ("package", F::Note),
+    ("nicknamecandidates", F::Note),
+];
+
+/// Fields whose misspelling would silently take a restriction away.
+const RESTRICTIONS: &[&str] = &[
+    "tools",
+    "allowedtools",
+    "disallowedtools",
+    "permissionmode",
+    "readonly",
+    "maxturns",
+    "maxtokens",
+    "maxcost",
+    "timeout",
+    "limits",
+    "budget",
+    "isolation",
+];
+
+/// A key without regard to case, `-`, `_` and spaces.
+pub(crate) fn fold(key: &str) -> String {
+    key.chars().filter(|it| !matches!(it, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+/// The field that a folded key names.
+pub(crate) fn lookup(folded: &str) -> Option<Field> {
+    TABLE.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field)
+}
+
+/// The restriction that a folded key is a misspelling of, if it looks like one.
+pub(crate) fn misspelt(folded: &str) -> Option<(&'static str, Field)> {
+    let near = |key: &&&str| distance(folded, key) <= if key.len() > 7 { 2 } else { 1 };
+    let key = RESTRICTIONS.iter().find(near)?;
+    lookup(key).map(|field| (*key, field))
+}

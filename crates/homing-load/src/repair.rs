@@ -1,0 +1,130 @@
+//! Reads front matter that strict YAML refuses: first by quoting what should have been quoted, then by looking for
+//! the keys that it knows. It decides how text becomes values, not what the values mean.
+
+use crate::{
+    fields,
+    front::key_of,
+    node::{Entry, Kind, Node, Spot},
+    remarks::Remarks,
+    yaml::{self, YamlError},
+};
+
+/// Reads front matter whose first line is line `first_line` of its file, repairing what has to be repaired.
+pub(crate) fn read(text: &str, first_line: u32, remarks: &mut Remarks) -> Result<Node, YamlError> {
+    let error = match yaml::parse(text, first_line) {
+        Ok(node) => return Ok(node),
+        Err(error) if error.hostile => return Err(error),
+        Err(error) => error,
+    };
+    let (quoted, repaired) = quote(text, first_line);
+    if let Ok(node) = yaml::parse(&quoted, first_line)
+        && node.entries().is_some_and(|it| !it.iter().any(|entry| is_dialogue(&entry.key)))
+    {
+        report(&repaired, &error, remarks);
+        return Ok(node);
+    }
+    let node = scan(text, first_line);
+    if node.entries().is_none_or(<[Entry]>::is_empty) {
+        return Err(error);
+    }
+    remarks.warn(
+        error.spot,
+        "",
+        format!("not valid YAML ({}); the keys that could be recognised were read", error.message),
+        "indent the lines that belong to a value, or put the value in quotes",
+    );
+    Ok(node)
+}
+
+fn report(repaired: &[(String, Spot)], error: &YamlError, remarks: &mut Remarks) {
+    for (key, spot) in repaired {
+        remarks.warn(
+            *spot,
+            key,
+            format!("`{key}` is not valid YAML without quotes; it was read as text"),
+            "put the value in quotes",
+        );
+    }
+    if repaired.is_empty() {
+        remarks.warn(error.spot, "", format!("not valid YAML ({}); it was repaired", error.message), "");
+    }
+}
+
+/// Examples in a description often hold a dialogue whose lines look like keys.
+fn is_dialogue(key: &str) -> bool {
+    matches!(key, "user" | "User" | "assistant" | "Assistant" | "Context")
+}
+
+/// Quotes top-level values that cannot stand without quotes. Line numbers stay what they are.
+fn quote(text: &str, first_line: u32) -> (String, Vec<(String, Spot)>) {
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut out, mut repaired, mut at) = (String::with_capacity(text.len() + 64), Vec::new(), 0);
+    while at < lines.len() {
+        let line = lines[at];
+        let needy = key_of(line).filter(|(_, value)| needs_quotes(value.trim()));
+        let Some((key, value)) = needy else {
+            // Tabs cannot indent in YAML, and people use them.
+            out.push_str(&line.replace('\t', "  "));
+            out.push('\n');
+            at += 1;
+            continue;
+        };
+        let more = lines[at + 1..].iter().take_while(|it| it.starts_with([' ', '\t'])).count();
+        let whole = [value].iter().chain(&lines[at + 1..=at + more]).map(|it| it.trim()).collect::<Vec<_>>().join(" ");
+        out.push_str(&format!("{key}: '{}'\n", whole.replace('\'', "''")));
+        out.push_str(&"\n".repeat(more));
+        let line = first_line + u32::try_from(at).unwrap_or(0);
+        let column = u32::try_from(key.chars().count()).unwrap_or(0) + 3;
+        repaired.push((key.to_owned(), Spot { line, column }));
+        at += 1 + more;
+    }
+    (out, repaired)
+}
+
+fn needs_quotes(value: &str) -> bool {
+    let Some(first) = value.chars().next() else { return false };
+    if matches!(first, '"' | '\'') {
+        // A quote that is closed early, such as `"Expert" in things`, is text.
+        let closed = value[1..].find(first).is_some_and(|at| at + 2 < value.len());
+        return closed && !value.ends_with(first);
+    }
+    if matches!(first, '[' | '{' | '|' | '>') {
+        return false;
+    }
+    matches!(first, '*' | '&' | '!' | '@' | '`' | '%') || value.contains(": ") || value.ends_with(':')
+}
+
+/// The last resort: every line that begins with a known key begins a value, and everything below belongs to it.
+fn scan(text: &str, first_line: u32) -> Node {
+    let lines: Vec<&str> = text.lines().collect();
+    let starts: Vec<usize> = (0..lines.len()).filter(|at| known_key(lines[*at]).is_some()).collect();
+    let mut entries = Vec::new();
+    for (index, start) in starts.iter().enumerate() {
+        let end = starts.get(index + 1).copied().unwrap_or(lines.len());
+        let line = first_line + u32::try_from(*start).unwrap_or(0);
+        entries.extend(scanned(&lines[*start..end], line));
+    }
+    Node::new(Spot { line: first_line, column: 1 }, Kind::Map(entries))
+}
+
+fn known_key(line: &str) -> Option<(&str, &str)> {
+    let known = |key: &str| fields::lookup(&fields::fold(key)).is_some() && !is_dialogue(key);
+    key_of(line).filter(|(key, _)| known(key))
+}
+
+fn scanned(lines: &[&str], line: u32) -> Option<Entry> {
+    let (key, value) = known_key(lines[0])?;
+    let spot = Spot { line, column: 1 };
+    let key = key.to_owned();
+    // The value may well be YAML when it is looked at alone.
+    let alone = yaml::parse(&lines.join("\n"), line).ok();
+    if let Some(Kind::Map(mut entries)) = alone.map(|it| it.kind)
+        && entries.len() == 1
+    {
+        return entries.pop();
+    }
+    let text = [value].iter().chain(&lines[1..]).map(|it| it.trim_end()).collect::<Vec<_>>().join("\n");
+    let text = text.trim().trim_matches(['"', '\'']).to_owned();
+    let value_spot = Spot { line, column: u32::try_from(key.chars().count()).unwrap_or(0) + 3 };
+    Some(Entry { key, spot, value: Node::new(value_spot, Kind::Quoted(text)) })
+}

@@ -1,0 +1,271 @@
+//! Where agents come from and who wins: definitions, precedence, validation, built-in agents, plugins.
+
+mod show;
+
+use std::{fs, path::Path};
+
+use homing_core::{
+    authority::Allow,
+    definition::{AgentDefinition, Scope, Surroundings},
+    diagnostic::Severity,
+    registry::Registry,
+};
+use homing_load::{Below, Loaded, Options, Places, builtin, discover, load_file, load_folder, parse_json};
+use tempfile::TempDir;
+
+/// A home, a repository with a folder inside, a plugin and an administrator's folder.
+struct World {
+    root: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let world = Self { root: TempDir::new().expect("a temporary folder") };
+        fs::create_dir_all(world.path("repo/.git")).unwrap();
+        fs::create_dir_all(world.path("repo/sub")).unwrap();
+        world
+    }
+
+    fn path(&self, path: &str) -> std::path::PathBuf {
+        self.root.path().join(path)
+    }
+
+    /// Writes an agent whose description is the path of its file.
+    fn agent(&self, path: &str, name: &str) {
+        self.file(path, &format!("---\nname: {name}\ndescription: {path}\n---\nPrompt.\n"));
+    }
+
+    fn file(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn places(&self) -> Places {
+        let mut places = Places::new(self.path("repo/sub"));
+        places.home = Some(self.path("home"));
+        places.config = Some(self.path("home/.config"));
+        places.managed = vec![self.path("managed")];
+        places.plugins = vec![self.path("plugin")];
+        places
+    }
+
+    fn load(&self) -> Loaded {
+        discover(&self.places(), &Options::default())
+    }
+
+    fn winner(&self, name: &str) -> String {
+        self.load().registry.get(name).unwrap().description.clone()
+    }
+}
+
+#[test]
+fn r6_a_stronger_scope_wins_and_the_hidden_ones_are_remembered() {
+    let world = World::new();
+    let order = [
+        "home/.claude/agents/a.md",
+        "plugin/agents/a.md",
+        "repo/.claude/agents/a.md",
+        "repo/sub/.claude/agents/a.md",
+        "managed/agents/a.md",
+    ];
+    for path in order {
+        world.agent(path, "explore");
+        assert_eq!(world.winner("explore"), path);
+    }
+    let loaded = world.load();
+    let hidden: Vec<&str> =
+        loaded.registry.registered("explore").unwrap().shadows.iter().map(|it| it.description.as_str()).collect();
+    assert_eq!(hidden[..4], [order[3], order[2], order[1], order[0]]);
+    assert_eq!(loaded.registry.registered("explore").unwrap().shadows[4].source.kind, Scope::BuiltIn);
+}
+
+#[test]
+fn r6_the_command_line_stands_between_project_and_administrator() {
+    let world = World::new();
+    world.agent("repo/.claude/agents/a.md", "a");
+    let mut places = world.places();
+    places.agents_json = Some(r#"{"a": {"description": "typed", "prompt": "p"}}"#.into());
+    let loaded = discover(&places, &Options::default());
+    assert_eq!(loaded.registry.get("a").unwrap().description, "typed");
+    world.agent("managed/agents/a.md", "a");
+    let loaded = discover(&places, &Options::default());
+    assert_eq!(loaded.registry.get("a").unwrap().description, "managed/agents/a.md");
+}
+
+#[test]
+fn r6_within_a_scope_homings_folder_then_claudes_then_the_shared_one_then_the_alphabet() {
+    let world = World::new();
+    for path in [
+        "repo/.qwen/agents/a.md",
+        "repo/.cursor/agents/a.md",
+        "repo/.agents/agents/a.md",
+        "repo/.claude/agents/a.md",
+        "repo/.homing/agents/a.md",
+    ] {
+        world.agent(path, "a");
+        assert_eq!(world.winner("a"), path);
+    }
+}
+
+#[test]
+fn r6_in_claude_code_the_users_agent_beats_a_plugins_and_the_plugins_keeps_its_long_name() {
+    let world = World::new();
+    world.file("plugin/.claude-plugin/plugin.json", r#"{"name": "tools"}"#);
+    world.agent("plugin/agents/a.md", "a");
+    assert_eq!(world.winner("tools:a"), "plugin/agents/a.md");
+    assert_eq!(world.winner("a"), "plugin/agents/a.md");
+    world.agent("home/.claude/agents/a.md", "a");
+    assert_eq!(world.winner("a"), "home/.claude/agents/a.md");
+    assert_eq!(world.winner("tools:a"), "plugin/agents/a.md");
+}
+
+#[test]
+fn a_home_folder_is_the_users_also_when_it_is_the_working_folder() {
+    let world = World::new();
+    world.agent("home/.claude/agents/a.md", "a");
+    let mut places = world.places();
+    places.cwd = world.path("home");
+    let loaded = discover(&places, &Options::default());
+    assert_eq!(loaded.registry.get("a").unwrap().source.kind, Scope::User);
+    assert!(loaded.registry.registered("a").unwrap().shadows.is_empty());
+}
+
+#[test]
+fn without_a_repository_only_the_working_folder_is_the_project() {
+    let folder = TempDir::new().unwrap();
+    fs::create_dir_all(folder.path().join("inner")).unwrap();
+    assert_eq!(Places::new(folder.path().join("inner")).project_folders(), [folder.path().join("inner")]);
+}
+
+#[test]
+fn r4_names_descriptions_and_prompts_are_validated_with_file_line_and_field() {
+    let parsed = show::parsed(".claude/agents/x.md", "---\nname: x\ndescription: \"  \"\n---\n\n");
+    assert!(parsed.definitions.is_empty());
+    for (diagnostic, field) in parsed.diagnostics.iter().zip(["description", "prompt"]) {
+        assert_eq!(diagnostic.severity, Severity::Error);
+        assert_eq!(diagnostic.field.as_deref(), Some(field));
+        assert_eq!(diagnostic.path.as_deref().map(|it| it.as_path()), Some(Path::new(".claude/agents/x.md")));
+        assert!(diagnostic.line > 0);
+    }
+    let parsed = show::parsed(".claude/agents/x.md", "---\nname: My Agent_2\ndescription: d\n---\nP\n");
+    let agent = &parsed.definitions[0];
+    assert_eq!((agent.name.as_str(), agent.title.as_deref()), ("my-agent-2", Some("My Agent_2")));
+    let registry = Registry::from_iter(parsed.definitions);
+    assert!(registry.has("my-agent-2") && registry.has("My Agent_2"));
+}
+
+#[test]
+fn r4_strict_mode_refuses_what_lenient_mode_repairs() {
+    let world = World::new();
+    world.file("repo/.claude/agents/a.md", "---\nname: A\ndescription: one: two\n---\nP\n");
+    let path = world.path("repo/.claude/agents/a.md");
+    assert_eq!(load_file(&path, Scope::Project, &Options::default()).definitions.len(), 1);
+    let strict = Options { strict: true, ..Options::default() };
+    let parsed = load_file(&path, Scope::Project, &strict);
+    assert!(parsed.definitions.is_empty());
+    assert!(parsed.diagnostics.iter().all(|it| it.severity == Severity::Error));
+}
+
+#[test]
+fn r7_agents_load_from_a_file_a_folder_or_json() {
+    let world = World::new();
+    world.agent("set/one.md", "one");
+    world.agent("set/deep/two.md", "two");
+    world.file("set/three.json", r#"{"name": "three", "description": "d", "prompt": "p"}"#);
+    let names = |below| {
+        let parsed = load_folder(&world.path("set"), below, Scope::User, &Options::default());
+        let registry: Registry = parsed.into_iter().flat_map(|it| it.definitions).collect();
+        registry.names().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(names(Below::Not), ["one", "three"]);
+    assert_eq!(names(Below::Too), ["one", "three", "two"]);
+    let one = load_file(&world.path("set/one.md"), Scope::User, &Options::default());
+    assert_eq!(one.definitions[0].name, "one");
+    let json = parse_json(
+        r#"{"a": {"description": "d", "prompt": "p"}, "b": {"description": "d", "prompt": "p"}}"#,
+        Scope::CommandLine,
+        &Options::default(),
+    );
+    assert_eq!(json.definitions.len(), 2);
+    assert!(!parse_json("{", Scope::CommandLine, &Options::default()).diagnostics.is_empty());
+}
+
+#[test]
+fn r8_tools_are_validated_against_those_that_exist() {
+    let world = World::new();
+    world.file("repo/.claude/agents/a.md", "---\nname: a\ndescription: d\ntools: Read, deploy\n---\nP\n");
+    let path = world.path("repo/.claude/agents/a.md");
+    let lenient = load_file(&path, Scope::Project, &Options::default());
+    assert_eq!(lenient.diagnostics[0].severity, Severity::Warning);
+    assert_eq!((lenient.diagnostics[0].line, lenient.diagnostics[0].column), (4, 14));
+    assert_eq!(lenient.definitions[0].tools, Allow::Only(vec!["read".parse().unwrap()]));
+    let strict = load_file(&path, Scope::Project, &Options { strict: true, ..Options::default() });
+    assert!(strict.definitions.is_empty());
+    let known = load_file(&path, Scope::Project, &Options { strict: true, tools: vec!["deploy".into()] });
+    assert_eq!(known.definitions[0].tools, Allow::Only(vec!["read".parse().unwrap(), "deploy".parse().unwrap()]));
+}
+
+fn built_in(name: &str) -> &'static AgentDefinition {
+    builtin::agents().iter().find(|it| it.name == name).expect("it ships")
+}
+
+fn tools(name: &str) -> Vec<String> {
+    match &built_in(name).tools {
+        Allow::All => vec!["*".into()],
+        Allow::Only(rules) => rules.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[test]
+fn r10_the_built_in_agents_have_their_tools_and_can_be_overridden() {
+    let names: Vec<&str> = builtin::agents().iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["explore", "plan", "code", "code-review", "general"]);
+    assert_eq!(tools("explore"), ["glob", "grep", "read", "ls", "tree"]);
+    assert_eq!(tools("plan"), tools("explore"));
+    assert_eq!(tools("code-review"), ["glob", "grep", "read", "diff", "bash(git only)"]);
+    assert_eq!(tools("general"), ["*"]);
+    assert!(["explore", "plan", "code-review"].iter().all(|it| built_in(it).schema.is_some()));
+    assert_eq!(built_in("explore").surroundings, Surroundings::Environment);
+    assert_eq!(built_in("plan").surroundings, Surroundings::Environment);
+    assert!(built_in("general").prompt.contains("`explore`"));
+    let world = World::new();
+    world.agent("repo/.homing/agents/mine.md", "general");
+    assert_eq!(world.winner("general"), "repo/.homing/agents/mine.md");
+}
+
+#[test]
+fn r10_r12_what_ships_needs_no_repair() {
+    let strict = Options { strict: true, ..Options::default() };
+    for (name, text) in builtin::EXAMPLES {
+        let path = Path::new(".claude/agents").join(name);
+        let parsed =
+            homing_load::parse(&path, text.as_bytes().to_vec(), homing_load::Found::Named, Scope::Project, &strict);
+        assert_eq!(parsed.diagnostics, [], "{name}");
+        assert_eq!(format!("{}.md", parsed.definitions[0].name), *name);
+    }
+    assert!(builtin::agents().iter().all(|it| it.unknown.is_empty() && it.source.kind == Scope::BuiltIn));
+}
+
+#[test]
+fn r11_agents_come_from_configuration_and_plugins() {
+    let world = World::new();
+    world.file("home/.config/homing/agents.json", r#"{"configured": {"description": "d", "prompt": "p"}}"#);
+    world.agent("home/.config/homing/agents/filed.md", "filed");
+    world.agent("plugin/agents/deep/plugged.md", "plugged");
+    world.agent("extra/typed.md", "typed");
+    let mut places = world.places();
+    places.folders.push(world.path("extra"));
+    let registry = discover(&places, &Options::default()).registry;
+    for (name, scope) in
+        [("configured", Scope::User), ("filed", Scope::User), ("plugged", Scope::Plugin), ("typed", Scope::CommandLine)]
+    {
+        assert_eq!(registry.get(name).unwrap().source.kind, scope, "{name}");
+    }
+}
+
+#[test]
+fn r12_four_example_agents_ship() {
+    let names: Vec<&str> = builtin::EXAMPLES.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["code-reviewer.md", "test-writer.md", "api-designer.md", "researcher.md"]);
+}

@@ -1,0 +1,121 @@
+//! A short seeded run of what the fuzz target does: no input makes the parser panic, hang, or widen a restriction.
+
+use std::path::Path;
+
+use homing_core::{authority::Allow, definition::Scope};
+use homing_load::{Found, Options, parse};
+
+/// A small generator, so that a failure can be repeated from its number.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).expect("small")
+    }
+}
+
+const PIECES: &[&str] = &[
+    "---\n",
+    "name: a\n",
+    "description: d\n",
+    "tools: Read\n",
+    "tools:",
+    " [Read, ",
+    "]",
+    "{",
+    "}",
+    "\"",
+    "'",
+    "|\n",
+    ">-\n",
+    "  - ",
+    ": ",
+    "#",
+    "&a ",
+    "*a",
+    "<<: *a\n",
+    "!!str ",
+    "%YAML 1.2\n",
+    "\t",
+    "\r\n",
+    "\u{feff}",
+    "\u{2028}",
+    "\0",
+    "\u{e0041}",
+    "maxTurns: ",
+    "5",
+    "-1",
+    ".inf",
+    "limits: {",
+    "cost: 1",
+    "mcpServers:\n",
+    "permission:\n  bash:\n    \"*\": deny\n",
+    "ü",
+    "日本",
+    "\\n",
+    "```markdown\n",
+    "...\n",
+    "customModes:\n",
+    "agent:",
+    "tools: {a: true, b: no}\n",
+    "Bash(git:*)",
+    "(",
+    ")",
+    ",",
+    "\n",
+    "\n\n",
+];
+
+const NAMES: &[&str] = &[
+    ".claude/agents/x.md",
+    "x.json",
+    "x.yaml",
+    "x.toml",
+    ".roomodes",
+    "x.agent.md",
+    ".opencode/agent/x.md",
+    "opencode.json",
+];
+
+fn text(dice: &mut Dice) -> Vec<u8> {
+    let mut text = String::from(if dice.roll(2) == 0 { "---\nname: a\ndescription: d\n" } else { "" });
+    for _ in 0..dice.roll(40) {
+        text.push_str(PIECES[dice.roll(PIECES.len())]);
+    }
+    let mut bytes = text.into_bytes();
+    if !bytes.is_empty() && dice.roll(4) == 0 {
+        let at = dice.roll(bytes.len());
+        bytes[at] = u8::try_from(dice.roll(256)).expect("a byte");
+    }
+    bytes
+}
+
+#[test]
+fn inv45_twenty_thousand_odd_files_neither_panic_nor_hang() {
+    let mut dice = Dice(0x5eed_1234_5678_9abc);
+    for _ in 0..20_000 {
+        let (path, bytes) = (Path::new(NAMES[dice.roll(NAMES.len())]), text(&mut dice));
+        for strict in [false, true] {
+            let options = Options { strict, ..Options::default() };
+            let parsed = parse(path, bytes.clone(), Found::Named, Scope::Project, &options);
+            assert!(parsed.definitions.iter().all(|it| !it.name.is_empty() && !it.prompt.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn whatever_follows_a_restriction_never_lifts_it() {
+    let mut dice = Dice(0xfeed_beef_dead_f00d);
+    for _ in 0..20_000 {
+        let mut bytes = b"---\nname: a\ndescription: d\ntools: Read\n".to_vec();
+        bytes.extend(text(&mut dice));
+        let path = Path::new(".claude/agents/x.md");
+        let parsed = parse(path, bytes.clone(), Found::Named, Scope::Project, &Options::default());
+        for agent in parsed.definitions {
+            assert_ne!(agent.tools, Allow::All, "{}", String::from_utf8_lossy(&bytes));
+        }
+    }
+}

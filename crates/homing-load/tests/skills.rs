@@ -1,0 +1,80 @@
+//! Skills: cards once, bodies on demand, and a skill as an agent.
+
+use std::{fs, path::Path};
+
+use homing_core::{definition::Scope, skill::SkillLibrary};
+use homing_load::{Library, Options, Places, skill_as_agent};
+use tempfile::TempDir;
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+const PDF: &str =
+    "---\nname: pdf\ndescription: Reads PDF files\nallowed-tools: Read Bash\n---\n\n# PDF\n\nUse scripts/x.py.\n";
+
+#[test]
+fn r13_the_library_lists_has_and_gets_and_reads_bodies_on_demand() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), ".claude/skills/pdf/SKILL.md", PDF);
+    write(root.path(), ".claude/skills/pdf/scripts/x.py", "print()");
+    write(root.path(), ".agents/skills/style.md", "---\nname: style\ndescription: How we write\n---\nWrite well.\n");
+    write(root.path(), ".acai/skills/none/SKILL.md", "no front matter");
+    let (library, diagnostics) = Library::discover(&Places::new(root.path()));
+    let names: Vec<&str> = library.list().iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["pdf", "style"]);
+    assert_eq!(library.list()[0].description, "Reads PDF files");
+    assert!(library.has("pdf") && !library.has("none") && library.get("none").is_none());
+    assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+
+    let skill = library.get("pdf").unwrap().unwrap();
+    assert_eq!(
+        (skill.body.as_str(), skill.resources.as_slice()),
+        ("# PDF\n\nUse scripts/x.py.", &["scripts/x.py".to_owned()][..])
+    );
+    // The body comes from the file as it is now; the card stays what it was.
+    write(root.path(), ".claude/skills/pdf/SKILL.md", "---\nname: pdf\ndescription: changed\n---\nNew body.\n");
+    assert_eq!(library.get("pdf").unwrap().unwrap().body, "New body.");
+    assert_eq!(library.list()[0].description, "Reads PDF files");
+    fs::remove_file(root.path().join(".claude/skills/pdf/SKILL.md")).unwrap();
+    assert!(library.get("pdf").unwrap().is_err());
+}
+
+#[test]
+fn r13_a_projects_skill_wins_over_the_users_and_a_plugins_has_a_long_name() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "home/.claude/skills/pdf/SKILL.md", PDF);
+    write(root.path(), "repo/.homing/skills/pdf/SKILL.md", PDF);
+    write(root.path(), "kit/skills/pdf/SKILL.md", PDF);
+    let mut places = Places::new(root.path().join("repo"));
+    places.home = Some(root.path().join("home"));
+    places.plugins = vec![root.path().join("kit")];
+    let (library, _) = Library::discover(&places);
+    let found: Vec<(&str, Scope)> = library.list().iter().map(|it| (it.name.as_str(), it.scope)).collect();
+    assert_eq!(found, [("kit:pdf", Scope::Plugin), ("pdf", Scope::Project)]);
+}
+
+#[test]
+fn r13_problems_with_a_skill_are_remarks_and_it_still_loads() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "My_Skill/SKILL.md", "---\ndescription: Use: always\n---\nBody.\n");
+    let (library, diagnostics) = Library::in_folder(root.path(), Scope::User);
+    assert_eq!(library.list()[0].name, "My_Skill");
+    assert_eq!(library.list()[0].description, "Use: always");
+    assert_eq!(diagnostics.len(), 3, "{diagnostics:?}");
+    assert!(diagnostics.iter().all(|it| it.line > 0));
+}
+
+#[test]
+fn r9_a_skill_can_be_an_agent_and_keeps_its_resources() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "pdf/SKILL.md", &PDF.replace("---\n\n", "resources: [guide.txt]\n---\n\n"));
+    write(root.path(), "pdf/scripts/x.py", "print()");
+    let parsed = skill_as_agent(&root.path().join("pdf/SKILL.md"), Scope::Project, &Options::default());
+    let agent = &parsed.definitions[0];
+    assert_eq!((agent.name.as_str(), agent.description.as_str()), ("pdf", "Reads PDF files"));
+    assert!(agent.prompt.starts_with("# PDF"));
+    assert_eq!(agent.resources, ["guide.txt", "scripts/x.py"]);
+}

@@ -1,0 +1,390 @@
+//! One request, one attempt, five clocks. It moves bytes between a socket and a decoder and knows neither wires nor prices.
+
+use std::{
+    sync::OnceLock,
+    time::{Duration, SystemTime},
+};
+
+use homing_core::{
+    message::Reply,
+    model::{Failure, ModelError, OnDelta},
+};
+use reqwest::{
+    Client, Response,
+    header::{CONTENT_TYPE, HeaderMap},
+};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    errors::{self, Refusal, shortened},
+    sse::{Flow, Splitter},
+    wire::{Decoder, Progress},
+};
+
+/// More than any reply has; a stream that never ends, or a small body that unpacks into a large one, ends here.
+const MAX_BODY: usize = 64 * 1024 * 1024;
+
+/// What is read of an answer that is no success.
+const MAX_ERROR_BODY: usize = 64 * 1024;
+
+/// How long each phase of a call may take. The total is the run's, and comes with each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// Until the connection stands.
+    pub connect: Duration,
+    /// From then until the response's headers.
+    pub headers: Duration,
+    /// From the headers to the first content.
+    pub first_content: Duration,
+    /// Between events that carry content; pings, comments and blanks do not count.
+    pub idle: Duration,
+    /// For the figures that may follow a reply that is already whole.
+    pub tail: Duration,
+}
+
+impl Default for Clocks {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            headers: Duration::from_secs(60),
+            first_content: Duration::from_secs(120),
+            idle: Duration::from_secs(90),
+            tail: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The connections, shared by every model of a host.
+pub(crate) struct Http {
+    pub(crate) clocks: Clocks,
+    proxy: Option<String>,
+    client: OnceLock<Result<Client, String>>,
+}
+
+impl Http {
+    /// Connections that are opened when they are first needed: loading root certificates takes time.
+    pub(crate) fn new(clocks: Clocks, proxy: Option<String>) -> Self {
+        Self { clocks, proxy, client: OnceLock::new() }
+    }
+
+    /// The client. Redirects are not followed, so that a key never travels to a host that its owner did not name.
+    pub(crate) fn client(&self) -> Result<&Client, ModelError> {
+        let made = self.client.get_or_init(|| self.make().map_err(|error| cause(&error)));
+        made.as_ref().map_err(|why| ModelError::Unusable { reason: format!("cannot set up connections: {why}") })
+    }
+
+    fn make(&self) -> Result<Client, reqwest::Error> {
+        let builder = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(self.clocks.connect)
+            .tcp_nodelay(true)
+            .user_agent(concat!("homing/", env!("CARGO_PKG_VERSION")))
+            .no_proxy();
+        match &self.proxy {
+            None => builder.build(),
+            Some(url) => builder.proxy(reqwest::Proxy::all(url)?).build(),
+        }
+    }
+}
+
+/// What is sent.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) url: &'a str,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+    pub(crate) time_left: Option<Duration>,
+}
+
+/// Sends a request once and reads the answer to its end.
+pub(crate) async fn exchange(
+    http: &Http,
+    outgoing: Outgoing<'_>,
+    mut decoder: Decoder,
+    on_delta: OnDelta<'_>,
+) -> Result<Reply, Failure> {
+    let clocks = &http.clocks;
+    let deadline = Deadline::new(outgoing.time_left);
+    let response = match open(http, outgoing, &deadline).await {
+        Ok(response) => response,
+        Err(error) => return Err(Failure::free(error)),
+    };
+    match read(response, clocks, &deadline, &mut decoder, on_delta).await {
+        Ok(()) => decoder.finish(),
+        Err(error) => Err(decoder.fail(error)),
+    }
+}
+
+async fn open(http: &Http, outgoing: Outgoing<'_>, deadline: &Deadline) -> Result<Response, ModelError> {
+    let clocks = &http.clocks;
+    let request = http.client()?.post(outgoing.url).headers(outgoing.headers).body(outgoing.body);
+    let wait = clocks.connect + clocks.headers;
+    let sent = deadline.until(Instant::now() + wait, "no answer began in time", request.send()).await?;
+    let response = sent.map_err(|error| transport(&error))?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    Err(refused(response, clocks, deadline).await)
+}
+
+async fn refused(mut response: Response, clocks: &Clocks, deadline: &Deadline) -> ModelError {
+    let status = response.status().as_u16();
+    let mut body = Vec::new();
+    let until = Instant::now() + clocks.headers;
+    // The status says enough: a body that does not come, or breaks off, changes nothing.
+    while let Ok(Ok(Some(chunk))) = deadline.until(until, "", response.chunk()).await {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_ERROR_BODY {
+            body.truncate(MAX_ERROR_BODY);
+            break;
+        }
+    }
+    if (300..400).contains(&status) {
+        let reason = format!("HTTP {status}: the provider redirects elsewhere, and a key is not sent after it");
+        return ModelError::Unusable { reason };
+    }
+    let headers = response.headers();
+    let header = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).map(str::to_owned);
+    errors::from_status(&Refusal { status, header: &header, body: &body, now: SystemTime::now() })
+}
+
+/// What a body turns out to be.
+enum Body {
+    Events,
+    Whole,
+}
+
+async fn read(
+    mut response: Response,
+    clocks: &Clocks,
+    deadline: &Deadline,
+    decoder: &mut Decoder,
+    on_delta: OnDelta<'_>,
+) -> Result<(), ModelError> {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
+    let mut watch = Watch::new(clocks);
+    let mut head = Vec::new();
+    // A server may forget or mistake the type; the first bytes tell.
+    let body = loop {
+        let Some(chunk) = next(&mut response, deadline, &watch).await? else {
+            return match head.is_empty() {
+                true => Err(ModelError::Broken { reason: "the answer is empty".into() }),
+                false => Err(foreign(&kind, &head)),
+            };
+        };
+        head.extend_from_slice(&chunk);
+        if kind.starts_with("text/event-stream") {
+            break Body::Events;
+        }
+        match sniff(&head) {
+            Some(Ok(body)) => break body,
+            Some(Err(())) => return Err(foreign(&kind, &head)),
+            None => (),
+        }
+    };
+    match body {
+        Body::Events => read_events(response, head, deadline, &mut watch, decoder, on_delta).await,
+        Body::Whole => read_whole(response, head, deadline, &watch, decoder, on_delta).await,
+    }
+}
+
+/// `None` while too little has come to tell.
+fn sniff(head: &[u8]) -> Option<Result<Body, ()>> {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    match text.first()? {
+        b'{' | b'[' => Some(Ok(Body::Whole)),
+        _ if text.len() < 6 => None,
+        b':' => Some(Ok(Body::Events)),
+        _ if text.starts_with(b"data:") || text.starts_with(b"event:") || text.starts_with(b"id:") => {
+            Some(Ok(Body::Events))
+        }
+        _ => Some(Err(())),
+    }
+}
+
+fn foreign(kind: &str, head: &[u8]) -> ModelError {
+    let start = String::from_utf8_lossy(&head[..head.len().min(200)]).into_owned();
+    ModelError::Unusable {
+        reason: format!("the address gives no API answer but `{kind}`: {} (is the base URL right?)", shortened(&start)),
+    }
+}
+
+async fn read_whole(
+    mut response: Response,
+    mut body: Vec<u8>,
+    deadline: &Deadline,
+    watch: &Watch<'_>,
+    decoder: &mut Decoder,
+    on_delta: OnDelta<'_>,
+) -> Result<(), ModelError> {
+    while let Some(chunk) = next(&mut response, deadline, watch).await? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_BODY {
+            return Err(too_large());
+        }
+    }
+    decoder.push_whole(&body, &mut |delta| on_delta(delta))
+}
+
+async fn read_events(
+    mut response: Response,
+    head: Vec<u8>,
+    deadline: &Deadline,
+    watch: &mut Watch<'_>,
+    decoder: &mut Decoder,
+    on_delta: OnDelta<'_>,
+) -> Result<(), ModelError> {
+    let mut splitter = Splitter::default();
+    let mut taken = 0;
+    let mut chunk = bytes::Bytes::from(head);
+    loop {
+        taken += chunk.len();
+        if taken > MAX_BODY {
+            return Err(too_large());
+        }
+        let mut result = Ok(Progress::None);
+        let flow = splitter.push(&chunk, |data| take_event(data, decoder, on_delta, &mut result));
+        let progress = result?;
+        flow.map_err(|_| too_large())?;
+        if progress == Progress::Over {
+            return Ok(());
+        }
+        watch.note(progress);
+        chunk = match next(&mut response, deadline, watch).await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break,
+            // Only figures can be missing from a whole reply.
+            Err(ModelError::Broken { .. }) if watch.is_whole => return Ok(()),
+            Err(error) => return Err(error),
+        };
+    }
+    let mut result = Ok(Progress::None);
+    splitter.finish(|data| take_event(data, decoder, on_delta, &mut result));
+    // An event that was cut in the middle cannot be read; the missing end is the better reason.
+    match result {
+        Err(error @ (ModelError::Busy { .. } | ModelError::Unauthorized { .. })) => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Hands an event to the decoder; keeps the strongest progress of the events of one chunk.
+fn take_event(
+    data: &[u8],
+    decoder: &mut Decoder,
+    on_delta: OnDelta<'_>,
+    result: &mut Result<Progress, ModelError>,
+) -> Flow {
+    match decoder.push(data, &mut |delta| on_delta(delta)) {
+        Ok(Progress::None) => Flow::More,
+        Ok(progress @ (Progress::Content | Progress::Whole)) => {
+            *result = Ok(progress);
+            Flow::More
+        }
+        Ok(Progress::Over) => {
+            *result = Ok(Progress::Over);
+            Flow::Enough
+        }
+        Err(error) => {
+            *result = Err(error);
+            Flow::Enough
+        }
+    }
+}
+
+async fn next(
+    response: &mut Response,
+    deadline: &Deadline,
+    watch: &Watch<'_>,
+) -> Result<Option<bytes::Bytes>, ModelError> {
+    let chunk = deadline.until(watch.until, watch.complaint(), response.chunk()).await?;
+    chunk.map_err(|error| transport(&error))
+}
+
+fn too_large() -> ModelError {
+    ModelError::Unusable { reason: "the answer is larger than any reply".into() }
+}
+
+/// When the provider has been silent for too long.
+pub(crate) struct Watch<'a> {
+    clocks: &'a Clocks,
+    pub(crate) until: Instant,
+    has_content: bool,
+    is_whole: bool,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(clocks: &'a Clocks) -> Self {
+        Self { clocks, until: Instant::now() + clocks.first_content, has_content: false, is_whole: false }
+    }
+
+    pub(crate) fn note(&mut self, progress: Progress) {
+        match progress {
+            Progress::None | Progress::Over => (),
+            Progress::Content => {
+                self.has_content = true;
+                self.until = Instant::now() + self.clocks.idle;
+            }
+            Progress::Whole if self.is_whole => (),
+            Progress::Whole => {
+                self.is_whole = true;
+                self.until = Instant::now() + self.clocks.tail;
+            }
+        }
+    }
+
+    pub(crate) fn complaint(&self) -> &'static str {
+        if self.has_content { "the stream went silent" } else { "no content came in time" }
+    }
+}
+
+/// The run's own end of time.
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn new(time_left: Option<Duration>) -> Self {
+        Self(time_left.and_then(|left| Instant::now().checked_add(left)))
+    }
+
+    /// Waits until `until` at most, or until the run's time is up.
+    pub(crate) async fn until<T>(
+        &self,
+        until: Instant,
+        complaint: &str,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ModelError> {
+        let limit = self.0.map_or(until, |end| end.min(until));
+        // A socket that always has something to read never lets a timer speak, so the clock is read as well.
+        let late = Instant::now() >= limit;
+        let done = if late { None } else { timeout_at(limit, work).await.ok() };
+        done.ok_or_else(|| match self.0 {
+            Some(end) if end <= until => ModelError::OutOfTime,
+            Some(_) | None => ModelError::Broken { reason: complaint.to_owned() },
+        })
+    }
+}
+
+/// What a failing connection means.
+pub(crate) fn transport(error: &reqwest::Error) -> ModelError {
+    let why = cause(error);
+    if why.contains("certificate") || why.contains("UnknownIssuer") {
+        return ModelError::Unusable { reason: format!("the provider cannot be trusted: {why}") };
+    }
+    if error.is_builder() {
+        return ModelError::Unusable { reason: format!("the request cannot be sent: {why}") };
+    }
+    ModelError::Broken { reason: if error.is_connect() { format!("cannot connect: {why}") } else { why } }
+}
+
+/// The innermost reasons of an error, without the address.
+fn cause(error: &reqwest::Error) -> String {
+    let mut reasons = Vec::new();
+    let mut at = std::error::Error::source(error);
+    while let Some(inner) = at {
+        reasons.push(inner.to_string());
+        at = inner.source();
+    }
+    reasons.dedup();
+    match reasons.len() {
+        0 => "the request failed".to_owned(),
+        len => shortened(&reasons[len.saturating_sub(2)..].join(": ")),
+    }
+}

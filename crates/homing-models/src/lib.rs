@@ -1,0 +1,23 @@
+//! Asking language models: which providers there are, what they cost, how one question travels to one of them and what
+//! came back — or why nothing did. Also the model that needs no provider at all.
+//!
+//! This room makes one network attempt per call. Retrying, waiting for a rate limit and paying are the runtime's; reading
+//! the environment and configuration files is the host's.
+
+mod builtin;
+mod errors;
+mod foreign;
+mod http;
+pub mod names;
+mod offline;
+mod prices;
+mod provider;
+mod secret;
+mod sse;
+mod wire;
+
+pub use http::Clocks;
+pub use offline::Offline;
+pub use prices::{GivenPrice, warm_up};
+pub use provider::{Auth, NoModel, OneOrMore, ProviderConfig, ProviderRow, Providers};
+pub use wire::{Wire, chat::Quirks};

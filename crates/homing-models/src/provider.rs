@@ -1,0 +1,449 @@
+//! Providers are rows of a table, which users extend; a model is a row, a key and a name.
+//! Keys and addresses are handed in by the host: nothing here reads the environment.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use homing_core::{
+    BoxFuture,
+    message::Reply,
+    model::{Failure, Model, ModelCard, OnDelta, Rates, Request},
+};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+
+use crate::{
+    builtin,
+    foreign::Foreign,
+    http::{self, Clocks, Http, Outgoing},
+    offline::Offline,
+    prices::{self, GivenPrice, Known},
+    secret::Key,
+    wire::{
+        Wire, anthropic,
+        chat::{self, Quirks},
+    },
+};
+
+/// A provider as a user writes it in the configuration; what is absent is as in the built-in row of the same name.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProviderConfig {
+    /// How it is spoken to; chat completions where absent.
+    pub wire: Option<Wire>,
+    /// Where it is, with or without a trailing slash or `/v1`.
+    pub base_url: Option<String>,
+    /// Where its key is found: one name or several to try.
+    pub api_key_env: Option<OneOrMore>,
+    /// More headers for every request.
+    pub headers: BTreeMap<String, String>,
+    /// How the key is sent.
+    pub auth: Option<Auth>,
+    /// Where it differs from others of its wire.
+    pub quirks: Option<Quirks>,
+    /// Prices by model; `*` stands for all others.
+    pub prices: BTreeMap<String, GivenPrice>,
+    /// The model to use where nothing names one.
+    pub default_model: Option<String>,
+}
+
+/// One string or several.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMore {
+    /// One.
+    One(String),
+    /// Several.
+    More(Vec<String>),
+}
+
+/// How a key is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Auth {
+    /// `Authorization: Bearer …`
+    #[default]
+    Bearer,
+    /// `x-api-key: …`
+    XApiKey,
+    /// `api-key: …`
+    ApiKey,
+}
+
+/// A complete row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProviderRow {
+    /// What stands before the slash in a model's name.
+    pub name: String,
+    /// How it is spoken to.
+    pub wire: Wire,
+    /// Where it is.
+    pub base_url: String,
+    /// Which variable may name another address.
+    pub base_url_env: Option<String>,
+    /// Which variables may hold its key; none where it needs no key.
+    pub key_vars: Vec<String>,
+    /// More headers for every request.
+    pub headers: BTreeMap<String, String>,
+    /// How the key is sent.
+    pub auth: Auth,
+    /// Where it differs from others of its wire.
+    pub quirks: Quirks,
+    /// What the price table calls it; `None` where its tokens cost nothing.
+    pub price_table: Option<String>,
+    /// Prices that the user gave.
+    pub prices: BTreeMap<String, GivenPrice>,
+    /// The model to use where nothing names one.
+    pub default_model: Option<String>,
+    /// The address is the user's own: it may do without a key.
+    pub is_moved: bool,
+}
+
+/// Why a model cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoModel {
+    /// No such provider.
+    #[error("no provider `{provider}` (known: {known})")]
+    UnknownProvider {
+        /// As written.
+        provider: String,
+        /// What there is.
+        known: String,
+    },
+    /// The name has no provider in front.
+    #[error("`{0}` names no provider: write provider/model, such as anthropic/{0}")]
+    NoProvider(String),
+    /// The provider needs a key and there is none.
+    #[error("no key for {provider}: set {vars}")]
+    NoKey {
+        /// The provider.
+        provider: String,
+        /// Where a key was looked for.
+        vars: String,
+    },
+    /// The row cannot work.
+    #[error("provider `{provider}`: {why}")]
+    BadRow {
+        /// The provider.
+        provider: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Finds keys and addresses by the name of their variable.
+type Lookup = Box<dyn Fn(&str) -> Option<SecretString> + Send + Sync>;
+
+/// Every provider that can be had, and the connections to them.
+pub struct Providers {
+    rows: Vec<ProviderRow>,
+    lookup: Lookup,
+    http: Arc<Http>,
+}
+
+impl Providers {
+    /// The built-in rows, changed and extended by `configured`. `lookup` finds keys and addresses by variable name.
+    pub fn new(
+        configured: BTreeMap<String, ProviderConfig>,
+        lookup: impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_clocks(configured, lookup, Clocks::default(), None)
+    }
+
+    /// The same with other clocks, and through a proxy where one is given.
+    pub fn with_clocks(
+        configured: BTreeMap<String, ProviderConfig>,
+        lookup: impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static,
+        clocks: Clocks,
+        proxy: Option<String>,
+    ) -> Self {
+        let mut rows = builtin::rows();
+        for (name, config) in configured {
+            match rows.iter_mut().find(|row| row.name == name) {
+                Some(row) => change(row, config),
+                None => rows.push(added(name, config)),
+            }
+        }
+        let lookup: Lookup = Box::new(lookup);
+        for row in rows.iter_mut().filter(|row| !row.is_moved) {
+            let moved = row.base_url_env.as_deref().and_then(&lookup).map(|it| it.expose_secret().trim().to_owned());
+            if let Some(url) = moved.filter(|it| !it.is_empty()) {
+                row.base_url = url;
+                row.is_moved = true;
+            }
+        }
+        Self { rows, lookup, http: Arc::new(Http::new(clocks, proxy)) }
+    }
+
+    /// The rows, in the order in which they are tried.
+    pub fn rows(&self) -> &[ProviderRow] {
+        &self.rows
+    }
+
+    /// Whether there is such a provider.
+    pub fn has(&self, provider: &str) -> bool {
+        self.rows.iter().any(|row| row.name == provider)
+    }
+
+    /// Whether the provider can be asked: its key is there, or it needs none.
+    pub fn is_usable(&self, provider: &str) -> bool {
+        self.rows.iter().find(|row| row.name == provider).is_some_and(|row| self.key(row).is_ok())
+    }
+
+    /// The model called `provider/model`, or `offline`.
+    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, NoModel> {
+        if name == "offline" {
+            return Ok(Arc::new(Offline::new()));
+        }
+        let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
+            return Err(NoModel::NoProvider(name.to_owned()));
+        };
+        let row = self.rows.iter().find(|row| row.name == provider).ok_or_else(|| NoModel::UnknownProvider {
+            provider: provider.to_owned(),
+            known: self.rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", "),
+        })?;
+        let key = self.key(row)?;
+        let card = card(row, model, &key);
+        match row.wire {
+            Wire::Chat | Wire::Anthropic => Ok(Arc::new(Remote::new(row, model, key, card, self.http.clone())?)),
+            Wire::Genai => Ok(Arc::new(Foreign::new(row, model, key, card, self.http.clone())?)),
+        }
+    }
+
+    fn key(&self, row: &ProviderRow) -> Result<Key, NoModel> {
+        let key = Key::new(row.key_vars.iter().find_map(|name| (self.lookup)(name)));
+        if key.expose().is_none() && !row.key_vars.is_empty() && !row.is_moved {
+            return Err(NoModel::NoKey { provider: row.name.clone(), vars: row.key_vars.join(" or ") });
+        }
+        Ok(key)
+    }
+}
+
+fn change(row: &mut ProviderRow, config: ProviderConfig) {
+    row.wire = config.wire.unwrap_or(row.wire);
+    if let Some(url) = config.base_url {
+        row.base_url = url;
+        row.is_moved = true;
+    }
+    if let Some(vars) = config.api_key_env {
+        row.key_vars = vars.into();
+    }
+    row.headers.extend(config.headers);
+    row.auth = config.auth.unwrap_or(row.auth);
+    row.quirks = config.quirks.unwrap_or(row.quirks);
+    row.prices.extend(config.prices);
+    row.default_model = config.default_model.or(row.default_model.take());
+}
+
+fn added(name: String, config: ProviderConfig) -> ProviderRow {
+    let wire = config.wire.unwrap_or(Wire::Chat);
+    let mut row = ProviderRow {
+        price_table: Some(name.clone()),
+        name,
+        wire,
+        base_url: String::new(),
+        base_url_env: None,
+        key_vars: Vec::new(),
+        headers: BTreeMap::new(),
+        auth: if wire == Wire::Anthropic { Auth::XApiKey } else { Auth::Bearer },
+        quirks: Quirks::default(),
+        prices: BTreeMap::new(),
+        default_model: None,
+        is_moved: false,
+    };
+    change(&mut row, config);
+    // A key that was asked for by name is needed.
+    row.is_moved = false;
+    row
+}
+
+impl From<OneOrMore> for Vec<String> {
+    fn from(names: OneOrMore) -> Self {
+        match names {
+            OneOrMore::One(name) => vec![name],
+            OneOrMore::More(names) => names,
+        }
+    }
+}
+
+fn card(row: &ProviderRow, model: &str, key: &Key) -> ModelCard {
+    let known = match &row.price_table {
+        Some(table) => prices::known(table, model),
+        None => Known { rates: Some(Rates::default()), context_window: None },
+    };
+    let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
+    ModelCard {
+        name: format!("{}/{model}", row.name),
+        gate: format!("{} {}", row.name, key.fingerprint()),
+        rates: given.or(known.rates),
+        context_window: known.context_window,
+        max_output: None,
+    }
+}
+
+/// A model behind one of our own wires.
+struct Remote {
+    card: ModelCard,
+    model: String,
+    wire: Wire,
+    quirks: Quirks,
+    url: String,
+    headers: HeaderMap,
+    key: Key,
+    http: Arc<Http>,
+}
+
+impl Remote {
+    fn new(row: &ProviderRow, model: &str, key: Key, card: ModelCard, http: Arc<Http>) -> Result<Self, NoModel> {
+        let bad = |why: String| NoModel::BadRow { provider: row.name.clone(), why };
+        let url = endpoint(&row.base_url, row.wire).map_err(bad)?;
+        let headers = headers(row, &key).map_err(bad)?;
+        let (model, wire, quirks) = (model.to_owned(), row.wire, row.quirks);
+        Ok(Self { card, model, wire, quirks, url, headers, key, http })
+    }
+
+    fn outgoing(&self, request: &Request<'_>) -> Outgoing<'_> {
+        let body = match self.wire {
+            Wire::Anthropic => anthropic::body(request, &self.model),
+            Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks),
+        };
+        let mut headers = self.headers.clone();
+        if let Ok(value) = HeaderValue::from_str(request.key)
+            && !request.key.is_empty()
+        {
+            headers.insert(HeaderName::from_static("idempotency-key"), value);
+        }
+        Outgoing { url: &self.url, headers, body, time_left: request.time_left }
+    }
+}
+
+impl Model for Remote {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    fn reply<'a>(&'a self, request: Request<'a>, on_delta: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+        Box::pin(async move {
+            let decoder = match self.wire {
+                Wire::Anthropic => anthropic::decoder(&request),
+                Wire::Chat | Wire::Genai => chat::decoder(&request),
+            };
+            let done = http::exchange(&self.http, self.outgoing(&request), decoder, on_delta).await;
+            let mut reply = done.map_err(|failure| self.key.scrub(failure))?;
+            price(&mut reply, &self.card);
+            Ok(reply)
+        })
+    }
+}
+
+/// Sets what the reply cost, where prices and usage are known.
+pub(crate) fn price(reply: &mut Reply, card: &ModelCard) {
+    if let Some(rates) = card.rates.as_ref().filter(|_| !reply.usage.estimated) {
+        reply.usage.cost_micros = rates.cost(&reply.usage);
+    }
+}
+
+fn headers(row: &ProviderRow, key: &Key) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(reqwest::header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+    if row.wire == Wire::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    }
+    for (name, value) in &row.headers {
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is no header name"))?;
+        headers.insert(name, HeaderValue::try_from(value.as_str()).map_err(|_| "a header's value is no text")?);
+    }
+    if let Some(secret) = key.expose() {
+        let (name, text) = match row.auth {
+            Auth::Bearer => (AUTHORIZATION, format!("Bearer {secret}")),
+            Auth::XApiKey => (HeaderName::from_static("x-api-key"), secret.to_owned()),
+            Auth::ApiKey => (HeaderName::from_static("api-key"), secret.to_owned()),
+        };
+        let mut value = HeaderValue::try_from(text).map_err(|_| "the key has characters that no header can carry")?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// The address of a wire's one endpoint below `base`, however much of it the user has written.
+fn endpoint(base: &str, wire: Wire) -> Result<String, String> {
+    let (base, query) =
+        base.trim().split_once('?').map_or((base.trim(), String::new()), |(base, query)| (base, format!("?{query}")));
+    let mut base = base.trim_end_matches('/');
+    let Some((_, after)) = base.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https")) else {
+        return Err(format!("`{base}` is no http address"));
+    };
+    let has_path = after.contains('/');
+    let path = match wire {
+        Wire::Anthropic => {
+            base = base.strip_suffix("/messages").unwrap_or(base);
+            base = base.strip_suffix("/v1").unwrap_or(base);
+            "/v1/messages"
+        }
+        Wire::Chat | Wire::Genai => {
+            base = base.strip_suffix("/chat/completions").unwrap_or(base);
+            if has_path { "/chat/completions" } else { "/v1/chat/completions" }
+        }
+    };
+    Ok(format!("{base}{path}{query}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_way_to_write_an_address_works() {
+        for base in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"] {
+            assert_eq!(endpoint(base, Wire::Chat).unwrap(), "http://h:1/v1/chat/completions", "{base}");
+        }
+        assert_eq!(endpoint("https://h/api/v1", Wire::Chat).unwrap(), "https://h/api/v1/chat/completions");
+        assert_eq!(
+            endpoint("https://h/o/v1?api-version=1", Wire::Chat).unwrap(),
+            "https://h/o/v1/chat/completions?api-version=1"
+        );
+        for base in ["http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"] {
+            assert_eq!(endpoint(base, Wire::Anthropic).unwrap(), "http://h/v1/messages", "{base}");
+        }
+        assert_eq!(endpoint("https://h/anthropic", Wire::Anthropic).unwrap(), "https://h/anthropic/v1/messages");
+        assert!(endpoint("file:///etc/passwd", Wire::Chat).is_err());
+        assert!(endpoint("", Wire::Chat).is_err());
+    }
+
+    #[test]
+    fn a_missing_key_is_said_before_anything_is_sent() {
+        let providers = Providers::new(BTreeMap::new(), |_| None);
+        let why = providers.model("anthropic/claude-sonnet-4-5").map(|_| ()).unwrap_err().to_string();
+        assert_eq!(why, "no key for anthropic: set ANTHROPIC_API_KEY");
+        assert!(providers.model("nowhere/x").is_err());
+        assert!(providers.model("claude").is_err());
+        assert!(providers.model("ollama/llama3").is_ok());
+        assert_eq!(providers.model("offline").unwrap().card().name, "offline");
+    }
+
+    #[test]
+    fn the_gate_tells_keys_apart_and_hides_them() {
+        let with = |key: &'static str| {
+            let lookup = move |name: &str| (name == "OPENAI_API_KEY").then(|| SecretString::from(key));
+            let providers = Providers::new(BTreeMap::new(), lookup);
+            providers.model("openai/gpt-4.1").unwrap().card().gate.clone()
+        };
+        assert_ne!(with("sk-one-one-one"), with("sk-two-two-two"));
+        assert!(!with("sk-one-one-one").contains("one-one"));
+    }
+
+    #[test]
+    fn users_extend_the_table() {
+        let config: ProviderConfig = serde_json::from_value(serde_json::json!({
+            "wire": "anthropic", "base_url": "http://localhost:9", "api_key_env": "MY_KEY",
+            "headers": {"x-team": "a"}, "prices": {"*": {"input": 1.0, "output": 2.0}},
+        }))
+        .unwrap();
+        let lookup = |name: &str| (name == "MY_KEY").then(|| SecretString::from("secret"));
+        let providers = Providers::new(BTreeMap::from([("mine".to_owned(), config)]), lookup);
+        let card = providers.model("mine/some-model").unwrap().card().clone();
+        assert_eq!(card.rates.unwrap().output, 2_000_000);
+    }
+}

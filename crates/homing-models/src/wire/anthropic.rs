@@ -1,0 +1,286 @@
+//! Anthropic messages, the request: entries become content blocks once, a request is blocks put together.
+//! Cache marks move with the conversation and are spliced in, so that no block is ever encoded again for them.
+
+use homing_core::{
+    message::{Args, Entry, Image, Message, Part, Reply, ToolResult},
+    model::{Effort, Request, ToolChoice, Toolbox},
+};
+use serde_json::Value;
+
+use super::{
+    anthropic_stream,
+    draft::Draft,
+    ids::{self, IdStyle},
+    offered, push_string,
+};
+
+const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+
+/// A decoder for the reply to `request`.
+pub(crate) fn decoder(request: &Request<'_>) -> super::Decoder {
+    super::Decoder::Anthropic(anthropic_stream::Decoder::new(Draft::new(offered(request))))
+}
+
+/// The body of a request.
+pub(crate) fn body(request: &Request<'_>, model: &str) -> String {
+    let entries = request.messages.iter().map(|entry| usize::try_from(entry.size()).unwrap_or(0)).sum::<usize>();
+    let mut out = String::with_capacity(entries + request.system.len() + request.tools.specs.len() * 1_024 + 1_024);
+    out.push_str("{\"model\":");
+    push_string(&mut out, model);
+    push_options(&mut out, request, model);
+    if !request.tools.specs.is_empty() {
+        out.push_str(",\"tools\":");
+        out.push_str(&tools(request.tools));
+        match request.choice {
+            ToolChoice::Auto => (),
+            ToolChoice::Off => out.push_str(",\"tool_choice\":{\"type\":\"none\"}"),
+            ToolChoice::Required => out.push_str(",\"tool_choice\":{\"type\":\"any\"}"),
+        }
+    }
+    if !request.system.trim().is_empty() {
+        out.push_str(",\"system\":[{\"type\":\"text\",\"text\":");
+        push_string(&mut out, request.system);
+        out.push_str(CACHE_MARK);
+        out.push_str("}]");
+    }
+    out.push_str(",\"messages\":[");
+    push_messages(&mut out, request);
+    out.push_str("]}");
+    out
+}
+
+fn push_options(out: &mut String, request: &Request<'_>, model: &str) {
+    out.push_str(",\"stream\":true");
+    let thinking = thinking(request, model);
+    out.push_str(&format!(",\"max_tokens\":{}", request.max_output));
+    match &thinking {
+        Thinking::Unsaid => (),
+        Thinking::Off => out.push_str(",\"thinking\":{\"type\":\"disabled\"}"),
+        Thinking::Budget(tokens) => {
+            out.push_str(&format!(",\"thinking\":{{\"type\":\"enabled\",\"budget_tokens\":{tokens}}}"));
+        }
+        Thinking::Adaptive(effort) => {
+            out.push_str(&format!(
+                ",\"thinking\":{{\"type\":\"adaptive\"}},\"output_config\":{{\"effort\":\"{effort}\"}}"
+            ));
+        }
+    }
+    // A thinking model takes no temperature.
+    if let (Some(milli), Thinking::Unsaid | Thinking::Off) = (request.temperature_milli, &thinking) {
+        out.push_str(&format!(",\"temperature\":{}", f64::from(milli.min(1_000)) / 1_000.0));
+    }
+}
+
+/// How a request asks for thinking.
+#[derive(Debug, PartialEq, Eq)]
+enum Thinking {
+    Unsaid,
+    Off,
+    Budget(u64),
+    Adaptive(&'static str),
+}
+
+fn thinking(request: &Request<'_>, model: &str) -> Thinking {
+    let Some(effort) = request.effort else { return Thinking::Unsaid };
+    if effort == Effort::None {
+        return Thinking::Off;
+    }
+    // A call cannot be forced upon a thinking model.
+    if request.choice == ToolChoice::Required || !can_think(model) {
+        return Thinking::Unsaid;
+    }
+    if is_adaptive(model) {
+        return Thinking::Adaptive(match effort {
+            Effort::None | Effort::Minimal | Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High => "high",
+            Effort::Xhigh | Effort::Max => "max",
+        });
+    }
+    let wanted = match effort {
+        Effort::None | Effort::Minimal | Effort::Low => 1_024,
+        Effort::Medium => 4_096,
+        Effort::High => 16_384,
+        Effort::Xhigh | Effort::Max => 32_000,
+    };
+    // The budget is part of the output limit; half of it stays for the answer.
+    let budget = wanted.min(request.max_output / 2);
+    if budget >= 1_024 { Thinking::Budget(budget) } else { Thinking::Unsaid }
+}
+
+/// The version in an id such as `claude-opus-4-6` or `claude-3-7-sonnet-20250219`, as `(4, 6)`.
+fn version(model: &str) -> Option<(u32, u32)> {
+    let mut numbers = model.split(['-', '.', '@', ':']).filter_map(|part| part.parse::<u32>().ok());
+    let numbers: Vec<u32> = numbers.by_ref().take_while(|it| *it < 1_000).collect();
+    numbers.first().map(|major| (*major, numbers.get(1).copied().unwrap_or(0)))
+}
+
+fn can_think(model: &str) -> bool {
+    version(model).is_none_or(|it| it >= (3, 7))
+}
+
+fn is_adaptive(model: &str) -> bool {
+    version(model).is_none_or(|it| it >= (4, 6))
+}
+
+fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
+    toolbox.encoding.get_or_make("anthropic", || {
+        let tool = |spec: &homing_core::tool::ToolSpec| {
+            serde_json::json!({"name": spec.name, "description": spec.description, "input_schema": spec.schema})
+        };
+        let mut text = Value::Array(toolbox.specs.iter().map(tool).collect()).to_string();
+        text.insert_str(text.len() - 2, CACHE_MARK);
+        text
+    })
+}
+
+/// Neighbours of one role become one message, so that all results of a reply stand together.
+fn push_messages(out: &mut String, request: &Request<'_>) {
+    let marks = marks(request);
+    let mut role = None;
+    let mut reply = None;
+    for (position, entry) in request.messages.iter().enumerate() {
+        if !matches!(entry.message, Message::Tool(_)) {
+            reply = Some((position, &entry.message));
+        }
+        let fragment = entry.encoding.get_or_make("anthropic", || fragment(entry, reply));
+        let is = role_of(&entry.message);
+        match role {
+            Some(before) if before == is => out.push(','),
+            Some(_) => out.push_str(&format!("]}},{{\"role\":\"{is}\",\"content\":[")),
+            None => out.push_str(&format!("{{\"role\":\"{is}\",\"content\":[")),
+        }
+        role = Some(is);
+        if marks.contains(&Some(position)) {
+            out.push_str(&fragment[..fragment.len() - 1]);
+            out.push_str(CACHE_MARK);
+            out.push('}');
+        } else {
+            out.push_str(&fragment);
+        }
+    }
+    if role.is_some() {
+        out.push_str("]}");
+    }
+}
+
+/// Where the cache is to be written: at the end, and where the last request ended, so that its entry is found again
+/// even when this turn brought more blocks than the provider looks back over.
+fn marks(request: &Request<'_>) -> [Option<usize>; 2] {
+    let is_reply = |at: &usize| matches!(request.messages[*at].message, Message::Assistant(_));
+    let end = (0..request.messages.len()).next_back().filter(|at| !is_reply(at));
+    let last_reply = (0..request.messages.len()).rfind(is_reply);
+    let before = last_reply.and_then(|at| at.checked_sub(1)).filter(|at| !is_reply(at));
+    [end, before]
+}
+
+fn role_of(message: &Message) -> &'static str {
+    match message {
+        Message::User { .. } | Message::Tool(_) => "user",
+        Message::Assistant(_) => "assistant",
+    }
+}
+
+/// The content blocks of an entry, joined by commas; never none, because a message without content is refused.
+fn fragment(entry: &Entry, reply: Option<(usize, &Message)>) -> String {
+    let mut blocks = Vec::new();
+    match &entry.message {
+        Message::User { text, images } => {
+            blocks.extend(text_block(text));
+            blocks.extend(images.iter().map(image_block));
+        }
+        Message::Assistant(it) => blocks = assistant(it, reply.map_or(0, |(position, _)| position)),
+        Message::Tool(result) => blocks.push(tool_result(result, &ids::of_result(result, reply, IdStyle::Free))),
+    }
+    if blocks.is_empty() {
+        blocks.extend(text_block("(nothing)"));
+    }
+    blocks.join(",")
+}
+
+/// Blank text blocks are refused by the provider, so they are left out.
+fn text_block(text: &str) -> Option<String> {
+    if text.trim().is_empty() {
+        return None;
+    }
+    let mut out = String::with_capacity(text.len() + 32);
+    out.push_str("{\"type\":\"text\",\"text\":");
+    push_string(&mut out, text);
+    out.push('}');
+    Some(out)
+}
+
+fn image_block(image: &Image) -> String {
+    let mut out = String::with_capacity(image.base64.len() + 96);
+    out.push_str("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":");
+    push_string(&mut out, &image.media_type);
+    out.push_str(",\"data\":");
+    push_string(&mut out, &image.base64);
+    out.push_str("}}");
+    out
+}
+
+fn assistant(reply: &Reply, position: usize) -> Vec<String> {
+    let mut ids = ids::of_reply(reply, position, IdStyle::Free).into_iter();
+    let blocks = reply.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => text_block(text),
+        Part::Thinking { text, signature } => signature.as_deref().map(|seal| thinking_block(text, seal)),
+        Part::Call(call) => {
+            let input = match &call.args {
+                Args::Json(value @ Value::Object(_)) => value.to_string(),
+                Args::Json(value) => serde_json::json!({ "value": value }).to_string(),
+                Args::Malformed(text) => serde_json::json!({ "malformed_arguments": text }).to_string(),
+            };
+            let mut out = String::from("{\"type\":\"tool_use\",\"id\":");
+            push_string(&mut out, &ids.next().unwrap_or_default());
+            out.push_str(",\"name\":");
+            push_string(&mut out, &call.name);
+            out.push_str(&format!(",\"input\":{input}}}"));
+            Some(out)
+        }
+        Part::Opaque { wire, block } => (wire == "anthropic").then(|| block.to_string()),
+    });
+    blocks.collect()
+}
+
+fn thinking_block(text: &str, seal: &str) -> String {
+    let mut out = String::from("{\"type\":\"thinking\",\"thinking\":");
+    push_string(&mut out, text);
+    out.push_str(",\"signature\":");
+    push_string(&mut out, seal);
+    out.push('}');
+    out
+}
+
+fn tool_result(result: &ToolResult, id: &str) -> String {
+    let mut out = String::with_capacity(result.text.len() + 96);
+    out.push_str("{\"type\":\"tool_result\",\"tool_use_id\":");
+    push_string(&mut out, id);
+    if result.images.is_empty() {
+        out.push_str(",\"content\":");
+        push_string(&mut out, &result.text);
+    } else {
+        let blocks: Vec<String> =
+            text_block(&result.text).into_iter().chain(result.images.iter().map(image_block)).collect();
+        out.push_str(&format!(",\"content\":[{}]", blocks.join(",")));
+    }
+    if result.is_error {
+        out.push_str(",\"is_error\":true");
+    }
+    out.push('}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_ids() {
+        assert_eq!(version("claude-opus-4-6"), Some((4, 6)));
+        assert_eq!(version("claude-sonnet-4-20250514"), Some((4, 0)));
+        assert_eq!(version("claude-3-7-sonnet-20250219"), Some((3, 7)));
+        assert_eq!(version("anthropic/claude-haiku-4.5"), Some((4, 5)));
+        assert_eq!(version("mymodel"), None);
+    }
+}

@@ -1,0 +1,248 @@
+//! Chat completions, the request: entries become fragments once, a request is fragments put together.
+//! It knows providers only through [`Quirks`].
+
+use homing_core::{
+    message::{Args, Entry, Image, Message, Part, Reply, ToolResult},
+    model::{Effort, Request, ToolChoice, Toolbox},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    chat_stream,
+    draft::Draft,
+    ids::{self, IdStyle},
+    offered, push_string,
+};
+
+/// Separates a tool's answer from the pictures that follow its reply's answers; no JSON contains it bare.
+const SEPARATOR: char = '\u{1e}';
+
+/// Where providers of this wire differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quirks {
+    /// The output limit is called `max_completion_tokens`.
+    pub max_completion_tokens: bool,
+    /// `stream_options` is refused.
+    pub no_stream_options: bool,
+    /// Call ids must be nine letters and digits.
+    pub nine_letter_ids: bool,
+    /// Thoughts go back as `reasoning_content`.
+    pub wants_reasoning: bool,
+    /// `reasoning_details` go back as they came.
+    pub wants_reasoning_details: bool,
+    /// How hard to think is told as `reasoning: {effort}`.
+    pub effort_object: bool,
+    /// How hard to think cannot be told.
+    pub no_effort: bool,
+}
+
+impl Quirks {
+    fn ids(self) -> IdStyle {
+        if self.nine_letter_ids { IdStyle::Nine } else { IdStyle::Free }
+    }
+
+    /// The name under which an entry's fragment is kept: providers that want another fragment never get this one.
+    fn fragment_name(self) -> &'static str {
+        match (self.nine_letter_ids, self.wants_reasoning, self.wants_reasoning_details) {
+            (false, false, false) => "chat",
+            (true, _, _) => "chat, nine letters",
+            (false, true, _) => "chat, reasoning",
+            (false, false, true) => "chat, reasoning details",
+        }
+    }
+}
+
+/// A decoder for the reply to `request`.
+pub(crate) fn decoder(request: &Request<'_>) -> super::Decoder {
+    super::Decoder::Chat(chat_stream::Decoder::new(Draft::new(offered(request))))
+}
+
+/// The body of a request.
+pub(crate) fn body(request: &Request<'_>, model: &str, quirks: Quirks) -> String {
+    let mut out = String::with_capacity(expected_size(request));
+    out.push_str("{\"model\":");
+    push_string(&mut out, model);
+    push_options(&mut out, request, quirks);
+    if !request.tools.specs.is_empty() {
+        out.push_str(",\"tools\":");
+        out.push_str(&tools(request.tools));
+        match request.choice {
+            ToolChoice::Auto => (),
+            ToolChoice::Off => out.push_str(",\"tool_choice\":\"none\""),
+            ToolChoice::Required => out.push_str(",\"tool_choice\":\"required\""),
+        }
+    }
+    out.push_str(",\"messages\":[");
+    push_messages(&mut out, request, quirks);
+    out.push_str("]}");
+    out
+}
+
+fn expected_size(request: &Request<'_>) -> usize {
+    let entries = request.messages.iter().map(|entry| usize::try_from(entry.size()).unwrap_or(0)).sum::<usize>();
+    entries + request.system.len() + request.tools.specs.len() * 1_024 + 1_024
+}
+
+fn push_options(out: &mut String, request: &Request<'_>, quirks: Quirks) {
+    out.push_str(",\"stream\":true");
+    if !quirks.no_stream_options {
+        out.push_str(",\"stream_options\":{\"include_usage\":true}");
+    }
+    let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
+    out.push_str(&format!(",\"{limit}\":{}", request.max_output));
+    if let Some(milli) = request.temperature_milli {
+        out.push_str(&format!(",\"temperature\":{}", f64::from(milli) / 1_000.0));
+    }
+    if let Some(effort) = request.effort.filter(|_| !quirks.no_effort) {
+        let word = effort_word(effort);
+        match quirks.effort_object {
+            true => out.push_str(&format!(",\"reasoning\":{{\"effort\":\"{word}\"}}")),
+            false => out.push_str(&format!(",\"reasoning_effort\":\"{word}\"")),
+        }
+    }
+}
+
+fn effort_word(effort: Effort) -> &'static str {
+    match effort {
+        Effort::None => "none",
+        Effort::Minimal => "minimal",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Xhigh | Effort::Max => "xhigh",
+    }
+}
+
+fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
+    toolbox.encoding.get_or_make("chat", || {
+        let tool = |spec: &homing_core::tool::ToolSpec| {
+            serde_json::json!({"type": "function", "function":
+                {"name": spec.name, "description": spec.description, "parameters": spec.schema}})
+        };
+        Value::Array(toolbox.specs.iter().map(tool).collect()).to_string()
+    })
+}
+
+fn push_messages(out: &mut String, request: &Request<'_>, quirks: Quirks) {
+    let mut separator = "";
+    if !request.system.is_empty() {
+        out.push_str("{\"role\":\"system\",\"content\":");
+        push_string(out, request.system);
+        out.push('}');
+        separator = ",";
+    }
+    // Answers to one reply must stand together, so their pictures wait until the last of them.
+    let mut pictures = String::new();
+    let mut reply = None;
+    for (position, entry) in request.messages.iter().enumerate() {
+        let is_result = matches!(entry.message, Message::Tool(_));
+        if !is_result {
+            out.push_str(&std::mem::take(&mut pictures));
+            reply = Some((position, &entry.message));
+        }
+        let fragment = entry.encoding.get_or_make(quirks.fragment_name(), || fragment(entry, reply, quirks));
+        let (message, more) = fragment.split_once(SEPARATOR).filter(|_| is_result).unwrap_or((&fragment, ""));
+        out.push_str(separator);
+        out.push_str(message);
+        pictures.push_str(more);
+        separator = ",";
+    }
+    out.push_str(&pictures);
+}
+
+fn fragment(entry: &Entry, reply: Option<(usize, &Message)>, quirks: Quirks) -> String {
+    match &entry.message {
+        Message::User { text, images } => user(text, images),
+        Message::Assistant(it) => assistant(it, reply.map_or(0, |(position, _)| position), quirks),
+        Message::Tool(result) => tool(result, &ids::of_result(result, reply, quirks.ids())),
+    }
+}
+
+fn user(text: &str, images: &[Image]) -> String {
+    let mut out = String::with_capacity(text.len() + 64);
+    out.push_str("{\"role\":\"user\",\"content\":");
+    if images.is_empty() {
+        push_string(&mut out, text);
+    } else {
+        out.push_str("[{\"type\":\"text\",\"text\":");
+        push_string(&mut out, text);
+        out.push('}');
+        for image in images {
+            out.push_str(",{\"type\":\"image_url\",\"image_url\":{\"url\":");
+            push_string(&mut out, &format!("data:{};base64,{}", image.media_type, image.base64));
+            out.push_str("}}");
+        }
+        out.push(']');
+    }
+    out.push('}');
+    out
+}
+
+fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
+    let mut out = String::from("{\"role\":\"assistant\",\"content\":");
+    let (text, mut calls) = (reply.text(), reply.calls().zip(ids::of_reply(reply, position, quirks.ids())).peekable());
+    match text.is_empty() && calls.peek().is_some() {
+        true => out.push_str("null"),
+        false => push_string(&mut out, &text),
+    }
+    push_reasoning(&mut out, reply, quirks);
+    if calls.peek().is_some() {
+        out.push_str(",\"tool_calls\":[");
+        for (index, (call, id)) in calls.enumerate() {
+            out.push_str(if index == 0 { "{\"id\":" } else { ",{\"id\":" });
+            push_string(&mut out, &id);
+            out.push_str(",\"type\":\"function\",\"function\":{\"name\":");
+            push_string(&mut out, &call.name);
+            out.push_str(",\"arguments\":");
+            push_string(&mut out, &arguments(&call.args));
+            out.push_str("}}");
+        }
+        out.push(']');
+    }
+    out.push('}');
+    out
+}
+
+/// Servers with templates parse the arguments again, so that broken ones must go back as sound JSON.
+fn arguments(args: &Args) -> String {
+    match args {
+        Args::Json(value) => value.to_string(),
+        Args::Malformed(text) => serde_json::json!({ "malformed_arguments": text }).to_string(),
+    }
+}
+
+fn push_reasoning(out: &mut String, reply: &Reply, quirks: Quirks) {
+    let mut thoughts = String::new();
+    for part in &reply.parts {
+        match part {
+            Part::Thinking { text, .. } => thoughts.push_str(text),
+            Part::Opaque { wire, block } if wire == "chat" && quirks.wants_reasoning_details => {
+                if let Some(details) = block.get("reasoning_details") {
+                    out.push_str(&format!(",\"reasoning_details\":{details}"));
+                }
+            }
+            Part::Text(_) | Part::Call(_) | Part::Opaque { .. } => (),
+        }
+    }
+    if quirks.wants_reasoning && !thoughts.is_empty() {
+        out.push_str(",\"reasoning_content\":");
+        push_string(out, &thoughts);
+    }
+}
+
+fn tool(result: &ToolResult, id: &str) -> String {
+    let mut out = String::with_capacity(result.text.len() + 96);
+    out.push_str("{\"role\":\"tool\",\"tool_call_id\":");
+    push_string(&mut out, id);
+    out.push_str(",\"content\":");
+    push_string(&mut out, &result.text);
+    out.push('}');
+    if !result.images.is_empty() {
+        out.push(SEPARATOR);
+        out.push(',');
+        out.push_str(&user(&format!("What `{}` showed:", result.name), &result.images));
+    }
+    out
+}

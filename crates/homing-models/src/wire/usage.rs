@@ -1,0 +1,110 @@
+//! What a provider reported as used, read with suspicion: numbers that cannot be are no numbers.
+
+use homing_core::message::Usage;
+use serde_json::Value;
+
+/// More than any request can have; a figure beyond it is a mistake, not a bill.
+const MAX_TOKENS: u64 = 1 << 40;
+
+/// A figure, `Some(0)` where it is absent, `None` where it cannot be believed.
+fn figure(object: &Value, path: &[&str]) -> Option<u64> {
+    let value = path.iter().try_fold(object, |at, key| at.get(key));
+    match value {
+        None | Some(Value::Null) => Some(0),
+        Some(value) => {
+            let whole = value.as_f64().filter(|it| it.fract() == 0.0 && *it >= 0.0 && *it < MAX_TOKENS as f64);
+            value.as_u64().or(whole.map(|it| it as u64)).filter(|it| *it < MAX_TOKENS)
+        }
+    }
+}
+
+fn has(object: &Value, keys: [&str; 2]) -> bool {
+    keys.iter().all(|key| object.get(key).is_some_and(|it| !it.is_null()))
+}
+
+fn unknown() -> Usage {
+    Usage { estimated: true, ..Usage::default() }
+}
+
+/// Usage of a chat completion.
+pub(super) fn of_chat(object: &Value) -> Usage {
+    let read = || {
+        let (input, mut output) = (figure(object, &["prompt_tokens"])?, figure(object, &["completion_tokens"])?);
+        let reasoning = figure(object, &["completion_tokens_details", "reasoning_tokens"])?;
+        // Some providers count reasoning beside the output, not in it; the total tells.
+        if reasoning > 0 && figure(object, &["total_tokens"])? == input + output + reasoning {
+            output += reasoning;
+        }
+        let cached = figure(object, &["prompt_tokens_details", "cached_tokens"])?
+            .max(figure(object, &["prompt_cache_hit_tokens"])?);
+        let cache_write = figure(object, &["prompt_tokens_details", "cache_write_tokens"])?;
+        let cached = cached.min(input);
+        let cache_write = cache_write.min(input - cached);
+        Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
+    };
+    if !has(object, ["prompt_tokens", "completion_tokens"]) {
+        return unknown();
+    }
+    read().unwrap_or_else(unknown)
+}
+
+/// Usage of a message; `before` is what the stream's beginning said.
+pub(super) fn of_anthropic(object: &Value, before: Option<&Value>) -> Usage {
+    let merged = |key: &str| {
+        let latest = object.get(key).filter(|it| !it.is_null());
+        latest.or_else(|| before.and_then(|it| it.get(key))).cloned().unwrap_or(Value::Null)
+    };
+    let keys = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens"];
+    let all = Value::Object(keys.iter().map(|key| ((*key).to_owned(), merged(key))).collect());
+    if !has(&all, ["input_tokens", "output_tokens"]) {
+        return unknown();
+    }
+    let read = || {
+        let [fresh, cached, cache_write, output] = keys.map(|key| figure(&all, &[key]));
+        let reasoning = figure(object, &["output_tokens_details", "thinking_tokens"])?;
+        let (fresh, cached, cache_write, output) = (fresh?, cached?, cache_write?, output?);
+        let input = fresh + cached + cache_write;
+        Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
+    };
+    read().unwrap_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fault29_l17_figures_that_cannot_be_are_flagged() {
+        for bad in [
+            json!({}),
+            json!({"prompt_tokens": 5}),
+            json!({"prompt_tokens": -5, "completion_tokens": 1}),
+            json!({"prompt_tokens": 1.5, "completion_tokens": 1}),
+            json!({"prompt_tokens": 9_223_372_036_854_775_808_u64, "completion_tokens": 1}),
+            json!({"prompt_tokens": "7", "completion_tokens": 1}),
+        ] {
+            assert_eq!(of_chat(&bad), unknown(), "{bad}");
+        }
+        assert_eq!(of_anthropic(&json!({"input_tokens": -1, "output_tokens": 2}), None), unknown());
+        assert_eq!(of_chat(&json!({"prompt_tokens": 5.0, "completion_tokens": 1})).input, 5);
+    }
+
+    #[test]
+    fn reasoning_beside_the_output_is_added_once() {
+        let beside = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 18,
+            "completion_tokens_details": {"reasoning_tokens": 3}});
+        assert_eq!(of_chat(&beside).output, 8);
+        let within = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
+            "completion_tokens_details": {"reasoning_tokens": 3}});
+        assert_eq!(of_chat(&within).output, 5);
+    }
+
+    #[test]
+    fn input_includes_what_the_cache_gave_and_took() {
+        let start = json!({"input_tokens": 3, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20});
+        let usage = of_anthropic(&json!({"output_tokens": 7}), Some(&start));
+        assert_eq!((usage.input, usage.cached, usage.cache_write, usage.output), (123, 100, 20, 7));
+    }
+}

@@ -1,0 +1,440 @@
+//! The world broken on purpose, one attempt at a time: silence, pings, cuts, floods, lies. Numbers are those of the list
+//! of faults that the project promises to survive.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use homing_core::{
+    message::{Stop, Usage},
+    model::{Charge, Failure, ModelError},
+};
+use homing_fake::{Answer, FakeProvider, Step};
+use support::*;
+
+const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
+
+async fn fails(answer: Answer) -> Failure {
+    let provider = FakeProvider::answers(vec![answer]).await;
+    let begun = Instant::now();
+    let failure = ask(&*model(&provider.url(), "chat", fast())).await.failure();
+    assert!(begun.elapsed() < Duration::from_secs(8), "it took {:?}", begun.elapsed());
+    assert_eq!(provider.requests().len(), 1, "one call is one attempt");
+    failure
+}
+
+fn broken(failure: &Failure) -> &str {
+    match &failure.error {
+        ModelError::Broken { reason } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn bytes(text: &str) -> Step {
+    Step::Bytes(text.as_bytes().to_vec())
+}
+
+#[tokio::test]
+async fn fault11_a_closed_port_is_a_broken_connection() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let failure = ask(&*model(&format!("http://127.0.0.1:{port}"), "chat", fast())).await.failure();
+    assert!(broken(&failure).contains("cannot connect"), "{failure:?}");
+    assert_eq!(failure.charge, Charge::Nothing);
+}
+
+#[tokio::test]
+async fn fault11_a_listener_that_never_accepts_ends_at_a_clock() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let failure = ask(&*model(&url, "chat", fast())).await.failure();
+    assert!(broken(&failure).contains("no answer began"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn fault12_headers_that_never_come_end_at_their_clock() {
+    let failure = fails(Answer::steps(vec![Step::Stall])).await;
+    assert_eq!(broken(&failure), "no answer began in time");
+    assert_eq!(failure.charge, Charge::Nothing);
+}
+
+#[tokio::test]
+async fn fault13_a_silent_stream_ends_at_the_idle_clock_and_keeps_its_words() {
+    let failure = fails(Answer::open_stream(vec![bytes(HELLO), Step::Stall])).await;
+    assert_eq!(broken(&failure), "the stream went silent");
+    assert_eq!((failure.charge, failure.partial.as_str()), (Charge::Hold, "Hello"));
+}
+
+#[tokio::test]
+async fn fault13_a_stream_without_content_costs_nothing() {
+    let failure = fails(Answer::open_stream(vec![Step::Stall])).await;
+    assert_eq!(broken(&failure), "no content came in time");
+    assert_eq!(failure.charge, Charge::Nothing);
+}
+
+#[tokio::test]
+async fn fault14_inv15_s7_pings_for_ever_end_at_the_content_clock() {
+    for ping in [
+        ": ping\n\n",
+        "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+        "data: {\"choices\":[]}\n\n",
+    ] {
+        for start in ["", HELLO] {
+            let pings = Step::Repeat {
+                bytes: ping.as_bytes().to_vec(),
+                pause: Duration::from_millis(20),
+                limit: Duration::from_secs(60),
+            };
+            let failure = fails(Answer::open_stream(vec![bytes(start), pings])).await;
+            assert!(
+                ["no content came in time", "the stream went silent"].contains(&broken(&failure)),
+                "{ping}: {failure:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn fault14_a_flood_of_pings_cannot_drown_the_clock() {
+    let pings = Step::Repeat {
+        bytes: ": ping\n\n".repeat(100).into_bytes(),
+        pause: Duration::from_micros(1),
+        limit: Duration::from_secs(60),
+    };
+    let failure = fails(Answer::open_stream(vec![pings])).await;
+    assert_eq!(broken(&failure), "no content came in time");
+}
+
+#[tokio::test]
+async fn fault15_whitespace_for_ever_ends_at_the_content_clock() {
+    let blanks = Step::Repeat {
+        bytes: b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" \\n\"}}]}\n\n".to_vec(),
+        pause: Duration::from_millis(20),
+        limit: Duration::from_secs(60),
+    };
+    let failure = fails(Answer::open_stream(vec![bytes(HELLO), blanks])).await;
+    assert_eq!(broken(&failure), "the stream went silent");
+}
+
+#[tokio::test]
+async fn fault16_a_slow_loris_ends_at_the_runs_own_deadline() {
+    let drip = Step::Drip { bytes: HELLO.repeat(50).into_bytes(), pause: Duration::from_millis(2) };
+    let provider = FakeProvider::answers(vec![Answer::open_stream(vec![drip])]).await;
+    let (messages, tools) = ([homing_core::message::Entry::new(homing_core::message::Message::user("x"))], tools());
+    let mut request = request(&messages, &tools);
+    request.time_left = Some(Duration::from_millis(600));
+    let failure = ask_with(&*model(&provider.url(), "chat", patient()), request).await.failure();
+    assert_eq!(failure.error, ModelError::OutOfTime);
+    assert_eq!(failure.charge, Charge::Hold);
+}
+
+#[tokio::test]
+async fn fault17_a_healthy_stream_outlives_every_clock() {
+    let mut steps = Vec::new();
+    for _ in 0..12 {
+        steps.extend([bytes(HELLO), Step::Sleep(Duration::from_millis(200))]);
+    }
+    steps.push(bytes(&chat_stream(&[], "stop")));
+    let provider = FakeProvider::answers(vec![Answer::open_stream(steps)]).await;
+    let begun = Instant::now();
+    let reply = ask(&*model(&provider.url(), "chat", fast())).await.reply();
+    assert_eq!(reply.text(), "Hello".repeat(12));
+    assert!(begun.elapsed() > Duration::from_secs(2), "longer than every clock together");
+}
+
+#[tokio::test]
+async fn fault18_l7_s11_a_stream_cut_at_any_byte_is_no_reply_and_runs_no_call() {
+    let chat = chat_stream(
+        &[
+            r#"{"content":"Hi"}"#,
+            r#"{"tool_calls":[{"index":0,"id":"c1","function":{"name":"read","arguments":"{\"path\":"}}]}"#,
+            r#"{"tool_calls":[{"index":0,"function":{"arguments":"\"a\"}"}}]}"#,
+        ],
+        "tool_calls",
+    );
+    let chat_end =
+        chat.find("\"finish_reason\":\"tool_calls\"}]}").unwrap() + "\"finish_reason\":\"tool_calls\"}]}".len();
+    let message = anthropic_stream(
+        &[
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"read","input":{}}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"path\":\"a\"}"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+        ],
+        "tool_use",
+    );
+    let message_end = message.find("{\"type\":\"message_stop\"}").unwrap() + "{\"type\":\"message_stop\"}".len();
+    for (wire, body, end) in [("chat", chat, chat_end), ("anthropic", message, message_end)] {
+        let text = body.clone();
+        let provider = FakeProvider::start(move |count, _| Answer::cut_stream(&text, count)).await;
+        let model = model(&provider.url(), wire, patient());
+        for len in 0..body.len() {
+            // A server that closes a chunked body early may do so before or after its last bytes were read.
+            match ask(&*model).await.result {
+                Err(failure) => {
+                    assert!(failure.error.is_retryable(), "cut at {len}: {failure:?}");
+                    assert!(len < body.len(), "cut at {len}");
+                }
+                Ok(reply) => {
+                    assert!(len >= end, "{wire} cut at {len} of {end}: {reply:?}");
+                    assert_eq!(reply.calls().count(), 1);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn fault19_s12_an_error_event_ends_the_call_at_once() {
+    let event = "data: {\"error\":{\"code\":529,\"message\":\"overloaded, try later\"}}\n\n";
+    let begun = Instant::now();
+    let provider =
+        FakeProvider::answers(vec![Answer::open_stream(vec![bytes(HELLO), bytes(event), Step::Stall])]).await;
+    let failure = ask(&*model(&provider.url(), "chat", patient())).await.failure();
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(
+        matches!(&failure.error, ModelError::Busy { reason, .. } if reason == "overloaded, try later"),
+        "{failure:?}"
+    );
+    assert_eq!((failure.charge, failure.partial.as_str()), (Charge::Hold, "Hello"));
+    let event = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
+    let provider = FakeProvider::answers(vec![Answer::open_stream(vec![bytes(event), Step::Stall])]).await;
+    let failure = ask(&*model(&provider.url(), "anthropic", patient())).await.failure();
+    assert!(matches!(failure.error, ModelError::Busy { .. }), "{failure:?}");
+    assert_eq!(failure.charge, Charge::Nothing);
+}
+
+#[tokio::test]
+async fn fault20_s17_resets_lies_and_bad_compression_are_broken_connections() {
+    let cut = |steps: Vec<Step>| Answer::steps(steps);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+    for answer in [
+        Answer::open_stream(vec![bytes(HELLO), Step::Sleep(Duration::from_millis(50)), Step::Reset]),
+        cut(vec![Step::Reset]),
+        cut(vec![bytes(&format!("{head}content-length: 9999\r\n\r\n{HELLO}"))]),
+        cut(vec![bytes(&format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n{HELLO}"))]),
+        cut(vec![bytes(&format!("{head}transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n{HELLO}"))]),
+        cut(vec![bytes(&format!("{head}content-encoding: gzip\r\nconnection: close\r\n\r\nthis is no gzip"))]),
+        cut(vec![bytes("HTTP/9 what\r\n\r\n")]),
+    ] {
+        let failure = fails(answer).await;
+        broken(&failure);
+    }
+}
+
+#[tokio::test]
+async fn fault21_a_429_carries_the_providers_advice() {
+    for (header, value, wait) in [
+        ("retry-after", "1", Some(1_000)),
+        ("retry-after-ms", "250", Some(250)),
+        ("retry-after", "86400", Some(86_400_000)),
+        ("retry-after", "-5", None),
+        ("retry-after", "tomorrow", None),
+    ] {
+        let failure = fails(Answer::response(429, &[(header, value)], "{\"error\":{\"message\":\"slow down\"}}")).await;
+        let ModelError::Busy { retry_after_ms, reason } = failure.error else { panic!("{failure:?}") };
+        assert_eq!(retry_after_ms, wait, "{value}");
+        assert_eq!(reason, "HTTP 429: slow down");
+        assert_eq!(failure.charge, Charge::Nothing);
+    }
+}
+
+#[tokio::test]
+async fn fault22_529_is_busy_and_503_too() {
+    for status in [503, 529] {
+        assert!(matches!(fails(Answer::json(status, "{}")).await.error, ModelError::Busy { .. }));
+    }
+}
+
+#[tokio::test]
+async fn fault23_inv40_401_stops_at_once_and_never_shows_the_key() {
+    let body = format!("{{\"error\":{{\"message\":\"bad key {KEY} given\"}}}}");
+    let failure = fails(Answer::json(401, &body)).await;
+    let ModelError::Unauthorized { reason } = &failure.error else { panic!("{failure:?}") };
+    assert_eq!(reason, "HTTP 401: bad key [key] given");
+    assert!(!failure.error.is_retryable());
+    assert!(!format!("{failure:?}").contains("0123456789"));
+}
+
+#[tokio::test]
+async fn fault24_context_too_long_is_its_own_error() {
+    let body = "{\"error\":{\"message\":\"This model's maximum context length is 9 tokens\"}}";
+    assert!(matches!(fails(Answer::json(400, body)).await.error, ModelError::ContextFull { .. }));
+}
+
+#[tokio::test]
+async fn fault25_s16_a_web_page_or_an_error_in_a_good_answer_is_typed() {
+    let page = Answer::response(200, &[("content-type", "text/html")], "<html><title>Login</title></html>");
+    let ModelError::Unusable { reason } = fails(page).await.error else { panic!() };
+    assert!(reason.contains("text/html"), "{reason}");
+    let error = Answer::json(200, "{\"error\":{\"message\":\"no capacity\",\"code\":503}}");
+    assert!(matches!(fails(error).await.error, ModelError::Busy { .. }));
+    assert!(matches!(fails(Answer::json(200, "{}")).await.error, ModelError::Unusable { .. }));
+    assert!(matches!(fails(Answer::json(200, "{\"choices\":")).await.error, ModelError::Unusable { .. }));
+    assert!(matches!(fails(Answer::json(200, "")).await.error, ModelError::Broken { .. }));
+}
+
+#[tokio::test]
+async fn fault26_a_redirect_never_gets_the_key() {
+    let elsewhere = FakeProvider::answers(vec![Answer::chat_text("stolen")]).await;
+    let target = elsewhere.url();
+    for status in [301, 302, 307, 308] {
+        let failure = fails(Answer::response(status, &[("location", &target)], "")).await;
+        assert!(matches!(failure.error, ModelError::Unusable { .. }), "{failure:?}");
+    }
+    assert!(elsewhere.requests().is_empty());
+}
+
+#[tokio::test]
+async fn fault27_a_name_that_does_not_resolve_is_a_broken_connection() {
+    let failure = ask(&*model("http://does-not-exist.invalid", "chat", fast())).await.failure();
+    broken(&failure);
+}
+
+#[tokio::test]
+async fn fault28_plain_text_is_never_a_fallback_for_tls() {
+    let provider = FakeProvider::answers(vec![Answer::chat_text("hi")]).await;
+    let url = provider.url().replace("http://", "https://");
+    let failure = ask(&*model(&url, "chat", fast())).await.failure();
+    assert_eq!(failure.charge, Charge::Nothing);
+    assert!(provider.requests().is_empty());
+}
+
+#[tokio::test]
+async fn fault29_usage_that_is_missing_or_mad_is_flagged() {
+    let stream = |usage: &str| {
+        format!(
+            "{HELLO}data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"stop\"}}]{usage}}}\n\ndata: [DONE]\n\n"
+        )
+    };
+    for usage in [
+        "",
+        ",\"usage\":null",
+        ",\"usage\":{\"prompt_tokens\":-1,\"completion_tokens\":5}",
+        ",\"usage\":{\"prompt_tokens\":1e18,\"completion_tokens\":5}",
+    ] {
+        let provider = FakeProvider::answers(vec![Answer::events(&stream(usage))]).await;
+        let reply = ask(&*model(&provider.url(), "chat", fast())).await.reply();
+        assert_eq!(reply.usage, Usage { estimated: true, ..Usage::default() }, "{usage}");
+    }
+}
+
+#[tokio::test]
+async fn s8_inv45_a_line_of_a_hundred_megabytes_is_refused_long_before() {
+    let mut steps = vec![bytes("data: ")];
+    steps.extend((0..100).map(|_| Step::Bytes(vec![b'a'; 1024 * 1024])));
+    let provider = FakeProvider::answers(vec![Answer::open_stream(steps)]).await;
+    let failure = ask(&*model(&provider.url(), "chat", patient())).await.failure();
+    assert!(matches!(failure.error, ModelError::Unusable { .. }), "{failure:?}");
+}
+
+#[tokio::test]
+async fn s14_the_end_mark_may_be_missing_or_come_twice() {
+    let whole = chat_stream(&[r#"{"content":"Hi"}"#], "stop");
+    for (stream, text) in [
+        (whole.replace("data: [DONE]\n\n", ""), "Hi"),
+        (whole.replace("data: [DONE]\n\n", "data: [DONE]"), "Hi"),
+        (format!("{whole}data: [DONE]\n\n"), "Hi"),
+        (format!("{HELLO}data: [DONE]\n\n{whole}"), "Hello"),
+    ] {
+        let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+        assert_eq!(ask(&*model(&provider.url(), "chat", fast())).await.reply().text(), text);
+    }
+    let early = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":\
+                 {\"name\":\"read\",\"arguments\":\"{}\"}}]}}]}\n\ndata: [DONE]\n\n";
+    let failure = fails(Answer::events(early)).await;
+    assert_eq!(failure.charge, Charge::Hold);
+}
+
+#[tokio::test]
+async fn s14_a_server_that_keeps_the_line_open_after_the_end_is_not_waited_for() {
+    let whole = chat_stream(&[r#"{"content":"Hi"}"#], "stop");
+    let cut = &whole[..whole.find("data: {\"choices\":[],").unwrap()];
+    let provider = FakeProvider::answers(vec![Answer::open_stream(vec![bytes(cut), Step::Stall])]).await;
+    let reply = ask(&*model(&provider.url(), "chat", fast())).await.reply();
+    assert_eq!(reply.text(), "Hi");
+    assert!(reply.usage.estimated);
+}
+
+#[tokio::test]
+async fn s15_a_compression_bomb_is_bounded() {
+    let bomb = gzip_bomb();
+    let mut steps = vec![bytes(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n",
+    )];
+    steps.push(Step::Bytes(bomb));
+    let provider = FakeProvider::answers(vec![Answer::steps(steps)]).await;
+    let failure = ask(&*model(&provider.url(), "chat", patient())).await.failure();
+    assert!(matches!(failure.error, ModelError::Unusable { .. }), "{failure:?}");
+}
+
+/// A gzip stream of 100 MB and more of one byte: a fixed-Huffman block that repeats a match of length 258.
+fn gzip_bomb() -> Vec<u8> {
+    let mut bits = Bits::default();
+    bits.push(0b1, 1); // last block
+    bits.push(0b01, 2); // fixed codes
+    bits.push_reversed(0x30 + u32::from(b'a'), 8);
+    for _ in 0..400_000 {
+        bits.push_reversed(0b1100_0101, 8); // length 258
+        bits.push_reversed(0, 5); // distance 1
+    }
+    bits.push_reversed(0, 7);
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    out.extend(bits.done());
+    out.extend([0; 8]);
+    out
+}
+
+#[derive(Default)]
+struct Bits {
+    out: Vec<u8>,
+    hold: u64,
+    count: u32,
+}
+
+impl Bits {
+    fn push(&mut self, value: u32, len: u32) {
+        self.hold |= u64::from(value) << self.count;
+        self.count += len;
+        while self.count >= 8 {
+            self.out.push(self.hold as u8);
+            self.hold >>= 8;
+            self.count -= 8;
+        }
+    }
+
+    fn push_reversed(&mut self, value: u32, len: u32) {
+        self.push(value.reverse_bits() >> (32 - len), len);
+    }
+
+    fn done(mut self) -> Vec<u8> {
+        self.push(0, 7);
+        self.out
+    }
+}
+
+#[tokio::test]
+async fn s18_ten_thousand_headers_are_refused() {
+    let mut head = String::from("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n");
+    for at in 0..10_000 {
+        head.push_str(&format!("x-{at}: y\r\n"));
+    }
+    let failure = fails(Answer::steps(vec![bytes(&head), bytes("\r\n"), bytes(HELLO)])).await;
+    broken(&failure);
+}
+
+#[tokio::test]
+async fn s20_events_after_the_end_do_not_matter() {
+    let stream = format!("{}{}", chat_stream(&[r#"{"content":"Hi"}"#], "stop"), HELLO);
+    let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+    let reply = ask(&*model(&provider.url(), "chat", fast())).await.reply();
+    assert_eq!((reply.text().as_str(), reply.stop), ("Hi", Stop::End));
+}
+
+#[tokio::test]
+async fn dropping_the_future_abandons_the_request() {
+    let provider = FakeProvider::answers(vec![Answer::open_stream(vec![bytes(HELLO), Step::Stall])]).await;
+    let model = model(&provider.url(), "chat", patient());
+    let asked = tokio::time::timeout(Duration::from_millis(300), ask(&*model)).await;
+    assert!(asked.is_err());
+}

@@ -1,0 +1,164 @@
+//! The wires that are not ours, and the known traps of the library that speaks them; each trap is pinned here, so that an
+//! update of the library that moves one is noticed.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use homing_core::{
+    message::{Args, Entry, Message, Part, Reply, Stop, ToolCall, ToolResult},
+    model::{Charge, Model, ModelError},
+};
+use homing_fake::{Answer, FakeProvider, Step};
+use serde_json::{Value, json};
+use support::*;
+
+fn gemini(url: &str) -> Arc<dyn Model> {
+    model_named(&format!("{url}/v1beta"), "genai", "gemini", "gemini-2.5-flash", fast())
+}
+
+fn gemini_event(parts: Value, rest: &str) -> String {
+    format!("data: {{\"candidates\":[{{\"content\":{{\"role\":\"model\",\"parts\":{parts}}}{rest}}}]}}\n\n")
+}
+
+fn gemini_stream(parts: Value) -> String {
+    let last = "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"\"}]},\"finishReason\":\"STOP\"}],\
+                \"usageMetadata\":{\"promptTokenCount\":100,\"cachedContentTokenCount\":40,\"candidatesTokenCount\":7,\
+                \"totalTokenCount\":107}}\n\n";
+    format!("{}{last}", gemini_event(parts, ""))
+}
+
+#[tokio::test]
+async fn a_foreign_reply_comes_out_whole() {
+    let stream = gemini_stream(json!([{"text": "Hello"}, {"functionCall": {"name": "read", "args": {"path": "x"}}}]));
+    let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+    let outcome = ask(&*gemini(&provider.url())).await;
+    assert!(outcome.deltas.starts_with("Hello"), "{}", outcome.deltas);
+    let reply = outcome.reply();
+    assert_eq!(reply.text(), "Hello");
+    let call = reply.calls().next().unwrap();
+    assert_eq!((call.name.as_str(), &call.args), ("read", &Args::Json(json!({"path": "x"}))));
+    assert_eq!(reply.stop, Stop::Calls);
+    assert_eq!(provider.requests().len(), 1, "one call is one attempt");
+}
+
+#[tokio::test]
+async fn trap1_the_status_and_headers_of_a_failed_stream_are_dug_out() {
+    let body = "{\"error\":{\"code\":429,\"message\":\"slow down\",\"status\":\"RESOURCE_EXHAUSTED\"}}";
+    let answer = Answer::response(429, &[("retry-after", "7"), ("content-type", "application/json")], body);
+    let provider = FakeProvider::answers(vec![answer]).await;
+    let failure = ask(&*gemini(&provider.url())).await.failure();
+    let ModelError::Busy { retry_after_ms, reason } = failure.error else { panic!("{failure:?}") };
+    assert_eq!((retry_after_ms, reason.as_str()), (Some(7_000), "HTTP 429: slow down"));
+    assert_eq!(failure.charge, Charge::Nothing);
+    let provider = FakeProvider::answers(vec![Answer::json(401, "{\"error\":{\"message\":\"no\"}}")]).await;
+    let failure = ask(&*gemini(&provider.url())).await.failure();
+    assert!(matches!(failure.error, ModelError::Unauthorized { .. }), "{failure:?}");
+}
+
+#[tokio::test]
+async fn trap2_a_stream_that_ends_without_its_end_is_incomplete() {
+    for stream in [gemini_event(json!([{"text": "Hel"}]), ""), String::new()] {
+        let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+        let failure = ask(&*gemini(&provider.url())).await.failure();
+        assert!(failure.error.is_retryable(), "{failure:?}");
+        assert_eq!(failure.charge, if stream.is_empty() { Charge::Nothing } else { Charge::Hold });
+    }
+}
+
+#[tokio::test]
+async fn trap3_cached_tokens_are_counted_once() {
+    let provider = FakeProvider::answers(vec![Answer::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
+    let usage = ask(&*gemini(&provider.url())).await.reply().usage;
+    assert_eq!((usage.input, usage.cached, usage.output), (100, 40, 7));
+    let message = anthropic_stream(
+        &[
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+        ],
+        "end_turn",
+    )
+    .replace(
+        "\"input_tokens\":10",
+        "\"input_tokens\":10,\"cache_read_input_tokens\":90,\"cache_creation_input_tokens\":5",
+    );
+    let provider = FakeProvider::answers(vec![Answer::events(&message)]).await;
+    let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", fast());
+    let usage = ask(&*model).await.reply().usage;
+    assert_eq!((usage.input, usage.cached), (105, 90), "what was cached is already within");
+}
+
+fn conversation() -> Vec<Arc<Entry>> {
+    let call = |id: &str, path: &str| {
+        Part::Call(ToolCall { id: id.into(), name: "read".into(), args: Args::Json(json!({ "path": path })) })
+    };
+    let result = |index: u32, id: &str, is_error| {
+        Entry::new(Message::Tool(ToolResult {
+            index,
+            call_id: id.into(),
+            name: "read".into(),
+            text: format!("result {index}"),
+            images: vec![],
+            data: None,
+            is_error,
+        }))
+    };
+    let reply = Reply { parts: vec![call("a", "x"), call("b", "y")], stop: Stop::Calls, ..Reply::default() };
+    vec![
+        Entry::new(Message::user("go")),
+        Entry::new(Message::Assistant(reply)),
+        result(0, "a", false),
+        result(1, "b", true),
+    ]
+}
+
+#[tokio::test]
+async fn trap4_trap5_parallel_results_go_back_together_and_errors_stay_visible() {
+    let provider = FakeProvider::answers(vec![Answer::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
+    let (messages, tools) = (conversation(), tools());
+    ask_with(&*gemini(&provider.url()), request(&messages, &tools)).await.reply();
+    let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
+    let contents = body["contents"].as_array().unwrap();
+    assert_eq!(contents.len(), 3, "{body:#}");
+    let results = contents[2]["parts"].as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    assert!(results[1].to_string().contains("Error: result 1"), "{body:#}");
+}
+
+#[tokio::test]
+async fn the_clocks_hold_for_foreign_wires_too() {
+    for steps in
+        [vec![Step::Stall], vec![Step::Bytes(gemini_event(json!([{"text": "Hel"}]), "").into_bytes()), Step::Stall]]
+    {
+        let provider = FakeProvider::answers(vec![Answer::open_stream(steps)]).await;
+        let asked =
+            tokio::time::timeout(Duration::from_secs(8), async { ask(&*gemini(&provider.url())).await.failure() });
+        assert!(asked.await.expect("a clock ends it").error.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn inv40_a_foreign_error_never_shows_the_key() {
+    let body = format!("{{\"error\":{{\"code\":400,\"message\":\"API key not valid: {KEY}\"}}}}");
+    let provider = FakeProvider::answers(vec![Answer::json(400, &body)]).await;
+    let failure = ask(&*gemini(&provider.url())).await.failure();
+    assert!(matches!(failure.error, ModelError::Unauthorized { .. }), "{failure:?}");
+    assert!(!format!("{failure:?}").contains("0123456789"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn sealed_thoughts_of_gemini_go_back_with_their_calls() {
+    let parts = json!([{"functionCall": {"name": "read", "args": {"path": "x"}}, "thoughtSignature": "seal=="}]);
+    let provider = FakeProvider::answers(vec![Answer::events(&gemini_stream(parts))]).await;
+    let model = gemini(&provider.url());
+    let reply = ask(&*model).await.reply();
+    let kept: Reply = serde_json::from_str(&serde_json::to_string(&reply).unwrap()).unwrap();
+    let mut messages = vec![Entry::new(Message::user("go")), Entry::new(Message::Assistant(kept))];
+    messages.push(conversation()[2].clone());
+    let tools = tools();
+    ask_with(&*model, request(&messages, &tools)).await.reply();
+    let body = provider.requests()[1].body.clone();
+    assert!(body.contains("seal=="), "{body}");
+}

@@ -1,0 +1,138 @@
+//! What the tests of this crate share: a model that points at a fake provider, with clocks a hundred times faster.
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use homing_core::{
+    message::{Entry, Message, Reply},
+    model::{Delta, Failure, Model, Request, ToolChoice, Toolbox},
+    tool::{Replay, ToolSpec},
+};
+use homing_models::{Clocks, ProviderConfig, Providers};
+use secrecy::SecretString;
+use serde_json::json;
+
+pub const KEY: &str = "sk-fake/Key+0123456789";
+
+pub fn fast() -> Clocks {
+    Clocks {
+        connect: Duration::from_millis(500),
+        headers: Duration::from_millis(700),
+        first_content: Duration::from_millis(800),
+        idle: Duration::from_millis(500),
+        tail: Duration::from_millis(300),
+    }
+}
+
+/// Clocks that never strike within a test.
+pub fn patient() -> Clocks {
+    let long = Duration::from_secs(20);
+    Clocks { connect: long, headers: long, first_content: long, idle: long, tail: long }
+}
+
+pub fn model(url: &str, wire: &str, clocks: Clocks) -> Arc<dyn Model> {
+    model_named(url, wire, "fake", "m", clocks)
+}
+
+pub fn model_named(url: &str, wire: &str, provider: &str, name: &str, clocks: Clocks) -> Arc<dyn Model> {
+    let config: ProviderConfig = serde_json::from_value(json!({
+        "wire": wire, "base_url": url, "api_key_env": "FAKE_KEY", "prices": {"*": {"input": 1.0, "output": 10.0}},
+    }))
+    .unwrap();
+    let lookup = |name: &str| (name == "FAKE_KEY").then(|| SecretString::from(KEY));
+    let providers = Providers::with_clocks(BTreeMap::from([(provider.to_owned(), config)]), lookup, clocks, None);
+    providers.model(&format!("{provider}/{name}")).unwrap()
+}
+
+pub fn tools() -> Toolbox {
+    let spec = |name: &str| ToolSpec {
+        name: name.to_owned(),
+        description: format!("Does {name}."),
+        schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+        replay: Replay::Safe,
+    };
+    Toolbox::new(vec![spec("read"), spec("grep")])
+}
+
+pub fn request<'a>(messages: &'a [Arc<Entry>], tools: &'a Toolbox) -> Request<'a> {
+    Request {
+        system: "You are a test.",
+        messages,
+        tools,
+        choice: ToolChoice::Auto,
+        max_output: 1_000,
+        effort: None,
+        temperature_milli: None,
+        time_left: None,
+        key: "run:1",
+    }
+}
+
+/// What came of one question, with the deltas as text.
+pub struct Outcome {
+    pub result: Result<Reply, Failure>,
+    pub deltas: String,
+}
+
+impl Outcome {
+    pub fn reply(self) -> Reply {
+        self.result.unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    pub fn failure(self) -> Failure {
+        self.result.map(|reply| panic!("{reply:?}")).unwrap_err()
+    }
+}
+
+pub async fn ask(model: &dyn Model) -> Outcome {
+    let (messages, tools) = ([Entry::new(Message::user("hello"))], tools());
+    ask_with(model, request(&messages, &tools)).await
+}
+
+pub async fn ask_with(model: &dyn Model, request: Request<'_>) -> Outcome {
+    let deltas = Mutex::new(String::new());
+    let listen = |delta: Delta<'_>| {
+        let mut deltas = deltas.lock().unwrap();
+        match delta {
+            Delta::Text(text) => deltas.push_str(text),
+            Delta::Thinking(text) => deltas.push_str(&format!("<{text}>")),
+            Delta::Call(name) => deltas.push_str(&format!("[{name}]")),
+        }
+    };
+    let result = model.reply(request, &listen).await;
+    Outcome { result, deltas: deltas.into_inner().unwrap() }
+}
+
+/// Events of a chat completion: these deltas, then the reason, usage and the end mark.
+pub fn chat_stream(deltas: &[&str], reason: &str) -> String {
+    let mut events = String::new();
+    for delta in deltas {
+        events.push_str(&format!("data: {{\"model\":\"m\",\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n"));
+    }
+    events.push_str(&format!(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}\n\n\
+         data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":10,\"completion_tokens\":5,\"total_tokens\":15}}}}\n\n\
+         data: [DONE]\n\n"
+    ));
+    events
+}
+
+/// Events of a message with these events between its start and its end.
+pub fn anthropic_stream(events: &[&str], reason: &str) -> String {
+    let mut all = String::from(
+        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"m\",\"usage\":\
+         {\"input_tokens\":10,\"output_tokens\":1}}}\n\n",
+    );
+    for event in events {
+        all.push_str(&format!("data: {event}\n\n"));
+    }
+    all.push_str(&format!(
+        "event: message_delta\ndata: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}},\
+         \"usage\":{{\"output_tokens\":5}}}}\n\nevent: message_stop\ndata: {{\"type\":\"message_stop\"}}\n\n"
+    ));
+    all
+}

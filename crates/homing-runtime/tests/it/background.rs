@@ -1,0 +1,121 @@
+//! Children that work in the background, and what is told to whom.
+
+use homing_core::{
+    envelope::Status,
+    message::Message,
+    program::{call, last_words, say},
+};
+use homing_runtime::Task;
+use serde_json::json;
+
+use crate::stage::{Actor, Prop, Stage, agent, home};
+
+fn background(task: &str) -> serde_json::Value {
+    json!({"agent": "scout", "task": task, "background": true})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_not_done_while_background_children_are_out() {
+    let model = Actor::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([("delegate", background("one"))]),
+            ("lead", 3) => say("waiting for it"),
+            ("lead", _) => say(last_words(&request)),
+            _ => say("found it"),
+        })
+    });
+    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
+    assert_eq!(envelope.status, Status::Done);
+    assert!(envelope.output.starts_with("A background run has ended.\n[scout · run 1.1 · done"), "{}", envelope.output);
+    assert!(envelope.output.ends_with("found it"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_returns_when_all_or_the_first_have_ended() {
+    let model = Actor::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([("delegate", background("quick")), ("delegate", background("slow"))]),
+            ("lead", 4) => call([("wait", json!({"any": true}))]),
+            ("lead", 6..=7) => call([("wait", json!({"runs": ["1.2"]}))]),
+            ("lead", _) => {
+                let told = request.messages.iter().filter(
+                    |it| matches!(&it.message, Message::User { text, .. } if text.starts_with("A background run")),
+                );
+                say(format!("{} were told", told.count()))
+            }
+            _ if last_words(&request) == "slow" => call([("nap", json!({}))]),
+            _ => say("ok"),
+        })
+    });
+    let nap = Prop::new("nap", Default::default(), std::time::Duration::from_secs(60), |_| Default::default());
+    let stage = Stage::new([agent("lead"), agent("scout")], model).tools([nap]);
+    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
+    assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "2 were told"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_other_ending_cancels_background_children() {
+    let model = Actor::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([("delegate", background("slow"))]),
+            ("lead", _) => homing_core::message::Reply { stop: homing_core::message::Stop::Refusal, ..say("no") },
+            _ => call([("nap", json!({}))]),
+        })
+    });
+    let nap = Prop::new("nap", Default::default(), std::time::Duration::from_secs(6_000), |_| Default::default());
+    let stage = Stage::new([agent("lead"), agent("scout")], model).tools([nap]);
+    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
+    assert_eq!((envelope.status, envelope.children[0].status), (Status::Failed, Status::Cancelled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_to_a_live_run_waits_for_its_step_and_then_is_heard() {
+    let model = Actor::new(|request| {
+        Ok(match request.messages.len() {
+            1 => call([("nap", json!({}))]),
+            3 => say("nobody spoke"),
+            _ => say(format!("heard: {}", last_words(&request))),
+        })
+    });
+    let nap = Prop::new("nap", Default::default(), std::time::Duration::from_secs(60), |_| Default::default());
+    let (runtime, _) = Stage::new([agent("a")], model).tools([nap]).open();
+    let run = runtime.spawn(Task::new("a", "go")).unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    assert!(run.tell("hurry up"));
+    let envelope = home(&run).await;
+    assert_eq!(envelope.output, "heard: hurry up");
+    assert!(!run.tell("too late"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r41_a_word_to_an_ended_run_continues_it_with_its_history() {
+    let model = Actor::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
+            ("lead", 3) => call([("tell", json!({"run": "1.1", "message": "and the cellar?"}))]),
+            ("lead", _) => say(last_words(&request)),
+            (_, 1) => say("attic searched"),
+            (_, n) => say(format!("cellar searched, I remember {n} messages")),
+        })
+    });
+    let stage = Stage::new([agent("lead"), agent("scout")], model);
+    let (runtime, _) = stage.open();
+    let run = runtime.spawn(Task::new("lead", "go")).unwrap();
+    let envelope = home(&run).await;
+    assert!(envelope.output.ends_with("cellar searched, I remember 3 messages"), "{}", envelope.output);
+    let tree = run.tree();
+    assert_eq!(tree.runs()[2].spawned.continues, Some(tree.runs()[1].id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_reaches_runs_that_are_not_below_it() {
+    let model = Actor::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
+            ("scout", 1) => call([("cancel", json!({"run": "1"}))]),
+            _ => say(last_words(&request)),
+        })
+    });
+    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
+    assert!(envelope.children[0].output.starts_with("there is no run `1` below this one"));
+}

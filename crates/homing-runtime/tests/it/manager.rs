@@ -1,0 +1,258 @@
+//! The host's side: spawn, look, wait, cancel, count.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use homing_core::{
+    envelope::Status,
+    fact::By,
+    limits::Limits,
+    program::{call, last_words, say},
+};
+use homing_runtime::{Submission, Task, aggregate, event::Event};
+use serde_json::json;
+
+use crate::stage::{Actor, Prop, Stage, agent, home};
+
+/// An agent that naps for as many seconds as its task says.
+fn napper() -> Stage {
+    let model = Actor::new(|request| {
+        let words = last_words(&request);
+        Ok(match request.messages.len() {
+            1 => call([("nap", json!({"s": words.parse::<u64>().unwrap_or(0)}))]),
+            _ => say(format!("slept {words}")),
+        })
+    });
+    let nap = Prop::new("nap", Default::default(), Duration::from_secs(10), |args| {
+        homing_core::tool::ToolOutput::text(args["s"].to_string())
+    });
+    Stage::new([agent("a")], model).tools([nap])
+}
+
+#[tokio::test(start_paused = true)]
+async fn r24_a_run_has_an_id_an_agent_a_state_and_a_result() {
+    let (runtime, _) = napper().open();
+    let run = runtime.spawn(Task::new("a", "3")).unwrap();
+    assert_eq!(run.status(), Status::Queued);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(run.status(), Status::Running);
+    let envelope = home(&run).await;
+    assert_eq!((envelope.run, envelope.agent.as_str(), run.status()), (run.id(), "a", Status::Done));
+    assert_eq!(envelope.output, "slept 3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r25_the_manager_spawns_lists_waits_cancels_and_counts() {
+    let (runtime, _) = napper().open();
+    let ended: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = ended.clone();
+    runtime.on_complete(Arc::new(move |envelope| log.lock().unwrap().push(envelope.output.clone())));
+    let runs: Vec<_> =
+        runtime.spawn_many((0..4).map(|n| Task::new("a", n.to_string()))).into_iter().flatten().collect();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(runtime.list(Status::Running).len(), 4);
+    assert_eq!(runtime.get(runs[2].id()).unwrap().id(), runs[2].id());
+    runs[3].cancel(By::Host);
+    let (at, _) = runtime.wait_any(&runs).await.unwrap();
+    assert_eq!(at, 3);
+    let all = runtime.wait_all(&runs).await;
+    assert_eq!(all.iter().filter(|it| it.status == Status::Done).count(), 3);
+    let statistics = runtime.statistics();
+    assert_eq!(statistics.by_status, [(Status::Done, 3), (Status::Cancelled, 1)]);
+    assert_eq!(statistics.total.turns, 7);
+    assert_eq!(ended.lock().unwrap().len(), 4);
+    assert_eq!(runtime.cancel_all(&By::Host), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r26_at_most_so_many_run_at_once_and_the_rest_queue() {
+    let mut stage = napper();
+    stage.settings.max_runs = 2;
+    let (runtime, _) = stage.open();
+    let started = tokio::time::Instant::now();
+    let runs: Vec<_> =
+        runtime.spawn_many((0..6).map(|n| Task::new("a", n.to_string()))).into_iter().flatten().collect();
+    runtime.wait_all(&runs).await;
+    assert!(started.elapsed() >= Duration::from_secs(30), "three rounds of naps, two at a time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn inv19_with_one_slot_and_depth_five_nothing_deadlocks() {
+    let model = Actor::new(|request| {
+        let can = request.tools.specs.iter().any(|spec| spec.name == "delegate");
+        Ok(match (can, request.messages.len()) {
+            (true, 1) => call((0..2).map(|_| ("delegate", json!({"agent": "a", "task": "deeper"})))),
+            _ => say("back"),
+        })
+    });
+    let mut stage = Stage::new([agent("a")], model);
+    (stage.settings.max_runs, stage.settings.max_asks) = (1, 1);
+    let limits = Limits::default().depth(5).children(100);
+    let (envelope, _) = stage.play(Task::new("a", "go").limits(limits)).await;
+    assert_eq!((envelope.status, envelope.all().len()), (Status::Done, 63));
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_of_and_quorum_stop_the_rest() {
+    let (runtime, _) = napper().open();
+    let runs: Vec<_> =
+        runtime.spawn_many((0..5).map(|n| Task::new("a", n.to_string()))).into_iter().flatten().collect();
+    assert_eq!(runtime.quorum(&runs, 2).await.len(), 2);
+    let all = runtime.wait_all(&runs).await;
+    assert!(all.iter().all(|it| it.status.is_over()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r30_several_results_make_one_report() {
+    let (runtime, _) = napper().open();
+    let runs: Vec<_> =
+        runtime.spawn_many((1..3).map(|n| Task::new("a", n.to_string()))).into_iter().flatten().collect();
+    let report = aggregate(&runtime.wait_all(&runs).await);
+    insta::assert_snapshot!(report, @r"
+    ## a (done)
+    slept 1
+
+    ## a (done)
+    slept 2
+
+    2 of 2 done · 60 tokens · $0.00
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r39_one_subscription_shows_the_whole_subtree_and_slow_subscribers_slow_nobody() {
+    let model = Actor::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call((0..40).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
+            _ => say("ok"),
+        })
+    });
+    let (runtime, _) = Stage::new([agent("lead"), agent("scout")], model).open();
+    let run = runtime.spawn(Task::new("lead", "go")).unwrap();
+    let mut events = run.events();
+    // Never read until everything is over: the run does not wait for its audience.
+    home(&run).await;
+    let (mut ended, mut places) = (0, std::collections::BTreeSet::new());
+    while let Some(event) = events.next().await {
+        if let Event::Fact(record) = event {
+            ended += usize::from(record.fact.kind() == "ended");
+            places.insert(record.place.to_string());
+        }
+    }
+    assert_eq!((ended, places.len()), (41, 41));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r40_the_result_of_a_tree_has_every_execution_totals_and_the_tree() {
+    let model = Actor::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call((0..2).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
+            ("lead", _) => say("final"),
+            _ => say("part"),
+        })
+    });
+    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
+    assert_eq!((envelope.output.as_str(), envelope.subtree.turns, envelope.subtree.input), ("final", 4, 40));
+    insta::assert_snapshot!(envelope.tree(), @r"
+    1 lead done · 2 turns · 30 tokens · $0.00
+      1.1 scout done · 1 turns · 15 tokens · $0.00
+      1.2 scout done · 1 turns · 15 tokens · $0.00
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_key_is_the_same_run_and_another_task_under_it_is_refused() {
+    let (runtime, _) = napper().open();
+    let Submission::New(run) = runtime.submit(Task::new("a", "3").key("k")).await.unwrap() else { panic!("new") };
+    let Submission::Earlier(earlier) = runtime.submit(Task::new("a", "3").key("k")).await.unwrap() else {
+        panic!("earlier")
+    };
+    assert_eq!(earlier, run.id());
+    assert!(runtime.submit(Task::new("a", "4").key("k")).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r29_runs_are_isolated_each_has_its_own_tool_state() {
+    use homing_core::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicU32);
+    struct Counter(ToolSpec);
+    impl Tool for Counter {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+        fn call<'a>(
+            &'a self,
+            context: &'a ToolContext,
+            _: serde_json::Value,
+        ) -> homing_core::BoxFuture<'a, ToolOutput> {
+            let count = context.state.get::<Count>().0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+            Box::pin(async move { ToolOutput::text(count.to_string()) })
+        }
+    }
+    let model = Actor::new(|request| {
+        Ok(match request.messages.len() {
+            1 | 3 => call([("count", json!({"n": request.messages.len()}))]),
+            _ => say(last_words(&request)),
+        })
+    });
+    let stage = Stage::new([agent("a")], model);
+    let mut parts = stage.parts(homing_runtime::journal::Memory::new(), crate::stage::Rehearsal::new(1));
+    parts.tools = vec![Arc::new(Counter(Tool::spec(&*Prop::simple("count")).clone()))];
+    let runtime = homing_runtime::Runtime::new(parts);
+    let runs: Vec<_> = runtime.spawn_many((0..3).map(|_| Task::new("a", "x"))).into_iter().flatten().collect();
+    assert!(runtime.wait_all(&runs).await.iter().all(|it| it.output == "2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_every_run_with_its_envelope() {
+    let (runtime, _) = napper().open();
+    runtime.spawn_many((0..3).map(|n| Task::new("a", n.to_string())));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let envelopes = runtime.shutdown(Duration::from_secs(3)).await;
+    assert_eq!(envelopes.iter().filter(|it| it.status == Status::Cancelled).count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r14_skills_that_a_definition_names_stand_in_its_prompt() {
+    use homing_core::{
+        definition::{AgentDefinition, Scope},
+        skill::{Skill, SkillCard, SkillLibrary},
+    };
+    struct One(Vec<SkillCard>);
+    impl SkillLibrary for One {
+        fn list(&self) -> &[SkillCard] {
+            &self.0
+        }
+        fn get(&self, name: &str) -> Option<Result<Arc<Skill>, String>> {
+            let card = self.0.iter().find(|card| card.name == name)?.clone();
+            Some(Ok(Arc::new(Skill { card, body: "Measure twice.".into(), resources: vec!["table.md".into()] })))
+        }
+    }
+    let card = SkillCard {
+        name: "carpentry".into(),
+        description: "wood".into(),
+        path: "/skills/carpentry/SKILL.md".into(),
+        scope: Scope::User,
+    };
+    let model = Actor::new(|request| Ok(say(request.system)));
+    let skilled = AgentDefinition { skills: vec!["carpentry".into(), "magic".into()], ..agent("a") };
+    let stage = Stage::new([skilled], model);
+    let mut parts = stage.parts(homing_runtime::journal::Memory::new(), crate::stage::Rehearsal::new(1));
+    parts.skills = Some(Arc::new(One(vec![card])));
+    let run = homing_runtime::Runtime::new(parts).spawn(Task::new("a", "x")).unwrap();
+    let envelope = home(&run).await;
+    insta::assert_snapshot!(envelope.output, @r#"
+    a
+
+    <skill name="carpentry">
+    Measure twice.
+
+    Resources in /skills/carpentry:
+    - table.md
+    </skill>
+    "#);
+    assert!(envelope.warnings[0].contains("no skill `magic`"), "{:?}", envelope.warnings);
+}

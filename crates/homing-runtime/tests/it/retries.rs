@@ -1,0 +1,184 @@
+//! Attempts that fail: who tries again, when, and what it costs.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use homing_core::{
+    definition::ModelChoice,
+    envelope::Status,
+    limits::Limits,
+    message::Usage,
+    model::{Charge, Failure, Model, ModelCard, ModelError, Models, Resolved},
+    program::{call, last_words, say},
+};
+use homing_runtime::{Runtime, Task, journal::Memory};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::stage::{Actor, Rehearsal, Stage, agent, home};
+
+fn busy(retry_after_ms: Option<u64>) -> Failure {
+    Failure::free(ModelError::Busy { retry_after_ms, reason: "529".into() })
+}
+
+/// A model that fails so often, then answers.
+fn after(failures: usize, failure: Failure) -> Arc<Actor> {
+    let left = AtomicUsize::new(failures);
+    Actor::with(ModelCard::free("script/shaky"), Duration::from_millis(10), move |_| {
+        match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1)) {
+            Ok(_) => Err(failure.clone()),
+            Err(_) => Ok(say("at last")),
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_times_529_and_then_success_costs_one_call() {
+    let model = after(50, busy(None));
+    let (envelope, _) = Stage::new([agent("a")], model.clone()).play(Task::new("a", "go")).await;
+    assert_eq!((envelope.status, model.times_asked()), (Status::Done, 51));
+    assert_eq!((envelope.usage.turns, envelope.usage.input, envelope.usage.output), (1, 10, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_connection_is_tried_six_times_and_then_reported_as_worth_retrying() {
+    let broken = Failure::free(ModelError::Broken { reason: "reset".into() });
+    let model = after(5, broken.clone());
+    let (envelope, _) = Stage::new([agent("a")], model).play(Task::new("a", "go")).await;
+    assert_eq!(envelope.status, Status::Done);
+    let model = after(99, broken);
+    let (envelope, _) = Stage::new([agent("a")], model.clone()).play(Task::new("a", "go")).await;
+    let error = envelope.error.unwrap();
+    assert_eq!((error.kind.as_str(), error.retryable, model.times_asked()), ("model", true, 6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault23_a_wrong_key_stops_at_once() {
+    let model = after(99, Failure::free(ModelError::Unauthorized { reason: "401".into() }));
+    let (envelope, _) = Stage::new([agent("a")], model.clone()).play(Task::new("a", "go")).await;
+    assert_eq!((envelope.error.unwrap().kind.as_str(), model.times_asked()), ("auth", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_stream_costs_its_hold_and_a_failure_before_any_content_costs_nothing() {
+    let cut = Failure { charge: Charge::Hold, ..Failure::free(ModelError::Broken { reason: "cut".into() }) };
+    let (envelope, _) = Stage::new([agent("a")], after(1, cut)).play(Task::new("a", "go")).await;
+    assert!(envelope.usage.output == 8_192 + 5 && envelope.usage.estimated, "{:?}", envelope.usage);
+    let used = Usage { input: 100, output: 7, ..Usage::default() };
+    let cut = Failure { charge: Charge::Used(used), ..Failure::free(ModelError::Broken { reason: "cut".into() }) };
+    let (envelope, _) = Stage::new([agent("a")], after(1, cut)).play(Task::new("a", "go")).await;
+    assert_eq!((envelope.usage.input, envelope.usage.output), (110, 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault21_a_storm_with_retry_after_closes_the_gate_for_all_and_loses_nobody() {
+    // For the first minute the provider answers everybody with "in 30 seconds"; the log holds when each request came.
+    let log: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let started = Instant::now();
+    let model = {
+        let log = log.clone();
+        Actor::new(move |request| {
+            if request.system == "lead" {
+                return Ok(match request.messages.len() {
+                    1 => call((0..64).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
+                    _ => say("all back"),
+                });
+            }
+            log.lock().unwrap().push(started.elapsed());
+            if started.elapsed() < Duration::from_secs(60) { Err(busy(Some(30_000))) } else { Ok(say("here")) }
+        })
+    };
+    let mut stage = Stage::new([agent("lead"), agent("scout")], model);
+    stage.settings.max_runs = 64;
+    stage.settings.max_asks = 64;
+    let limits = Limits::default().children(64);
+    let (envelope, _) = stage.play(Task::new("lead", "go").limits(limits)).await;
+    assert_eq!(envelope.children.iter().filter(|it| it.status == Status::Done).count(), 64);
+    let log = log.lock().unwrap();
+    let first = log[0];
+    let early =
+        log.iter().filter(|at| **at > first + Duration::from_millis(200) && **at < first + Duration::from_secs(30));
+    assert_eq!(early.count(), 0, "nobody asks while the gate is closed: {log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_beyond_the_deadline_fails_at_once_and_says_so() {
+    let started = Instant::now();
+    let limits = Limits::default().wall(Duration::from_secs(60));
+    let (envelope, _) =
+        Stage::new([agent("a")], after(9, busy(Some(86_400_000)))).play(Task::new("a", "go").limits(limits)).await;
+    assert!(started.elapsed() < Duration::from_secs(2));
+    let error = envelope.error.unwrap();
+    assert!(error.message.contains("more than this run has left") && error.retryable, "{}", error.message);
+}
+
+/// Two models by name.
+struct Two(Arc<dyn Model>, Arc<dyn Model>);
+
+impl Models for Two {
+    fn resolve(&self, _: &ModelChoice, _: Option<&str>) -> Result<Resolved, ModelError> {
+        Ok(Resolved { names: vec!["script/first".into(), "script/second".into()], warnings: vec![] })
+    }
+
+    fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(if name == "script/first" { self.0.clone() } else { self.1.clone() })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_cannot_be_used_gives_way_to_the_next_of_the_list() {
+    let unusable = Failure::free(ModelError::Unusable { reason: "404".into() });
+    let first = Actor::with(ModelCard::free("script/first"), Duration::ZERO, move |_| Err(unusable.clone()));
+    let second = Actor::with(ModelCard::free("script/second"), Duration::ZERO, |request| Ok(say(last_words(&request))));
+    let stage = Stage::new([agent("a")], first.clone());
+    let mut parts = stage.parts(Memory::new(), Rehearsal::new(1));
+    parts.models = Arc::new(Two(first.clone(), second));
+    let run = Runtime::new(parts).spawn(Task::new("a", "go")).unwrap();
+    let envelope = home(&run).await;
+    assert_eq!((envelope.output.as_str(), first.times_asked()), ("go", 1));
+    assert_eq!(run.tree().root().unwrap().asked_model.as_deref(), Some("script/second"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault24_a_full_context_is_summarised_and_the_run_goes_on() {
+    let model = Actor::new(|request| {
+        if request.system.starts_with("You keep the notes") {
+            return Ok(say("notes: nine files read"));
+        }
+        if request.messages.len() > 12 {
+            return Err(Failure::free(ModelError::ContextFull { reason: "too long".into() }));
+        }
+        let first = format!("{:?}", request.messages[0].message);
+        Ok(if first.contains("notes: nine files") {
+            say("done with notes")
+        } else {
+            call([("read", json!({"n": request.messages.len()}))])
+        })
+    });
+    let stage = Stage::new([agent("a")], model).tools([crate::stage::Prop::simple("read")]);
+    let (envelope, _) = stage.play(Task::new("a", "go")).await;
+    assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "done with notes"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_context_that_stays_full_ends_the_run_and_does_not_loop() {
+    let model = Actor::new(|request| {
+        if request.system.starts_with("You keep the notes") {
+            return Ok(say("notes"));
+        }
+        match request.messages.len() {
+            n if n < 9 && !format!("{:?}", request.messages[0].message).contains("notes") => {
+                Ok(call([("read", json!({"n": n}))]))
+            }
+            _ => Err(Failure::free(ModelError::ContextFull { reason: "too long".into() })),
+        }
+    });
+    let stage = Stage::new([agent("a")], model.clone()).tools([crate::stage::Prop::simple("read")]);
+    let (envelope, _) = stage.play(Task::new("a", "go")).await;
+    assert!(envelope.status != Status::Done && model.times_asked() < 20, "{:?}", envelope.status);
+}

@@ -1,0 +1,279 @@
+//! Damaged files and failing disks: what was committed before the damage is there, and damage is never believed.
+
+mod journal_support;
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use homing_core::envelope::Status;
+use homing_runtime::{
+    journal::{Claim, Journal, JournalError},
+    sqlite::{Filter, SqliteJournal},
+};
+use journal_support::*;
+use rusqlite::Connection;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use tempfile::tempdir;
+
+const WAL_HEADER: usize = 32;
+const FRAME: usize = 24 + 4096;
+
+/// A folder where syncing costs nothing: these tests open hundreds of files and lose none to a crash of the machine.
+fn quick_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap()
+}
+
+/// Copies the database and the first `keep` bytes of its log, as a crash might leave them.
+fn copy(from: &Path, to: &Path, wal: &[u8]) {
+    fs::copy(from, to).unwrap();
+    fs::write(to.with_extension("db-wal"), wal).unwrap();
+    let _ = fs::remove_file(to.with_extension("db-shm"));
+}
+
+/// A journal that is open, so that its log is not folded into the database, with some commits in the log.
+fn with_a_log(path: &Path) -> (std::sync::Arc<SqliteJournal>, Pen) {
+    let journal = open(path);
+    let mut pen = Pen::new();
+    pen.begin(&*journal, plain()).unwrap();
+    for n in 0..12 {
+        let fact = if n % 2 == 0 { asked() } else { replied(&format!("answer {n}")) };
+        pen.write(&*journal, fact).unwrap();
+    }
+    (journal, pen)
+}
+
+/// The sizes of the log after each commit.
+fn commits(wal: &[u8]) -> Vec<usize> {
+    let frames = (wal.len() - WAL_HEADER) / FRAME;
+    let is_commit = |n: &usize| {
+        let at = WAL_HEADER + n * FRAME + 4;
+        wal[at..at + 4] != [0; 4]
+    };
+    (0..frames).filter(is_commit).map(|n| WAL_HEADER + (n + 1) * FRAME).collect()
+}
+
+#[test]
+fn inv7_a_log_cut_at_any_byte_opens_with_every_commit_before_the_cut() {
+    let dir = quick_dir();
+    let path = dir.path().join("journal.db");
+    let (journal, pen) = with_a_log(&path);
+    let wal = fs::read(path.with_extension("db-wal")).unwrap();
+    let commits = commits(&wal);
+    assert!(commits.len() >= 13);
+    let cut_db = dir.path().join("cut.db");
+    let whole = commits.len();
+    let tail = commits[whole - 3];
+    let last_frame = wal.len() - FRAME;
+    let everywhere = (last_frame..last_frame + 64)
+        .chain((tail..=wal.len()).step_by(89))
+        .chain(commits.iter().flat_map(|at| [at - 1, *at, at + 1]));
+    for cut in everywhere.chain([0, 1, WAL_HEADER, WAL_HEADER + 1]) {
+        copy(&path, &cut_db, &wal[..cut.min(wal.len())]);
+        let committed = commits.iter().filter(|at| **at <= cut).count();
+        let cut_journal = open(&cut_db);
+        // One commit makes the tables, and one begins the tree.
+        let expected = committed.saturating_sub(whole - 13);
+        match wait(cut_journal.load(pen.tree)) {
+            Ok(records) => assert_eq!(records.len(), expected, "cut at {cut}"),
+            Err(error) => assert_eq!((error, expected), (JournalError::NoSuchTree(pen.tree), 0), "cut at {cut}"),
+        }
+        if cut % 5 == 0 {
+            assert_eq!(cut_journal.check().unwrap().problems, []);
+        }
+    }
+    drop(journal);
+}
+
+#[test]
+fn inv7_a_cut_database_file_is_reported_and_never_used_silently() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let tree = {
+        let (_journal, pen) = with_a_log(&path);
+        pen.tree
+    };
+    let whole = fs::read(&path).unwrap();
+    assert!(!path.with_extension("db-wal").exists(), "the last to leave folds the log in");
+    for cut in [whole.len() - 1, whole.len() / 2, 4096, 100] {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let found = SqliteJournal::open(&path, options()).and_then(|journal| wait(journal.load(tree)));
+        assert!(matches!(found, Err(JournalError::Damaged(_))), "cut at {cut}: {found:?}");
+    }
+}
+
+#[test]
+fn inv8_a_flipped_bit_in_any_column_is_found_and_named() {
+    let dir = quick_dir();
+    let path = dir.path().join("journal.db");
+    let pen = {
+        let (_journal, pen) = with_a_log(&path);
+        pen
+    };
+    let columns = ["tree", "seq", "at", "epoch", "run", "place", "kind", "body", "crc"];
+    for column in columns {
+        for seq in [0, 5, 12] {
+            let broken = dir.path().join("broken.db");
+            fs::copy(&path, &broken).unwrap();
+            flip(&broken, column, seq);
+            let journal = open(&broken);
+            let found = wait(journal.load(pen.tree));
+            let Err(JournalError::Damaged(what)) = &found else { panic!("{column} of {seq}: {found:?}") };
+            assert!(what.contains(&pen.tree.to_string()), "{column} of {seq}: {what}");
+            if !["tree", "seq"].contains(&column) {
+                assert!(what.contains(&format!("record {seq}:")), "{column} of {seq}: {what}");
+            }
+            assert!(!journal.check().unwrap().problems.is_empty(), "{column} of {seq}");
+        }
+    }
+}
+
+/// Flips one bit of a value, as SQLite's own file format would let it pass.
+fn flip(path: &Path, column: &str, seq: i64) {
+    let db = Connection::open(path).unwrap();
+    let changed = match column {
+        "seq" => db.execute("UPDATE records SET seq = seq | 16 WHERE seq = ?1", [seq]),
+        "at" | "epoch" | "crc" => db
+            .execute(&format!("UPDATE records SET {column} = (~{column} & 4) | ({column} & ~4) WHERE seq = ?1"), [seq]),
+        text => {
+            let value: String =
+                db.query_row(&format!("SELECT {text} FROM records WHERE seq = ?1"), [seq], |row| row.get(0)).unwrap();
+            let mut bytes = value.into_bytes();
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            let value = String::from_utf8(bytes).unwrap();
+            db.execute(&format!("UPDATE records SET {text} = ?2 WHERE seq = ?1"), rusqlite::params![seq, value])
+        }
+    };
+    assert_eq!(changed.unwrap(), 1);
+}
+
+#[test]
+fn inv8_flipped_bits_in_the_file_never_give_other_records() {
+    let dir = quick_dir();
+    let path = dir.path().join("journal.db");
+    let (pen, written) = {
+        let (journal, pen) = with_a_log(&path);
+        let written = wait(journal.load(pen.tree)).unwrap();
+        (pen, written)
+    };
+    let whole = fs::read(&path).unwrap();
+    let broken = dir.path().join("broken.db");
+    let mut found = 0;
+    for at in (0..whole.len()).step_by(211) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&broken, &bytes).unwrap();
+        for rest in ["db-wal", "db-shm"] {
+            let _ = fs::remove_file(broken.with_extension(rest));
+        }
+        match SqliteJournal::open(&broken, options()).and_then(|journal| wait(journal.load(pen.tree))) {
+            Ok(records) => assert_eq!(records, written, "byte {at}"),
+            Err(_) => found += 1,
+        }
+    }
+    assert!(found > 0);
+}
+
+#[test]
+fn a_stored_prompt_that_changed_is_not_believed() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let system = "long prompt ".repeat(500).into();
+    let spawned = homing_core::fact::Spawned { system, ..spawned() };
+    let pen = small_tree(&open(&path), homing_core::fact::Fact::Spawned(spawned.into()));
+    Connection::open(&path).unwrap().execute("UPDATE bodies SET text = replace(text, 'long', 'lung')", []).unwrap();
+    let journal = open(&path);
+    assert!(matches!(wait(journal.load(pen.tree)), Err(JournalError::Damaged(_))));
+    assert!(!journal.check().unwrap().problems.is_empty());
+}
+
+/// A folder in memory with little room, as long as it lives.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new(size: &str) -> Option<Self> {
+        let dir = tempdir().unwrap();
+        let options = std::ffi::CString::new(format!("size={size}")).unwrap();
+        match mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), options.as_c_str()) {
+            Ok(()) => Some(Self(dir)),
+            Err(error) => {
+                skip(&format!("a tmpfs cannot be mounted here ({error})"));
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = unmount(self.0.path(), UnmountFlags::DETACH);
+    }
+}
+
+fn skip(why: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+#[test]
+fn inv9_fault5_a_full_disk_is_loud_at_once_and_forgotten_when_there_is_room() {
+    let Some(small) = Small::new("2m") else { return };
+    let path = small.0.path().join("journal.db");
+    let journal = open(&path);
+    let (mut idle, mut busy) = (Pen::new(), Pen::new());
+    idle.begin(&*journal, plain()).unwrap();
+    busy.begin(&*journal, plain()).unwrap();
+    let ballast = small.0.path().join("ballast");
+    let mut full = Vec::new();
+    while fs::write(&ballast, &full).is_ok() {
+        full.resize(full.len() + 16 * 1024, 0);
+    }
+    let (failed, took) = until_full(&journal, &mut busy);
+    assert!(matches!(&failed, JournalError::Unwritable(what) if what.contains("full")), "{failed:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(busy.write(&*journal, asked()).is_err(), "a tree with a gap takes nothing more");
+    assert!(Pen::new().begin(&*journal, replied_prompt()).is_err(), "nor does anything large begin");
+
+    fs::remove_file(&ballast).unwrap();
+    assert_eq!(idle.write(&*journal, asked()), Ok(()), "a tree that missed nothing goes on");
+    small_tree(&journal, plain());
+    let written = wait(journal.load(busy.tree)).unwrap();
+    busy.seq = u64::try_from(written.len()).unwrap();
+    assert!(busy.write(&*journal, asked()).is_err(), "still with its old epoch");
+    busy.epoch = wait(journal.claim(busy.tree, Claim::IfGone)).unwrap();
+    busy.seq = u64::try_from(written.len()).unwrap();
+    assert_eq!(busy.write(&*journal, asked()), Ok(()));
+    assert_eq!(journal.check().unwrap().problems, []);
+    assert_eq!(journal.runs(&Filter { status: Some(Status::Done), ..Filter::default() }).unwrap().len(), 1);
+}
+
+fn replied_prompt() -> homing_core::fact::Fact {
+    let task = "long ".repeat(500_000);
+    homing_core::fact::Fact::Spawned(homing_core::fact::Spawned { task, ..spawned() }.into())
+}
+
+/// Writes until the disk is full; says why it failed and how long that took.
+fn until_full(journal: &SqliteJournal, pen: &mut Pen) -> (JournalError, Duration) {
+    for _ in 0..10_000 {
+        let began = Instant::now();
+        if let Err(error) = pen.write(journal, replied(&"x".repeat(20_000))) {
+            return (error, began.elapsed());
+        }
+    }
+    panic!("the disk never filled up");
+}
+
+#[test]
+fn fault7_a_read_only_folder_is_a_clear_error() {
+    let Some(small) = Small::new("1m") else { return };
+    mount("tmpfs", small.0.path(), "tmpfs", MountFlags::RDONLY, None).unwrap();
+    for path in ["journal.db", "deep/journal.db"] {
+        let error = SqliteJournal::open(small.0.path().join(path), options()).unwrap_err();
+        let JournalError::Unwritable(what) = &error else { panic!("{error:?}") };
+        assert!(what.contains("Read-only file system") && what.contains("--journal"), "{what}");
+    }
+    unmount(small.0.path(), UnmountFlags::DETACH).unwrap();
+}

@@ -1,0 +1,353 @@
+//! Many processes, one journal: nobody is refused, nothing acknowledged is lost, and a tree has one owner.
+
+mod journal_support;
+
+use std::{
+    collections::HashMap,
+    io::{BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::Child,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use homing_core::{
+    envelope::Status,
+    fact::{Fact, Hold},
+    message::Usage,
+};
+use homing_runtime::{
+    journal::{Begun, Claim, Journal, JournalError},
+    sqlite::{Account, Failpoint, Filter, Options, SqliteJournal},
+};
+use journal_support::*;
+use rustix::process::Signal;
+use tempfile::tempdir;
+use uuid::Uuid;
+
+/// What a process does that a test has started; the tests below say why.
+#[test]
+#[ignore = "started by the other tests as a process of its own"]
+fn a_process_of_its_own() {
+    let (Ok(role), Ok(path), Ok(rest)) =
+        (std::env::var("JOURNAL_ROLE"), std::env::var("JOURNAL_PATH"), std::env::var("JOURNAL_REST"))
+    else {
+        return;
+    };
+    let path = PathBuf::from(path);
+    match role.as_str() {
+        "write" => write_trees(&path),
+        "stall" => stall(&path),
+        "submit" => submit(&path, &rest),
+        "stream" => stream(&open(&path)),
+        "crash" => crash(&path, &rest),
+        "fail" => fail(&path, &rest),
+        "spend" => spend(&path),
+        other => panic!("no such role: {other}"),
+    }
+}
+
+fn line() {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+}
+
+fn write_trees(path: &Path) {
+    say("ready");
+    line();
+    let journal = open(path);
+    for _ in 0..4 {
+        let pen = small_tree(&journal, plain());
+        assert_eq!(wait(journal.load(pen.tree)).unwrap().len(), 4);
+    }
+    say("done");
+}
+
+#[test]
+fn inv10_sixteen_processes_share_one_new_journal_and_none_is_refused() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let mut children: Vec<Child> = (0..16).map(|_| process("write", &path, &[])).collect();
+    for child in &mut children {
+        // All of them open the new file at the same moment.
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    }
+    for mut child in children {
+        assert_eq!(hear_all(&mut child), ["ready", "done"]);
+    }
+    let journal = open(&path);
+    let roots = journal.runs(&Filter::default()).unwrap();
+    assert_eq!(roots.len(), 64);
+    assert!(roots.iter().all(|row| row.status == Status::Done));
+    for row in roots {
+        journal.tree(row.tree).unwrap();
+    }
+}
+
+fn stall(path: &Path) {
+    let journal = open(path);
+    let mut pen = Pen::new();
+    pen.begin(&*journal, plain()).unwrap();
+    say(pen.tree);
+    line();
+    say(format!("{:?}", pen.write(&*journal, asked())));
+}
+
+#[test]
+fn inv10_a_stalled_owner_is_fenced_by_a_forced_takeover() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let mut child = process("stall", &path, &[]);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let tree: Uuid = hear(&mut out).unwrap().parse().unwrap();
+    signal(&child, Signal::STOP);
+    let journal = open(&path);
+    assert_eq!(journal.runs(&Filter::default()).unwrap()[0].status, Status::Queued, "stopped is not dead");
+    let began = Instant::now();
+    let refused = wait(journal.claim(tree, Claim::IfGone));
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert!(matches!(refused, Err(JournalError::Owned { pid, ref host, .. }) if pid == child.id() && !host.is_empty()));
+    let epoch = wait(journal.claim(tree, Claim::Force)).unwrap();
+    assert_eq!(epoch, 2);
+    signal(&child, Signal::CONT);
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(hear(&mut out).unwrap(), format!("Err(Fenced {{ tree: {tree} }})"));
+    child.wait().unwrap();
+    let mut pen = Pen { tree, epoch, seq: 1, at: 1_800_000_000_000 };
+    assert_eq!(pen.write(&*journal, asked()), Ok(()));
+    assert_eq!(wait(journal.load(tree)).unwrap().len(), 2);
+}
+
+fn submit(path: &Path, key: &str) {
+    say("ready");
+    line();
+    let journal = open(path);
+    let mut pen = Pen::new();
+    match pen.begin(&*journal, keyed(key, "once")).unwrap() {
+        Begun::New => say(format!("new {}", pen.tree)),
+        Begun::Earlier(tree) => say(format!("earlier {tree}")),
+    }
+    line();
+}
+
+#[test]
+fn a_key_that_many_processes_submit_at_once_begins_one_tree() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let mut children: Vec<Child> = (0..8).map(|_| process("submit", &path, &["k"])).collect();
+    for child in &mut children {
+        child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    }
+    let mut said = Vec::new();
+    for child in &mut children {
+        child.stdin.as_mut().unwrap().write_all(b"end\n").unwrap();
+        said.extend(hear_all(child).into_iter().filter(|it| it != "ready"));
+    }
+    let new: Vec<&str> = said.iter().filter_map(|it| it.strip_prefix("new ")).collect();
+    let earlier: Vec<&str> = said.iter().filter_map(|it| it.strip_prefix("earlier ")).collect();
+    assert_eq!((new.len(), earlier.len()), (1, 7), "{said:?}");
+    assert!(earlier.iter().all(|it| *it == new[0]));
+}
+
+/// Appends batches until it is killed, and says which records were acknowledged.
+fn stream(journal: &SqliteJournal) {
+    let mut pens: Vec<Pen> = (0..4).map(|_| Pen::new()).collect();
+    for pen in &mut pens {
+        pen.begin(journal, plain()).unwrap();
+    }
+    for n in 0_u64.. {
+        let commits: Vec<_> = pens
+            .iter_mut()
+            .map(|pen| {
+                let record = pen.root(if n % 2 == 0 { asked() } else { replied(&"x".repeat(500)) });
+                (record.clone(), journal.append(record))
+            })
+            .collect();
+        for (record, commit) in commits {
+            wait(commit).unwrap();
+            say(format!("{} {}", record.tree, record.seq));
+        }
+    }
+}
+
+#[test]
+fn fault2_whatever_was_acknowledged_survives_kill_9() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let mut acknowledged = 0;
+    for round in 0..6 {
+        let mut child = process("stream", &path, &[]);
+        std::thread::sleep(Duration::from_millis(150 + 37 * round));
+        child.kill().unwrap();
+        let said = hear_all(&mut child);
+        acknowledged += said.len();
+        assert_all_there(&path, &said);
+    }
+    assert!(acknowledged > 0);
+}
+
+/// Every record that was acknowledged is in the journal, and everything in it can be believed.
+fn assert_all_there(path: &Path, acknowledged: &[String]) {
+    let journal = open(path);
+    let mut last: HashMap<Uuid, u64> = HashMap::new();
+    for line in acknowledged {
+        let (tree, seq) = line.split_once(' ').unwrap();
+        let last = last.entry(tree.parse().unwrap()).or_default();
+        *last = seq.parse::<u64>().unwrap().max(*last);
+    }
+    for (tree, seq) in last {
+        let records = wait(journal.load(tree)).unwrap();
+        assert!(u64::try_from(records.len()).unwrap() > seq, "record {seq} of {tree}");
+    }
+    let roots = journal.runs(&Filter::default()).unwrap();
+    assert!(roots.iter().all(|row| row.status != Status::Running), "its process is dead");
+    let report = journal.check().unwrap();
+    assert_eq!(report.problems, []);
+}
+
+fn crash(path: &Path, tree: &str) {
+    let journal = open(path);
+    let tree: Uuid = tree.parse().unwrap();
+    let epoch = match wait(journal.claim(tree, Claim::IfGone)) {
+        Ok(epoch) => epoch,
+        Err(error) => return say(error),
+    };
+    let seq = u64::try_from(wait(journal.load(tree)).unwrap().len()).unwrap();
+    let mut pen = Pen { tree, epoch, seq, at: 1_800_000_000_000 };
+    pen.write(&*journal, asked()).unwrap();
+    say(format!("epoch {epoch}"));
+    rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_tree_whose_owners_die_three_times_at_one_step_is_not_tried_again_unasked() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let tree = {
+        let journal = open(&path);
+        let mut pen = Pen::new();
+        pen.begin(&*journal, plain()).unwrap();
+        pen.tree
+    };
+    let try_it = || hear_all(&mut process("crash", &path, &[&tree.to_string()]));
+    for epoch in 2..5 {
+        assert_eq!(try_it(), [format!("epoch {epoch}")], "the step's intent is written anew each time");
+    }
+    let looped = JournalError::CrashLoop { tree, times: 3 };
+    assert_eq!(try_it(), [looped.to_string()]);
+    let journal = open(&path);
+    assert_eq!(wait(journal.claim(tree, Claim::IfGone)), Err(looped));
+    let epoch = wait(journal.claim(tree, Claim::Force)).unwrap();
+    let mut pen = Pen { tree, epoch, seq: 4, at: 1_900_000_000_000 };
+    pen.write(&*journal, replied("past it")).unwrap();
+    drop(journal);
+    assert_eq!(try_it(), ["epoch 6"], "another step, another count");
+}
+
+fn fail(path: &Path, rest: &str) {
+    let mut options = options();
+    options.failpoint = Some(Failpoint { nth: rest.parse().unwrap() });
+    let journal = SqliteJournal::open(path, options).unwrap();
+    let mut pen = Pen::new();
+    pen.begin(&*journal, plain()).unwrap();
+    say(format!("{} 0", pen.tree));
+    for fact in [asked(), replied("a"), called(pen.tree, 1), returned(pen.tree, 1, "b"), ended()] {
+        let seq = pen.seq;
+        pen.write(&*journal, fact).unwrap();
+        say(format!("{} {seq}", pen.tree));
+    }
+    say("survived");
+}
+
+#[test]
+fn fault1_killed_before_and_after_each_write_and_commit_nothing_acknowledged_is_lost() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    // Six records, each in a batch of its own: four points each. The last process outlives them.
+    for nth in 1..=25 {
+        let mut said = hear_all(&mut process("fail", &path, &[&nth.to_string()]));
+        let survived = said.last().is_some_and(|it| it == "survived");
+        assert_eq!(survived, nth > 24, "point {nth}");
+        said.retain(|it| it != "survived");
+        assert_all_there(&path, &said);
+        // A record is acknowledged after its fourth point, so what is acknowledged counts the points that were passed.
+        assert_eq!(said.len(), (nth - 1) / 4, "point {nth}");
+    }
+}
+
+fn spend(path: &Path) {
+    let mut options = options();
+    options.accounts.insert("ci".into(), Account { per_day_micros: Some(50) });
+    let journal = SqliteJournal::open(path, options).unwrap();
+    let hold = Hold { tokens: 10, cost_micros: 2 };
+    let mut held = 0;
+    while wait(journal.hold_at_account("ci", hold)).unwrap().is_none() {
+        held += 1;
+        if held % 2 == 0 {
+            journal.settle_at_account("ci", hold, Usage { cost_micros: 1, ..Usage::default() });
+        }
+    }
+    say(held);
+    // Gone without a word: what it holds is charged in full.
+    rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+}
+
+#[test]
+fn an_account_is_never_overdrawn_by_processes_that_race_and_die() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let children: Vec<Child> = (0..6).map(|_| process("spend", &path, &[])).collect();
+    let held: u64 = children.into_iter().map(|mut it| hear_all(&mut it)[0].parse::<u64>().unwrap()).sum();
+    assert!((25..=34).contains(&held), "{held} reservations of 2, half of them settled at 1, and a limit of 50");
+    let journal = open(&path);
+    wait(journal.hold_at_account("ci", Hold::default())).unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    let spent: i64 = db.query_row("SELECT sum(cost_micros) FROM accounts", [], |row| row.get(0)).unwrap();
+    assert!((49..=50).contains(&spent), "{spent}");
+}
+
+#[test]
+fn opening_resumes_nothing_and_a_dead_owners_tree_is_interrupted() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let mut child = process("stall", &path, &[]);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let tree: Uuid = hear(&mut out).unwrap().parse().unwrap();
+    // Killed and not yet buried: a zombie is dead, too.
+    child.kill().unwrap();
+    let journal = open(&path);
+    let began = Instant::now();
+    while journal.owner(tree).unwrap().is_some() && began.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let row = journal.runs(&Filter::default()).unwrap().remove(0);
+    assert_eq!((row.run, row.status), (tree, Status::Interrupted));
+    assert_eq!(wait(journal.load(tree)).unwrap().len(), 1);
+    assert_eq!(wait(journal.claim(tree, Claim::IfGone)), Ok(2));
+    assert_eq!(journal.runs(&Filter::default()).unwrap()[0].status, Status::Queued);
+    child.wait().unwrap();
+}
+
+#[test]
+fn two_journals_of_one_process_are_two_owners() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let (one, two) = (open(&path), open(&path));
+    let mut pen = Pen::new();
+    pen.begin(&*one, plain()).unwrap();
+    assert!(matches!(wait(two.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })));
+    assert!(matches!(wait(one.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })), "it is at work on it");
+    drop(one);
+    assert_eq!(wait(two.claim(pen.tree, Claim::IfGone)), Ok(2));
+    let late = Arc::new(homing_core::fact::Record {
+        tree: pen.tree,
+        seq: 1,
+        at: 0,
+        epoch: 1,
+        run: pen.tree,
+        place: homing_core::place::Place::root(),
+        fact: Fact::Told { from: None, message: String::new() },
+    });
+    assert_eq!(wait(two.append(late)), Err(JournalError::Fenced { tree: pen.tree }));
+    assert_eq!(two.owner(pen.tree).unwrap().map(|(pid, _)| pid), Some(std::process::id()));
+}

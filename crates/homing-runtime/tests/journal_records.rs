@@ -1,0 +1,314 @@
+//! What goes into the journal comes out of it, in order, for whoever may see it.
+
+mod journal_support;
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    sync::{Arc, Mutex},
+};
+
+use homing_core::{
+    envelope::Status,
+    fact::{Fact, Hold, Spawned},
+    limits::Limit,
+    message::Usage,
+    place::Place,
+};
+use homing_runtime::{
+    journal::{Begun, Claim, Journal, JournalError, Request},
+    sqlite::{Account, Filter, FindError, Posted, SqliteJournal, SumBy, Which},
+};
+use journal_support::*;
+use rusqlite::Connection;
+use tempfile::tempdir;
+use uuid::Uuid;
+
+#[test]
+fn records_come_back_as_they_were_written() {
+    let dir = tempdir().unwrap();
+    let journal = open(&dir.path().join("deep/er/journal.db"));
+    let mut pen = Pen::new();
+    let system: Arc<str> = "long prompt ".repeat(500).into();
+    let first = pen.root(Fact::Spawned(Arc::new(Spawned { system: system.clone(), ..spawned() })));
+    let mut written = vec![first.clone()];
+    assert_eq!(wait(journal.begin(first)), Ok(Begun::New));
+    for fact in [asked(), replied("ünï\0code"), called(pen.tree, 1), returned(pen.tree, 1, "x"), ended()] {
+        let record = pen.root(fact);
+        written.push(record.clone());
+        assert_eq!(wait(journal.append(record)), Ok(()));
+    }
+    assert_eq!(wait(journal.load(pen.tree)), Ok(written));
+    let other = Uuid::now_v7();
+    assert_eq!(wait(journal.load(other)), Err(JournalError::NoSuchTree(other)));
+}
+
+#[test]
+fn a_long_prompt_is_stored_once_for_all_runs() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let journal = open(&path);
+    let system: Arc<str> = "long prompt ".repeat(500).into();
+    for _ in 0..3 {
+        small_tree(&journal, Fact::Spawned(Arc::new(Spawned { system: system.clone(), ..spawned() })));
+    }
+    let db = Connection::open(&path).unwrap();
+    let (count, text): (i64, String) =
+        db.query_row("SELECT count(*), text FROM bodies", [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!((count, text.as_str()), (1, &*system));
+}
+
+#[test]
+fn file_and_folder_are_for_their_owner_only() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("homing/journal.db");
+    let _journal = open(&path);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(&dir.path().join("homing/journal.db-wal")), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+}
+
+#[test]
+fn listeners_hear_of_durable_records_in_order_and_may_panic() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let journal = open(&path);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let reader = open(&path);
+    journal.on_durable({
+        let heard = heard.clone();
+        Arc::new(move |record| {
+            let durable = reader.follow(record.tree, record.seq).unwrap();
+            assert_eq!(durable[0], *record, "it is told of what others can read");
+            heard.lock().unwrap().push((record.tree, record.seq));
+            assert_ne!(record.seq, 1, "on purpose: a listener's panic is not the journal's end");
+        })
+    });
+    let (mut one, mut two) = (Pen::new(), Pen::new());
+    for pen in [&mut one, &mut two] {
+        pen.begin(&*journal, plain()).unwrap();
+    }
+    let mut commits = Vec::new();
+    for n in 0..200 {
+        let pen = if n % 3 == 0 { &mut one } else { &mut two };
+        let record = pen.root(asked());
+        commits.push(journal.append(record));
+    }
+    for commit in commits {
+        assert_eq!(wait(commit), Ok(()));
+    }
+    let heard = heard.lock().unwrap();
+    for pen in [&one, &two] {
+        let seqs: Vec<u64> = heard.iter().filter(|(tree, _)| *tree == pen.tree).map(|(_, seq)| *seq).collect();
+        assert_eq!(seqs, (0..pen.seq).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_tree_with_a_gap_fails_and_the_others_of_its_batch_do_not() {
+    let dir = tempdir().unwrap();
+    let journal = open(&dir.path().join("journal.db"));
+    let (mut good, mut bad) = (Pen::new(), Pen::new());
+    good.begin(&*journal, plain()).unwrap();
+    bad.begin(&*journal, plain()).unwrap();
+    bad.seq += 1;
+    let commits: Vec<_> = (0..20)
+        .map(|n| {
+            let pen = if n % 2 == 0 { &mut good } else { &mut bad };
+            (n, journal.append(pen.root(asked())))
+        })
+        .collect();
+    for (n, commit) in commits {
+        assert_eq!(wait(commit).is_ok(), n % 2 == 0, "append {n}");
+    }
+    bad.seq = 1;
+    assert!(bad.write(&*journal, asked()).is_err(), "the right record comes too late: the tree must be claimed again");
+    bad.epoch = wait(journal.claim(bad.tree, Claim::IfGone)).unwrap();
+    bad.seq = 1;
+    assert_eq!(bad.write(&*journal, asked()), Ok(()));
+    assert_eq!(wait(journal.load(bad.tree)).unwrap().len(), 2);
+}
+
+#[test]
+fn a_key_names_one_task_for_ever() {
+    let dir = tempdir().unwrap();
+    let journal = open(&dir.path().join("journal.db"));
+    let first = small_tree(&journal, keyed("k", "find the door"));
+    assert_eq!(Pen::new().begin(&*journal, keyed("k", "find the door")), Ok(Begun::Earlier(first.tree)));
+    let taken = JournalError::KeyTaken { key: "k".to_owned() };
+    assert_eq!(Pen::new().begin(&*journal, keyed("k", "find the key")), Err(taken));
+    assert_eq!(journal.find("k").unwrap().run, first.tree);
+    assert_eq!(journal.runs(&Filter::default()).unwrap().len(), 1);
+}
+
+#[test]
+fn inv11_newer_versions_and_unknown_kinds_are_refused_not_dropped() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let pen = small_tree(&open(&path), plain());
+    let db = Connection::open(&path).unwrap();
+    let tree = pen.tree.to_string();
+    let mut crc = crc32fast::Hasher::new();
+    for text in [tree.as_str(), &tree, "1", "dreamt"] {
+        crc.update(text.as_bytes());
+        crc.update(&[0]);
+    }
+    [4_i64, 5, 1].iter().for_each(|number| crc.update(&number.to_le_bytes()));
+    crc.update(b"{\"dreamt\":{}}");
+    let insert = "INSERT INTO records (tree, seq, at, epoch, run, place, kind, body, crc)
+                  VALUES (?1, 4, 5, 1, ?1, '1', 'dreamt', '{\"dreamt\":{}}', ?2)";
+    db.execute(insert, rusqlite::params![tree, crc.finalize()]).unwrap();
+    db.execute("UPDATE trees SET next_seq = 5", []).unwrap();
+    let journal = open(&path);
+    let error = wait(journal.load(pen.tree)).unwrap_err();
+    assert!(
+        matches!(&error, JournalError::Unknown(what) if what.contains("record 4") && what.contains("dreamt")),
+        "{error}"
+    );
+    drop(journal);
+    db.pragma_update(None, "user_version", 99).unwrap();
+    let error = SqliteJournal::open(&path, options()).unwrap_err();
+    assert!(matches!(error, JournalError::Unknown(_)), "{error}");
+}
+
+#[test]
+fn files_of_other_programs_are_left_alone() {
+    let dir = tempdir().unwrap();
+    let other = dir.path().join("other.db");
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE mine (it TEXT)").unwrap();
+    assert!(matches!(SqliteJournal::open(&other, options()), Err(JournalError::Unknown(_))));
+    let text = dir.path().join("notes.txt");
+    std::fs::write(&text, "dear diary, ".repeat(100)).unwrap();
+    assert!(matches!(SqliteJournal::open(&text, options()), Err(JournalError::Damaged(_))));
+    assert!(std::fs::read_to_string(&text).unwrap().starts_with("dear diary"));
+}
+
+#[test]
+fn runs_are_listed_found_and_summed() {
+    let dir = tempdir().unwrap();
+    let journal = open(&dir.path().join("journal.db"));
+    let tags = [("team".to_owned(), "red".to_owned())].into();
+    let first = small_tree(&journal, Fact::Spawned(Arc::new(Spawned { tags, ..spawned() })));
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    let mut second = Pen { at: 1_700_000_100_000, ..Pen::new() };
+    second.begin(&*journal, plain()).unwrap();
+    let child = Uuid::now_v7();
+    let helper = Spawned {
+        parent: Some(second.tree),
+        agent: Arc::new(homing_core::definition::AgentDefinition::new("helper", "", "")),
+        ..spawned()
+    };
+    for fact in [Fact::Spawned(Arc::new(helper)), asked(), replied("yes"), called(child, 1)] {
+        let record = second.record(child, Place::root().child(1), fact);
+        wait(journal.append(record)).unwrap();
+    }
+
+    let roots = journal.runs(&Filter::default()).unwrap();
+    let seen: Vec<_> = roots.iter().map(|row| (row.run, row.status, row.usage.turns, row.usage.tool_calls)).collect();
+    assert_eq!(seen, [(second.tree, Status::Queued, 1, 1), (first.tree, Status::Done, 1, 0)]);
+    assert_eq!(roots[1].usage.cost_micros, 3);
+    let all = journal.runs(&Filter { which: Which::All, ..Filter::default() }).unwrap();
+    assert_eq!(all.len(), 3);
+    let red = Filter { tag: Some(("team".into(), Some("red".into()))), ..Filter::default() };
+    assert_eq!(journal.runs(&red).unwrap()[0].run, first.tree);
+    let done = Filter { status: Some(Status::Done), agent: Some("explore".into()), ..Filter::default() };
+    assert_eq!(journal.runs(&done).unwrap().len(), 1);
+    assert!(journal.runs(&Filter { since: Some(1_700_000_200_000), ..Filter::default() }).unwrap().is_empty());
+
+    assert_eq!(journal.find("1.1").unwrap().run, child);
+    assert_eq!(journal.find("1").unwrap().run, second.tree);
+    assert_eq!(journal.find(&first.tree.to_string()).unwrap().run, first.tree);
+    assert_eq!(journal.find(&first.tree.to_string()[..35]).unwrap().run, first.tree);
+    assert!(matches!(journal.find("0"), Err(FindError::Ambiguous { candidates, .. }) if candidates.len() == 3));
+    assert!(matches!(journal.find("nothing"), Err(FindError::NotFound(_))));
+
+    let sums = journal.sum_by(&SumBy::Agent, None).unwrap();
+    assert_eq!(
+        sums.iter().map(|sum| (sum.name.as_str(), sum.runs)).collect::<Vec<_>>(),
+        [("explore", 1), ("helper", 1)]
+    );
+    assert_eq!(journal.sum_by(&SumBy::Model, None).unwrap()[0].usage.input, 80);
+    assert_eq!(journal.sum_by(&SumBy::Day, None).unwrap()[0].name, "2023-11-14");
+    let teams = journal.sum_by(&SumBy::Tag("team".into()), None).unwrap();
+    assert_eq!(teams.iter().map(|sum| sum.name.as_str()).collect::<Vec<_>>(), ["", "red"]);
+
+    assert_eq!(journal.tree(second.tree).unwrap().runs().len(), 2);
+    assert_eq!(journal.follow(second.tree, 3).unwrap().len(), 2);
+    assert_eq!(journal.follow(second.tree, 5).unwrap(), []);
+    assert_eq!(journal.envelope(first.tree).unwrap().output, "it is green");
+    assert_eq!(journal.envelope(second.tree).unwrap().status, Status::Queued);
+    journal.release(second.tree);
+    wait(journal.set_cache_key(first.tree, "cache")).unwrap();
+    assert_eq!(journal.envelope(second.tree).unwrap().children[0].status, Status::Interrupted);
+    assert_eq!(wait(journal.cached("cache")).unwrap().unwrap().run, first.tree);
+    assert_eq!(wait(journal.cached("other")).unwrap(), None);
+}
+
+#[test]
+fn requests_reach_the_owner_once_and_nobody_else() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let (owner, other) = (open(&path), open(&path));
+    let mut pen = Pen::new();
+    pen.begin(&*owner, plain()).unwrap();
+    let tell = Request::Tell { tree: pen.tree, run: pen.tree, message: "hurry".into() };
+    let cancel = Request::Cancel { tree: pen.tree, run: pen.tree, by: "ctrl-c".into() };
+    let pid = std::process::id();
+    for request in [&tell, &cancel] {
+        let posted = wait(other.post(request.clone())).unwrap();
+        assert!(matches!(posted, Posted::ToOwner { pid: found, .. } if found == pid));
+    }
+    assert_eq!(wait(other.inbox()), []);
+    assert_eq!(wait(owner.inbox()), [tell.clone(), cancel]);
+    assert_eq!(wait(owner.inbox()), []);
+    owner.release(pen.tree);
+    drop(owner);
+    assert_eq!(wait(other.post(tell)), Ok(Posted::Nobody));
+    let nowhere = Uuid::now_v7();
+    let lost = Request::Tell { tree: nowhere, run: nowhere, message: String::new() };
+    assert_eq!(wait(other.post(lost)), Err(JournalError::NoSuchTree(nowhere)));
+}
+
+#[test]
+fn a_gate_closed_by_one_process_is_closed_for_all() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let (one, two) = (open(&path), open(&path));
+    assert_eq!(two.gate_closed_until("p"), None);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let until = u64::try_from(now.as_millis()).unwrap() + 60_000;
+    one.pause_gate("p", until);
+    one.pause_gate("p", until - 30_000);
+    assert_eq!(one.gate_closed_until("p"), Some(until), "at once, and never earlier than before");
+    let began = std::time::Instant::now();
+    while two.gate_closed_until("p").is_none() && began.elapsed().as_secs() < 10 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(two.gate_closed_until("p"), Some(until));
+    assert_eq!(two.gate_closed_until("q"), None);
+    one.pause_gate("q", 5);
+    assert_eq!(one.gate_closed_until("q"), None, "what is past is open");
+}
+
+#[test]
+fn an_account_is_one_purse_for_all_processes() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let open = || {
+        let mut options = options();
+        options.accounts.insert("ci".into(), Account { per_day_micros: Some(100) });
+        SqliteJournal::open(&path, options).unwrap()
+    };
+    let (one, two) = (open(), open());
+    let hold = |cost_micros| Hold { tokens: 1, cost_micros };
+    assert_eq!(wait(one.hold_at_account("ci", hold(60))), Ok(None));
+    let hit = wait(two.hold_at_account("ci", hold(60))).unwrap().unwrap();
+    assert_eq!((hit.name, hit.limit, hit.spent), (Limit::Cost, 100, 60));
+    one.settle_at_account("ci", hold(60), Usage { cost_micros: 10, ..Usage::default() });
+    assert_eq!(wait(one.hold_at_account("ci", hold(0))), Ok(None));
+    assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(None));
+    drop(two);
+    let hit = wait(one.hold_at_account("ci", hold(31))).unwrap().unwrap();
+    assert_eq!(hit.spent, 70, "what a process that went away had reserved is charged in full");
+    assert_eq!(wait(one.hold_at_account("unknown", hold(1_000))), Ok(None));
+}

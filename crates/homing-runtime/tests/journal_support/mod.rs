@@ -1,0 +1,212 @@
+//! Records to fill journals with, and a process of one's own to lose.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+
+use std::{
+    future::Future,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use homing_core::{
+    authority::{Authority, Grant, Layer, Network, Sandbox},
+    definition::AgentDefinition,
+    fact::{Asked, Called, Ended, Fact, Hold, Outcome, Purpose, Record, Spawned},
+    limits::Limits,
+    message::{Args, Reply, Stop, ToolCall, ToolResult, Usage},
+    place::Place,
+    tool::{CallKey, Replay},
+};
+use homing_runtime::{
+    journal::{Begun, Journal, JournalError},
+    sqlite::{Options, SqliteJournal},
+};
+use uuid::Uuid;
+
+pub fn wait<T>(future: impl Future<Output = T>) -> T {
+    futures::executor::block_on(future)
+}
+
+pub fn open(path: &Path) -> Arc<SqliteJournal> {
+    SqliteJournal::open(path, options()).expect("the journal opens")
+}
+
+/// The tests' records are old, and are to stay until a test says otherwise.
+pub fn options() -> Options {
+    let mut options = Options::default();
+    options.retention = None;
+    options
+}
+
+/// Writes the records of one tree, one after another.
+pub struct Pen {
+    pub tree: Uuid,
+    pub epoch: u32,
+    pub seq: u64,
+    pub at: u64,
+}
+
+impl Pen {
+    pub fn new() -> Self {
+        Self { tree: Uuid::now_v7(), epoch: 1, seq: 0, at: 1_700_000_000_000 }
+    }
+
+    pub fn record(&mut self, run: Uuid, place: Place, fact: Fact) -> Arc<Record> {
+        let record = Record { tree: self.tree, seq: self.seq, at: self.at, epoch: self.epoch, run, place, fact };
+        self.seq += 1;
+        self.at += 10;
+        Arc::new(record)
+    }
+
+    pub fn root(&mut self, fact: Fact) -> Arc<Record> {
+        self.record(self.tree, Place::root(), fact)
+    }
+
+    /// Begins the tree.
+    pub fn begin(&mut self, journal: &dyn Journal, fact: Fact) -> Result<Begun, JournalError> {
+        let record = self.root(fact);
+        wait(journal.begin(record))
+    }
+
+    /// Appends a fact of the root's and waits for it.
+    pub fn write(&mut self, journal: &dyn Journal, fact: Fact) -> Result<(), JournalError> {
+        let record = self.root(fact);
+        wait(journal.append(record))
+    }
+}
+
+pub fn spawned() -> Spawned {
+    let grant = Arc::new(Grant {
+        layers: vec![Arc::new(Layer::everything("test"))],
+        read: vec!["/work".into()],
+        write: vec![],
+        network: Network::Off,
+        sandbox: Sandbox::ReadOnly,
+    });
+    Spawned {
+        parent: None,
+        parent_call: None,
+        continues: None,
+        background: false,
+        agent: Arc::new(AgentDefinition::new("explore", "looks around", "You look around.")),
+        system: "You look around.".into(),
+        task: "find the door".to_owned(),
+        context: Default::default(),
+        inherited: Vec::new(),
+        workdir: "/work".into(),
+        authority: Authority { own: grant.clone(), grant },
+        limits: Limits::root(),
+        models: vec!["test/one".to_owned()],
+        schema: None,
+        until: None,
+        key: None,
+        account: None,
+        tags: Default::default(),
+        warnings: Vec::new(),
+    }
+}
+
+pub fn keyed(key: &str, task: &str) -> Fact {
+    Fact::Spawned(Arc::new(Spawned { key: Some(key.to_owned()), task: task.to_owned(), ..spawned() }))
+}
+
+pub fn plain() -> Fact {
+    Fact::Spawned(Arc::new(spawned()))
+}
+
+pub fn asked() -> Fact {
+    Fact::Asked(Asked {
+        purpose: Purpose::Turn,
+        model: "test/one".to_owned(),
+        max_output: 100,
+        request_hash: u64::MAX,
+        input_bound: 50,
+        hold: Hold { tokens: 150, cost_micros: 7 },
+        nudge: None,
+    })
+}
+
+pub fn replied(text: &str) -> Fact {
+    let usage = Usage { input: 40, output: 5, cost_micros: 3, ..Usage::default() };
+    Fact::Replied { reply: Arc::new(Reply { usage, stop: Stop::End, ..Reply::text_only(text) }) }
+}
+
+pub fn called(run: Uuid, turn: u32) -> Fact {
+    let call = ToolCall { id: "c".into(), name: "read".into(), args: Args::Json(serde_json::json!({"path": "a"})) };
+    let key = CallKey { run, turn, index: 0 };
+    Fact::Called(Box::new(Called { key, call, replay: Replay::Safe, allowed_by: "test".into() }))
+}
+
+pub fn returned(run: Uuid, turn: u32, text: &str) -> Fact {
+    let result = ToolResult {
+        index: 0,
+        call_id: "c".into(),
+        name: "read".into(),
+        text: text.to_owned(),
+        images: Vec::new(),
+        data: None,
+        is_error: false,
+    };
+    Fact::Returned { key: CallKey { run, turn, index: 0 }, result: Arc::new(result), refused: None }
+}
+
+pub fn ended() -> Fact {
+    Fact::Ended(Arc::new(Ended { outcome: Outcome::Done, text: "it is green".to_owned(), data: None }))
+}
+
+/// A whole small tree: a root that asks once and is done.
+pub fn small_tree(journal: &SqliteJournal, fact: Fact) -> Pen {
+    let mut pen = Pen::new();
+    assert_eq!(pen.begin(journal, fact), Ok(Begun::New));
+    for fact in [asked(), replied("it is green"), ended()] {
+        assert_eq!(pen.write(journal, fact), Ok(()));
+    }
+    journal.release(pen.tree);
+    pen
+}
+
+/// Starts this test binary again, as a process of its own in which only `role` runs.
+pub fn process(role: &str, journal: &Path, rest: &[&str]) -> Child {
+    Command::new(std::env::current_exe().expect("a test has a file"))
+        .args(["--exact", "a_process_of_its_own", "--ignored", "--nocapture", "--test-threads=1"])
+        .env("JOURNAL_ROLE", role)
+        .env("JOURNAL_PATH", journal)
+        .env("JOURNAL_REST", rest.join(" "))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the process starts")
+}
+
+/// Says something to the test that started this process.
+pub fn say(what: impl std::fmt::Display) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n> {what}").and_then(|()| out.flush()).expect("somebody listens");
+}
+
+/// The next thing that a process says, or `None` at its end.
+pub fn hear(from: &mut impl std::io::BufRead) -> Option<String> {
+    let mut line = String::new();
+    while from.read_line(&mut line).expect("its words can be read") > 0 {
+        if let Some(said) = line.strip_prefix("> ") {
+            return Some(said.trim_end().to_owned());
+        }
+        line.clear();
+    }
+    None
+}
+
+/// Everything that a process says until it ends.
+pub fn hear_all(child: &mut Child) -> Vec<String> {
+    let mut out = std::io::BufReader::new(child.stdout.take().expect("its output is a pipe"));
+    let said = std::iter::from_fn(|| hear(&mut out)).collect();
+    child.wait().expect("it ends");
+    said
+}
+
+pub fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process has a number");
+    rustix::process::kill_process(pid, signal).expect("it is there");
+}

@@ -1,0 +1,162 @@
+//! Commands of a run: each in the sandbox that the run's authority asks for, or not at all. The one place where walls,
+//! processes and authority meet; the shell tool and a host's own checks (`--until`) both go through it.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use homing_core::{
+    authority::{Allow, Grant, Sandbox},
+    tool::ToolState,
+};
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+use crate::{
+    process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams},
+    sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
+    shell::{GIT_ONLY, git_only_env},
+};
+
+/// What commands are run with on this machine.
+#[derive(Debug)]
+pub struct Commands {
+    /// Starts and watches over processes.
+    pub launcher: Launcher,
+    /// The host's environment and home.
+    pub surroundings: Surroundings,
+    /// The user's additions to what commands may touch.
+    pub options: SandboxOptions,
+    /// Where runs get their private folders.
+    pub private: PathBuf,
+    /// What one command may take.
+    pub limits: ProcessLimits,
+    sandboxes: OnceCell<Sandboxes>,
+}
+
+/// A command that was not run.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRun {
+    /// It cannot be confined as it must be.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It cannot be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+}
+
+/// A shell command of a run.
+#[derive(Clone, Debug)]
+pub struct ShellCommand<'a> {
+    /// For bash.
+    pub command: &'a str,
+    /// Where.
+    pub workdir: &'a Path,
+    /// What the run may do.
+    pub grant: &'a Grant,
+    /// For how long.
+    pub time: Duration,
+}
+
+impl Commands {
+    /// Commands with the back-ends that work here; they are tried when the first command needs one.
+    pub fn new(helper: PathBuf, surroundings: Surroundings, options: SandboxOptions, private: PathBuf) -> Self {
+        let launcher = Launcher { helper };
+        let limits = ProcessLimits::default();
+        Self { launcher, surroundings, options, private, limits, sandboxes: OnceCell::new() }
+    }
+
+    /// The same with these back-ends and no others.
+    #[must_use]
+    pub fn with_sandboxes(self, sandboxes: Sandboxes) -> Self {
+        Self { sandboxes: OnceCell::new_with(Some(sandboxes)), ..self }
+    }
+
+    /// The back-ends of this machine.
+    pub async fn sandboxes(&self) -> &Sandboxes {
+        let probe = || Sandboxes::probe(&self.launcher.helper, &self.surroundings, &self.private);
+        self.sandboxes.get_or_init(probe).await
+    }
+
+    /// Runs a command to its end; see [`crate::process::Running::finish`].
+    pub async fn run(
+        &self,
+        command: ShellCommand<'_>,
+        room: &Private,
+        cancelled: impl Future<Output = ()> + Send,
+        on_output: &mut (dyn FnMut(&[u8]) + Send),
+    ) -> Result<Finished, NotRun> {
+        let mut job = self.job(&command, room).await?;
+        if is_git_only(command.grant) {
+            job.env.extend(git_only_env());
+        }
+        let output = room.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
+        let running = self.launcher.start(job).await?;
+        Ok(running.finish(Collector::new(Some(output)), command.time, cancelled, on_output).await)
+    }
+
+    async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
+        let access = Access::of(command.grant, &self.options);
+        let none = Sandboxes::none(&self.launcher.helper);
+        let sandboxes = match access.sandbox {
+            Sandbox::Off => &none,
+            Sandbox::ReadOnly | Sandbox::WorkspaceWrite => self.sandboxes().await,
+        };
+        let hooks = git_hooks(command.grant);
+        let walls = Walls::build(&access, sandboxes, &self.surroundings, &self.options, room, command.workdir, hooks)?;
+        Ok(Job {
+            argv: ["bash", "--noprofile", "--norc", "-c", command.command].map(str::to_owned).to_vec(),
+            workdir: command.workdir.to_owned(),
+            env: walls.env,
+            input: Input::Nothing,
+            jail: walls.jail,
+            limits: self.limits.clone(),
+            kept: walls.kept,
+            streams: Streams::Together,
+        })
+    }
+
+    /// The private folder of the run whose state this is. It goes when the state goes.
+    pub fn room(&self, run: Uuid, state: &ToolState) -> Arc<Private> {
+        state.get::<Room>().of(|| Private { root: self.private.join(run.to_string()) })
+    }
+}
+
+/// Where nothing may change, or only git is allowed, a repository's hooks have no business.
+fn git_hooks(grant: &Grant) -> GitHooks {
+    match (grant.sandbox, is_git_only(grant)) {
+        (Sandbox::ReadOnly, _) | (_, true) => GitHooks::Off,
+        (Sandbox::WorkspaceWrite | Sandbox::Off, false) => GitHooks::Run,
+    }
+}
+
+/// Whether some layer lets the shell be used for git alone.
+fn is_git_only(grant: &Grant) -> bool {
+    grant.layers.iter().any(|layer| match &layer.allow {
+        Allow::All => false,
+        Allow::Only(rules) => rules.iter().any(|it| it.tool == "bash" && it.pattern.as_deref() == Some(GIT_ONLY)),
+    })
+}
+
+/// A run's private folder, made on first use.
+#[derive(Default)]
+struct Room(Mutex<Option<Arc<Private>>>);
+
+impl Room {
+    fn of(&self, make: impl FnOnce() -> Private) -> Arc<Private> {
+        let mut room = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        room.get_or_insert_with(|| Arc::new(make())).clone()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let room = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Caches can be large, and whoever drops a run's state may be an async task.
+        if let Some(room) = room {
+            std::thread::spawn(move || room.remove());
+        }
+    }
+}

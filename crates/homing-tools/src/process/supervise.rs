@@ -1,0 +1,206 @@
+//! The hidden face of the host's binary: the supervising process, the first process of a namespace, and the last step
+//! before a confined command. Runs alone in its process, so that it may change that process as it likes.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    os::unix::{net::UnixStream, process::CommandExt},
+    process::{Child, Command, Stdio, exit},
+};
+
+use rustix::process::{self as sys, Pid, Resource, Rlimit, WaitOptions};
+
+use super::{
+    attend::{Attendant, Watch},
+    cgroup::Cgroup,
+    family::{Family, Reach},
+    kept::Memory,
+    wire::{self, Feed, Jail, Order, ProcessLimits, Report, Sockets},
+};
+use crate::sandbox::confine;
+
+/// The argument that makes the binary a supervisor.
+pub(super) const SUPERVISE: &str = "__homing-supervise";
+const INIT: &str = "__homing-init";
+const CONFINE: &str = "__homing-confine";
+
+/// What a shell says when it cannot execute.
+const NOT_EXECUTED: i32 = 126;
+
+/// Becomes the supervising process if the arguments say so, and then does not return. Hosts whose binary is to be
+/// their own helper call this first in `main`, before any thread is started.
+pub fn run_helper_if_asked(args: impl IntoIterator<Item = OsString>) {
+    let mut args = args.into_iter().skip(1);
+    let stage = args.next();
+    match stage.as_ref().and_then(|stage| stage.to_str()) {
+        Some(SUPERVISE) => exit(supervise().map_or(NOT_EXECUTED, |()| 0)),
+        Some(INIT) => exit(init(&args.collect::<Vec<_>>())),
+        Some(CONFINE) => exit(confine_and_execute(&args.collect::<Vec<_>>())),
+        Some(_) | None => (),
+    }
+}
+
+fn lifeline() -> io::Result<UnixStream> {
+    let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    Ok(UnixStream::from(fd))
+}
+
+fn supervise() -> io::Result<()> {
+    let mut lifeline = lifeline()?;
+    // When the other side dies before the order is complete, there is nothing to do and nobody to tell.
+    let order: Order = wire::receive(&mut lifeline)?;
+    let cgroup = prepare(&order.limits);
+    let memory = Memory::of(&order.kept);
+    let begun = match &order.jail {
+        Jail::Open | Jail::Landlock(_) => attend_directly(&lifeline, &order),
+        Jail::Bubblewrap { .. } => await_bubblewrap(&order),
+    };
+    if let Err(error) = begun {
+        wire::send(&mut lifeline, &Report::Refused(error.to_string()))?;
+    }
+    let reverted = memory.put_back();
+    if !reverted.is_empty() {
+        let _ = wire::send(&mut lifeline, &Report::Reverted(reverted));
+    }
+    if let Some(limit) = cgroup.limit_reached() {
+        let _ = wire::send(&mut lifeline, &Report::LimitReached(limit.to_owned()));
+    }
+    cgroup.leave();
+    Ok(())
+}
+
+/// A session of its own (no terminal), orphans come to us, and limits on what is to come.
+fn prepare(limits: &ProcessLimits) -> Cgroup {
+    let _ = sys::setsid();
+    #[cfg(target_os = "linux")]
+    let _ = sys::set_child_subreaper(Some(sys::getpid()));
+    let cap = |resource, value| sys::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) });
+    let _ = cap(Resource::Core, 0);
+    let _ = cap(Resource::Fsize, limits.file);
+    // If memory runs out, this is what the kernel should end, not the runtime.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "700");
+    Cgroup::enter(limits)
+}
+
+fn attend_directly(lifeline: &UnixStream, order: &Order) -> io::Result<()> {
+    let mut command = match &order.jail {
+        Jail::Landlock(rules) => {
+            let mut command = Command::new(&order.helper);
+            command.arg(CONFINE).arg(serde_json::to_string(rules)?).arg("--").args(&order.argv);
+            command
+        }
+        Jail::Open | Jail::Bubblewrap { .. } => {
+            let (program, args) = order.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+            let mut command = Command::new(program);
+            command.args(args);
+            command
+        }
+    };
+    command.env_clear().envs(&order.env).current_dir(&order.workdir);
+    watch_over(lifeline, command, &order.input, Reach::Descendants)
+}
+
+/// Starts the command, watches over it, reports how it ended.
+fn watch_over(mut lifeline: &UnixStream, mut command: Command, feed: &Feed, reach: Reach) -> io::Result<()> {
+    let stdin = if *feed == Feed::Nothing { Stdio::null() } else { Stdio::piped() };
+    let mut child = command.stdin(stdin).process_group(0).spawn()?;
+    let family = Family { main: pid_of(&child), reach };
+    let pending = match feed {
+        Feed::Text(text) => text.clone().into_bytes(),
+        Feed::Nothing | Feed::Forwarded => Vec::new(),
+    };
+    // A lifeline that is broken already is found out by the watch, which then ends what has just begun.
+    let _ = wire::send(&mut lifeline, &Report::Started);
+    let attendant = Attendant { lifeline, family: &family, stdin: child.stdin.take(), pending, feed: feed.clone() };
+    match attendant.attend() {
+        Watch::Abandoned => Ok(()),
+        Watch::Exited(status) => wire::send(&mut lifeline, &ended(status)),
+    }
+}
+
+fn ended(status: sys::WaitStatus) -> Report {
+    match status.terminating_signal() {
+        Some(signal) => Report::Signalled(signal),
+        None => Report::Exited(status.exit_status().unwrap_or(NOT_EXECUTED)),
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+/// Bubblewrap gets the lifeline as it is: the first process inside reads it, and takes the namespace with it when it ends.
+fn await_bubblewrap(order: &Order) -> io::Result<()> {
+    let Jail::Bubblewrap { program, args, helper, sockets } = &order.jail else { return Ok(()) };
+    let mut command = Command::new(program);
+    let feed = if order.input == Feed::Forwarded { "forwarded" } else { "nothing" };
+    command.args(args).arg("--").arg(helper).args([INIT, feed, sockets.as_str()]).arg("--").args(&order.argv);
+    command.env_clear().envs(&order.env).current_dir("/");
+    let child = command.spawn().map_err(|error| io::Error::other(format!("bubblewrap: {error}")))?;
+    loop {
+        match sys::waitpid(Some(pid_of(&child)), WaitOptions::empty()) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => (),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The first process of bubblewrap's namespace.
+fn init(args: &[OsString]) -> i32 {
+    let Ok(mut lifeline) = lifeline() else { return NOT_EXECUTED };
+    let told = init_with(&lifeline, args);
+    match told {
+        Ok(()) => 0,
+        Err(error) => {
+            let _ = wire::send(&mut lifeline, &Report::Refused(error.to_string()));
+            NOT_EXECUTED
+        }
+    }
+}
+
+fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
+    let [feed, sockets, _, program, rest @ ..] = args else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let feed = if feed == "forwarded" { Feed::Forwarded } else { Feed::Nothing };
+    // Children inherit the filter; it takes nothing away that this process needs.
+    confine::filter_syscalls(Sockets::from_str(sockets.to_str().unwrap_or_default())).map_err(io::Error::other)?;
+    let mut command = Command::new(program);
+    command.args(rest);
+    watch_over(lifeline, command, &feed, Reach::Namespace)
+}
+
+/// Confines this very process, then becomes the command.
+fn confine_and_execute(args: &[OsString]) -> i32 {
+    let [rules, _, program, rest @ ..] = args else { return NOT_EXECUTED };
+    let error = match confine_by(rules) {
+        Ok(()) => Command::new(program).args(rest).exec().to_string(),
+        Err(error) => error,
+    };
+    let _ = writeln!(io::stderr(), "{}: {error}", program.display());
+    NOT_EXECUTED
+}
+
+fn confine_by(rules: &OsString) -> Result<(), String> {
+    let rules = rules.to_str().ok_or("unreadable rules")?;
+    let rules = serde_json::from_str(rules).map_err(|error| error.to_string())?;
+    confine::apply(&rules)
+}
+
+impl Sockets {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Internet => "internet",
+            Self::Namespaced => "namespaced",
+        }
+    }
+
+    /// Anything unknown is the tightest.
+    fn from_str(text: &str) -> Self {
+        match text {
+            "internet" => Self::Internet,
+            "namespaced" => Self::Namespaced,
+            _ => Self::None,
+        }
+    }
+}

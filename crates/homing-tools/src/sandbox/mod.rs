@@ -1,0 +1,13 @@
+//! What a command can touch, enforced by the kernel: bubblewrap where it works, Landlock and seccomp otherwise, and no
+//! command at all where neither does. Rules on what may be asked for are not made here.
+
+mod bubblewrap;
+pub(crate) mod confine;
+mod environment;
+mod probe;
+mod toolchains;
+mod walls;
+
+pub use environment::{GitHooks, Surroundings, git_guards, is_secret};
+pub use probe::{Backend, Sandboxes, Variant};
+pub use walls::{Access, Private, Refusal, SandboxOptions, Walls};

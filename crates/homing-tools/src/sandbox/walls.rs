@@ -1,0 +1,280 @@
+//! The walls around one command: what it may read and write, as files, sockets and environment, for whichever back-end
+//! stands ready.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use homing_core::authority::{Grant, Network, Sandbox};
+
+use super::{
+    bubblewrap,
+    environment::{GitHooks, Surroundings, git_guards},
+    probe::{Backend, Sandboxes},
+    toolchains,
+};
+use crate::{
+    authority_files,
+    process::{Jail, KeptFiles, LandlockRules, Sockets},
+};
+
+/// The user's additions to what commands may touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SandboxOptions {
+    /// More folders and files to read.
+    pub read: Vec<PathBuf>,
+    /// More folders to change.
+    pub write: Vec<PathBuf>,
+    /// More variables to pass on; `NAME` or `PREFIX_*`. Secrets only when named in full.
+    pub env: Vec<String>,
+    /// Hosts that may be reached without asking.
+    pub hosts: Vec<String>,
+}
+
+/// A folder of a run's own, outside its workspace: home, temporary files, caches. It goes with the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Private {
+    /// The folder.
+    pub root: PathBuf,
+}
+
+/// What a command may touch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// How it is confined.
+    pub sandbox: Sandbox,
+    /// Folders to read.
+    pub read: Vec<PathBuf>,
+    /// Folders to change.
+    pub write: Vec<PathBuf>,
+    /// Whether it may use the network.
+    pub network: Network,
+}
+
+/// Everything a command is started with, besides itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walls {
+    /// How it is confined.
+    pub jail: Jail,
+    /// Its environment.
+    pub env: BTreeMap<String, String>,
+    /// What must be the same afterwards.
+    pub kept: Vec<KeptFiles>,
+}
+
+/// A command that cannot be confined is not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Nothing confines commands on this machine.
+    #[error(
+        "commands are refused, because nothing here can confine them ({0}); install bubblewrap, or switch the sandbox off with --sandbox off"
+    )]
+    NoSandbox(String),
+    /// The private folder cannot be made.
+    #[error("cannot make the private folder {path}: {why}")]
+    Private {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+impl SandboxOptions {
+    pub(super) fn passes(&self, name: &str) -> bool {
+        self.env.iter().any(|wanted| match wanted.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix) && !super::is_secret(name),
+            None => wanted == name,
+        })
+    }
+}
+
+impl Access {
+    /// What a run's grant lets its commands touch, with the user's additions.
+    pub fn of(grant: &Grant, options: &SandboxOptions) -> Self {
+        let with = |roots: &[PathBuf], more: &[PathBuf]| roots.iter().chain(more).cloned().collect::<Vec<_>>();
+        let write = match grant.sandbox {
+            Sandbox::ReadOnly => Vec::new(),
+            Sandbox::WorkspaceWrite | Sandbox::Off => with(&grant.write, &options.write),
+        };
+        Self { sandbox: grant.sandbox, read: with(&grant.read, &options.read), write, network: grant.network.clone() }
+    }
+
+    /// Commands cannot be held to a list of hosts, so a list means none for them.
+    pub fn has_network(&self) -> bool {
+        match &self.network {
+            Network::On => true,
+            Network::Off | Network::Hosts(_) => false,
+        }
+    }
+
+    /// What must be the same after a command: files that decide what somebody else will run.
+    fn kept(&self) -> Vec<KeptFiles> {
+        self.write
+            .iter()
+            .filter_map(|root| root.canonicalize().ok())
+            .filter(|root| root.is_dir())
+            .map(kept_in)
+            .collect()
+    }
+}
+
+/// The authority files of a folder, whether they exist or not.
+fn kept_in(root: PathBuf) -> KeptFiles {
+    let mut names: Vec<PathBuf> =
+        authority_files::FOLDERS.iter().chain(authority_files::FILES).map(PathBuf::from).collect();
+    names.extend(authority_files::GITHUB.iter().map(|name| Path::new(".github").join(name)));
+    let git = root.join(".git");
+    if git.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+        names.push(".git".into());
+    } else {
+        names.extend(authority_files::GIT.iter().map(|name| Path::new(".git").join(name)));
+    }
+    KeptFiles { root, names }
+}
+
+impl Private {
+    /// Where temporary files go.
+    pub fn tmp(&self) -> PathBuf {
+        self.root.join("tmp")
+    }
+
+    /// Makes the folders, for the user alone. Registries that were fetched before are linked, so that builds work offline.
+    pub fn prepare(&self, surroundings: &Surroundings) -> Result<(), Refusal> {
+        let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let all = || -> io::Result<()> {
+            for name in ["home", "tmp", "cargo/registry", "output"] {
+                make(&self.root.join(name))?;
+            }
+            for name in ["registry/index", "registry/cache", "git", "config.toml"] {
+                let cargo_home = surroundings.var("CARGO_HOME").map_or(surroundings.home.join(".cargo"), PathBuf::from);
+                let (theirs, ours) = (cargo_home.join(name), self.root.join("cargo").join(name));
+                if theirs.exists() && ours.symlink_metadata().is_err() {
+                    symlink(theirs, ours)?;
+                }
+            }
+            Ok(())
+        };
+        all().map_err(|error| Refusal::Private { path: self.root.clone(), why: error.to_string() })
+    }
+
+    pub(super) fn env(&self, surroundings: &Surroundings, tmp: &Path) -> BTreeMap<String, String> {
+        let place = |name: &str| self.root.join(name).display().to_string();
+        let mut env = BTreeMap::from(
+            [
+                ("HOME", place("home")),
+                ("TMPDIR", tmp.display().to_string()),
+                ("XDG_CACHE_HOME", place("home/.cache")),
+                ("CARGO_HOME", place("cargo")),
+                ("npm_config_cache", place("home/.npm")),
+                ("PIP_CACHE_DIR", place("home/.cache/pip")),
+                ("GOCACHE", place("home/.cache/go-build")),
+                ("GOPATH", place("home/go")),
+            ]
+            .map(|(name, value)| (name.to_owned(), value)),
+        );
+        let modules = surroundings.home.join("go/pkg/mod");
+        if modules.is_dir() {
+            env.insert("GOMODCACHE".to_owned(), modules.display().to_string());
+        }
+        env
+    }
+
+    /// Takes the folder away.
+    pub fn remove(&self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+impl Walls {
+    /// The walls for a command, with what stands ready on this machine. Nothing ready and not switched off: refused.
+    pub fn build(
+        access: &Access,
+        sandboxes: &Sandboxes,
+        surroundings: &Surroundings,
+        options: &SandboxOptions,
+        private: &Private,
+        workdir: &Path,
+        hooks: GitHooks,
+    ) -> Result<Self, Refusal> {
+        private.prepare(surroundings)?;
+        let plan = Plan { access, surroundings, private, workdir };
+        let (jail, tmp) = match (access.sandbox, sandboxes.best()) {
+            (Sandbox::Off, _) => (Jail::Open, private.tmp()),
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, variant })) => {
+                (bubblewrap::jail(&plan, program, *variant, &sandboxes.helper), PathBuf::from("/tmp"))
+            }
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { .. })) => {
+                (Jail::Landlock(plan.landlock()), private.tmp())
+            }
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, None) => {
+                return Err(Refusal::NoSandbox(sandboxes.why_not()));
+            }
+        };
+        let mut env = surroundings.clean(options, private, &tmp);
+        env.extend(git_guards(hooks));
+        let kept = match access.sandbox {
+            Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
+            Sandbox::WorkspaceWrite => access.kept(),
+        };
+        Ok(Self { jail, env, kept })
+    }
+}
+
+/// What a back-end builds its walls from.
+pub(super) struct Plan<'a> {
+    pub(super) access: &'a Access,
+    pub(super) surroundings: &'a Surroundings,
+    pub(super) private: &'a Private,
+    pub(super) workdir: &'a Path,
+}
+
+/// What programs want to know about the machine, which tells nothing about other processes.
+const MACHINE: &[&str] = &[
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/uptime",
+    "/proc/loadavg",
+    "/proc/version",
+    "/proc/filesystems",
+    "/proc/sys/kernel",
+    "/proc/sys/vm",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+];
+
+impl Plan<'_> {
+    /// What is readable besides the run's own folders.
+    pub(super) fn system(&self) -> Vec<PathBuf> {
+        let system = toolchains::SYSTEM.iter().map(PathBuf::from);
+        let etc = toolchains::ETC.iter().map(|name| Path::new("/etc").join(name));
+        system.chain(etc).chain(toolchains::readable(self.surroundings)).filter(|it| it.exists()).collect()
+    }
+
+    /// The files that must not change, for a back-end that can show them read-only.
+    pub(super) fn kept(&self) -> Vec<KeptFiles> {
+        self.access.kept()
+    }
+
+    fn landlock(&self) -> LandlockRules {
+        let mut read = self.system();
+        read.extend(MACHINE.iter().map(PathBuf::from));
+        read.extend(self.access.read.iter().cloned());
+        read.push(self.private.root.clone());
+        let mut write = self.access.write.clone();
+        match self.access.sandbox {
+            Sandbox::ReadOnly => write.push(self.private.tmp()),
+            Sandbox::WorkspaceWrite | Sandbox::Off => {
+                write.extend(["home", "tmp", "cargo"].map(|name| self.private.root.join(name)));
+            }
+        }
+        let sockets = if self.access.has_network() { Sockets::Internet } else { Sockets::None };
+        LandlockRules { read, write, sockets }
+    }
+}

@@ -1,0 +1,188 @@
+//! One reading of a shell line: a real grammar, of which only a few kinds of nodes are let through.
+
+use std::{
+    ops::ControlFlow,
+    time::{Duration, Instant},
+};
+
+use tree_sitter::{Node, ParseOptions, Parser, Tree};
+
+use super::{Unclear, Word, lexer::unescape};
+
+/// More nesting than any honest line has; the grammar's tree is walked by recursion.
+const MOST_DEPTH: usize = 60;
+/// Honest lines take microseconds.
+const MOST_TIME: Duration = Duration::from_millis(500);
+
+/// The simple commands of `line`, in order.
+pub(super) fn commands(line: &str) -> Result<Vec<Vec<Word>>, Unclear> {
+    let tree = parse(line).ok_or("the command could not be parsed")?;
+    let root = tree.root_node();
+    if root.has_error() {
+        return Err("the command's syntax is broken or unusual".to_owned());
+    }
+    let mut reader = Reader { line, commands: Vec::new() };
+    reader.statement(root, 0)?;
+    covers(line, root)?;
+    Ok(reader.commands)
+}
+
+fn parse(line: &str) -> Option<Tree> {
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
+    let until = Instant::now() + MOST_TIME;
+    let mut in_time = |_: &tree_sitter::ParseState| match Instant::now() < until {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    };
+    let options = ParseOptions::new().progress_callback(&mut in_time);
+    let bytes = line.as_bytes();
+    parser.parse_with_options(&mut |at, _| &bytes[at.min(bytes.len())..], None, Some(options))
+}
+
+struct Reader<'a> {
+    line: &'a str,
+    commands: Vec<Vec<Word>>,
+}
+
+impl Reader<'_> {
+    fn statement(&mut self, node: Node<'_>, depth: usize) -> Result<(), Unclear> {
+        if depth > MOST_DEPTH {
+            return Err("the command is nested too deeply".to_owned());
+        }
+        match node.kind() {
+            "program" | "list" | "pipeline" | "subshell" | "redirected_statement" => {
+                let mut cursor = node.walk();
+                node.children(&mut cursor).try_for_each(|child| self.statement(child, depth + 1))
+            }
+            "command" => self.command(node),
+            "file_redirect" => self.redirect(node),
+            "comment" | "&&" | "||" | ";" | "|" | "|&" | "(" | ")" | "\n" => Ok(()),
+            kind => Err(format!("it uses `{kind}`, which rules cannot look into")),
+        }
+    }
+
+    fn command(&mut self, node: Node<'_>) -> Result<(), Unclear> {
+        let mut words = Vec::new();
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            match child.kind() {
+                "command_name" => words.push(self.word(only_child(child)?)?),
+                "file_redirect" => self.redirect(child)?,
+                _ => words.push(self.word(child)?),
+            }
+        }
+        self.commands.push(words);
+        Ok(())
+    }
+
+    fn word(&self, node: Node<'_>) -> Result<Word, Unclear> {
+        let mut raw = String::new();
+        let mut word = Word { text: String::new(), is_pattern: false, is_quoted: false };
+        self.add_to(&mut word, &mut raw, node)?;
+        check_braces(&raw)?;
+        Ok(word)
+    }
+
+    /// `raw` collects what stood outside quotes, where braces have a meaning.
+    fn add_to(&self, word: &mut Word, raw: &mut String, node: Node<'_>) -> Result<(), Unclear> {
+        let text = &self.line[node.byte_range()];
+        match node.kind() {
+            "word" | "number" if node.child_count() == 0 => {
+                check_bare(text)?;
+                word.is_pattern |= text.contains(['*', '?', '[']);
+                word.text.push_str(text);
+                raw.push_str(text);
+            }
+            "raw_string" => {
+                let inner = text.strip_prefix('\'').and_then(|it| it.strip_suffix('\'')).ok_or("broken quotes")?;
+                word.text.push_str(inner);
+                word.is_quoted = true;
+                raw.push('\'');
+            }
+            "string" => {
+                let mut cursor = node.walk();
+                if let Some(odd) = node.children(&mut cursor).find(|it| !matches!(it.kind(), "\"" | "string_content")) {
+                    return Err(format!("it uses `{}`, whose value is not known beforehand", odd.kind()));
+                }
+                let inner = text.strip_prefix('"').and_then(|it| it.strip_suffix('"')).ok_or("broken quotes")?;
+                word.text.push_str(&unescape(inner)?);
+                word.is_quoted = true;
+                raw.push('\'');
+            }
+            "concatenation" => {
+                let mut cursor = node.walk();
+                node.children(&mut cursor).try_for_each(|child| self.add_to(word, raw, child))?;
+            }
+            kind => return Err(format!("it uses `{kind}`, whose value is not known beforehand")),
+        }
+        Ok(())
+    }
+
+    /// Output may go nowhere or to another stream; anything else writes or reads a file that no rule has seen.
+    fn redirect(&self, node: Node<'_>) -> Result<(), Unclear> {
+        let mut cursor = node.walk();
+        let pieces: Vec<&str> = node.children(&mut cursor).map(|it| &self.line[it.byte_range()]).collect();
+        let pieces = match pieces.as_slice() {
+            ["1" | "2", rest @ ..] => rest,
+            rest => rest,
+        };
+        match pieces {
+            [">" | ">>" | "&>" | "&>>" | "<", "/dev/null"] | [">&", "1" | "2"] => Ok(()),
+            _ => Err("it redirects to or from a file".to_owned()),
+        }
+    }
+}
+
+fn only_child(node: Node<'_>) -> Result<Node<'_>, Unclear> {
+    match (node.child_count(), node.child(0)) {
+        (1, Some(child)) => Ok(child),
+        (_, _) => Err("the program's name is not a plain word".to_owned()),
+    }
+}
+
+/// Outside quotes only characters are let through that mean themselves, or that name files.
+pub(super) fn check_bare(text: &str) -> Result<(), Unclear> {
+    let fine = |it: char| it.is_alphanumeric() || "_-./:=,+%@^~#*?[]{}".contains(it);
+    match text.chars().find(|&it| !fine(it)) {
+        None => Ok(()),
+        Some(odd) => Err(format!("`{odd}` outside quotes")),
+    }
+}
+
+/// `stash@{0}` is a name; `{a,b}` and `{1..9}` are many words in one.
+pub(super) fn check_braces(raw: &str) -> Result<(), Unclear> {
+    let mut rest = raw;
+    while let Some(at) = rest.find(['{', '}']) {
+        let inner = rest[..at].ends_with('@').then(|| rest[at..].strip_prefix('{')).flatten();
+        let end = inner.and_then(|it| it.find('}').map(|end| (it, end)));
+        match end {
+            Some((inner, end)) if inner[..end].chars().all(|it| it.is_ascii_alphanumeric() || it == '-') => {
+                rest = &inner[end + 1..];
+            }
+            Some(_) | None => return Err("it uses braces, which may stand for several words".to_owned()),
+        }
+    }
+    Ok(())
+}
+
+/// Every character must belong to something that was looked at: a grammar may pass over what a shell does not.
+fn covers(line: &str, root: Node<'_>) -> Result<(), Unclear> {
+    let mut seen = vec![false; line.len()];
+    let mut cursor = root.walk();
+    let mut more = true;
+    while more {
+        let node = cursor.node();
+        if node.child_count() == 0 || matches!(node.kind(), "string" | "raw_string" | "comment") {
+            seen[node.byte_range()].fill(true);
+            more = cursor.goto_next_sibling();
+        } else {
+            more = cursor.goto_first_child();
+        }
+        while !more && cursor.goto_parent() {
+            more = cursor.goto_next_sibling();
+        }
+    }
+    let passed_over = line.bytes().zip(seen).any(|(byte, seen)| !seen && !matches!(byte, b' ' | b'\t' | b'\n'));
+    if passed_over { Err("a part of it could not be read".to_owned()) } else { Ok(()) }
+}

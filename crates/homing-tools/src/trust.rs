@@ -1,0 +1,351 @@
+//! Trust in a project's files: the user vouches for exact bytes, and any other bytes carry no authority. Files are read
+//! once, hashed and parsed from that one reading; nothing in them is run, expanded or followed.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::authority_files;
+
+/// Larger files, or more of them, carry no authority.
+const MAX_FILE: u64 = 1 << 20;
+const MAX_FILES: usize = 2_000;
+const MAX_DEPTH: usize = 8;
+
+/// A project's files that carry authority, as they were when they were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuthorityFiles {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    /// What was left out, and why; such files carry no authority.
+    pub skipped: Vec<String>,
+}
+
+/// The hash of a set of files: 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TrustHash(String);
+
+/// Text that is no such hash.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no hash: it has 64 hexadecimal digits, as `homing trust` prints them")]
+pub struct BadHash(String);
+
+/// Which projects the user trusts, with the files they had then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustStore {
+    path: PathBuf,
+    projects: BTreeMap<PathBuf, Trusted>,
+    /// Hashes given on the command line; they hold for this process.
+    given: Vec<TrustHash>,
+}
+
+/// What was trusted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Trusted {
+    hash: TrustHash,
+    /// Each file's own hash, so that a change can be named.
+    files: BTreeMap<PathBuf, TrustHash>,
+}
+
+/// What a store says about a project's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is nothing to trust.
+    Nothing,
+    /// These very files are trusted.
+    Trusted,
+    /// They were, and have changed since.
+    Changed {
+        /// Files that are new, gone or different.
+        files: Vec<PathBuf>,
+    },
+    /// Nobody has vouched for them.
+    Untrusted,
+}
+
+impl AuthorityFiles {
+    /// Reads what carries authority below `root`: settings, hooks, servers and agents of every ecosystem.
+    pub fn read(root: &Path) -> Self {
+        let mut found = Self::default();
+        let names = authority_files::FOLDERS.iter().chain(authority_files::FILES).chain(&[".env"]).map(PathBuf::from);
+        let github = authority_files::GITHUB.iter().map(|name| Path::new(".github").join(name));
+        for name in names.chain(github) {
+            found.visit(root, &name, 0);
+        }
+        found
+    }
+
+    /// Adds a file that was read elsewhere, such as an agent file on the way up.
+    pub fn add(&mut self, path: PathBuf, bytes: Vec<u8>) {
+        self.files.insert(path, bytes);
+    }
+
+    /// The bytes that were read; parse these and no others.
+    pub fn get(&self, path: &Path) -> Option<&[u8]> {
+        self.files.get(path).map(Vec::as_slice)
+    }
+
+    /// The files, by their paths below the root.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.keys().map(PathBuf::as_path)
+    }
+
+    /// The hash of all paths and bytes.
+    pub fn hash(&self) -> TrustHash {
+        let mut hasher = Sha256::new();
+        for (path, bytes) in &self.files {
+            let path = path.as_os_str().as_encoded_bytes();
+            // Lengths stand before contents, so that no two sets of files look alike.
+            hasher.update((path.len() as u64).to_le_bytes());
+            hasher.update(path);
+            hasher.update((bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        }
+        TrustHash(hex(&hasher.finalize()))
+    }
+
+    fn visit(&mut self, root: &Path, name: &Path, depth: usize) {
+        let path = root.join(name);
+        let Ok(found) = path.symlink_metadata() else { return };
+        if found.is_dir() && depth < MAX_DEPTH {
+            let mut names: Vec<PathBuf> = match path.read_dir() {
+                Ok(list) => list.flatten().map(|entry| name.join(entry.file_name())).collect(),
+                Err(error) => return self.skipped.push(format!("{}: {error}", name.display())),
+            };
+            names.sort();
+            names.iter().for_each(|name| self.visit(root, name, depth + 1));
+        } else if !found.is_file() {
+            // A link could show other bytes to the next reader, a pipe would keep us waiting.
+            self.skipped.push(format!("{} is no plain file", name.display()));
+        } else if self.files.len() >= MAX_FILES {
+            self.skipped.push(format!("{} is one file too many", name.display()));
+        } else {
+            match read_bounded(&path) {
+                Ok(bytes) => self.add(name.to_owned(), bytes),
+                Err(error) => self.skipped.push(format!("{}: {error}", name.display())),
+            }
+        }
+    }
+
+    fn each(&self) -> BTreeMap<PathBuf, TrustHash> {
+        self.files.iter().map(|(path, bytes)| (path.clone(), TrustHash(hex(&Sha256::digest(bytes))))).collect()
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no plain file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::other("it is too large"));
+    }
+    Ok(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl TrustStore {
+    /// The store in this file; without the file nothing is trusted.
+    pub fn load(path: PathBuf) -> io::Result<Self> {
+        let projects = match fs::read(&path) {
+            Ok(json) => serde_json::from_slice(&json)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path, projects, given: Vec::new() })
+    }
+
+    /// The same store, which also trusts these hashes, wherever the files lie.
+    #[must_use]
+    pub fn with_given(self, given: Vec<TrustHash>) -> Self {
+        Self { given, ..self }
+    }
+
+    /// What it says about a project's files.
+    pub fn standing(&self, project: &Path, files: &AuthorityFiles) -> Standing {
+        if files.files.is_empty() {
+            return Standing::Nothing;
+        }
+        let hash = files.hash();
+        if self.given.contains(&hash) {
+            return Standing::Trusted;
+        }
+        match self.projects.get(project) {
+            None => Standing::Untrusted,
+            Some(trusted) if trusted.hash == hash => Standing::Trusted,
+            Some(trusted) => Standing::Changed { files: differing(&trusted.files, &files.each()) },
+        }
+    }
+
+    /// Trusts these files of a project from now on, and writes that down.
+    pub fn trust(&mut self, project: &Path, files: &AuthorityFiles) -> io::Result<TrustHash> {
+        let hash = files.hash();
+        self.projects.insert(project.to_owned(), Trusted { hash: hash.clone(), files: files.each() });
+        self.save()?;
+        Ok(hash)
+    }
+
+    /// Trusts a project no longer. Whether it was.
+    pub fn revoke(&mut self, project: &Path) -> io::Result<bool> {
+        let was = self.projects.remove(project).is_some();
+        self.save()?;
+        Ok(was)
+    }
+
+    /// The projects that are trusted.
+    pub fn projects(&self) -> impl Iterator<Item = (&Path, &TrustHash)> {
+        self.projects.iter().map(|(path, trusted)| (path.as_path(), &trusted.hash))
+    }
+
+    fn save(&self) -> io::Result<()> {
+        save_private(&self.path, &serde_json::to_vec_pretty(&self.projects)?)
+    }
+}
+
+/// Replaces a file that is the user's alone, whole or not at all.
+pub(crate) fn save_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::create_dir_all(folder)?;
+    let next = folder.join(format!(".{}.new", uuid::Uuid::new_v4()));
+    let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&next, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&next);
+    }
+    written
+}
+
+fn differing(before: &BTreeMap<PathBuf, TrustHash>, now: &BTreeMap<PathBuf, TrustHash>) -> Vec<PathBuf> {
+    let mut names: Vec<&PathBuf> = before.keys().chain(now.keys()).collect();
+    names.sort();
+    names.dedup();
+    names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect()
+}
+
+impl TrustHash {
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for TrustHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for TrustHash {
+    type Err = BadHash;
+
+    fn from_str(text: &str) -> Result<Self, BadHash> {
+        let text = text.trim().to_ascii_lowercase();
+        let good = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if good { Ok(Self(text)) } else { Err(BadHash(text)) }
+    }
+}
+
+impl TryFrom<String> for TrustHash {
+    type Error = BadHash;
+
+    fn try_from(text: String) -> Result<Self, BadHash> {
+        text.parse()
+    }
+}
+
+impl From<TrustHash> for String {
+    fn from(hash: TrustHash) -> Self {
+        hash.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn project() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join(".claude/agents")).unwrap();
+        fs::write(folder.path().join(".claude/settings.json"), "{}").unwrap();
+        fs::write(folder.path().join(".claude/agents/a.md"), "a").unwrap();
+        fs::write(folder.path().join(".mcp.json"), "{}").unwrap();
+        fs::write(folder.path().join("README.md"), "no authority").unwrap();
+        folder
+    }
+
+    #[test]
+    fn trust_holds_for_exact_bytes_and_survives_in_a_private_file() {
+        let (folder, store) = (project(), tempfile::tempdir().unwrap());
+        let path = store.path().join("deep/trust.json");
+        let files = AuthorityFiles::read(folder.path());
+        let mut trust = TrustStore::load(path.clone()).unwrap();
+        assert_eq!(trust.standing(folder.path(), &files), Standing::Untrusted);
+        let hash = trust.trust(folder.path(), &files).unwrap();
+        let trust = TrustStore::load(path.clone()).unwrap();
+        assert_eq!(trust.standing(folder.path(), &files), Standing::Trusted);
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+
+        fs::write(folder.path().join(".mcp.json"), "{ }").unwrap();
+        fs::write(folder.path().join(".claude/agents/b.md"), "b").unwrap();
+        let now = AuthorityFiles::read(folder.path());
+        let changed = vec![".claude/agents/b.md".into(), ".mcp.json".into()];
+        assert_eq!(trust.standing(folder.path(), &now), Standing::Changed { files: changed });
+        // F17: what was read is what is trusted, whatever lies on the disk by then.
+        assert_eq!(trust.standing(folder.path(), &files), Standing::Trusted);
+        assert_eq!(files.get(Path::new(".mcp.json")), Some(b"{}".as_slice()));
+
+        let given = TrustStore::load(store.path().join("none")).unwrap().with_given(vec![now.hash()]);
+        assert_eq!(given.standing(folder.path(), &now), Standing::Trusted);
+        assert_ne!(hash, now.hash());
+    }
+
+    #[test]
+    fn a_project_elsewhere_with_the_same_files_is_not_trusted() {
+        let (one, two, store) = (project(), project(), tempfile::tempdir().unwrap());
+        let mut trust = TrustStore::load(store.path().join("trust.json")).unwrap();
+        trust.trust(one.path(), &AuthorityFiles::read(one.path())).unwrap();
+        assert_eq!(trust.standing(two.path(), &AuthorityFiles::read(two.path())), Standing::Untrusted);
+        assert!(trust.revoke(one.path()).unwrap());
+        assert_eq!(trust.standing(one.path(), &AuthorityFiles::read(one.path())), Standing::Untrusted);
+    }
+
+    #[test]
+    fn f10_f15_f16_what_is_no_plain_file_carries_no_authority() {
+        let folder = project();
+        let claude = folder.path().join(".claude");
+        symlink("/etc/passwd", claude.join("link.md")).unwrap();
+        symlink(&claude, claude.join("loop")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, claude.join("pipe.md"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        File::create(claude.join("huge.md")).unwrap().set_len(1 << 30).unwrap();
+        let files = AuthorityFiles::read(folder.path());
+        assert_eq!(files.paths().count(), 3);
+        assert_eq!(files.skipped.len(), 4, "{:?}", files.skipped);
+    }
+
+    #[test]
+    fn names_and_contents_cannot_be_shifted_into_each_other() {
+        let mut one = AuthorityFiles::default();
+        one.add("a".into(), b"bc".to_vec());
+        let mut two = AuthorityFiles::default();
+        two.add("ab".into(), b"c".to_vec());
+        assert_ne!(one.hash(), two.hash());
+        assert!("abc".parse::<TrustHash>().is_err());
+    }
+}

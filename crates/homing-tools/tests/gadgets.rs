@@ -1,0 +1,177 @@
+//! Commands that look harmless and are not: inside the sandbox none has an effect outside the workspace.
+#![allow(clippy::print_stdout)]
+
+mod workshop;
+
+use std::fs;
+
+use homing_core::authority::Sandbox;
+use homing_tools::sandbox::Sandboxes;
+use workshop::{HELPER, Workshop, each};
+
+const SECRET: &str = "s3cr3t-of-the-user";
+
+/// `OUT` stands for a folder outside the workspace that the user could write to, with the file `secret` in it.
+const GADGETS: &[&str] = &[
+    // B1: sequences.
+    "true && touch OUT/x",
+    "false ; touch OUT/x",
+    "echo x | tee OUT/x",
+    "true & touch OUT/x; wait",
+    "true\ntouch OUT/x",
+    // B2: substitutions.
+    "echo $(touch OUT/x)",
+    "echo `touch OUT/x`",
+    "cat <(touch OUT/x)",
+    "echo ${x:=$(touch OUT/x)}",
+    "a=(); echo $((a[$(touch OUT/x)]))",
+    "x='$(touch OUT/x)'; echo \"${x@P}\"",
+    // B3: redirections.
+    "echo x > OUT/x",
+    "echo x >| OUT/x",
+    "echo x >> OUT/x",
+    "echo x &> OUT/x",
+    "echo x 1<> OUT/x",
+    "cat > OUT/x <<END\nx\nEND",
+    ": > OUT/secret",
+    // B4: git's options.
+    "git init -q . ; git -c alias.x='!touch OUT/x' x",
+    "git init -q . ; git -c core.fsmonitor='touch OUT/x; false' status",
+    "git init -q . ; echo a>f; git add f; echo b>f; git -c diff.external='touch OUT/x' diff",
+    "git init -q . ; git -c core.editor='touch OUT/x; false' -c user.name=a -c user.email=a@b commit --allow-empty",
+    "git -c protocol.ext.allow=always ls-remote 'ext::sh -c touch% OUT/x'",
+    "git init -q . ; git ls-remote --upload-pack='touch OUT/x' .",
+    "git init -q . ; echo a>f; git add f; git grep -O'touch OUT/x;false' a",
+    "git init -q . ; echo a>f; git add f; git diff --cached --output=OUT/x",
+    "git init -q . ; echo a>f; git add f; echo b>f; git difftool -y -x 'touch OUT/x;true' f",
+    "git init -q . ; git archive --remote=. --exec='touch OUT/x' HEAD",
+    "git clone -q . OUT/x",
+    "git init -q OUT/x",
+    "git init -q . ; GIT_SSH_COMMAND='touch OUT/x' git ls-remote ssh://a/b",
+    // B5: a repository's own files.
+    "git init -q r; cd r; printf '#!/bin/sh\\ntouch OUT/x\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a",
+    "git init -q r; cd r; git config filter.x.clean 'touch OUT/x; cat'; echo '* filter=x' > .gitattributes; echo a>f; git add f",
+    "git init -q r; cd r; git config diff.x.textconv 'touch OUT/x; cat'; echo '* diff=x' > .gitattributes; echo a>f; git add .; echo b>f; git diff",
+    // B6: find.
+    "find . -maxdepth 0 -exec touch OUT/x \\;",
+    "find . -maxdepth 0 -execdir touch OUT/x +",
+    "find . -maxdepth 0 -fprintf OUT/x x",
+    "find . -maxdepth 0 -fls OUT/x",
+    "find OUT -name secret -delete",
+    // B7: sed.
+    "echo a | sed '1e touch OUT/x'",
+    "echo a | sed 's/a/touch OUT\\/x/e'",
+    "echo a | sed 'w OUT/x'",
+    "sed -i s/a/b/ OUT/secret",
+    // B8: awk.
+    "awk 'BEGIN { system(\"touch OUT/x\") }'",
+    "awk 'BEGIN { print 1 > \"OUT/x\" }'",
+    "awk 'BEGIN { print 1 | \"tee OUT/x\" }'",
+    // B9: options that write or run.
+    "echo a | sort -o OUT/x",
+    "seq 9 | sort -S 1b --compress-program=./c; printf '#!/bin/sh\\ntouch OUT/x; cat' > c; chmod +x c; seq 99999 | sort -S 32k --compress-program=./c > /dev/null",
+    "echo a>f; tar -cf /dev/null f --checkpoint=1 --checkpoint-action=exec='touch OUT/x'",
+    "echo a>f; tar -cf a.tar -I 'touch OUT/x;cat' f",
+    "seq 9 | split -l 1 --filter='touch OUT/x'",
+    "make --eval='$(shell touch OUT/x)' nothing",
+    "printf 'all:\\n\\ttouch OUT/x\\n' > Makefile; make",
+    "perl -e 'open(F, \">OUT/x\")'",
+    "python3 -c 'open(\"OUT/x\", \"w\")'",
+    "node -e 'require(\"fs\").writeFileSync(\"OUT/x\", \"\")'",
+    "echo '{\"scripts\":{\"test\":\"touch OUT/x\"}}' > package.json; npm test",
+    "vim -es -c ':w! OUT/x' -c ':q!' 2>/dev/null || ed -s <<< $'a\\nx\\n.\\nw OUT/x'",
+    "ssh -o ProxyCommand='touch OUT/x' host",
+    // B10: wrappers.
+    "env touch OUT/x",
+    "timeout 5 touch OUT/x",
+    "nice touch OUT/x",
+    "echo OUT/x | xargs touch",
+    "bash -c 'touch OUT/x'",
+    "setsid touch OUT/x",
+    "nohup touch OUT/x",
+    "stdbuf -o0 touch OUT/x",
+    // B11: variables.
+    "echo 'touch OUT/x' > e; BASH_ENV=./e bash -c true",
+    "PAGER='touch OUT/x; cat' git --paginate --help",
+    "printf -v 'a[$(touch OUT/x)]' x",
+    "test -v 'a[$(touch OUT/x)]'",
+    "declare -a 'a[$(touch OUT/x)]=1'",
+    "mkdir b; printf '#!/bin/sh\\ntouch OUT/x' > b/ls; chmod +x b/ls; PATH=./b:$PATH ls",
+    // B12: traps.
+    "trap 'touch OUT/x' EXIT",
+    "trap 'touch OUT/x' DEBUG; true",
+    // B14: spellings.
+    "to\\uch OUT/x",
+    "$'\\x74ouch' OUT/x",
+    "to\"\"uch OUT/x",
+    "touch$IFS'OUT/x'",
+    "{touch,OUT/x}",
+    "/???/???/touch OUT/x",
+    // B17: functions.
+    "ls() { touch OUT/x; }; ls",
+    "shopt -s expand_aliases; alias ls='touch OUT/x'\nls",
+    // B18: other ways to a program or a file.
+    "/proc/self/root/usr/bin/touch OUT/x",
+    "/lib64/ld-linux-x86-64.so.2 /usr/bin/touch OUT/x",
+    "touch /proc/self/root/OUT/x",
+    "ln -s OUT link; touch link/x",
+    "ln OUT/secret hard; echo x >> hard",
+    "mv OUT/secret .",
+    "cp -r OUT here; cat here/secret",
+    "cat OUT/secret",
+    "tar -cf - OUT/secret | tar -xOf -",
+    "ls OUT",
+    "rm -rf OUT/*",
+    "touch ../outside/x",
+    "mkdir OUT/x",
+    "mkfifo OUT/x",
+    "truncate -s 0 OUT/secret",
+    "exec 3<>OUT/x",
+];
+
+/// Whether the outside is not what it was, or its secret has come in.
+fn effect(shop: &Workshop, text: &str) -> Option<String> {
+    let files = shop.files(&shop.outside);
+    if files != ["secret"] {
+        return Some(format!("the outside holds {files:?}"));
+    }
+    if fs::read_to_string(shop.outside.join("secret")).unwrap() != SECRET {
+        return Some("the secret was changed".to_owned());
+    }
+    text.contains(SECRET).then(|| "the secret was read".to_owned())
+}
+
+fn reset(shop: &Workshop) {
+    for folder in [&shop.workspace, &shop.outside] {
+        fs::remove_dir_all(folder).unwrap();
+        fs::create_dir(folder).unwrap();
+    }
+    fs::write(shop.outside.join("secret"), SECRET).unwrap();
+}
+
+async fn effects(shop: &Workshop, sandbox: Sandbox) -> Vec<String> {
+    let mut effects = Vec::new();
+    for gadget in GADGETS {
+        reset(shop);
+        let command = gadget.replace("OUT", &shop.outside.display().to_string());
+        let output = shop.bash_in(sandbox, &command).await;
+        effects.extend(effect(shop, &output.text).map(|what| format!("{gadget}: {what}")));
+    }
+    effects
+}
+
+#[tokio::test]
+async fn inv39_b1_to_b18_no_gadget_reaches_outside_the_workspace() {
+    assert!(GADGETS.len() >= 60);
+    for (name, shop) in each().await {
+        assert_eq!(effects(&shop, Sandbox::WorkspaceWrite).await, Vec::<String>::new(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_gadgets_do_work_where_nothing_holds_them() {
+    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
+    let worked = effects(&shop, Sandbox::Off).await.len();
+    println!("{worked} of {} gadgets took effect without a sandbox", GADGETS.len());
+    assert!(worked >= 60, "a table of gadgets that do nothing proves nothing: {worked}");
+}

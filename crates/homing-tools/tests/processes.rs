@@ -1,0 +1,393 @@
+//! Processes end when they should, under every back-end that this machine has, whatever happens to us.
+#![allow(clippy::print_stdout)]
+
+mod workshop;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use homing_core::{
+    BoxFuture,
+    authority::Sandbox,
+    tool::{Answer, CallHost, Question, Tool, ToolContext},
+};
+use homing_tools::{
+    bash::Bash,
+    process::{Input, Jail, Job, Launcher, ProcessLimits, Streams},
+    sandbox::{Backend, Sandboxes},
+};
+use serde_json::json;
+use workshop::{HELPER, Workshop, best, each, gone_within, marked, sandboxes};
+
+/// Leaves the session, forks twice, ignores signals: everything that a group kill would miss.
+const STUBBORN: &str = "trap '' TERM INT HUP; setsid sleep 300 & (nohup sleep 300 >/dev/null 2>&1 &) ; \
+    (setsid bash -c 'trap \"\" TERM; (sleep 300 &) ; sleep 300' &) ; sleep 300";
+
+/// Runs a role of this very test binary in a process of its own, which can be measured or killed.
+fn role(name: &str, argument: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_role_in_a_process_of_its_own", "--nocapture", "--test-threads=1"]);
+    command.env("HOMING_TEST_ROLE", name).env("HOMING_TEST_ARGUMENT", argument).stdout(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_role_in_a_process_of_its_own() {
+    let Ok(role) = std::env::var("HOMING_TEST_ROLE") else { return };
+    let argument = std::env::var("HOMING_TEST_ARGUMENT").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    match role.as_str() {
+        "spawn" => runtime.block_on(spawn_and_wait(&argument)),
+        "volume" => runtime.block_on(take_in_volume(&argument)),
+        "files" => runtime.block_on(count_open_files()),
+        other => panic!("no role {other}"),
+    }
+}
+
+/// Starts a stubborn command and says so; whoever watches kills us at some moment.
+async fn spawn_and_wait(folder: &str) {
+    let job: serde_json::Value = serde_json::from_slice(&fs::read(format!("{folder}/job.json")).unwrap()).unwrap();
+    let job = Job {
+        argv: serde_json::from_value(job["argv"].clone()).unwrap(),
+        workdir: serde_json::from_value(job["workdir"].clone()).unwrap(),
+        env: serde_json::from_value(job["env"].clone()).unwrap(),
+        input: Input::Nothing,
+        jail: serde_json::from_value::<Jail>(job["jail"].clone()).unwrap(),
+        limits: ProcessLimits::default(),
+        kept: Vec::new(),
+        streams: Streams::Together,
+    };
+    println!("\nabout to spawn");
+    let running = Launcher { helper: HELPER.into() }.start(job).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    drop(running);
+}
+
+async fn take_in_volume(command: &str) {
+    let shop = best().await.expect("the watcher has looked");
+    shop.bash("echo warm").await;
+    let before = resident();
+    let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+    let output = Bash::new(shop.commands.clone()).call(&context, json!({"command": command, "timeout": 3})).await;
+    let most = resident_at_most();
+    println!("\ngrowth {}", most.saturating_sub(before));
+    println!("\nbytes {}", output.data.unwrap()["bytes"]);
+    println!("\nkept {}", output.text.len());
+}
+
+async fn count_open_files() {
+    let shop = best().await.expect("the watcher has looked");
+    let count = || fs::read_dir("/proc/self/fd").unwrap().count();
+    shop.bash("true").await;
+    let before = count();
+    for _ in 0..100 {
+        shop.bash("true").await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    println!("\nfiles {} {}", before, count());
+    println!("\nzombies {}", zombies());
+}
+
+fn status_field(name: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_matches([':', ' ', '\t', 'k', 'B']).trim().parse().unwrap()
+}
+
+fn resident() -> u64 {
+    status_field("VmRSS")
+}
+
+fn resident_at_most() -> u64 {
+    status_field("VmHWM")
+}
+
+fn zombies() -> usize {
+    let me = std::process::id().to_string();
+    let stats =
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+    stats
+        .filter(|stat| {
+            let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |it| it.1).split_whitespace().collect();
+            fields.first() == Some(&"Z") && fields.get(1) == Some(&me.as_str())
+        })
+        .count()
+}
+
+/// What a role printed after `word`.
+fn said(output: &str, word: &str) -> Vec<u64> {
+    let line = output.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{output}"));
+    line.split_whitespace().map(|it| it.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn inv21_nothing_survives_a_runtime_that_is_killed_right_after_a_spawn() {
+    for (name, shop) in each().await {
+        let marker = shop.folder.path().display().to_string();
+        let job = job_of(&shop, STUBBORN).await;
+        fs::write(shop.folder.path().join("job.json"), job.to_string()).unwrap();
+        for trial in 0..150_u64 {
+            let mut victim = role("spawn", &marker).spawn().unwrap();
+            let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap() == "about to spawn"));
+            std::thread::sleep(Duration::from_micros(trial % 30 * 500));
+            victim.kill().unwrap();
+            victim.wait().unwrap();
+        }
+        assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
+    }
+}
+
+/// The job that the shell tool would start, for a process that is to be killed.
+async fn job_of(shop: &Workshop, command: &str) -> serde_json::Value {
+    use homing_tools::sandbox::{Access, GitHooks, Private, SandboxOptions, Walls};
+    let access = Access::of(&shop.grant(Sandbox::WorkspaceWrite), &SandboxOptions::default());
+    let private = Private { root: shop.folder.path().canonicalize().unwrap().join("private/victim") };
+    let around = workshop::surroundings();
+    let found = shop.commands.sandboxes().await;
+    let walls =
+        Walls::build(&access, found, &around, &SandboxOptions::default(), &private, &shop.workspace, GitHooks::Run)
+            .unwrap();
+    json!({"argv": ["bash", "-c", command], "workdir": shop.workspace, "env": walls.env, "jail": walls.jail})
+}
+
+#[tokio::test]
+async fn fault34_nothing_survives_the_end_of_a_call() {
+    for (name, shop) in each().await {
+        let marker = shop.folder.path().display().to_string();
+        let command =
+            "setsid sleep 300 & (nohup sleep 300 >/dev/null 2>&1 &) ; (setsid bash -c '(sleep 300 &)' &) ; echo done";
+        let output = shop.bash(command).await;
+        assert_eq!(output.text, "done", "{name}");
+        assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn inv22_fault33_a_call_returns_when_its_shell_exits() {
+    for (name, shop) in each().await {
+        let since = Instant::now();
+        let output = shop.bash("echo before; sleep 60 & echo done").await;
+        assert_eq!(output.text, "before\ndone", "{name}");
+        // The promise is 250 ms after the exit; the rest is for a busy machine.
+        assert!(since.elapsed() < Duration::from_secs(2), "{name}: {:?}", since.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn fault32_fault35_fault36_whoever_does_not_end_is_ended() {
+    for (name, shop) in each().await {
+        let marker = shop.folder.path().display().to_string();
+        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let tool = Bash::new(shop.commands.clone());
+        let call = async |command: &str| {
+            let since = Instant::now();
+            let output = tool.call(&context, json!({"command": command, "timeout": 0.3})).await;
+            assert!(output.text.contains("its time was up"), "{name}: {}", output.text);
+            (output.text, since.elapsed())
+        };
+        let (_, polite) = call("sleep infinity").await;
+        assert!(polite < Duration::from_secs(2), "{name}: told to end, it ends at once: {polite:?}");
+        let (text, ignoring) = call("trap '' TERM INT; echo ready; while :; do sleep 1; done").await;
+        assert!(text.starts_with("ready"), "{name}: {text}");
+        assert!(ignoring > Duration::from_secs(2) && ignoring < Duration::from_secs(6), "{name}: {ignoring:?}");
+        call("kill -STOP $$").await;
+        call(STUBBORN).await;
+        assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
+    }
+}
+
+/// A host that cancels after a while.
+struct Impatient(Duration);
+
+impl CallHost for Impatient {
+    fn cancelled(&self) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(self.0))
+    }
+
+    fn progress(&self, _: &str) {}
+
+    fn ask(&self, _: Question) -> BoxFuture<'_, Answer> {
+        Box::pin(async { Answer::Nobody })
+    }
+}
+
+#[tokio::test]
+async fn inv17_a_cancelled_or_dropped_call_takes_its_processes_with_it() {
+    for (name, shop) in each().await {
+        let marker = shop.folder.path().display().to_string();
+        let host = Arc::new(Impatient(Duration::from_millis(300)));
+        let context = ToolContext { host, ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
+        let tool = Bash::new(shop.commands.clone());
+        let output = tool.call(&context, json!({"command": format!("echo partial; {STUBBORN}")})).await;
+        assert_eq!(output.text, "partial\n[cancelled]", "{name}");
+        assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
+
+        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let call = tool.call(&context, json!({"command": STUBBORN}));
+        assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
+        assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inv21_a_command_outlives_the_thread_that_started_it() {
+    let Some(shop) = best().await else { return };
+    let job = job_of(&shop, "sleep 1; echo alive").await;
+    let job = Job {
+        argv: serde_json::from_value(job["argv"].clone()).unwrap(),
+        workdir: shop.workspace.clone(),
+        env: serde_json::from_value(job["env"].clone()).unwrap(),
+        input: Input::Nothing,
+        jail: serde_json::from_value(job["jail"].clone()).unwrap(),
+        limits: ProcessLimits::default(),
+        kept: Vec::new(),
+        streams: Streams::Together,
+    };
+    let handle = tokio::runtime::Handle::current();
+    // The thread that forks is gone before the command has said a word.
+    let thread = std::thread::spawn(move || {
+        let _entered = handle.enter();
+        poll_to_end(Launcher { helper: HELPER.into() }.start(job)).unwrap()
+    });
+    let running = thread.join().unwrap();
+    let collector = homing_tools::process::Collector::new(None);
+    let finished = running.finish(collector, Duration::from_secs(30), std::future::pending(), &mut |_| ()).await;
+    assert_eq!(finished.output.text, "alive\n");
+}
+
+/// Polls a future that has no reason to wait long.
+fn poll_to_end<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[tokio::test]
+async fn inv31_fault37_endless_output_costs_little_memory() {
+    if sandboxes().await.best().is_none() {
+        return;
+    }
+    for command in ["yes", "cat /dev/urandom", "yes | tr -d '\\n' >&2"] {
+        let output = role("volume", command).output().unwrap();
+        let output = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (growth, bytes, kept) =
+            (said(&output, "growth ")[0], said(&output, "bytes ")[0], said(&output, "kept ")[0]);
+        assert!(bytes > 8 << 20, "{command}: only {bytes} bytes came");
+        assert!(growth < 16 << 10, "{command}: {growth} KiB for {bytes} bytes");
+        assert!(kept < 120 << 10, "{command}: {kept}");
+        println!("{command}: {bytes} bytes, growth {growth} KiB");
+    }
+}
+
+#[tokio::test]
+async fn inv23_no_zombies_and_no_open_files_are_left() {
+    if sandboxes().await.best().is_none() {
+        return;
+    }
+    let output = role("files", "").output().unwrap();
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let files = said(&output, "files ");
+    assert!(files[1] <= files[0] + 2, "{output}");
+    assert_eq!(said(&output, "zombies "), [0], "{output}");
+}
+
+#[tokio::test]
+async fn fault42_there_is_no_input_and_no_terminal() {
+    for (name, shop) in each().await {
+        let output =
+            shop.bash("read -r x; echo \"read $?\"; (echo > /dev/tty) 2>/dev/null; echo \"tty $?\"; tty").await;
+        assert!(output.text.starts_with("read 1\ntty 1\nnot a tty"), "{name}: {}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn fault40_a_command_that_deletes_its_folder_harms_nobody() {
+    for (name, shop) in each().await {
+        shop.bash("rm -rf -- \"$PWD\"/* .[!.]* 2>/dev/null; cd /; rm -rf \"$OLDPWD\" 2>/dev/null; true").await;
+        let _ = fs::remove_dir_all(&shop.workspace);
+        let output = shop.bash("echo hello").await;
+        assert!(output.is_error && output.text.contains("not there any more"), "{name}: {}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn fault41_a_file_has_a_limit() {
+    let found = sandboxes().await;
+    for backend in found.ready.clone() {
+        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+            commands.limits.file = 1 << 20;
+            commands
+        });
+        let output =
+            shop.bash("dd if=/dev/zero of=\"$TMPDIR/big\" bs=64k count=64 2>&1; stat -c %s \"$TMPDIR/big\"").await;
+        assert!(output.text.trim_end().ends_with("1048576"), "{backend:?}: {}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn inv25_fault38_a_fork_bomb_meets_a_limit() {
+    let found = sandboxes().await;
+    for backend in found.ready.clone() {
+        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+            commands.limits.processes = 64;
+            commands
+        });
+        // Careful with other people's machines: first it is made certain that the limit holds.
+        let many = "n=0; for i in $(seq 100); do (exec sleep 5) 2>/dev/null & done; jobs -r | wc -l";
+        let output = shop.bash(many).await;
+        if output.data.as_ref().is_none_or(|data| data["limit"] != "processes") {
+            println!("skipped under {backend:?}: no limit on processes is in force here ({})", output.text);
+            continue;
+        }
+        let marker = shop.folder.path().display().to_string();
+        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let bomb = json!({"command": "f() { f | f & }; f; sleep 2", "timeout": 3});
+        let output = Bash::new(shop.commands.clone()).call(&context, bomb).await;
+        assert!(output.text.contains("resource_limit"), "{backend:?}: {}", output.text);
+        assert_eq!(gone_within(&marker, Duration::from_secs(3)), Vec::<i32>::new(), "{backend:?}");
+    }
+}
+
+#[tokio::test]
+async fn fault39_a_memory_bomb_ends_itself_only() {
+    let found = sandboxes().await;
+    for backend in found.ready.clone() {
+        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+            commands.limits.memory = Some(64 << 20);
+            commands
+        });
+        // At most 200 MB even where nothing limits it.
+        let output = shop.bash("head -c 200000000 /dev/zero | tail -n 1 | wc -c").await;
+        if output.text.contains("200000000") {
+            println!("skipped under {backend:?}: no limit on memory is in force here");
+            continue;
+        }
+        assert!(output.text.contains("resource_limit") && output.text.contains("memory"), "{}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn a_helper_that_is_missing_is_an_error_and_nothing_runs() {
+    let shop = Workshop::with(
+        Sandboxes { helper: "/nonexistent".into(), ready: vec![Backend::Landlock { version: 6 }], failed: Vec::new() },
+        |mut commands| {
+            commands.launcher.helper = "/nonexistent".into();
+            commands
+        },
+    );
+    let output = shop.bash("touch here").await;
+    assert!(output.is_error && output.text.contains("helper"), "{}", output.text);
+    assert!(shop.files(&shop.workspace).is_empty());
+    assert!(marked(&shop.folder.path().display().to_string()).is_empty());
+}

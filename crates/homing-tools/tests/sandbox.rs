@@ -1,0 +1,196 @@
+//! What commands can touch, under every back-end that this machine has.
+
+mod workshop;
+
+use std::fs;
+
+use homing_core::authority::Sandbox;
+use homing_tools::sandbox::Sandboxes;
+use workshop::{HELPER, Workshop, each};
+
+#[tokio::test]
+async fn commands_work_in_the_workspace() {
+    for (name, shop) in each().await {
+        let output = shop.bash("echo hello > a; cat a; pwd; exit 3").await;
+        let expected = format!("hello\n{}\n[exit code 3]", shop.workspace.display());
+        assert_eq!(output.text, expected, "{name}");
+        assert!(output.is_error);
+        assert_eq!(shop.files(&shop.workspace), ["a"], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn inv35_without_a_sandbox_nothing_runs() {
+    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
+    for sandbox in [Sandbox::ReadOnly, Sandbox::WorkspaceWrite] {
+        let output = shop.bash_in(sandbox, "touch here").await;
+        assert!(output.is_error && output.text.contains("--sandbox off"), "{}", output.text);
+    }
+    assert!(shop.files(&shop.workspace).is_empty());
+    let output = shop.bash_in(Sandbox::Off, "touch here").await;
+    assert!(!output.is_error, "{}", output.text);
+    assert_eq!(shop.files(&shop.workspace), ["here"]);
+}
+
+#[tokio::test]
+async fn read_only_means_that_nothing_can_be_changed() {
+    for (name, shop) in each().await {
+        fs::write(shop.workspace.join("a"), "x").unwrap();
+        let output = shop.bash_in(Sandbox::ReadOnly, "cat a; echo y > a; rm a; touch b; mkdir c; ls").await;
+        assert!(output.text.starts_with('x'), "{name}: {}", output.text);
+        assert_eq!(shop.files(&shop.workspace), ["a"], "{name}: {}", output.text);
+        assert_eq!(fs::read_to_string(shop.workspace.join("a")).unwrap(), "x", "{name}");
+    }
+}
+
+/// What must be refused inside: each line prints a word when it gets through.
+const ESCAPES: &str = r#"
+(exec 3<>/dev/tcp/127.0.0.1/PORT) 2>/dev/null && echo tcp
+python3 - <<'END' 2>/dev/null
+import socket
+try:
+    s = socket.socket(socket.AF_UNIX); s.connect("SOCKET"); print("unix")
+except OSError: pass
+try:
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b"x", ("127.0.0.1", UDP)); print("sent")
+except OSError: pass
+try:
+    socket.socket(40, socket.SOCK_STREAM); print("vsock")
+except OSError: pass
+try:
+    socket.socket(socket.AF_PACKET, socket.SOCK_RAW); print("packet")
+except OSError: pass
+END
+kill -0 RUNTIME 2>/dev/null && echo signal
+{ tr '\0' '\n' < /proc/RUNTIME/environ | grep -q . && echo environ; } 2>/dev/null
+cat /proc/1/environ 2>/dev/null | tr '\0' '\n' | grep -q HOMING_TEST_SECRET && echo environ-of-init
+unshare -Ur true 2>/dev/null && echo userns
+mount -t tmpfs none /tmp 2>/dev/null && echo mount
+mknod dev b 8 0 2>/dev/null && echo device
+env | grep -E 'API_KEY|TOKEN|SECRET|SSH_AUTH_SOCK' && echo secrets
+ls ~/.ssh /root/.ssh 2>/dev/null && echo ssh
+cat /etc/shadow 2>/dev/null && echo shadow
+touch /tmp/homing-canary-PORT 2>/dev/null
+echo end
+"#;
+
+#[tokio::test]
+async fn inv39_neither_network_nor_sockets_nor_other_processes_are_reachable() {
+    for (name, shop) in each().await {
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.set_nonblocking(true).unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        let socket = shop.outside.join("socket");
+        let _unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let script = ESCAPES
+            .replace("PORT", &port.to_string())
+            .replace("UDP", &udp.local_addr().unwrap().port().to_string())
+            .replace("SOCKET", &socket.display().to_string())
+            .replace("RUNTIME", &std::process::id().to_string());
+        let output = shop.bash(&script).await;
+        let got_through: Vec<&str> = output.text.lines().filter(|line| *line != "end" && *line != "sent").collect();
+        assert_eq!(got_through, Vec::<&str>::new(), "{name}");
+        assert!(output.text.ends_with("end"), "{name}: {}", output.text);
+        assert!(tcp.accept().is_err() && udp.recv(&mut [0; 8]).is_err(), "{name}: something arrived");
+        assert!(!std::path::Path::new(&format!("/tmp/homing-canary-{port}")).exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn inv40_no_key_of_the_runtimes_environment_reaches_a_command() {
+    use homing_tools::{commands::Commands, sandbox::SandboxOptions};
+    let found = workshop::sandboxes().await;
+    let mut around = workshop::surroundings();
+    let key = "sk-ant-0123456789";
+    for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "HOMING_TOKEN", "ACME_FLAG"] {
+        around.env.insert(name.to_owned(), key.to_owned());
+    }
+    for sandbox in [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::Off] {
+        let shop = Workshop::with(found.clone(), |it| {
+            Commands::new(HELPER.into(), around.clone(), SandboxOptions::default(), it.private)
+        });
+        let output =
+            shop.bash_in(sandbox, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep ACME; set").await;
+        assert!(!output.text.contains(key), "{sandbox:?}");
+        assert!(output.text.contains("TERM=dumb"));
+    }
+}
+
+#[tokio::test]
+async fn p14_authority_files_cannot_be_changed_whether_they_exist_or_not() {
+    for (name, shop) in each().await {
+        let at = |path: &str| shop.workspace.join(path);
+        fs::create_dir_all(at(".git/hooks")).unwrap();
+        fs::write(at(".git/config"), "[core]\n").unwrap();
+        fs::write(at(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::create_dir_all(at(".claude/agents")).unwrap();
+        let attacks = [
+            "echo evil > .git/hooks/pre-commit",
+            "echo evil >> .git/config",
+            "mv .git g; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; echo evil > .git/config",
+            "rm -rf .git/hooks; mkdir .git/hooks; echo evil > .git/hooks/x",
+            "mkdir -p .homing/agents; echo evil > .homing/agents/a.md",
+            "echo evil > .mcp.json",
+            "echo evil > .claude/agents/a.md",
+            "mv .claude .c; mkdir .claude; echo evil > .claude/settings.json",
+            "mkdir -p .github/agents; echo evil > .github/agents/a.agent.md",
+            "ln -s /etc .cursor",
+            "rm -rf .git; ln -sT /tmp .git",
+        ];
+        for attack in attacks {
+            let output = shop.bash(attack).await;
+            assert!(output.is_error, "{name}: {attack}: {}", output.text);
+            assert_eq!(fs::read_to_string(at(".git/config")).unwrap(), "[core]\n", "{name}: {attack}");
+            assert!(shop.files(&at(".git/hooks")).is_empty(), "{name}: {attack}: {}", output.text);
+            assert!(shop.files(&at(".claude/agents")).is_empty(), "{name}: {attack}");
+            for made in [".homing", ".mcp.json", ".github/agents", ".cursor"] {
+                assert!(at(made).symlink_metadata().is_err(), "{name}: {attack} left {made}: {}", output.text);
+            }
+        }
+        // What git writes itself is not hindered.
+        let _ = fs::remove_dir_all(at("."));
+        let output = shop
+            .bash("cd sub 2>/dev/null; git init -q r && cd r && echo a > f && git add f && git -c user.name=a -c user.email=a@b commit -qm a && git log --oneline | wc -l")
+            .await;
+        assert_eq!(output.text, "1", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn git_commits_in_the_workspace_itself() {
+    for (name, shop) in each().await {
+        let git = |args: &[&str]| {
+            let status = std::process::Command::new("git").args(args).current_dir(&shop.workspace).status().unwrap();
+            assert!(status.success());
+        };
+        git(&["init", "-q"]);
+        let output = shop
+            .bash("echo a > f && git add f && git -c user.name=a -c user.email=a@b commit -qm a && git checkout -qb x && git log --oneline | wc -l")
+            .await;
+        assert_eq!(output.text, "1", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn temporary_files_last_as_long_as_the_run_and_no_longer() {
+    use homing_core::tool::Tool;
+    for (name, shop) in each().await {
+        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+        tool.call(&context, serde_json::json!({"command": "echo kept > \"$TMPDIR/a\""})).await;
+        let output = tool.call(&context, serde_json::json!({"command": "cat \"$TMPDIR/a\""})).await;
+        assert_eq!(output.text, "kept", "{name}");
+        let room = shop.commands.private.join(context.key.run.to_string());
+        assert!(room.exists());
+        drop(context);
+        for _ in 0..100 {
+            if !room.exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(!room.exists(), "{name}");
+    }
+}

@@ -1,0 +1,302 @@
+//! List B of the promises: what rules make of shell lines. No line that could do more than its prefix says is allowed by
+//! that prefix.
+
+use std::sync::Arc;
+
+use homing_core::{
+    authority::{Allow, Decision, Grant, Layer, Network, Sandbox},
+    rule::{Subject, Subjects},
+};
+use homing_tools::shell::{GIT_ONLY, subjects};
+
+fn grant(rules: &[&str]) -> Grant {
+    let rules = rules.iter().map(|it| it.parse().unwrap()).collect();
+    let layer = Layer { allow: Allow::Only(rules), ..Layer::everything("test") };
+    Grant { layers: vec![Arc::new(layer)], read: vec![], write: vec![], network: Network::Off, sandbox: Sandbox::Off }
+}
+
+fn is_allowed(rules: &[&str], line: &str) -> bool {
+    match grant(rules).decide("bash", &subjects(line)) {
+        Decision::Allow { .. } => true,
+        Decision::Ask { .. } | Decision::Deny { .. } => false,
+    }
+}
+
+/// Prefixes that look innocent, all allowed at once.
+const INNOCENT: &[&str] = &[
+    "bash(git only)",
+    "bash(git log *)",
+    "bash(git diff *)",
+    "bash(git show *)",
+    "bash(git status *)",
+    "bash(git grep *)",
+    "bash(git branch *)",
+    "bash(git fetch *)",
+    "bash(git clone *)",
+    "bash(git rebase *)",
+    "bash(git *)",
+    "bash(ls *)",
+    "bash(cat *)",
+    "bash(find *)",
+    "bash(echo *)",
+    "bash(grep *)",
+    "bash(sed *)",
+    "bash(awk *)",
+    "bash(sort *)",
+    "bash(tar *)",
+    "bash(split *)",
+    "bash(zip *)",
+    "bash(man *)",
+    "bash(rg *)",
+    "bash(make *)",
+    "bash(cargo *)",
+    "bash(npm *)",
+    "bash(npm test)",
+    "bash(env *)",
+    "bash(timeout *)",
+    "bash(nice *)",
+    "bash(xargs *)",
+    "bash(python *)",
+    "bash(node *)",
+    "bash(go *)",
+    "bash(uniq *)",
+    "bash(test *)",
+    "bash(printf *)",
+    "bash(strace *)",
+    "bash(ssh *)",
+    "bash(fd *)",
+    "bash(curl *)",
+    "bash(wget *)",
+    "bash(perl *)",
+    "bash(pwd)",
+    "bash(cd *)",
+    "bash(head *)",
+    "bash(wc *)",
+    "bash(true)",
+    "bash([ *)",
+    "bash(sudo *)",
+    "bash(watch *)",
+    "bash(nohup *)",
+    "bash(read *)",
+    "bash(export *)",
+    "bash(trap *)",
+    "bash(busybox *)",
+    "bash(command *)",
+    "bash(time *)",
+    "bash(exec *)",
+    "bash(eval *)",
+    "bash(source *)",
+];
+
+#[rustfmt::skip]
+const GADGETS: &[(&str, &str)] = &[
+    // Another command behind an innocent one, which no rule names.
+    ("b1", "ls && rm -rf x"), ("b1", "ls ; rm x"), ("b1", "ls | tee /etc/x"), ("b1", "ls & rm x"), ("b1", "ls\nrm x"),
+    ("b1", "ls || rm x"), ("b1", "(ls; rm x)"), ("b1", "ls |& rm x"), ("b1", "{ ls; rm x; }"), ("b1", "ls &"),
+    ("b1", "if true; then ls; fi"), ("b1", "for x in a; do ls; done"), ("b1", "! ls"), ("b1", "ls;;"),
+    // Substitutions.
+    ("b2", "ls $(rm x)"), ("b2", "ls `rm x`"), ("b2", "cat <(rm x)"), ("b2", "echo ${x:=$(rm x)}"), ("b2", "ls \"$(rm x)\""),
+    ("b2", "echo $((a[$(rm x)]))"), ("b2", "echo ${x@P}"), ("b2", "echo \"`rm x`\""), ("b2", "ls $HOME"), ("b2", "ls \"$x\""),
+    ("b2", "ls >(rm x)"), ("b2", "echo \"a${x}b\""), ("b2", "echo $[1+1]"), ("b2", "ls $\"a\""),
+    // Redirections.
+    ("b3", "echo x > /etc/passwd"), ("b3", "echo x >> f"), ("b3", "echo x >| f"), ("b3", "ls &> f"), ("b3", "cat <> f"),
+    ("b3", "cat << E\nx\nE"), ("b3", "cat <<< x"), ("b3", "> f"), ("b3", "ls 2> f"), ("b3", "ls >f /dev/null"),
+    ("b3", ">f ls"), ("b3", "ls > /dev/null > f"), ("b3", "cat < /etc/shadow"), ("b3", "ls >& f"), ("b3", "ls 3> f"),
+    ("b3", "ls > /dev/null/../x"), ("b3", "ls > /dev/tcp/h/1"),
+    // Git's many doors.
+    ("b4", "git -c core.fsmonitor=x status"), ("b4", "git -c alias.log='!rm x' log"), ("b4", "git --config-env=a=b log"),
+    ("b4", "git log --output=/etc/x"), ("b4", "git log --outp=x"), ("b4", "git diff --ext-diff"), ("b4", "git diff --ext"),
+    ("b4", "git show --textconv"), ("b4", "git grep -O'rm x' a"), ("b4", "git grep -nOless a"), ("b4", "git grep --open-files-in-pager=x a"),
+    ("b4", "git grep --open a"), ("b4", "git fetch --upload-pack='rm x' ."), ("b4", "git fetch ext::sh"), ("b4", "git clone 'ext::sh -c rm% x' d"),
+    ("b4", "git clone --config core.fsmonitor=x u"), ("b4", "git clone -c a=b u"), ("b4", "git --exec-path=/tmp log"), ("b4", "git --git-dir=/tmp/x log"),
+    ("b4", "git --work-tree=/ status"), ("b4", "git -C /tmp/evil status"), ("b4", "git difftool -x 'rm x'"), ("b4", "git rebase -x 'rm x' HEAD"),
+    ("b4", "git rebase --exec 'rm x' HEAD"), ("b4", "git lg"), ("b4", "git config core.pager x"), ("b4", "git bisect run rm x"),
+    ("b4", "git submodule foreach 'rm x'"), ("b4", "git -p log"), ("b4", "git --paginate log"), ("b4", "git log --help"),
+    ("b4", "git help log"), ("b4", "git diff --no-index /etc/passwd /dev/null"), ("b4", "git diff /etc/passwd /dev/null"), ("b4", "git diff ../../etc/passwd x"),
+    ("b4", "git blame --contents /etc/passwd f"), ("b4", "git log --show-signature"), ("b4", "git cat-file --filters HEAD:x"), ("b4", "git filter-branch x"),
+    ("b4", "git archive -o /etc/x HEAD"), ("b4", "git diff --output=x"), ("b4", "git push --receive-pack='rm x' ."), ("b4", "git log --remerge-diff"),
+    ("b4", "git log --diff-merges=remerge"), ("b4", "git diff -O/etc/passwd"), ("b4", "git grep -f /etc/passwd x"),
+    ("b4", "git daemon"), ("b4", "git upload-pack ."), ("b4", "git init --template=/tmp/x"),
+    // find.
+    ("b6", "find . -exec rm {} +"), ("b6", "find . -exec rm {} \\;"), ("b6", "find . -execdir rm x +"), ("b6", "find . -ok rm x +"),
+    ("b6", "find . -okdir rm x +"), ("b6", "find . -delete"), ("b6", "find . -fprintf x y"), ("b6", "find . -fls x"), ("b6", "find . -fprint x"),
+    ("b6", "find . '-exec' rm x +"), ("b6", "find . -ex\"ec\" rm x +"),
+    // sed and awk.
+    ("b7", "sed '1e rm x' f"), ("b7", "sed 's/a/b/e' f"), ("b7", "sed 'w /etc/x' f"), ("b7", "sed -i s/a/b/ f"), ("b7", "sed -n '1p;w x' f"),
+    ("b7", "sed s/a/b/w f"), ("b7", "sed -f script f"), ("b7", "sed -ni 1p f"), ("b7", "sed --in-place 1p f"), ("b7", "sed -n 1p f -i"),
+    ("b8", "awk 'BEGIN{system(\"rm x\")}'"), ("b8", "awk '{print > \"x\"}' f"), ("b8", "awk '{print | \"sh\"}' f"), ("b8", "awk -f prog f"),
+    ("b8", "awk 'BEGIN{\"rm x\"|getline}'"), ("b8", "gawk '@load \"x\"'"), ("b8", "awk '{print}' f -f prog"),
+    // Options of honest programs.
+    ("b9", "sort -o /etc/x f"), ("b9", "sort --compress-program=sh f"), ("b9", "sort --comp=sh f"), ("b9", "sort -uo x f"),
+    ("b9", "tar xf a --checkpoint-action=exec=sh"), ("b9", "tar -tf a -I sh"), ("b9", "tar cf a --use-compress-program=sh ."), ("b9", "tar -tf h:a"),
+    ("b9", "split --filter='rm x' f"), ("b9", "zip -TT 'rm x' a f"), ("b9", "strace -o '|rm x' ls"), ("b9", "man -P 'rm x' ls"), ("b9", "man --html=x ls"),
+    ("b9", "rg --pre ./x a"), ("b9", "rg --pre=./x a"), ("b9", "ssh -o ProxyCommand=x h"), ("b9", "make --eval='$(shell rm x)'"), ("b9", "make -f /tmp/x"),
+    ("b9", "make SHELL=/tmp/x"), ("b9", "cargo --config 'build.rustc=\"x\"' build"), ("b9", "cargo +evil build"), ("b9", "npm --script-shell=x test"),
+    ("b9", "npm exec x"), ("b9", "go test -exec x"), ("b9", "go build -toolexec=x"), ("b9", "fd -x rm"), ("b9", "fd --exec-batch rm"), ("b9", "uniq a b"),
+    ("b9", "curl -o /etc/x u"), ("b9", "curl -K x"), ("b9", "wget -O /etc/x u"), ("b9", "wget --use-askpass=x u"), ("b9", "npm test --prefix=/tmp/x"),
+    // Wrappers.
+    ("b10", "env rm x"), ("b10", "env A=b ls"), ("b10", "env -S 'rm x'"), ("b10", "timeout 5 rm x"), ("b10", "timeout -k 1 5 rm x"), ("b10", "nice rm x"),
+    ("b10", "nice -n 5 rm x"), ("b10", "xargs rm"), ("b10", "ls | xargs rm"), ("b10", "busybox rm x"), ("b10", "bash -c 'rm x'"), ("b10", "sh x"),
+    ("b10", "sudo ls"), ("b10", "watch ls"), ("b10", "nohup rm x"), ("b10", "time rm x"), ("b10", "command rm x"), ("b10", "exec rm x"), ("b10", "eval 'rm x'"),
+    ("b10", "source x"), ("b10", ". x"), ("b10", "python -c 'x'"), ("b10", "python -m timeit x"), ("b10", "node -e x"), ("b10", "perl -e x"), ("b10", "python"),
+    ("b10", "timeout 5 timeout 5 rm x"), ("b10", "setsid ls"), ("b10", "npx x"), ("b10", "env timeout 3 bash -c x"),
+    // Variables and builtins that evaluate.
+    ("b11", "PATH=/tmp ls"), ("b11", "BASH_ENV=x ls"), ("b11", "LD_PRELOAD=x ls"), ("b11", "GIT_EXTERNAL_DIFF=x git diff"), ("b11", "PAGER=x git log"),
+    ("b11", "export PATH=/tmp"), ("b11", "declare -x a=b"), ("b11", "printf -v 'a[$(rm x)]' y"), ("b11", "test -v 'a[$(rm x)]'"), ("b11", "[ -v 'a[$(rm x)]' ]"),
+    ("b11", "read 'a[$(rm x)]'"), ("b11", "x=1"), ("b11", "x=1 ls"), ("b11", "a[0]=1 ls"), ("b11", "x+=1 ls"), ("b11", "[[ a -eq 1 ]]"), ("b11", "((x=1))"),
+    ("b12", "trap 'rm x' EXIT"),
+    // Spellings.
+    ("b14", "ls \\\nx"), ("b14", "ls $'\\x2d'"), ("b14", "ls$IFS-x"), ("b14", "ls {a,b}"), ("b14", "/???/c?t x"), ("b14", "l\\s"), ("b14", "ls *"), ("b14", "cat [ab]*"),
+    ("b14", "ls {1..3}"), ("b14", "git log ?x"), ("b14", "echo a\\;rm x"), ("b14", "ls a#b\\\n; rm x"), ("b14", "{rm,x}"),
+    ("b15", "ls\rrm x"), ("b15", "ls\u{a0}x"), ("b15", "ls\u{2028}rm x"), ("b15", "ls\u{200b}x"), ("b15", "ls \u{0}x"), ("b15", "ls\u{b}x"), ("b15", "ls\u{85}x"),
+    ("b16", "ls 'x"), ("b16", "ls \"x"), ("b16", "ls (x"), ("b16", "ls x)"), ("b16", "echo 'a'\"'b"), ("b16", "ls \"a\" 'b"),
+    ("b17", "git(){ rm x; }; git log"), ("b17", "function ls { rm x; }"), ("b17", "alias ls=rm"), ("b17", "ls () ( rm x )"),
+    ("b18", "/proc/self/root/bin/ls"), ("b18", "ld-linux.so.2 ls"), ("b18", "/usr/bin/git log"), ("b18", "/tmp/ls"), ("b18", "./cat x"),
+    ("b18", "/lib64/ld-linux-x86-64.so.2 /bin/ls"),
+    ("other", ""), ("other", "   "), ("other", "# only a comment"), ("other", "coproc ls"), ("other", "select x in a; do ls; done"), ("other", "case x in x) ls;; esac"),
+    ("other", "ls <<E & rm x\nE"), ("other", "echo a >/dev/null 2>f"), ("other", "'git log' x"), ("other", "'ls -la'"), ("other", "ls;#\nrm x"),
+];
+
+#[test]
+fn b1_to_b18_no_gadget_is_allowed_by_a_prefix() {
+    let mut through = Vec::new();
+    for (id, line) in GADGETS {
+        if is_allowed(INNOCENT, line) {
+            through.push(format!("{id} {line:?}: {:?}", subjects(line)));
+        }
+    }
+    assert!(through.is_empty(), "{} of {} came through:\n{}", through.len(), GADGETS.len(), through.join("\n"));
+    assert!(GADGETS.len() >= 60);
+}
+
+#[test]
+fn b13_too_many_commands_or_bytes_are_unclear_soon() {
+    let started = std::time::Instant::now();
+    assert!(is_allowed(&["bash(ls *)"], &["ls"; 50].join(";")));
+    for line in [
+        ["ls"; 51].join(";"),
+        "ls ".repeat(400_000),
+        "(".repeat(30_000),
+        "ls $((".repeat(5_000),
+        "\"$(".repeat(10_000),
+        "a=".repeat(20_000),
+        "(".repeat(100) + "ls" + &")".repeat(100),
+        "{".repeat(60_000),
+        "<<A ".repeat(10_000),
+        "timeout 1 ".repeat(5_000) + "ls",
+    ] {
+        assert!(matches!(subjects(&line), Subjects::Unclear(_)), "{}", &line[..20]);
+    }
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+}
+
+#[test]
+fn honest_lines_are_allowed_by_their_prefixes() {
+    for (rules, line) in [
+        (&["bash(git log *)"][..], "git log --oneline -5"),
+        (&["bash(git log *)"], "git log --format=\"%H %s\" -- src/main.rs"),
+        (&["bash(git diff *)", "bash(git log *)"], "git diff HEAD~1..HEAD && git log -1"),
+        (&["bash(ls *)", "bash(wc *)"], "ls -la src | wc -l"),
+        (&["bash(ls *)"], "ls -la 2>/dev/null"),
+        (&["bash(npm test)"], "npm test 2>&1"),
+        (&["bash(npm run:*)"], "npm run build -- --watch"),
+        (&["bash(cargo test *)"], "cargo test -p homing-core -- --nocapture"),
+        (&["bash(find *)"], "find . -name '*.rs' -type f"),
+        (&["bash(sed *)"], "sed -n '10,20p' src/main.rs"),
+        (&["bash(awk *)"], "awk '{print $1}' f"),
+        (&["bash(grep *)"], "grep -rn \"fn \\bmain\" src/*.rs"),
+        (&["bash(cat *)"], "cat 'a b' \"c d\" e\"f\"g"),
+        (&["bash(cargo *)", "bash(timeout *)"], "timeout 60 cargo build"),
+        (&["bash(python -m pytest *)"], "python -m pytest tests -q"),
+        (&["bash(git commit *)"], "git commit -m 'Say what; and why > how'"),
+        (&["bash(cd *)", "bash(ls *)"], "(cd src && ls)"),
+        (&["bash(git show *)"], "git show stash@{0} HEAD^"),
+        (&["bash(ls *)"], "# look\nls\n"),
+        (&["bash(./gradlew *)"], "./gradlew test"),
+    ] {
+        assert!(is_allowed(rules, line), "{line}: {:?}", subjects(line));
+    }
+}
+
+#[test]
+fn r23_git_only_is_git_that_looks() {
+    let rules = &["bash(git only)"];
+    for line in [
+        "git status",
+        "git log --stat -3",
+        "git diff main...HEAD -- src",
+        "git show HEAD:src/main.rs",
+        "git --no-pager diff --cached",
+        "git blame -L 10,20 src/main.rs",
+        "git branch -a",
+        "git branch --contains HEAD",
+        "git tag --list 'v*'",
+        "git remote -v",
+        "git stash list",
+        "git rev-parse --abbrev-ref HEAD",
+        "git log -SOutput",
+        "git ls-files -o --exclude-standard",
+        "git diff --text HEAD",
+        "git log && git status",
+        "git version",
+    ] {
+        assert!(is_allowed(rules, line), "{line}: {:?}", subjects(line));
+    }
+    for line in [
+        "git commit -m x",
+        "git branch new",
+        "git branch -D main",
+        "git branch -f main HEAD~3",
+        "git tag v1",
+        "git push",
+        "git checkout main",
+        "git stash",
+        "git stash drop",
+        "git remote add x y",
+        "git reflog expire --all",
+        "git worktree add x",
+        "git log | cat",
+        "git log; ls",
+        "gitk",
+        "/usr/bin/git log",
+        "timeout 5 git log",
+        "ls",
+    ] {
+        assert!(!is_allowed(rules, line), "{line}");
+    }
+}
+
+#[test]
+fn a_command_is_shown_in_one_spelling() {
+    let text = |line: &str| match subjects(line) {
+        Subjects::Parts(parts) => parts
+            .into_iter()
+            .map(|it| match it {
+                Subject::Command { text, .. } => text,
+                other => panic!("{other:?}"),
+            })
+            .collect::<Vec<_>>()
+            .join(" ; "),
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(text("  git   log\t-1 "), "git log -1");
+    assert_eq!(text("g\"i\"t 'log'"), "git log");
+    assert_eq!(text("echo 'a b' \"it's\" ''"), r"echo 'a b' 'it'\''s' ''");
+    assert_eq!(text("find . -name '*.rs'"), "find . -name '*.rs'");
+    assert_eq!(text("ls src/*.rs"), "ls src/*.rs");
+    assert_eq!(text("timeout 5s nice -n 3 ls x"), "timeout 5s nice -n 3 ls x ; nice -n 3 ls x ; ls x");
+    let Subjects::Parts(parts) = subjects("git log") else { panic!() };
+    assert_eq!(parts, [Subject::Command { text: "git log".into(), classes: vec![GIT_ONLY.into()] }]);
+}
+
+#[test]
+fn a_deny_bites_in_every_part_and_on_what_is_unclear() {
+    let mut grant = grant(&["bash"]);
+    let layer = Layer { deny: vec!["bash(rm *)".parse().unwrap()], ..Layer::everything("user") };
+    grant = grant.under(layer);
+    let denied = |line: &str| matches!(grant.decide("bash", &subjects(line)), Decision::Deny { .. });
+    assert!(!denied("ls -la"));
+    for line in ["rm x", "ls && rm x", "timeout 5 rm x", "r\"m\" x", "ls $(rm x)", "bash -c 'rm x'"] {
+        assert!(denied(line), "{line}");
+    }
+}

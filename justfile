@@ -1,0 +1,39 @@
+# `just` lists these.
+default:
+    @just --list
+
+# Everything that a change must pass.
+ci:
+    .ci/run
+
+# The tests of one crate: just test homing-load
+test CRATE:
+    cargo test -p {{CRATE}}
+
+# Every test.
+test-all:
+    cargo test --workspace
+
+# Formats everything.
+fmt:
+    cargo fmt --all
+
+# Lints as CI does.
+lint:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Runs the command line: just run agents --json
+run *ARGS:
+    cargo run -q -- {{ARGS}}
+
+# How fast agent files load.
+bench:
+    cargo bench -p homing-load --bench load
+
+# Ten minutes of odd agent files; needs cargo-fuzz and a nightly compiler.
+fuzz SECONDS="600":
+    cargo +nightly fuzz run parse -- -max_total_time={{SECONDS}} -max_len=4096
+
+# The documentation of all crates.
+doc:
+    cargo doc --workspace --no-deps --open
