@@ -265,7 +265,10 @@ impl Driver {
             let input_bound = input_bound(&system, 0, &messages, None);
             return Draft { model, hash: hash(&system, None, &messages), messages, system, kit: None, input_bound };
         }
-        let input_bound = input_bound(&system, kit.bytes, &messages, last);
+        let input_bound = match is_program(&*model) {
+            true => 0,
+            false => input_bound(&system, kit.bytes, &messages, last),
+        };
         let hash = hash(&system, Some(&kit), &messages);
         Draft { model, messages, system, kit: Some(kit), input_bound, hash }
     }
@@ -282,6 +285,9 @@ impl Driver {
         let settings = &self.inner.parts.settings;
         let most = draft.model.card().max_output.map_or(settings.max_output, |most| most.min(settings.max_output));
         let input = draft.input_bound;
+        if is_program(&*draft.model) {
+            return Wish { input, output: 0, floor: 0, reserve: 0 };
+        }
         match purpose {
             Purpose::Landing(_) => {
                 let output = settings.landing_output.max(most.min(4_096));
@@ -359,6 +365,11 @@ impl Driver {
         })?;
         Ok((written.expect("what was recorded was made here"), commit))
     }
+}
+
+/// Whether the model is a program that writes no tokens: nothing need be held for it, so a team can always report.
+fn is_program(model: &dyn Model) -> bool {
+    model.card().max_output == Some(0)
 }
 
 /// Whether a model is given up after this error.

@@ -419,4 +419,11 @@ impl CallHost for Host {
             }
         })
     }
+
+    fn returned(&self, tool: &str) -> Vec<Value> {
+        self.book.look(|tree| {
+            let results = tree.runs().iter().flat_map(|run| run.results(tool)).filter(|result| !result.is_error);
+            results.filter_map(|result| result.data.clone()).collect()
+        })
+    }
 }

@@ -1,7 +1,7 @@
 //! The running whole: what a host hands over, and how runs come into the world.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -23,6 +23,7 @@ use homing_core::{
     tree::RunTree,
     workspace::Workspaces,
 };
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -167,6 +168,8 @@ pub(crate) struct Order {
     pub(crate) call: Option<CallKey>,
     pub(crate) continues: Option<(Uuid, Vec<Message>)>,
     pub(crate) background: bool,
+    pub(crate) schema: Option<Value>,
+    pub(crate) context: BTreeMap<String, Value>,
 }
 
 /// A root that is ready to begin.
@@ -342,6 +345,8 @@ impl Inner {
             call: Some(call),
             continues: Some((run, history)),
             background: false,
+            schema: None,
+            context: BTreeMap::new(),
         };
         Ok(self.spawn_child(book, parent, order).await?.0)
     }
