@@ -7,6 +7,7 @@ use homing::{
     rooms::core::program::{Program, last_words, say},
 };
 
+/// Plays the example and says what came of it.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let echo = Program::new("demo/echo", |request| Ok(say(format!("You said: {}", last_words(&request)))));
     let homing = Homing::builder()

@@ -8,6 +8,7 @@ use homing::{
 };
 use serde_json::json;
 
+/// Plays the example and says what came of it.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let model = Program::new("demo/team", |request| {
         Ok(match (request.system, request.messages.len()) {

@@ -19,6 +19,7 @@ struct Finding {
     what: String,
 }
 
+/// Plays the example and says what came of it.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let model = Program::new("demo/reviewer", |request| {
         // The first try does not fit; the errors come back once, and the second does.

@@ -12,6 +12,7 @@ use homing::{
 };
 use serde_json::{Value, json};
 
+/// Plays the example and says what came of it.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let look = tool_fn("look", "Looks.", Replay::Safe, |_, _: Value| async { Ok("more of the same".to_owned()) });
     let model = Program::new("demo/restless", |request| {

@@ -13,6 +13,7 @@ async fn open(folder: &Path) -> Result<Homing, Box<dyn std::error::Error>> {
     Ok(builder.journal(folder.join("journal.db")).build().await?)
 }
 
+/// Plays the example and says what came of it.
 pub async fn example(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
     let first = open(folder).await?;
     let Submission::New(run) = first.submit(Task::new("poet", "write").key("ode-1")).await? else { unreachable!() };
