@@ -94,7 +94,7 @@ fn delegate_input(agents: &Registry) -> Value {
                 "type": "object",
                 "description": "What it may use; less than the usual, never more.",
                 "properties": {
-                    "max_cost": {"type": ["number", "string"], "description": "US dollars, such as 0.50."},
+                    "max_cost": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars, such as 0.50."},
                     "max_tokens": count("Input and output tokens, of it and of everything below it."),
                     "max_turns": count("Replies of its model."),
                     "max_tool_calls": count("Tool calls, of it and of everything below it."),
@@ -113,6 +113,11 @@ fn delegate_input(agents: &Registry) -> Value {
 
 fn id(what: &str) -> Value {
     json!({"type": "string", "format": "uuid", "description": what})
+}
+
+/// Not every client takes a list of types.
+fn or_null(kind: &str) -> Value {
+    json!({"anyOf": [{"type": kind}, {"type": "null"}]})
 }
 
 fn wait_input() -> Value {
@@ -177,9 +182,9 @@ fn envelope() -> Value {
         "properties": {
             "v": {"type": "integer"}, "run": id("The run."), "place": text, "agent": text, "model": text,
             "status": {"type": "string", "enum": STATUS},
-            "output": text, "data": {}, "partial": flag,
-            "error": {"type": ["object", "null"]}, "limit": {"type": ["object", "null"]},
-            "usage": usage(), "subtree": usage(), "verified": {"type": ["boolean", "null"]},
+            "output": text, "data": {"description": "The answer for programs: any JSON."}, "partial": flag,
+            "error": or_null("object"), "limit": or_null("object"),
+            "usage": usage(), "subtree": usage(), "verified": or_null("boolean"),
             "warnings": texts, "denied": texts, "resumable": flag,
             "children": {"type": "array", "items": {"type": "object"}},
         },
@@ -212,7 +217,7 @@ fn tell_output() -> Value {
         "type": "object",
         "properties": {
             "run": id("The run that goes on: the one that was told, or its continuation."),
-            "continues": {"type": ["string", "null"], "description": "The ended run that it continues."},
+            "continues": or_null("string"),
         },
         "required": ["run", "continues"],
     })
