@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Write example agents into this project.
     Init,
+    /// Serve the agents to MCP clients, over stdio or over HTTP.
+    Mcp(crate::commands::mcp::McpArgs),
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ mod terminal;
 use clap::Parser;
 
 fn main() -> std::process::ExitCode {
+    homing::run_helper_if_asked();
     let cli = cli::Cli::parse();
     exit::report(commands::run(cli)).into()
 }

@@ -3,6 +3,7 @@
 mod agents;
 mod check;
 mod init;
+pub(crate) mod mcp;
 
 use crate::{
     cli::{Cli, Command},
@@ -15,5 +16,6 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Agents(args) => agents::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Init => init::run(),
+        Command::Mcp(args) => mcp::run(&args),
     }
 }
