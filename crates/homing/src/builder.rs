@@ -47,9 +47,12 @@ enum Kept {
     Given(Arc<dyn Journal>),
 }
 
-/// Finds keys and addresses by the names of their variables.
+/// Finds a key or an address by the name of its variable.
 #[cfg(feature = "providers")]
-type Keys = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
+type Lookup = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
+
+/// Puts something around a tool.
+type Wrap = Box<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
 
 /// Puts a [`Homing`] together.
 pub struct Builder {
@@ -71,11 +74,12 @@ pub struct Builder {
     network: Network,
     sandbox: Sandbox,
     surroundings: bool,
+    wrap: Option<Wrap>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     #[cfg(feature = "providers")]
     model_options: crate::ModelOptions,
     #[cfg(feature = "providers")]
-    keys: Option<Keys>,
+    keys: Option<Lookup>,
     #[cfg(feature = "tools")]
     pub(crate) standard: Option<crate::standard::Standard>,
 }
@@ -101,6 +105,7 @@ impl Default for Builder {
             network: Network::Off,
             sandbox: Sandbox::WorkspaceWrite,
             surroundings: false,
+            wrap: None,
             diagnostics: Vec::new(),
             #[cfg(feature = "providers")]
             model_options: crate::ModelOptions::default(),
@@ -145,6 +150,13 @@ impl Builder {
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
+        self
+    }
+
+    /// Puts something around every tool, those of the standard set included: a recording that answers in their place.
+    #[must_use]
+    pub fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync + 'static) -> Self {
+        self.wrap = Some(Box::new(wrap));
         self
     }
 
@@ -365,6 +377,9 @@ impl Builder {
         parts.policy = self.policy(&workdir);
         parts.workdir = workdir;
         parts.tools = std::mem::take(&mut self.tools);
+        if let Some(wrap) = self.wrap.take() {
+            parts.tools = parts.tools.into_iter().map(wrap).collect();
+        }
         parts.skills = self.skills.take();
         parts.asker = self.asker.take();
         parts.hooks = self.hooks.take();

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use homing_core::{definition::Scope, diagnostic::Diagnostic, tool::Tool};
+use homing_core::{authority::Layer, definition::Scope, diagnostic::Diagnostic, rule::Rule, tool::Tool};
 use homing_load::{Options, Places, discover, without_authority};
 use homing_tools::{
     bash::Bash,
@@ -43,6 +43,8 @@ pub struct Standard {
     pub tools: ToolsConfig,
     /// Whether the built-in agents are there.
     pub built_in: bool,
+    /// What agents may hand on beyond their own tools, by name. The user's word, so it needs no trust.
+    pub delegates: BTreeMap<String, Vec<Rule>>,
 }
 
 impl Standard {
@@ -67,6 +69,7 @@ impl Standard {
             private: std::env::temp_dir().join("homing"),
             tools: ToolsConfig::default(),
             built_in: true,
+            delegates: BTreeMap::new(),
         }
     }
 
@@ -92,6 +95,9 @@ impl Standard {
             let mut definition = homing_core::definition::AgentDefinition::clone(definition);
             if definition.source.kind == Scope::Project && trust == Trust::Untrusted {
                 builder.diagnostics.extend(without_authority(&mut definition));
+            }
+            if let Some(rules) = self.delegates.get(&definition.name) {
+                definition.delegates = Some(rules.clone());
             }
             agents.push(definition);
         }
@@ -134,7 +140,8 @@ fn add_settings(mut builder: Builder, files: &AuthorityFiles, trust: Trust) -> (
                 let (config, warnings) = HookConfig::parse(&settings.hooks(trust));
                 builder.diagnostics.extend(warnings.into_iter().map(Diagnostic::warning));
                 hooks = hooks.and(config);
-                builder = builder.layer(settings.layer);
+                let settled = settings.allowed(trust).to_vec();
+                builder = builder.layer(Layer { settled, ..settings.layer });
             }
             Err(error) => builder.diagnostics.push(Diagnostic::warning(error.to_string())),
         }

@@ -55,6 +55,15 @@ pub(super) fn parse(text: &str) -> Vec<Hit> {
     hits
 }
 
+/// An explorer's structured answer as the words in it: a line that stands in JSON is no line yet.
+pub(super) fn plain(text: &str) -> std::borrow::Cow<'_, str> {
+    let answer = text.find("\n{").and_then(|at| serde_json::from_str::<serde_json::Value>(text[at..].trim()).ok());
+    match answer.as_ref().and_then(|it| it["answer"].as_str()) {
+        Some(words) => words.to_owned().into(),
+        None => text.into(),
+    }
+}
+
 fn parse_line(line: &str) -> Option<Hit> {
     let mut from = 0;
     // A path may contain colons; the first that is followed by a number and a separator ends it.
