@@ -117,7 +117,8 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
         return Err(homing::SpawnError::EmptyTask.into());
     }
     if !is_replay {
-        let person_reads = stdout().is_terminal() && !args.json && !args.events;
+        // Words are for people, JSON is for programs; a program must not take a keyword search for a model's answer.
+        let person_reads = !args.json && !args.events;
         session.choose_model(agent, person_reads)?;
     }
     let mut task = Task::new(agent.name.clone(), text).limits(session.limits(args.limits.limits(), &args.agent));
