@@ -212,11 +212,11 @@ mod tests {
         assert_data_eq!(
             lines,
             str![[r#"
-○ general  delegate explore                   12.3k tok  $0.0042   7.4s
-  ✓ explore  found it in src/retry.rs         12.3k tok  $0.0042   2.5s
-  ● explore  grep 日本語 retry                12.3k tok  $0.0042   7.4s
-    ✗ plan  no key                            12.3k tok  $0.0042   2.5s
-  · explore  queued                           12.3k tok  $0.0042   7.4s
+○ general  delegate explore                    12.3k tok  $0.0042   7.4s
+  ✓ explore  found it in src/retry.rs          12.3k tok  $0.0042   2.5s
+  ● explore  grep 日本語 retry                 12.3k tok  $0.0042   7.4s
+    ✗ plan  no key                             12.3k tok  $0.0042   2.5s
+  · explore  queued                            12.3k tok  $0.0042   7.4s
 "#]]
         );
     }
@@ -243,7 +243,9 @@ mod tests {
         }
         let lines = frame(&board(rows.clone()), look(80, 12));
         assert!(lines[0].starts_with("○ lead (+"), "{lines:?}");
-        assert!(lines[11].starts_with('…') || lines.len() < 12);
+        assert!(lines[0].contains("over)") && lines[1..].iter().all(|it| it.contains('●')), "{lines:?}");
+        let short = frame(&board(rows.clone()), look(80, 5));
+        assert!(short.len() == 5 && short[4].starts_with("… 37 more runs"), "{short:?}");
         assert_eq!(frame(&board(rows), look(80, 60)).len(), 41);
     }
 
