@@ -47,12 +47,12 @@ enum Kept {
     Given(Arc<dyn Journal>),
 }
 
-/// Finds a key or an address by the name of its variable.
-#[cfg(feature = "providers")]
-type Lookup = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
-
 /// Puts something around a tool.
 type Wrap = Box<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
+
+/// Finds keys and addresses by the names of their variables.
+#[cfg(feature = "providers")]
+type Keys = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
 
 /// Puts a [`Homing`] together.
 pub struct Builder {
@@ -79,7 +79,7 @@ pub struct Builder {
     #[cfg(feature = "providers")]
     model_options: crate::ModelOptions,
     #[cfg(feature = "providers")]
-    keys: Option<Lookup>,
+    keys: Option<Keys>,
     #[cfg(feature = "tools")]
     pub(crate) standard: Option<crate::standard::Standard>,
 }

@@ -12,7 +12,7 @@ use homing_load::{Options, Places, discover, without_authority};
 use homing_tools::{
     bash::Bash,
     commands::Commands,
-    diff::PlainGit,
+    git::SandboxedGit,
     hooks::{CommandHooks, HookConfig},
     sandbox::{SandboxOptions, Surroundings},
     settings::{self, Trust},
@@ -114,8 +114,7 @@ impl Standard {
         let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
         let surroundings = Surroundings { home, env: self.env };
         let commands = Arc::new(Commands::new(helper, surroundings, self.sandbox, self.private.clone()));
-        let path = commands.surroundings.env.get("PATH").cloned().unwrap_or_default();
-        self.tools.git = Some(Arc::new(PlainGit { program: PathBuf::from("git"), path: path.into() }));
+        self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
         builder
             .tools(files_tools(self.tools))
