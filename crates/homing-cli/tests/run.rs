@@ -418,3 +418,104 @@ fn a_folder_that_is_not_there_or_cannot_be_written_is_named() {
     assert!(code(&output) == 2 && err(&output).contains("--journal off"), "{}", err(&output));
     assert!(Path::new("/proc").exists() && world.provider.requests().is_empty());
 }
+
+#[test]
+fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once() {
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let mended = is_mended.clone();
+    let world = World::new(move |_, seen| match task_of(seen) {
+        task if task.contains("b.txt") && !mended.load(Ordering::SeqCst) => Answer::json(400, "{}"),
+        task => Answer::chat_text(&format!("read {task}")),
+    });
+    for name in ["c.txt", "a.txt", "b.txt"] {
+        world.write(name, "x");
+    }
+    let args = [
+        "map",
+        "--model",
+        "openai/gpt-4.1",
+        "--each",
+        "*.txt",
+        "--max-cost",
+        "1",
+        "--per-item",
+        "max-turns=3",
+        "look at {{ item }}",
+    ];
+    let lines = |output: &Output| -> Vec<Value> {
+        out(output).lines().map(|it| serde_json::from_str(it).expect("JSON")).collect()
+    };
+    let first = world.homing(&args);
+    let told: Vec<(String, String)> = lines(&first)
+        .iter()
+        .map(|it| (it["item"].as_str().unwrap().into(), it["status"].as_str().unwrap().into()))
+        .collect();
+    let expected = [("a.txt", "done"), ("b.txt", "failed"), ("c.txt", "done")];
+    assert_eq!(told, expected.map(|(item, status)| (item.to_owned(), status.to_owned())), "{}", err(&first));
+    assert_eq!((code(&first), world.provider.requests().len()), (1, 3));
+    is_mended.store(true, Ordering::SeqCst);
+    let second = world.homing(&args);
+    assert_eq!(
+        (code(&second), world.provider.requests().len()),
+        (0, 4),
+        "only what failed is tried again: {}",
+        err(&second)
+    );
+    let all = lines(&second);
+    assert_eq!(all[1]["output"], "read look at b.txt");
+    assert_eq!(all[0]["output"], "read look at a.txt", "what was done before is shown again");
+    let third = world.homing(&args);
+    assert_eq!((code(&third), world.provider.requests().len(), lines(&third).len()), (0, 4, 3));
+    assert_eq!(code(&world.homing(&["map", "--each", "*.none", "x"])), 2);
+    assert_eq!(code(&world.homing(&["map", "--each", "*.txt", "--per-item", "max-fun=3", "x"])), 2);
+}
+
+#[test]
+fn a_map_whose_provider_is_down_begins_no_new_items() {
+    let world = World::saying("x");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let items: String = (0..40).map(|it| format!("item {it}\n")).collect();
+    let args = ["map", "--model", "openai/gpt-4.1", "--parallel", "2", "--each", "-", "x"];
+    let mut child = world.command(&args).env("OPENAI_BASE_URL", url).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(items.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), out(&output).lines().count()), (5, 40), "{}", err(&output));
+    assert!(err(&output).contains("no more items are begun"));
+    let failed = out(&output).lines().filter(|it| it.contains("\"status\":\"failed\"")).count();
+    assert!((1..10).contains(&failed), "{failed} failed");
+}
+
+const TEAM: &str = r#"
+name: pair
+parameters: {audience: engineers}
+agents:
+  - {name: finder, description: Finds out, prompt: You find out., tools: []}
+  - {name: writer, description: Writes, prompt: "You write for {{audience}}.", tools: []}
+crew:
+  process: sequential
+  tasks:
+    - {name: find, agent: finder, description: "Find out about {{ task }}."}
+    - {name: write, agent: writer, description: Write it down.}
+"#;
+
+#[test]
+fn a_team_is_planned_and_run_and_a_wrong_file_is_explained() {
+    let world = World::new(|_, seen| match seen.body.contains("You write for beginners") {
+        true => Answer::chat_text("the page"),
+        false => Answer::chat_text("a fact"),
+    });
+    world.write("team.yaml", TEAM);
+    let plan = world.homing(&["team", "team.yaml", "--model", "openai/gpt-4.1", "--plan", "x"]);
+    assert!(code(&plan) == 0 && out(&plan).contains("worst case"), "{}{}", out(&plan), err(&plan));
+    assert!(world.provider.requests().is_empty());
+    let args = ["team", "team.yaml", "--model", "openai/gpt-4.1", "--set", "audience=beginners", "--json", "retries"];
+    let envelope = json(&world.homing(&args));
+    assert_eq!((&envelope["status"], &envelope["output"]), (&"done".into(), &"the page".into()), "{envelope}");
+    assert_eq!(envelope["children"].as_array().map(Vec::len), Some(2));
+    world.write("bad.yaml", "name: pair\ncrwe: {}\n");
+    let bad = world.homing(&["team", "bad.yaml", "--json", "x"]);
+    assert_eq!((code(&bad), &json(&bad)["error"]["kind"]), (2, &"config".into()));
+    assert_eq!(code(&world.homing(&["team", "missing.yaml", "x"])), 2);
+}

@@ -8,12 +8,14 @@ mod config;
 mod doctor;
 mod export;
 mod init;
+mod map;
 mod prune;
 mod replay;
 mod resume;
 mod run;
 mod runs;
 mod show;
+mod team;
 mod tell;
 mod trust;
 
@@ -30,6 +32,11 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Run(args) => {
             let outcome = wait_for(run::run(&args));
             if args.json { report_json(outcome, &args.agent) } else { report(outcome) }
+        }
+        Command::Map(args) => report(wait_for(map::run(&args))),
+        Command::Team(args) => {
+            let outcome = wait_for(team::run(&args));
+            if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Resume(args) => {
             let outcome = wait_for(resume::run(&args));
