@@ -10,6 +10,37 @@ use homing_core::{
 
 use crate::{exit::print, progress::figures, terminal};
 
+/// How a result is wanted on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The answer, for people.
+    Words,
+    /// One envelope.
+    Json,
+    /// Nothing: the events told it all.
+    Events,
+}
+
+impl Form {
+    /// As the flags say.
+    pub(crate) fn of(json: bool, events: bool) -> Self {
+        match (json, events) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Events,
+            (false, false) => Self::Words,
+        }
+    }
+}
+
+/// Tells how a run ended.
+pub(crate) fn tell(envelope: &Envelope, form: Form, is_recorded: bool) {
+    match form {
+        Form::Words => words(envelope, is_recorded),
+        Form::Json => json(envelope),
+        Form::Events => (),
+    }
+}
+
 /// The answer for programs.
 pub(crate) fn json(envelope: &Envelope) {
     // A reader who has gone away is no reason for another exit code.
@@ -17,7 +48,7 @@ pub(crate) fn json(envelope: &Envelope) {
 }
 
 /// The answer for people, with the line about what it took.
-pub(crate) fn words(envelope: &Envelope, resumable: bool) {
+fn words(envelope: &Envelope, is_recorded: bool) {
     let answer = match &envelope.data {
         Some(data) => format!("{data:#}"),
         None => envelope.output.clone(),
@@ -43,7 +74,7 @@ pub(crate) fn words(envelope: &Envelope, resumable: bool) {
         terminal::say(&why);
     }
     terminal::say(&cost_line(envelope));
-    if resumable && envelope.resumable {
+    if is_recorded && envelope.resumable {
         terminal::say(&resume_line(envelope));
     }
 }

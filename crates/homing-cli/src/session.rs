@@ -49,11 +49,13 @@ pub(crate) struct Wanted<'a> {
     pub(crate) replay: Option<Arc<Replay>>,
     /// The command makes no sense without a journal.
     pub(crate) needs_journal: bool,
+    /// Teams that are known besides the agents.
+    pub(crate) teams: Vec<homing_teams::Team>,
 }
 
 impl Session {
     /// Puts everything together. Nothing is spent.
-    pub(crate) async fn open(with: &WithArgs, wanted: Wanted<'_>) -> anyhow::Result<Self> {
+    pub(crate) async fn open(with: &WithArgs, mut wanted: Wanted<'_>) -> anyhow::Result<Self> {
         homing_models::warm_up();
         let folder = working_folder(with.cwd.as_deref())?;
         let folders = Folders::from_env();
@@ -72,6 +74,7 @@ impl Session {
         let builder = models(builder, &catalog, wanted.replay.clone());
         let path = journal_path(&with.journal, &config, &folders);
         let builder = keep(builder, path, &config, &wanted)?;
+        let builder = std::mem::take(&mut wanted.teams).into_iter().fold(builder, Builder::team);
         let homing = builder.build().await.map_err(trouble)?;
         let session = Self { homing, catalog, config, model, asker };
         session.say_remarks(with.strict)?;

@@ -15,7 +15,7 @@ use crate::{
     exit::{Exit, print},
     progress::{
         Board,
-        frame::{Look, coloured, frame},
+        frame::{Look, bar, coloured, frame},
         plain,
     },
     signals::Signals,
@@ -37,6 +37,8 @@ pub(crate) enum Show {
     Lines,
     /// One JSON object a line on stdout.
     Events,
+    /// A bar on the terminal: so many runs are to come back.
+    Bar(usize),
 }
 
 impl Show {
@@ -145,7 +147,7 @@ impl Watcher<'_> {
     fn tell(&mut self, event: &Event) {
         self.board.take(event);
         match self.show {
-            Show::Live => (),
+            Show::Live | Show::Bar(_) => (),
             Show::Lines => {
                 if let Some(line) = plain::line(event, &self.board) {
                     terminal::say(&line);
@@ -170,7 +172,7 @@ impl Watcher<'_> {
     }
 
     fn draw(&mut self) {
-        if self.show != Show::Live || self.asker.is_asking() {
+        if matches!(self.show, Show::Lines | Show::Events) || self.asker.is_asking() {
             return;
         }
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -182,7 +184,10 @@ impl Watcher<'_> {
             height: height.saturating_sub(1),
             is_unicode: terminal::is_unicode(),
         };
-        let lines = frame(&self.board, look);
+        let lines = match self.show {
+            Show::Bar(of) => vec![bar(&self.board, of, look)],
+            Show::Live | Show::Lines | Show::Events => frame(&self.board, look),
+        };
         let lines = if terminal::has_colours() { lines.iter().map(|it| coloured(it)).collect() } else { lines };
         terminal::paint(&lines);
     }
@@ -193,7 +198,7 @@ struct Restore;
 
 impl Restore {
     fn new(show: Show) -> Option<Self> {
-        (show == Show::Live).then_some(Self)
+        matches!(show, Show::Live | Show::Bar(_)).then_some(Self)
     }
 }
 

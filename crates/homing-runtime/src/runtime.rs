@@ -211,6 +211,11 @@ impl Runtime {
         Self(inner)
     }
 
+    /// What the host handed over.
+    pub fn parts(&self) -> &Parts {
+        &self.0.parts
+    }
+
     /// Starts `task`. Returns at once; a task with a key goes through [`Self::submit`].
     pub fn spawn(&self, task: Task) -> Result<RunHandle, SpawnError> {
         let Root { book, cell, first } = self.0.root(task)?;

@@ -34,6 +34,9 @@ pub enum BuildError {
     /// The folder to work in does not exist.
     #[error("{0} is no folder: {1}")]
     NoFolder(PathBuf, std::io::Error),
+    /// A team cannot work.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Team(Vec<Diagnostic>),
     /// No home is known for the journal.
     #[error("there is no folder for the journal: HOME is not set; name a file with `.journal(path)`, or switch it off")]
     NoHome,
@@ -47,12 +50,12 @@ enum Kept {
     Given(Arc<dyn Journal>),
 }
 
-/// Finds a key or an address by the name of its variable.
-#[cfg(feature = "providers")]
-type Lookup = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
-
 /// Puts something around a tool.
 type Wrap = Box<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
+
+/// Finds keys and addresses by the names of their variables.
+#[cfg(feature = "providers")]
+type Keys = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
 
 /// Puts a [`Homing`] together.
 pub struct Builder {
@@ -79,9 +82,11 @@ pub struct Builder {
     #[cfg(feature = "providers")]
     model_options: crate::ModelOptions,
     #[cfg(feature = "providers")]
-    keys: Option<Lookup>,
+    keys: Option<Keys>,
     #[cfg(feature = "tools")]
     pub(crate) standard: Option<crate::standard::Standard>,
+    #[cfg(feature = "teams")]
+    teams: Vec<homing_teams::Team>,
 }
 
 impl Default for Builder {
@@ -113,6 +118,8 @@ impl Default for Builder {
             keys: None,
             #[cfg(feature = "tools")]
             standard: None,
+            #[cfg(feature = "teams")]
+            teams: Vec::new(),
         }
     }
 }
@@ -136,6 +143,14 @@ impl Builder {
     #[must_use]
     pub fn workdir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.workdir = folder.into();
+        self
+    }
+
+    /// Adds a team: an agent whose model is a program, with the agents it brings.
+    #[cfg(feature = "teams")]
+    #[must_use]
+    pub fn team(mut self, team: homing_teams::Team) -> Self {
+        self.teams.push(team);
         self
     }
 
@@ -373,7 +388,7 @@ impl Builder {
             }
         };
         let mut parts = Parts::new(Registry::default(), models, journal);
-        parts.registry = registry.clone();
+        parts.registry = registry;
         parts.policy = self.policy(&workdir);
         parts.workdir = workdir;
         parts.tools = std::mem::take(&mut self.tools);
@@ -388,6 +403,9 @@ impl Builder {
         if self.surroundings {
             parts.setting = Arc::new(crate::surroundings);
         }
+        #[cfg(feature = "teams")]
+        homing_teams::install(&mut parts, std::mem::take(&mut self.teams)).map_err(BuildError::Team)?;
+        let registry = parts.registry.clone();
         let runtime = Runtime::new(parts);
         Ok(Homing {
             _inbox: InboxWatch::start(&runtime),

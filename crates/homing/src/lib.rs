@@ -68,6 +68,8 @@ pub mod rooms {
     #[cfg(feature = "providers")]
     pub use homing_models as models;
     pub use homing_runtime as runtime;
+    #[cfg(feature = "teams")]
+    pub use homing_teams as teams;
     #[cfg(feature = "tools")]
     pub use homing_tools as tools;
 }

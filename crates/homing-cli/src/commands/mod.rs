@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod export;
 mod init;
+mod map;
 pub(crate) mod mcp;
 mod prune;
 mod replay;
@@ -15,6 +16,7 @@ mod resume;
 mod run;
 mod runs;
 mod show;
+mod team;
 mod tell;
 mod trust;
 
@@ -31,6 +33,11 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Run(args) => {
             let outcome = wait_for(run::run(&args));
             if args.json { report_json(outcome, &args.agent) } else { report(outcome) }
+        }
+        Command::Map(args) => report(wait_for(map::run(&args))),
+        Command::Team(args) => {
+            let outcome = wait_for(team::run(&args));
+            if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Resume(args) => {
             let outcome = wait_for(resume::run(&args));

@@ -6,7 +6,7 @@ use homing_runtime::sqlite::Replay;
 use crate::{
     cli::journal::ReplayArgs,
     exit::{Exit, Trouble},
-    outcome,
+    outcome::{self, Form},
     session::{Session, Wanted},
     signals::Signals,
     terminal,
@@ -23,7 +23,8 @@ pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let mut with = args.with.clone();
     // What is played again happened already; it is not recorded a second time.
     with.journal.journal = Some("off".to_owned());
-    let wanted = Wanted { replay: Some(replay.clone()), ..Wanted::default() };
+    let teams = homing_teams::recorded_in(cassette.records().iter().map(|it| &**it));
+    let wanted = Wanted { replay: Some(replay.clone()), teams, ..Wanted::default() };
     let session = Session::open(&with, wanted).await?;
     let root = &tree.root().ok_or_else(|| Trouble::usage("there is no such run"))?.spawned;
     let mut task = Task::new(root.agent.name.clone(), root.task.clone()).limits(root.limits);
@@ -33,10 +34,7 @@ pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     task.until.clone_from(&root.until);
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
     let seen = watch(&session.homing, &run, Show::choose(false), &session.asker, &mut signals).await;
-    match args.json {
-        true => outcome::json(&seen.envelope),
-        false => outcome::words(&seen.envelope, false),
-    }
+    outcome::tell(&seen.envelope, Form::of(args.json, false), false);
     super::run::say_divergences(&replay);
     let is_faithful = replay.divergences().is_empty() && replay.unplayed().is_empty();
     if is_faithful {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::{
     cli::run::{RunArgs, WithArgs},
     exit::{Exit, Kind, Trouble},
-    outcome,
+    outcome::{self, Form},
     session::{Session, Wanted},
     signals::Signals,
     terminal,
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let replay = args.replay.as_deref().map(read_cassette).transpose()?;
     let needs_journal = args.record.is_some() || args.key.is_some();
-    let wanted = Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal };
+    let wanted = Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal, teams: Vec::new() };
     let session = Session::open(&args.with, wanted).await?;
     let task = task(args, text, &session, replay.is_some())?;
     let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
@@ -48,16 +48,11 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     if args.plan {
         return plan::show(&session, task, args.json);
     }
-    let seen = match submit(&session, task).await? {
-        Started::Here(run) => {
-            watch(&session.homing, &run, Show::choose(args.events), &session.asker, &mut signals).await
-        }
-        Started::Elsewhere(tree) => keyed::attach(&session, tree, &mut signals).await?,
-    };
+    let seen = follow(&session, task, Show::choose(args.events), &mut signals).await?;
     if let Some(path) = &args.record {
         record(&session, seen.envelope.run, path)?;
     }
-    show(args, &session, &seen);
+    outcome::tell(&seen.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
     if let Some(replay) = replay {
         say_divergences(&replay);
     }
@@ -102,11 +97,11 @@ async fn submit(session: &Session, task: Task) -> anyhow::Result<Started> {
     })
 }
 
-fn show(args: &RunArgs, session: &Session, seen: &Seen) {
-    match (args.json, args.events) {
-        (true, _) => outcome::json(&seen.envelope),
-        (false, true) => (),
-        (false, false) => outcome::words(&seen.envelope, session.homing.journal().is_some()),
+/// Starts a task, or finds the run that its key means, and watches it to its end.
+pub(crate) async fn follow(session: &Session, task: Task, show: Show, signals: &mut Signals) -> anyhow::Result<Seen> {
+    match submit(session, task).await? {
+        Started::Here(run) => Ok(watch(&session.homing, &run, show, &session.asker, signals).await),
+        Started::Elsewhere(tree) => keyed::attach(session, tree, signals).await,
     }
 }
 
@@ -132,7 +127,7 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
     Ok(task)
 }
 
-fn schema(path: &Path) -> Result<Value, Trouble> {
+pub(crate) fn schema(path: &Path) -> Result<Value, Trouble> {
     let wrong = |what: String| Trouble::config(format!("--schema {}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let value: Value = serde_json::from_str(&text).map_err(|error| wrong(format!("this is no JSON: {error}")))?;
@@ -143,7 +138,7 @@ fn schema(path: &Path) -> Result<Value, Trouble> {
 }
 
 /// Words, standard input, or words with what is piped in behind them.
-fn task_text(words: &[String]) -> Result<String, Trouble> {
+pub(crate) fn task_text(words: &[String]) -> Result<String, Trouble> {
     let is_dash = matches!(words, [one] if one == "-");
     let text = words.join(" ");
     let text = match (is_dash, words.is_empty()) {

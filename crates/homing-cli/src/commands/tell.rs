@@ -7,7 +7,7 @@ use homing_runtime::{journal::Request, sqlite::Posted};
 use crate::{
     cli::journal::TellArgs,
     exit::{Exit, Trouble},
-    outcome,
+    outcome::{self, Form},
     session::{Session, Wanted, no_journal},
     signals::Signals,
     terminal,
@@ -45,10 +45,6 @@ pub(crate) async fn run(args: &TellArgs) -> anyhow::Result<Exit> {
     task.tags = [("continues".to_owned(), found.run.to_string())].into();
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
     let seen = watch(&session.homing, &run, Show::choose(args.events), &session.asker, &mut signals).await;
-    match (args.json, args.events) {
-        (true, _) => outcome::json(&seen.envelope),
-        (false, true) => (),
-        (false, false) => outcome::words(&seen.envelope, true),
-    }
+    outcome::tell(&seen.envelope, Form::of(args.json, args.events), true);
     Ok(seen.exit())
 }

@@ -29,6 +29,29 @@ pub(crate) fn frame(board: &Board, look: Look) -> Vec<String> {
     lines
 }
 
+/// One line for many runs of the same kind: how many came back, how many are at work, what they took.
+pub(crate) fn bar(board: &Board, of: usize, look: Look) -> String {
+    let items = || board.rows().filter(|row| row.place.depth() == 1);
+    let over = items().filter(|row| row.status.is_over()).count();
+    let failed = items().filter(|row| row.status.is_over() && row.status != Status::Done).count();
+    let busy = items().filter(|row| !row.status.is_over()).count();
+    let tokens: u64 = board.rows().map(|row| row.tokens).sum();
+    let cost: u64 = board.rows().map(|row| row.cost_micros).sum();
+    let took = board.rows().next().map_or(0, |root| root.took(board.now));
+    let width = (look.width / 3).min(30);
+    let full = (width * over).checked_div(of).unwrap_or(0).min(width);
+    let (done, open) = if look.is_unicode { ("█", "░") } else { ("#", ".") };
+    let line = format!(
+        "{}{} {over}/{of} · {busy} at work · {failed} not done · {} tok · {} · {}",
+        done.repeat(full),
+        open.repeat(width - full),
+        figures::tokens(tokens),
+        figures::money(cost),
+        figures::time(took)
+    );
+    cut(&line, look.width)
+}
+
 /// Leaves out whole subtrees until the rest fits: what is over goes first, then what is deepest.
 fn fold<'a>(rows: &[&'a Row], most: usize) -> Vec<&'a Row> {
     let mut shown: Vec<&Row> = rows.to_vec();
@@ -212,11 +235,11 @@ mod tests {
         assert_data_eq!(
             lines,
             str![[r#"
-○ general  delegate explore                   12.3k tok  $0.0042   7.4s
-  ✓ explore  found it in src/retry.rs         12.3k tok  $0.0042   2.5s
-  ● explore  grep 日本語 retry                12.3k tok  $0.0042   7.4s
-    ✗ plan  no key                            12.3k tok  $0.0042   2.5s
-  · explore  queued                           12.3k tok  $0.0042   7.4s
+○ general  delegate explore                    12.3k tok  $0.0042   7.4s
+  ✓ explore  found it in src/retry.rs          12.3k tok  $0.0042   2.5s
+  ● explore  grep 日本語 retry                 12.3k tok  $0.0042   7.4s
+    ✗ plan  no key                             12.3k tok  $0.0042   2.5s
+  · explore  queued                            12.3k tok  $0.0042   7.4s
 "#]]
         );
     }
@@ -243,8 +266,19 @@ mod tests {
         }
         let lines = frame(&board(rows.clone()), look(80, 12));
         assert!(lines[0].starts_with("○ lead (+"), "{lines:?}");
-        assert!(lines[11].starts_with('…') || lines.len() < 12);
+        assert!(lines[0].contains("over)") && lines[1..].iter().all(|it| it.contains('●')), "{lines:?}");
+        let short = frame(&board(rows.clone()), look(80, 5));
+        assert!(short.len() == 5 && short[4].starts_with("… 37 more runs"), "{short:?}");
         assert_eq!(frame(&board(rows), look(80, 60)).len(), 41);
+    }
+
+    #[test]
+    fn a_bar_says_how_many_came_back() {
+        let line = bar(&small(), 3, look(90, 1));
+        assert_data_eq!(
+            line,
+            str!["██████████░░░░░░░░░░░░░░░░░░░░ 1/3 · 2 at work · 0 not done · 61.7k tok · $0.021 · 7.4s"]
+        );
     }
 
     #[test]

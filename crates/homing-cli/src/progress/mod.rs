@@ -148,7 +148,7 @@ impl Row {
 
 /// The first line that says something.
 fn first_line(words: &str) -> String {
-    let line = words.lines().find(|it| !it.trim().is_empty()).unwrap_or_default();
+    let line = words.lines().find(|it| it.contains(char::is_alphanumeric)).unwrap_or_default();
     text::inert_line(&crate::terminal::cut(line.trim(), 200))
 }
 
