@@ -240,10 +240,11 @@ async fn a_failed_run_is_an_error_with_its_envelope_and_a_limit_is_an_outcome() 
 }
 
 #[tokio::test]
-async fn a_very_long_answer_is_cut_in_words_and_whole_in_its_resource() {
+async fn a_very_long_answer_is_cut_in_the_result_and_whole_in_its_resource() {
     let talk = plain().await;
     let long = call_tool(&talk, "delegate", json!({"agent": "echo", "task": "long"})).await;
     assert!(text(&long).len() < 25_000 && text(&long).contains("76000 more bytes: read the resource homing://runs/"));
+    assert!(data(&long).to_string().len() < 26_000, "some clients show their model this instead of the words");
     let uri = format!("homing://runs/{}", data(&long)["run"].as_str().unwrap());
     assert_eq!(resource(&talk, &uri).await.unwrap()["output"].as_str().unwrap().len(), 100_000);
 }
