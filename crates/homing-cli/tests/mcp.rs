@@ -49,6 +49,27 @@ fn m1_stdout_carries_the_protocol_only_and_an_agent_of_the_project_answers() {
 }
 
 #[test]
+fn an_agent_that_is_added_is_announced_and_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join(".claude/agents")).unwrap();
+    std::fs::write(folder.path().join("hay.txt"), "the needle is here\n").unwrap();
+    let mut child = homing(folder.path(), &["--model", "offline"]).spawn().unwrap();
+    introduce(&mut child);
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut messages = lines.map(|it| serde_json::from_str::<Value>(&it.unwrap()).unwrap());
+    assert_eq!(messages.next().unwrap()["id"], 1);
+    let agent = "---\nname: newcomer\ndescription: Finds things.\ntools: [Read, Grep]\n---\nFind it.";
+    std::fs::write(folder.path().join(".claude/agents/newcomer.md"), agent).unwrap();
+    assert!(messages.any(|it| it["method"] == "notifications/tools/list_changed"));
+    let call = json!({"name": "delegate", "arguments": {"agent": "newcomer", "task": "needle"}});
+    say(&mut child, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}));
+    let answer = messages.find(|it| it["id"] == 2).unwrap();
+    assert_eq!(answer["result"]["structuredContent"]["status"], "done", "{answer}");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn without_any_model_it_says_so_before_a_client_finds_out() {
     let folder = tempfile::tempdir().unwrap();
     let output = homing(folder.path(), &[]).output().unwrap();

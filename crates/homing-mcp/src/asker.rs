@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use homing::{
     Answer, Asker, Question,
     rooms::core::{BoxFuture, text},
@@ -15,8 +16,9 @@ use rmcp::{
     service::ElicitationMode,
 };
 use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
 
-use crate::served::Present;
+use crate::{client::Client, served::Present};
 
 /// The field of the form that is shown.
 const FIELD: &str = "answer";
@@ -42,16 +44,63 @@ impl Asker for McpAsker {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             let Some(client) = self.present.owner(question.key.run) else { return Answer::Nobody };
-            let peer = client.peer().filter(|it| it.supported_elicitation_modes().contains(&ElicitationMode::Form));
-            match peer.cloned() {
-                // The client is not kept alive by its own question.
-                Some(peer) => {
-                    drop(client);
-                    put(&peer, &question).await
-                }
-                None => Answer::Nobody,
+            let Some(peer) = asks(&client) else { return Answer::Nobody };
+            let desk = client.desk(question.key.run);
+            // The client is not kept alive by its own question.
+            drop(client);
+            if let Some(answer) = async { desk?.ask(question.clone()).await }.await {
+                return answer;
             }
+            put(&peer, &question).await
         })
+    }
+}
+
+/// The way to a client that offers to ask.
+fn asks(client: &Client) -> Option<Peer<RoleServer>> {
+    client.peer().filter(|it| it.supported_elicitation_modes().contains(&ElicitationMode::Form)).cloned()
+}
+
+/// Where a request that waits for runs takes their questions: asked from within it, they reach the client as part of it.
+#[derive(Clone)]
+pub(crate) struct Desk(mpsc::Sender<(Question, oneshot::Sender<Answer>)>);
+
+/// The other side of a [`Desk`].
+pub(crate) struct Questions(mpsc::Receiver<(Question, oneshot::Sender<Answer>)>);
+
+impl Desk {
+    /// A desk, and what is put on it.
+    pub(crate) fn new() -> (Self, Questions) {
+        let (sender, receiver) = mpsc::channel(16);
+        (Self(sender), Questions(receiver))
+    }
+
+    /// Whether it is the same one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+
+    /// `None` where the request ended before there was an answer.
+    async fn ask(&self, question: Question) -> Option<Answer> {
+        let (sender, answer) = oneshot::channel();
+        self.0.send((question, sender)).await.ok()?;
+        answer.await.ok()
+    }
+}
+
+impl Questions {
+    /// Puts them to the client, several at once where there are several.
+    pub(crate) async fn answer(mut self, peer: &Peer<RoleServer>) -> std::convert::Infallible {
+        let mut open = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                Some((question, answer)) = self.0.recv() => open.push(async move {
+                    let _ = answer.send(put(peer, &question).await);
+                }),
+                Some(()) = open.next() => (),
+                else => std::future::pending().await,
+            }
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use rmcp::{
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
+use crate::{asker::Desk, client::Client};
+
 /// The client is told something at most this often, whatever the runs do.
 const PACE: Duration = Duration::from_millis(250);
 
@@ -45,13 +47,18 @@ pub(crate) async fn attend(
     runs: &[RunHandle],
     wanted: Wanted,
     timeout: Option<Duration>,
+    client: &Client,
     context: &RequestContext<RoleServer>,
 ) -> Attended {
+    let (desk, questions) = Desk::new();
+    // A request that ends before its runs would take their questions along.
+    let _open = timeout.is_none().then(|| client.open_desk(runs, desk));
     tokio::select! {
         () = over(runs, wanted) => Attended::Over,
         () = context.ct.cancelled() => Attended::GivenUp,
         () = time(timeout) => Attended::TimeUp,
         never = show(runs, context) => match never {},
+        never = questions.answer(&context.peer) => match never {},
     }
 }
 

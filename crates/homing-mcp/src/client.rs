@@ -9,7 +9,7 @@ use homing::{By, Cap, Homing, Limits, Message, RunHandle, Task, usd};
 use rmcp::{Peer, RoleServer};
 use uuid::Uuid;
 
-use crate::served::Served;
+use crate::{asker::Desk, served::Served};
 
 /// Ended runs that a client can still look at; older ones are in the journal.
 const KEPT: usize = 1_000;
@@ -20,6 +20,8 @@ pub(crate) struct Client {
     /// The way to the client, once it has introduced itself.
     peer: OnceLock<Peer<RoleServer>>,
     sent: Mutex<SentOut>,
+    /// Requests that wait, and the runs that each waits for.
+    desks: Mutex<Vec<(Vec<RunHandle>, Desk)>>,
 }
 
 /// What a client sent out.
@@ -52,7 +54,7 @@ pub(crate) struct NotSent(pub(crate) String);
 
 impl Client {
     pub(crate) fn new(served: Arc<Served>) -> Self {
-        Self { served, peer: OnceLock::new(), sent: Mutex::default() }
+        Self { served, peer: OnceLock::new(), sent: Mutex::default(), desks: Mutex::default() }
     }
 
     /// Remembers the way to the client.
@@ -97,6 +99,23 @@ impl Client {
         self.lock().runs.clone()
     }
 
+    /// Takes questions of these runs to this desk for as long as the guard lives.
+    pub(crate) fn open_desk(&self, runs: &[RunHandle], desk: Desk) -> OpenDesk<'_> {
+        let mut desks = self.desks();
+        desks.push((runs.to_vec(), desk.clone()));
+        OpenDesk(self, desk)
+    }
+
+    /// The desk of the latest request that waits for this run, or for one above it.
+    pub(crate) fn desk(&self, run: Uuid) -> Option<Desk> {
+        let waits = |runs: &[RunHandle]| runs.iter().any(|it| it.of(run).is_some());
+        self.desks().iter().rev().find(|(runs, _)| waits(runs)).map(|(_, desk)| desk.clone())
+    }
+
+    fn desks(&self) -> MutexGuard<'_, Vec<(Vec<RunHandle>, Desk)>> {
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tells the client that agents have changed; one that went away does not mind.
     pub(crate) async fn agents_changed(&self) {
         if let Some(peer) = self.peer() {
@@ -122,6 +141,15 @@ impl Client {
 
     fn lock(&self) -> MutexGuard<'_, SentOut> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a desk when it goes.
+pub(crate) struct OpenDesk<'a>(&'a Client, Desk);
+
+impl Drop for OpenDesk<'_> {
+    fn drop(&mut self) {
+        self.0.desks().retain(|(_, desk)| !desk.is(&self.1));
     }
 }
 

@@ -146,7 +146,7 @@ impl Handler {
             return Ok(report::started(&sent));
         }
         let run = [sent.handle];
-        match attend(&run, Wanted::All, None, context).await {
+        match attend(&run, Wanted::All, None, &self.client, context).await {
             Attended::Over | Attended::TimeUp => (),
             Attended::GivenUp => {
                 run[0].cancel(by());
@@ -164,7 +164,7 @@ impl Handler {
             None => self.open(),
         };
         let wanted = if args.any { Wanted::Any } else { Wanted::All };
-        attend(&runs, wanted, timeout, context).await;
+        attend(&runs, wanted, timeout, &self.client, context).await;
         let mut envelopes: Vec<_> = runs.iter().map(RunHandle::envelope).collect();
         if wanted == Wanted::Any && envelopes.iter().any(|it| it.status.is_over()) {
             envelopes.retain(|it| it.status.is_over());

@@ -6,18 +6,27 @@ use serde_json::{Value, json};
 
 use crate::client::Sent;
 
-/// The longest answer that is part of the text, in bytes; all of it is in the structured content and the resource.
+/// The most of the answers in one result, in bytes; the rest is in the runs' resources. Clients show their models the words or
+/// the structured content, and some only the latter, so it holds for both.
 const INLINE: usize = 24_000;
+
+/// However many answers share a result, this much of each is in it.
+const LEAST: usize = 1_000;
+
+/// The most of the answer of a run below.
+const BELOW: usize = 300;
 
 /// The result of one run. Only one that could not go on is an error: a limit that was reached is an outcome.
 pub(crate) fn one(envelope: &Envelope) -> CallToolResult {
-    let failed = envelope.status == Status::Failed;
-    result(told(envelope), json!(envelope), failed)
+    let brief = brief(envelope, INLINE);
+    result(told(&brief), json!(brief), brief.status == Status::Failed)
 }
 
 /// The results of several runs.
 pub(crate) fn many(envelopes: &[Envelope]) -> CallToolResult {
-    let text = match envelopes {
+    let each = (INLINE / envelopes.len().max(1)).max(LEAST);
+    let envelopes: Vec<_> = envelopes.iter().map(|it| brief(it, each)).collect();
+    let text = match &*envelopes {
         [] => "There is nothing to wait for.".to_owned(),
         some => some.iter().map(told).collect::<Vec<_>>().join("\n\n"),
     };
@@ -84,7 +93,7 @@ fn told(envelope: &Envelope) -> String {
         used.input + used.output,
         usd(used.cost_micros)
     );
-    let answer = inline(envelope);
+    let answer = &envelope.output;
     match (envelope.status, answer.trim().is_empty()) {
         (Status::Done, _) => format!("{head}\n{answer}"),
         (_, true) => format!("{head}\nIt has nothing to report so far."),
@@ -104,12 +113,21 @@ fn how(envelope: &Envelope) -> String {
     }
 }
 
-fn inline(envelope: &Envelope) -> String {
+/// The envelope with at most so much of its answer.
+fn brief(envelope: &Envelope, most: usize) -> Envelope {
+    Envelope {
+        output: inline(envelope, most),
+        children: envelope.children.iter().map(|it| brief(it, BELOW)).collect(),
+        ..envelope.clone()
+    }
+}
+
+fn inline(envelope: &Envelope, most: usize) -> String {
     let text = &envelope.output;
-    if text.len() <= INLINE {
+    if text.len() <= most {
         return text.clone();
     }
-    let head = &text[..text.floor_char_boundary(INLINE)];
+    let head = &text[..text.floor_char_boundary(most)];
     format!("{head}\n[… {} more bytes: read the resource homing://runs/{}]", text.len() - head.len(), envelope.run)
 }
 

@@ -1,6 +1,6 @@
 //! Serves one client over a pair of pipes; usually the process's own, which then carry nothing but the protocol.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use homing::Homing;
 use rmcp::{ServiceExt, transport::async_rw::AsyncRwTransport};
@@ -26,14 +26,23 @@ pub enum StdioError {
     Broken(String),
 }
 
-/// Serves one client over standard input and output until it goes; then everything it started is ended.
-pub async fn serve_stdio(homing: Arc<Homing>, options: Options) -> Result<(), StdioError> {
+/// Serves one client over standard input and output until it goes or `stop` resolves; then everything it started is ended.
+pub async fn serve_stdio(
+    homing: Arc<Homing>,
+    options: Options,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), StdioError> {
     let (read, write) = rmcp::transport::stdio();
-    serve_on(homing, options, read, write).await
+    serve_on(homing, options, (read, write), stop).await
 }
 
 /// Serves one client over any pair of pipes.
-pub async fn serve_on<R, W>(homing: Arc<Homing>, options: Options, read: R, write: W) -> Result<(), StdioError>
+pub async fn serve_on<R, W>(
+    homing: Arc<Homing>,
+    options: Options,
+    (read, write): (R, W),
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), StdioError>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -43,8 +52,14 @@ where
     let client = served.admit().expect("the first client of a server");
     let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(LONGEST_LINE);
     let handler = Handler { client: client.clone() };
-    let talk = handler.serve(transport).await.map_err(|error| StdioError::NoIntroduction(error.to_string()))?;
-    let ended = talk.waiting().await;
+    let talk = async {
+        let talk = handler.serve(transport).await.map_err(|error| StdioError::NoIntroduction(error.to_string()))?;
+        talk.waiting().await.map(|_| ()).map_err(|error| StdioError::Broken(error.to_string()))
+    };
+    let ended = tokio::select! {
+        ended = talk => ended,
+        () = stop => Ok(()),
+    };
     client.end(GRACE).await;
-    ended.map(|_| ()).map_err(|error| StdioError::Broken(error.to_string()))
+    ended
 }

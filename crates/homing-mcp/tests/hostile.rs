@@ -24,8 +24,8 @@ struct Raw {
 impl Raw {
     fn new(homing: Arc<Homing>) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (read, write) = tokio::io::split(theirs);
-        let served = tokio::spawn(homing_mcp::serve_on(homing, Options::default(), read, write));
+        let pipes = tokio::io::split(theirs);
+        let served = tokio::spawn(homing_mcp::serve_on(homing, Options::default(), pipes, std::future::pending()));
         let (read, write) = tokio::io::split(ours);
         Self { write, lines: BufReader::new(read).lines(), served }
     }

@@ -37,9 +37,13 @@ async fn raw(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
 }
 
 async fn answer(stream: &mut TcpStream) -> (u16, String) {
+    read_to(stream, "\r\n\r\n").await
+}
+
+async fn read_to(stream: &mut TcpStream, end: &str) -> (u16, String) {
     let mut got = Vec::new();
     let mut part = [0; 4096];
-    while !got.windows(4).any(|it| it == b"\r\n\r\n") {
+    while !String::from_utf8_lossy(&got).contains(end) {
         match timeout(Duration::from_secs(20), stream.read(&mut part)).await.expect("an answer in time") {
             Ok(0) | Err(_) => break,
             Ok(count) => got.extend(&part[..count]),
@@ -81,12 +85,16 @@ impl Wire {
     }
 
     async fn send(&self, server: &HttpServer) -> (u16, String) {
+        raw(server.address(), self.bytes().as_bytes()).await
+    }
+
+    fn bytes(&self) -> String {
         let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
         self.headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
         if self.method == "POST" {
             text += &format!("Content-Length: {}\r\n", self.body.len());
         }
-        raw(server.address(), format!("{text}\r\n{}", self.body).as_bytes()).await
+        format!("{text}\r\n{}", self.body)
     }
 }
 
@@ -104,7 +112,13 @@ fn delegate() -> Value {
 
 /// A session that was opened properly.
 async fn session(server: &HttpServer) -> String {
-    let (status, head) = Wire::new(server, "POST", "/mcp", initialize()).send(server).await;
+    session_with(server, json!({})).await
+}
+
+async fn session_with(server: &HttpServer, capabilities: Value) -> String {
+    let mut hello = initialize();
+    hello["params"]["capabilities"] = capabilities;
+    let (status, head) = Wire::new(server, "POST", "/mcp", hello).send(server).await;
     assert_eq!(status, 200, "{head}");
     let line = head.lines().find(|it| it.to_lowercase().starts_with("mcp-session-id:")).expect("a session id");
     let id = line.split_once(':').unwrap().1.trim().to_owned();
@@ -233,11 +247,14 @@ async fn a_client_over_http_delegates_sees_progress_and_cancels() {
     assert_eq!(talk.list_all_tools().await.unwrap().len(), 5);
     let done = call_tool(&talk, "delegate", json!({"agent": "echo", "task": "send"})).await;
     assert_eq!(data(&done)["children"][0]["agent"], "helper");
-    call_tool(&talk, "delegate", json!({"agent": "echo", "task": "hang", "limits": {"timeout": 1}})).await;
-    let messages: Vec<_> = probe.heard.lock().unwrap().progress.iter().filter_map(|it| it.message.clone()).collect();
-    assert!(messages.iter().any(|it| it.contains("echo 1 calls hang")), "{messages:?}");
     let run = start(&talk, "hang").await;
+    let waits = tokio::spawn({
+        let (peer, run) = (talk.peer().clone(), run.clone());
+        async move { call_tool(&peer, "wait", json!({"runs": [run]})).await }
+    });
+    until("progress", || probe.says("echo 1 calls hang") || probe.says("echo running")).await;
     assert_eq!(data(&call_tool(&talk, "cancel", json!({"run": run})).await)["cancelled"], true);
+    assert_eq!(data(&waits.await.unwrap())["runs"][0]["status"], "cancelled");
 }
 
 #[tokio::test]
@@ -300,6 +317,31 @@ async fn permission_is_asked_over_http() {
     assert_eq!(data(&done)["output"], "echo: did the risky thing");
     let question = probe.heard.lock().unwrap().questions[0].clone();
     assert_eq!(question, "echo wants to call risky with {}");
+}
+
+#[tokio::test]
+async fn a_question_reaches_a_client_as_part_of_the_request_it_is_about() {
+    let asker = Arc::new(McpAsker::new());
+    let homing = Arc::new(builder().on_ask(asker.clone()).build().await.unwrap());
+    let mut options = Options::default();
+    options.asker = Some(asker);
+    let server = server(homing, options).await;
+    // This client listens to the answer of its request and to nothing else.
+    let session = session_with(&server, json!({"elicitation": {}})).await;
+    let mut body = delegate();
+    body["params"]["arguments"] = json!({"agent": "echo", "task": "risk"});
+    let mut request = Wire::new(&server, "POST", "/mcp", body);
+    request.set("Mcp-Session-Id", &session);
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    stream.write_all(request.bytes().as_bytes()).await.unwrap();
+    let (_, asked) = read_to(&mut stream, "elicitation/create").await;
+    let id = asked.split("\"id\":").nth(1).and_then(|it| it.split([',', '}']).next()?.parse::<u64>().ok());
+    let yes = json!({"action": "accept", "content": {"answer": true}});
+    let mut reply = Wire::new(&server, "POST", "/mcp", json!({"jsonrpc": "2.0", "id": id.unwrap(), "result": yes}));
+    reply.set("Mcp-Session-Id", &session);
+    assert_eq!(reply.send(&server).await.0, 202);
+    let (_, done) = read_to(&mut stream, "did the risky thing").await;
+    assert!(done.contains("did the risky thing"), "{done}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use homing::{AgentDefinition, Status};
+use homing::{AgentDefinition, By, Status};
 use homing_mcp::{Budget, McpAsker, Options};
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ReadResourceRequestParams, ResourceContents};
 use rmcp::service::PeerRequestOptions;
@@ -80,14 +80,18 @@ async fn what_comes_back_fits_the_schemas_that_were_promised() {
 #[tokio::test]
 async fn a_client_that_wants_progress_gets_it_while_a_run_works() {
     let probe = Probe::default();
-    let (talk, _) = talk(homing().await, Options::default(), probe.clone()).await;
+    let homing = homing().await;
+    let (talk, _) = talk(homing.clone(), Options::default(), probe.clone()).await;
     // The client of this library asks for progress with every request.
-    call_tool(&talk, "delegate", json!({"agent": "echo", "task": "hang", "limits": {"timeout": 1}})).await;
+    let delegates = tokio::spawn({
+        let peer = talk.peer().clone();
+        async move { call_tool(&peer, "delegate", json!({"agent": "echo", "task": "hang"})).await }
+    });
+    until("progress", || probe.says("echo 1 calls hang · step 1 · 15 tokens")).await;
+    homing.runtime().cancel_all(&By::Host);
+    assert_eq!(data(&delegates.await.unwrap())["status"], "cancelled");
     let heard = probe.heard.lock().unwrap();
-    let messages: Vec<_> = heard.progress.iter().filter_map(|it| it.message.clone()).collect();
-    assert!(messages.iter().any(|it| it.contains("echo 1 calls hang · step 1 · 15 tokens")), "{messages:?}");
     assert!(heard.progress.windows(2).all(|it| it[0].progress < it[1].progress), "it only grows");
-    assert!(messages.len() < 10, "m11: few are enough: {messages:?}");
 }
 
 #[tokio::test]
@@ -99,7 +103,7 @@ async fn background_runs_are_waited_for_together_or_for_the_first() {
     assert_eq!(data(&first)["runs"][0]["output"], "echo: quick");
     let waited = call_tool(&talk, "wait", json!({"timeout": 0.05})).await;
     assert_eq!(data(&waited)["runs"][0]["run"], hangs, "without ids: those under way");
-    assert_eq!(data(&waited)["runs"][0]["status"], "running");
+    assert_eq!(data(&waited)["runs"][0]["partial"], true, "it is not over");
     let cancelled = call_tool(&talk, "cancel", json!({"run": hangs})).await;
     assert_eq!(data(&cancelled)["cancelled"], true);
     let ended = call_tool(&talk, "wait", json!({"runs": [hangs]})).await;
@@ -170,7 +174,7 @@ async fn m14_another_clients_run_is_as_if_it_did_not_exist() {
     let uri = format!("homing://runs/{}", run.as_str().unwrap());
     assert!(resource(&other, &uri).await.is_none() && resource(&one, &uri).await.is_some());
     assert!(!other.list_all_resources().await.unwrap().iter().any(|it| it.uri.starts_with("homing://runs/")));
-    assert_eq!(homing.runtime().list(Status::Running).len(), 1, "nothing happened to it");
+    assert_eq!(data(&call_tool(&one, "cancel", json!({"run": run})).await)["cancelled"], true, "nobody had stopped it");
 }
 
 #[tokio::test]
@@ -240,10 +244,11 @@ async fn a_failed_run_is_an_error_with_its_envelope_and_a_limit_is_an_outcome() 
 }
 
 #[tokio::test]
-async fn a_very_long_answer_is_cut_in_words_and_whole_in_its_resource() {
+async fn a_very_long_answer_is_cut_in_the_result_and_whole_in_its_resource() {
     let talk = plain().await;
     let long = call_tool(&talk, "delegate", json!({"agent": "echo", "task": "long"})).await;
     assert!(text(&long).len() < 25_000 && text(&long).contains("76000 more bytes: read the resource homing://runs/"));
+    assert!(data(&long).to_string().len() < 26_000, "some clients show their model this instead of the words");
     let uri = format!("homing://runs/{}", data(&long)["run"].as_str().unwrap());
     assert_eq!(resource(&talk, &uri).await.unwrap()["output"].as_str().unwrap().len(), 100_000);
 }

@@ -70,12 +70,7 @@ async fn serve(args: &McpArgs) -> anyhow::Result<Exit> {
 }
 
 async fn over_stdio(homing: Arc<Homing>, options: Options) -> anyhow::Result<Exit> {
-    let served = tokio::select! {
-        served = serve_stdio(homing.clone(), options) => served,
-        () = stopped() => Ok(()),
-    };
-    homing.shutdown(GRACE).await;
-    served?;
+    serve_stdio(homing, options, stopped()).await?;
     Ok(Exit::Done)
 }
 

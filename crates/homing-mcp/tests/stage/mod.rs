@@ -79,6 +79,14 @@ pub(crate) struct Probe {
     pub(crate) answer: Option<Value>,
 }
 
+impl Probe {
+    /// Whether some progress said so.
+    pub(crate) fn says(&self, words: &str) -> bool {
+        let heard = self.heard.lock().unwrap();
+        heard.progress.iter().any(|it| it.message.as_ref().is_some_and(|it| it.contains(words)))
+    }
+}
+
 impl ClientHandler for Probe {
     fn get_info(&self) -> ClientConfig {
         let capabilities = match self.answer {
@@ -115,9 +123,8 @@ pub(crate) type Talk = RunningService<RoleClient, Probe>;
 /// A client in conversation with a server of its own, and the server's end.
 pub(crate) async fn talk(homing: Arc<Homing>, options: Options, probe: Probe) -> (Talk, JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
-    let (read, write) = tokio::io::split(theirs);
     let served = tokio::spawn(async move {
-        let _ = homing_mcp::serve_on(homing, options, read, write).await;
+        let _ = homing_mcp::serve_on(homing, options, tokio::io::split(theirs), std::future::pending()).await;
     });
     (probe.serve(ours).await.expect("the conversation begins"), served)
 }
