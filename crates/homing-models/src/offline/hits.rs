@@ -161,7 +161,8 @@ fn file(
     let present =
         |keyword: &&Keyword| lines.iter().any(|(hit, _)| keyword.fits(&hit.text) > 0) || keyword.fits(path) > 0;
     let variety = keywords.iter().filter(present).count() as f64;
-    let in_name: f64 = keywords.iter().zip(weights).map(|(it, weight)| f64::from(it.fits(path)) * weight).sum();
+    let named: Vec<f64> = keywords.iter().zip(weights).map(|(it, weight)| f64::from(it.fits(path)) * weight).collect();
+    let in_name = named.iter().sum::<f64>() * named.iter().filter(|it| **it > 0.0).count() as f64;
     let score = (best + in_name * 1.5) * variety * kind_factor(path, aspect);
     let mut hits: Vec<Hit> = lines.into_iter().take(3).map(|(hit, _)| hit.clone()).collect();
     hits.sort_by_key(|hit| hit.line);
