@@ -261,7 +261,7 @@ fn killed_in_the_middle_it_is_resumed_to_the_same_end_and_nothing_is_paid_twice(
     world.write(".homing/agents/worker.md", "---\nname: worker\ndescription: Works.\ntools: ls\n---\nWork.\n");
     let mut child = world.command(&run(&["lead them"])).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // The lead, three workers; then the one that goes on and on asks with its first result, and waits.
-    wait_until("the workers are at work", || world.provider.requests().iter().any(|it| has_results(it)));
+    wait_until("the workers are at work", || world.provider.requests().iter().any(has_results));
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, "KILL");
     child.wait().unwrap();
@@ -518,4 +518,44 @@ fn a_team_is_planned_and_run_and_a_wrong_file_is_explained() {
     let bad = world.homing(&["team", "bad.yaml", "--json", "x"]);
     assert_eq!((code(&bad), &json(&bad)["error"]["kind"]), (2, &"config".into()));
     assert_eq!(code(&world.homing(&["team", "missing.yaml", "x"])), 2);
+}
+
+#[test]
+fn r47_the_same_question_is_not_paid_for_twice() {
+    let world = World::saying("the answer");
+    let ask = |task: &str| out(&world.homing(&run(&["--cached", task])));
+    assert_eq!(
+        (ask("x").as_str(), ask("x").as_str(), world.provider.requests().len()),
+        ("the answer\n", "the answer\n", 1)
+    );
+    ask("y");
+    assert_eq!(world.provider.requests().len(), 2, "another task is another question");
+    world.homing(&run(&["x"]));
+    assert_eq!(world.provider.requests().len(), 3, "without the flag it is asked again");
+}
+
+fn check_schema(value: &Value, schema: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").join(schema);
+    let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(value).map(|it| it.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?} in {value}");
+}
+
+#[test]
+fn json_keeps_to_its_published_schemas() {
+    let world = World::new(|_, seen| lead(seen));
+    world.write(".homing/agents/worker.md", WORKER);
+    check_schema(&json(&world.homing(&run(&["--json", "lead them"]))), "envelope.json");
+    check_schema(&json(&world.homing(&["run", "--json", "--agent", "nobody", "x"])), "envelope.json");
+    for args in [vec!["runs", "--json"], vec!["runs", "--json", "--all"]] {
+        check_schema(&json(&world.homing(&args)), "runs.json");
+    }
+    for line in out(&world.homing(&run(&["--events", "lead them again"]))).lines() {
+        check_schema(&serde_json::from_str(line).unwrap(), "event.json");
+    }
+    world.write("a.txt", "x");
+    for line in out(&world.homing(&["map", "--model", "openai/gpt-4.1", "--each", "*.txt", "go well"])).lines() {
+        check_schema(&serde_json::from_str(line).unwrap(), "map.json");
+    }
 }

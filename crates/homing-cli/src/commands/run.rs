@@ -23,8 +23,11 @@ use crate::{
     watch::{Seen, Show, watch},
 };
 
+mod cached;
 mod keyed;
 mod plan;
+
+use cached::Cache;
 
 /// No model reads more than this.
 const MOST: usize = 4 * 1024 * 1024;
@@ -34,7 +37,7 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     // From here on a signal is an orderly stop.
     let mut signals = Signals::new()?;
     let replay = args.replay.as_deref().map(read_cassette).transpose()?;
-    let needs_journal = args.record.is_some() || args.key.is_some();
+    let needs_journal = args.record.is_some() || args.key.is_some() || args.cached;
     let wanted = Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal, teams: Vec::new() };
     let session = Session::open(&args.with, wanted).await?;
     let task = task(args, text, &session, replay.is_some())?;
@@ -48,7 +51,14 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     if args.plan {
         return plan::show(&session, task, args.json);
     }
+    let cache = Cache::new(args, &session, &spawned);
+    if let Some(envelope) = cache.find().await? {
+        terminal::say("the recorded result of an earlier run; without --cached it is asked again");
+        outcome::tell(&envelope, Form::of(args.json, args.events), false);
+        return Ok(Exit::of(&envelope));
+    }
     let seen = follow(&session, task, Show::choose(args.events), &mut signals).await?;
+    cache.keep(&seen.envelope).await?;
     if let Some(path) = &args.record {
         record(&session, seen.envelope.run, path)?;
     }
