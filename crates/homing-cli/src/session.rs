@@ -132,7 +132,10 @@ impl Session {
             .hint("`homing check` shows all remarks; without --strict they are warnings"));
         }
         let (files, others): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.path.is_some());
-        others.iter().for_each(|it| terminal::say(&format!("warning: {it}")));
+        for it in others {
+            let hint = it.hint.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+            terminal::say(&format!("warning: {}{hint}", it.message));
+        }
         match files.len() {
             0 => (),
             1 => terminal::say("1 remark on agent files; `homing check` shows it"),
@@ -185,6 +188,7 @@ fn with_delegates(mut standard: Standard, with: &WithArgs, wanted: &Wanted<'_>, 
         standard.delegates.insert(agent.to_owned(), with.delegates.clone());
     }
     standard.sandbox = config.user.sandbox.options();
+    standard.servers.clone_from(&config.user.mcp);
     standard
 }
 

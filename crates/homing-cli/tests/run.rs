@@ -559,3 +559,71 @@ fn json_keeps_to_its_published_schemas() {
         check_schema(&serde_json::from_str(line).unwrap(), "map.json");
     }
 }
+
+#[test]
+fn until_a_check_succeeds_its_output_is_the_next_turn() {
+    let world = World::new(|count, seen| match (count, has_results(seen)) {
+        (0, _) => Answer::chat_text("I believe it is done"),
+        (_, false) => Answer::chat_calls(&[("write", r#"{"path":"made.txt","content":"x"}"#)]),
+        (_, true) => Answer::chat_text("now it is there"),
+    });
+    let check = "test -f made.txt || { echo made.txt is missing; exit 1; }";
+    let output = world.homing(&run(&["--sandbox", "off", "--until", check, "--json", "make it"]));
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["verified"]), (0, &true.into()), "{envelope}");
+    assert_eq!(envelope["output"], "now it is there");
+    assert!(world.provider.requests()[1].body.contains("made.txt is missing"));
+}
+
+#[test]
+fn what_the_provider_declines_is_exit_4() {
+    let refusal =
+        r#"{"error":{"message":"declined","code":"content_policy_violation","type":"invalid_request_error"}}"#;
+    let world = World::new(move |_, _| Answer::json(400, refusal));
+    let output = world.homing(&run(&["--json", "x"]));
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["error"]["kind"]), (4, &"refused".into()), "{envelope}");
+}
+
+const SERVER: &str = r#"
+import json, sys
+def send(id, result): sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}) + "\n"); sys.stdout.flush()
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        send(id, {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}})
+    elif method == "tools/list":
+        send(id, {"tools": [{"name": "echo", "description": "Repeats.", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        send(id, {"content": [{"type": "text", "text": "the server speaks"}]})
+"#;
+
+#[test]
+fn tools_of_a_server_are_there_once_they_are_approved() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: the server is written in Python, and there is none here");
+        return;
+    }
+    let world = World::new(|_, seen| match has_results(seen) {
+        true => Answer::chat_text("ok"),
+        false => Answer::chat_calls(&[("mcp__s__echo", "{}")]),
+    });
+    world.write("server.py", SERVER);
+    let script = world.project.path().join("server.py");
+    let config = world.home.path().join(".config/homing/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(config, format!("[mcp.s]\ncommand = 'python3'\nargs = ['{}']\n", script.display())).unwrap();
+    let before = world.homing(&run(&["--sandbox", "off", "x"]));
+    assert!(err(&before).contains("homing trust --server s"), "{}", err(&before));
+    assert!(!world.provider.requests()[0].body.contains("Repeats."), "nobody has approved it");
+    let approved = world.homing(&["trust", "--server", "s", "--yes"]);
+    if err(&approved).contains("sandbox") && code(&approved) != 0 {
+        eprintln!("skipped: no sandbox works here: {}", err(&approved));
+        return;
+    }
+    assert!(code(&approved) == 0 && out(&approved).contains("mcp__s__echo"), "{}", err(&approved));
+    let after = world.homing(&run(&["--sandbox", "off", "y"]));
+    let last = world.provider.requests().last().unwrap().body.clone();
+    assert!(last.contains("the server speaks"), "{} {last}", err(&after));
+}

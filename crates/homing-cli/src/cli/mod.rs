@@ -112,6 +112,9 @@ pub(crate) struct TrustArgs {
     /// List the projects that are trusted.
     #[arg(long, conflicts_with_all = ["yes", "revoke"])]
     pub(crate) list: bool,
+    /// Approve the tools of this MCP server of your configuration instead. It is started to be asked.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["list", "show"])]
+    pub(crate) server: Option<String>,
 }
 
 #[derive(Debug, Args)]
