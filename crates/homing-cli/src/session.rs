@@ -17,7 +17,10 @@ use homing_models::{
     Providers,
     names::{OfflineCase, Resolver, may_go_offline},
 };
-use homing_runtime::sqlite::{Options, Replay};
+use homing_runtime::{
+    Asker,
+    sqlite::{Options, Replay},
+};
 use homing_tools::trust::TrustHash;
 
 use crate::{
@@ -49,6 +52,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) replay: Option<Arc<Replay>>,
     /// The command makes no sense without a journal.
     pub(crate) needs_journal: bool,
+    /// Who answers questions, if not whoever sits at the terminal.
+    pub(crate) answers: Option<Arc<dyn Asker>>,
     /// Teams that are known besides the agents.
     pub(crate) teams: Vec<homing_teams::Team>,
 }
@@ -68,7 +73,8 @@ impl Session {
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
         let asker = Arc::new(TerminalAsker::new(with.yes, config.user_path.clone()));
-        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(asker.clone());
+        let answers = wanted.answers.take().unwrap_or_else(|| asker.clone());
+        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(answers);
         let builder = builder.standard(with_delegates(standard, with, &wanted, &config));
         let builder = permissions(builder, with, &config)?;
         let builder = models(builder, &catalog, wanted.replay.clone());

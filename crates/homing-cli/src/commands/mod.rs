@@ -9,6 +9,7 @@ mod doctor;
 mod export;
 mod init;
 mod map;
+pub(crate) mod mcp;
 mod prune;
 mod replay;
 mod resume;
@@ -64,6 +65,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Completions(args) => report(completions::run(&args)),
         Command::Agents(args) => report(agents::run(&args)),
         Command::Check(args) => report(check::run(&args)),
+        Command::Mcp(args) => report(mcp::run(&args)),
         Command::Init => report(init::run()),
     }
 }

@@ -1,0 +1,62 @@
+//! What a host decides about serving: how much a client may spend, who watches for changed agents, who asks people.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use homing::{Homing, Limits, rooms::core::BoxFuture};
+
+use crate::McpAsker;
+
+/// Gives a new [`Homing`] where agents have changed, and nothing where they have not. It is called every few seconds.
+pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Option<Arc<Homing>>> + Send + Sync>;
+
+/// What a host decides about serving.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// The most that one delegation may have; what is left open has the usual defaults. A client can only ask for less.
+    pub limits: Limits,
+    /// The most that one client may have in all.
+    pub budget: Budget,
+    /// Looks for changed agents.
+    pub reload: Option<Reload>,
+    /// How often it looks.
+    pub reload_every: Duration,
+    /// Puts questions to clients; the same one that the [`Homing`] was built with. Without it nobody is asked.
+    pub asker: Option<Arc<McpAsker>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            budget: Budget::default(),
+            reload: None,
+            reload_every: Duration::from_secs(3),
+            asker: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("limits", &self.limits).field("budget", &self.budget).finish_non_exhaustive()
+    }
+}
+
+/// The most that one client may have in all. A run that is under way counts with everything it may still spend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Budget {
+    /// Micro-dollars.
+    pub cost_micros: Option<u64>,
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// Delegations under way at once.
+    pub open: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { cost_micros: None, tokens: None, open: 64 }
+    }
+}

@@ -1,0 +1,463 @@
+//! Clients over HTTP, and those who should not be let in.
+
+mod stage;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use homing::Status;
+use homing_mcp::{HttpOptions, HttpServer, McpAsker, Options, serve_http};
+use rmcp::{
+    ServiceExt,
+    transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
+};
+use serde_json::{Value, json};
+use stage::*;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+async fn server(homing: Arc<homing::Homing>, options: Options) -> HttpServer {
+    serve_http(homing, LOOPBACK, options, HttpOptions::default()).await.expect("a free port")
+}
+
+async fn client(server: &HttpServer, probe: Probe) -> Talk {
+    let config = StreamableHttpClientTransportConfig::with_uri(server.url()).auth_header(server.token());
+    probe.serve(StreamableHttpClientTransport::from_config(config)).await.expect("the conversation begins")
+}
+
+/// Sends bytes and reads the head of the answer and what comes with it.
+async fn raw(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let _ = stream.write_all(bytes).await;
+    answer(&mut stream).await
+}
+
+async fn answer(stream: &mut TcpStream) -> (u16, String) {
+    read_to(stream, "\r\n\r\n").await
+}
+
+async fn read_to(stream: &mut TcpStream, end: &str) -> (u16, String) {
+    let mut got = Vec::new();
+    let mut part = [0; 4096];
+    while !String::from_utf8_lossy(&got).contains(end) {
+        match timeout(Duration::from_secs(20), stream.read(&mut part)).await.expect("an answer in time") {
+            Ok(0) | Err(_) => break,
+            Ok(count) => got.extend(&part[..count]),
+        }
+    }
+    let text = String::from_utf8_lossy(&got).into_owned();
+    (text.get(9..12).and_then(|it| it.parse().ok()).unwrap_or(0), text)
+}
+
+/// A request as it goes over the wire.
+#[derive(Clone)]
+struct Wire {
+    method: &'static str,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Wire {
+    fn new(server: &HttpServer, method: &'static str, path: &str, body: Value) -> Self {
+        let mut wire = Self { method, path: path.into(), headers: Vec::new(), body: String::new() };
+        wire.set("Host", &server.address().to_string());
+        wire.set("Authorization", &format!("Bearer {}", server.token()));
+        wire.set("Accept", "application/json, text/event-stream");
+        if method == "POST" {
+            wire.set("Content-Type", "application/json");
+            wire.body = body.to_string();
+        }
+        wire
+    }
+
+    fn set(&mut self, name: &str, value: &str) {
+        self.unset(name);
+        self.headers.push((name.into(), value.into()));
+    }
+
+    fn unset(&mut self, name: &str) {
+        self.headers.retain(|(it, _)| !it.eq_ignore_ascii_case(name));
+    }
+
+    async fn send(&self, server: &HttpServer) -> (u16, String) {
+        raw(server.address(), self.bytes().as_bytes()).await
+    }
+
+    fn bytes(&self) -> String {
+        let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
+        self.headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
+        if self.method == "POST" {
+            text += &format!("Content-Length: {}\r\n", self.body.len());
+        }
+        format!("{text}\r\n{}", self.body)
+    }
+}
+
+fn initialize() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"},
+    }})
+}
+
+fn delegate() -> Value {
+    json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "delegate", "arguments": {"agent": "echo", "task": "hello", "background": true},
+    }})
+}
+
+/// A session that was opened properly.
+async fn session(server: &HttpServer) -> String {
+    session_with(server, json!({})).await
+}
+
+async fn session_with(server: &HttpServer, capabilities: Value) -> String {
+    let mut hello = initialize();
+    hello["params"]["capabilities"] = capabilities;
+    let (status, head) = Wire::new(server, "POST", "/mcp", hello).send(server).await;
+    assert_eq!(status, 200, "{head}");
+    let line = head.lines().find(|it| it.to_lowercase().starts_with("mcp-session-id:")).expect("a session id");
+    let id = line.split_once(':').unwrap().1.trim().to_owned();
+    let mut ready = Wire::new(server, "POST", "/mcp", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    ready.set("Mcp-Session-Id", &id);
+    assert_eq!(ready.send(server).await.0, 202);
+    id
+}
+
+type Flaw = (String, Box<dyn Fn(&mut Wire)>);
+
+fn flaw(name: impl Into<String>, change: impl Fn(&mut Wire) + 'static) -> Flaw {
+    (name.into(), Box::new(change))
+}
+
+fn flaws(server: &HttpServer) -> Vec<Flaw> {
+    let (port, token) = (server.address().port(), server.token().to_owned());
+    let mut flaws = vec![
+        flaw("no token", |it| it.unset("Authorization")),
+        flaw("bad token", |it| it.set("Authorization", &format!("Bearer {}", "0".repeat(64)))),
+        flaw("empty token", |it| it.set("Authorization", "Bearer ")),
+        flaw("h16 half a token", {
+            let half = format!("Bearer {}", &token[..32]);
+            move |it| it.set("Authorization", &half)
+        }),
+        flaw("another scheme", {
+            let basic = format!("Basic {token}");
+            move |it| it.set("Authorization", &basic)
+        }),
+        flaw("h6 token in the query", {
+            let query = format!("?token={token}&access_token={token}");
+            move |it| {
+                it.unset("Authorization");
+                it.path += &query;
+            }
+        }),
+        flaw("two tokens", |it| it.headers.push(("Authorization".into(), "Bearer x".into()))),
+        flaw("h2 no Host", |it| it.unset("Host")),
+        flaw("h2 two Hosts", |it| it.headers.push(("Host".into(), "evil.example".into()))),
+        flaw("h2 absolute address elsewhere", |it| it.path = format!("http://evil.example{}", it.path)),
+        flaw("h5 simple POST", |it| {
+            it.unset("Authorization");
+            it.set("Content-Type", "text/plain");
+        }),
+        flaw("h5 form", |it| {
+            it.unset("Authorization");
+            it.set("Content-Type", "application/x-www-form-urlencoded");
+        }),
+        flaw("h4 WebSocket of another site", |it| {
+            it.set("Origin", "http://evil.example");
+            it.set("Upgrade", "websocket");
+            it.set("Connection", "Upgrade");
+        }),
+    ];
+    let other = port ^ 1;
+    for host in [
+        "evil.com".to_owned(),
+        format!("evil.com:{port}"),
+        format!("localhost:{other}"),
+        "localhost".to_owned(),
+        format!("localhost.evil.com:{port}"),
+        format!("127.0.0.1.nip.io:{port}"),
+        format!("user@localhost:{port}"),
+        format!("0.0.0.0:{port}"),
+        String::new(),
+    ] {
+        flaws.push(flaw(format!("h1 h2 Host {host:?}"), move |it| it.set("Host", &host)));
+    }
+    for origin in [
+        "null".to_owned(),
+        "http://evil.example".to_owned(),
+        "http://localhost.evil".to_owned(),
+        format!("http://localhost:{other}"),
+        "http://localhost".to_owned(),
+        format!("file://localhost:{port}"),
+        String::new(),
+    ] {
+        flaws.push(flaw(format!("h3 Origin {origin:?}"), move |it| it.set("Origin", &origin)));
+    }
+    for site in ["cross-site", "same-site", "", "x"] {
+        flaws.push(flaw(format!("Sec-Fetch-Site {site:?}"), move |it| it.set("Sec-Fetch-Site", site)));
+    }
+    flaws
+}
+
+#[tokio::test]
+async fn inv43_every_route_refuses_every_flaw_and_nothing_happens() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    let session = session(&server).await;
+    let mut routes = Vec::new();
+    for method in ["GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"] {
+        for path in ["/mcp", "/", "/other"] {
+            routes.push(Wire::new(&server, method, path, delegate()));
+        }
+    }
+    routes.push(Wire::new(&server, "POST", "/mcp", initialize()));
+    let mut tried = 0;
+    for route in &routes {
+        for (name, change) in flaws(&server) {
+            let mut wire = route.clone();
+            wire.set("Mcp-Session-Id", &session);
+            change(&mut wire);
+            let (status, answer) = wire.send(&server).await;
+            assert!([401, 403].contains(&status), "{} {} with {name}: {answer}", wire.method, wire.path);
+            let head = answer.to_lowercase();
+            assert!(head.contains("content-security-policy") && !head.contains("access-control"), "{answer}");
+            assert!(!head.contains("mcp-session-id"), "{answer}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 500, "{tried}");
+    assert!(homing.runtime().statistics().by_status.is_empty(), "no run was started");
+    let mut fine = Wire::new(&server, "POST", "/mcp", delegate());
+    fine.set("Mcp-Session-Id", &session);
+    assert_eq!(fine.send(&server).await.0, 200, "and the session still lives");
+    until("its run", || homing.runtime().list(Status::Done).len() == 1).await;
+}
+
+#[tokio::test]
+async fn a_client_over_http_delegates_sees_progress_and_cancels() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    let probe = Probe::default();
+    let talk = client(&server, probe.clone()).await;
+    assert_eq!(talk.list_all_tools().await.unwrap().len(), 5);
+    let done = call_tool(&talk, "delegate", json!({"agent": "echo", "task": "send"})).await;
+    assert_eq!(data(&done)["children"][0]["agent"], "helper");
+    let run = start(&talk, "hang").await;
+    let waits = tokio::spawn({
+        let (peer, run) = (talk.peer().clone(), run.clone());
+        async move { call_tool(&peer, "wait", json!({"runs": [run]})).await }
+    });
+    until("progress", || probe.says("echo 1 calls hang") || probe.says("echo running")).await;
+    assert_eq!(data(&call_tool(&talk, "cancel", json!({"run": run})).await)["cancelled"], true);
+    assert_eq!(data(&waits.await.unwrap())["runs"][0]["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn m14_clients_over_http_do_not_reach_each_others_runs() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    let (one, other) = (client(&server, Probe::default()).await, client(&server, Probe::default()).await);
+    let run = start(&one, "hang").await;
+    for (name, args) in [
+        ("cancel", json!({"run": run})),
+        ("tell", json!({"run": run, "message": "x"})),
+        ("wait", json!({"runs": [run]})),
+    ] {
+        assert_eq!(call_tool(&other, name, args).await.is_error, Some(true), "{name}");
+    }
+    assert_eq!(data(&call_tool(&other, "runs", json!({})).await)["runs"], json!([]));
+    assert_eq!(homing.runtime().list(Status::Cancelled).len(), 0);
+    one.cancel().await.unwrap();
+    until("a client that says goodbye takes its runs along", || homing.runtime().list(Status::Cancelled).len() == 1)
+        .await;
+}
+
+#[tokio::test]
+async fn m14_h14_a_guessed_session_or_none_starts_nothing() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    session(&server).await;
+    let mut guessed = Wire::new(&server, "POST", "/mcp", delegate());
+    guessed.set("Mcp-Session-Id", "019a0000-0000-7000-8000-000000000000");
+    assert_eq!(guessed.send(&server).await.0, 404);
+    let none = Wire::new(&server, "POST", "/mcp", delegate()).send(&server).await;
+    assert!((400..500).contains(&none.0), "{}", none.1);
+    for version in ["2026-07-28", "2025-06-18"] {
+        let mut body = delegate();
+        body["params"]["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let mut lone = Wire::new(&server, "POST", "/mcp", body);
+        lone.set("MCP-Protocol-Version", version);
+        lone.set("Mcp-Method", "tools/call");
+        lone.set("Mcp-Name", "delegate");
+        let (_, answer) = lone.send(&server).await;
+        assert!(!answer.contains("has started"), "{answer}");
+    }
+    assert!(homing.runtime().statistics().by_status.is_empty());
+}
+
+#[tokio::test]
+async fn permission_is_asked_over_http() {
+    let asker = Arc::new(McpAsker::new());
+    let homing = Arc::new(builder().on_ask(asker.clone()).build().await.unwrap());
+    let mut options = Options::default();
+    options.asker = Some(asker);
+    let server = server(homing, options).await;
+    let probe = Probe { answer: Some(json!(true)), ..Probe::default() };
+    let talk = client(&server, probe.clone()).await;
+    let done = call_tool(&talk, "delegate", json!({"agent": "echo", "task": "risk"})).await;
+    assert_eq!(data(&done)["output"], "echo: did the risky thing");
+    let question = probe.heard.lock().unwrap().questions[0].clone();
+    assert_eq!(question, "echo wants to call risky with {}");
+}
+
+#[tokio::test]
+async fn a_question_reaches_a_client_as_part_of_the_request_it_is_about() {
+    let asker = Arc::new(McpAsker::new());
+    let homing = Arc::new(builder().on_ask(asker.clone()).build().await.unwrap());
+    let mut options = Options::default();
+    options.asker = Some(asker);
+    let server = server(homing, options).await;
+    // This client listens to the answer of its request and to nothing else.
+    let session = session_with(&server, json!({"elicitation": {}})).await;
+    let mut body = delegate();
+    body["params"]["arguments"] = json!({"agent": "echo", "task": "risk"});
+    let mut request = Wire::new(&server, "POST", "/mcp", body);
+    request.set("Mcp-Session-Id", &session);
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    stream.write_all(request.bytes().as_bytes()).await.unwrap();
+    let (_, asked) = read_to(&mut stream, "elicitation/create").await;
+    let id = asked.split("\"id\":").nth(1).and_then(|it| it.split([',', '}']).next()?.parse::<u64>().ok());
+    let yes = json!({"action": "accept", "content": {"answer": true}});
+    let mut reply = Wire::new(&server, "POST", "/mcp", json!({"jsonrpc": "2.0", "id": id.unwrap(), "result": yes}));
+    reply.set("Mcp-Session-Id", &session);
+    assert_eq!(reply.send(&server).await.0, 202);
+    let (_, done) = read_to(&mut stream, "did the risky thing").await;
+    assert!(done.contains("did the risky thing"), "{done}");
+}
+
+#[tokio::test]
+async fn with_a_token_other_content_types_and_paths_are_refused_too() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    for kind in ["text/plain", "multipart/form-data", "application/jsonx", ""] {
+        let mut wire = Wire::new(&server, "POST", "/mcp", initialize());
+        wire.set("Content-Type", kind);
+        assert_eq!(wire.send(&server).await.0, 415, "h5 {kind}");
+    }
+    for path in ["/..%2fmcp", "/x/../mcp", "//mcp", "/mcp%00", "/mcp/", "/MCP", "/.env"] {
+        let (status, answer) = Wire::new(&server, "POST", path, initialize()).send(&server).await;
+        assert_eq!(status, 404, "h7 {path}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn h10_a_body_whose_length_is_stated_twice_is_not_read() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n",
+        server.address(),
+        server.token()
+    );
+    for more in [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+        "Content-Length: 4\r\nContent-Length: 5\r\n\r\n{}   ",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+    ] {
+        let (status, answer) = raw(server.address(), format!("{head}{more}").as_bytes()).await;
+        assert!((400..500).contains(&status), "{more}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn h12_a_large_body_and_a_large_head_are_refused_unread() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n",
+        server.address(),
+        server.token()
+    );
+    let stated = format!("{head}Content-Length: 104857600\r\n\r\n");
+    assert_eq!(raw(server.address(), stated.as_bytes()).await.0, 413);
+    let mut chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+    (0..20).for_each(|_| chunked.extend(format!("10000\r\n{}\r\n", " ".repeat(0x10000)).bytes()));
+    assert_eq!(raw(server.address(), &chunked).await.0, 413);
+    let long = format!("GET /mcp HTTP/1.1\r\nHost: {}\r\nX: {}\r\n\r\n", server.address(), "x".repeat(40_000));
+    assert_eq!(raw(server.address(), long.as_bytes()).await.0, 431);
+}
+
+#[tokio::test]
+async fn h11_a_client_that_takes_for_ever_is_cut_off() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    let slow_head = raw(server.address(), b"GET /mcp HTTP/1.1\r\nHost: ");
+    let body = format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
+        server.address(),
+        server.token()
+    );
+    let slow_body = raw(server.address(), body.as_bytes());
+    let (head, body) = tokio::join!(slow_head, slow_body);
+    assert!([0, 408].contains(&head.0), "the connection is closed: {}", head.1);
+    assert_eq!(body.0, 408, "{}", body.1);
+}
+
+#[tokio::test]
+async fn h13_there_are_64_connections_at_once_and_the_next_one_waits() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    let mut idle = Vec::new();
+    for _ in 0..64 {
+        idle.push(TcpStream::connect(server.address()).await.unwrap());
+    }
+    let mut late = TcpStream::connect(server.address()).await.unwrap();
+    late.write_all(b"GET /mcp HTTP/1.1\r\n\r\n").await.unwrap();
+    assert!(timeout(Duration::from_millis(500), late.readable()).await.is_err(), "nobody answers yet");
+    idle.pop();
+    assert_eq!(answer(&mut late).await.0, 403);
+}
+
+#[tokio::test]
+async fn h17_the_token_of_another_start_opens_nothing() {
+    let homing = homing().await;
+    let (one, other) = (server(homing.clone(), Options::default()).await, server(homing, Options::default()).await);
+    let mut wire = Wire::new(&one, "POST", "/mcp", initialize());
+    wire.set("Authorization", &format!("Bearer {}", other.token()));
+    assert_eq!(wire.send(&one).await.0, 401);
+}
+
+#[tokio::test]
+async fn an_address_that_other_machines_reach_must_be_asked_for() {
+    let homing = homing().await;
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let refused = serve_http(homing.clone(), address.parse().unwrap(), Options::default(), HttpOptions::default());
+        let error = refused.await.err().expect("refused").to_string();
+        assert!(error.contains("--bind-public"), "{error}");
+    }
+    let mut http = HttpOptions::default();
+    http.public = true;
+    let server = serve_http(homing, "0.0.0.0:0".parse().unwrap(), Options::default(), http).await.unwrap();
+    assert_ne!(server.address().port(), 0);
+}
+
+#[tokio::test]
+async fn stopping_the_server_ends_what_clients_started() {
+    let homing = homing().await;
+    let server = server(homing.clone(), Options::default()).await;
+    let address = server.address();
+    let talk = client(&server, Probe::default()).await;
+    start(&talk, "hang").await;
+    server.stop(Duration::from_secs(3)).await;
+    assert_eq!(homing.runtime().list(Status::Cancelled).len(), 1);
+    until("nobody listens", || std::net::TcpStream::connect(address).is_err()).await;
+}
