@@ -627,3 +627,25 @@ fn tools_of_a_server_are_there_once_they_are_approved() {
     let last = world.provider.requests().last().unwrap().body.clone();
     assert!(last.contains("the server speaks"), "{} {last}", err(&after));
 }
+
+#[test]
+fn a_key_that_another_process_works_on_is_waited_for() {
+    let may_answer = Arc::new(AtomicBool::new(false));
+    let gate = may_answer.clone();
+    let world = World::new(move |_, _| {
+        let begun = Instant::now();
+        while !gate.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Answer::chat_text("for both")
+    });
+    let first = world.command(&run(&["--json", "--key", "k", "x"])).spawn().unwrap();
+    wait_until("it asks", || !world.provider.requests().is_empty());
+    let second = world.command(&run(&["--json", "--key", "k", "x"])).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    may_answer.store(true, Ordering::SeqCst);
+    let (first, second) = (first.wait_with_output().unwrap(), second.wait_with_output().unwrap());
+    assert_eq!((code(&first), code(&second)), (0, 0), "{}", err(&second));
+    assert_eq!(json(&first)["run"], json(&second)["run"]);
+    assert_eq!((&json(&second)["output"], world.provider.requests().len()), (&"for both".into(), 1));
+}
