@@ -49,7 +49,8 @@ error: `openai/gpt-4.1` cannot be had: no key for openai
 hint: `homing doctor` says which variable holds its key
 
 "#]]);
-    run(folder().path(), &["x"]).assert().code(2).stdout_eq("").stderr_eq(str![[r#"
+    let own = r#"{"own": {"description": "d", "prompt": "p"}}"#;
+    run(folder().path(), &["--agents", own, "--agent", "own", "x"]).assert().code(2).stdout_eq("").stderr_eq(str![[r#"
 error: there is no model to speak with: no provider's key is set
 hint: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key, or pass --model offline, which needs none; `homing doctor` lists the providers
 

@@ -523,7 +523,7 @@ fn a_team_is_planned_and_run_and_a_wrong_file_is_explained() {
 #[test]
 fn r47_the_same_question_is_not_paid_for_twice() {
     let world = World::saying("the answer");
-    let ask = |task: &str| out(&world.homing(&run(&["--cached", task])));
+    let ask = |task: &str| out(&world.homing(&run(&["--cache", task])));
     assert_eq!(
         (ask("x").as_str(), ask("x").as_str(), world.provider.requests().len()),
         ("the answer\n", "the answer\n", 1)

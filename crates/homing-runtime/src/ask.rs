@@ -1,4 +1,5 @@
-//! Asking models: which one, when, with how much room, and what an attempt that failed means.
+//! Asking models: which one, when, and with how much room. Model calls that fail are retried from here: a failed attempt is a
+//! fact, and the next step asks again after a pause ([`Driver::pause_before_retry`]), as long as that makes sense.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -61,3 +61,31 @@ async fn several_instances_live_in_one_process() {
     };
     assert_eq!(tokio::join!(one("first"), one("second")), ("first".to_owned(), "second".to_owned()));
 }
+
+#[tokio::test]
+async fn r47_the_same_agent_task_inputs_and_files_are_not_paid_twice() {
+    use homing::Cached;
+    let project = tempfile::tempdir().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(project.path().join("a.txt"), "one").unwrap();
+    let asked = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let log = asked.clone();
+    let model = Program::new("demo/m", move |_| {
+        log.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Ok(say("an answer"))
+    });
+    let builder = Homing::builder().agent(AgentDefinition::new("a", "d", "p")).own_model(Arc::new(model));
+    let homing = builder.workdir(project.path()).journal(data.path().join("j.db")).build().await.unwrap();
+    let times = || asked.load(std::sync::atomic::Ordering::SeqCst);
+    let Cached::Now(run, keep) = homing.spawn_cached(Task::new("a", "x")).await.unwrap() else { panic!("it is new") };
+    run.wait().await;
+    keep.keep().await.unwrap();
+    let Cached::Before(again) = homing.spawn_cached(Task::new("a", "x")).await.unwrap() else { panic!("it is known") };
+    assert_eq!((again.output.as_str(), again.run), ("an answer", run.id()));
+    let before = times();
+    assert!(matches!(homing.spawn_cached(Task::new("a", "x")).await.unwrap(), Cached::Before(_)));
+    assert_eq!(times(), before, "nothing was asked");
+    std::fs::write(project.path().join("a.txt"), "another").unwrap();
+    assert!(matches!(homing.spawn_cached(Task::new("a", "x")).await.unwrap(), Cached::Now(..)));
+    assert!(matches!(homing.spawn_cached(Task::new("a", "y")).await.unwrap(), Cached::Now(..)));
+}

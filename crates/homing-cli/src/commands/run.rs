@@ -2,12 +2,12 @@
 
 use std::{
     fs,
-    io::{IsTerminal, Read, stdin, stdout},
+    io::{IsTerminal, Read, stdin},
     path::Path,
     sync::Arc,
 };
 
-use homing::{Claim, RunHandle, Submission, Task};
+use homing::{Cached, Claim, Envelope, RunHandle, Submission, Task};
 use homing_core::{authority::Sandbox, limits::Limits};
 use homing_runtime::sqlite::{Cassette, Replay};
 use serde_json::Value;
@@ -23,11 +23,8 @@ use crate::{
     watch::{Seen, Show, watch},
 };
 
-mod cached;
 mod keyed;
 mod plan;
-
-use cached::Cache;
 
 /// No model reads more than this.
 const MOST: usize = 4 * 1024 * 1024;
@@ -37,7 +34,7 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     // From here on a signal is an orderly stop.
     let mut signals = Signals::new()?;
     let replay = args.replay.as_deref().map(read_cassette).transpose()?;
-    let needs_journal = args.record.is_some() || args.key.is_some() || args.cached;
+    let needs_journal = args.record.is_some() || args.key.is_some();
     let wanted = Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal, ..Wanted::default() };
     let session = Session::open(&args.with, wanted).await?;
     let task = task(args, text, &session, replay.is_some())?;
@@ -51,14 +48,23 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     if args.plan {
         return plan::show(&session, task, args.json);
     }
-    let cache = Cache::new(args, &session, &spawned);
-    if let Some(envelope) = cache.find().await? {
-        terminal::say("the recorded result of an earlier run; without --cached it is asked again");
-        outcome::tell(&envelope, Form::of(args.json, args.events), false);
-        return Ok(Exit::of(&envelope));
-    }
-    let seen = follow(&session, task, Show::choose(args.events), &mut signals).await?;
-    cache.keep(&seen.envelope).await?;
+    let show = Show::choose(args.events);
+    let seen = match args.cache {
+        true => match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
+            Cached::Now(run, keep) => {
+                let seen = watch(&session.homing, &run, show, &session.asker, &mut signals).await;
+                // After a signal nobody waits any longer.
+                if seen.signal.is_none()
+                    && let Err(error) = keep.keep().await
+                {
+                    terminal::say(&format!("warning: the result is not kept for the next time: {error}"));
+                }
+                seen
+            }
+            Cached::Before(envelope) => return Ok(from_cache(args, &envelope)),
+        },
+        false => follow(&session, task, show, &mut signals).await?,
+    };
     if let Some(path) = &args.record {
         record(&session, seen.envelope.run, path)?;
     }
@@ -67,6 +73,13 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         say_divergences(&replay);
     }
     Ok(seen.exit())
+}
+
+/// A result that was paid for before, and says so.
+fn from_cache(args: &RunArgs, envelope: &Envelope) -> Exit {
+    terminal::say(&format!("from the cache: run {} did the same before; nothing was asked", envelope.run));
+    outcome::tell(envelope, Form::of(args.json, args.events), true);
+    Exit::of(envelope)
 }
 
 /// A check that cannot run is refused before anything is spent.
@@ -122,7 +135,8 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
         return Err(homing::SpawnError::EmptyTask.into());
     }
     if !is_replay {
-        let person_reads = stdout().is_terminal() && !args.json && !args.events;
+        // Words are for people, JSON is for programs; a program must not take a keyword search for a model's answer.
+        let person_reads = !args.json && !args.events;
         session.choose_model(agent, person_reads)?;
     }
     let mut task = Task::new(agent.name.clone(), text).limits(session.limits(args.limits.limits(), &args.agent));

@@ -327,3 +327,15 @@ async fn hooks_greet_block_remark_and_send_a_run_back_to_work() {
     }
     assert_eq!(write.times_called(), 0);
 }
+
+#[tokio::test]
+async fn r35_spawning_takes_under_a_hundred_milliseconds() {
+    let (runtime, _) = napper().open();
+    let started = std::time::Instant::now();
+    let runs: Vec<_> = (0..100).map(|_| runtime.spawn(Task::new("a", "1")).unwrap()).collect();
+    assert!(started.elapsed() / 100 < Duration::from_millis(100), "{:?} for a hundred", started.elapsed());
+    for run in runs {
+        run.cancel(By::Host);
+        assert!(home(&run).await.status.is_over());
+    }
+}
