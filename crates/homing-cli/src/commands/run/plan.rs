@@ -41,7 +41,7 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
     let first = card.rates.as_ref().map(|it| it.worst(input, output));
     let own = &spawned.authority.own;
     let tool = |spec: &ToolSpec| match own.decide(&spec.name, &Subjects::None) {
-        Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": by}),
+        Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": deciding(&by)}),
         Decision::Ask { by } => json!({"name": spec.name, "decided": "asked", "by": by}),
         Decision::Deny { why } => json!({"name": spec.name, "decided": "depends", "by": why}),
     };
@@ -61,6 +61,11 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
         "worst_case_micros": spawned.limits.cost_micros.value(),
         "warnings": spawned.warnings,
     })
+}
+
+/// The rule that decided, where one did; the name of a layer alone is no reason.
+fn deciding(by: &str) -> &str {
+    if by.contains(" (") { by } else { "nothing forbids it" }
 }
 
 fn limit_json(limit: Limit, spawned: &Spawned, task: &Task) -> Value {
