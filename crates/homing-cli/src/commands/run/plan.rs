@@ -43,6 +43,10 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
     let tool = |spec: &ToolSpec| match own.decide(&spec.name, &Subjects::None) {
         Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": deciding(&by)}),
         Decision::Ask { by } => json!({"name": spec.name, "decided": "asked", "by": by}),
+        // The runtime's own: it takes the structured answer, and touches nothing.
+        Decision::Deny { .. } if spec.name == "answer" => {
+            json!({"name": "answer", "decided": "allowed", "by": "the schema"})
+        }
         Decision::Deny { why } => json!({"name": spec.name, "decided": "depends", "by": why}),
     };
     json!({
