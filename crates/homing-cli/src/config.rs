@@ -44,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) rules: Rules,
     /// What agents may hand on beyond their own tools, by name.
     pub(crate) delegates: BTreeMap<String, Vec<Rule>>,
+    /// MCP servers, by name: `command`, `args` and `env`, or `url` and `headers`.
+    pub(crate) mcp: BTreeMap<String, serde_json::Value>,
 }
 
 /// Limits as people write them: numbers, amounts, times, `none`.
@@ -211,6 +213,7 @@ impl Layered {
             ("accounts", !it.accounts.is_empty()),
             ("rules.allow", !it.rules.allow.is_empty()),
             ("delegates", !it.delegates.is_empty()),
+            ("mcp", !it.mcp.is_empty()),
             ("sandbox.read", !it.sandbox.read.is_empty()),
             ("sandbox.write", !it.sandbox.write.is_empty()),
             ("sandbox.env", !it.sandbox.env.is_empty()),

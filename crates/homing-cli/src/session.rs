@@ -17,7 +17,10 @@ use homing_models::{
     Providers,
     names::{OfflineCase, Resolver, may_go_offline},
 };
-use homing_runtime::sqlite::{Options, Replay};
+use homing_runtime::{
+    Asker,
+    sqlite::{Options, Replay},
+};
 use homing_tools::trust::TrustHash;
 
 use crate::{
@@ -49,6 +52,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) replay: Option<Arc<Replay>>,
     /// The command makes no sense without a journal.
     pub(crate) needs_journal: bool,
+    /// Who answers questions, if not whoever sits at the terminal.
+    pub(crate) answers: Option<Arc<dyn Asker>>,
     /// Teams that are known besides the agents.
     pub(crate) teams: Vec<homing_teams::Team>,
 }
@@ -68,7 +73,8 @@ impl Session {
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
         let asker = Arc::new(TerminalAsker::new(with.yes, config.user_path.clone()));
-        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(asker.clone());
+        let answers = wanted.answers.take().unwrap_or_else(|| asker.clone());
+        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(answers);
         let builder = builder.standard(with_delegates(standard, with, &wanted, &config));
         let builder = permissions(builder, with, &config)?;
         let builder = models(builder, &catalog, wanted.replay.clone());
@@ -132,7 +138,10 @@ impl Session {
             .hint("`homing check` shows all remarks; without --strict they are warnings"));
         }
         let (files, others): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.path.is_some());
-        others.iter().for_each(|it| terminal::say(&format!("warning: {it}")));
+        for it in others {
+            let hint = it.hint.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+            terminal::say(&format!("warning: {}{hint}", it.message));
+        }
         match files.len() {
             0 => (),
             1 => terminal::say("1 remark on agent files; `homing check` shows it"),
@@ -185,6 +194,7 @@ fn with_delegates(mut standard: Standard, with: &WithArgs, wanted: &Wanted<'_>, 
         standard.delegates.insert(agent.to_owned(), with.delegates.clone());
     }
     standard.sandbox = config.user.sandbox.options();
+    standard.servers.clone_from(&config.user.mcp);
     standard
 }
 

@@ -49,19 +49,12 @@ error: `openai/gpt-4.1` cannot be had: no key for openai
 hint: `homing doctor` says which variable holds its key
 
 "#]]);
-    run(folder().path(), &["--events", "x"]).assert().code(2).stdout_eq("").stderr_eq(str![[r#"
+    let own = r#"{"own": {"description": "d", "prompt": "p"}}"#;
+    run(folder().path(), &["--agents", own, "--agent", "own", "x"]).assert().code(2).stdout_eq("").stderr_eq(str![[r#"
 error: there is no model to speak with: no provider's key is set
 hint: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key, or pass --model offline, which needs none; `homing doctor` lists the providers
 
 "#]]);
-}
-
-#[test]
-fn whoever_reads_words_gets_the_offline_model_which_says_what_it_is() {
-    let output = run(folder().path(), &["where is the door?"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("using the offline model"));
-    assert!(String::from_utf8_lossy(&output.stdout).starts_with("(offline: a keyword search, not a language model"));
 }
 
 fn envelope(command: Command) -> serde_json::Value {

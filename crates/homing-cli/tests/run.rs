@@ -519,3 +519,133 @@ fn a_team_is_planned_and_run_and_a_wrong_file_is_explained() {
     assert_eq!((code(&bad), &json(&bad)["error"]["kind"]), (2, &"config".into()));
     assert_eq!(code(&world.homing(&["team", "missing.yaml", "x"])), 2);
 }
+
+#[test]
+fn r47_the_same_question_is_not_paid_for_twice() {
+    let world = World::saying("the answer");
+    let ask = |task: &str| out(&world.homing(&run(&["--cache", task])));
+    assert_eq!(
+        (ask("x").as_str(), ask("x").as_str(), world.provider.requests().len()),
+        ("the answer\n", "the answer\n", 1)
+    );
+    ask("y");
+    assert_eq!(world.provider.requests().len(), 2, "another task is another question");
+    world.homing(&run(&["x"]));
+    assert_eq!(world.provider.requests().len(), 3, "without the flag it is asked again");
+}
+
+fn check_schema(value: &Value, schema: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas").join(schema);
+    let schema: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator.iter_errors(value).map(|it| it.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?} in {value}");
+}
+
+#[test]
+fn json_keeps_to_its_published_schemas() {
+    let world = World::new(|_, seen| lead(seen));
+    world.write(".homing/agents/worker.md", WORKER);
+    check_schema(&json(&world.homing(&run(&["--json", "lead them"]))), "envelope.json");
+    check_schema(&json(&world.homing(&["run", "--json", "--agent", "nobody", "x"])), "envelope.json");
+    for args in [vec!["runs", "--json"], vec!["runs", "--json", "--all"]] {
+        check_schema(&json(&world.homing(&args)), "runs.json");
+    }
+    for line in out(&world.homing(&run(&["--events", "lead them again"]))).lines() {
+        check_schema(&serde_json::from_str(line).unwrap(), "event.json");
+    }
+    world.write("a.txt", "x");
+    for line in out(&world.homing(&["map", "--model", "openai/gpt-4.1", "--each", "*.txt", "go well"])).lines() {
+        check_schema(&serde_json::from_str(line).unwrap(), "map.json");
+    }
+}
+
+#[test]
+fn until_a_check_succeeds_its_output_is_the_next_turn() {
+    let world = World::new(|count, seen| match (count, has_results(seen)) {
+        (0, _) => Answer::chat_text("I believe it is done"),
+        (_, false) => Answer::chat_calls(&[("write", r#"{"path":"made.txt","content":"x"}"#)]),
+        (_, true) => Answer::chat_text("now it is there"),
+    });
+    let check = "test -f made.txt || { echo made.txt is missing; exit 1; }";
+    let output = world.homing(&run(&["--sandbox", "off", "--until", check, "--json", "make it"]));
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["verified"]), (0, &true.into()), "{envelope}");
+    assert_eq!(envelope["output"], "now it is there");
+    assert!(world.provider.requests()[1].body.contains("made.txt is missing"));
+}
+
+#[test]
+fn what_the_provider_declines_is_exit_4() {
+    let refusal =
+        r#"{"error":{"message":"declined","code":"content_policy_violation","type":"invalid_request_error"}}"#;
+    let world = World::new(move |_, _| Answer::json(400, refusal));
+    let output = world.homing(&run(&["--json", "x"]));
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["error"]["kind"]), (4, &"refused".into()), "{envelope}");
+}
+
+const SERVER: &str = r#"
+import json, sys
+def send(id, result): sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}) + "\n"); sys.stdout.flush()
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        send(id, {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}})
+    elif method == "tools/list":
+        send(id, {"tools": [{"name": "echo", "description": "Repeats.", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        send(id, {"content": [{"type": "text", "text": "the server speaks"}]})
+"#;
+
+#[test]
+fn tools_of_a_server_are_there_once_they_are_approved() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: the server is written in Python, and there is none here");
+        return;
+    }
+    let world = World::new(|_, seen| match has_results(seen) {
+        true => Answer::chat_text("ok"),
+        false => Answer::chat_calls(&[("mcp__s__echo", "{}")]),
+    });
+    world.write("server.py", SERVER);
+    let script = world.project.path().join("server.py");
+    let config = world.home.path().join(".config/homing/config.toml");
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(config, format!("[mcp.s]\ncommand = 'python3'\nargs = ['{}']\n", script.display())).unwrap();
+    let before = world.homing(&run(&["--sandbox", "off", "x"]));
+    assert!(err(&before).contains("homing trust --server s"), "{}", err(&before));
+    assert!(!world.provider.requests()[0].body.contains("Repeats."), "nobody has approved it");
+    let approved = world.homing(&["trust", "--server", "s", "--yes"]);
+    if err(&approved).contains("sandbox") && code(&approved) != 0 {
+        eprintln!("skipped: no sandbox works here: {}", err(&approved));
+        return;
+    }
+    assert!(code(&approved) == 0 && out(&approved).contains("mcp__s__echo"), "{}", err(&approved));
+    let after = world.homing(&run(&["--sandbox", "off", "y"]));
+    let last = world.provider.requests().last().unwrap().body.clone();
+    assert!(last.contains("the server speaks"), "{} {last}", err(&after));
+}
+
+#[test]
+fn a_key_that_another_process_works_on_is_waited_for() {
+    let may_answer = Arc::new(AtomicBool::new(false));
+    let gate = may_answer.clone();
+    let world = World::new(move |_, _| {
+        let begun = Instant::now();
+        while !gate.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Answer::chat_text("for both")
+    });
+    let first = world.command(&run(&["--json", "--key", "k", "x"])).spawn().unwrap();
+    wait_until("it asks", || !world.provider.requests().is_empty());
+    let second = world.command(&run(&["--json", "--key", "k", "x"])).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    may_answer.store(true, Ordering::SeqCst);
+    let (first, second) = (first.wait_with_output().unwrap(), second.wait_with_output().unwrap());
+    assert_eq!((code(&first), code(&second)), (0, 0), "{}", err(&second));
+    assert_eq!(json(&first)["run"], json(&second)["run"]);
+    assert_eq!((&json(&second)["output"], world.provider.requests().len()), (&"for both".into(), 1));
+}

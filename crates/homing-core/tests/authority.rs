@@ -180,3 +180,23 @@ fn plan_mode_changes_nothing_and_its_children_neither() {
     assert!(!child.own.shows("edit") && !child.own.shows("write") && child.own.shows("bash"));
     assert_eq!((child.own.sandbox, child.own.write.len()), (Sandbox::ReadOnly, 0));
 }
+
+#[test]
+fn what_was_settled_beforehand_is_not_asked_and_lifts_no_deny() {
+    let rules = |texts: &[&str]| texts.iter().map(|it| it.parse().unwrap()).collect::<Vec<Rule>>();
+    let asks = Layer { ask: rules(&["bash"]), deny: rules(&["bash(rm *)"]), ..Layer::everything("mode") };
+    let flags = Layer { settled: rules(&["bash(git push *)", "bash(rm *)", "write"]), ..Layer::everything("flags") };
+    let narrow = Layer { allow: Allow::Only(rules(&["bash"])), ..Layer::everything("agent") };
+    let layers = [asks, flags, narrow].map(std::sync::Arc::new).to_vec();
+    let grant = Grant { layers, read: vec![], write: vec![], network: Network::Off, sandbox: Sandbox::ReadOnly };
+    let decide = |tool: &str, command: &str| {
+        let subject = Subject::Command { text: command.to_owned(), classes: vec![] };
+        grant.decide(tool, &Subjects::Parts(vec![subject]))
+    };
+    assert_eq!(decide("bash", "git push origin"), Decision::Allow { by: "bash(git push *) (flags)".into() });
+    assert!(matches!(decide("bash", "git pull"), Decision::Ask { .. }));
+    assert!(matches!(decide("bash", "rm -rf x"), Decision::Deny { .. }));
+    assert!(matches!(decide("write", "x"), Decision::Deny { .. }), "it allows nothing that another layer does not");
+    let unclear = grant.decide("bash", &Subjects::Unclear("a substitution".into()));
+    assert!(matches!(unclear, Decision::Deny { .. } | Decision::Ask { .. }), "a pattern vouches for nothing unclear");
+}

@@ -40,6 +40,11 @@ impl Folders {
         Some(self.data.as_ref()?.join("trust.json"))
     }
 
+    /// Which tools of MCP servers the user approved.
+    pub fn pins(&self) -> Option<PathBuf> {
+        Some(self.data.as_ref()?.join("servers.json"))
+    }
+
     /// Folders of the user's plugins, in order.
     pub fn plugins(&self) -> Vec<PathBuf> {
         let list = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());

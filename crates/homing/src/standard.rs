@@ -14,6 +14,7 @@ use homing_tools::{
     commands::Commands,
     git::SandboxedGit,
     hooks::{CommandHooks, HookConfig},
+    mcp::{McpScope, Pins, ServerConfig},
     sandbox::{SandboxOptions, Surroundings},
     settings::{self, Trust},
     toolset::{ToolsConfig, files_tools},
@@ -45,6 +46,10 @@ pub struct Standard {
     pub built_in: bool,
     /// What agents may hand on beyond their own tools, by name. The user's word, so it needs no trust.
     pub delegates: BTreeMap<String, Vec<Rule>>,
+    /// MCP servers of the user's, by name, as `mcpServers` writes them. Their tools are there once they are approved.
+    pub servers: BTreeMap<String, serde_json::Value>,
+    /// Where it is written which tools of servers are approved.
+    pub pins: Option<PathBuf>,
 }
 
 impl Standard {
@@ -70,6 +75,8 @@ impl Standard {
             tools: ToolsConfig::default(),
             built_in: true,
             delegates: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            pins: folders.pins(),
         }
     }
 
@@ -115,6 +122,7 @@ impl Standard {
         let surroundings = Surroundings { home, env: self.env };
         let commands = Arc::new(Commands::new(helper, surroundings, self.sandbox, self.private.clone()));
         self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
+        builder = add_servers(builder, &self.servers, self.pins.as_deref(), &commands, &self.places.cwd);
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
         builder
             .tools(files_tools(self.tools))
@@ -126,6 +134,33 @@ impl Standard {
                 sandbox: homing_core::authority::Sandbox::WorkspaceWrite,
             }))
     }
+}
+
+/// The tools of servers, as they were approved. A server starts when one of its tools is called.
+fn add_servers(
+    mut builder: Builder,
+    servers: &BTreeMap<String, serde_json::Value>,
+    pins: Option<&Path>,
+    commands: &Arc<Commands>,
+    folder: &Path,
+) -> Builder {
+    if servers.is_empty() {
+        return builder;
+    }
+    let pins = pins.and_then(|path| Pins::load(path).ok()).unwrap_or_default();
+    let scope = McpScope::new(commands.clone(), vec![folder.to_owned()]);
+    for (name, value) in servers {
+        let tools = ServerConfig::parse(name, value).map_err(|error| error.to_string());
+        let tools = tools.and_then(|config| scope.tools(&config, &pins).map_err(|error| error.to_string()));
+        match tools {
+            Ok(tools) => builder = builder.tools(tools),
+            Err(why) => {
+                let hint = format!("look at its tools and approve them: homing trust --server {name}");
+                builder.diagnostics.push(Diagnostic { hint: Some(hint), ..Diagnostic::warning(why) });
+            }
+        }
+    }
+    builder
 }
 
 /// What settings files deny and ask holds always; their hooks run once they are trusted.

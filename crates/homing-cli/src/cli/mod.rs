@@ -51,10 +51,10 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Show the configuration and where each value comes from.
     Config(ConfigArgs),
-    /// Write example agents into this project.
-    Init,
     /// Serve the agents to MCP clients, over stdio or over HTTP.
     Mcp(crate::commands::mcp::McpArgs),
+    /// Write example agents into this project.
+    Init,
     /// Print a script that completes commands in your shell.
     Completions(CompletionsArgs),
 }
@@ -114,6 +114,9 @@ pub(crate) struct TrustArgs {
     /// List the projects that are trusted.
     #[arg(long, conflicts_with_all = ["yes", "revoke"])]
     pub(crate) list: bool,
+    /// Approve the tools of this MCP server of your configuration instead. It is started to be asked.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["list", "show"])]
+    pub(crate) server: Option<String>,
 }
 
 #[derive(Debug, Args)]

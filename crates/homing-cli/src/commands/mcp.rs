@@ -10,11 +10,15 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use homing::{Builder, Folders, Homing, Limits, Standard, Task};
+use homing::{Homing, Limits, Standard, Task};
 use homing_load::{Options as Reading, Places, discover};
 use homing_mcp::{HttpOptions, McpAsker, Options, serve_http, serve_stdio};
 
-use crate::exit::Exit;
+use crate::{
+    cli::run::WithArgs,
+    exit::Exit,
+    session::{Session, Wanted},
+};
 
 /// How long runs may take to end when the server stops.
 const GRACE: Duration = Duration::from_secs(3);
@@ -58,9 +62,6 @@ async fn serve(args: &McpArgs) -> anyhow::Result<Exit> {
     let kit = Arc::new(Kit { folder, model: args.model.clone(), asker: Arc::new(McpAsker::new()) });
     let seen = agents_stamp(&kit.folder);
     let homing = kit.build().await?;
-    for it in homing.diagnostics() {
-        anstream::eprintln!("{}", homing_core::text::inert_line(&it.to_string()));
-    }
     is_usable(&homing)?;
     let options = options(args, kit, seen)?;
     match args.http {
@@ -131,18 +132,11 @@ struct Kit {
 }
 
 impl Kit {
+    /// Everything as `homing run` has it, but for who answers questions.
     async fn build(&self) -> anyhow::Result<Arc<Homing>> {
-        let mut standard = Standard::from_env(&self.folder);
-        standard.helper = env::current_exe().ok();
-        let builder = Homing::builder()
-            .standard(standard)
-            .workdir(&self.folder)
-            .keys_from_env()
-            .with_surroundings()
-            .on_ask(self.asker.clone());
-        let builder = self.model.iter().fold(builder, Builder::model);
-        let builder = Folders::from_env().journal().into_iter().fold(builder, Builder::journal);
-        Ok(Arc::new(builder.build().await?))
+        let with = WithArgs { cwd: Some(self.folder.clone()), model: self.model.clone(), ..WithArgs::default() };
+        let wanted = Wanted { answers: Some(self.asker.clone()), ..Wanted::default() };
+        Ok(Arc::new(Session::open(&with, wanted).await?.homing))
     }
 }
 

@@ -57,13 +57,16 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Doctor(args) => report(wait_for(doctor::run(&args))),
         Command::Runs(args) => report(runs::run(&args)),
         Command::Export(args) => report(export::run(&args)),
-        Command::Trust(args) => report(trust::run(&args)),
+        Command::Trust(args) => match &args.server {
+            Some(server) => report(wait_for(trust::server(&args, server))),
+            None => report(trust::run(&args)),
+        },
         Command::Config(args) => report(config::run(&args)),
         Command::Completions(args) => report(completions::run(&args)),
         Command::Agents(args) => report(agents::run(&args)),
         Command::Check(args) => report(check::run(&args)),
-        Command::Init => report(init::run()),
         Command::Mcp(args) => report(mcp::run(&args)),
+        Command::Init => report(init::run()),
     }
 }
 

@@ -163,7 +163,7 @@ fn file(
     let variety = keywords.iter().filter(present).count() as f64;
     let named: Vec<f64> = keywords.iter().zip(weights).map(|(it, weight)| f64::from(it.fits(path)) * weight).collect();
     let in_name = named.iter().sum::<f64>() * named.iter().filter(|it| **it > 0.0).count() as f64;
-    let score = (best + in_name * 1.5) * variety * kind_factor(path, aspect);
+    let score = (best + in_name * 3.0) * variety * kind_factor(path, aspect);
     let mut hits: Vec<Hit> = lines.into_iter().take(3).map(|(hit, _)| hit.clone()).collect();
     hits.sort_by_key(|hit| hit.line);
     Some(Found { path: path.to_owned(), hits, score })
