@@ -225,9 +225,11 @@ fn defines(line: &str, keyword: &Keyword) -> bool {
 }
 
 fn is_import(line: &str) -> bool {
-    ["use ", "import ", "from ", "#include", "require(", "//", "#", "*", "pub use "]
-        .iter()
-        .any(|it| line.starts_with(it))
+    let names_a_file = line.ends_with(';') && line.trim_start_matches("pub ").starts_with("mod ");
+    names_a_file
+        || ["use ", "import ", "from ", "#include", "require(", "//", "#", "*", "pub use "]
+            .iter()
+            .any(|it| line.starts_with(it))
 }
 
 #[cfg(test)]
