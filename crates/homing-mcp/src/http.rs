@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full, Limited, combinators::BoxBody};
 use hyper::{
     Request, Response, StatusCode,
     body::{Body, Incoming},
-    header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, TRANSFER_ENCODING, WWW_AUTHENTICATE},
+    header::{CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE},
     server::conn::http1,
     service::service_fn,
 };
@@ -196,17 +196,12 @@ impl Door {
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let is_chunked = request.headers().contains_key(TRANSFER_ENCODING);
         let mut answer = match self.admit(request).await {
             Ok(request) => self.service.handle(request).await,
             Err(refusal) => refused(refusal),
         };
         for (name, value) in guard::HEADERS {
             answer.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        // Somebody in between may have seen another end of the body: what follows on this connection is not read.
-        if is_chunked {
-            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         answer
     }
