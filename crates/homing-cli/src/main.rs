@@ -1,15 +1,24 @@
 //! The command line of Homing: the composition root, and the only room that reads the environment.
 
+mod asker;
 mod cli;
 mod commands;
+mod config;
 mod exit;
+mod outcome;
 mod places;
+mod progress;
+mod session;
+mod signals;
 mod terminal;
+mod watch;
 
 use clap::Parser;
 
 fn main() -> std::process::ExitCode {
     homing::run_helper_if_asked();
-    let cli = cli::Cli::parse();
-    exit::report(commands::run(cli)).into()
+    match cli::Cli::try_parse() {
+        Ok(cli) => commands::run(cli).into(),
+        Err(error) => exit::misused(&error).into(),
+    }
 }

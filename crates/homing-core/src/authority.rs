@@ -47,6 +47,10 @@ pub struct Layer {
     /// What is never allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Rule>,
+    /// What a person has said yes to beforehand: calls that these cover are not asked about, whoever wants to ask. They
+    /// lift no deny and allow nothing that another layer does not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settled: Vec<Rule>,
 }
 
 /// What a layer allows at all.
@@ -107,7 +111,7 @@ pub enum Decision {
 impl Layer {
     /// A layer that allows everything; the floor of a tree's authority.
     pub fn everything(from: impl Into<String>) -> Self {
-        Self { from: from.into(), allow: Allow::All, ask: Vec::new(), deny: Vec::new() }
+        Self { from: from.into(), allow: Allow::All, ask: Vec::new(), deny: Vec::new(), settled: Vec::new() }
     }
 
     /// Whether the model is shown `tool` at all.
@@ -209,10 +213,18 @@ impl Grant {
             }
         }
         match (asks, allows) {
-            (Some((layer, rule)), _) => Decision::Ask { by: layer.words(Some(rule)) },
+            (Some((layer, rule)), _) => match self.settled(tool, subjects) {
+                Some(by) => Decision::Allow { by },
+                None => Decision::Ask { by: layer.words(Some(rule)) },
+            },
             (None, Some((layer, rule))) => Decision::Allow { by: layer.words(rule) },
             (None, None) => Decision::Allow { by: "no restriction".to_owned() },
         }
+    }
+
+    /// The rule by which a person has said yes beforehand.
+    fn settled(&self, tool: &str, subjects: &Subjects) -> Option<String> {
+        self.layers.iter().find_map(|layer| Some(layer.words(Some(covers(&layer.settled, tool, subjects)?))))
     }
 
     /// This grant with one more layer over it.
@@ -273,6 +285,7 @@ impl Authority {
                 allow: Allow::Only(rules.clone()),
                 ask: Vec::new(),
                 deny: Vec::new(),
+                settled: Vec::new(),
             })),
         };
         Self { own, grant }
@@ -287,6 +300,7 @@ fn narrow(grant: &Arc<Grant>, definition: &AgentDefinition) -> Arc<Grant> {
             allow: definition.tools.clone(),
             ask: Vec::new(),
             deny: definition.denied.clone(),
+            settled: Vec::new(),
         });
     }
     match definition.permission_mode {

@@ -64,7 +64,7 @@ pub enum Fact {
         key: CallKey,
         /// The answer.
         result: Arc<ToolResult>,
-        /// Set where the call never began.
+        /// Set where the call never began, or where the run's own limit is why it came to nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<Refusal>,
     },

@@ -5,6 +5,7 @@
 
 pub mod authority;
 pub mod bound;
+pub mod builder;
 pub mod definition;
 pub mod diagnostic;
 pub mod envelope;

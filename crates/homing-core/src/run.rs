@@ -352,6 +352,16 @@ impl Run {
         self.calls.iter().filter(|state| state.result.is_none()).cloned().collect()
     }
 
+    /// What calls of `tool` returned to this run, the latest reply's included.
+    pub fn results<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolResult> {
+        let earlier = self.transcript.iter().filter_map(|entry| match &entry.message {
+            Message::Tool(result) => Some(result),
+            Message::User { .. } | Message::Assistant(_) => None,
+        });
+        let latest = self.calls.iter().filter_map(|state| state.result.as_deref());
+        earlier.chain(latest).filter(move |result| result.name == tool)
+    }
+
     /// The ask that is under way, if one is.
     pub fn open_ask(&self) -> Option<&Asked> {
         self.open_ask.as_ref()
@@ -395,7 +405,8 @@ pub fn is_family(tool: &str) -> bool {
     matches!(tool, "delegate" | "wait" | "tell" | "cancel")
 }
 
-const MORE_ROOM: &str = "You have been given more room. Go on with the task; tools are available again.";
+/// What a run reads first when it goes on after a limit had ended it.
+pub const MORE_ROOM: &str = "You have been given more room. Go on with the task; tools are available again.";
 const PROSE: &str = "Give your answer by calling the tool `answer`; its parameters are the form that is expected.";
 const EMPTY: &str = "Your last message was empty. Report now what you found or did, in words.";
 

@@ -145,6 +145,13 @@ pub trait CallHost: Send + Sync {
     fn progress(&self, text: &str);
     /// Puts a question to a person; answers [`Answer::Nobody`] where there is none or no answer comes in time.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
+
+    /// What calls of `tool` returned for programs so far, by any run of this tree. A tool whose state must outlive the
+    /// process keeps it here: the journal is its store, and the state a fold.
+    fn returned(&self, tool: &str) -> Vec<Value> {
+        let _ = tool;
+        Vec::new()
+    }
 }
 
 /// A question to a person.

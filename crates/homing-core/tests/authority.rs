@@ -72,7 +72,13 @@ impl Dice {
             1 => Network::On,
             _ => Network::Hosts((0..self.of(3)).map(|_| hosts[self.of(hosts.len())].to_owned()).collect()),
         };
-        let layer = Layer { from: "user".into(), allow: self.allow(), ask: self.rules(1), deny: self.rules(2) };
+        let layer = Layer {
+            from: "user".into(),
+            allow: self.allow(),
+            ask: self.rules(1),
+            deny: self.rules(2),
+            settled: Vec::new(),
+        };
         Grant {
             layers: vec![Arc::new(layer)],
             read: self.roots(),

@@ -2,11 +2,15 @@
 //! which is the truth that other records are compared with. It knows no wire format beyond a few ready-made answers.
 
 mod answer;
+mod proxy;
 mod request;
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -18,6 +22,7 @@ use tokio::{
 };
 
 pub use answer::{Answer, Step};
+pub use proxy::{Fault, FaultProxy};
 pub use request::Seen;
 
 /// Decides the answer to a request; `usize` counts requests from 0.
@@ -27,6 +32,7 @@ pub type Script = Arc<dyn Fn(usize, &Seen) -> Answer + Send + Sync>;
 pub struct FakeProvider {
     address: SocketAddr,
     log: Arc<Mutex<Vec<Seen>>>,
+    connections: Arc<AtomicUsize>,
     server: JoinHandle<()>,
 }
 
@@ -37,8 +43,9 @@ impl FakeProvider {
         let address = listener.local_addr().expect("a bound socket has an address");
         let log = Arc::new(Mutex::new(Vec::new()));
         let script: Script = Arc::new(script);
-        let server = tokio::spawn(serve(listener, script, log.clone()));
-        Self { address, log, server }
+        let connections = Arc::new(AtomicUsize::new(0));
+        let server = tokio::spawn(serve(listener, script, log.clone(), connections.clone()));
+        Self { address, log, connections, server }
     }
 
     /// Starts a server that gives these answers in turn, and the last one from then on.
@@ -50,6 +57,11 @@ impl FakeProvider {
     /// Where it listens, such as `http://127.0.0.1:40123`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// How many connections were opened so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Every request so far, in order of arrival.
@@ -64,10 +76,11 @@ impl Drop for FakeProvider {
     }
 }
 
-async fn serve(listener: TcpListener, script: Script, log: Arc<Mutex<Vec<Seen>>>) {
+async fn serve(listener: TcpListener, script: Script, log: Arc<Mutex<Vec<Seen>>>, count: Arc<AtomicUsize>) {
     // Connections end with the server, so that a dropped provider leaves nothing behind.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
+        count.fetch_add(1, Ordering::Relaxed);
         connections.spawn(connection(stream, script.clone(), log.clone()));
     }
 }

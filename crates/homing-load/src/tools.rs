@@ -49,7 +49,7 @@ impl Vocabulary<'_> {
     /// What one entry means.
     pub(crate) fn meaning(&self, entry: &str) -> Meaning {
         let entry = entry.trim().trim_matches(['`', '"', '\'']).trim();
-        if entry == "*" || entry.eq_ignore_ascii_case("all") || entry.eq_ignore_ascii_case("all tools") {
+        if ["*", "all", "all tools", "inherit"].iter().any(|it| entry.eq_ignore_ascii_case(it)) {
             return Meaning::Everything;
         }
         let (name, pattern) = match entry.split_once('(') {

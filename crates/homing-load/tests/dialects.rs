@@ -429,6 +429,7 @@ fn all_and_none_in_words() {
     let tools =
         |value: &str| show::definition(&format!("---\nname: a\ndescription: d\ntools: {value}\n---\nP\n")).tools;
     assert_eq!(tools("All tools"), tools("\"*\""));
+    assert_eq!(tools("inherit"), tools("\"*\""));
     assert_eq!(tools("none"), tools("[]"));
 }
 

@@ -230,6 +230,8 @@ fn r10_the_built_in_agents_have_their_tools_and_can_be_overridden() {
     assert_eq!(built_in("plan").surroundings, Surroundings::Environment);
     assert!(built_in("general").prompt.contains("`explore`"));
     let world = World::new();
+    // What the prompts in the wild call it.
+    assert_eq!(world.load().registry.get("general-purpose").unwrap().name, "general");
     world.agent("repo/.homing/agents/mine.md", "general");
     assert_eq!(world.winner("general"), "repo/.homing/agents/mine.md");
 }

@@ -10,7 +10,7 @@ use homing_core::{
     model::{Effort, Failure, ModelError, OnDelta},
 };
 use reqwest::{
-    Client, Response,
+    Client, Response, Url,
     header::{CONTENT_TYPE, HeaderMap},
 };
 use tokio::time::{Instant, timeout_at};
@@ -26,6 +26,9 @@ const MAX_BODY: usize = 64 * 1024 * 1024;
 
 /// What is read of an answer that is no success.
 const MAX_ERROR_BODY: usize = 64 * 1024;
+
+/// How long the end of a body is waited for when the reply is over.
+const LAST_BREATH: Duration = Duration::from_millis(50);
 
 /// How long each phase of a call may take. The total is the run's, and comes with each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +117,7 @@ impl Http {
 
 /// What is sent.
 pub(crate) struct Outgoing<'a> {
-    pub(crate) url: &'a str,
+    pub(crate) url: &'a Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
     pub(crate) time_left: Option<Duration>,
@@ -145,7 +148,7 @@ async fn open(
     outgoing: Outgoing<'_>,
     deadline: &Deadline,
 ) -> Result<Response, ModelError> {
-    let request = http.client()?.post(outgoing.url).headers(outgoing.headers).body(outgoing.body);
+    let request = http.client()?.post(outgoing.url.clone()).headers(outgoing.headers).body(outgoing.body);
     let wait = clocks.connect + clocks.headers;
     let sent = deadline.until(Instant::now() + wait, "no answer began in time", request.send()).await?;
     let response = sent.map_err(|error| transport(&error))?;
@@ -275,6 +278,8 @@ async fn read_events(
         let progress = result?;
         flow.map_err(|_| too_large())?;
         if progress == Progress::Over {
+            // A body that is read to its end gives its connection back; the end is due at once.
+            let _end = timeout_at(Instant::now() + LAST_BREATH, response.chunk()).await;
             return Ok(());
         }
         watch.note(progress);

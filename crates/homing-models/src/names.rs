@@ -78,8 +78,8 @@ impl Resolver<'_> {
     /// The models that `choice` means, for an agent whose parent speaks with `parent`.
     pub fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, Unresolved> {
         match choice {
-            ModelChoice::Inherit => self.fall_back(parent, Vec::new()),
-            ModelChoice::Default => self.fall_back(None, Vec::new()),
+            ModelChoice::Inherit => self.settle(parent.or(self.default.as_deref()), Vec::new()),
+            ModelChoice::Default => self.settle(self.default.as_deref(), Vec::new()),
             ModelChoice::Named(names) => self.resolve_names(names, parent),
         }
     }
@@ -89,51 +89,38 @@ impl Resolver<'_> {
         let written: Vec<String> = names.iter().flat_map(|name| split(name)).collect();
         for name in &written {
             let found = match self.read(name) {
-                Reading::Model(model) => model,
+                // What the parent or the host already speaks with can be had, whatever the table says.
+                Reading::Parent => parent.or(self.default.as_deref()).map(str::to_owned),
+                Reading::Default => self.default.clone(),
+                Reading::Model(model) => self.available(name, model, &mut resolved.warnings),
                 Reading::Guess(model, warning) => {
                     resolved.warnings.push(warning);
-                    model
+                    self.available(name, model, &mut resolved.warnings)
                 }
-                Reading::Parent => match parent.or(self.default.as_deref()) {
-                    Some(model) => model.to_owned(),
-                    None => continue,
-                },
-                Reading::Default => match &self.default {
-                    Some(model) => model.clone(),
-                    None => continue,
-                },
                 Reading::Unknown => {
                     resolved.warnings.push(format!("unknown model `{name}`"));
-                    continue;
+                    None
                 }
             };
-            if self.can_be_had(&found) {
-                if !resolved.names.contains(&found) {
-                    resolved.names.push(found);
-                }
-            } else {
-                resolved.warnings.push(format!("`{name}` cannot be had: no key for {}", provider_of(&found)));
-            }
+            resolved.names.extend(found.filter(|it| !resolved.names.contains(it)));
         }
         if resolved.names.is_empty() {
-            return self.fall_back(parent, resolved.warnings);
+            // What was asked for cannot be had: the user's default is meant before the parent's choice.
+            return self.settle(self.default.as_deref().or(parent), resolved.warnings);
         }
         self.checked(resolved)
     }
 
-    /// The parent's model, else the default, with a word about it where something else was asked for.
-    fn fall_back(&self, parent: Option<&str>, mut warnings: Vec<String>) -> Result<Resolved, Unresolved> {
-        let Some(model) = parent.map(str::to_owned).or_else(|| self.default.clone()) else {
-            return Err(warnings
-                .into_iter()
-                .next()
-                .filter(|_| self.strict)
-                .map_or(Unresolved::NoDefault, Unresolved::Strict));
+    /// This model and no other, with a word about it where something else was asked for.
+    fn settle(&self, model: Option<&str>, mut warnings: Vec<String>) -> Result<Resolved, Unresolved> {
+        let Some(model) = model else {
+            let first = warnings.into_iter().next().filter(|_| self.strict);
+            return Err(first.map_or(Unresolved::NoDefault, Unresolved::Strict));
         };
         if let Some(last) = warnings.last_mut() {
             last.push_str(&format!("; using {model}"));
         }
-        self.checked(Resolved { names: vec![model], warnings })
+        self.checked(Resolved { names: vec![model.to_owned()], warnings })
     }
 
     fn checked(&self, resolved: Resolved) -> Result<Resolved, Unresolved> {
@@ -143,8 +130,13 @@ impl Resolver<'_> {
         }
     }
 
-    fn can_be_had(&self, model: &str) -> bool {
-        model == "offline" || self.providers.is_usable(provider_of(model))
+    /// `model`, if its provider can be asked; else a word about why not.
+    fn available(&self, written: &str, model: String, warnings: &mut Vec<String>) -> Option<String> {
+        if model == "offline" || self.providers.is_usable(provider_of(&model)) {
+            return Some(model);
+        }
+        warnings.push(format!("`{written}` cannot be had: no key for {}", provider_of(&model)));
+        None
     }
 
     fn read(&self, written: &str) -> Reading {
@@ -367,7 +359,7 @@ mod tests {
             ("default", "openai/gpt-4.1", true),
             ("offline", "offline", true),
             ("'gpt-5'", "openai/gpt-5", true),
-            ("my-own-model", "anthropic/parent", false),
+            ("my-own-model", "openai/gpt-4.1", false),
         ] {
             assert_eq!(one(written), (model.to_owned(), is_quiet), "{written}");
         }

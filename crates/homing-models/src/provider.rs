@@ -294,7 +294,7 @@ struct Remote {
     model: String,
     wire: Wire,
     quirks: Quirks,
-    url: String,
+    url: reqwest::Url,
     headers: HeaderMap,
     key: Key,
     clocks: Clocks,
@@ -305,6 +305,7 @@ impl Remote {
     fn new(row: &ProviderRow, model: &str, key: Key, card: ModelCard, http: Arc<Http>) -> Result<Self, NoModel> {
         let bad = |why: String| NoModel::BadRow { provider: row.name.clone(), why };
         let url = endpoint(&row.base_url, row.wire).map_err(bad)?;
+        let url = reqwest::Url::parse(&url).map_err(|error| bad(format!("`{url}` is no address: {error}")))?;
         let headers = headers(row, &key).map_err(bad)?;
         let clocks = http.clocks.with_patience(row.patience);
         let (model, wire, quirks) = (model.to_owned(), row.wire, row.quirks);

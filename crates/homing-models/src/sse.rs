@@ -29,7 +29,7 @@ impl Splitter {
                 chunk = &chunk[1..];
                 continue;
             }
-            let Some(end) = chunk.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
+            let Some(end) = memchr::memchr2(b'\n', b'\r', chunk) else {
                 return self.keep(chunk).map(|()| Flow::More);
             };
             self.after_cr = chunk[end] == b'\r';

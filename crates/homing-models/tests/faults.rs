@@ -10,7 +10,7 @@ use homing_core::{
     message::{Stop, Usage},
     model::{Charge, Failure, ModelError},
 };
-use homing_fake::{Answer, FakeProvider, Step};
+use homing_fake::{Answer, FakeProvider, Fault, FaultProxy, Step};
 use homing_models::Clocks;
 use support::*;
 
@@ -457,4 +457,19 @@ async fn dropping_the_future_abandons_the_request() {
     let model = model(&provider.url(), "chat", patient());
     let asked = tokio::time::timeout(Duration::from_millis(300), ask(&*model)).await;
     assert!(asked.is_err());
+}
+
+#[tokio::test]
+async fn fault18_fault20_a_proxy_that_breaks_a_sound_answer_makes_it_retryable() {
+    let provider = FakeProvider::answers(vec![Answer::chat_text("a sound answer")]).await;
+    for fault in [Fault::CutAfter(150), Fault::ResetAfter(150), Fault::StallAfter(150)] {
+        let proxy = FaultProxy::start(&provider.url(), fault).await;
+        let failure = ask(&*model(&proxy.url(), "chat", fast())).await.failure();
+        assert!(failure.error.is_retryable(), "{fault:?}: {failure:?}");
+    }
+    for fault in [Fault::None, Fault::Drip(Duration::from_micros(100))] {
+        let proxy = FaultProxy::start(&provider.url(), fault).await;
+        let reply = ask(&*model(&proxy.url(), "chat", patient())).await.reply();
+        assert_eq!(reply.text(), "a sound answer", "{fault:?}");
+    }
 }

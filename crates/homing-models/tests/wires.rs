@@ -218,6 +218,27 @@ async fn words_thoughts_and_calls_are_streamed_and_kept() {
 }
 
 #[tokio::test]
+async fn connections_are_used_again() {
+    let stream = chat_stream(&[r#"{"content":"Hi"}"#], "stop");
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{stream}\r\n",
+        stream.len()
+    );
+    // The end of the body comes in a packet of its own, as it does from real servers.
+    let steps = vec![
+        homing_fake::Step::Bytes(chunked.into_bytes()),
+        homing_fake::Step::Sleep(std::time::Duration::from_millis(5)),
+        homing_fake::Step::Bytes(b"0\r\n\r\n".to_vec()),
+    ];
+    let provider = FakeProvider::answers(vec![Answer { steps, keeps_open: true }]).await;
+    let model = model(&provider.url(), "chat", patient());
+    for _ in 0..5 {
+        ask(&*model).await.reply();
+    }
+    assert!(provider.connections() <= 2, "{} connections for five calls", provider.connections());
+}
+
+#[tokio::test]
 async fn l4_l5_calls_without_index_or_id_are_told_apart() {
     let same_index = chat(
         &[

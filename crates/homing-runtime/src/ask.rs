@@ -1,4 +1,5 @@
-//! Asking models: which one, when, with how much room, and what an attempt that failed means.
+//! Asking models: which one, when, and with how much room. Model calls that fail are retried from here: a failed attempt is a
+//! fact, and the next step asks again after a pause ([`Driver::pause_before_retry`]), as long as that makes sense.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,7 +8,7 @@ use std::{
 
 use homing_core::{
     bound::input_bound,
-    fact::{Asked, Fact, FailureKind, Hold, Outcome, Purpose},
+    fact::{Asked, Fact, FailureKind, Hold, LimitHit, Outcome, Purpose},
     message::{Entry, FNV_START, Message, Reply, Usage, fnv},
     model::{Charge, Delta, Failure, Model, ModelError, Rates, Request, ToolChoice, Toolbox},
     run::{Run, Step},
@@ -29,12 +30,20 @@ pub(crate) struct Held {
     model: Arc<dyn Model>,
     gate: Arc<Gate>,
     asked: Asked,
+    paid_by: Option<AccountHold>,
     messages: Vec<Arc<Entry>>,
     system: Arc<str>,
     kit: Option<Arc<Kit>>,
     key: String,
     // A slot is held only while asking, so that a waiting parent never starves its child.
     _slots: (Slot, Slot),
+}
+
+/// What is held at the account that pays, which is one more ancestor.
+struct AccountHold {
+    account: String,
+    max_output: u64,
+    hold: Hold,
 }
 
 /// What is to be sent, before it is known whether it may be.
@@ -74,26 +83,26 @@ impl Ledger for Driver {
             if gate.wait(&*self.book.environment, &*self.book.journal).is_some() {
                 continue;
             }
-            let key = self.book.look_at(self.cell.run, |run| format!("{}:{}", run.id, run.own.turns + 1));
-            match self.hold(&draft, &purpose, nudge.as_deref()) {
+            let paid_by = match self.hold_at_account(&draft, &purpose).await? {
+                Ok(paid_by) => paid_by,
+                Err(hit) => return Ok(Reserved::Instead(self.no_room(&purpose, hit))),
+            };
+            let key = self.run(|run| format!("{}:{}", run.id, run.own.turns + 1));
+            match self.hold(&draft, &purpose, nudge.as_deref(), paid_by.as_ref()) {
                 Ok((asked, commit)) => {
                     let Draft { model, messages, system, kit, .. } = draft;
-                    let held = Held { model, gate, asked, messages, system, kit, key, _slots: slots };
+                    let held = Held { model, gate, asked, paid_by, messages, system, kit, key, _slots: slots };
                     commit.await.map_err(Interrupt::Journal)?;
                     return Ok(Reserved::Held(held));
                 }
-                Err(Room::Later) => {
+                Err(room) => {
+                    self.settle_at_account(paid_by, Usage::default());
                     drop(slots);
-                    self.working(settled).await?;
+                    match room {
+                        Room::Full(hit) => return Ok(Reserved::Instead(self.no_room(&purpose, hit))),
+                        Room::Later | Room::Fits { .. } => self.working(settled).await?,
+                    }
                 }
-                Err(Room::Full(hit)) => {
-                    let step = match purpose {
-                        Purpose::Landing(_) => Step::Stop(self.run(|run| run.ending(homing_core::run::out_of(hit)))),
-                        Purpose::Turn | Purpose::Repair | Purpose::Compaction => self.run(|run| run.land(hit)),
-                    };
-                    return Ok(Reserved::Instead(step));
-                }
-                Err(Room::Fits { .. }) => unreachable!("a wish that fits is recorded"),
             }
         }
     }
@@ -103,6 +112,7 @@ impl Ledger for Driver {
         match said {
             Ok(mut reply) => {
                 reply.usage = settled_usage(reply.usage, &held.asked, &rates);
+                self.settle_at_account(held.paid_by, reply.usage);
                 self.record(Fact::Replied { reply: Arc::new(reply) });
                 Ok(())
             }
@@ -116,6 +126,7 @@ impl Ledger for Driver {
                     let until = self.book.environment.now_ms().saturating_add(*wait);
                     held.gate.close(until, &*self.book.journal);
                 }
+                self.settle_at_account(held.paid_by, charge);
                 let out_of_time = failure.error == ModelError::OutOfTime;
                 self.record(Fact::AskFailed { failure, charge });
                 self.check_stopped()?;
@@ -255,7 +266,10 @@ impl Driver {
             let input_bound = input_bound(&system, 0, &messages, None);
             return Draft { model, hash: hash(&system, None, &messages), messages, system, kit: None, input_bound };
         }
-        let input_bound = input_bound(&system, kit.bytes, &messages, last);
+        let input_bound = match is_program(&*model) {
+            true => 0,
+            false => input_bound(&system, kit.bytes, &messages, last),
+        };
         let hash = hash(&system, Some(&kit), &messages);
         Draft { model, messages, system, kit: Some(kit), input_bound, hash }
     }
@@ -272,6 +286,9 @@ impl Driver {
         let settings = &self.inner.parts.settings;
         let most = draft.model.card().max_output.map_or(settings.max_output, |most| most.min(settings.max_output));
         let input = draft.input_bound;
+        if is_program(&*draft.model) {
+            return Wish { input, output: 0, floor: 0, reserve: 0 };
+        }
         match purpose {
             Purpose::Landing(_) => {
                 let output = settings.landing_output.max(most.min(4_096));
@@ -289,15 +306,47 @@ impl Driver {
         self.book.look(|tree| tree.room(self.cell.run, wish, &rates))
     }
 
+    /// What to do where an ask does not fit.
+    fn no_room(&self, purpose: &Purpose, hit: LimitHit) -> Step {
+        match purpose {
+            Purpose::Landing(_) => Step::Stop(self.run(|run| run.ending(homing_core::run::out_of(hit)))),
+            Purpose::Turn | Purpose::Repair | Purpose::Compaction => self.run(|run| run.land(hit)),
+        }
+    }
+
+    /// Holds at the account that pays, if there is one. The tree decides after it, with no larger an ask.
+    async fn hold_at_account(
+        &self,
+        draft: &Draft,
+        purpose: &Purpose,
+    ) -> Result<Result<Option<AccountHold>, LimitHit>, Interrupt> {
+        let Some(account) = self.run(|run| run.spawned.account.clone()) else { return Ok(Ok(None)) };
+        let Room::Fits { max_output, hold } = self.room(draft, purpose) else { return Ok(Ok(None)) };
+        match self.book.journal.hold_at_account(&account, hold).await.map_err(Interrupt::Journal)? {
+            None => Ok(Ok(Some(AccountHold { account, max_output, hold }))),
+            Some(hit) => Ok(Err(hit)),
+        }
+    }
+
+    fn settle_at_account(&self, paid_by: Option<AccountHold>, used: Usage) {
+        if let Some(AccountHold { account, hold, .. }) = paid_by {
+            self.book.journal.settle_at_account(&account, hold, used);
+        }
+    }
+
     /// Holds what the ask may cost, if it fits at this very moment.
     fn hold(
         &self,
         draft: &Draft,
         purpose: &Purpose,
         nudge: Option<&str>,
+        paid_by: Option<&AccountHold>,
     ) -> Result<(Asked, crate::journal::Commit), Room> {
         let rates = draft.model.card().rates.clone().unwrap_or_default();
-        let wish = self.wish(draft, purpose);
+        let mut wish = self.wish(draft, purpose);
+        if let Some(paid_by) = paid_by {
+            wish.output = paid_by.max_output;
+        }
         let mut written = None;
         let commit = self.book.record_if(self.cell.run, |tree| match tree.room(self.cell.run, wish, &rates) {
             Room::Fits { max_output, hold } => {
@@ -317,6 +366,11 @@ impl Driver {
         })?;
         Ok((written.expect("what was recorded was made here"), commit))
     }
+}
+
+/// Whether the model is a program that writes no tokens: nothing need be held for it, so a team can always report.
+fn is_program(model: &dyn Model) -> bool {
+    model.card().max_output == Some(0)
 }
 
 /// Whether a model is given up after this error.

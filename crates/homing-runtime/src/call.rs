@@ -260,7 +260,7 @@ impl Driver {
         output
     }
 
-    fn hook_run(&self) -> HookRun {
+    pub(crate) fn hook_run(&self) -> HookRun {
         self.run(|run| HookRun {
             run: run.id,
             agent: run.spawned.agent.name.clone(),
@@ -417,6 +417,13 @@ impl CallHost for Host {
                 () = self.stop.cancelled() => Answer::Nobody,
                 answer = answer => answer.unwrap_or(Answer::Nobody),
             }
+        })
+    }
+
+    fn returned(&self, tool: &str) -> Vec<Value> {
+        self.book.look(|tree| {
+            let results = tree.runs().iter().flat_map(|run| run.results(tool)).filter(|result| !result.is_error);
+            results.filter_map(|result| result.data.clone()).collect()
         })
     }
 }

@@ -5,6 +5,7 @@ use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::FutureExt;
 use homing_core::{
     fact::{By, Ended, Fact, FailureKind, LimitHit, Outcome},
+    hooks::{HookEnding, HookNotes},
     message::Reply,
     model::Failure,
     run::{CallState, Run},
@@ -24,6 +25,9 @@ use crate::{
     slots::Slot,
 };
 
+/// How often a hook may send a run back to work.
+const MAX_GOES_ON: u32 = 5;
+
 /// One run under way.
 pub(crate) struct Driver {
     pub(crate) inner: Arc<Inner>,
@@ -34,7 +38,7 @@ pub(crate) struct Driver {
 impl Driver {
     /// Drives the run to its end, whatever happens on the way, and makes the end known.
     pub(crate) async fn run_to_end(self) {
-        let driven = AssertUnwindSafe(drive(&self, || self.run(Run::next_step))).catch_unwind().await;
+        let driven = AssertUnwindSafe(self.drive_with_hooks()).catch_unwind().await;
         let ended = match driven {
             Ok(Ok(ended)) => ended,
             Ok(Err(interrupt)) => self.interrupted(interrupt),
@@ -44,6 +48,44 @@ impl Driver {
             }
         };
         self.finish(ended).await;
+    }
+
+    /// The loop, with the user's own commands asked at its start and before it ends.
+    async fn drive_with_hooks(&self) -> Result<Ended, Interrupt> {
+        self.announce_start().await?;
+        let mut goes_on = 0;
+        loop {
+            let ended = drive(self, || self.run(Run::next_step)).await?;
+            match self.may_end(&ended, goes_on).await? {
+                HookEnding::End(_) => return Ok(ended),
+                HookEnding::GoOn { why } => {
+                    goes_on += 1;
+                    self.record(Fact::Told { from: None, message: why });
+                }
+            }
+        }
+    }
+
+    /// What hooks have to say at a run's start is told to the model together with the task; a resumed run has heard it.
+    async fn announce_start(&self) -> Result<(), Interrupt> {
+        let Some(hooks) = &self.inner.parts.hooks else { return Ok(()) };
+        if self.run(|run| run.began.is_some() || run.transcript.len() > run.spawned.inherited.len() + 1) {
+            return Ok(());
+        }
+        let notes = self.waiting(hooks.run_started(&self.hook_run())).await?;
+        for message in notes.for_model {
+            self.record(Fact::Told { from: None, message });
+        }
+        Ok(())
+    }
+
+    async fn may_end(&self, ended: &Ended, goes_on: u32) -> Result<HookEnding, Interrupt> {
+        match &self.inner.parts.hooks {
+            Some(hooks) if ended.outcome.is_done() && goes_on < MAX_GOES_ON => {
+                self.waiting(hooks.run_ending(&self.hook_run(), &ended.text, goes_on)).await
+            }
+            Some(_) | None => Ok(HookEnding::End(HookNotes::default())),
+        }
     }
 
     fn interrupted(&self, interrupt: Interrupt) -> Ended {

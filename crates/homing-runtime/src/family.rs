@@ -1,12 +1,12 @@
 //! The calls through which a run reaches other runs: delegate, wait, tell, cancel.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::try_join_all;
 use homing_core::{
     authority::Decision,
     definition::{AgentDefinition, OnFailure},
-    fact::{By, Ended, Fact, Outcome},
+    fact::{By, Ended, Fact, Outcome, Refusal},
     limits::Limits,
     registry::Registry,
     rule::{Subject, Subjects},
@@ -21,7 +21,7 @@ use crate::{
     drive::{Children, Interrupt},
     driver::Driver,
     report,
-    runtime::Order,
+    runtime::{Order, SpawnError},
 };
 
 /// What `delegate` was asked to do.
@@ -30,6 +30,27 @@ struct Delegation {
     task: String,
     limits: Limits,
     background: bool,
+    schema: Option<Value>,
+    context: BTreeMap<String, Value>,
+    reader: Reader,
+}
+
+/// Who reads what comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// A language model: words with a head line, long answers cut.
+    Model,
+    /// A program, which asked for `report: "facts"`: the whole answer as text, and facts by name as data.
+    Program,
+}
+
+impl Reader {
+    fn of(args: &Value) -> Self {
+        match args.get("report").and_then(Value::as_str) {
+            Some("facts") => Self::Program,
+            Some(_) | None => Self::Model,
+        }
+    }
 }
 
 impl Children for Driver {
@@ -61,8 +82,12 @@ impl Driver {
         };
         match done {
             Ok(output) => {
+                // A program is not asked to make do: what ended its member for want of its own means ends it, too.
+                let is_program = Reader::of(&args) == Reader::Program;
+                let facts = output.data.as_ref().filter(|_| is_program);
+                let refused = facts.and_then(|facts| report::own_limit(&self.cell.place, facts)).map(Refusal::Limit);
                 let result = result(&state, name, output);
-                self.record(Fact::Returned { key: state.key, result, refused: None });
+                self.record(Fact::Returned { key: state.key, result, refused });
                 Ok(())
             }
             Err(refused) => self.refuse(&state, &name, refused),
@@ -90,24 +115,24 @@ impl Driver {
                 Some(child) => child,
                 None => match self.send_out(state, &delegation).await? {
                     Ok(child) => child,
-                    Err(text) => return Ok(Ok(ToolOutput::error(text))),
+                    Err(error) => return Ok(not_delegated(error, delegation.reader)),
                 },
             };
             if delegation.background {
-                return Ok(Ok(self.sent_out(child)));
+                return Ok(Ok(self.sent_out(child, delegation.reader)));
             }
             let ended = self.come_back(child).await?;
             match (&ended.outcome, delegation.agent.on_failure) {
                 (Outcome::Failed { .. }, OnFailure::Retry(times)) if sent.max(1) <= times as usize => {
-                    if let Err(text) = self.send_out(state, &delegation).await? {
-                        return Ok(Ok(ToolOutput::error(text)));
+                    if let Err(error) = self.send_out(state, &delegation).await? {
+                        return Ok(not_delegated(error, delegation.reader));
                     }
                 }
-                (Outcome::Failed { .. }, OnFailure::Skip) => {
+                (Outcome::Failed { .. }, OnFailure::Skip) if delegation.reader == Reader::Model => {
                     let text = format!("[{}: skipped, it failed]", delegation.agent.name);
                     return Ok(Ok(ToolOutput::text(text)));
                 }
-                _ => return Ok(Ok(self.told_of(child, &ended))),
+                _ => return Ok(Ok(self.told_of(child, &ended, delegation.reader))),
             }
         }
     }
@@ -120,7 +145,7 @@ impl Driver {
         let name = name.ok_or_else(|| Refused::mistake(format!("`agent` is missing; {}", known(registry))))?;
         let task = task.ok_or_else(|| Refused::mistake("`task` is missing: say what is to be done"))?;
         let agent = registry.get(name).map_err(|unknown| Refused::mistake(unknown.to_string()))?.clone();
-        let mut limits = Limits::default();
+        let mut limits = own_limits(args, &agent)?;
         if let Some(seconds) = args.get("timeout").and_then(Value::as_f64) {
             let valid = seconds.is_finite() && seconds > 0.0;
             if !valid {
@@ -130,7 +155,10 @@ impl Driver {
         }
         let background = args.get("background").or_else(|| args.get("run_in_background")).and_then(Value::as_bool);
         let background = background.unwrap_or(agent.background);
-        Ok(Delegation { background, agent, task: task.to_owned(), limits })
+        let schema = args.get("schema").filter(|schema| schema.is_object()).cloned();
+        let context = args.get("context").and_then(Value::as_object).cloned().unwrap_or_default();
+        let (context, reader) = (context.into_iter().collect(), Reader::of(args));
+        Ok(Delegation { background, agent, task: task.to_owned(), limits, schema, context, reader })
     }
 
     fn may_delegate(&self, agent: &str) -> Result<String, Refused> {
@@ -141,8 +169,12 @@ impl Driver {
         }
     }
 
-    /// Spawns a child; the error is text for the model.
-    async fn send_out(&self, state: &CallState, delegation: &Delegation) -> Result<Result<Uuid, String>, Interrupt> {
+    /// Spawns a child.
+    async fn send_out(
+        &self,
+        state: &CallState,
+        delegation: &Delegation,
+    ) -> Result<Result<Uuid, SpawnError>, Interrupt> {
         let order = Order {
             agent: delegation.agent.clone(),
             text: delegation.task.clone(),
@@ -150,21 +182,25 @@ impl Driver {
             call: Some(state.key),
             continues: None,
             background: delegation.background,
+            schema: delegation.schema.clone(),
+            context: delegation.context.clone(),
         };
         match self.inner.spawn_child(&self.book, self.cell.run, order).await {
             Ok((child, commit)) => {
                 drop(commit);
                 Ok(Ok(child))
             }
-            Err(error) => Ok(Err(format!("not delegated: {error}"))),
+            Err(error) => Ok(Err(error)),
         }
     }
 
-    fn sent_out(&self, child: Uuid) -> ToolOutput {
+    fn sent_out(&self, child: Uuid, reader: Reader) -> ToolOutput {
         let (agent, place) = self.book.look_at(child, |run| (run.spawned.agent.name.clone(), run.place.clone()));
-        ToolOutput::text(format!(
-            "[{agent} · run {place} · started in the background; its result will be told to you when it ends]"
-        ))
+        let text =
+            format!("[{agent} · run {place} · started in the background; its result will be told to you when it ends]");
+        // The child may have ended by now; the program learns that by waiting, as it does in every other case.
+        let facts = json!({"run": child, "place": place.to_string(), "agent": agent, "status": "running"});
+        ToolOutput { data: (reader == Reader::Program).then_some(facts), ..ToolOutput::text(text) }
     }
 
     /// Waits for a child, holding nothing.
@@ -176,10 +212,13 @@ impl Driver {
         ended.ok_or(Interrupt::Stopped)
     }
 
-    fn told_of(&self, child: Uuid, ended: &Ended) -> ToolOutput {
+    fn told_of(&self, child: Uuid, ended: &Ended, reader: Reader) -> ToolOutput {
         let settings = &self.inner.parts.settings;
-        let text = self.book.look_at(child, |run| report::of_child(run, ended, settings));
-        ToolOutput { text, data: ended.data.clone(), is_error: !ended.outcome.is_done(), ..ToolOutput::default() }
+        let (text, data) = self.book.look_at(child, |run| match reader {
+            Reader::Model => (report::of_child(run, ended, settings), ended.data.clone()),
+            Reader::Program => (ended.text.clone(), Some(report::facts(run))),
+        });
+        ToolOutput { text, data, is_error: !ended.outcome.is_done(), ..ToolOutput::default() }
     }
 
     async fn wait(&self, state: &CallState, args: &Value) -> Result<Result<ToolOutput, Refused>, Interrupt> {
@@ -214,7 +253,10 @@ impl Driver {
         };
         let lines: Vec<String> = runs.iter().map(line).collect();
         let text = if lines.is_empty() { "there are no open background runs".to_owned() } else { lines.join("\n") };
-        Ok(Ok(ToolOutput::text(text)))
+        let over = |run: &Uuid| self.book.look_at(*run, |it| it.ended.is_some().then(|| report::facts_and_answer(it)));
+        let data = (Reader::of(args) == Reader::Program)
+            .then(|| json!({"runs": runs.iter().filter_map(over).collect::<Vec<_>>()}));
+        Ok(Ok(ToolOutput { data, ..ToolOutput::text(text) }))
     }
 
     fn open_background(&self) -> Vec<Uuid> {
@@ -265,7 +307,7 @@ impl Driver {
             },
         };
         let ended = self.come_back(child).await?;
-        Ok(Ok(self.told_of(child, &ended)))
+        Ok(Ok(self.told_of(child, &ended, Reader::of(args))))
     }
 
     async fn cancel(&self, state: &CallState, args: &Value) -> Result<Result<ToolOutput, Refused>, Interrupt> {
@@ -278,8 +320,25 @@ impl Driver {
         }
         self.halt(run, By::Parent);
         let ended = self.come_back(run).await?;
-        Ok(Ok(ToolOutput { is_error: false, ..self.told_of(run, &ended) }))
+        Ok(Ok(ToolOutput { is_error: false, ..self.told_of(run, &ended, Reader::of(args)) }))
     }
+}
+
+/// A model reads why and makes do; a program that has reached a limit comes to its end.
+fn not_delegated(error: SpawnError, reader: Reader) -> Result<ToolOutput, Refused> {
+    let text = format!("not delegated: {error}");
+    match (error, reader) {
+        (SpawnError::Limit(hit), Reader::Program) => Err(Refused { why: Refusal::Limit(hit), text }),
+        _ => Ok(ToolOutput::error(text)),
+    }
+}
+
+/// Limits that the caller sets for this one child: they narrow what the agent's definition says, never widen it.
+fn own_limits(args: &Value, agent: &AgentDefinition) -> Result<Limits, Refused> {
+    let Some(wanted) = args.get("limits").filter(|limits| !limits.is_null()) else { return Ok(Limits::default()) };
+    let limits: Limits =
+        serde_json::from_value(wanted.clone()).map_err(|error| Refused::mistake(format!("`limits`: {error}")))?;
+    Ok(limits.tighter(agent.limits))
 }
 
 fn known(registry: &Registry) -> String {

@@ -12,6 +12,7 @@ use homing_core::{
     BoxFuture,
     fact::{Fact, Hold, LimitHit, Record},
     message::Usage,
+    tree::RunTree,
 };
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -32,6 +33,25 @@ pub trait Journal: Send + Sync {
 
     /// All records of a tree, in order, checked.
     fn load(&self, tree: Uuid) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>>;
+
+    /// The tree that its records make.
+    fn fold(&self, tree: Uuid) -> BoxFuture<'_, Result<RunTree, JournalError>> {
+        Box::pin(async move {
+            let mut fold = RunTree::default();
+            for record in self.load(tree).await? {
+                fold.apply(&record).map_err(|misfit| JournalError::Damaged(misfit.to_string()))?;
+            }
+            Ok(fold)
+        })
+    }
+
+    /// The records of a tree from position `from` on.
+    fn since(&self, tree: Uuid, from: u64) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
+        Box::pin(async move {
+            let records = self.load(tree).await?;
+            Ok(records.into_iter().filter(|record| record.seq >= from).collect())
+        })
+    }
 
     /// Makes this process the owner of a tree whose owner is gone, and says which epoch that is.
     fn claim(&self, tree: Uuid, claim: Claim) -> BoxFuture<'_, Result<u32, JournalError>>;

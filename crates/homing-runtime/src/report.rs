@@ -1,10 +1,12 @@
 //! What a parent's model reads about a run below it: short and factual. Who, how it ended, steps, then the answer.
 
 use homing_core::{
-    fact::{By, Ended, Outcome},
+    fact::{By, Ended, LimitHit, Outcome},
     limits::{Limit, usd},
+    place::Place,
     run::Run,
 };
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{book::Book, settings::Settings};
@@ -25,6 +27,42 @@ pub(crate) fn of_child(run: &Run, ended: &Ended, settings: &Settings) -> String 
         (_, true) => format!("{head}\nIt had nothing to report by then."),
         (_, false) => format!("{head}\nWhat it had by then (partial):\n{answer}"),
     }
+}
+
+/// What a program reads about a run below it: facts by name, and the plain answer beside them.
+pub(crate) fn facts(run: &Run) -> Value {
+    let (status, error, data, limit) = match run.ended.as_deref() {
+        None => ("running", None, None, None),
+        Some(ended) => {
+            let error = (!ended.outcome.is_done()).then(|| how(&ended.outcome));
+            (ended.outcome.status(), error, ended.data.clone(), limit_of(&ended.outcome))
+        }
+    };
+    json!({
+        "run": run.id, "place": run.place.to_string(), "agent": run.spawned.agent.name, "status": status, "error": error,
+        "data": data, "limit": limit,
+    })
+}
+
+fn limit_of(outcome: &Outcome) -> Option<&LimitHit> {
+    match outcome {
+        Outcome::Exhausted(hit) | Outcome::TimedOut(hit) => Some(hit),
+        Outcome::Done | Outcome::Cancelled { .. } | Outcome::Failed { .. } => None,
+    }
+}
+
+/// The limit of the run at `place`, or of one above it, that ended a run of which a program was told these facts.
+pub(crate) fn own_limit(place: &Place, data: &Value) -> Option<LimitHit> {
+    let runs = data.get("runs").and_then(Value::as_array).map_or_else(|| std::slice::from_ref(data), Vec::as_slice);
+    let hits = runs.iter().filter_map(|facts| serde_json::from_value(facts.get("limit")?.clone()).ok());
+    hits.into_iter().find(|hit: &LimitHit| place.is_within(&hit.place))
+}
+
+/// The same with the answer, for a report about several runs.
+pub(crate) fn facts_and_answer(run: &Run) -> Value {
+    let mut facts = facts(run);
+    facts["output"] = json!(run.ended.as_ref().map(|ended| ended.text.as_str()));
+    facts
 }
 
 /// A background child's result, as its parent is told.

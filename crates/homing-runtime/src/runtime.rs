@@ -1,7 +1,7 @@
 //! The running whole: what a host hands over, and how runs come into the world.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -23,6 +23,7 @@ use homing_core::{
     tree::RunTree,
     workspace::Workspaces,
 };
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -167,6 +168,8 @@ pub(crate) struct Order {
     pub(crate) call: Option<CallKey>,
     pub(crate) continues: Option<(Uuid, Vec<Message>)>,
     pub(crate) background: bool,
+    pub(crate) schema: Option<Value>,
+    pub(crate) context: BTreeMap<String, Value>,
 }
 
 /// A root that is ready to begin.
@@ -208,6 +211,11 @@ impl Runtime {
         Self(inner)
     }
 
+    /// What the host handed over.
+    pub fn parts(&self) -> &Parts {
+        &self.0.parts
+    }
+
     /// Starts `task`. Returns at once; a task with a key goes through [`Self::submit`].
     pub fn spawn(&self, task: Task) -> Result<RunHandle, SpawnError> {
         let Root { book, cell, first } = self.0.root(task)?;
@@ -245,10 +253,7 @@ impl Runtime {
     /// Goes on with a tree of the journal; `more` adds to its root's limits. A tree that is over stays over.
     pub async fn resume(&self, tree: Uuid, claim: Claim, more: Limits) -> Result<RunHandle, SpawnError> {
         let journal = &self.0.parts.journal;
-        let mut fold = RunTree::default();
-        for record in journal.load(tree).await? {
-            fold.apply(&record).map_err(|misfit| JournalError::Damaged(misfit.to_string()))?;
-        }
+        let mut fold = journal.fold(tree).await?;
         let is_over = fold.root().is_some_and(|root| root.ended.is_some());
         let reopens = more != Limits::default()
             && fold.root().is_some_and(|root| {
@@ -256,6 +261,12 @@ impl Runtime {
             });
         let goes_on = !is_over || reopens;
         let epoch = if goes_on { journal.claim(tree, claim).await? } else { fold.last_epoch() };
+        if goes_on {
+            // What the former owner still wrote between the look and the claim counts, too.
+            for record in journal.since(tree, fold.next_seq()).await? {
+                fold.apply(&record).map_err(|misfit| JournalError::Damaged(misfit.to_string()))?;
+            }
+        }
         let book = Book::new(tree, epoch, fold, journal.clone(), self.0.parts.environment.clone());
         if goes_on {
             self.0.lock_trees().books.insert(tree, book.clone());
@@ -339,6 +350,8 @@ impl Inner {
             call: Some(call),
             continues: Some((run, history)),
             background: false,
+            schema: None,
+            context: BTreeMap::new(),
         };
         Ok(self.spawn_child(book, parent, order).await?.0)
     }

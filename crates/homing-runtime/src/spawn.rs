@@ -147,7 +147,8 @@ impl Inner {
         });
         let (limits, mut warnings) = self.priced(asked_for.or(Limits::delegated()), explicit, &resolved)?;
         let authority = self.child_authority(&above.authority, agent);
-        let context = shared(&above.context, &agent.shared_context);
+        let mut context = shared(&above.context, &agent.shared_context);
+        context.extend(order.context);
         let setting = (self.parts.setting)(&above.workdir);
         let (system, lacking) = prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &setting);
         warnings.extend(resolved.warnings);
@@ -167,7 +168,7 @@ impl Inner {
             authority,
             limits,
             models: resolved.names,
-            schema: agent.schema.clone().map(Arc::new),
+            schema: order.schema.or_else(|| agent.schema.clone()).map(Arc::new),
             until: None,
             key: None,
             account: above.account.clone(),

@@ -73,7 +73,9 @@ fn inv10_sixteen_processes_share_one_new_journal_and_none_is_refused() {
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     }
     for mut child in children {
-        assert_eq!(hear_all(&mut child), ["ready", "done"]);
+        let said = hear_all(&mut child);
+        let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+        assert_eq!(said, ["ready", "done"], "{errors}");
     }
     let journal = open(&path);
     let roots = journal.runs(&Filter::default()).unwrap();
@@ -350,4 +352,22 @@ fn two_journals_of_one_process_are_two_owners() {
     });
     assert_eq!(wait(two.append(late)), Err(JournalError::Fenced { tree: pen.tree }));
     assert_eq!(two.owner(pen.tree).unwrap().map(|(pid, _)| pid), Some(std::process::id()));
+}
+
+#[test]
+fn inv10_a_takeover_is_noticed_however_long_the_old_owner_wrote_elsewhere() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let (one, two) = (open(&path), open(&path));
+    let (mut taken, mut kept) = (Pen::new(), Pen::new());
+    taken.begin(&*one, plain()).unwrap();
+    kept.begin(&*one, plain()).unwrap();
+    assert_eq!(wait(two.claim(taken.tree, Claim::Force)), Ok(2));
+    for _ in 0..3 {
+        kept.write(&*one, asked()).unwrap();
+    }
+    assert_eq!(taken.write(&*one, asked()), Err(JournalError::Fenced { tree: taken.tree }));
+    assert_eq!(kept.write(&*one, asked()), Ok(()));
+    let mut pen = Pen { epoch: 2, seq: 1, ..taken };
+    assert_eq!(pen.write(&*two, asked()), Ok(()));
 }

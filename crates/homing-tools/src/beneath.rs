@@ -152,4 +152,43 @@ mod tests {
             assert_eq!(result("missing/x"), Err(Errno::NOENT));
         });
     }
+
+    #[test]
+    fn inv38_neither_way_of_opening_loses_a_race_with_a_swapped_folder() {
+        use std::{io::Read, sync::atomic::AtomicBool, sync::atomic::Ordering, time::Duration, time::Instant};
+        let place = tempfile::tempdir().unwrap();
+        let (inside, outside) = (place.path().join("root"), place.path().join("outside"));
+        for (folder, content) in [(inside.join("dir"), "harmless"), (outside.clone(), "SECRET")] {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("target"), content).unwrap();
+        }
+        symlink("../outside", inside.join("link")).unwrap();
+        let stop = AtomicBool::new(false);
+        let (mut opened, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (dir, away, link) = (inside.join("dir"), inside.join("away"), inside.join("link"));
+                while !stop.load(Ordering::Relaxed) {
+                    let _ = std::fs::rename(&dir, &away).and_then(|()| std::fs::rename(&link, &dir));
+                    let _ = std::fs::rename(&dir, &link).and_then(|()| std::fs::rename(&away, &dir));
+                }
+            });
+            let root = root(&inside);
+            let until = Instant::now() + Duration::from_secs(2);
+            for _ in (0..50_000).take_while(|_| Instant::now() < until) {
+                for open in [open as Open, open_by_steps as Open] {
+                    let Ok(fd) = open(&root, Path::new("dir/target"), OFlags::RDONLY) else {
+                        refused += 1;
+                        continue;
+                    };
+                    let mut content = String::new();
+                    std::fs::File::from(fd).read_to_string(&mut content).unwrap();
+                    assert_eq!(content, "harmless");
+                    opened += 1;
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert!(opened > 100 && refused > 0, "the race was run: {opened} opened, {refused} refused");
+    }
 }

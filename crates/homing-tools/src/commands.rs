@@ -18,6 +18,7 @@ use crate::{
     process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams},
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
     shell::{GIT_ONLY, git_only_env, git_only_env_for},
+    worktree,
 };
 
 /// How long git may take to list its settings.
@@ -96,7 +97,11 @@ impl Commands {
     ) -> Result<Finished, NotRun> {
         let mut job = self.job(&command, room).await?;
         if is_git_only(command.grant) {
-            job.env.extend(self.neutral_git(&job).await?);
+            let neutral = match command.grant.sandbox {
+                Sandbox::ReadOnly | Sandbox::WorkspaceWrite => git_only_env(),
+                Sandbox::Off => self.neutral_git(&job).await?,
+            };
+            job.env.extend(neutral);
         }
         let output = room.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
         let running = self.launcher.start(job).await?;
@@ -120,7 +125,9 @@ impl Commands {
 
     /// A command with its walls, ready to be started.
     pub(crate) async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
-        let access = Access::of(command.grant, &self.options);
+        let mut access = Access::of(command.grant, &self.options);
+        // In a worktree of the user's, git must be able to look into the repository that it belongs to.
+        access.read.extend(worktree::locate(command.workdir).map(|(_, git)| git));
         let none = Sandboxes::none(&self.launcher.helper);
         let sandboxes = match access.sandbox {
             Sandbox::Off => &none,
@@ -138,6 +145,13 @@ impl Commands {
             kept: walls.kept,
             streams: Streams::Together,
         })
+    }
+
+    /// Takes away private folders that a killed process has left behind: those of runs that are not alive any more.
+    pub fn sweep(&self, is_alive: impl Fn(Uuid) -> bool) {
+        let entries = self.private.read_dir().into_iter().flatten().flatten();
+        let named = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<Uuid>().ok()?, entry.path())));
+        named.filter(|(run, _)| !is_alive(*run)).for_each(|(_, root)| Private { root }.remove());
     }
 
     /// The private folder of the run whose state this is. It goes when the state goes.

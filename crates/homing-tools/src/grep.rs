@@ -1,8 +1,8 @@
 //! `grep`: ripgrep's search over a folder or file, in a stable order and within bounds.
 
 use std::{
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -140,13 +140,18 @@ impl Quest {
     }
 
     fn searcher(&self) -> Searcher {
-        SearcherBuilder::new()
-            .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(MOST_MEMORY))
+        plain_searcher()
+            .line_number(self.mode == Mode::Content)
             .before_context(self.before)
             .after_context(self.after)
             .build()
     }
+}
+
+fn plain_searcher() -> SearcherBuilder {
+    let mut builder = SearcherBuilder::new();
+    builder.binary_detection(BinaryDetection::quit(0)).heap_limit(Some(MOST_MEMORY)).line_number(false);
+    builder
 }
 
 fn matcher(args: &Args) -> Result<RegexMatcher, String> {
@@ -178,14 +183,14 @@ pub(crate) fn file_glob(pattern: &str) -> Result<GlobMatcher, String> {
 fn over(ground: &Ground<'_>, quest: &Quest, stop: &Stop) -> Hits {
     let hits = Mutex::new(Hits::new(quest.limit));
     ground.walk().build_parallel().run(|| {
-        let mut searcher = quest.searcher();
-        let hits = &hits;
+        let mut seeker =
+            Seeker { ground, quest, hits: &hits, showing: quest.searcher(), counting: plain_searcher().build() };
         Box::new(move |entry| {
             if stop.is_set() {
                 return WalkState::Quit;
             }
-            if let Some((path, found)) = entry.ok().and_then(|it| in_file(ground, quest, &mut searcher, &it)) {
-                hits.lock().unwrap_or_else(PoisonError::into_inner).add(path, found);
+            if let Ok(entry) = entry {
+                seeker.look_into(&entry);
             }
             WalkState::Continue
         })
@@ -195,22 +200,41 @@ fn over(ground: &Ground<'_>, quest: &Quest, stop: &Stop) -> Hits {
     hits
 }
 
-fn in_file(
-    ground: &Ground<'_>,
-    quest: &Quest,
-    searcher: &mut Searcher,
-    entry: &ignore::DirEntry,
-) -> Option<(PathBuf, FileHits)> {
-    if !entry.file_type()?.is_file() {
-        return None;
+/// One thread's share of a search.
+struct Seeker<'a> {
+    ground: &'a Ground<'a>,
+    quest: &'a Quest,
+    hits: &'a Mutex<Hits>,
+    showing: Searcher,
+    /// For files whose lines will not be shown.
+    counting: Searcher,
+}
+
+impl Seeker<'_> {
+    fn look_into(&mut self, entry: &ignore::DirEntry) -> Option<()> {
+        if !entry.file_type()?.is_file() {
+            return None;
+        }
+        let rest = self.ground.rest(entry.path())?;
+        if !self.quest.glob.as_ref().is_none_or(|it| it.is_match(rest)) || !self.ground.allows(rest) {
+            return None;
+        }
+        let file = open_below(&self.ground.folder, rest)?;
+        let is_wanted = self.hits().wants(rest);
+        let (searcher, mut found) = match is_wanted {
+            true => (&mut self.showing, FileHits::lazy(self.quest.mode, self.quest.limit)),
+            false => (&mut self.counting, FileHits::counting(self.quest.mode)),
+        };
+        // A file that cannot be searched to its end (a line beyond all bounds) still gives what was found before.
+        let _ = searcher.search_file(&self.quest.matcher, &file, &mut found);
+        if found.count > 0 {
+            let found = found.named(&self.ground.shown(rest));
+            self.hits().add(rest.to_owned(), found);
+        }
+        Some(())
     }
-    let rest = ground.rest(entry.path())?;
-    if !quest.glob.as_ref().is_none_or(|it| it.is_match(rest)) || !ground.allows(rest) {
-        return None;
+
+    fn hits(&self) -> MutexGuard<'_, Hits> {
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    let file = open_below(&ground.folder, rest)?;
-    let mut found = FileHits::lazy(quest.mode, quest.limit);
-    // A file that cannot be searched to its end (a line beyond all bounds) still gives what was found before.
-    let _ = searcher.search_file(&quest.matcher, &file, &mut found);
-    (found.count > 0).then(|| (rest.to_owned(), found.named(&ground.shown(Path::new(rest)))))
 }

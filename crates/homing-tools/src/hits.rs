@@ -1,6 +1,10 @@
 //! What a search found, kept small: the first lines in the order of paths, and how much more there was.
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+};
 
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 use schemars::JsonSchema;
@@ -48,6 +52,11 @@ impl FileHits {
     /// For files that mostly do not match: the name comes when there is something to name.
     pub(crate) fn lazy(mode: Mode, limit: usize) -> Self {
         Self::new(mode, String::new(), limit)
+    }
+
+    /// For files whose lines would come after the limit.
+    pub(crate) fn counting(mode: Mode) -> Self {
+        Self::new(mode, String::new(), 0)
     }
 
     pub(crate) fn named(mut self, name: &str) -> Self {
@@ -125,6 +134,12 @@ pub(crate) struct Hits {
 impl Hits {
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, files: BTreeMap::new(), kept: 0, matches: 0, total_files: 0, stopped: false }
+    }
+
+    /// Whether lines of `path` can still be among the first; otherwise they need only be counted.
+    pub(crate) fn wants(&self, path: &Path) -> bool {
+        let is_full = self.kept >= self.limit;
+        !is_full || self.files.last_key_value().is_none_or(|(last, _)| path < last.as_path())
     }
 
     pub(crate) fn add(&mut self, path: PathBuf, hits: FileHits) {

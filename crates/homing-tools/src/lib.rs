@@ -13,6 +13,7 @@ pub mod commands;
 pub mod diff;
 mod edit;
 mod fetch;
+pub mod git;
 mod glob;
 mod grep;
 mod hits;

@@ -55,6 +55,7 @@ impl Settings {
             allow: Allow::All,
             ask: rules("ask", OnError::WholeTool),
             deny: rules("deny", OnError::WholeTool),
+            settled: Vec::new(),
         };
         let allow = rules("allow", OnError::Drop);
         let hooks = json.get("hooks").cloned().unwrap_or_default();

@@ -4,6 +4,7 @@
 mod gadgets;
 mod git;
 mod lexer;
+mod lists;
 mod syntax;
 
 use homing_core::rule::{Subject, Subjects};

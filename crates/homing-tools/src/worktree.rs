@@ -74,7 +74,7 @@ impl Workspaces for GitWorktrees {
 ///
 /// A `.git` file names its git folder, and a hostile one could name any folder: it is believed only if that folder
 /// names the file in turn, as git makes it.
-fn locate(workdir: &Path) -> Option<(PathBuf, PathBuf)> {
+pub(crate) fn locate(workdir: &Path) -> Option<(PathBuf, PathBuf)> {
     let top = workdir.ancestors().find(|it| it.join(".git").symlink_metadata().is_ok())?;
     let git = top.join(".git");
     if git.symlink_metadata().ok()?.is_dir() {

@@ -31,6 +31,19 @@ const PROJECTS: &[Project] = &[
         expect: "test it_works ... ok",
     },
     Project {
+        tool: "cargo with a crate from the registry",
+        check: "ls \"${CARGO_HOME:-$HOME/.cargo}\"/registry/cache/*/itoa-1*.crate",
+        files: &[
+            (
+                "Cargo.toml",
+                "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[dependencies]\nitoa = \"1\"\n",
+            ),
+            ("src/lib.rs", "#[test]\nfn it_works() { assert_eq!(itoa::Buffer::new().format(7), \"7\"); }\n"),
+        ],
+        command: "cargo test --offline 2>&1",
+        expect: "test it_works ... ok",
+    },
+    Project {
         tool: "npm",
         check: "npm --version",
         files: &[

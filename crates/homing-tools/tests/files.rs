@@ -213,7 +213,7 @@ async fn t12_too_much_and_folders_are_not_written() {
 }
 
 #[tokio::test]
-async fn t1_t4_t7_t14_bad_arguments_get_a_message_that_helps() {
+async fn t1_t3_t4_t7_t14_bad_arguments_get_a_message_that_helps() {
     let world = world();
     world.file("a", "x");
     let run = world.run();

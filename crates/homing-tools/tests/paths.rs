@@ -44,7 +44,7 @@ async fn all_refuse(world: &World, path: &str) {
 }
 
 #[tokio::test]
-async fn p1_p2_p9_paths_that_lead_out_are_refused() {
+async fn p1_p2_p9_t6_paths_that_lead_out_are_refused() {
     let world = world();
     std::fs::write(world.outside().join("secret"), "SECRET").unwrap();
     std::fs::create_dir(world.outside().join("repo-evil")).unwrap();

@@ -116,7 +116,7 @@ const GADGETS: &[(&str, &str)] = &[
     ("b4", "git blame --contents /etc/passwd f"), ("b4", "git log --show-signature"), ("b4", "git cat-file --filters HEAD:x"), ("b4", "git filter-branch x"),
     ("b4", "git archive -o /etc/x HEAD"), ("b4", "git diff --output=x"), ("b4", "git push --receive-pack='rm x' ."), ("b4", "git log --remerge-diff"),
     ("b4", "git log --diff-merges=remerge"), ("b4", "git diff -O/etc/passwd"), ("b4", "git grep -f /etc/passwd x"),
-    ("b4", "git daemon"), ("b4", "git upload-pack ."), ("b4", "git init --template=/tmp/x"),
+    ("b4", "git diff --submodule=diff"), ("b4", "git status --ignore-submodules=none"), ("b4", "git daemon"), ("b4", "git upload-pack ."), ("b4", "git init --template=/tmp/x"),
     // find.
     ("b6", "find . -exec rm {} +"), ("b6", "find . -exec rm {} \\;"), ("b6", "find . -execdir rm x +"), ("b6", "find . -ok rm x +"),
     ("b6", "find . -okdir rm x +"), ("b6", "find . -delete"), ("b6", "find . -fprintf x y"), ("b6", "find . -fls x"), ("b6", "find . -fprint x"),

@@ -84,3 +84,67 @@ async fn a_folder_without_a_repository_is_refused_in_words() {
         assert!(worktrees.enter(uuid::Uuid::new_v4(), &shop.workspace).await.is_err());
     }
 }
+
+#[tokio::test]
+async fn git_of_our_own_runs_in_the_sandbox_and_nothing_of_the_repositorys_runs() {
+    use homing_tools::{diff::GitRunner, git::SandboxedGit};
+    for (name, shop) in each().await {
+        repository(&shop);
+        let evil = format!("touch {}/evil; touch evil; cat", shop.outside.display());
+        git(&shop.workspace, &["config", "diff.x.textconv", &evil]);
+        git(&shop.workspace, &["config", "filter.x.clean", &evil]);
+        fs::write(shop.workspace.join(".gitattributes"), "* diff=x filter=x\n").unwrap();
+        fs::write(shop.workspace.join("sub/a"), "b\n".repeat(40_000)).unwrap();
+        let runner = SandboxedGit { commands: shop.commands.clone() };
+        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let call = async |args: &[&str], most: usize| {
+            runner.git(&context, args.iter().map(|it| (*it).to_owned()).collect(), most).await
+        };
+        let log = call(&["log", "--format=%s"], 100).await.unwrap();
+        assert_eq!((log.stdout.as_str(), log.was_cut), ("a\n", false), "{name}");
+        let diff = call(&["diff"], 60_000).await.unwrap();
+        assert!(diff.was_cut && diff.stdout.len() == 60_000 && diff.stdout.contains("+b\n"), "{name}");
+        assert!(call(&["no-such-command"], 100).await.is_err());
+        assert!(shop.files(&shop.outside).is_empty(), "{name}: something of the repository's ran");
+        assert!(!shop.workspace.join("evil").exists(), "{name}: something of the repository's ran");
+    }
+}
+
+#[tokio::test]
+async fn git_works_in_a_worktree_of_the_users() {
+    for (name, shop) in each().await {
+        repository(&shop);
+        let linked = shop.folder.path().canonicalize().unwrap().join("linked");
+        git(&shop.workspace, &["-c", "core.hooksPath=/dev/null", "worktree", "add", "-q", linked.to_str().unwrap()]);
+        let mut grant = shop.grant(Sandbox::WorkspaceWrite);
+        (grant.read, grant.write) = (vec![linked.clone()], vec![linked.clone()]);
+        let context = homing_core::tool::ToolContext { workdir: linked, ..shop.context(grant) };
+        let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+        let output =
+            homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": "git log --oneline | wc -l"}))
+                .await;
+        assert_eq!(output.text, "1", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn r23_a_shell_for_git_alone_runs_nothing_of_the_repositorys_even_without_a_sandbox() {
+    use homing_core::authority::{Allow, Layer};
+    let shop = Workshop::with(homing_tools::sandbox::Sandboxes::none(workshop::HELPER), |it| it);
+    repository(&shop);
+    let evil = format!("touch {}/evil; cat", shop.outside.display());
+    git(&shop.workspace, &["config", "diff.x.textconv", &evil]);
+    git(&shop.workspace, &["config", "diff.external", &evil]);
+    fs::write(shop.workspace.join(".gitattributes"), "* diff=x\n").unwrap();
+    fs::write(shop.workspace.join("sub/a"), "b").unwrap();
+    let mut grant = shop.grant(Sandbox::Off);
+    let allow = Allow::Only(vec!["bash(git only)".parse().unwrap()]);
+    grant.layers.push(std::sync::Arc::new(Layer { allow, ..Layer::everything("agent code-review") }));
+    let context = shop.context(grant);
+    let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+    for command in ["git status --short", "git diff", "git log -p", "git show"] {
+        let output = homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": command})).await;
+        assert!(!output.is_error, "{command}: {}", output.text);
+        assert!(shop.files(&shop.outside).is_empty(), "{command} ran something of the repository's");
+    }
+}

@@ -34,6 +34,9 @@ pub enum BuildError {
     /// The folder to work in does not exist.
     #[error("{0} is no folder: {1}")]
     NoFolder(PathBuf, std::io::Error),
+    /// A team cannot work.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Team(Vec<Diagnostic>),
     /// No home is known for the journal.
     #[error("there is no folder for the journal: HOME is not set; name a file with `.journal(path)`, or switch it off")]
     NoHome,
@@ -46,6 +49,13 @@ enum Kept {
     File(PathBuf, Box<homing_runtime::sqlite::Options>),
     Given(Arc<dyn Journal>),
 }
+
+/// Puts something around a tool.
+type Wrap = Box<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
+
+/// Finds keys and addresses by the names of their variables.
+#[cfg(feature = "providers")]
+type Keys = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
 
 /// Puts a [`Homing`] together.
 pub struct Builder {
@@ -67,13 +77,16 @@ pub struct Builder {
     network: Network,
     sandbox: Sandbox,
     surroundings: bool,
+    wrap: Option<Wrap>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     #[cfg(feature = "providers")]
     model_options: crate::ModelOptions,
     #[cfg(feature = "providers")]
-    keys: Option<Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>>,
+    keys: Option<Keys>,
     #[cfg(feature = "tools")]
     pub(crate) standard: Option<crate::standard::Standard>,
+    #[cfg(feature = "teams")]
+    teams: Vec<homing_teams::Team>,
 }
 
 impl Default for Builder {
@@ -97,6 +110,7 @@ impl Default for Builder {
             network: Network::Off,
             sandbox: Sandbox::WorkspaceWrite,
             surroundings: false,
+            wrap: None,
             diagnostics: Vec::new(),
             #[cfg(feature = "providers")]
             model_options: crate::ModelOptions::default(),
@@ -104,6 +118,8 @@ impl Default for Builder {
             keys: None,
             #[cfg(feature = "tools")]
             standard: None,
+            #[cfg(feature = "teams")]
+            teams: Vec::new(),
         }
     }
 }
@@ -130,6 +146,14 @@ impl Builder {
         self
     }
 
+    /// Adds a team: an agent whose model is a program, with the agents it brings.
+    #[cfg(feature = "teams")]
+    #[must_use]
+    pub fn team(mut self, team: homing_teams::Team) -> Self {
+        self.teams.push(team);
+        self
+    }
+
     /// Adds a tool.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
@@ -141,6 +165,13 @@ impl Builder {
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
+        self
+    }
+
+    /// Puts something around every tool, those of the standard set included: a recording that answers in their place.
+    #[must_use]
+    pub fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync + 'static) -> Self {
+        self.wrap = Some(Box::new(wrap));
         self
     }
 
@@ -357,10 +388,13 @@ impl Builder {
             }
         };
         let mut parts = Parts::new(Registry::default(), models, journal);
-        parts.registry = registry.clone();
+        parts.registry = registry;
         parts.policy = self.policy(&workdir);
         parts.workdir = workdir;
         parts.tools = std::mem::take(&mut self.tools);
+        if let Some(wrap) = self.wrap.take() {
+            parts.tools = parts.tools.into_iter().map(wrap).collect();
+        }
         parts.skills = self.skills.take();
         parts.asker = self.asker.take();
         parts.hooks = self.hooks.take();
@@ -369,6 +403,9 @@ impl Builder {
         if self.surroundings {
             parts.setting = Arc::new(crate::surroundings);
         }
+        #[cfg(feature = "teams")]
+        homing_teams::install(&mut parts, std::mem::take(&mut self.teams)).map_err(BuildError::Team)?;
+        let registry = parts.registry.clone();
         let runtime = Runtime::new(parts);
         Ok(Homing {
             _inbox: InboxWatch::start(&runtime),

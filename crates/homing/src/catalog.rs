@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use homing_core::{
@@ -36,12 +36,13 @@ pub struct Catalog {
     options: ModelOptions,
     own: BTreeMap<String, Arc<dyn Model>>,
     made: Mutex<HashMap<String, Arc<dyn Model>>>,
+    last_resort: OnceLock<String>,
 }
 
 impl Catalog {
     /// A catalog over `providers`, with models of the host's own.
     pub fn new(providers: Providers, options: ModelOptions, own: BTreeMap<String, Arc<dyn Model>>) -> Self {
-        Self { providers, options, own, made: Mutex::default() }
+        Self { providers, options, own, made: Mutex::default(), last_resort: OnceLock::new() }
     }
 
     /// The providers.
@@ -53,8 +54,14 @@ impl Catalog {
     pub fn default_model(&self) -> Option<(String, String)> {
         match &self.options.default {
             Some(name) => Some((name.clone(), "as configured".to_owned())),
-            None => homing_models::names::default_model(&self.providers),
+            None => homing_models::names::default_model(&self.providers)
+                .or_else(|| Some((self.last_resort.get()?.clone(), "as nothing else can be had".to_owned()))),
         }
+    }
+
+    /// What runs speak with where nothing is said and no provider can be had. Only the first word counts.
+    pub fn fall_back_to(&self, name: impl Into<String>) {
+        let _ = self.last_resort.set(name.into());
     }
 
     fn resolver(&self) -> Resolver<'_> {

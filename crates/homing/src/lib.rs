@@ -19,6 +19,8 @@
 //! it is asked to. There are no globals; several instances live in one process.
 
 mod builder;
+#[cfg(all(feature = "sqlite", feature = "tools"))]
+mod cache;
 #[cfg(feature = "providers")]
 mod catalog;
 mod closure;
@@ -30,6 +32,8 @@ mod standard;
 use std::{sync::Arc, time::Duration};
 
 pub use builder::{BuildError, Builder};
+#[cfg(all(feature = "sqlite", feature = "tools"))]
+pub use cache::Cached;
 #[cfg(feature = "providers")]
 pub use catalog::{Catalog, ModelOptions};
 pub use closure::tool_fn;
@@ -64,6 +68,8 @@ pub mod rooms {
     #[cfg(feature = "providers")]
     pub use homing_models as models;
     pub use homing_runtime as runtime;
+    #[cfg(feature = "teams")]
+    pub use homing_teams as teams;
     #[cfg(feature = "tools")]
     pub use homing_tools as tools;
 }

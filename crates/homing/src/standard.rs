@@ -7,12 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use homing_core::{definition::Scope, diagnostic::Diagnostic, tool::Tool};
+use homing_core::{authority::Layer, definition::Scope, diagnostic::Diagnostic, rule::Rule, tool::Tool};
 use homing_load::{Options, Places, discover, without_authority};
 use homing_tools::{
     bash::Bash,
     commands::Commands,
-    diff::PlainGit,
+    git::SandboxedGit,
     hooks::{CommandHooks, HookConfig},
     sandbox::{SandboxOptions, Surroundings},
     settings::{self, Trust},
@@ -43,6 +43,8 @@ pub struct Standard {
     pub tools: ToolsConfig,
     /// Whether the built-in agents are there.
     pub built_in: bool,
+    /// What agents may hand on beyond their own tools, by name. The user's word, so it needs no trust.
+    pub delegates: BTreeMap<String, Vec<Rule>>,
 }
 
 impl Standard {
@@ -67,6 +69,7 @@ impl Standard {
             private: std::env::temp_dir().join("homing"),
             tools: ToolsConfig::default(),
             built_in: true,
+            delegates: BTreeMap::new(),
         }
     }
 
@@ -93,6 +96,9 @@ impl Standard {
             if definition.source.kind == Scope::Project && trust == Trust::Untrusted {
                 builder.diagnostics.extend(without_authority(&mut definition));
             }
+            if let Some(rules) = self.delegates.get(&definition.name) {
+                definition.delegates = Some(rules.clone());
+            }
             agents.push(definition);
         }
         builder.agents(agents).skills(Arc::new(loaded.skills))
@@ -108,8 +114,7 @@ impl Standard {
         let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
         let surroundings = Surroundings { home, env: self.env };
         let commands = Arc::new(Commands::new(helper, surroundings, self.sandbox, self.private.clone()));
-        let path = commands.surroundings.env.get("PATH").cloned().unwrap_or_default();
-        self.tools.git = Some(Arc::new(PlainGit { program: PathBuf::from("git"), path: path.into() }));
+        self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
         builder
             .tools(files_tools(self.tools))
@@ -135,7 +140,8 @@ fn add_settings(mut builder: Builder, files: &AuthorityFiles, trust: Trust) -> (
                 let (config, warnings) = HookConfig::parse(&settings.hooks(trust));
                 builder.diagnostics.extend(warnings.into_iter().map(Diagnostic::warning));
                 hooks = hooks.and(config);
-                builder = builder.layer(settings.layer);
+                let settled = settings.allowed(trust).to_vec();
+                builder = builder.layer(Layer { settled, ..settings.layer });
             }
             Err(error) => builder.diagnostics.push(Diagnostic::warning(error.to_string())),
         }

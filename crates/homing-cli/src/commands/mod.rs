@@ -1,21 +1,77 @@
 //! One file per command; each is a function that returns how it ended.
 
 mod agents;
+mod cancel;
 mod check;
+mod completions;
+mod config;
+mod doctor;
+mod export;
 mod init;
+mod map;
 pub(crate) mod mcp;
+mod prune;
+mod replay;
+mod resume;
+mod run;
+mod runs;
+mod show;
+mod team;
+mod tell;
+mod trust;
+
+use std::{future::Future, time::Duration};
 
 use crate::{
     cli::{Cli, Command},
-    exit::Exit,
+    exit::{Exit, report, report_json},
 };
 
 /// Does what was typed.
-pub(crate) fn run(cli: Cli) -> anyhow::Result<Exit> {
+pub(crate) fn run(cli: Cli) -> Exit {
     match cli.command {
-        Command::Agents(args) => agents::run(&args),
-        Command::Check(args) => check::run(&args),
-        Command::Init => init::run(),
-        Command::Mcp(args) => mcp::run(&args),
+        Command::Run(args) => {
+            let outcome = wait_for(run::run(&args));
+            if args.json { report_json(outcome, &args.agent) } else { report(outcome) }
+        }
+        Command::Map(args) => report(wait_for(map::run(&args))),
+        Command::Team(args) => {
+            let outcome = wait_for(team::run(&args));
+            if args.json { report_json(outcome, "") } else { report(outcome) }
+        }
+        Command::Resume(args) => {
+            let outcome = wait_for(resume::run(&args));
+            if args.json { report_json(outcome, "") } else { report(outcome) }
+        }
+        Command::Tell(args) => {
+            let outcome = wait_for(tell::run(&args));
+            if args.json { report_json(outcome, "") } else { report(outcome) }
+        }
+        Command::Replay(args) => {
+            let outcome = wait_for(replay::run(&args));
+            if args.json { report_json(outcome, "") } else { report(outcome) }
+        }
+        Command::Show(args) => report(wait_for(show::run(&args))),
+        Command::Cancel(args) => report(wait_for(cancel::run(&args))),
+        Command::Prune(args) => report(wait_for(prune::run(&args))),
+        Command::Doctor(args) => report(wait_for(doctor::run(&args))),
+        Command::Runs(args) => report(runs::run(&args)),
+        Command::Export(args) => report(export::run(&args)),
+        Command::Trust(args) => report(trust::run(&args)),
+        Command::Config(args) => report(config::run(&args)),
+        Command::Completions(args) => report(completions::run(&args)),
+        Command::Agents(args) => report(agents::run(&args)),
+        Command::Check(args) => report(check::run(&args)),
+        Command::Init => report(init::run()),
+        Command::Mcp(args) => report(mcp::run(&args)),
     }
+}
+
+/// A runtime for commands that wait for something; the others start faster without one.
+fn wait_for(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(work);
+    // Somebody may still be reading from the terminal; nobody waits for that.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    outcome
 }

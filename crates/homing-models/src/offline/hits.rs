@@ -55,6 +55,15 @@ pub(super) fn parse(text: &str) -> Vec<Hit> {
     hits
 }
 
+/// An explorer's structured answer as the words in it: a line that stands in JSON is no line yet.
+pub(super) fn plain(text: &str) -> std::borrow::Cow<'_, str> {
+    let answer = text.find("\n{").and_then(|at| serde_json::from_str::<serde_json::Value>(text[at..].trim()).ok());
+    match answer.as_ref().and_then(|it| it["answer"].as_str()) {
+        Some(words) => words.to_owned().into(),
+        None => text.into(),
+    }
+}
+
 fn parse_line(line: &str) -> Option<Hit> {
     let mut from = 0;
     // A path may contain colons; the first that is followed by a number and a separator ends it.
@@ -116,12 +125,16 @@ pub(super) fn rank(hits: &[Hit], keywords: &[Keyword], aspect: Aspect) -> Vec<Fo
 /// A word that stands everywhere says little.
 fn weights(hits: &[Hit], keywords: &[Keyword]) -> Vec<f64> {
     let count = |keyword: &Keyword| hits.iter().filter(|hit| keyword.fits(&hit.text) > 0).count();
-    keywords.iter().map(|keyword| 1.0 / (2.0 + count(keyword) as f64).ln()).collect()
+    let all = hits.len() as f64;
+    keywords.iter().map(|keyword| (1.0 + all / (1.0 + count(keyword) as f64)).ln()).collect()
 }
 
 fn line_score(hit: &Hit, keywords: &[Keyword], weights: &[f64], aspect: Aspect) -> f64 {
-    let words =
-        keywords.iter().zip(weights).map(|(keyword, weight)| f64::from(keyword.fits(&hit.text)) * weight).sum::<f64>();
+    let fits: Vec<f64> =
+        keywords.iter().zip(weights).map(|(keyword, weight)| f64::from(keyword.fits(&hit.text)) * weight).collect();
+    // A line with two of the words says more than two lines with one each.
+    let together = fits.iter().filter(|it| **it > 0.0).count() as f64;
+    let words = fits.iter().sum::<f64>() * together;
     let defines = keywords.iter().any(|keyword| defines(&hit.text, keyword));
     let factor = match (aspect, defines) {
         (Aspect::Definitions, true) => 4.0,
@@ -129,7 +142,7 @@ fn line_score(hit: &Hit, keywords: &[Keyword], weights: &[f64], aspect: Aspect) 
         (Aspect::Any, true) => 2.0,
         (Aspect::Definitions | Aspect::Usages | Aspect::Any | Aspect::Around, _) => 1.0,
     };
-    let comment = if is_import(&hit.text) { 0.3 } else { 1.0 };
+    let comment = if is_import(&hit.text) { 0.5 } else { 1.0 };
     words * factor * comment
 }
 
@@ -223,30 +236,30 @@ mod tests {
     #[test]
     fn every_layout_of_hits_is_read() {
         let hit = |path: &str, line, text: &str| Hit { path: path.into(), line, text: text.into() };
-        assert_eq!(parse("src/a.rs:12: fn retry()"), [hit("src/a.rs", 12, "fn retry()")]);
-        assert_eq!(parse("./src/a.rs:12:    fn retry()"), [hit("src/a.rs", 12, "fn retry()")]);
-        assert_eq!(parse("- src/a.rs:12 — fn retry()"), [hit("src/a.rs", 12, "fn retry()")]);
+        assert_eq!(parse("src/a.rs:12: fn stamp()"), [hit("src/a.rs", 12, "fn stamp()")]);
+        assert_eq!(parse("./src/a.rs:12:    fn stamp()"), [hit("src/a.rs", 12, "fn stamp()")]);
+        assert_eq!(parse("- src/a.rs:12 — fn stamp()"), [hit("src/a.rs", 12, "fn stamp()")]);
         assert_eq!(
-            parse("src/a.rs\n  12: fn retry()\n  14: x\n"),
-            [hit("src/a.rs", 12, "fn retry()"), hit("src/a.rs", 14, "x")]
+            parse("src/a.rs\n  12: fn stamp()\n  14: x\n"),
+            [hit("src/a.rs", 12, "fn stamp()"), hit("src/a.rs", 14, "x")]
         );
-        assert_eq!(parse("src/a.rs:\n12\tfn retry()"), [hit("src/a.rs", 12, "fn retry()")]);
+        assert_eq!(parse("src/a.rs:\n12\tfn stamp()"), [hit("src/a.rs", 12, "fn stamp()")]);
         assert!(parse("Nothing at 12:30 today\nhttp://x.y:80/ z").is_empty());
     }
 
     #[test]
     fn definitions_in_sources_come_first() {
         let hits = parse(
-            "tests/retry.rs:3: fn retries_are_counted()\n\
-             src/client.rs:90: // we retry here\n\
-             src/retry.rs:10: pub fn retry_call(model: &Model)\n\
-             Cargo.lock:5: name = \"retry\"\n\
-             README.md:7: Calls are retried.\n",
+            "tests/stamp.rs:3: fn stamps_are_counted()\n\
+             src/client.rs:90: // we stamp here\n\
+             src/stamp.rs:10: pub fn stamp_letter(letter: &Letter)\n\
+             Cargo.lock:5: name = \"stamp\"\n\
+             README.md:7: Letters are stamped.\n",
         );
-        let found = rank(&hits, &keywords("where are model calls retried?"), Aspect::Any);
-        assert_eq!(found[0].path, "src/retry.rs");
+        let found = rank(&hits, &keywords("where are letters stamped?"), Aspect::Any);
+        assert_eq!(found[0].path, "src/stamp.rs");
         assert!(found.iter().all(|it| it.path != "Cargo.lock"), "{found:?}");
-        let around = rank(&hits, &keywords("where are model calls retried?"), Aspect::Around);
-        assert!(["tests/retry.rs", "README.md"].contains(&around[0].path.as_str()), "{around:?}");
+        let around = rank(&hits, &keywords("where are letters stamped?"), Aspect::Around);
+        assert!(["tests/stamp.rs", "README.md"].contains(&around[0].path.as_str()), "{around:?}");
     }
 }

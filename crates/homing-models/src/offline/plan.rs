@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     fit::{Material, fit},
-    hits::{Aspect, DEFINERS, Found, Hit, looks_like_a_path, numbered, parse, rank},
+    hits::{Aspect, DEFINERS, Found, Hit, looks_like_a_path, numbered, parse, plain, rank},
     words::{Keyword, keywords},
 };
 
@@ -162,7 +162,7 @@ impl<'a> Desk<'a> {
             .results
             .iter()
             .filter(|(tool, result)| !result.is_error && matches!(*tool, "grep" | "delegate" | "wait"));
-        useful.flat_map(|(_, result)| parse(&result.text)).collect()
+        useful.flat_map(|(_, result)| parse(&plain(&result.text))).collect()
     }
 
     fn ranked(&self) -> Vec<Found> {

@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_question_gives_the_words_that_matter() {
-        assert_eq!(words("where are model calls retried?"), ["model", "calls", "retried"]);
+        assert_eq!(words("where are warm letters stamped?"), ["warm", "letters", "stamped"]);
         assert_eq!(words("How does `max_output` get to the provider?"), ["max_output", "provider"]);
         assert_eq!(words("Explain this code please"), Vec::<String>::new());
     }

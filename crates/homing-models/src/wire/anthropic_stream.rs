@@ -9,7 +9,7 @@ use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
 use super::{
-    Listener, Progress,
+    Listener, Progress, Text,
     draft::{Block, Draft, progress},
     read, usage,
 };
@@ -48,15 +48,15 @@ struct Event<'a> {
 #[derive(Deserialize)]
 struct EventDelta<'a> {
     #[serde(borrow, default)]
-    text: Option<Cow<'a, str>>,
+    text: Option<Text<'a>>,
     #[serde(borrow, default)]
-    thinking: Option<Cow<'a, str>>,
+    thinking: Option<Text<'a>>,
     #[serde(borrow, default)]
-    signature: Option<Cow<'a, str>>,
+    signature: Option<Text<'a>>,
     #[serde(borrow, default)]
-    partial_json: Option<Cow<'a, str>>,
+    partial_json: Option<Text<'a>>,
     #[serde(borrow, default)]
-    stop_reason: Option<Cow<'a, str>>,
+    stop_reason: Option<Text<'a>>,
 }
 
 impl Decoder {
@@ -80,7 +80,7 @@ impl Decoder {
                 None => Ok(Progress::None),
             },
             "content_block_stop" => Ok(self.close(event.index)),
-            "message_delta" => Ok(self.take_end(event.delta.and_then(|it| it.stop_reason).as_deref(), event.usage)),
+            "message_delta" => Ok(self.take_end(event.delta.and_then(|it| it.stop_reason), event.usage)),
             "message_stop" => Ok(self.end()),
             "error" => Err(errors::from_event(&event.error.map(parsed).unwrap_or_default())),
             // Pings, and whatever comes newer than this program.
@@ -180,25 +180,25 @@ impl Decoder {
     fn grow(&mut self, index: u64, delta: &EventDelta<'_>, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
         let Some((_, at)) = self.open.iter().find(|(it, _)| *it == index) else { return Ok(Progress::None) };
         let moved = match (&mut self.draft.blocks[*at], delta) {
-            (Block::Text(text), EventDelta { text: Some(more), .. }) => {
+            (Block::Text(text), EventDelta { text: Some(Text(more)), .. }) => {
                 on_delta(Delta::Text(more));
                 text.push_str(more);
                 progress(more)
             }
-            (Block::Thinking(text, _), EventDelta { thinking: Some(more), .. }) => {
+            (Block::Thinking(text, _), EventDelta { thinking: Some(Text(more)), .. }) => {
                 on_delta(Delta::Thinking(more));
                 text.push_str(more);
                 progress(more)
             }
-            (Block::Thinking(_, seal), EventDelta { signature: Some(more), .. }) => {
+            (Block::Thinking(_, seal), EventDelta { signature: Some(Text(more)), .. }) => {
                 seal.push_str(more);
                 progress(more)
             }
-            (Block::Call { args, .. }, EventDelta { partial_json: Some(more), .. }) => {
+            (Block::Call { args, .. }, EventDelta { partial_json: Some(Text(more)), .. }) => {
                 args.push_str(more);
                 progress(more)
             }
-            (Block::Opaque(_, block), EventDelta { partial_json: Some(more), .. }) => {
+            (Block::Opaque(_, block), EventDelta { partial_json: Some(Text(more)), .. }) => {
                 grow_opaque(block, more);
                 progress(more)
             }
@@ -217,9 +217,9 @@ impl Decoder {
         Progress::None
     }
 
-    fn take_end(&mut self, reason: Option<&str>, figures: Option<&RawValue>) -> Progress {
+    fn take_end(&mut self, reason: Option<Text<'_>>, figures: Option<&RawValue>) -> Progress {
         if let Some(reason) = reason {
-            self.stop = Some(stop(reason));
+            self.stop = Some(stop(&reason.0));
         }
         if let Some(raw) = figures.filter(|it| it.get() != "null") {
             self.draft.usage = Some(usage::of_anthropic(&parsed(raw), self.first_usage.as_ref()));

@@ -9,7 +9,7 @@ use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
 use super::{
-    Listener, Progress,
+    Listener, Progress, Text,
     draft::{Block, Draft, progress},
     read, usage,
 };
@@ -32,7 +32,7 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'a>>>,
     #[serde(borrow, default)]
-    model: Option<Cow<'a, str>>,
+    model: Option<Text<'a>>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -48,21 +48,21 @@ struct Choice<'a> {
     #[serde(borrow, default, alias = "message")]
     delta: Option<Piece<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Option<Cow<'a, str>>,
+    finish_reason: Option<Text<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 struct Piece<'a> {
     #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
+    content: Words<'a>,
     #[serde(borrow, default)]
-    reasoning_content: Option<&'a RawValue>,
+    reasoning_content: Words<'a>,
     #[serde(borrow, default)]
-    reasoning: Option<&'a RawValue>,
+    reasoning: Words<'a>,
     #[serde(borrow, default)]
     reasoning_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    refusal: Option<Cow<'a, str>>,
+    refusal: Option<Text<'a>>,
     #[serde(borrow, default)]
     tool_calls: Option<Vec<CallPiece<'a>>>,
     #[serde(borrow, default)]
@@ -74,7 +74,7 @@ struct CallPiece<'a> {
     #[serde(default)]
     index: Option<u64>,
     #[serde(borrow, default)]
-    id: Option<Cow<'a, str>>,
+    id: Option<Text<'a>>,
     #[serde(borrow, default)]
     function: Option<FunctionPiece<'a>>,
 }
@@ -82,7 +82,7 @@ struct CallPiece<'a> {
 #[derive(Default, Deserialize)]
 struct FunctionPiece<'a> {
     #[serde(borrow, default)]
-    name: Option<Cow<'a, str>>,
+    name: Option<Text<'a>>,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
 }
@@ -148,7 +148,7 @@ impl Decoder {
             return Err(errors::from_event(&parsed(error)));
         }
         if self.draft.model.is_none() {
-            self.draft.model = chunk.model.filter(|it| !it.is_empty()).map(Cow::into_owned);
+            self.draft.model = chunk.model.filter(|it| !it.0.is_empty()).map(|it| it.0.into_owned());
         }
         self.take_usage(&chunk.usage, &chunk.x_groq);
         let mut best = Progress::None;
@@ -161,7 +161,7 @@ impl Decoder {
                 best = most(best, self.take_piece(piece, shape, on_delta)?);
             }
             if let Some(reason) = choice.finish_reason {
-                self.take_reason(&reason)?;
+                self.take_reason(&reason.0)?;
             }
         }
         Ok(best)
@@ -199,30 +199,48 @@ impl Decoder {
     fn take_piece(&mut self, piece: Piece<'_>, shape: Shape, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
         let mut best = Progress::None;
         let details = piece.reasoning_details.map(parsed);
-        for (_, text) in piece.reasoning_content.or(piece.reasoning).map(words).unwrap_or_default() {
-            best = most(best, self.draft.thinking(&text, on_delta)?);
+        let thoughts = if piece.reasoning_content.is_empty() { piece.reasoning } else { piece.reasoning_content };
+        match thoughts {
+            Words::None => (),
+            Words::One(text) => best = most(best, self.draft.thinking(&text, on_delta)?),
+            Words::Pieces(pieces) => {
+                for (_, text) in pieces {
+                    best = most(best, self.draft.thinking(&text, on_delta)?);
+                }
+            }
         }
         if let Some(Value::Array(details)) = details {
             self.take_details(details);
         }
-        for (is_thought, text) in piece.content.map(words).unwrap_or_default() {
-            let progress = match is_thought {
-                true => self.draft.thinking(&text, on_delta)?,
-                false => self.draft.text(&text, on_delta)?,
-            };
-            best = most(best, progress);
+        match piece.content {
+            Words::None => (),
+            Words::One(text) => best = most(best, self.draft.text(&text, on_delta)?),
+            Words::Pieces(pieces) => best = most(best, self.take_pieces(pieces, on_delta)?),
         }
-        if let Some(refusal) = piece.refusal.filter(|it| !it.is_empty()) {
+        if let Some(Text(refusal)) = piece.refusal.filter(|it| !it.0.is_empty()) {
             self.refused = true;
             best = most(best, self.draft.text(&refusal, on_delta)?);
         }
         for (at, call) in piece.tool_calls.into_iter().flatten().enumerate() {
             let index = call.index.or(if shape == Shape::Whole { Some(at as u64) } else { None });
-            let id = call.id.unwrap_or_default();
+            let id = call.id.unwrap_or_default().0;
             best = most(best, self.take_call(index, &id, call.function.unwrap_or_default(), on_delta)?);
         }
         if let Some(function) = piece.function_call {
             best = most(best, self.take_call(Some(0), "", function, on_delta)?);
+        }
+        Ok(best)
+    }
+
+    /// Content in typed pieces, some of which are thoughts.
+    fn take_pieces(&mut self, pieces: Vec<(bool, String)>, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
+        let mut best = Progress::None;
+        for (is_thought, text) in pieces {
+            let progress = match is_thought {
+                true => self.draft.thinking(&text, on_delta)?,
+                false => self.draft.text(&text, on_delta)?,
+            };
+            best = most(best, progress);
         }
         Ok(best)
     }
@@ -234,7 +252,7 @@ impl Decoder {
         function: FunctionPiece<'_>,
         on_delta: Listener<'_>,
     ) -> Result<Progress, ModelError> {
-        let name = function.name.unwrap_or_default();
+        let name = function.name.unwrap_or_default().0;
         let more = function.arguments.map(arguments).unwrap_or_default();
         match self.find_call(index, id, &name) {
             Some(at) => {
@@ -304,12 +322,80 @@ fn parsed(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or(Value::Null)
 }
 
-/// Content is a string, or a list of typed pieces some of which are thoughts.
-fn words(raw: &RawValue) -> Vec<(bool, String)> {
-    match parsed(raw) {
-        Value::String(text) => vec![(false, text)],
-        Value::Array(items) => items.iter().flat_map(piece_words).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+/// Content is a string, or a list of typed pieces some of which are thoughts. Anything else is no content.
+#[derive(Default)]
+enum Words<'a> {
+    #[default]
+    None,
+    One(Cow<'a, str>),
+    Pieces(Vec<(bool, String)>),
+}
+
+impl Words<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::One(text) => text.is_empty(),
+            Self::Pieces(pieces) => pieces.is_empty(),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Words<'a> {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(WordsVisitor)
+    }
+}
+
+/// Takes words without copying them where it can: they are most of what a stream carries.
+struct WordsVisitor;
+
+impl<'de> serde::de::Visitor<'de> for WordsVisitor {
+    type Value = Words<'de>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("words")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Words<'de>, E> {
+        Ok(Words::One(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Words<'de>, E> {
+        Ok(Words::One(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Words<'de>, A::Error> {
+        let mut pieces = Vec::new();
+        while let Some(item) = items.next_element::<Value>()? {
+            pieces.extend(piece_words(&item));
+        }
+        Ok(Words::Pieces(pieces))
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut items: A) -> Result<Words<'de>, A::Error> {
+        while items.next_entry::<serde::de::IgnoredAny, serde::de::IgnoredAny>()?.is_some() {}
+        Ok(Words::None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Words<'de>, E> {
+        Ok(Words::None)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Words<'de>, E> {
+        Ok(Words::None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Words<'de>, E> {
+        Ok(Words::None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Words<'de>, E> {
+        Ok(Words::None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Words<'de>, E> {
+        Ok(Words::None)
     }
 }
 

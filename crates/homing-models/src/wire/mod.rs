@@ -12,7 +12,7 @@ mod usage;
 
 use homing_core::{
     message::Reply,
-    model::{Delta, Failure, ModelError, Request},
+    model::{Delta, Failure, ModelError, Request, ToolChoice},
 };
 use serde::Deserialize;
 
@@ -94,8 +94,11 @@ impl Decoder {
     }
 }
 
-/// The names of the tools that a reply to `request` may call.
+/// The names of the tools that a reply to `request` may call; none where calls are switched off.
 fn offered(request: &Request<'_>) -> Vec<String> {
+    if request.choice == ToolChoice::Off {
+        return Vec::new();
+    }
     request.tools.specs.iter().map(|spec| spec.name.clone()).collect()
 }
 
@@ -110,6 +113,10 @@ fn push_string(out: &mut String, text: &str) {
         out.push_str(&serde_json::to_string(text).expect("a string is always JSON"));
     }
 }
+
+/// Text that is borrowed from its event wherever it has no escapes; a bare `Option<Cow<str>>` would always copy.
+#[derive(Default, Deserialize)]
+struct Text<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
 
 /// Reads one of our event types; what cannot be read means the stream is damaged.
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {

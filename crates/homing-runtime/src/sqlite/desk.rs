@@ -40,19 +40,21 @@ struct Held {
     last_at: u64,
     /// Why nothing more is taken: a record is missing, or somebody else owns the tree.
     closed: Option<JournalError>,
+    /// What others had committed when this was last found to be true.
+    seen: Option<i64>,
     notes: Notes,
 }
 
 #[derive(Default)]
 struct Batch {
-    /// Trees whose owner and epoch have been looked at in this transaction.
-    checked: HashSet<Uuid>,
     /// Trees that were spoken of: where the commit fails, they have a gap.
     touched: HashSet<Uuid>,
     /// Trees that have new records.
     grown: HashSet<Uuid>,
     begun: Vec<Uuid>,
     released: Vec<Uuid>,
+    /// SQLite's mark of what other connections have committed so far.
+    others: Option<i64>,
     trouble: Option<JournalError>,
 }
 
@@ -69,7 +71,9 @@ impl Desk {
         self.batch = Batch::default();
         if let Err(error) = self.connection.execute_batch("BEGIN IMMEDIATE") {
             self.batch.trouble = Some(said(&error));
+            return;
         }
+        self.batch.others = self.connection.pragma_query_value(None, "data_version", |row| row.get(0)).ok();
     }
 
     /// Commits; where that fails, nothing of the batch has happened, and its trees have a gap from here on.
@@ -191,8 +195,9 @@ impl Desk {
             let what = format!("record {seq} of epoch {epoch} came where {next} of epoch {held} was expected");
             return Err(JournalError::Unwritable(format!("tree {}: {what}", record.tree)));
         }
-        let (epoch, next_seq) = (held.epoch, held.next_seq);
-        if self.batch.checked.insert(record.tree) {
+        // Where nobody else has written since the tree was last looked at, it is as it was.
+        if self.batch.others.is_none() || held.seen != self.batch.others {
+            let (epoch, next_seq) = (held.epoch, held.next_seq);
             self.check_owner(record.tree, epoch, next_seq)?;
         }
         Ok(())
@@ -215,7 +220,12 @@ impl Desk {
             Some((_, _, seq)) if count(seq) != next_seq => {
                 Err(JournalError::Damaged(format!("tree {tree}: it has {seq} records where {next_seq} were written")))
             }
-            Some(_) => Ok(()),
+            Some(_) => {
+                if let Some(held) = self.held.get_mut(&tree) {
+                    held.seen = self.batch.others;
+                }
+                Ok(())
+            }
         }
     }
 
@@ -258,8 +268,8 @@ impl Desk {
             insert_tree(&self.connection, record, &self.me.id)
         };
         create().map_err(|error| said(&error))?;
-        self.held.insert(record.tree, Held::new(record.epoch, 0, 0, record.at));
-        self.batch.checked.insert(record.tree);
+        let seen = self.batch.others;
+        self.held.insert(record.tree, Held { seen, ..Held::new(record.epoch, 0, 0, record.at) });
         self.batch.begun.push(record.tree);
         match self.append(row) {
             Ok(()) => Ok(Begun::New),
@@ -303,7 +313,8 @@ impl Desk {
             )
         };
         take().map_err(|error| said(&error))?;
-        self.held.insert(tree, Held::new(epoch, found.next_seq, found.steps, found.last_at));
+        let seen = self.batch.others;
+        self.held.insert(tree, Held { seen, ..Held::new(epoch, found.next_seq, found.steps, found.last_at) });
         self.batch.touched.insert(tree);
         Ok(epoch)
     }
@@ -364,7 +375,7 @@ impl Desk {
 
 impl Held {
     fn new(epoch: u32, next_seq: u64, steps: u64, last_at: u64) -> Self {
-        Self { epoch, next_seq, steps, last_at, closed: None, notes: Notes::default() }
+        Self { epoch, next_seq, steps, last_at, closed: None, seen: None, notes: Notes::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The journal on disk: one SQLite file that many processes share. It stores facts and who works on them; what facts mean
 //! is the fold's business, in `homing_core`.
 //!
-//! One thread writes ([`writer`]), each commit holding whatever was queued meanwhile; readers work beside it. A tree has
+//! One thread writes, each commit holding whatever was queued meanwhile; readers work beside it. A tree has
 //! one owner at a time, and a batch checks that for every tree in it.
 
 mod cassette;
@@ -32,6 +32,7 @@ use homing_core::{
     BoxFuture,
     fact::{Hold, LimitHit, Record},
     message::Usage,
+    tree::RunTree,
 };
 use rusqlite::Connection;
 use uuid::Uuid;
@@ -210,6 +211,16 @@ impl Journal for SqliteJournal {
     fn load(&self, tree: Uuid) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
         let path = self.path.clone();
         Box::pin(aside(move || reader::records(&schema::open_reader(&path)?, tree, 0)))
+    }
+
+    fn fold(&self, tree: Uuid) -> BoxFuture<'_, Result<RunTree, JournalError>> {
+        let path = self.path.clone();
+        Box::pin(aside(move || reader::tree(&schema::open_reader(&path)?, tree)))
+    }
+
+    fn since(&self, tree: Uuid, from: u64) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
+        let path = self.path.clone();
+        Box::pin(aside(move || reader::records(&schema::open_reader(&path)?, tree, from)))
     }
 
     fn claim(&self, tree: Uuid, claim: Claim) -> BoxFuture<'_, Result<u32, JournalError>> {

@@ -137,7 +137,7 @@ impl Pruner {
                 break;
             }
             match query::envelope(&connection, &self.me, tree) {
-                Ok(envelope) => pruned.trees += u64::from(self.forget(tree, &envelope)?),
+                Ok(envelope) => pruned.trees += u64::from(self.forget(tree, final_word(envelope))?),
                 Err(_) => pruned.unreadable.push(tree),
             }
         }
@@ -147,8 +147,8 @@ impl Pruner {
     }
 
     /// Keeps the envelope and marks the tree in one transaction; only then the records go, piece by piece.
-    fn forget(&self, tree: Uuid, envelope: &Envelope) -> Result<bool, JournalError> {
-        let envelope = serde_json::to_string(envelope)
+    fn forget(&self, tree: Uuid, envelope: Envelope) -> Result<bool, JournalError> {
+        let envelope = serde_json::to_string(&envelope)
             .map_err(|error| JournalError::Unwritable(format!("the result of {tree} is no JSON: {error}")))?;
         if !self.order(move |desk| mark(desk, tree, &envelope))? {
             return Ok(false);
@@ -188,6 +188,13 @@ impl Pruner {
         });
         said.recv().unwrap_or_else(|_| Err(super::gone()))
     }
+}
+
+/// Without its records, no run goes on.
+fn final_word(mut envelope: Envelope) -> Envelope {
+    envelope.resumable = false;
+    envelope.children = envelope.children.into_iter().map(final_word).collect();
+    envelope
 }
 
 /// Ended trees that nobody pinned, the one that was quiet for longest first.

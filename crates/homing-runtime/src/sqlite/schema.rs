@@ -121,7 +121,10 @@ fn try_open(path: &Path) -> Result<Connection, Opening> {
     let mut connection = Connection::open_with_flags(path, flags())?;
     connection.busy_handler(Some(wait_for_others))?;
     connection.set_prepared_statement_cache_capacity(64);
-    recognise(&connection)?;
+    // One snapshot for all that is looked at: another process may be making the tables at this very moment.
+    let snapshot = connection.transaction()?;
+    recognise(&snapshot)?;
+    snapshot.finish()?;
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
@@ -129,6 +132,11 @@ fn try_open(path: &Path) -> Result<Connection, Opening> {
         return Err(Opening::Journal(JournalError::Unwritable(what)));
     }
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // A thousand trees at work touch more pages than SQLite keeps by default; without room for them it reads and writes
+    // the same pages again and again. In kibibytes.
+    connection.pragma_update(None, "cache_size", -16 * 1024)?;
+    // The log is folded into the database every 16 MB: each folding costs two more syncs.
+    connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
     // After a burst the log is cut back to this size, instead of staying as large as it once was.
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     create(&mut connection)?;

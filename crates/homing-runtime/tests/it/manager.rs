@@ -256,3 +256,86 @@ async fn r14_skills_that_a_definition_names_stand_in_its_prompt() {
     "#);
     assert!(envelope.warnings[0].contains("no skill `magic`"), "{:?}", envelope.warnings);
 }
+
+/// Hooks that greet, block one tool, remark on another, and send the run back once.
+struct Watchful;
+
+impl homing_core::hooks::Hooks for Watchful {
+    fn run_started<'a>(
+        &'a self,
+        run: &'a homing_core::hooks::HookRun,
+    ) -> homing_core::BoxFuture<'a, homing_core::hooks::HookNotes> {
+        let for_model = vec![format!("welcome, {}", run.agent)];
+        Box::pin(async move { homing_core::hooks::HookNotes { for_model, warnings: vec![] } })
+    }
+
+    fn before_call<'a>(
+        &'a self,
+        _: &'a homing_core::hooks::HookRun,
+        call: &'a homing_core::hooks::HookCall,
+    ) -> homing_core::BoxFuture<'a, homing_core::hooks::HookDecision> {
+        use homing_core::hooks::HookDecision;
+        Box::pin(async move {
+            match call.tool.as_str() {
+                "write" => HookDecision::Block { why: "no writing on Sundays".into() },
+                _ => HookDecision::Allow { args: None, notes: Default::default() },
+            }
+        })
+    }
+
+    fn after_call<'a>(
+        &'a self,
+        _: &'a homing_core::hooks::HookRun,
+        _: &'a homing_core::hooks::HookCall,
+        _: &'a homing_core::tool::ToolOutput,
+    ) -> homing_core::BoxFuture<'a, homing_core::hooks::HookNotes> {
+        Box::pin(async { homing_core::hooks::HookNotes { for_model: vec!["seen".into()], warnings: vec![] } })
+    }
+
+    fn run_ending<'a>(
+        &'a self,
+        _: &'a homing_core::hooks::HookRun,
+        _: &'a str,
+        goes_on: u32,
+    ) -> homing_core::BoxFuture<'a, homing_core::hooks::HookEnding> {
+        use homing_core::hooks::HookEnding;
+        let ending = match goes_on {
+            0 => HookEnding::GoOn { why: "tests are missing".into() },
+            _ => HookEnding::End(Default::default()),
+        };
+        Box::pin(std::future::ready(ending))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_greet_block_remark_and_send_a_run_back_to_work() {
+    let model = Actor::new(|request| {
+        Ok(match request.messages.len() {
+            2 => call([("read", json!({})), ("write", json!({}))]),
+            5 => say("first version"),
+            _ => say(request.messages.iter().map(|it| format!("{:?}\n", it.message)).collect::<String>()),
+        })
+    });
+    let write = Prop::simple("write");
+    let stage = Stage::new([agent("a")], model).tools([Prop::simple("read"), write.clone()]);
+    let mut parts = stage.parts(homing_runtime::journal::Memory::new(), crate::stage::Rehearsal::new(1));
+    parts.hooks = Some(Arc::new(Watchful));
+    let run = homing_runtime::Runtime::new(parts).spawn(Task::new("a", "x")).unwrap();
+    let envelope = home(&run).await;
+    for words in ["welcome, a", "blocked by a hook: no writing on Sundays", "ok\\n\\nseen", "tests are missing"] {
+        assert!(envelope.output.contains(words), "{words}: {}", envelope.output);
+    }
+    assert_eq!(write.times_called(), 0);
+}
+
+#[tokio::test]
+async fn r35_spawning_takes_under_a_hundred_milliseconds() {
+    let (runtime, _) = napper().open();
+    let started = std::time::Instant::now();
+    let runs: Vec<_> = (0..100).map(|_| runtime.spawn(Task::new("a", "1")).unwrap()).collect();
+    assert!(started.elapsed() / 100 < Duration::from_millis(100), "{:?} for a hundred", started.elapsed());
+    for run in runs {
+        run.cancel(By::Host);
+        assert!(home(&run).await.status.is_over());
+    }
+}

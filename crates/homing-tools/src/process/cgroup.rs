@@ -4,9 +4,10 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use super::wire::ProcessLimits;
+use super::{family::reap_all, wire::ProcessLimits};
 
 /// A group that holds this process and everything it starts.
 #[derive(Debug)]
@@ -73,7 +74,14 @@ impl Cgroup {
     pub(super) fn leave(self) {
         for group in self.groups {
             let _ = fs::write(group.parent.join("cgroup.procs"), std::process::id().to_string());
-            let _ = fs::remove_dir(&group.folder);
+            // Who has just been killed still counts for a moment.
+            for _ in 0..100 {
+                reap_all();
+                if fs::remove_dir(&group.folder).is_ok() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }

@@ -55,7 +55,7 @@ impl Family {
 }
 
 /// Collects whoever has ended; `false` when nobody is left.
-fn reap_all() -> bool {
+pub(super) fn reap_all() -> bool {
     loop {
         match process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) => (),

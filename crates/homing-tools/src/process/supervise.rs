@@ -134,7 +134,8 @@ fn await_bubblewrap(order: &Order) -> io::Result<()> {
     let Jail::Bubblewrap { program, args, helper, sockets } = &order.jail else { return Ok(()) };
     let mut command = Command::new(program);
     let feed = if order.input == Feed::Forwarded { "forwarded" } else { "nothing" };
-    command.args(args).arg("--").arg(helper).args([INIT, feed, sockets.as_str()]).arg("--").args(&order.argv);
+    command.args(args).arg("--").arg(helper).args([INIT, feed, sockets.as_str()]);
+    command.arg(order.limits.processes.to_string()).arg("--").args(&order.argv);
     command.env_clear().envs(&order.env).current_dir("/");
     let child = command.spawn().map_err(|error| io::Error::other(format!("bubblewrap: {error}")))?;
     loop {
@@ -160,13 +161,23 @@ fn init(args: &[OsString]) -> i32 {
 }
 
 fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
-    let [feed, sockets, _, program, rest @ ..] = args else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let [feed, sockets, processes, _, program, rest @ ..] = args else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    limit_processes(processes.to_str().and_then(|it| it.parse().ok()));
     let feed = if feed == "forwarded" { Feed::Forwarded } else { Feed::Nothing };
     // Children inherit the filter; it takes nothing away that this process needs.
     confine::filter_syscalls(Sockets::from_str(sockets.to_str().unwrap_or_default())).map_err(io::Error::other)?;
     let mut command = Command::new(program);
     command.args(rest);
     watch_over(lifeline, command, &feed, Reach::Namespace)
+}
+
+/// For root this limit means nothing, and outside a user namespace it would count the user's other processes as well.
+fn limit_processes(most: Option<u64>) {
+    if !sys::getuid().is_root() && most.is_some() {
+        let _ = sys::setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most });
+    }
 }
 
 /// Confines this very process, then becomes the command.

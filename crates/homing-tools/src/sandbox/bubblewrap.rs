@@ -49,7 +49,7 @@ pub(super) fn jail(plan: &Plan<'_>, program: &Path, variant: Variant, helper: &P
 
 /// All mounts, outer folders before inner ones, so that what is said of the inner one holds.
 fn mounts(plan: &Plan<'_>) -> Vec<(PathBuf, Mount)> {
-    let mut mounts: Vec<(PathBuf, Mount)> = plan.system().iter().flat_map(|it| seen(it)).collect();
+    let mut mounts: Vec<(PathBuf, Mount)> = plan.system.iter().flat_map(|it| seen(it)).collect();
     mounts.extend(plan.access.read.iter().flat_map(|it| seen(it)));
     mounts.extend(private(plan));
     for root in plan.access.write.iter().filter_map(|it| it.canonicalize().ok()) {

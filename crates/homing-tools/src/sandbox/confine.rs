@@ -178,6 +178,15 @@ mod syscalls {
     const ABSENT: &[i64] =
         &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_clone3];
 
+    /// Calls that set a file's mode, and which argument it is.
+    const MODES: &[(i64, u8)] = &[
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, 1),
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (libc::SYS_fchmodat2, 2),
+    ];
+
     const NAMESPACES: i32 = libc::CLONE_NEWNS
         | libc::CLONE_NEWUSER
         | libc::CLONE_NEWPID
@@ -229,6 +238,12 @@ mod syscalls {
         let terminal = [libc::TIOCSTI, libc::TIOCLINUX]
             .map(|request| SeccompRule::new(vec![SeccompCondition::new(1, Len::Dword, Op::Eq, request)?]));
         rules.insert(libc::SYS_ioctl, terminal.into_iter().collect::<Result<_, _>>()?);
+        // A program that runs as somebody else would outlive the sandbox.
+        for (number, mode) in MODES {
+            let special = [0o4000, 0o2000]
+                .map(|bit| SeccompRule::new(vec![SeccompCondition::new(*mode, Len::Dword, Op::MaskedEq(bit), bit)?]));
+            rules.insert(*number, special.into_iter().collect::<Result<_, _>>()?);
+        }
         rules.insert(libc::SYS_socket, vec![except_families(sockets.families())?]);
         // A pair of local sockets leads nowhere but to itself.
         rules.insert(libc::SYS_socketpair, vec![except_families(&[libc::AF_UNIX])?]);

@@ -10,6 +10,7 @@ use homing_core::authority::{Network, Sandbox};
 use super::{
     confine,
     environment::{GitHooks, Surroundings},
+    toolchains,
     walls::{Access, Private, SandboxOptions, Walls},
 };
 use crate::process::{Collector, Ending, Input, Job, Launcher, ProcessLimits, Streams};
@@ -26,6 +27,8 @@ pub struct Sandboxes {
     pub ready: Vec<Backend>,
     /// What does not, and why, in words.
     pub failed: Vec<String>,
+    /// What of the system commands can read: looked for once, because toolchains have many files.
+    pub(super) system: Vec<PathBuf>,
 }
 
 /// Something that confines commands.
@@ -64,12 +67,12 @@ const VARIANTS: [Variant; 4] = [
 impl Sandboxes {
     /// None: every command is refused that is not explicitly unconfined.
     pub fn none(helper: impl Into<PathBuf>) -> Self {
-        Self { helper: helper.into(), ready: Vec::new(), failed: Vec::new() }
+        Self { helper: helper.into(), ready: Vec::new(), failed: Vec::new(), system: Vec::new() }
     }
 
     /// Tries each back-end with a command that does nothing, in a scratch folder.
     pub async fn probe(helper: &Path, surroundings: &Surroundings, scratch: &Path) -> Self {
-        let mut found = Self::none(helper);
+        let mut found = Self { system: toolchains::system(surroundings), ..Self::none(helper) };
         if let Some(program) = surroundings.find("bwrap", &[]) {
             let mut why = String::new();
             for variant in VARIANTS {

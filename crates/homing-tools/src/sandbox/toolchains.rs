@@ -9,11 +9,11 @@ use std::{
 use super::environment::Surroundings;
 
 /// The system's own folders.
-pub(super) const SYSTEM: &[&str] =
+const SYSTEM: &[&str] =
     &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"];
 
 /// Files of `/etc` that programs need to run at all, to name users and to check certificates. No secrets among them.
-pub(super) const ETC: &[&str] = &[
+const ETC: &[&str] = &[
     "alternatives",
     "bash.bashrc",
     "ca-certificates",
@@ -60,8 +60,15 @@ const BIN_ONLY: &[&str] = &[".cargo", ".local", ".config", "go", ".npm-global", 
 /// How many programs of a folder are looked at for links that lead elsewhere.
 const MAX_LINKS: usize = 500;
 
+/// Everything that is readable besides a run's own folders.
+pub(super) fn system(surroundings: &Surroundings) -> Vec<PathBuf> {
+    let system = SYSTEM.iter().map(PathBuf::from);
+    let etc = ETC.iter().map(|name| Path::new("/etc").join(name));
+    system.chain(etc).chain(readable(surroundings)).filter(|it| it.exists()).collect()
+}
+
 /// Folders outside the system's that must be readable for the programs on `PATH` to work.
-pub(super) fn readable(surroundings: &Surroundings) -> Vec<PathBuf> {
+fn readable(surroundings: &Surroundings) -> Vec<PathBuf> {
     let mut found = BTreeSet::new();
     for folder in surroundings.path().iter().filter(|it| it.is_dir()) {
         add(&mut found, folder, &surroundings.home);

@@ -15,7 +15,6 @@ use super::{
     bubblewrap,
     environment::{GitHooks, Surroundings, git_guards},
     probe::{Backend, Sandboxes},
-    toolchains,
 };
 use crate::{
     authority_files,
@@ -210,7 +209,7 @@ impl Walls {
         hooks: GitHooks,
     ) -> Result<Self, Refusal> {
         private.prepare(surroundings)?;
-        let plan = Plan { access, surroundings, private, workdir };
+        let plan = Plan { access, system: &sandboxes.system, private, workdir };
         let (jail, tmp) = match (access.sandbox, sandboxes.best()) {
             (Sandbox::Off, _) => (Jail::Open, private.tmp()),
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, variant })) => {
@@ -236,7 +235,8 @@ impl Walls {
 /// What a back-end builds its walls from.
 pub(super) struct Plan<'a> {
     pub(super) access: &'a Access,
-    pub(super) surroundings: &'a Surroundings,
+    /// What is readable besides the run's own folders.
+    pub(super) system: &'a [PathBuf],
     pub(super) private: &'a Private,
     pub(super) workdir: &'a Path,
 }
@@ -257,20 +257,13 @@ const MACHINE: &[&str] = &[
 ];
 
 impl Plan<'_> {
-    /// What is readable besides the run's own folders.
-    pub(super) fn system(&self) -> Vec<PathBuf> {
-        let system = toolchains::SYSTEM.iter().map(PathBuf::from);
-        let etc = toolchains::ETC.iter().map(|name| Path::new("/etc").join(name));
-        system.chain(etc).chain(toolchains::readable(self.surroundings)).filter(|it| it.exists()).collect()
-    }
-
     /// The files that must not change, for a back-end that can show them read-only.
     pub(super) fn kept(&self) -> Vec<KeptFiles> {
         self.access.kept()
     }
 
     fn landlock(&self) -> LandlockRules {
-        let mut read = self.system();
+        let mut read = self.system.to_vec();
         read.extend(MACHINE.iter().map(PathBuf::from));
         read.extend(self.access.read.iter().cloned());
         read.push(self.private.root.clone());

@@ -1,0 +1,160 @@
+//! `homing config`: every value and where it comes from.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use homing::Folders;
+use homing_core::{
+    limits::{Limit, Limits, usd},
+    text,
+};
+use homing_load::Places;
+
+use crate::{
+    cli::{ConfigArgs, ConfigWhat},
+    config::Layered,
+    exit::{Exit, Trouble, print},
+    progress::figures,
+    session, terminal,
+};
+
+pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<Exit> {
+    let folder = session::working_folder(None)?;
+    let folders = Folders::from_env();
+    let mut places = Places::new(folder.clone());
+    places.home.clone_from(&folders.home);
+    let project = places.project_folders().into_iter().next().unwrap_or(folder);
+    let layered = Layered::read(folders.config.as_deref(), &project)?;
+    match args.what {
+        Some(ConfigWhat::Path) => paths(&layered)?,
+        Some(ConfigWhat::Show) | None => show(&layered, &folders)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn paths(layered: &Layered) -> anyhow::Result<()> {
+    let state = |path: &Path| if path.exists() { "" } else { "  (not there)" };
+    match &layered.user_path {
+        Some(path) => print(&format!("user     {}{}", path.display(), state(path)))?,
+        None => print("user     (HOME is not set)")?,
+    }
+    Ok(print(&format!("project  {}{}", layered.project_path.display(), state(&layered.project_path)))?)
+}
+
+/// A value and where it comes from, by key. Later layers win.
+type Values = BTreeMap<String, (String, String)>;
+
+fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
+    let mut values = defaults(folders);
+    if let Some(path) = &layered.user_path {
+        add_file(&mut values, path)?;
+    }
+    add_narrowed(&mut values, layered);
+    for (key, variable) in [("model", "HOMING_MODEL"), ("journal", "HOMING_JOURNAL")] {
+        if let Ok(value) = std::env::var(variable) {
+            values.insert(key.to_owned(), (format!("{value:?}"), format!("${variable}")));
+        }
+    }
+    let keys = values.keys().map(|it| it.chars().count()).max().unwrap_or(0).min(40);
+    for (key, (value, from)) in &values {
+        print(&text::inert(&format!("{key:<keys$} = {value:<24}  # {from}")))?;
+    }
+    for remark in layered.ignored() {
+        terminal::say(&format!("warning: {remark}"));
+    }
+    Ok(())
+}
+
+fn defaults(folders: &Folders) -> Values {
+    let mut values = Values::new();
+    let mut add = |key: &str, value: String| {
+        values.insert(key.to_owned(), (value, "default".to_owned()));
+    };
+    for limit in Limit::SETTABLE.into_iter().filter(|it| *it != Limit::Work) {
+        let value = Limits::root().cap(limit).value().map_or_else(|| "\"none\"".to_owned(), |it| shown(limit, it));
+        add(&format!("limits.{}", name(limit)), value);
+    }
+    add("sandbox.mode", "\"workspace-write\"".to_owned());
+    add("sandbox.network", "\"off\"".to_owned());
+    add("parallel", "16".to_owned());
+    add("model", "the first provider with a key".to_owned());
+    add(
+        "journal",
+        folders.journal().map_or_else(|| "\"off\"".to_owned(), |it| format!("{:?}", it.display().to_string())),
+    );
+    values
+}
+
+fn name(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Wall => "time",
+        other => other.name(),
+    }
+}
+
+fn shown(limit: Limit, value: u64) -> String {
+    match limit {
+        Limit::Cost => usd(value).trim_start_matches('$').to_owned(),
+        Limit::Wall => format!("{:?}", figures::time(value)),
+        _ => value.to_string(),
+    }
+}
+
+fn add_file(values: &mut Values, path: &Path) -> Result<(), Trouble> {
+    let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| Trouble::config(format!("{}: {error}", path.display())))?;
+    flatten("", &toml::Value::Table(table), &path.display().to_string(), values);
+    Ok(())
+}
+
+fn flatten(key: &str, value: &toml::Value, from: &str, values: &mut Values) {
+    match value {
+        toml::Value::Table(table) => {
+            for (name, inner) in table {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                flatten(&key, inner, from, values);
+            }
+        }
+        other => {
+            let value = match key.contains(".headers.") {
+                true => "\"[hidden]\"".to_owned(),
+                false => other.to_string(),
+            };
+            values.insert(key.to_owned(), (value, from.to_owned()));
+        }
+    }
+}
+
+/// What the project narrows. Its file may say more than holds, so the effective values are shown.
+fn add_narrowed(values: &mut Values, layered: &Layered) {
+    let from = format!("narrowed by {}", layered.project_path.display());
+    let without = Layered {
+        user: layered.user.clone(),
+        user_path: None,
+        project: crate::config::Config::default(),
+        project_path: layered.project_path.clone(),
+    };
+    let limits = |it: &Layered| it.limits(Limits::default(), Limits::default()).or(Limits::root());
+    let (before, after) = (limits(&without), limits(layered));
+    for limit in Limit::SETTABLE.into_iter().filter(|it| before.cap(*it) != after.cap(*it)) {
+        let value = after.cap(limit).value().map_or_else(|| "\"none\"".to_owned(), |it| shown(limit, it));
+        values.insert(format!("limits.{}", name(limit)), (value, from.clone()));
+    }
+    let quoted = |value: serde_json::Value| value.to_string();
+    if layered.sandbox(None) != without.sandbox(None) {
+        values.insert("sandbox.mode".to_owned(), (quoted(serde_json::json!(layered.sandbox(None))), from.clone()));
+    }
+    if layered.network(None) != without.network(None) {
+        values.insert("sandbox.network".to_owned(), (quoted(serde_json::json!(layered.network(None))), from.clone()));
+    }
+    if let Some(parallel) = layered.parallel(None).filter(|it| Some(*it) != without.parallel(None)) {
+        values.insert("parallel".to_owned(), (parallel.to_string(), from.clone()));
+    }
+    for (key, rules) in [("rules.deny", &layered.project.rules.deny), ("rules.ask", &layered.project.rules.ask)] {
+        if !rules.is_empty() {
+            let list: Vec<String> = rules.iter().map(|it| format!("{:?}", it.to_string())).collect();
+            let more = format!("{key} (project)");
+            values.insert(more, (format!("[{}]", list.join(", ")), layered.project_path.display().to_string()));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! `homing map`: one run per file or line, results as JSON lines in the order of the input.
+//!
+//! A map is one tree with a key that is made of everything that was typed, so that the same map started again goes on.
+//! What is not done when a tree is over is taken up by the next generation of the map.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, Write, stdin, stdout},
+    path::Path,
+    sync::Arc,
+};
+
+use homing::Task;
+use homing_core::{
+    envelope::{Envelope, Status},
+    fact::By,
+    message::{FNV_START, fnv},
+    tree::RunTree,
+};
+use homing_runtime::sqlite::SqliteJournal;
+use homing_teams::{Bounds, Map, Team};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::{
+    cli::many::MapArgs,
+    exit::{Exit, Trouble},
+    session::{Session, Wanted, no_journal},
+    signals::Signals,
+    terminal,
+    watch::Show,
+};
+
+/// A map of more is a mistake, or work for several.
+const MOST: usize = 10_000;
+
+/// What is known of each item: its line, once it is done.
+type Results = Vec<Option<Value>>;
+
+pub(crate) async fn run(args: &MapArgs) -> anyhow::Result<Exit> {
+    let items = items(args)?;
+    let schema = args.schema.as_deref().map(super::run::schema).transpose()?;
+    let mut signals = Signals::new()?;
+    let name = name(args, &items);
+    let journal = super::runs::open(&args.with.journal)?;
+    let (done, generation) = if args.fresh { (vec![None; items.len()], 0) } else { earlier(&journal, &name, &items)? };
+    drop(journal);
+    let open: Vec<usize> = (0..items.len()).filter(|at| !is_done(done[*at].as_ref())).collect();
+    if open.is_empty() {
+        terminal::say("everything was done before; --fresh begins anew");
+        print_lines(&items, &done)?;
+        return Ok(Exit::Done);
+    }
+    let map = Map { schema, retries: args.retries, limits: per_item(args)?, ..Map::new(&args.agent, each(args)) };
+    let team = Team::new("map", map.items(open.iter().map(|at| items[*at].clone())));
+    let wanted = Wanted { agent: Some(&args.agent), teams: vec![team], needs_journal: true, ..Wanted::default() };
+    let session = Session::open(&args.with, wanted).await?;
+    let agent = session.homing.registry().get(&args.agent).map_err(|it| Trouble::from(homing::SpawnError::from(it)))?;
+    session.choose_model(agent, false)?;
+    let mut task =
+        Task::new("map", format!("{} items", open.len())).limits(session.limits(args.limits.limits(), "map"));
+    task.key = Some(key(&name, generation, args.fresh));
+    task.tags = [("map".to_owned(), name)].into();
+    task.account.clone_from(&args.with.account);
+    let show = if terminal::is_watched() { Show::Bar(open.len()) } else { Show::Lines };
+    let seen = tokio::select! {
+        seen = super::run::follow(&session, task, show, &mut signals) => seen?,
+        never = stop_when_down(&session) => match never {},
+    };
+    let tree = session.homing.journal().ok_or_else(no_journal)?.tree(seen.envelope.run).map_err(Trouble::from)?;
+    let mut results = done;
+    for (at, line) in lines(&tree, &seen.envelope) {
+        if let Some(item) = open.get(at) {
+            results[*item] = Some(line);
+        }
+    }
+    print_lines(&items, &results)?;
+    terminal::say(&summary(&items, &results, &seen.envelope));
+    Ok(match seen.signal {
+        Some(_) => seen.exit(),
+        None => exit(&results, &seen.envelope),
+    })
+}
+
+/// A provider that is down fails one item after another: once it has, no new ones are begun.
+async fn stop_when_down(session: &Session) -> std::convert::Infallible {
+    let down = Arc::new(Notify::new());
+    let tell = down.clone();
+    session.homing.runtime().on_complete(Arc::new(move |envelope| {
+        if envelope.place.depth() == 1 && Exit::of(envelope) == Exit::Unavailable {
+            tell.notify_one();
+        }
+    }));
+    down.notified().await;
+    terminal::say("the provider cannot be reached: no more items are begun");
+    session.homing.runtime().cancel_all(&By::Other("a provider that is down".to_owned()));
+    std::future::pending().await
+}
+
+fn items(args: &MapArgs) -> Result<Vec<String>, Trouble> {
+    let items: Vec<String> = match args.each.as_str() {
+        "-" => {
+            let lines: Result<Vec<String>, _> = stdin().lock().lines().collect();
+            let lines = lines.map_err(|error| Trouble::usage(format!("standard input cannot be read: {error}")))?;
+            lines.into_iter().filter(|it| !it.trim().is_empty()).collect()
+        }
+        pattern => files(&crate::session::working_folder(args.with.cwd.as_deref())?, pattern)?,
+    };
+    match items.len() {
+        0 => Err(Trouble::usage(format!("there are no items: nothing fits `{}`", args.each))),
+        1..=MOST => Ok(items),
+        many => Err(Trouble::usage(format!("{many} items are too many for one map: {MOST} is the most"))),
+    }
+}
+
+/// Files that match, as git would list them, in the order of their paths.
+fn files(folder: &Path, pattern: &str) -> Result<Vec<String>, Trouble> {
+    let glob = globset::GlobBuilder::new(pattern.trim_start_matches("./")).literal_separator(true).build();
+    let glob = glob.map_err(|error| Trouble::usage(format!("--each: {error}")))?.compile_matcher();
+    let mut found: Vec<String> = ignore::WalkBuilder::new(folder)
+        .hidden(true)
+        .require_git(false)
+        .build()
+        .filter_map(Result::ok)
+        .filter(|it| it.file_type().is_some_and(|it| it.is_file()))
+        .filter_map(|it| Some(it.path().strip_prefix(folder).ok()?.to_str()?.to_owned()))
+        .filter(|it| glob.is_match(it))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// The task of each item: a template that names it.
+fn each(args: &MapArgs) -> String {
+    let task = args.task.join(" ");
+    match task.contains("{{") {
+        true => task,
+        false => format!("{task}\n\n{{{{ item }}}}"),
+    }
+}
+
+fn per_item(args: &MapArgs) -> Result<Bounds, Trouble> {
+    let object: serde_json::Map<String, Value> = args
+        .per_item
+        .iter()
+        .map(|(name, value)| {
+            let number = value.parse::<serde_json::Number>().map(Value::Number);
+            (name.trim_start_matches("--").replace('-', "_"), number.unwrap_or_else(|_| json!(value)))
+        })
+        .collect();
+    let wrong = |what: String| Trouble::usage(format!("--per-item: {what}"));
+    let bounds: Bounds = serde_json::from_value(Value::Object(object)).map_err(|error| wrong(error.to_string()))?;
+    bounds.limits().map_err(wrong)?;
+    Ok(bounds)
+}
+
+/// The same words over the same items are the same map.
+fn name(args: &MapArgs, items: &[String]) -> String {
+    let parts = [args.agent.as_str(), &args.each].into_iter().chain(args.task.iter().map(String::as_str));
+    let whole = parts.chain(items.iter().map(String::as_str));
+    let hash = whole.fold(FNV_START, |hash, part| fnv(fnv(hash, part.as_bytes()), b"\0"));
+    format!("{hash:016x}")
+}
+
+fn key(name: &str, generation: usize, fresh: bool) -> String {
+    match fresh {
+        true => format!("map:{name}:{}", uuid::Uuid::now_v7()),
+        false => format!("map:{name}:{generation}"),
+    }
+}
+
+/// What earlier generations of this map have done, and the number of the next one. A tree that is not over yet is the
+/// next one itself: its key leads back to it.
+fn earlier(journal: &SqliteJournal, name: &str, items: &[String]) -> Result<(Results, usize), Trouble> {
+    let mut done: Results = vec![None; items.len()];
+    for generation in 0.. {
+        let Ok(found) = journal.find(&key(name, generation, false)) else { return Ok((done, generation)) };
+        let envelope = journal.envelope(found.tree)?;
+        if !envelope.status.is_over() {
+            return Ok((done, generation));
+        }
+        let open: Vec<usize> = (0..items.len()).filter(|at| !is_done(done[*at].as_ref())).collect();
+        for (at, line) in lines(&journal.tree(found.tree)?, &envelope) {
+            if let Some(item) = open.get(at).filter(|_| is_done(Some(&line))) {
+                done[*item] = Some(line);
+            }
+        }
+    }
+    Ok((done, 0))
+}
+
+fn is_done(line: Option<&Value>) -> bool {
+    line.is_some_and(|it| it["status"] == "done")
+}
+
+/// What came of each item, by its position in the map: the last try counts.
+fn lines(tree: &RunTree, envelope: &Envelope) -> BTreeMap<usize, Value> {
+    let mut lines = BTreeMap::new();
+    for child in &envelope.children {
+        let Some(call) = tree.get(child.run).and_then(|it| it.spawned.parent_call) else { continue };
+        let Some(at) = position(tree, envelope, call.turn, call.index) else { continue };
+        let line = json!({
+            "status": child.status,
+            "output": child.output,
+            "data": child.data,
+            "error": child.error,
+            "run": child.run,
+            "usage": child.subtree,
+        });
+        lines.insert(at, line);
+    }
+    lines
+}
+
+/// The item that a call of the map was about: its id says so.
+fn position(tree: &RunTree, envelope: &Envelope, turn: u32, index: u32) -> Option<usize> {
+    use homing_core::message::Message;
+    let root = tree.get(envelope.run)?;
+    let replies = root.transcript.iter().filter_map(|entry| match &entry.message {
+        Message::Assistant(reply) => Some(reply),
+        Message::User { .. } | Message::Tool(_) => None,
+    });
+    let reply = replies.into_iter().nth(usize::try_from(turn).ok()?.checked_sub(1)?)?;
+    let call = reply.calls().nth(usize::try_from(index).ok()?)?;
+    call.id.strip_prefix("item/")?.split(['/', '#', ':']).next()?.parse().ok()
+}
+
+fn print_lines(items: &[String], results: &Results) -> anyhow::Result<()> {
+    let mut out = stdout().lock();
+    for (item, line) in items.iter().zip(results) {
+        let mut whole = json!({"item": item});
+        let rest =
+            line.clone().unwrap_or_else(|| json!({"status": "queued", "output": "", "data": null, "error": null}));
+        if let (Some(whole), Value::Object(rest)) = (whole.as_object_mut(), rest) {
+            whole.extend(rest);
+        }
+        writeln!(out, "{whole}")?;
+    }
+    Ok(out.flush()?)
+}
+
+fn summary(items: &[String], results: &Results, envelope: &Envelope) -> String {
+    let done = results.iter().filter(|it| is_done(it.as_ref())).count();
+    let more = if done < items.len() { "; the same command takes up the rest" } else { "" };
+    format!("{done} of {} items done{more} · {}", items.len(), crate::outcome::cost_line(envelope))
+}
+
+fn exit(results: &Results, envelope: &Envelope) -> Exit {
+    if results.iter().all(|it| is_done(it.as_ref())) {
+        return Exit::Done;
+    }
+    let down = |it: &Envelope| Exit::of(it) == Exit::Unavailable;
+    match envelope.status {
+        _ if envelope.children.iter().any(down) => Exit::Unavailable,
+        Status::Exhausted | Status::TimedOut => Exit::Limit,
+        Status::Queued
+        | Status::Running
+        | Status::Waiting
+        | Status::Interrupted
+        | Status::Done
+        | Status::Cancelled
+        | Status::Failed => Exit::Failed,
+    }
+}

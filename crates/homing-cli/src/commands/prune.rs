@@ -1,0 +1,22 @@
+//! `homing prune`: forgets old runs.
+
+use homing_runtime::sqlite::Retention;
+
+use crate::{
+    cli::journal::PruneArgs,
+    exit::{Exit, Trouble},
+    progress::figures,
+    terminal,
+};
+
+pub(crate) async fn run(args: &PruneArgs) -> anyhow::Result<Exit> {
+    let journal = super::runs::open(&args.journal)?;
+    let keep = Retention { age: args.older_than, bytes: args.max_size };
+    let pruned = journal.prune(keep).await.map_err(Trouble::from)?;
+    for tree in &pruned.unreadable {
+        terminal::say(&format!("warning: {tree} cannot be read and was kept; `homing doctor --journal` says why"));
+    }
+    let (trees, size) = (figures::count(pruned.trees, "tree"), pruned.bytes as f64 / 1e6);
+    terminal::say(&format!("{trees} forgotten; the journal holds {size:.1} MB"));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,44 @@
+//! `homing replay`: runs a recorded tree again from its recording, and says what differs.
+
+use homing::Task;
+use homing_runtime::sqlite::Replay;
+
+use crate::{
+    cli::journal::ReplayArgs,
+    exit::{Exit, Trouble},
+    outcome::{self, Form},
+    session::{Session, Wanted},
+    signals::Signals,
+    terminal,
+    watch::{Show, watch},
+};
+
+pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
+    let mut signals = Signals::new()?;
+    let journal = super::runs::open(&args.with.journal)?;
+    let found = super::show::find(&journal, &args.id)?;
+    let cassette = journal.cassette(found.tree).map_err(Trouble::from)?;
+    let tree = journal.tree(found.tree).map_err(Trouble::from)?;
+    let replay = Replay::new(&cassette);
+    let mut with = args.with.clone();
+    // What is played again happened already; it is not recorded a second time.
+    with.journal.journal = Some("off".to_owned());
+    let teams = homing_teams::recorded_in(cassette.records().iter().map(|it| &**it));
+    let wanted = Wanted { replay: Some(replay.clone()), teams, ..Wanted::default() };
+    let session = Session::open(&with, wanted).await?;
+    let root = &tree.root().ok_or_else(|| Trouble::usage("there is no such run"))?.spawned;
+    let mut task = Task::new(root.agent.name.clone(), root.task.clone()).limits(root.limits);
+    task.context.clone_from(&root.context);
+    task.history.clone_from(&root.inherited);
+    task.schema = root.schema.as_ref().map(|it| serde_json::Value::clone(it));
+    task.until.clone_from(&root.until);
+    let run = session.homing.spawn(task).map_err(Trouble::from)?;
+    let seen = watch(&session.homing, &run, Show::choose(false), &session.asker, &mut signals).await;
+    outcome::tell(&seen.envelope, Form::of(args.json, false), false);
+    super::run::say_divergences(&replay);
+    let is_faithful = replay.divergences().is_empty() && replay.unplayed().is_empty();
+    if is_faithful {
+        terminal::say("the same as the recording");
+    }
+    Ok(if is_faithful { seen.exit() } else { Exit::Failed })
+}

@@ -1,0 +1,77 @@
+//! `homing resume`: goes on with runs whose process is gone, and gives exhausted ones more.
+
+use homing::{Claim, RunHandle};
+use homing_core::envelope::Status;
+use homing_runtime::sqlite::Filter;
+use homing_teams::Team;
+use uuid::Uuid;
+
+use crate::{
+    cli::journal::ResumeArgs,
+    exit::{Exit, Trouble},
+    outcome::{self, Form},
+    session::{Session, Wanted},
+    signals::Signals,
+    terminal,
+    watch::{Show, watch},
+};
+
+pub(crate) async fn run(args: &ResumeArgs) -> anyhow::Result<Exit> {
+    let mut signals = Signals::new()?;
+    let (trees, teams) = wanted(args)?;
+    if trees.is_empty() {
+        terminal::say("nothing was interrupted");
+        return Ok(Exit::Done);
+    }
+    let session = Session::open(&args.with, Wanted { needs_journal: true, teams, ..Wanted::default() }).await?;
+    let mut runs = Vec::new();
+    let mut worst = Exit::Done;
+    for tree in trees {
+        match resume(args, &session, tree).await {
+            Ok(run) => runs.push(run),
+            Err(trouble) if args.all => {
+                terminal::say(&format!("error: {trouble}"));
+                worst = Exit::Failed;
+            }
+            Err(trouble) => return Err(trouble.into()),
+        }
+    }
+    for run in &runs {
+        if run.status().is_over() {
+            terminal::say("it is over; this is its recorded result:");
+        }
+        let seen = watch(&session.homing, run, Show::choose(args.events), &session.asker, &mut signals).await;
+        outcome::tell(&seen.envelope, Form::of(args.json, args.events), true);
+        if seen.signal.is_some() {
+            return Ok(seen.exit());
+        }
+        worst = if seen.exit().code() > worst.code() { seen.exit() } else { worst };
+    }
+    Ok(worst)
+}
+
+/// The trees that are meant, and the teams that work in them.
+fn wanted(args: &ResumeArgs) -> Result<(Vec<Uuid>, Vec<Team>), Trouble> {
+    let journal = super::runs::open(&args.with.journal)?;
+    let trees = match &args.id {
+        Some(id) => vec![super::show::find(&journal, id)?.tree],
+        None => {
+            let filter = Filter { status: Some(Status::Interrupted), ..Filter::default() };
+            journal.runs(&filter)?.into_iter().map(|row| row.tree).collect()
+        }
+    };
+    let mut teams: Vec<Team> = Vec::new();
+    for tree in &trees {
+        for team in homing_teams::recorded_in(journal.follow(*tree, 0)?.iter().map(|it| &**it)) {
+            if !teams.iter().any(|known| known.name == team.name) {
+                teams.push(team);
+            }
+        }
+    }
+    Ok((trees, teams))
+}
+
+async fn resume(args: &ResumeArgs, session: &Session, tree: Uuid) -> Result<RunHandle, Trouble> {
+    let claim = if args.force { Claim::Force } else { Claim::IfGone };
+    Ok(session.homing.resume(tree, claim, args.limits.limits()).await?)
+}

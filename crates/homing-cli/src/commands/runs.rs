@@ -1,0 +1,118 @@
+//! `homing runs`: what is recorded, newest first, or added up.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use homing::Folders;
+use homing_core::{envelope::UsageNote, text};
+use homing_runtime::sqlite::{Filter, Options, RunRow, SqliteJournal, Sum, Which};
+use serde_json::json;
+
+use crate::{
+    cli::{journal::RunsArgs, run::JournalArgs},
+    config::Layered,
+    exit::{Exit, Trouble, print},
+    progress::figures,
+    session, terminal,
+};
+
+pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
+    let journal = open(&args.journal)?;
+    let since = args.since.map(before_now);
+    if let Some(by) = &args.sum_by {
+        let sums = journal.sum_by(by, since).map_err(Trouble::from)?;
+        match args.json {
+            true => print(&terminal::json(&serde_json::to_value(&sums)?))?,
+            false => print_sums(&sums)?,
+        }
+        return Ok(Exit::Done);
+    }
+    let filter = Filter {
+        which: if args.all { Which::All } else { Which::Roots },
+        since,
+        status: args.status,
+        agent: args.agent.clone(),
+        tag: args.tag.as_ref().map(|it| match it.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (it.clone(), None),
+        }),
+        limit: Some(args.limit),
+    };
+    let rows = journal.runs(&filter).map_err(Trouble::from)?;
+    match args.json {
+        true => print(&terminal::json(&json!(rows)))?,
+        false => print_rows(&rows)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The journal, as flags, environment and configuration say.
+pub(crate) fn open(args: &JournalArgs) -> Result<Arc<SqliteJournal>, Trouble> {
+    let folders = Folders::from_env();
+    let here = std::env::current_dir().unwrap_or_default();
+    let config = Layered::read(folders.config.as_deref(), &here)?;
+    let path = session::journal_path(args, &config, &folders).ok_or_else(session::no_journal)?;
+    Ok(SqliteJournal::open(path, Options::default())?)
+}
+
+fn before_now(time: Duration) -> u64 {
+    millis_now().saturating_sub(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
+pub(crate) fn millis_now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
+    if rows.is_empty() {
+        terminal::say("no runs; `homing run` makes some");
+        return Ok(());
+    }
+    let widest = |of: fn(&RunRow) -> usize, least: usize| rows.iter().map(of).max().unwrap_or(0).clamp(least, 24);
+    let agents = widest(|it| it.agent.chars().count(), 5);
+    let now = millis_now();
+    for row in rows {
+        let id: String = row.run.to_string().chars().take(13).collect();
+        let place = if row.place.depth() == 0 { String::new() } else { format!("{} ", row.place) };
+        let agent = terminal::cut(&text::inert_line(&row.agent), agents);
+        let head = format!(
+            "{id}  {:<11}  {agent:<agents$}  {:>9}  {:>8}  {:>7}  ",
+            row.status.name(),
+            format!("{} tok", figures::tokens(row.usage.input + row.usage.output)),
+            figures::money(row.usage.cost_micros),
+            format!("{} ago", ago(now.saturating_sub(row.started))),
+        );
+        let task = format!("{place}{}", text::inert_line(&row.task));
+        let room = terminal::width().map_or(60, |it| it.saturating_sub(head.chars().count()).max(10));
+        print(&format!("{head}{}", terminal::cut(&task, room)))?;
+    }
+    Ok(())
+}
+
+fn ago(millis: u64) -> String {
+    match millis / 1_000 {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3_600 => format!("{}m", seconds / 60),
+        seconds @ 3_600..86_400 => format!("{}h", seconds / 3_600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+fn print_sums(sums: &[Sum]) -> anyhow::Result<()> {
+    let names = sums.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).clamp(5, 40);
+    for sum in sums {
+        let UsageNote { input, output, cost_micros, turns, .. } = sum.usage;
+        print(&format!(
+            "{:<names$}  {:>10}  {:>10}  {:>9} tok  {:>10}",
+            terminal::cut(&text::inert_line(&sum.name), names),
+            figures::count(sum.runs, "run"),
+            figures::count(turns, "turn"),
+            figures::tokens(input + output),
+            figures::money(cost_micros),
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! `homing show`: a recorded run's transcript, its tree, or what it is doing now.
+
+use std::{fmt::Write, time::Duration};
+
+use homing_core::{
+    envelope::Envelope,
+    fact::Record,
+    limits::usd,
+    message::{Message, Part},
+    run::Run,
+    text,
+    tree::RunTree,
+};
+use homing_runtime::{
+    event::Event,
+    sqlite::{RunRef, SqliteJournal},
+};
+
+use crate::{
+    cli::journal::ShowArgs,
+    exit::{Exit, Trouble, print},
+    outcome,
+    progress::{
+        Board, call_line,
+        frame::{Look, frame},
+        plain,
+    },
+    terminal,
+};
+
+/// Lines of a tool's result that a transcript shows.
+const LINES: usize = 12;
+
+pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
+    let journal = super::runs::open(&args.journal)?;
+    let found = find(&journal, &args.id)?;
+    if args.follow {
+        follow(&journal, &found).await?;
+    }
+    let envelope = envelope(&journal, &found)?;
+    match (args.json, args.tree) {
+        (true, _) => outcome::json(&envelope),
+        (false, true) => print(&tree_lines(&journal, &found)?)?,
+        (false, false) => {
+            let tree = journal.tree(found.tree).map_err(Trouble::from)?;
+            let run = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
+            print(&transcript(run, &envelope, &tree))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The run that an id means.
+pub(crate) fn find(journal: &SqliteJournal, id: &str) -> Result<RunRef, Trouble> {
+    journal.find(id).map_err(|error| Trouble::usage(error.to_string()))
+}
+
+pub(crate) fn envelope(journal: &SqliteJournal, found: &RunRef) -> Result<Envelope, Trouble> {
+    let whole = journal.envelope(found.tree)?;
+    let one = whole.all().into_iter().find(|it| it.run == found.run).cloned();
+    one.ok_or_else(|| Trouble::usage("there is no such run"))
+}
+
+fn tree_lines(journal: &SqliteJournal, found: &RunRef) -> Result<String, Trouble> {
+    let mut board = Board::default();
+    for record in journal.follow(found.tree, 0)? {
+        if record.place.is_within(&found.place) {
+            board.take(&Event::Fact(record));
+        }
+    }
+    let is_unicode = terminal::is_unicode();
+    let look = Look { width: terminal::width().unwrap_or(100), height: usize::MAX, is_unicode };
+    Ok(frame(&board, look).join("\n"))
+}
+
+/// Shows what happens until the tree is over or nobody works on it any more.
+async fn follow(journal: &SqliteJournal, found: &RunRef) -> anyhow::Result<()> {
+    let (mut board, mut next) = (Board::default(), 0);
+    loop {
+        let is_alive = journal.owner(found.tree).map_err(Trouble::from)?.is_some();
+        let records = journal.follow(found.tree, next).map_err(Trouble::from)?;
+        next = records.last().map_or(next, |it: &std::sync::Arc<Record>| it.seq + 1);
+        for record in records {
+            let is_wanted = record.place.is_within(&found.place);
+            let event = Event::Fact(record);
+            board.take(&event);
+            if let Some(line) = plain::line(&event, &board).filter(|_| is_wanted) {
+                print(&text::inert(&line))?;
+            }
+        }
+        if !is_alive {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+}
+
+/// What was said and done, for people.
+pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{} {} · {} · {}", run.place, envelope.agent, envelope.model, run.id);
+    for entry in &run.transcript {
+        let _ = match &entry.message {
+            Message::User { text, .. } => writeln!(out, "\n> {}", text.trim().replace('\n', "\n> ")),
+            Message::Assistant(reply) => {
+                for part in &reply.parts {
+                    say_part(part, &mut out);
+                }
+                Ok(())
+            }
+            Message::Tool(result) => writeln!(out, "{}", indented(&result.text, result.is_error)),
+        };
+    }
+    let below: Vec<String> = tree.children(run).map(|it| format!("{} {}", it.place, it.spawned.agent.name)).collect();
+    if !below.is_empty() {
+        let _ = writeln!(out, "\nruns below it: {}", below.join(", "));
+    }
+    if let Some(why) = outcome::why(envelope) {
+        let _ = writeln!(out, "\n{why}");
+    }
+    let _ = write!(out, "\n{} (own: {})", outcome::cost_line(envelope), usd(envelope.usage.cost_micros));
+    text::inert(&out)
+}
+
+fn say_part(part: &Part, out: &mut String) {
+    let _ = match part {
+        Part::Text(words) => writeln!(out, "\n{}", words.trim()),
+        Part::Call(call) => writeln!(out, "\n→ {}", call_line(call)),
+        Part::Thinking { .. } | Part::Opaque { .. } => Ok(()),
+    };
+}
+
+fn indented(words: &str, is_error: bool) -> String {
+    let all: Vec<&str> = words.lines().collect();
+    let mut lines: Vec<String> = all.iter().take(LINES).map(|it| format!("    {it}")).collect();
+    if all.len() > LINES {
+        lines.push(format!("    … {} more lines", all.len() - LINES));
+    }
+    if is_error { format!("  (error)\n{}", lines.join("\n")) } else { lines.join("\n") }
+}

@@ -1,0 +1,50 @@
+//! `homing tell`: a message to a run under way; a run that is over is continued with its history.
+
+use homing::Task;
+use homing_core::envelope::Status;
+use homing_runtime::{journal::Request, sqlite::Posted};
+
+use crate::{
+    cli::journal::TellArgs,
+    exit::{Exit, Trouble},
+    outcome::{self, Form},
+    session::{Session, Wanted, no_journal},
+    signals::Signals,
+    terminal,
+    watch::{Show, watch},
+};
+
+pub(crate) async fn run(args: &TellArgs) -> anyhow::Result<Exit> {
+    let mut signals = Signals::new()?;
+    let text = args.text.join(" ");
+    let journal = super::runs::open(&args.with.journal)?;
+    let found = super::show::find(&journal, &args.id)?;
+    let request = Request::Tell { tree: found.tree, run: found.run, message: text.clone() };
+    match journal.post(request).await.map_err(Trouble::from)? {
+        Posted::ToOwner { pid, host } => {
+            terminal::say(&format!("told; process {pid} on {host} works on it"));
+            return Ok(Exit::Done);
+        }
+        Posted::Nobody => (),
+    }
+    if super::show::envelope(&journal, &found)?.status == Status::Interrupted {
+        return Err(Trouble::usage("it was interrupted")
+            .hint(format!("go on first: homing resume {}", args.id))
+            .into());
+    }
+    drop(journal);
+    let session = Session::open(&args.with, Wanted { needs_journal: true, ..Wanted::default() }).await?;
+    let journal = session.homing.journal().ok_or_else(no_journal)?;
+    let tree = journal.tree(found.tree).map_err(Trouble::from)?;
+    let before = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
+    let agent = before.spawned.agent.name.clone();
+    let mut task = Task::new(agent.clone(), text).limits(session.limits(args.limits.limits(), &agent));
+    task.history = before.messages().iter().map(|entry| entry.message.clone()).collect();
+    task.model = session.model.clone().or_else(|| before.spawned.models.first().cloned());
+    task.context.clone_from(&before.spawned.context);
+    task.tags = [("continues".to_owned(), found.run.to_string())].into();
+    let run = session.homing.spawn(task).map_err(Trouble::from)?;
+    let seen = watch(&session.homing, &run, Show::choose(args.events), &session.asker, &mut signals).await;
+    outcome::tell(&seen.envelope, Form::of(args.json, args.events), true);
+    Ok(seen.exit())
+}

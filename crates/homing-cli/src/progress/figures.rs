@@ -1,0 +1,49 @@
+//! Figures as people read them.
+
+use homing_core::limits::usd;
+
+/// `950`, `12.3k`, `4.5M`.
+pub(crate) fn tokens(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{:.1}k", count as f64 / 1_000.0),
+        _ => format!("{:.1}M", count as f64 / 1_000_000.0),
+    }
+}
+
+/// `0.4s`, `12s`, `3m05s`, `1h02m`.
+pub(crate) fn time(millis: u64) -> String {
+    let seconds = millis / 1_000;
+    match seconds {
+        0..10 => format!("{}.{}s", seconds, millis % 1_000 / 100),
+        10..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// Money, cut to what matters: four digits behind the point.
+pub(crate) fn money(micros: u64) -> String {
+    match micros {
+        0 => "$0".to_owned(),
+        1..100 => "<$0.0001".to_owned(),
+        _ => usd(micros / 100 * 100),
+    }
+}
+
+/// `1 turn`, `2 turns`.
+pub(crate) fn count(number: u64, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!([tokens(999), tokens(12_345), tokens(4_500_000)], ["999", "12.3k", "4.5M"]);
+        assert_eq!([time(420), time(12_000), time(185_000), time(3_720_000)], ["0.4s", "12s", "3m05s", "1h02m"]);
+        assert_eq!([money(0), money(5), money(12_345), money(1_500_000)], ["$0", "<$0.0001", "$0.0123", "$1.50"]);
+    }
+}

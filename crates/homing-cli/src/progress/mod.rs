@@ -1,0 +1,168 @@
+//! What is known of the runs under way, for people: folded from events, drawn by others.
+
+pub(crate) mod figures;
+pub(crate) mod frame;
+pub(crate) mod plain;
+
+use std::collections::{BTreeMap, HashMap};
+
+use homing_core::{
+    envelope::Status,
+    fact::{Fact, Record, Spawned},
+    message::{Args, ToolCall, Usage},
+    place::Place,
+    text,
+};
+use homing_runtime::event::{Event, What};
+use uuid::Uuid;
+
+/// All runs of a tree as somebody sees them who watches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Board {
+    rows: BTreeMap<Place, Row>,
+    ids: HashMap<Uuid, Place>,
+    /// Milliseconds since 1970, as the newest event says.
+    pub(crate) now: u64,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) place: Place,
+    pub(crate) agent: String,
+    pub(crate) status: Status,
+    /// The current tool, or the head of what is being said.
+    pub(crate) doing: String,
+    pub(crate) tokens: u64,
+    pub(crate) cost_micros: u64,
+    pub(crate) began: Option<u64>,
+    pub(crate) ended: Option<u64>,
+}
+
+impl Board {
+    /// Every run, parents before their children.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
+    pub(crate) fn row(&self, run: Uuid) -> Option<&Row> {
+        self.rows.get(self.ids.get(&run)?)
+    }
+
+    /// Takes in what happened.
+    pub(crate) fn take(&mut self, event: &Event) {
+        match event {
+            Event::Fact(record) => self.take_fact(record),
+            Event::Passing(passing) => {
+                self.now = self.now.max(passing.at);
+                let Some(row) = self.row_mut(passing.run) else { return };
+                match &passing.what {
+                    What::Queued => row.doing = "queued".to_owned(),
+                    What::Retrying { in_ms, reason } => {
+                        row.doing = format!("again in {}: {}", figures::time(*in_ms), text::inert_line(reason));
+                    }
+                    What::Progress(line) | What::Text(line) => row.say(line),
+                    What::Thinking(_) => "thinking".clone_into(&mut row.doing),
+                    What::Question(_) => "waits for an answer".clone_into(&mut row.doing),
+                    What::Warning(_) => (),
+                }
+            }
+            Event::Missed(_) => (),
+        }
+    }
+
+    fn take_fact(&mut self, record: &Record) {
+        self.now = self.now.max(record.at);
+        if let Fact::Spawned(spawned) = &record.fact {
+            return self.add(record, spawned);
+        }
+        let at = record.at;
+        let Some(row) = self.row_mut(record.run) else { return };
+        match &record.fact {
+            Fact::Spawned(_) | Fact::Told { .. } | Fact::Compacted { .. } => (),
+            Fact::Asked(asked) => {
+                row.began.get_or_insert(at);
+                row.status = Status::Running;
+                row.doing = format!("asks {}", asked.model);
+            }
+            Fact::Replied { reply } => {
+                row.pay(&reply.usage);
+                row.say(&reply.text());
+            }
+            Fact::AskFailed { charge, .. } => row.pay(charge),
+            Fact::Called(called) => {
+                row.status =
+                    if homing_core::run::is_family(&called.call.name) { Status::Waiting } else { Status::Running };
+                row.doing = call_line(&called.call);
+            }
+            Fact::Returned { .. } => row.status = Status::Running,
+            Fact::Halted { .. } => "stopping".clone_into(&mut row.doing),
+            Fact::Extended { .. } => (row.status, row.ended) = (Status::Running, None),
+            Fact::Ended(ended) => {
+                (row.status, row.ended) = (Status::from(&ended.outcome), Some(at));
+                row.say(&ended.text);
+            }
+        }
+    }
+
+    fn add(&mut self, record: &Record, spawned: &Spawned) {
+        let key = record.place.clone();
+        self.ids.insert(record.run, key.clone());
+        let row = Row {
+            place: record.place.clone(),
+            agent: text::inert_line(&spawned.agent.name),
+            status: Status::Queued,
+            doing: first_line(&spawned.task),
+            tokens: 0,
+            cost_micros: 0,
+            began: None,
+            ended: None,
+        };
+        self.rows.insert(key, row);
+    }
+
+    fn row_mut(&mut self, run: Uuid) -> Option<&mut Row> {
+        self.rows.get_mut(self.ids.get(&run)?)
+    }
+}
+
+impl Row {
+    fn say(&mut self, words: &str) {
+        let line = first_line(words);
+        if !line.is_empty() {
+            self.doing = line;
+        }
+    }
+
+    fn pay(&mut self, usage: &Usage) {
+        self.tokens += usage.input + usage.output;
+        self.cost_micros += usage.cost_micros;
+    }
+
+    /// How long it has taken so far.
+    pub(crate) fn took(&self, now: u64) -> u64 {
+        let Some(began) = self.began else { return 0 };
+        self.ended.unwrap_or(now).saturating_sub(began)
+    }
+}
+
+/// The first line that says something.
+fn first_line(words: &str) -> String {
+    let line = words.lines().find(|it| it.contains(char::is_alphanumeric)).unwrap_or_default();
+    text::inert_line(&crate::terminal::cut(line.trim(), 200))
+}
+
+/// A call in a few words: its name and the argument that matters.
+pub(crate) fn call_line(call: &ToolCall) -> String {
+    let said = match &call.args {
+        Args::Json(serde_json::Value::Object(args)) => {
+            let main = ["command", "task", "path", "pattern", "url", "query", "question", "agent", "name"];
+            let all = main.iter().filter_map(|key| args.get(*key)).filter_map(|it| it.as_str());
+            all.take(2).collect::<Vec<_>>().join(" ")
+        }
+        Args::Json(_) => String::new(),
+        Args::Malformed(text) => text.clone(),
+    };
+    let said = first_line(&said);
+    if said.is_empty() { call.name.clone() } else { format!("{} {said}", call.name) }
+}

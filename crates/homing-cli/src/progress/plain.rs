@@ -1,0 +1,44 @@
+//! Progress as lines, for logs and pipes. What passes is left out; what happened stays.
+
+use homing_core::fact::Fact;
+use homing_runtime::event::{Event, What};
+
+use super::{Board, call_line, figures, first_line};
+
+/// The line for an event, if it is worth one. `board` has taken the event in already.
+pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
+    let (run, words) = match event {
+        Event::Missed(_) => return None,
+        Event::Passing(passing) => match &passing.what {
+            What::Retrying { in_ms, reason } => {
+                (passing.run, format!("trying again in {}: {}", figures::time(*in_ms), first_line(reason)))
+            }
+            What::Warning(text) => (passing.run, format!("warning: {}", first_line(text))),
+            What::Queued | What::Progress(_) | What::Question(_) | What::Text(_) | What::Thinking(_) => return None,
+        },
+        Event::Fact(record) => (record.run, fact(&record.fact, record.run, board)?),
+    };
+    let row = board.row(run)?;
+    Some(format!("{:<5} {}: {words}", row.place.to_string(), row.agent))
+}
+
+fn fact(fact: &Fact, run: uuid::Uuid, board: &Board) -> Option<String> {
+    match fact {
+        Fact::Spawned(spawned) => Some(format!("begins: {}", first_line(&spawned.task))),
+        Fact::Called(called) => Some(call_line(&called.call)),
+        Fact::Told { message, .. } => Some(format!("is told: {}", first_line(message))),
+        Fact::Halted { .. } => Some("is to stop".to_owned()),
+        Fact::Compacted { .. } => Some("summed up its history".to_owned()),
+        Fact::Ended(ended) => {
+            let row = board.row(run)?;
+            let how = ended.outcome.status().replace('_', " ");
+            let (tokens, cost) = (figures::tokens(row.tokens), figures::money(row.cost_micros));
+            Some(format!("{how} · {tokens} tokens · {cost} · {}", figures::time(row.took(board.now))))
+        }
+        Fact::Asked(_)
+        | Fact::Replied { .. }
+        | Fact::AskFailed { .. }
+        | Fact::Returned { .. }
+        | Fact::Extended { .. } => None,
+    }
+}

@@ -1,0 +1,521 @@
+//! `homing run` and what follows it, against a provider on the loopback.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use homing_fake::{Answer, FakeProvider, Seen};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A user with a home and a project, and nothing else.
+struct World {
+    home: TempDir,
+    project: TempDir,
+    provider: FakeProvider,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl World {
+    fn new(script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let provider = runtime.block_on(FakeProvider::start(script));
+        let folder = || TempDir::new().expect("a temporary folder");
+        Self { home: folder(), project: folder(), provider, _runtime: runtime }
+    }
+
+    /// Every request gets these words.
+    fn saying(words: &'static str) -> Self {
+        Self::new(move |_, _| Answer::chat_text(words))
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("homing"));
+        command.args(args).current_dir(self.project.path()).env_clear();
+        command.env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("OPENAI_BASE_URL", self.provider.url()).env("OPENAI_API_KEY", "sk-secret-of-the-test");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn homing(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("homing runs")
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.project.path().join(path);
+        fs::create_dir_all(path.parent().expect("it has one")).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+const MODEL: [&str; 2] = ["--model", "openai/gpt-4.1"];
+
+fn run<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    ["run"].iter().chain(&MODEL).chain(more).copied().collect()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("JSON on stdout: {} {}", out(output), err(output)))
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+#[test]
+fn the_answer_is_on_stdout_and_the_talk_on_stderr() {
+    let world = World::saying("the answer");
+    let output = world.homing(&run(&["what", "is", "it?"]));
+    assert_eq!((code(&output), out(&output).as_str()), (0, "the answer\n"), "{}", err(&output));
+    let talk = err(&output);
+    assert!(talk.contains("done · 1 turn · 15 tokens") && talk.contains("run "), "{talk}");
+    assert!(world.provider.requests()[0].body.contains("what is it?"));
+}
+
+#[test]
+fn words_and_piped_input_become_one_task_and_a_dash_reads_it_all() {
+    let world = World::saying("ok");
+    for (args, input) in
+        [(vec!["review this"], "the diff"), (vec!["-"], "review this\n\nthe diff"), (vec![], "review this\n\nthe diff")]
+    {
+        let mut child = world.command(&run(&args)).stdin(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        assert!(child.wait_with_output().unwrap().status.success());
+    }
+    let requests = world.provider.requests();
+    assert_eq!(requests.len(), 3);
+    assert!(requests.iter().all(|it| it.body.contains("review this\\n\\nthe diff")));
+}
+
+#[test]
+fn the_envelope_has_every_field_of_the_contract() {
+    let world = World::saying("fine");
+    let envelope = json(&world.homing(&run(&["--json", "x"])));
+    for key in [
+        "v",
+        "run",
+        "place",
+        "agent",
+        "model",
+        "status",
+        "output",
+        "data",
+        "partial",
+        "error",
+        "limit",
+        "usage",
+        "subtree",
+        "verified",
+        "warnings",
+        "denied",
+        "resumable",
+        "children",
+    ] {
+        assert!(envelope.get(key).is_some(), "{key}");
+    }
+    assert_eq!((&envelope["status"], &envelope["output"]), (&"done".into(), &"fine".into()));
+    assert_eq!(envelope["usage"]["input"], 10);
+}
+
+#[test]
+fn events_are_one_object_a_line_and_facts_have_no_gaps() {
+    let world = World::saying("fine");
+    let output = world.homing(&run(&["--events", "x"]));
+    let events: Vec<Value> = out(&output).lines().map(|it| serde_json::from_str(it).expect("JSON")).collect();
+    let seqs: Vec<u64> = events.iter().filter_map(|it| it["seq"].as_u64()).collect();
+    assert_eq!(seqs, (0..seqs.len() as u64).collect::<Vec<_>>());
+    let kinds: Vec<&str> =
+        events.iter().filter(|it| it.get("seq").is_some()).filter_map(|it| it["kind"].as_str()).collect();
+    assert_eq!(kinds, ["spawned", "asked", "replied", "ended"]);
+}
+
+#[test]
+fn exit_codes_tell_scripts_what_happened() {
+    let denied = World::new(|_, _| Answer::json(401, r#"{"error":{"message":"bad key"}}"#));
+    let output = denied.homing(&run(&["x"]));
+    assert_eq!(code(&output), 2, "{}", err(&output));
+    assert!(err(&output).contains("hint: ") && !err(&output).contains("sk-secret"));
+    let wrong = World::new(|_, _| Answer::json(400, r#"{"error":{"message":"no such thing"}}"#));
+    assert_eq!(code(&wrong.homing(&run(&["x"]))), 1);
+    let looping = World::new(|_, seen| {
+        match seen.body.contains("\"tools\"") && !seen.body.contains("\"tool_choice\":\"none\"") {
+            true => Answer::chat_calls(&[("ls", "{}")]),
+            false => Answer::chat_text("what I have"),
+        }
+    });
+    let output = looping.homing(&run(&["--max-turns", "2", "x"]));
+    assert_eq!((code(&output), out(&output).as_str()), (3, "what I have\n"), "{}", err(&output));
+    assert!(err(&output).contains("stopped at its turns limit") && err(&output).contains("homing resume"));
+}
+
+/// Nobody listens there any more.
+#[test]
+fn a_provider_that_cannot_be_reached_is_exit_5() {
+    let world = World::saying("x");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let output =
+        world.command(&run(&["--json", "--timeout", "120s", "x"])).env("OPENAI_BASE_URL", url).output().unwrap();
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["error"]["retryable"]), (5, &true.into()), "{envelope}");
+}
+
+fn task_of(seen: &Seen) -> String {
+    let body: Value = serde_json::from_str(&seen.body).unwrap();
+    let messages = body["messages"].as_array().cloned().unwrap_or_default();
+    let user = messages.iter().find(|it| it["role"] == "user").cloned().unwrap_or_default();
+    user["content"].as_str().map_or_else(|| user["content"].to_string(), str::to_owned)
+}
+
+fn has_results(seen: &Seen) -> bool {
+    seen.body.contains("\"role\":\"tool\"")
+}
+
+/// A lead that sends three out: one is done, one fails, one never stops on its own.
+fn lead(seen: &Seen) -> Answer {
+    match task_of(seen).as_str() {
+        task if task.contains("go well") => Answer::chat_text("it went well"),
+        task if task.contains("go wrong") => Answer::json(400, r#"{"error":{"message":"cannot be served"}}"#),
+        task if task.contains("go on and on") => {
+            match seen.body.contains("\"tool_choice\":\"none\"") || !seen.body.contains("\"tools\"") {
+                true => Answer::chat_text("half of it"),
+                false => Answer::chat_calls(&[("ls", "{}")]),
+            }
+        }
+        _ if has_results(seen) => Answer::chat_text("all came back"),
+        _ => Answer::chat_calls(&[
+            ("delegate", r#"{"agent":"worker","task":"go well"}"#),
+            ("delegate", r#"{"agent":"worker","task":"go wrong"}"#),
+            ("delegate", r#"{"agent":"worker","task":"go on and on"}"#),
+        ]),
+    }
+}
+
+const WORKER: &str = "---\nname: worker\ndescription: Works.\nlimits: {turns: 2}\ntools: ls\n---\nWork.\n";
+
+#[test]
+fn a_lead_and_three_children_come_back_each_in_its_own_way() {
+    let world = World::new(|_, seen| lead(seen));
+    world.write(".homing/agents/worker.md", WORKER);
+    let output = world.homing(&run(&["--json", "lead them"]));
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["output"]), (0, &"all came back".into()), "{envelope}");
+    let children: Vec<(&str, &str)> = envelope["children"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| (it["place"].as_str().unwrap(), it["status"].as_str().unwrap()))
+        .collect();
+    assert_eq!(children, [("1.1", "done"), ("1.2", "failed"), ("1.3", "exhausted")]);
+    assert_eq!(envelope["children"][1]["error"]["kind"], "model");
+    assert_eq!(
+        (&envelope["children"][2]["limit"]["name"], &envelope["children"][2]["output"]),
+        (&"turns".into(), &"half of it".into())
+    );
+    let paid: u64 = world.provider.requests().len() as u64 - 1;
+    assert_eq!(envelope["subtree"]["turns"], paid, "one request failed, the others were turns");
+    let tree = out(&world.homing(&["show", "--tree"]));
+    assert!(tree.contains("✓ general") && tree.contains("✗ worker") && tree.contains("◐ worker"), "{tree}");
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+#[test]
+fn killed_in_the_middle_it_is_resumed_to_the_same_end_and_nothing_is_paid_twice() {
+    let may_go_on = Arc::new(AtomicBool::new(false));
+    let gate = may_go_on.clone();
+    let world = World::new(move |_, seen| match (has_results(seen), gate.load(Ordering::SeqCst)) {
+        (true, false) => Answer::chat_text("too late").after(Duration::from_secs(600)),
+        (true, true) | (false, _) => lead(seen),
+    });
+    world.write(".homing/agents/worker.md", "---\nname: worker\ndescription: Works.\ntools: ls\n---\nWork.\n");
+    let mut child = world.command(&run(&["lead them"])).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // The lead, three workers; then the one that goes on and on asks with its first result, and waits.
+    wait_until("the workers are at work", || world.provider.requests().iter().any(|it| has_results(it)));
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "KILL");
+    child.wait().unwrap();
+    let runs = json(&world.homing(&["runs", "--json"]));
+    assert_eq!(runs[0]["status"], "interrupted", "a dead process never shows as running");
+    let before: Vec<String> = world.provider.requests().iter().map(|it| it.body.clone()).collect();
+    may_go_on.store(true, Ordering::SeqCst);
+    let id = runs[0]["run"].as_str().unwrap();
+    let output = world.homing(&["resume", id, "--json", "--max-turns", "+1"]);
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["output"]), (0, &"all came back".into()), "{envelope}");
+    let after = &world.provider.requests()[before.len()..];
+    let again = after.iter().filter(|it| !has_results(it)).count();
+    assert_eq!(again, 0, "what was answered before is not asked again");
+    let second = json(&world.homing(&["resume", id, "--json"]));
+    assert_eq!(second["output"], "all came back");
+    assert_eq!(world.provider.requests().len(), before.len() + after.len(), "a run that is over costs nothing");
+}
+
+#[test]
+fn a_signal_stops_it_in_order_and_the_envelope_is_still_printed() {
+    for (name, expected) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let world = World::new(|_, _| Answer::chat_text("late").after(Duration::from_secs(600)));
+        let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
+        wait_until("it asks", || !world.provider.requests().is_empty());
+        let begun = Instant::now();
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert_eq!((code(&output), &json(&output)["status"]), (expected, &"cancelled".into()), "{name}");
+    }
+}
+
+#[test]
+fn a_key_is_one_run_however_often_it_is_given() {
+    let world = World::saying("once");
+    let first = json(&world.homing(&run(&["--json", "--key", "k", "x"])));
+    let second = json(&world.homing(&run(&["--json", "--key", "k", "x"])));
+    assert_eq!((&first["run"], world.provider.requests().len()), (&second["run"], 1));
+    let other = world.homing(&run(&["--json", "--key", "k", "something else"]));
+    assert_eq!((code(&other), &json(&other)["error"]["kind"]), (2, &"usage".into()));
+}
+
+#[test]
+fn runs_can_be_found_shown_exported_continued_and_forgotten() {
+    let world = World::saying("<b>the answer</b>");
+    assert_eq!(code(&world.homing(&run(&["--tag", "case=1", "first question"]))), 0);
+    let rows = json(&world.homing(&["runs", "--json", "--tag", "case=1"]));
+    let id = rows[0]["run"].as_str().unwrap().to_owned();
+    for key in ["run", "place", "agent", "task", "status", "started", "usage"] {
+        assert!(rows[0].get(key).is_some(), "{key}");
+    }
+    assert!(out(&world.homing(&["runs", "--sum-by", "model"])).contains("openai/gpt-4.1"));
+    assert!(out(&world.homing(&["show", &id])).contains("> first question"));
+    let page = out(&world.homing(&["export", &id, "--format", "html"]));
+    assert!(page.contains("&lt;b&gt;the answer") && !page.contains("<b>the") && !page.contains("<script"));
+    assert!(out(&world.homing(&["export", &id, "--format", "md"])).contains("first question"));
+    let told = world.homing(&["tell", &id, "--json", "and", "then?"]);
+    assert_eq!(json(&told)["status"], "done", "{}", err(&told));
+    assert!(
+        world.provider.requests()[1].body.contains("first question")
+            && world.provider.requests()[1].body.contains("and then?")
+    );
+    let replayed = world.homing(&["replay", &id]);
+    assert_eq!((code(&replayed), world.provider.requests().len()), (0, 2), "{}", err(&replayed));
+    assert_eq!(code(&world.homing(&["cancel", &id])), 1);
+    assert_eq!(code(&world.homing(&["show", "nonsense"])), 2);
+    assert_eq!(code(&world.homing(&["prune", "--older-than", "0s"])), 0);
+}
+
+#[test]
+fn cancel_and_tell_reach_a_run_of_another_process() {
+    let world = World::new(|_, _| Answer::chat_text("late").after(Duration::from_secs(600)));
+    let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
+    wait_until("it asks", || !world.provider.requests().is_empty());
+    let told = world.homing(&["tell", "1", "hurry up"]);
+    assert_eq!(code(&told), 0, "{}", err(&told));
+    let cancelled = world.homing(&["cancel", "1"]);
+    assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), &json(&output)["status"]), (1, &"cancelled".into()));
+}
+
+#[test]
+fn a_recording_is_played_again_without_a_key() {
+    let world = World::saying("recorded");
+    assert_eq!(code(&world.homing(&run(&["--record", "tape.json", "x"]))), 0);
+    let tape = fs::read_to_string(world.project.path().join("tape.json")).unwrap();
+    assert!(!tape.contains("sk-secret-of-the-test"));
+    let output = world
+        .command(&["run", "--replay", "tape.json", "x"])
+        .env_remove("OPENAI_API_KEY")
+        .env_remove("OPENAI_BASE_URL")
+        .output()
+        .unwrap();
+    assert_eq!((code(&output), out(&output).as_str()), (0, "recorded\n"), "{}", err(&output));
+    assert_eq!(world.provider.requests().len(), 1);
+    let other = world.homing(&["run", "--replay", "tape.json", "another task"]);
+    assert!(err(&other).contains("differs from the recording"), "{}", err(&other));
+}
+
+#[test]
+fn a_plan_spends_nothing() {
+    let world = World::saying("x");
+    let output = world.homing(&run(&["--plan", "--json", "--max-cost", "0.50", "x"]));
+    let plan = json(&output);
+    assert_eq!((&plan["model"], &plan["worst_case_micros"]), (&"openai/gpt-4.1".into(), &500_000.into()));
+    assert!(plan["first_ask_micros"].as_u64().unwrap() > 0 && !plan["tools"].as_array().unwrap().is_empty());
+    assert!(out(&world.homing(&run(&["--plan", "x"]))).contains("worst case"));
+    assert_eq!(world.provider.requests().len(), 0);
+}
+
+#[test]
+fn a_reader_who_goes_away_is_no_disaster() {
+    let world = World::new(|_, _| Answer::chat_text(&"line\n".repeat(100_000)));
+    let mut child = world.command(&run(&["x"])).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(!err(&output).contains("panic"));
+}
+
+#[test]
+fn a_project_narrows_and_a_user_decides() {
+    let world =
+        World::new(
+            |_, seen| if has_results(seen) { Answer::chat_text("ok") } else { Answer::chat_calls(&[("ls", "{}")]) },
+        );
+    world.write(".homing/config.toml", "model = 'openai/evil'\n[rules]\ndeny = ['ls']\n[limits]\nturns = 7\n");
+    let output = world.homing(&run(&["--json", "x"]));
+    assert!(err(&output).contains("`model` is ignored"), "{}", err(&output));
+    assert!(!world.provider.requests()[0].body.contains("\"name\":\"ls\""), "a denied tool is not offered");
+    let shown = out(&world.homing(&["config", "show"]));
+    assert!(shown.contains("limits.turns") && shown.contains("narrowed by"), "{shown}");
+}
+
+#[test]
+fn the_offline_model_answers_with_files_and_lines() {
+    let world = World::saying("x");
+    world.write("src/retry.rs", "/// Retries model calls.\npub fn retry_model_calls() {}\n");
+    let output = world.homing(&["run", "--model", "offline", "where are model calls retried?"]);
+    assert_eq!(code(&output), 0);
+    assert!(out(&output).contains("src/retry.rs:2"), "{}", out(&output));
+    assert!(err(&output).contains("explore: done"), "explorers were sent: {}", err(&output));
+    assert_eq!(world.provider.requests().len(), 0);
+}
+
+#[test]
+fn a_folder_that_is_not_there_or_cannot_be_written_is_named() {
+    let world = World::saying("x");
+    let output = world.homing(&run(&["--cwd", "nowhere", "x"]));
+    assert!(code(&output) == 2 && err(&output).contains("nowhere"), "{}", err(&output));
+    let output = world.homing(&run(&["--journal", "/proc/nowhere/journal.db", "x"]));
+    assert!(code(&output) == 2 && err(&output).contains("--journal off"), "{}", err(&output));
+    assert!(Path::new("/proc").exists() && world.provider.requests().is_empty());
+}
+
+#[test]
+fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once() {
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let mended = is_mended.clone();
+    let world = World::new(move |_, seen| match task_of(seen) {
+        task if task.contains("b.txt") && !mended.load(Ordering::SeqCst) => Answer::json(400, "{}"),
+        task => Answer::chat_text(&format!("read {task}")),
+    });
+    for name in ["c.txt", "a.txt", "b.txt"] {
+        world.write(name, "x");
+    }
+    let args = [
+        "map",
+        "--model",
+        "openai/gpt-4.1",
+        "--each",
+        "*.txt",
+        "--max-cost",
+        "1",
+        "--per-item",
+        "max-turns=3",
+        "look at {{ item }}",
+    ];
+    let lines = |output: &Output| -> Vec<Value> {
+        out(output).lines().map(|it| serde_json::from_str(it).expect("JSON")).collect()
+    };
+    let first = world.homing(&args);
+    let told: Vec<(String, String)> = lines(&first)
+        .iter()
+        .map(|it| (it["item"].as_str().unwrap().into(), it["status"].as_str().unwrap().into()))
+        .collect();
+    let expected = [("a.txt", "done"), ("b.txt", "failed"), ("c.txt", "done")];
+    assert_eq!(told, expected.map(|(item, status)| (item.to_owned(), status.to_owned())), "{}", err(&first));
+    assert_eq!((code(&first), world.provider.requests().len()), (1, 3));
+    is_mended.store(true, Ordering::SeqCst);
+    let second = world.homing(&args);
+    assert_eq!(
+        (code(&second), world.provider.requests().len()),
+        (0, 4),
+        "only what failed is tried again: {}",
+        err(&second)
+    );
+    let all = lines(&second);
+    assert_eq!(all[1]["output"], "read look at b.txt");
+    assert_eq!(all[0]["output"], "read look at a.txt", "what was done before is shown again");
+    let third = world.homing(&args);
+    assert_eq!((code(&third), world.provider.requests().len(), lines(&third).len()), (0, 4, 3));
+    assert_eq!(code(&world.homing(&["map", "--each", "*.none", "x"])), 2);
+    assert_eq!(code(&world.homing(&["map", "--each", "*.txt", "--per-item", "max-fun=3", "x"])), 2);
+}
+
+#[test]
+fn a_map_whose_provider_is_down_begins_no_new_items() {
+    let world = World::saying("x");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let items: String = (0..40).map(|it| format!("item {it}\n")).collect();
+    let args = ["map", "--model", "openai/gpt-4.1", "--parallel", "2", "--each", "-", "x"];
+    let mut child = world.command(&args).env("OPENAI_BASE_URL", url).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(items.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), out(&output).lines().count()), (5, 40), "{}", err(&output));
+    assert!(err(&output).contains("no more items are begun"));
+    let failed = out(&output).lines().filter(|it| it.contains("\"status\":\"failed\"")).count();
+    assert!((1..10).contains(&failed), "{failed} failed");
+}
+
+const TEAM: &str = r#"
+name: pair
+parameters: {audience: engineers}
+agents:
+  - {name: finder, description: Finds out, prompt: You find out., tools: []}
+  - {name: writer, description: Writes, prompt: "You write for {{audience}}.", tools: []}
+crew:
+  process: sequential
+  tasks:
+    - {name: find, agent: finder, description: "Find out about {{ task }}."}
+    - {name: write, agent: writer, description: Write it down.}
+"#;
+
+#[test]
+fn a_team_is_planned_and_run_and_a_wrong_file_is_explained() {
+    let world = World::new(|_, seen| match seen.body.contains("You write for beginners") {
+        true => Answer::chat_text("the page"),
+        false => Answer::chat_text("a fact"),
+    });
+    world.write("team.yaml", TEAM);
+    let plan = world.homing(&["team", "team.yaml", "--model", "openai/gpt-4.1", "--plan", "x"]);
+    assert!(code(&plan) == 0 && out(&plan).contains("worst case"), "{}{}", out(&plan), err(&plan));
+    assert!(world.provider.requests().is_empty());
+    let args = ["team", "team.yaml", "--model", "openai/gpt-4.1", "--set", "audience=beginners", "--json", "retries"];
+    let envelope = json(&world.homing(&args));
+    assert_eq!((&envelope["status"], &envelope["output"]), (&"done".into(), &"the page".into()), "{envelope}");
+    assert_eq!(envelope["children"].as_array().map(Vec::len), Some(2));
+    world.write("bad.yaml", "name: pair\ncrwe: {}\n");
+    let bad = world.homing(&["team", "bad.yaml", "--json", "x"]);
+    assert_eq!((code(&bad), &json(&bad)["error"]["kind"]), (2, &"config".into()));
+    assert_eq!(code(&world.homing(&["team", "missing.yaml", "x"])), 2);
+}

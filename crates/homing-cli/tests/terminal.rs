@@ -1,0 +1,175 @@
+//! `homing run` in a real terminal: tmux is the terminal, a provider on the loopback keeps the run busy.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use homing_fake::{Answer, FakeProvider, Seen};
+use tempfile::TempDir;
+
+/// A terminal with a shell in it, gone with its value.
+struct Screen {
+    socket: String,
+    folder: TempDir,
+    provider: FakeProvider,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Screen {
+    /// `None`, said aloud, where there is no tmux.
+    fn open(columns: u32, lines: u32, script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            eprintln!("skipped: there is no tmux here");
+            return None;
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let provider = runtime.block_on(FakeProvider::start(script));
+        let folder = TempDir::new().expect("a temporary folder");
+        let socket = format!("homing-test-{}-{}", std::process::id(), provider.url().rsplit(':').next().unwrap());
+        let screen = Self { socket, folder, provider, _runtime: runtime };
+        let path = screen.folder.path().display().to_string();
+        let size = [columns.to_string(), lines.to_string()];
+        screen.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &size[0], "-y", &size[1], "-c", &path, "sh"]);
+        screen.send("PS1='$ '; export LC_ALL=C.UTF-8; clear");
+        Some(screen)
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let output = Command::new("tmux").args(["-L", &self.socket]).args(args).output().expect("tmux runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn send(&self, line: &str) {
+        self.tmux(&["send-keys", line, "Enter"]);
+    }
+
+    fn homing(&self, args: &str) {
+        let program = snapbox::cmd::cargo_bin!("homing").display();
+        let (home, url) = (self.folder.path().display(), self.provider.url());
+        let script = format!(
+            "env -i HOME={home} TERM=screen LC_ALL=C.UTF-8 PATH=\"$PATH\" OPENAI_BASE_URL={url} {program} {args}; echo \"left with $?\""
+        );
+        std::fs::write(self.folder.path().join("go"), script).unwrap();
+        self.send("clear; . ./go");
+    }
+
+    fn shows(&self) -> String {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    fn wait_for(&self, what: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let shown = self.shows();
+            if shown.contains(what) {
+                return shown;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "`{what}` never came:\n{shown}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+/// A lead that sends two out who never come back on their own.
+fn slow(seen: &Seen) -> Answer {
+    match seen.body.contains("take your time") && !seen.body.contains("lead them") {
+        true => Answer::chat_text("late").after(Duration::from_secs(600)),
+        false => Answer::chat_calls(&[
+            ("delegate", r#"{"agent":"explore","task":"take your time"}"#),
+            ("delegate", r#"{"agent":"explore","task":"take your time, too"}"#),
+        ]),
+    }
+}
+
+const RUN: &str = "run --model openai/gpt-4.1 lead them";
+
+#[test]
+fn the_live_tree_follows_the_size_of_the_terminal_and_one_ctrl_c_stops_in_order() {
+    let Some(screen) = Screen::open(90, 20, |_, seen| slow(seen)) else { return };
+    screen.homing(RUN);
+    let shown = screen.wait_for("explore  asks openai");
+    assert!(shown.contains("○ general") && shown.contains("● explore"), "{shown}");
+    assert_eq!(shown.matches("general").count(), 1, "the tree is painted over itself:\n{shown}");
+    screen.tmux(&["resize-window", "-x", "24", "-y", "8"]);
+    std::thread::sleep(Duration::from_millis(700));
+    let small = screen.shows();
+    assert!(small.contains("● explore") && !small.contains("tok"), "{small}");
+    screen.tmux(&["resize-window", "-x", "90", "-y", "20"]);
+    screen.tmux(&["send-keys", "C-c"]);
+    let shown = screen.wait_for("left with 130");
+    assert!(shown.contains("– general") && shown.contains("cancelled · 3 runs"), "{shown}");
+}
+
+#[test]
+fn a_second_ctrl_c_leaves_at_once() {
+    // A command that ignores the wish to stop keeps the first one waiting.
+    let Some(screen) = Screen::open(80, 20, |_, seen| match seen.body.contains("\"role\":\"tool\"") {
+        true => Answer::chat_text("x"),
+        false => Answer::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)]),
+    }) else {
+        return;
+    };
+    screen.homing("run --sandbox off --model openai/gpt-4.1 wait");
+    screen.wait_for("bash trap");
+    screen.tmux(&["send-keys", "C-c"]);
+    screen.tmux(&["send-keys", "C-c"]);
+    let begun = Instant::now();
+    screen.wait_for("left with 130");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_question_is_put_to_whoever_sits_there_and_always_is_remembered() {
+    let Some(screen) = Screen::open(90, 24, |_, seen| match seen.body.contains("\"role\":\"tool\"") {
+        true => Answer::chat_text("written"),
+        false => Answer::chat_calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)]),
+    }) else {
+        return;
+    };
+    let agent = "---\nname: careful\ndescription: Asks.\npermissionMode: default\n---\nAsk.\n";
+    let agents = screen.folder.path().join(".claude/agents");
+    std::fs::create_dir_all(&agents).unwrap();
+    std::fs::write(agents.join("careful.md"), agent).unwrap();
+    let config = screen.folder.path().join(".config/homing/config.toml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "[rules]\nask = ['write']\n").unwrap();
+    screen.homing("run --agent careful --model openai/gpt-4.1 go");
+    screen.wait_for("[y]es, [n]o, [a]lways");
+    screen.send("a");
+    let shown = screen.wait_for("left with 0");
+    assert!(shown.contains("is allowed from now on"), "{shown}");
+    assert!(screen.folder.path().join("new.txt").exists());
+    assert!(std::fs::read_to_string(&config).unwrap().contains("allow = [\"write\"]"));
+    std::fs::remove_file(screen.folder.path().join("new.txt")).unwrap();
+    screen.send("clear");
+    screen.homing("run --agent careful --model openai/gpt-4.1 go again");
+    let begun = Instant::now();
+    while !screen.folder.path().join("new.txt").exists() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "somebody is asked again:\n{}", screen.shows());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn with_nothing_configured_a_person_gets_the_offline_model_and_is_told_so() {
+    let Some(screen) = Screen::open(100, 40, |_, _| Answer::chat_text("x")) else { return };
+    std::fs::write(screen.folder.path().join("retry.rs"), "fn retry_model_calls() {}\n").unwrap();
+    let program = snapbox::cmd::cargo_bin!("homing").display();
+    let home = screen.folder.path().display();
+    let script = format!(
+        "env -i HOME={home} TERM=screen PATH=\"$PATH\" {program} run 'where are model calls retried?'; echo \"left with $?\""
+    );
+    std::fs::write(screen.folder.path().join("go"), script).unwrap();
+    screen.send("clear; . ./go");
+    let shown = screen.wait_for("left with 0");
+    assert!(shown.contains("using the offline model") && shown.contains("retry.rs:1"), "{shown}");
+    assert!(shown.contains("✓ explore") && shown.contains("done · 4 runs"), "{shown}");
+}

@@ -1,0 +1,76 @@
+//! What programs may ask of `delegate` that language models are not shown.
+
+use std::sync::Arc;
+
+use homing_core::{
+    definition::AgentDefinition,
+    envelope::{Envelope, Status},
+    fact::Spawned,
+    limits::{Cap, Limits},
+    message::{Message, ToolResult},
+    model::{OneModel, Request},
+    program::{Program, call, say},
+    registry::Registry,
+};
+use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use serde_json::{Value, json};
+
+/// A boss that makes one delegation with these arguments, and what it was answered.
+async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
+    let decide = move |request: Request<'_>| {
+        Ok(match (request.system.split_whitespace().next(), request.messages.len()) {
+            (Some("boss"), 1) => call([("delegate", args.clone())]),
+            (Some("boss"), _) => say("done"),
+            _ if request.tools.specs.iter().any(|spec| spec.name == "answer") => call([("answer", json!({"n": 1}))]),
+            _ => say("the whole answer"),
+        })
+    };
+    let worker = AgentDefinition {
+        limits: Limits::default().turns(3),
+        ..AgentDefinition::new("worker", "works", "worker on {{topic}}")
+    };
+    let registry = Registry::from_iter([AgentDefinition::new("boss", "leads", "boss"), worker]);
+    let model = Arc::new(OneModel(Arc::new(Program::new("script/both", decide))));
+    let runtime = Runtime::new(Parts::new(registry, model, Memory::new()));
+    let handle = runtime.spawn(Task::new("boss", "lead")).unwrap();
+    let envelope = handle.wait().await;
+    let tree = handle.tree();
+    let Message::Tool(result) = &tree.runs()[0].transcript[2].message else { panic!("the result of the delegation") };
+    (envelope, result.clone(), tree.runs()[1].spawned.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_gets_facts_by_name_and_the_plain_answer() {
+    let (envelope, result, _) = delegate(json!({"agent": "worker", "task": "work", "report": "facts"})).await;
+    assert_eq!((envelope.status, result.text.as_str()), (Status::Done, "the whole answer"));
+    let facts = result.data.unwrap();
+    assert_eq!((&facts["place"], &facts["status"], &facts["error"]), (&json!("1.1"), &json!("done"), &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_reads_what_it_always_read() {
+    let (_, result, _) = delegate(json!({"agent": "worker", "task": "work"})).await;
+    assert!(result.text.starts_with("[worker · run 1.1 · done · 1 turns, 0 tool calls]\nthe whole answer"));
+    assert_eq!(result.data, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_child_gets_a_schema_and_a_context_of_its_own() {
+    let args = json!({
+        "agent": "worker", "task": "work", "report": "facts", "context": {"topic": "ants"},
+        "schema": {"type": "object", "required": ["n"]},
+    });
+    let (_, result, spawned) = delegate(args).await;
+    assert_eq!(result.data.unwrap()["data"], json!({"n": 1}));
+    assert!(spawned.system.starts_with("worker on ants"), "{}", spawned.system);
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_of_one_child_narrow_its_agents_and_never_widen_them() {
+    let with = |turns: u64| json!({"agent": "worker", "task": "work", "limits": {"turns": {"at": turns}}});
+    assert_eq!(delegate(with(2)).await.2.limits.turns, Cap::At(2));
+    assert_eq!(delegate(with(50)).await.2.limits.turns, Cap::At(3));
+    let tokens = json!({"agent": "worker", "task": "work", "limits": {"tokens": {"at": 20_000}}});
+    let limits = delegate(tokens).await.2.limits;
+    assert_eq!((limits.tokens, limits.turns), (Cap::At(20_000), Cap::At(3)));
+}

@@ -1,0 +1,59 @@
+//! A graph: a lead decides who is needed, and every way leads back to the lead. Runs on a scripted model.
+
+use std::sync::Arc;
+
+use homing_core::{
+    builder::AgentBuilder,
+    model::{OneModel, Request},
+    program::{Program, last_words, say},
+    registry::Registry,
+};
+use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_teams::{Edge, FieldType, Graph, Node, Reducer, Team, TeamResult, install};
+
+/// Stands for a provider: answers as the agent whose prompt it gets.
+fn scripted() -> Arc<OneModel> {
+    let decide = |request: Request<'_>| {
+        let task = last_words(&request);
+        Ok(match request.system {
+            "You lead." if task.ends_with("0 notes") => say("needs_research"),
+            "You lead." if task.ends_with("1 notes") => say("needs_writing"),
+            "You lead." => say("finished"),
+            "You research." => say("Ants rest in winter."),
+            _ => say(format!("Report: {task}")),
+        })
+    };
+    Arc::new(OneModel(Arc::new(Program::new("script/example", decide))))
+}
+
+/// Walks the graph and returns what came of it.
+pub async fn example() -> Result<TeamResult, Box<dyn std::error::Error>> {
+    let graph = Graph::starting_at("lead")
+        .field("next", FieldType::String, Reducer::Replace, "")
+        .field("notes", FieldType::List, Reducer::Append, Vec::<String>::new())
+        .node(Node::agent("lead", "lead", "{{ task }}: {{ state.notes | length }} notes").writes("next"))
+        .node(Node::agent("research", "researcher", "{{ task }}").writes("notes"))
+        .node(Node::agent("write", "writer", "{{ state.notes | join(' ') }}").writes("notes"))
+        .edge(Edge::new("lead", "research").when("state.next == 'needs_research'").limit(3))
+        .edge(Edge::new("lead", "write").when("state.next == 'needs_writing'").limit(3))
+        .edge(Edge::end("lead").otherwise())
+        .edge(Edge::new("research", "lead"))
+        .edge(Edge::new("write", "lead"))
+        .output("{{ state.notes | last }}");
+    let agent = |name: &str, prompt: &str| AgentBuilder::new(name).description(name).prompt(prompt).build();
+    let team = Team::new("desk", graph)
+        .agent(agent("lead", "You lead.")?)
+        .agent(agent("researcher", "You research.")?)
+        .agent(agent("writer", "You write.")?);
+    let mut parts = Parts::new(Registry::default(), scripted(), Memory::new());
+    install(&mut parts, [team]).map_err(|problems| format!("{problems:?}"))?;
+    let envelope = Runtime::new(parts).spawn(Task::new("desk", "ants"))?.wait().await;
+    Ok(TeamResult::from(&envelope))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use std::io::Write;
+    writeln!(std::io::stdout(), "{}", example().await?.answer)?;
+    Ok(())
+}

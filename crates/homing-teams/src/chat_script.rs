@@ -1,0 +1,209 @@
+//! The program of a chat: who speaks next, what they are shown, and when it is over.
+
+use serde_json::{Value, json};
+
+use crate::{
+    bounds::Bounds,
+    chat::{Chat, NextSpeaker},
+    past::{Past, Stand},
+    program::{Call, Errand, Move, Script},
+    team::{Scope, Team},
+    template,
+};
+
+pub(crate) struct ChatScript {
+    chat: Chat,
+    scope: Scope,
+}
+
+/// The conversation so far.
+#[derive(Default)]
+struct Talk {
+    said: Vec<(String, String)>,
+    /// Contributions in a row that came to nothing.
+    silent: usize,
+}
+
+/// Where a conversation stands.
+enum Where {
+    /// Somebody is to be sent out.
+    Next(Call),
+    /// Everything is said.
+    Over(Talk),
+    /// It cannot go on.
+    Stuck(String),
+}
+
+impl Talk {
+    fn text(&self) -> String {
+        self.said.iter().map(|(name, text)| format!("[{name}] {text}")).collect::<Vec<_>>().join("\n\n")
+    }
+
+    fn last(&self) -> Option<&(String, String)> {
+        self.said.last()
+    }
+}
+
+impl ChatScript {
+    pub(crate) fn new(chat: &Chat, team: &Team) -> Self {
+        Self { chat: chat.clone(), scope: team.scope() }
+    }
+
+    /// Lets the conversation happen again, as far as it has come.
+    fn replay(&self, past: &Past<'_>) -> (Talk, Option<Where>) {
+        let mut talk = Talk::default();
+        for round in 0..self.chat.max_rounds {
+            let speaker = match self.speaker(round, &talk, past) {
+                Ok(speaker) => speaker,
+                Err(stands) => return (talk, Some(stands)),
+            };
+            let done = match past.stand(&format!("say/{round}/{speaker}"), 0) {
+                Stand::Over(done) => done,
+                Stand::Open { id } => {
+                    let call = self.say(&speaker, &talk, past.task).call(id);
+                    return (talk, Some(Where::Next(call)));
+                }
+                Stand::Running { place } => {
+                    return (talk, Some(Where::Stuck(format!("run {place} is still under way"))));
+                }
+            };
+            let is_done = done.is_done();
+            talk.silent = if is_done { 0 } else { talk.silent + 1 };
+            let words =
+                if is_done { done.output.trim().to_owned() } else { format!("(could not speak: {})", done.why()) };
+            let stops = is_done && self.chat.stop_words.iter().any(|word| words.contains(word.as_str()));
+            talk.said.push((speaker, words));
+            if talk.silent >= self.chat.members.len() {
+                let why = "nobody could speak for a whole round".to_owned();
+                return (talk, Some(Where::Stuck(why)));
+            }
+            if stops {
+                break;
+            }
+        }
+        (talk, None)
+    }
+
+    /// Who speaks in this round; always somebody who takes part.
+    fn speaker(&self, round: u32, talk: &Talk, past: &Past<'_>) -> Result<String, Where> {
+        let chosen = match self.chat.next {
+            NextSpeaker::RoundRobin => None,
+            NextSpeaker::Rule => self.by_rule(round, talk, past.task).map_err(Where::Stuck)?,
+            NextSpeaker::Handoff => talk.last().and_then(|(_, text)| self.handed_to(text)),
+            NextSpeaker::Model => self.by_selector(round, talk, past)?,
+        };
+        let chosen = chosen.filter(|name| self.chat.members.contains(name));
+        Ok(chosen.unwrap_or_else(|| self.next_in_round(talk)))
+    }
+
+    fn next_in_round(&self, talk: &Talk) -> String {
+        let members = &self.chat.members;
+        let last = talk.last().and_then(|(name, _)| members.iter().position(|it| it == name));
+        members.get(last.map_or(0, |at| at + 1)).or_else(|| members.first()).cloned().unwrap_or_default()
+    }
+
+    fn by_rule(&self, round: u32, talk: &Talk, task: &str) -> Result<Option<String>, String> {
+        let (speaker, text) = talk.last().cloned().unwrap_or_default();
+        let scope =
+            self.scope.with(task, [("round", json!(round)), ("last", json!({"speaker": speaker, "text": text}))]);
+        for rule in &self.chat.rules {
+            if template::holds(&rule.when, &scope).map_err(|why| format!("rule `{}`: {why}", rule.when))? {
+                return Ok(Some(rule.speaker.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last member that the text names with an `@`.
+    fn handed_to(&self, text: &str) -> Option<String> {
+        let names = text.split('@').skip(1).map(|rest| {
+            let end = rest.find(|it: char| !(it.is_ascii_alphanumeric() || it == '-')).unwrap_or(rest.len());
+            &rest[..end]
+        });
+        names.filter(|name| self.chat.members.iter().any(|it| it == name)).last().map(str::to_owned)
+    }
+
+    fn by_selector(&self, round: u32, talk: &Talk, past: &Past<'_>) -> Result<Option<String>, Where> {
+        // One who is alone with themselves need not be chosen.
+        if self.chat.members.len() < 2 {
+            return Ok(None);
+        }
+        match past.stand(&format!("choose/{round}"), 0) {
+            Stand::Over(done) => {
+                let name = done.data.as_ref().and_then(|data| data.get("speaker")).and_then(Value::as_str);
+                Ok(name.map(str::to_owned))
+            }
+            Stand::Running { place } => Err(Where::Stuck(format!("run {place} is still under way"))),
+            Stand::Open { id } => {
+                let schema = json!({
+                    "type": "object",
+                    "properties": {"speaker": {"type": "string", "enum": self.chat.members}},
+                    "required": ["speaker"],
+                });
+                let task = format!(
+                    "Choose who speaks next in this conversation.\n\nWho takes part: {}\n\nThe topic:\n{}\n\nSo far:\n{}",
+                    self.chat.members.join(", "),
+                    past.task,
+                    so_far(talk)
+                );
+                let agent = self.chat.selector.as_deref().unwrap_or_default();
+                let bounds = Bounds::default();
+                let errand = Errand { agent, task, schema: Some(&schema), bounds: &bounds, background: false };
+                Err(Where::Next(errand.call(id)))
+            }
+        }
+    }
+
+    fn say<'a>(&'a self, speaker: &'a str, talk: &Talk, topic: &str) -> Errand<'a> {
+        let others: Vec<&str> = self.chat.members.iter().map(String::as_str).filter(|name| *name != speaker).collect();
+        let mut task = format!(
+            "You are `{speaker}` in a conversation with {}.\n\nThe topic:\n{topic}\n\nSo far:\n{}\n\nIt is your turn: \
+             give your next contribution and nothing else.",
+            others.join(", "),
+            so_far(talk)
+        );
+        if self.chat.next == NextSpeaker::Handoff {
+            task.push_str(" Name who is to speak next by writing @ and their name.");
+        }
+        Errand { agent: speaker, task, schema: None, bounds: &self.chat.limits, background: false }
+    }
+
+    fn sum_up(&self, talk: &Talk, past: &Past<'_>) -> Move {
+        let last = talk.last().map(|(_, text)| text.clone()).unwrap_or_default();
+        let Some(agent) = &self.chat.summary else { return Move::Answer { text: last, data: None } };
+        match past.stand("summary", 0) {
+            Stand::Over(done) if done.is_done() => Move::Answer { text: done.output, data: None },
+            Stand::Over(done) => Move::Fail { why: format!("summary: {}", done.why()) },
+            Stand::Running { place } => Move::Fail { why: format!("run {place} is still under way") },
+            Stand::Open { id } => {
+                let task = format!(
+                    "Sum up this conversation: what was agreed, what was not, and the answer to the topic.\n\nThe topic:\n{}\
+                     \n\nThe conversation:\n{}",
+                    past.task,
+                    talk.text()
+                );
+                let errand = Errand { agent, task, schema: None, bounds: &self.chat.limits, background: false };
+                Move::Act { words: "Next: summary".to_owned(), calls: vec![errand.call(id)] }
+            }
+        }
+    }
+}
+
+fn so_far(talk: &Talk) -> String {
+    if talk.said.is_empty() { "Nobody has said anything yet.".to_owned() } else { talk.text() }
+}
+
+impl Script for ChatScript {
+    fn next(&self, past: &Past<'_>) -> Move {
+        let (talk, stands) = self.replay(past);
+        match stands.unwrap_or(Where::Over(talk)) {
+            Where::Next(call) => Move::Act { words: format!("Next: {}", call.id), calls: vec![call] },
+            Where::Stuck(why) => Move::Fail { why },
+            Where::Over(talk) => self.sum_up(&talk, past),
+        }
+    }
+
+    fn so_far(&self, past: &Past<'_>) -> String {
+        so_far(&self.replay(past).0)
+    }
+}

@@ -1,0 +1,44 @@
+//! Plain functions as tools, for the nodes of a graph that need no language model.
+
+use std::sync::Arc;
+
+use homing_core::{
+    BoxFuture,
+    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
+};
+use serde_json::{Value, json};
+
+struct Function<F> {
+    spec: ToolSpec,
+    run: F,
+}
+
+/// A tool from a function of its arguments. `replay` says whether it may be called again after a crash.
+///
+/// An `Err` is a failed call; the team's failure policy decides what that means.
+pub fn function(
+    name: impl Into<String>,
+    replay: Replay,
+    run: impl Fn(Value) -> Result<Value, String> + Send + Sync + 'static,
+) -> Arc<dyn Tool> {
+    let name = name.into();
+    let description = format!("The function {name} of a team.");
+    let spec = ToolSpec { name, description, schema: json!({"type": "object"}), replay };
+    Arc::new(Function { spec, run })
+}
+
+impl<F: Fn(Value) -> Result<Value, String> + Send + Sync> Tool for Function<F> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, _: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            match (self.run)(args) {
+                Ok(Value::String(text)) => ToolOutput { data: Some(json!(text)), ..ToolOutput::text(text) },
+                Ok(data) => ToolOutput { text: data.to_string(), data: Some(data), ..ToolOutput::default() },
+                Err(why) => ToolOutput::error(why),
+            }
+        })
+    }
+}

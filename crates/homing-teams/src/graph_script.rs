@@ -1,0 +1,276 @@
+//! The program of a graph: it walks again from the start through what has happened, until something is still to be done.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::{Map as Object, Value, json};
+
+use crate::{
+    crew::OnFailure,
+    graph::{END, Edge, Graph, Node, Work},
+    graph_state,
+    past::{Done, Past, Stand},
+    program::{Call, Errand, Move, Script},
+    team::{Scope, Team},
+    template,
+};
+
+pub(crate) struct GraphScript {
+    graph: Graph,
+    scope: Scope,
+    nodes: HashMap<String, usize>,
+    /// The edges out of each node, by position, in the order in which they are written.
+    out: HashMap<String, Vec<usize>>,
+}
+
+/// Where a walk has come to.
+struct Walk {
+    state: Object<String, Value>,
+    failures: Object<String, Value>,
+    frontier: Vec<usize>,
+    taken: HashMap<usize, u32>,
+    arrived: HashMap<usize, BTreeSet<String>>,
+    last_words: Vec<String>,
+    step: u32,
+}
+
+/// What one node brought.
+struct Brought {
+    node: usize,
+    done: Vec<Done>,
+}
+
+impl GraphScript {
+    pub(crate) fn new(graph: &Graph, team: &Team) -> Self {
+        let nodes = graph.nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
+        let mut out: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, edge) in graph.edges.iter().enumerate() {
+            out.entry(edge.from.clone()).or_default().push(at);
+        }
+        Self { graph: graph.clone(), scope: team.scope(), nodes, out }
+    }
+
+    /// Walks as far as the past goes. `Some` is what is to be done there; `None` is the end.
+    fn walk(&self, past: &Past<'_>) -> (Walk, Result<Option<Vec<Call>>, String>) {
+        let mut walk = Walk {
+            state: graph_state::initial(&self.graph),
+            failures: Object::new(),
+            frontier: self.nodes.get(&self.graph.start).copied().into_iter().collect(),
+            taken: HashMap::new(),
+            arrived: HashMap::new(),
+            last_words: Vec::new(),
+            step: 0,
+        };
+        while !walk.frontier.is_empty() {
+            match self.step(&mut walk, past) {
+                Ok(calls) if calls.is_empty() => (),
+                Ok(calls) => return (walk, Ok(Some(calls))),
+                Err(why) => return (walk, Err(why)),
+            }
+        }
+        let waiting = walk.arrived.iter().find(|(_, arrived)| !arrived.is_empty());
+        let verdict = match waiting {
+            Some((at, _)) => Err(format!("node `{}` waits for nodes that will not come", self.graph.nodes[*at].name)),
+            None => Ok(None),
+        };
+        (walk, verdict)
+    }
+
+    /// One step: everything in the frontier works; then state and frontier move on. Calls that are still open come back.
+    fn step(&self, walk: &mut Walk, past: &Past<'_>) -> Result<Vec<Call>, String> {
+        if walk.step >= self.graph.max_steps {
+            return Err(format!("the graph took {} steps and has not come to its end", walk.step));
+        }
+        let (mut open, mut brought) = (Vec::new(), Vec::new());
+        for at in &walk.frontier {
+            let node = &self.graph.nodes[*at];
+            let (calls, done) = self.work(node, walk, past).map_err(|why| format!("node `{}`: {why}", node.name))?;
+            open.extend(calls);
+            brought.push(Brought { node: *at, done });
+        }
+        if !open.is_empty() {
+            return Ok(open);
+        }
+        walk.last_words =
+            brought.iter().flat_map(|it| &it.done).filter(|it| it.is_done()).map(|it| it.output.clone()).collect();
+        for it in &brought {
+            let node = &self.graph.nodes[it.node];
+            self.take_in(node, &it.done, walk).map_err(|why| format!("node `{}`: {why}", node.name))?;
+        }
+        self.move_on(walk, past.task)?;
+        walk.step += 1;
+        Ok(Vec::new())
+    }
+
+    /// The node's calls that are still open, and what came back from the others.
+    fn work(&self, node: &Node, walk: &Walk, past: &Past<'_>) -> Result<(Vec<Call>, Vec<Done>), String> {
+        let items = match &node.each {
+            None => vec![None],
+            Some(list) => match template::evaluate(list, &self.scope_of(walk, past.task, None))? {
+                Value::Array(items) => items.into_iter().enumerate().map(Some).collect(),
+                other => return Err(format!("`each` is to be a list, not {other}")),
+            },
+        };
+        let (mut open, mut over) = (Vec::new(), Vec::new());
+        for item in items {
+            let index = item.as_ref().map_or(0, |(index, _)| *index);
+            match past.stand(&format!("node/{}/{}/{index}", walk.step, node.name), node.retries) {
+                Stand::Over(done) => over.push(done),
+                Stand::Running { place } => return Err(format!("run {place} is still under way")),
+                Stand::Open { id } => open.push(self.call(node, id, &self.scope_of(walk, past.task, item))?),
+            }
+        }
+        Ok((open, over))
+    }
+
+    fn scope_of(&self, walk: &Walk, task: &str, item: Option<(usize, Value)>) -> Value {
+        let item = item.map(|(index, item)| [("item", item), ("index", json!(index))]);
+        let always = [("state", json!(walk.state)), ("failures", json!(walk.failures)), ("step", json!(walk.step))];
+        self.scope.with(task, always.into_iter().chain(item.into_iter().flatten()))
+    }
+
+    fn call(&self, node: &Node, id: String, scope: &Value) -> Result<Call, String> {
+        match node.work() {
+            Some(Work::Agent(agent)) => {
+                let task = template::render(&node.task, scope)?;
+                let (schema, bounds) = (node.schema.as_ref(), &node.limits);
+                Ok(Errand { agent, task, schema, bounds, background: false }.call(id))
+            }
+            Some(Work::Tool(tool)) => {
+                let args = match template::fill(&node.args, scope)? {
+                    Value::Null => json!({}),
+                    args => args,
+                };
+                Ok(Call { id, tool: tool.to_owned(), args })
+            }
+            None => Err("nobody works here".to_owned()),
+        }
+    }
+
+    /// Puts what a node brought into the state.
+    fn take_in(&self, node: &Node, done: &[Done], walk: &mut Walk) -> Result<(), String> {
+        if let Some(failed) = done.iter().find(|it| !it.is_done()) {
+            match node.on_failure {
+                OnFailure::Fail => return Err(failed.why()),
+                OnFailure::Report => {
+                    walk.failures.insert(node.name.clone(), json!(failed.why()));
+                }
+                OnFailure::Skip => (),
+            }
+        } else {
+            walk.failures.remove(&node.name);
+        }
+        let values: Vec<Value> = done.iter().filter(|it| it.is_done()).map(value).collect();
+        match (&node.writes, &node.each) {
+            (Some(field), Some(_)) => graph_state::put(&self.graph, &mut walk.state, field, Value::Array(values)),
+            (Some(field), None) => {
+                values.into_iter().try_for_each(|it| graph_state::put(&self.graph, &mut walk.state, field, it))
+            }
+            (None, _) => values.into_iter().try_for_each(|it| self.spread(it, walk)),
+        }
+    }
+
+    /// A structured result goes to the values of the same names.
+    fn spread(&self, value: Value, walk: &mut Walk) -> Result<(), String> {
+        let Value::Object(fields) = value else { return Ok(()) };
+        let known = fields.into_iter().filter(|(name, _)| self.graph.state.contains_key(name));
+        known.into_iter().try_for_each(|(name, it)| graph_state::put(&self.graph, &mut walk.state, &name, it))
+    }
+
+    /// Takes the edges out of the frontier.
+    fn move_on(&self, walk: &mut Walk, task: &str) -> Result<(), String> {
+        let scope = self.scope_of(walk, task, None);
+        let mut next: Vec<usize> = Vec::new();
+        for at in std::mem::take(&mut walk.frontier) {
+            let from = &self.graph.nodes[at].name;
+            for edge in self.choose(from, walk, &scope)? {
+                *walk.taken.entry(edge).or_default() += 1;
+                let Some(to) = self.nodes.get(&self.graph.edges[edge].to).copied() else { continue };
+                if self.may_begin(to, from, walk) && !next.contains(&to) {
+                    next.push(to);
+                }
+            }
+        }
+        walk.frontier = next;
+        Ok(())
+    }
+
+    /// The edges that are taken: all whose condition holds, or else those that are for that case.
+    fn choose(&self, from: &str, walk: &Walk, scope: &Value) -> Result<Vec<usize>, String> {
+        let out = self.out.get(from).map_or(&[][..], Vec::as_slice);
+        let open = |at: &&usize| {
+            let edge = &self.graph.edges[**at];
+            edge.limit.is_none_or(|limit| walk.taken.get(*at).copied().unwrap_or(0) < limit)
+        };
+        let mut chosen = Vec::new();
+        for at in out.iter().filter(open) {
+            let edge = &self.graph.edges[*at];
+            if !edge.otherwise && holds(edge, scope).map_err(|why| format!("edge {edge:?}: {why}"))? {
+                chosen.push(*at);
+            }
+        }
+        if chosen.is_empty() {
+            chosen.extend(out.iter().filter(open).filter(|at| self.graph.edges[**at].otherwise));
+        }
+        Ok(chosen)
+    }
+
+    fn may_begin(&self, to: usize, from: &str, walk: &mut Walk) -> bool {
+        let join = &self.graph.nodes[to].join;
+        if join.is_empty() {
+            return true;
+        }
+        let arrived = walk.arrived.entry(to).or_default();
+        arrived.insert(from.to_owned());
+        let all = join.iter().all(|name| arrived.contains(name));
+        if all {
+            arrived.clear();
+        }
+        all
+    }
+
+    fn answer(&self, walk: &Walk, task: &str) -> Move {
+        let Some(output) = &self.graph.output else {
+            return Move::Answer { text: walk.last_words.join("\n\n"), data: None };
+        };
+        match template::render(output, &self.scope_of(walk, task, None)) {
+            Ok(text) => Move::Answer { text, data: None },
+            Err(why) => Move::Fail { why: format!("output: {why}") },
+        }
+    }
+}
+
+fn value(done: &Done) -> Value {
+    done.data.clone().unwrap_or_else(|| json!(done.output))
+}
+
+fn holds(edge: &Edge, scope: &Value) -> Result<bool, String> {
+    let state = scope.get("state").unwrap_or(&Value::Null);
+    let in_code = edge.test.as_ref().is_none_or(|test| test(state));
+    let in_words = edge.when.as_deref().map_or(Ok(true), |condition| template::holds(condition, scope))?;
+    Ok(in_code && in_words)
+}
+
+impl Script for GraphScript {
+    fn next(&self, past: &Past<'_>) -> Move {
+        let (walk, verdict) = self.walk(past);
+        match verdict {
+            Err(why) => Move::Fail { why },
+            Ok(None) => self.answer(&walk, past.task),
+            Ok(Some(calls)) => {
+                let names: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+                Move::Act { words: format!("Next: {}", names.join(", ")), calls }
+            }
+        }
+    }
+
+    fn so_far(&self, past: &Past<'_>) -> String {
+        let (walk, _) = self.walk(past);
+        let state = serde_json::to_string_pretty(&walk.state).unwrap_or_default();
+        format!("The state after {} steps:\n{state}", walk.step)
+    }
+}
+
+/// Whether a name is the end and no node.
+pub(crate) fn is_end(name: &str) -> bool {
+    name == END
+}

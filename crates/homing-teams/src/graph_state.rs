@@ -1,0 +1,92 @@
+//! The state of a graph: what is in it, and how something new is put in.
+
+use serde_json::{Map as Object, Value, json};
+
+use crate::graph::{Field, FieldType, Graph, Reducer};
+
+/// The state at the start.
+pub(crate) fn initial(graph: &Graph) -> Object<String, Value> {
+    graph.state.iter().map(|(name, field)| (name.clone(), first(field))).collect()
+}
+
+fn first(field: &Field) -> Value {
+    match (&field.default, field.reducer, field.kind) {
+        (Value::Null, Reducer::Append, _) | (Value::Null, _, FieldType::List) => json!([]),
+        (Value::Null, Reducer::Merge, _) | (Value::Null, _, FieldType::Object) => json!({}),
+        (Value::Null, Reducer::Add, _) => json!(0),
+        (default, _, _) => default.clone(),
+    }
+}
+
+/// Puts `new` into the value `name`, or says why it does not fit.
+pub(crate) fn put(graph: &Graph, state: &mut Object<String, Value>, name: &str, new: Value) -> Result<(), String> {
+    let Some(field) = graph.state.get(name) else { return Err(format!("the state has no `{name}`")) };
+    let old = state.get(name).cloned().unwrap_or_default();
+    let value = reduce(field.reducer, old, new).map_err(|why| format!("`{name}`: {why}"))?;
+    if !fits(field.kind, &value) {
+        return Err(format!("`{name}` is to be {}, not {}", kind_name(field.kind), brief(&value)));
+    }
+    state.insert(name.to_owned(), value);
+    Ok(())
+}
+
+fn reduce(reducer: Reducer, old: Value, new: Value) -> Result<Value, String> {
+    match (reducer, old, new) {
+        (Reducer::Replace, _, new) => Ok(new),
+        (Reducer::Append, Value::Array(mut list), Value::Array(more)) => {
+            list.extend(more);
+            Ok(Value::Array(list))
+        }
+        (Reducer::Append, Value::Array(mut list), one) => {
+            list.push(one);
+            Ok(Value::Array(list))
+        }
+        (Reducer::Merge, Value::Object(mut fields), Value::Object(more)) => {
+            fields.extend(more);
+            Ok(Value::Object(fields))
+        }
+        (Reducer::Add, Value::Number(a), Value::Number(b)) => sum(&a, &b),
+        (Reducer::Append, old, _) => Err(format!("{} is no list to append to", brief(&old))),
+        (Reducer::Merge, _, new) => Err(format!("{} has no keys to merge", brief(&new))),
+        (Reducer::Add, _, new) => Err(format!("{} is no number to add", brief(&new))),
+    }
+}
+
+fn sum(a: &serde_json::Number, b: &serde_json::Number) -> Result<Value, String> {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) => a.checked_add(b).map(Value::from).ok_or_else(|| "the sum is too large".to_owned()),
+        _ => Ok(json!(a.as_f64().unwrap_or(0.0) + b.as_f64().unwrap_or(0.0))),
+    }
+}
+
+fn fits(kind: FieldType, value: &Value) -> bool {
+    match kind {
+        FieldType::Any => true,
+        FieldType::String => value.is_string(),
+        FieldType::Number => value.is_number(),
+        FieldType::Boolean => value.is_boolean(),
+        FieldType::List => value.is_array(),
+        FieldType::Object => value.is_object(),
+    }
+}
+
+fn kind_name(kind: FieldType) -> &'static str {
+    match kind {
+        FieldType::Any => "anything",
+        FieldType::String => "a string",
+        FieldType::Number => "a number",
+        FieldType::Boolean => "true or false",
+        FieldType::List => "a list",
+        FieldType::Object => "an object",
+    }
+}
+
+fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    if text.len() <= 60 { text } else { format!("{}…", &text[..text.floor_char_boundary(60)]) }
+}
+
+/// Whether a default is of the field's own type.
+pub(crate) fn default_fits(field: &Field) -> bool {
+    field.default.is_null() || fits(field.kind, &field.default)
+}

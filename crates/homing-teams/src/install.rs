@@ -1,0 +1,132 @@
+//! Makes teams known to a runtime: as agents that anybody may delegate to, and as the models that are their programs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use homing_core::{
+    definition::{AgentDefinition, ModelChoice},
+    diagnostic::Diagnostic,
+    fact::{Fact, Record, Spawned},
+    model::{Model, ModelError, Models, Resolved},
+    registry::Registry,
+};
+use homing_runtime::Parts;
+use serde_json::{Value, json};
+
+use crate::{
+    check,
+    file::TeamFile,
+    memory,
+    program::Director,
+    team::{MODEL_PREFIX, Pattern, Team},
+};
+
+/// Makes `teams` known: registers their members, the teams themselves as agents, their functions and their programs.
+///
+/// Give the host's default model to `parts.models`, not to the task: a task's own model would take the program's place.
+pub fn install(parts: &mut Parts, teams: impl IntoIterator<Item = Team>) -> Result<(), Vec<Diagnostic>> {
+    let teams: Vec<Team> = teams.into_iter().collect();
+    let all: Vec<&Team> = teams.iter().flat_map(Team::flat).collect();
+    let mut registry = Registry::clone(&parts.registry);
+    for team in &all {
+        registry.register_all(team.own_agents());
+    }
+    let mut tools: Vec<String> = parts.tools.iter().map(|tool| tool.spec().name.clone()).collect();
+    tools.extend(all.iter().flat_map(|team| &team.tools).map(|tool| tool.spec().name.clone()));
+    if all.iter().any(|team| team.memory) {
+        tools.extend(memory::NAMES.map(str::to_owned));
+    }
+    let problems = check::problems(&all, &registry, Some(&tools));
+    if !problems.is_empty() {
+        return Err(problems.into_iter().map(|problem| problem.diagnostic).collect());
+    }
+    for team in &all {
+        registry.register(agent(team, &registry, &tools));
+    }
+    let programs = all.iter().filter_map(|team| {
+        let name = team.model_name();
+        let director: Arc<dyn Model> = Arc::new(Director::new(&name, team.script()?, team.shared()));
+        Some((name, director))
+    });
+    parts.models = Arc::new(TeamModels { programs: programs.collect(), inner: parts.models.clone() });
+    parts.tools.extend(all.iter().flat_map(|team| team.tools.clone()));
+    let has_memory = parts.tools.iter().any(|tool| tool.spec().name == memory::NAMES[0]);
+    if !has_memory && all.iter().any(|team| team.memory) {
+        parts.tools.extend(memory::tools());
+    }
+    parts.registry = Arc::new(registry);
+    Ok(())
+}
+
+fn agent(team: &Team, registry: &Registry, tools: &[String]) -> AgentDefinition {
+    let mut definition = team.definition();
+    if let Some(record) = record(team) {
+        definition.metadata.insert(RECORD.to_owned(), record);
+    }
+    match &team.pattern {
+        Pattern::Orchestrator(it) => match registry.get(&it.coordinator) {
+            Ok(coordinator) => it.head(coordinator, tools, definition),
+            Err(_) => definition,
+        },
+        Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) => definition,
+    }
+}
+
+/// Where a definition carries the team it stands for.
+const RECORD: &str = "team";
+
+/// The team as data, unless part of it is code.
+fn record(team: &Team) -> Option<Value> {
+    if !team.tools.is_empty() || team.has_code() {
+        return None;
+    }
+    let teams: Option<Vec<Value>> = team.teams.iter().map(record).collect();
+    Some(json!({"file": TeamFile::alone(team), "agents": team.agents, "teams": teams?}))
+}
+
+/// The team that a recorded run is, so that a host can install it again before it resumes the run's tree.
+///
+/// `None` where the run is no team, or where the team has functions or conditions in code: its host must install it.
+pub fn recorded(spawned: &Spawned) -> Option<Team> {
+    from_record(spawned.agent.metadata.get(RECORD)?)
+}
+
+/// The teams that work in a recorded tree, each once: what a host installs before it resumes the tree.
+pub fn recorded_in<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Team> {
+    let mut teams: Vec<Team> = Vec::new();
+    for record in records {
+        let Fact::Spawned(spawned) = &record.fact else { continue };
+        let known = teams.iter().flat_map(Team::flat).any(|team| team.name == spawned.agent.name);
+        teams.extend(recorded(spawned).filter(|_| !known));
+    }
+    teams
+}
+
+fn from_record(record: &Value) -> Option<Team> {
+    let file: TeamFile = serde_json::from_value(record.get("file")?.clone()).ok()?;
+    let mut team = file.team().ok()?;
+    team.agents = serde_json::from_value(record.get("agents")?.clone()).ok()?;
+    team.teams = record.get("teams")?.as_array()?.iter().map(from_record).collect::<Option<_>>()?;
+    Some(team)
+}
+
+/// Models of which some are teams' programs.
+pub struct TeamModels {
+    programs: BTreeMap<String, Arc<dyn Model>>,
+    inner: Arc<dyn Models>,
+}
+
+impl Models for TeamModels {
+    fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, ModelError> {
+        if let ModelChoice::Named(names) = choice
+            && let Some(name) = names.iter().find(|name| self.programs.contains_key(*name))
+        {
+            return Ok(Resolved { names: vec![name.clone()], warnings: Vec::new() });
+        }
+        // A member does not inherit its team's program: for it, the team is transparent.
+        self.inner.resolve(choice, parent.filter(|name| !name.starts_with(MODEL_PREFIX)))
+    }
+
+    fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        self.programs.get(name).map_or_else(|| self.inner.get(name), |program| Ok(program.clone()))
+    }
+}

@@ -1,0 +1,54 @@
+//! A coordinator with named workers: the one pattern whose head is a language model and not a program.
+
+use homing_core::{authority::Allow, definition::AgentDefinition, rule::Rule};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A coordinator with workers, whom it reaches through `delegate`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Orchestrator {
+    /// The agent that plans, delegates and puts the answer together.
+    pub coordinator: String,
+    /// Those it may delegate to.
+    pub workers: Vec<String>,
+}
+
+impl Orchestrator {
+    /// An agent that coordinates.
+    pub fn new(coordinator: impl Into<String>) -> Self {
+        Self { coordinator: coordinator.into(), workers: Vec::new() }
+    }
+
+    /// One more worker.
+    #[must_use]
+    pub fn worker(mut self, name: impl Into<String>) -> Self {
+        self.workers.push(name.into());
+        self
+    }
+
+    /// The coordinator as the team's head: its own tools, and these workers and no others.
+    pub(crate) fn head(
+        &self,
+        coordinator: &AgentDefinition,
+        host_tools: &[String],
+        team: AgentDefinition,
+    ) -> AgentDefinition {
+        let own = match &coordinator.tools {
+            Allow::All => host_tools.iter().map(Rule::tool).collect(),
+            Allow::Only(rules) => rules.iter().filter(|rule| !rule.names("delegate")).cloned().collect::<Vec<_>>(),
+        };
+        let workers = Rule::calls("delegate", self.workers.join(","));
+        AgentDefinition {
+            name: team.name,
+            title: None,
+            aliases: Vec::new(),
+            description: team.description,
+            tools: Allow::Only(own.into_iter().chain([workers]).collect()),
+            delegates: team.delegates,
+            limits: team.limits.or(coordinator.limits),
+            metadata: team.metadata,
+            ..coordinator.clone()
+        }
+    }
+}

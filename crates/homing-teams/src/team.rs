@@ -1,0 +1,362 @@
+//! What a team is: a name, its members, and the pattern by which they work together.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use homing_core::{
+    authority::Allow,
+    builder::{AgentBuilder, BadAgent},
+    definition::{AgentDefinition, ModelChoice, Surroundings},
+    limits::{Cap, Limits},
+    rule::Rule,
+    tool::Tool,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map as Object, Value, json};
+
+use crate::{
+    bounds::Bounds,
+    chat::Chat,
+    chat_script::ChatScript,
+    crew::Crew,
+    crew_script::CrewScript,
+    graph::Graph,
+    graph_script::GraphScript,
+    map::{Map, MapScript},
+    memory,
+    orchestrator::Orchestrator,
+    program::Script,
+};
+
+/// A team.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Team {
+    /// The name under which others delegate to it.
+    pub name: String,
+    /// When to use it.
+    pub description: String,
+    /// Values that its templates use by name; null is one that must be given.
+    pub parameters: BTreeMap<String, Value>,
+    /// Members that come with the team; others are found by name where it is installed.
+    pub agents: Vec<AgentDefinition>,
+    /// Teams that come with the team.
+    pub teams: Vec<Team>,
+    /// Functions that come with the team.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Whether members share a memory.
+    pub memory: bool,
+    /// What the whole team may spend.
+    pub limits: Bounds,
+    /// How the members work together.
+    pub pattern: Pattern,
+}
+
+/// How the members of a team work together.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// A coordinator with workers.
+    Orchestrator(Orchestrator),
+    /// Tasks with dependencies.
+    Crew(Crew),
+    /// A conversation.
+    Chat(Chat),
+    /// A graph over a shared state.
+    Graph(Graph),
+    /// The same task for every item of a list.
+    Map(Map),
+}
+
+/// A member that is defined in the team's file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Member {
+    /// The name by which the team speaks of it.
+    pub name: String,
+    /// What it is good at.
+    pub description: String,
+    /// Its system prompt.
+    pub prompt: String,
+    /// The tools it may use; all that the team is granted where this is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Its model; the host's default where this is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What it may spend each time.
+    pub limits: Bounds,
+}
+
+impl Member {
+    /// The member as an agent.
+    pub fn definition(&self) -> Result<AgentDefinition, String> {
+        let limits = self.limits.limits()?;
+        let mut builder =
+            AgentBuilder::new(&self.name).description(&self.description).prompt(&self.prompt).limits(limits);
+        if let Some(tools) = &self.tools {
+            builder = builder.tools(tools.iter().map(String::as_str));
+        }
+        if let Some(model) = &self.model {
+            builder = builder.model(model);
+        }
+        builder.build().map_err(|bad: BadAgent| bad.to_string())
+    }
+}
+
+impl Team {
+    /// A team of this name and pattern.
+    pub fn new(name: impl Into<String>, pattern: impl Into<Pattern>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            parameters: BTreeMap::new(),
+            agents: Vec::new(),
+            teams: Vec::new(),
+            tools: Vec::new(),
+            memory: false,
+            limits: Bounds::default(),
+            pattern: pattern.into(),
+        }
+    }
+
+    /// When to use it.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = description.into();
+        self
+    }
+
+    /// A member that comes with the team.
+    #[must_use]
+    pub fn agent(mut self, agent: AgentDefinition) -> Self {
+        self.agents.push(agent);
+        self
+    }
+
+    /// A team that comes with the team.
+    #[must_use]
+    pub fn team(mut self, team: Team) -> Self {
+        self.teams.push(team);
+        self
+    }
+
+    /// A function that comes with the team.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// A value that templates use by name.
+    #[must_use]
+    pub fn parameter(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.parameters.insert(name.into(), value.into());
+        self
+    }
+
+    /// Gives the members a memory that they share.
+    #[must_use]
+    pub fn with_memory(mut self) -> Self {
+        self.memory = true;
+        self
+    }
+
+    /// What the whole team may spend.
+    #[must_use]
+    pub fn limits(mut self, limits: Bounds) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The name of the model that is this team's program.
+    pub(crate) fn model_name(&self) -> String {
+        format!("{MODEL_PREFIX}{}", self.name)
+    }
+
+    /// Everybody it delegates to, each once.
+    pub fn members(&self) -> Vec<&str> {
+        let mut names = match &self.pattern {
+            Pattern::Orchestrator(it) => it.workers.iter().map(String::as_str).collect(),
+            Pattern::Crew(it) => it.members(self),
+            Pattern::Chat(it) => it.everybody(),
+            Pattern::Graph(it) => it.agents(),
+            Pattern::Map(it) => it.agents(),
+        };
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(*name));
+        names
+    }
+
+    /// The functions it calls itself.
+    pub(crate) fn functions(&self) -> Vec<&str> {
+        match &self.pattern {
+            Pattern::Graph(graph) => graph.tools(),
+            Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) => Vec::new(),
+        }
+    }
+
+    /// The most delegations it can make itself.
+    pub(crate) fn size(&self) -> u64 {
+        match &self.pattern {
+            Pattern::Orchestrator(_) => 0,
+            Pattern::Crew(it) => it.size(),
+            Pattern::Chat(it) => it.size(),
+            Pattern::Graph(it) => it.size(),
+            Pattern::Map(it) => it.size(),
+        }
+    }
+
+    /// The team's program; an orchestrator has none, its coordinator is a language model.
+    pub(crate) fn script(&self) -> Option<Arc<dyn Script>> {
+        match &self.pattern {
+            Pattern::Orchestrator(_) => None,
+            Pattern::Crew(crew) => Some(Arc::new(CrewScript::new(crew, self))),
+            Pattern::Chat(chat) => Some(Arc::new(ChatScript::new(chat, self))),
+            Pattern::Graph(graph) => Some(Arc::new(GraphScript::new(graph, self))),
+            Pattern::Map(map) => Some(Arc::new(MapScript::new(map, self))),
+        }
+    }
+
+    /// JSON schema of the team's answer, where its last task has one.
+    fn schema(&self) -> Option<Value> {
+        match &self.pattern {
+            Pattern::Crew(crew) => crew.schema().cloned(),
+            Pattern::Orchestrator(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) => None,
+        }
+    }
+
+    /// The team as an agent: what makes others able to delegate to it.
+    pub(crate) fn definition(&self) -> AgentDefinition {
+        let mut rules: Vec<Rule> = self.functions().into_iter().map(Rule::tool).collect();
+        let members = self.members();
+        if !members.is_empty() {
+            rules.push(Rule::calls("delegate", members.join(",")));
+        }
+        let description = match self.description.trim() {
+            "" => format!("A team: {}", members.join(", ")),
+            words => words.to_owned(),
+        };
+        AgentDefinition {
+            tools: Allow::Only(rules),
+            // A team does nothing itself; its members may do what whoever sends it out may hand on.
+            delegates: Some(vec![Rule::tool("*")]),
+            model: ModelChoice::Named(vec![self.model_name()]),
+            surroundings: Surroundings::None,
+            limits: self.effective_limits(),
+            schema: self.schema(),
+            ..AgentDefinition::new(&self.name, description, "")
+        }
+    }
+
+    /// What the team may spend: what was written, and room for what its pattern needs on top of the defaults.
+    pub(crate) fn effective_limits(&self) -> Limits {
+        let size = self.flat().into_iter().map(Team::size).fold(0_u64, u64::saturating_add);
+        let defaults = Limits::root();
+        let more = |cap: Cap, extra: u64| cap.value().map_or(Cap::Unlimited, |it| Cap::At(it.saturating_add(extra)));
+        let room = Limits {
+            turns: Cap::Unlimited,
+            children: more(defaults.children, size),
+            tool_calls: more(defaults.tool_calls, size.saturating_mul(3)),
+            ..Limits::default()
+        };
+        self.limits.limits().unwrap_or_default().or(room)
+    }
+
+    /// Every agent that comes with it, able to reach the shared memory if there is one.
+    pub(crate) fn own_agents(&self) -> Vec<AgentDefinition> {
+        let mut agents = self.agents.clone();
+        for agent in agents.iter_mut().filter(|_| self.memory) {
+            if let Allow::Only(rules) = &mut agent.tools {
+                rules.extend(memory::NAMES.map(Rule::tool));
+            }
+        }
+        agents
+    }
+
+    /// Whether part of it cannot be written down as data.
+    pub(crate) fn has_code(&self) -> bool {
+        match &self.pattern {
+            Pattern::Graph(graph) => graph.edges.iter().any(|edge| edge.test.is_some()),
+            Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) => false,
+        }
+    }
+
+    /// The parameters that each of its own members' prompts names: `{{name}}` stands for them there.
+    pub(crate) fn shared(&self) -> HashMap<String, Value> {
+        let named = |prompt: &str| -> Object<String, Value> {
+            let blanks: Vec<&str> =
+                prompt.split("{{").skip(1).filter_map(|it| it.split("}}").next()).map(str::trim).collect();
+            let used = self.parameters.iter().filter(|(name, _)| blanks.contains(&name.as_str()));
+            used.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        let all = self.agents.iter().map(|agent| (agent.name.clone(), named(&agent.prompt)));
+        all.filter(|(_, named)| !named.is_empty()).map(|(name, named)| (name, Value::Object(named))).collect()
+    }
+
+    /// This team and all that come with it.
+    pub(crate) fn flat(&self) -> Vec<&Team> {
+        [self].into_iter().chain(self.teams.iter().flat_map(Team::flat)).collect()
+    }
+
+    /// What every template sees: the parameters and the task.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope(self.parameters.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+    }
+}
+
+/// The models that are programs have names that begin like this.
+pub(crate) const MODEL_PREFIX: &str = "team/";
+
+/// The values that a team's templates see whatever has happened.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope(Object<String, Value>);
+
+impl Scope {
+    /// The whole scope, with the task and what the pattern adds.
+    pub(crate) fn with(&self, task: &str, more: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+        let mut all = self.0.clone();
+        all.insert("task".to_owned(), json!(task));
+        all.extend(more.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        Value::Object(all)
+    }
+}
+
+impl fmt::Debug for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Team").field("name", &self.name).field("pattern", &self.pattern).finish_non_exhaustive()
+    }
+}
+
+impl From<Orchestrator> for Pattern {
+    fn from(it: Orchestrator) -> Self {
+        Self::Orchestrator(it)
+    }
+}
+
+impl From<Crew> for Pattern {
+    fn from(it: Crew) -> Self {
+        Self::Crew(it)
+    }
+}
+
+impl From<Chat> for Pattern {
+    fn from(it: Chat) -> Self {
+        Self::Chat(it)
+    }
+}
+
+impl From<Graph> for Pattern {
+    fn from(it: Graph) -> Self {
+        Self::Graph(it)
+    }
+}
+
+impl From<Map> for Pattern {
+    fn from(it: Map) -> Self {
+        Self::Map(it)
+    }
+}

@@ -1,0 +1,132 @@
+//! Templates and conditions in team files. Values are data: what is put into a template is never looked at again.
+
+use std::{collections::BTreeSet, sync::LazyLock};
+
+use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
+use serde_json::Value;
+
+/// Steps that one template may take: a loop in a hostile file comes to an end.
+const FUEL: u64 = 200_000;
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    environment
+});
+
+/// What is wrong with a template, and on which of its lines.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+/// The template with everything put in.
+pub(crate) fn render(template: &str, scope: &Value) -> Result<String, String> {
+    // Most tasks are plain words; they cost nothing.
+    if !template.contains('{') {
+        return Ok(template.to_owned());
+    }
+    ENVIRONMENT.render_str(template, foreign(scope)).map_err(|error| words(&error))
+}
+
+fn foreign(scope: &Value) -> minijinja::Value {
+    minijinja::Value::from(minijinja::value::Serde(scope))
+}
+
+/// What an expression comes to.
+pub(crate) fn evaluate(expression: &str, scope: &Value) -> Result<Value, String> {
+    let compiled = ENVIRONMENT.compile_expression(expression).map_err(|error| words(&error))?;
+    let value = compiled.eval(foreign(scope)).map_err(|error| words(&error))?;
+    if value.is_undefined() {
+        return Err(format!("`{expression}` is not there"));
+    }
+    serde_json::to_value(value).map_err(|error| error.to_string())
+}
+
+/// Whether a condition holds.
+pub(crate) fn holds(condition: &str, scope: &Value) -> Result<bool, String> {
+    let compiled = ENVIRONMENT.compile_expression(condition).map_err(|error| words(&error))?;
+    compiled.eval(foreign(scope)).map(|value| value.is_true()).map_err(|error| words(&error))
+}
+
+/// A value with its templates filled in. Text that is one expression and nothing else keeps the expression's type.
+pub(crate) fn fill(value: &Value, scope: &Value) -> Result<Value, String> {
+    match value {
+        Value::String(text) => match lone_expression(text) {
+            Some(expression) => evaluate(expression, scope),
+            None => render(text, scope).map(Value::String),
+        },
+        Value::Array(items) => items.iter().map(|item| fill(item, scope)).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), fill(value, scope)?)))
+            .collect::<Result<_, _>>()
+            .map(Value::Object),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(value.clone()),
+    }
+}
+
+fn lone_expression(text: &str) -> Option<&str> {
+    let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    (!inner.contains("{{") && !inner.contains("}}")).then_some(inner)
+}
+
+/// The names that a template uses and does not set itself, with their path, such as `results.research.output`.
+pub(crate) fn names(template: &str) -> Result<BTreeSet<String>, Problem> {
+    let parsed = ENVIRONMENT.template_from_str(template).map_err(|error| problem(&error))?;
+    Ok(parsed.undeclared_variables(true).into_iter().collect())
+}
+
+/// The same for a condition.
+pub(crate) fn names_in_condition(condition: &str) -> Result<BTreeSet<String>, Problem> {
+    let parsed = ENVIRONMENT.compile_expression(condition).map_err(|error| problem(&error))?;
+    Ok(parsed.undeclared_variables(true).into_iter().collect())
+}
+
+fn problem(error: &Error) -> Problem {
+    Problem { line: error.line().unwrap_or(1), message: words(error) }
+}
+
+fn words(error: &Error) -> String {
+    let kind = error.kind().to_string();
+    error.detail().map_or(kind.clone(), |detail| format!("{kind}: {detail}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_data_and_are_never_rendered_again() {
+        let scope = json!({"task": "{{ secret }} {% for x in y %}", "secret": "no"});
+        assert_eq!(render("Do: {{ task }}", &scope).unwrap(), "Do: {{ secret }} {% for x in y %}");
+        assert_eq!(fill(&json!({"q": "{{ task }}"}), &scope).unwrap(), json!({"q": "{{ secret }} {% for x in y %}"}));
+    }
+
+    #[test]
+    fn a_lone_expression_keeps_its_type() {
+        let scope = json!({"n": 3, "list": [1, 2]});
+        assert_eq!(
+            fill(&json!(["{{ n + 1 }}", "{{ list }}", "n={{ n }}"]), &scope).unwrap(),
+            json!([4, [1, 2], "n=3"])
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error() {
+        assert!(render("{{ nobody }}", &json!({})).is_err());
+        assert!(holds("a.b.c == 1", &json!({"a": {}})).is_err());
+        assert!(!holds("a.b is defined", &json!({"a": {}})).unwrap());
+    }
+
+    #[test]
+    fn a_template_that_never_ends_is_stopped() {
+        let endless = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
+        assert!(render(endless, &json!({})).is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! Chats: who speaks next, when it ends, and that it always ends.
+
+mod stage;
+
+use std::sync::Arc;
+
+use homing_core::{
+    envelope::Status,
+    message::Reply,
+    model::{Failure, ModelError, OneModel, Request},
+    program::{Program, call, say},
+};
+use homing_runtime::{Parts, journal::Memory};
+use homing_teams::{Chat, Team};
+use serde_json::json;
+use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
+
+fn on_stage(
+    chat: Chat,
+    play: impl Fn(Asked<'_>) -> Reply + Send + Sync + Copy + 'static,
+) -> impl Fn(Arc<Memory>) -> Parts {
+    let team = Team::new("talk", chat);
+    move |journal| parts(journal, agents(["ada", "bob", "cyd", "host"]), cast(play), vec![team.clone()])
+}
+
+fn speak(asked: Asked<'_>) -> Reply {
+    let heard = asked.first_words().matches("\n[").count();
+    say(format!("{} heard {heard}", asked.who))
+}
+
+#[tokio::test(start_paused = true)]
+async fn r45_everybody_speaks_in_turn_and_hears_the_same_history() {
+    let chat = Chat::new(["ada", "bob", "cyd"]).max_rounds(5);
+    let whole = cut_anywhere(on_stage(chat, speak), "talk", "tea or coffee").await;
+    assert_eq!(who(&whole), ["ada", "bob", "cyd", "ada", "bob"]);
+    assert_eq!((whole.status, whole.output.as_str()), (Status::Done, "bob heard 4"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r45_a_model_chooses_the_speaker_and_an_invalid_choice_falls_back() {
+    let play = |asked: Asked<'_>| match (asked.who, asked.first_words().matches("\n[").count()) {
+        ("host", 0) => call([("answer", json!({"speaker": "cyd"}))]),
+        // Nobody of that name: the schema says so twice, the chooser fails, and the round goes on.
+        ("host", 1) => call([("answer", json!({"speaker": "nobody"}))]),
+        ("host", _) => say("I would rather not say"),
+        _ => speak(asked),
+    };
+    let chat = Chat::new(["ada", "bob", "cyd"]).selected_by("host").max_rounds(4);
+    let whole = cut_anywhere(on_stage(chat, play), "talk", "tea").await;
+    let speakers: Vec<&str> = who(&whole).into_iter().filter(|name| *name != "host").collect();
+    assert_eq!(speakers, ["cyd", "ada", "bob", "cyd"]);
+    assert_eq!(whole.status, Status::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r45_speakers_hand_over_by_name() {
+    let play = |asked: Asked<'_>| match asked.who {
+        "ada" => say("what do you think, @cyd?"),
+        "cyd" => say("ask @nobody or mail me@example.org"),
+        _ => say("STOP here"),
+    };
+    let chat = Chat::new(["ada", "bob", "cyd"]).handing_off().max_rounds(9).stop_word("STOP");
+    let whole = cut_anywhere(on_stage(chat, play), "talk", "tea").await;
+    assert_eq!(who(&whole), ["ada", "cyd", "ada", "cyd", "ada", "cyd", "ada", "cyd", "ada"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r45_rules_choose_the_speaker_and_a_stop_word_ends_it_with_a_summary() {
+    let play = |asked: Asked<'_>| match asked.who {
+        "host" => say("they agreed on tea"),
+        "cyd" => say("AGREED"),
+        _ => speak(asked),
+    };
+    let chat = Chat::new(["ada", "bob", "cyd"])
+        .rule("round == 0", "bob")
+        .rule("last.speaker == 'bob' and 'heard' in last.text", "cyd")
+        .stop_word("AGREED")
+        .summary("host");
+    let whole = cut_anywhere(on_stage(chat, play), "talk", "tea").await;
+    assert_eq!(who(&whole), ["bob", "cyd", "host"]);
+    assert_eq!(whole.output, "they agreed on tea");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r45_a_conversation_in_which_nobody_can_speak_ends() {
+    let team = Team::new("talk", Chat::new(["ada", "bob"]).max_rounds(1_000));
+    let make = move |journal: Arc<Memory>| {
+        let mute = |_: Request<'_>| Err(Failure::free(ModelError::Unusable { reason: "mute".into() }));
+        let models = Arc::new(OneModel(Arc::new(Program::new("script/mute", mute))));
+        parts(journal, agents(["ada", "bob"]), models, vec![team.clone()])
+    };
+    let (result, _) = run(&make, "talk", "tea").await;
+    assert_eq!((result.status, result.children.len()), (Status::Failed, 2));
+    assert!(result.error.unwrap().message.contains("nobody could speak"));
+}

@@ -1,0 +1,248 @@
+//! Team files: what they become, what is said about them and where, and what hostile ones come to.
+
+mod stage;
+
+use std::{path::Path, sync::Arc, time::Instant};
+
+use homing_core::{diagnostic::Severity, envelope::Status, limits::Limits, program::say, registry::Registry};
+use homing_runtime::{
+    Runtime, Task,
+    journal::{Claim, Memory},
+};
+use homing_teams::{Pattern, load, recorded_in, schema};
+use stage::{Asked, agents, cast, parts, who};
+
+const REPORT: &str = r#"
+name: report
+description: Writes reports
+parameters:
+  audience: everybody
+  topic: null
+memory: true
+limits: { max_cost: 2.00, timeout: 10m }
+agents:
+  - name: researcher
+    description: Finds out
+    prompt: researcher of {{ topic }} and {{ nothing }}
+    tools: [read, "bash(git log *)"]
+  - name: writer
+    description: Writes
+    prompt: writer
+crew:
+  process: sequential
+  tasks:
+    - name: research
+      agent: researcher
+      description: Research {{ topic }}
+      limits: { max_turns: 5 }
+    - name: write
+      agent: writer
+      description: Write for {{ audience }} about {{ task }}
+      context: [research]
+      retries: 1
+      on_failure: fail
+"#;
+
+/// One line per remark: where, and what.
+fn remarks(text: &str) -> String {
+    let loaded = load(text, Some(Path::new("team.yaml")));
+    let found = loaded
+        .diagnostics
+        .iter()
+        .chain(&loaded.check(&Registry::default(), &[]))
+        .map(ToString::to_string)
+        .collect::<Vec<_>>();
+    found.join("\n")
+}
+
+fn crew(tasks: &str) -> String {
+    let agents = "agents: [{name: a, description: d, prompt: a}]";
+    format!("name: t\n{agents}\ncrew:\n  process: parallel\n  tasks:\n{tasks}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_team_file_runs() {
+    let mut loaded = load(REPORT, None);
+    assert!(loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
+    loaded.set("topic", "ants").unwrap();
+    let team = loaded.ready().unwrap();
+    let play = |asked: Asked<'_>| say(format!("<{}: {}>", asked.who, asked.task.replace('\n', " ")));
+    let runtime = Runtime::new(parts(Memory::new(), Vec::new(), cast(play), vec![team]));
+    let result = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
+    assert_eq!((result.status, who(&result)), (Status::Done, vec!["researcher", "writer"]));
+    assert!(
+        result.output.starts_with("<writer: Write for everybody about a report  Results of earlier"),
+        "{}",
+        result.output
+    );
+    assert!(result.output.contains("<researcher: Research ants>"));
+    let records = runtime.get(result.run).unwrap().tree();
+    let systems: Vec<&str> = records.runs().iter().map(|run| &*run.spawned.system).collect();
+    assert!(systems[1].starts_with("researcher of ants and {{ nothing }}"), "{systems:?}");
+    assert_eq!(systems[2], "writer", "who does not ask for a parameter does not get it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_team_is_in_the_journal_and_can_be_installed_again_from_there() {
+    let mut loaded = load(REPORT, None);
+    loaded.set("topic", "ants").unwrap();
+    let play = |asked: Asked<'_>| say(format!("<{}>", asked.who));
+    let journal = Memory::new();
+    let runtime = Runtime::new(parts(journal.clone(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
+    let whole = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
+    let records = journal.records(whole.run);
+    let teams = recorded_in(records.iter().map(|record| &**record));
+    assert_eq!(teams.len(), 1);
+    let journal = Memory::with(records[..6].iter().cloned());
+    let runtime = Runtime::new(parts(journal, Vec::new(), cast(play), teams));
+    let again = runtime.resume(whole.run, Claim::IfGone, Limits::default()).await.unwrap().wait().await;
+    assert_eq!((again.status, again.output), (Status::Done, whole.output));
+}
+
+#[test]
+fn the_team_files_that_we_ship_are_sound() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/teams");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(files.len(), 4);
+    for path in files {
+        let loaded = load(&std::fs::read_to_string(&path).unwrap(), Some(&path));
+        assert!(loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
+        let problems = loaded.check(&Registry::default(), &[]);
+        assert!(problems.is_empty(), "{problems:#?}");
+    }
+}
+
+#[test]
+fn a_parameter_must_be_given_and_must_exist() {
+    let mut loaded = load(REPORT, Some(Path::new("team.yaml")));
+    let unknown = loaded.set("topik", "x").unwrap_err();
+    assert_eq!(unknown.hint.as_deref(), Some("did you mean `topic`?"));
+    let missing = loaded.ready().unwrap_err();
+    assert_eq!(missing[0].to_string(), "team.yaml:6:10: error: the parameter `topic` has no value");
+}
+
+#[tokio::test(start_paused = true)]
+async fn template_injection_does_nothing() {
+    let mut loaded = load(REPORT, None);
+    loaded.set("topic", "{{ audience }}{% for x in range(9) %}!{% endfor %}\nagents: []").unwrap();
+    let play = |asked: Asked<'_>| say(asked.task.clone());
+    let runtime = Runtime::new(parts(Memory::new(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
+    let result = runtime.spawn(Task::new("report", "{{ audience }} {{ 7 * 7 }}")).unwrap().wait().await;
+    let expected = "Research {{ audience }}{% for x in range(9) %}!{% endfor %}\nagents: []";
+    assert_eq!(result.children[0].output, expected);
+    assert!(result.output.starts_with("Write for everybody about {{ audience }} {{ 7 * 7 }}"), "{}", result.output);
+}
+
+#[test]
+fn cycles_and_unknown_references_are_errors_with_their_place() {
+    let tasks = "    - {name: x, agent: a, description: d, context: [z]}\n    - {name: y, agent: a, description: d, context: [x, q]}\n    - {name: z, agent: b, description: d, context: [y]}\n";
+    insta::assert_snapshot!(remarks(&crew(tasks)), @r###"
+    team.yaml:7:56: error: there is no task `q`
+    team.yaml:6:52: error: tasks wait for each other: x → z → y → x
+    team.yaml:8:24: error: there is no agent named `b` (did you mean `a`?); there are: a
+    "###);
+}
+
+#[test]
+fn what_cannot_be_read_is_said_with_its_place() {
+    let check = |text: &str| remarks(text).lines().next().unwrap_or_default().to_owned();
+    insta::assert_snapshot!(check("name: t\ncrew:\n  tusks: []\n"), @"team.yaml:3:3: error: unknown field `tusks`, expected one of process, tasks, manager, members, max_rounds, output");
+    insta::assert_snapshot!(check("name: t\nname: u\ncrew: {tasks: []}\n"), @"team.yaml:2:1: error: duplicate mapping key: name");
+    insta::assert_snapshot!(check("name: t\ncrew: [1\n"), @"team.yaml:2:7: error: expected mapping start");
+    insta::assert_snapshot!(check("just words"), @"team.yaml:1:1: error: expected mapping start");
+}
+
+#[test]
+fn missing_keys_are_said() {
+    insta::assert_snapshot!(remarks("crew:\n  tasks:\n    - name: x\n"), @r###"
+    team.yaml:1:1: error: `` is no name for a team: lower-case letters, digits and -
+    team.yaml:3:7: error: the task `x` has no description
+    team.yaml:3:7: error: the task `x` has no agent
+    "###);
+    insta::assert_snapshot!(remarks("name: t\n"), @"team.yaml:1:1: error: the team has no pattern: write one of crew, chat, graph, orchestrator, map");
+    insta::assert_snapshot!(remarks("name: t\ngraph:\n  start: a\n  nodes:\n    - {name: a, task: x}\n  edges:\n    - {from: a, to: b}\n"), @r###"
+    team.yaml:5:7: error: the node `a` needs one of agent, team, tool
+    team.yaml:7:21: error: there is no node `b`; the end is called `end`
+    "###);
+    insta::assert_snapshot!(remarks("name: t\nchat: {members: [], next: model}\n"), @r###"
+    team.yaml:2:17: error: nobody takes part
+    team.yaml:2:7: error: `next: model` needs a `selector`
+    "###);
+}
+
+#[test]
+fn templates_are_checked_before_anybody_is_asked() {
+    let tasks = "    - {name: x, agent: a, description: 'use {{ nobody }}'}\n    - {name: y, agent: a, description: '{{ results.x.output }} {{ broken'}\n    - {name: z, agent: a, description: '{{ results.x.output }}'}\n";
+    insta::assert_snapshot!(remarks(&crew(tasks)), @r###"
+    team.yaml:6:40: error: `nobody` is not there; there are: task, results
+    team.yaml:7:40: error: syntax error: unexpected end of input, expected end of variable block (line 1 of the template)
+    team.yaml:8:7: error: `results.x` is used, but `x` is not in the task's context
+    "###);
+}
+
+#[test]
+fn a_team_that_contains_itself_is_an_error() {
+    let inner = "{name: inner, map: {agent: outer, each: x, items: [1]}}";
+    let text = format!("name: outer\nteams: [{inner}]\nmap: {{agent: inner, each: x, items: [1]}}\n");
+    insta::assert_snapshot!(remarks(&text), @r###"
+    team.yaml:1:7: error: the team contains itself: outer → inner → outer
+    team.yaml:2:16: error: the team contains itself: inner → outer → inner
+    "###);
+    insta::assert_snapshot!(remarks("name: me\nmap: {agent: me, each: x, items: [1]}\n"), @"team.yaml:1:7: error: the team contains itself: me → me");
+}
+
+#[test]
+fn ten_thousand_nodes_are_read_and_ten_thousand_mistakes_are_found_in_time() {
+    let begun = Instant::now();
+    let mut text = crew("");
+    for at in 0..10_000 {
+        text.push_str(&format!("    - {{name: t{at}, agent: b, description: d, context: [t{}]}}\n", (at + 1) % 10_000));
+    }
+    let loaded = load(&text, None);
+    assert!(loaded.diagnostics[0].message.starts_with("tasks wait for each other: t0 → t1"));
+    let wrong = loaded.check(&Registry::default(), &[]);
+    assert_eq!(wrong.len(), 10_000);
+
+    let mut graph = "name: g\ngraph:\n  start: n0\n  nodes:\n".to_owned();
+    (0..10_000).for_each(|at| graph.push_str(&format!("    - {{name: n{at}, agent: a, task: d}}\n")));
+    graph.push_str("  edges:\n");
+    (0..9_999).for_each(|at| graph.push_str(&format!("    - {{from: n{at}, to: n{}}}\n", at + 1)));
+    let loaded = load(&graph, None);
+    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics.first());
+    let Some(Pattern::Graph(graph)) = loaded.team.map(|team| team.pattern) else { panic!("a graph") };
+    assert_eq!(graph.nodes.len(), 10_000);
+    assert!(begun.elapsed().as_secs() < 50, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn hostile_yaml_is_refused() {
+    let laughs = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n";
+    let deep = format!("name: {}", "[".repeat(100_000));
+    let nested = "{a: ".repeat(50_000);
+    for text in [laughs, &deep, &nested, &"x".repeat(9 << 20)] {
+        let begun = Instant::now();
+        let loaded = load(text, None);
+        assert!(loaded.team.is_none() && loaded.diagnostics[0].severity == Severity::Error);
+        assert!(begun.elapsed().as_secs() < 10);
+    }
+}
+
+#[test]
+fn the_published_schema_is_the_one_of_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/team.schema.json");
+    let ours = format!("{}\n", serde_json::to_string_pretty(&schema()).unwrap());
+    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        std::fs::write(&path, &ours).unwrap();
+    }
+    let published = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(published == ours, "run this test once with UPDATE_SCHEMAS=1");
+}
+
+#[test]
+fn unknown_agents_are_found_at_installation_too() {
+    let team = load(&crew("    - {name: x, agent: nobody, description: d}\n"), None).ready().unwrap();
+    let mut parts = parts(Memory::new(), agents(["a"]), cast(|_: Asked<'_>| say("")), Vec::new());
+    let problems = homing_teams::install(&mut parts, [team]).unwrap_err();
+    assert!(problems[0].message.contains("no agent named `nobody`"), "{problems:#?}");
+    assert!(Arc::strong_count(&parts.registry) > 0);
+}

@@ -1,0 +1,227 @@
+//! Graphs: state, reducers, conditions, fan-out and join, loops that end, functions, sub-teams.
+
+mod stage;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use homing_core::{
+    authority::Allow,
+    definition::AgentDefinition,
+    envelope::Status,
+    message::Reply,
+    program::{call, say},
+    rule::Rule,
+    tool::Replay,
+};
+use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnFailure, Reducer, Team, function, mermaid};
+use serde_json::json;
+use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
+
+fn on_stage(
+    team: Team,
+    play: impl Fn(Asked<'_>) -> Reply + Send + Sync + Copy + 'static,
+) -> impl Fn(Arc<Memory>) -> Parts {
+    move |journal| parts(journal, agents(["researcher", "writer", "reviewer"]), cast(play), vec![team.clone()])
+}
+
+fn echo(asked: Asked<'_>) -> Reply {
+    say(format!("<{}: {}>", asked.who, asked.task))
+}
+
+/// Write, review, and back to the writer until the reviewer is content or the way back is closed.
+fn review_loop() -> Graph {
+    Graph::starting_at("write")
+        .field("draft", FieldType::String, Reducer::Replace, "")
+        .field("ok", FieldType::Boolean, Reducer::Replace, false)
+        .field("rounds", FieldType::Number, Reducer::Add, 0)
+        .node(Node::agent("write", "writer", "Write {{ task }}, round {{ state.rounds }}").writes("draft"))
+        .node(
+            Node::agent("review", "reviewer", "Review {{ state.draft }}")
+                .schema(json!({"type": "object", "required": ["ok", "rounds"]})),
+        )
+        .edge(Edge::new("write", "review"))
+        .edge(Edge::new("review", "write").when("not state.ok").limit(3))
+        .edge(Edge::end("review").otherwise())
+        .output("{{ state.draft }} after {{ state.rounds }}")
+}
+
+fn content_after_two(asked: Asked<'_>) -> Reply {
+    match asked.who {
+        "reviewer" => {
+            let ok = asked.first_words().contains("round 2");
+            call([("answer", json!({"ok": ok, "rounds": 1}))])
+        }
+        _ => echo(asked),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_state_flows_along_edges_and_the_way_back_is_explicit() {
+    let whole = cut_anywhere(on_stage(Team::new("loop", review_loop()), content_after_two), "loop", "ants").await;
+    assert_eq!(whole.status, Status::Done, "{whole:#?}");
+    assert_eq!(whole.output, "<writer: Write ants, round 2> after 3");
+    assert_eq!(who(&whole), ["writer", "reviewer", "writer", "reviewer", "writer", "reviewer"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_a_loop_ends_when_its_edge_is_used_up() {
+    let never = |asked: Asked<'_>| match asked.who {
+        "reviewer" => call([("answer", json!({"ok": false, "rounds": 1}))]),
+        _ => echo(asked),
+    };
+    let (result, _) = run(&on_stage(Team::new("loop", review_loop()), never), "loop", "ants").await;
+    assert_eq!((result.status, result.output.as_str()), (Status::Done, "<writer: Write ants, round 3> after 4"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_a_loop_without_a_limit_ends_at_the_graphs_own() {
+    let graph = Graph::starting_at("a")
+        .node(Node::agent("a", "writer", "step {{ step }}"))
+        .edge(Edge::new("a", "a"))
+        .max_steps(7);
+    let (result, _) = run(&on_stage(Team::new("round", graph), echo), "round", "ants").await;
+    assert_eq!((result.status, result.children.len()), (Status::Failed, 7));
+    assert!(result.error.unwrap().message.contains("7 steps"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_a_list_fans_out_and_joins_in_order() {
+    let graph = Graph::starting_at("split")
+        .field("parts", FieldType::List, Reducer::Replace, json!([]))
+        .field("notes", FieldType::List, Reducer::Append, json!(["first"]))
+        .node(Node::tool("split", "words", json!({"text": "{{ task }}"})).writes("parts"))
+        .node(Node::agent("study", "researcher", "{{ index }}: {{ item }}").each("state.parts").writes("notes"))
+        .node(Node::agent("left", "writer", "left"))
+        .node(Node::agent("right", "reviewer", "right"))
+        .node(Node::agent("more", "reviewer", "more"))
+        .node(Node::agent("end-up", "writer", "{{ state.notes | join(',') }}").join(["left", "more"]))
+        .edge(Edge::new("split", "study"))
+        .edge(Edge::new("study", "left"))
+        .edge(Edge::new("study", "right"))
+        .edge(Edge::new("right", "more"))
+        .edge(Edge::new("left", "end-up"))
+        .edge(Edge::new("more", "end-up"));
+    let words = function("words", Replay::Safe, |args| {
+        Ok(json!(args["text"].as_str().unwrap_or_default().split(' ').collect::<Vec<_>>()))
+    });
+    let whole = cut_anywhere(on_stage(Team::new("fan", graph).tool(words), echo), "fan", "ants bees").await;
+    assert_eq!(who(&whole).len(), 6, "the join waits for both: {:?}", who(&whole));
+    assert_eq!(whole.output, "<writer: first,<researcher: 0: ants>,<researcher: 1: bees>>");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_conditions_in_code_route_too() {
+    let graph = Graph::starting_at("ask")
+        .field("kind", FieldType::String, Reducer::Replace, "")
+        .node(Node::agent("ask", "reviewer", "Which?").writes("kind"))
+        .node(Node::agent("write", "writer", "W"))
+        .node(Node::agent("research", "researcher", "R"))
+        .edge(Edge::new("ask", "write").if_fn(|state| state["kind"] == "needs writing"))
+        .edge(Edge::new("ask", "research").if_fn(|state| state["kind"] == "needs research"));
+    let play = |asked: Asked<'_>| if asked.who == "reviewer" { say("needs research") } else { echo(asked) };
+    let whole = cut_anywhere(on_stage(Team::new("route", graph), play), "route", "ants").await;
+    assert_eq!(whole.output, "<researcher: R>");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_a_team_is_a_node_of_another() {
+    let inner = Team::new("inner", Crew::sequential().task(CrewTask::new("a", "researcher", "A {{ task }}")));
+    let graph = Graph::starting_at("sub")
+        .field("found", FieldType::Any, Reducer::Replace, json!(null))
+        .node(Node { team: Some("inner".into()), agent: None, ..Node::agent("sub", "", "{{ task }}!") }.writes("found"))
+        .node(Node::agent("write", "writer", "{{ state.found }}"))
+        .edge(Edge::new("sub", "write"));
+    let whole = cut_anywhere(on_stage(Team::new("outer", graph).team(inner), echo), "outer", "ants").await;
+    assert_eq!(who(&whole), ["inner", "researcher", "writer"]);
+    assert_eq!(whole.output, "<writer: <researcher: A ants!>>");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_a_failure_is_routed_around_or_final() {
+    let graph = |policy| {
+        Graph::starting_at("f")
+            .node(Node::tool("f", "broken", json!({})).on_failure(policy))
+            .node(Node::agent("mend", "writer", "mend: {{ failures.f }}"))
+            .edge(Edge::new("f", "mend").when("failures.f is defined"))
+    };
+    let team = |policy| {
+        let broken = function("broken", Replay::Safe, |_| Err("out of ink".to_owned()));
+        Team::new("g", graph(policy)).tool(broken)
+    };
+    let (mended, _) = run(&on_stage(team(OnFailure::Report), echo), "g", "x").await;
+    assert_eq!(mended.output, "<writer: mend: out of ink>");
+    let (failed, _) = run(&on_stage(team(OnFailure::Fail), echo), "g", "x").await;
+    assert!(failed.error.unwrap().message.contains("node `f`: out of ink"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fault_an_unsafe_function_that_was_under_way_is_never_called_twice() {
+    let calls = Arc::new(AtomicU32::new(0));
+    let counted = calls.clone();
+    let pay = function("pay", Replay::Unsafe, move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok(json!("paid"))
+    });
+    let graph =
+        Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).retries(3).on_failure(OnFailure::Fail));
+    let make = on_stage(Team::new("g", graph).tool(pay), echo);
+    let (_, records) = run(&make, "g", "x").await;
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    let begun = records.iter().position(|it| it.fact.kind() == "called").unwrap();
+    let journal = Memory::with(records[..=begun].iter().cloned());
+    let runtime = homing_runtime::Runtime::new(make(journal));
+    let claim = homing_runtime::journal::Claim::IfGone;
+    let handle = runtime.resume(records[0].tree, claim, homing_core::limits::Limits::default()).await.unwrap();
+    let again = handle.wait().await;
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "nobody knows whether it was paid, so it is not paid again");
+    assert!(again.error.unwrap().message.contains("outcome unknown"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_what_does_not_fit_the_state_is_said() {
+    let graph = Graph::starting_at("a")
+        .field("n", FieldType::Number, Reducer::Replace, 0)
+        .node(Node::agent("a", "writer", "A").writes("n"));
+    let (result, _) = run(&on_stage(Team::new("g", graph), echo), "g", "x").await;
+    assert!(result.error.unwrap().message.contains("node `a`: `n` is to be a number"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_team_may_not_do_what_its_sender_may_not_hand_on() {
+    let graph = Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).on_failure(OnFailure::Fail));
+    let pay = function("pay", Replay::Unsafe, |_| Ok(json!("paid")));
+    let team = Team::new("shop", graph).tool(pay);
+    let make = move |rules: Vec<Rule>| {
+        let play = |asked: Asked<'_>| match asked.request.messages.len() {
+            1 => call([("delegate", json!({"agent": "shop", "task": "buy"}))]),
+            _ => say(asked.task.clone()),
+        };
+        let boss = AgentDefinition { tools: Allow::Only(rules), ..AgentDefinition::new("boss", "d", "boss") };
+        parts(Memory::new(), vec![boss], cast(play), vec![team.clone()])
+    };
+    let spawn = |parts| Runtime::new(parts).spawn(Task::new("boss", "shop")).unwrap();
+    let refused = spawn(make(vec![Rule::tool("delegate")])).wait().await;
+    let shop = &refused.children[0];
+    assert_eq!(shop.status, Status::Failed);
+    assert!(shop.error.as_ref().unwrap().message.contains("there is no tool `pay` here"), "{shop:#?}");
+    let allowed = spawn(make(vec![Rule::tool("delegate"), Rule::tool("pay")])).wait().await;
+    assert_eq!(allowed.children[0].output, "paid");
+}
+
+#[test]
+fn r46_a_graph_has_a_picture() {
+    insta::assert_snapshot!(mermaid(&Team::new("loop", review_loop())), @r###"
+    flowchart TD
+      begin((start)) --> n0
+      n0["write<br/>writer"]
+      n1["review<br/>reviewer"]
+      n0 --> n1
+      n1 -->|"not state.ok, at most 3×"| n0
+      n1 -->|"else"| finish
+      finish((end))
+    "###);
+}

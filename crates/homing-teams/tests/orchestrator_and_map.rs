@@ -1,0 +1,122 @@
+//! A coordinator with workers, and the same task for every item of a list.
+
+mod stage;
+
+use std::sync::Arc;
+
+use homing_core::{
+    definition::AgentDefinition,
+    envelope::Status,
+    program::{call, say},
+    rule::Rule,
+};
+use homing_runtime::{Parts, journal::Memory};
+use homing_teams::{Bounds, Map, Orchestrator, Team, TeamResult, map_results, plan};
+use serde_json::json;
+use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
+
+fn orchestra() -> impl Fn(Arc<Memory>) -> Parts {
+    let planner = AgentDefinition {
+        tools: homing_core::authority::Allow::Only(vec![Rule::tool("read")]),
+        ..AgentDefinition::new("planner", "plans", "planner")
+    };
+    let team =
+        Team::new("orchestra", Orchestrator::new("planner").worker("researcher").worker("writer")).agent(planner);
+    move |journal| {
+        let play = |asked: Asked<'_>| match (asked.who, asked.request.messages.len()) {
+            ("planner", 1) => call([
+                ("delegate", json!({"agent": "researcher", "task": "find out"})),
+                ("delegate", json!({"agent": "writer", "task": "write"})),
+                ("delegate", json!({"agent": "outsider", "task": "spy"})),
+            ]),
+            ("planner", _) => say("the report"),
+            (who, _) => say(format!("{who} did it")),
+        };
+        parts(journal, agents(["researcher", "writer", "outsider"]), cast(play), vec![team.clone()])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r43_a_coordinator_reaches_its_workers_and_nobody_else() {
+    let whole = cut_anywhere(orchestra(), "orchestra", "write a report").await;
+    let result = TeamResult::from(&whole);
+    assert_eq!((result.status, result.answer.as_str()), (Status::Done, "the report"));
+    let mut workers: Vec<(&str, &str)> =
+        result.executions.iter().map(|it| (it.agent.as_str(), it.output.as_str())).collect();
+    workers.sort_unstable();
+    assert_eq!(workers, [("researcher", "researcher did it"), ("writer", "writer did it")]);
+    assert_eq!((result.total_tokens(), result.total_steps()), (60, 4));
+    assert!(result.tree.contains("1.2"), "{}", result.tree);
+}
+
+fn map_team(map: Map) -> impl Fn(Arc<Memory>) -> Parts {
+    let team = Team::new("each", map);
+    move |journal| {
+        let play = |asked: Asked<'_>| match asked.who {
+            "writer" => say(format!("summary of {} lines", asked.task.lines().count() - 3)),
+            _ => say(format!("[{}]", asked.task)),
+        };
+        parts(journal, agents(["researcher", "writer"]), cast(play), vec![team.clone()])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_gives_its_results_in_the_order_of_its_items() {
+    let map =
+        Map::new("researcher", "{{ index }}: {{ item.name }}").items([json!({"name": "a"}), json!({"name": "b"})]);
+    let whole = cut_anywhere(map_team(map), "each", "go").await;
+    let results = map_results(&whole);
+    assert_eq!(results.iter().map(|it| it.output.as_str()).collect::<Vec<_>>(), ["[0: a]", "[1: b]"]);
+    assert!(results.iter().all(|it| it.status == "done"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_takes_its_items_from_the_task_and_reduces_them() {
+    let map = Map::new("researcher", "{{ item }}").reduce("writer", "Sum up");
+    let whole = cut_anywhere(map_team(map), "each", "one\n\ntwo\nthree\n").await;
+    assert_eq!((who(&whole).len(), whole.output.as_str()), (4, "summary of 3 lines"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_of_two_hundred_items_is_not_stopped_by_defaults_made_for_one_agent() {
+    let map = Map::new("researcher", "{{ item }}").items(0..200);
+    let (result, _) = run(&map_team(map), "each", "go").await;
+    assert_eq!((result.status, map_results(&result).len()), (Status::Done, 200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_that_reaches_its_limit_says_what_it_has_in_order() {
+    let team = Team::new("each", Map::new("researcher", "{{ item }}").items(["a", "b", "c", "d"]))
+        .limits(Bounds { max_children: Some(2), ..Bounds::default() });
+    let make = move |journal: Arc<Memory>| {
+        parts(journal, agents(["researcher"]), cast(|asked: Asked<'_>| say(asked.task.clone())), vec![team.clone()])
+    };
+    let (result, _) = run(&make, "each", "go").await;
+    let results = map_results(&result);
+    assert_eq!(results.iter().map(|it| it.status.as_str()).collect::<Vec<_>>(), ["done", "done", "failed", "failed"]);
+    assert!(results[2].error.as_ref().unwrap().contains("children limit of 2"), "{results:#?}");
+}
+
+#[test]
+fn a_plan_says_who_would_work_and_what_it_can_cost_without_asking_anybody() {
+    let bounds = |cost: &str| serde_json::from_value::<Bounds>(json!({"max_cost": cost})).unwrap();
+    let map = Map::new("researcher", "{{ item }}").items(["a", "b"]).limits(bounds("0.25"));
+    let team = Team::new("each", map);
+    let never = cast(|_: Asked<'_>| panic!("a plan asks nobody"));
+    let parts = parts(Memory::new(), agents(["researcher"]), never, Vec::new());
+    let planned = plan(&team, &parts);
+    assert_eq!(planned.runs.len(), 1);
+    assert_eq!(
+        (planned.runs[0].at_most, planned.runs[0].models.as_slice()),
+        (Some(2), &["script/cast".to_owned()][..])
+    );
+    assert_eq!(planned.worst_cost_micros, Some(500_000));
+    insta::assert_snapshot!(planned, @r###"
+    each (map)
+      each item: researcher · script/cast · at most 2× · $0.25 each
+    worst case: $0.50
+      $0.50 is what all members may spend together
+    "###);
+    let dear = plan(&team.limits(bounds("0.10")), &parts);
+    assert_eq!((dear.worst_cost_micros, dear.notes[0].as_str()), (Some(100_000), "$0.10 is the team's own limit"));
+}

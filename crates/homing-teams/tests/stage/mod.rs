@@ -1,0 +1,111 @@
+//! A stage for teams: members that are scripted, a journal in memory, and a journal that is cut anywhere.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::{collections::HashSet, sync::Arc};
+
+use homing_core::{
+    definition::AgentDefinition,
+    envelope::Envelope,
+    fact::{Fact, Record},
+    limits::Limits,
+    message::Reply,
+    model::{OneModel, Request},
+    program::{Program, last_words},
+};
+use homing_runtime::{
+    Parts, Runtime, Task,
+    journal::{Claim, Memory},
+};
+use homing_teams::{Team, install};
+
+/// What a member is asked: who it is, and what for.
+pub(crate) struct Asked<'a> {
+    pub(crate) who: &'a str,
+    pub(crate) task: String,
+    pub(crate) request: Request<'a>,
+}
+
+impl Asked<'_> {
+    /// Whether an answer in a given form is wanted.
+    pub(crate) fn wants_data(&self) -> bool {
+        self.request.tools.specs.iter().any(|spec| spec.name == "answer")
+    }
+
+    /// The first thing it was told, whatever has happened since.
+    pub(crate) fn first_words(&self) -> String {
+        last_words(&Request { messages: &self.request.messages[..1], ..self.request })
+    }
+}
+
+/// Agents whose prompt is their name, which is how the scripted model knows them.
+pub(crate) fn agents<const N: usize>(names: [&str; N]) -> Vec<AgentDefinition> {
+    names.into_iter().map(|name| AgentDefinition::new(name, format!("the {name}"), name)).collect()
+}
+
+/// A model that plays all members.
+pub(crate) fn cast(play: impl Fn(Asked<'_>) -> Reply + Send + Sync + 'static) -> Arc<OneModel> {
+    let decide = move |request: Request<'_>| {
+        let task = last_words(&request);
+        Ok(play(Asked { who: request.system.split_whitespace().next().unwrap_or_default(), task, request }))
+    };
+    Arc::new(OneModel(Arc::new(Program::new("script/cast", decide))))
+}
+
+/// Makes the parts of a host with these members and teams, upon a journal.
+pub(crate) fn parts(
+    journal: Arc<Memory>,
+    members: Vec<AgentDefinition>,
+    models: Arc<OneModel>,
+    teams: Vec<Team>,
+) -> Parts {
+    let mut parts = Parts::new(members.into_iter().collect(), models, journal);
+    if let Err(problems) = install(&mut parts, teams) {
+        panic!("{problems:#?}");
+    }
+    parts
+}
+
+/// Runs a team once, and says what was recorded.
+pub(crate) async fn run(make: &impl Fn(Arc<Memory>) -> Parts, agent: &str, task: &str) -> (Envelope, Vec<Arc<Record>>) {
+    let journal = Memory::new();
+    let runtime = Runtime::new(make(journal.clone()));
+    let handle = runtime.spawn(Task::new(agent, task)).unwrap();
+    let envelope = handle.wait().await;
+    (envelope.clone(), journal.records(envelope.run))
+}
+
+/// Runs a team, then kills it after every single fact and resumes it: the outcome is the same, and nobody is sent twice.
+pub(crate) async fn cut_anywhere(make: impl Fn(Arc<Memory>) -> Parts, agent: &str, task: &str) -> Envelope {
+    let (whole, records) = run(&make, agent, task).await;
+    assert!(records.len() > 5, "there is something to cut");
+    for cut in 1..records.len() {
+        let journal = Memory::with(records[..cut].iter().cloned());
+        let runtime = Runtime::new(make(journal.clone()));
+        let handle = runtime.resume(whole.run, Claim::IfGone, Limits::default()).await.unwrap();
+        let again = handle.wait().await;
+        assert_eq!(
+            (again.status, &again.output, &again.data),
+            (whole.status, &whole.output, &whole.data),
+            "cut after {cut}"
+        );
+        let calls = children(&journal.records(whole.run));
+        let once: HashSet<_> = calls.iter().collect();
+        assert_eq!(once.len(), calls.len(), "cut after {cut}: somebody was sent twice");
+        assert_eq!(calls.len(), children(&records).len(), "cut after {cut}: as many as without the cut");
+    }
+    whole
+}
+
+/// The calls that became runs.
+pub(crate) fn children(records: &[Arc<Record>]) -> Vec<String> {
+    let calls = records.iter().filter_map(|record| match &record.fact {
+        Fact::Spawned(spawned) => spawned.parent_call.map(|key| key.to_string()),
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// Who was sent out, in the order of the tree.
+pub(crate) fn who(envelope: &Envelope) -> Vec<&str> {
+    envelope.all().into_iter().skip(1).map(|it| it.agent.as_str()).collect()
+}

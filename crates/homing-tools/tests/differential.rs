@@ -1,0 +1,192 @@
+//! The reading of shell lines beside a real bash: whatever bash runs must be among the commands that were read.
+#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+
+use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use homing_core::rule::{Subject, Subjects};
+use homing_tools::shell::subjects;
+
+/// Pieces that lines are made of; most of the lines will be unclear.
+const PIECES: &[&str] = &[
+    "p",
+    "p",
+    "p ",
+    " p ",
+    "a",
+    "b c",
+    " ",
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    ";",
+    " ; ",
+    "&",
+    "&&",
+    "|",
+    "||",
+    "|&",
+    "(",
+    ")",
+    "{",
+    "}",
+    "'",
+    "\"",
+    "'x y'",
+    "\"z w\"",
+    "''",
+    "\"\"",
+    "\\",
+    "\\\n",
+    "$",
+    "`",
+    "$(p)",
+    "#",
+    " #",
+    "#\n",
+    "=",
+    "x=",
+    "!",
+    "~",
+    "*",
+    "[",
+    "]",
+    "?",
+    ">",
+    "<",
+    ">>",
+    " >/dev/null",
+    " 2>&1",
+    "2>",
+    "/dev/null",
+    "1",
+    "2",
+    ",",
+    "{a,b}",
+    "@{1}",
+    "..",
+    "^",
+    "%",
+    "-",
+    "--x",
+    "-n",
+    "é",
+    "p;p",
+    "p && p",
+    "p | p",
+    "'#'",
+    "\"#\"",
+    "a#b",
+    ":",
+    "+",
+    "\\'",
+    "\\\"",
+    "\"\\\"\"",
+    "\"\\n\"",
+    "if",
+    "then",
+    "time",
+    "function",
+    "[[",
+    "do",
+    "esac",
+    "<<",
+    "<<<",
+    ";;",
+    "&>",
+    "&>/dev/null",
+    "$'",
+    "$\"",
+];
+
+/// The same lines each time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % sides
+    }
+
+    fn line(&mut self) -> String {
+        let pieces = 1 + self.roll(9);
+        let start = if self.roll(4) == 0 { "" } else { "p " };
+        start.to_owned() + &(0..pieces).map(|_| PIECES[self.roll(PIECES.len())]).collect::<String>()
+    }
+}
+
+fn read(line: &str) -> Option<BTreeSet<String>> {
+    let Subjects::Parts(parts) = subjects(line) else { return None };
+    let text = |part| match part {
+        Subject::Command { text, .. } => text,
+        other => panic!("{other:?}"),
+    };
+    Some(parts.into_iter().map(text).collect())
+}
+
+/// Quotes a word as the reading does.
+fn shown(word: &str) -> String {
+    let plain = |it: char| it.is_alphanumeric() || "_-./:=,+%@^~#".contains(it);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// What bash ran: the words of each call of `p`.
+fn run(bash: &Path, line: &str, dir: &Path) -> Vec<String> {
+    let log = dir.join("log");
+    std::fs::write(&log, "").unwrap();
+    let empty = dir.join("empty");
+    let output = Command::new(bash)
+        .args(["--noprofile", "--norc", "-c", line])
+        .env_clear()
+        .env("PATH", dir.join("bin"))
+        .env("LOG", &log)
+        .env("HOME", "/home/of/nobody")
+        .current_dir(empty)
+        .output()
+        .unwrap();
+    drop(output);
+    let log = std::fs::read_to_string(&log).unwrap();
+    let call = |call: &str| {
+        call.split('\u{1f}').filter_map(|it| it.strip_suffix('\u{1d}')).map(shown).collect::<Vec<_>>().join(" ")
+    };
+    log.split('\u{1e}').filter(|it| !it.is_empty()).map(call).collect()
+}
+
+#[test]
+fn b14_b15_b16_bash_runs_nothing_that_was_not_read() {
+    let Some(bash) = ["/bin/bash", "/usr/bin/bash"].map(Path::new).into_iter().find(|it| it.exists()) else {
+        eprintln!("skipped: there is no bash on this machine");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("bin")).unwrap();
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    let program = dir.path().join("bin/p");
+    // One write per call: the parts of a pipe write at the same time.
+    let script = "#!/bin/sh\nall=$(printf '%s\\035\\037' p \"$@\"; printf '\\036')\nprintf %s \"$all\" >> \"$LOG\"\n";
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+
+    let mut dice = Dice(7);
+    let (mut clear, mut ran) = (0, 0);
+    for _ in 0..20_000 {
+        let line = dice.line();
+        let Some(read) = read(&line) else { continue };
+        // What a pattern or a tilde stands for is not part of the reading, and braces and brackets are shown as they were written.
+        if line.contains(['*', '?', '[', ']', '~', '{']) {
+            continue;
+        }
+        clear += 1;
+        for call in run(bash, &line, dir.path()) {
+            ran += 1;
+            assert!(read.contains(&call), "{line:?} ran {call:?}, read {read:?}");
+        }
+        if clear == 400 {
+            break;
+        }
+    }
+    assert!(clear >= 100 && ran >= 100, "{clear} clear lines, {ran} calls");
+}

@@ -1,0 +1,27 @@
+//! One agent, one task, a model that is a plain function. Nothing is read, written or sent.
+
+use std::sync::Arc;
+
+use homing::{
+    AgentDefinition, Homing, Task,
+    rooms::core::program::{Program, last_words, say},
+};
+
+/// Plays the example and says what came of it.
+pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
+    let echo = Program::new("demo/echo", |request| Ok(say(format!("You said: {}", last_words(&request)))));
+    let homing = Homing::builder()
+        .agent(AgentDefinition::new("echo", "Repeats what it hears", "Repeat the task."))
+        .own_model(Arc::new(echo))
+        .build()
+        .await?;
+    let result = homing.spawn(Task::new("echo", "hello"))?.wait().await;
+    Ok(format!("{} ({})", result.output, result.status.name()))
+}
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "an example talks")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("{}", example().await?);
+    Ok(())
+}

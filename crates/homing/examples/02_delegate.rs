@@ -1,0 +1,38 @@
+//! A lead sends out two scouts at once and puts their answers together. The tree shows who did what.
+
+use std::sync::Arc;
+
+use homing::{
+    AgentDefinition, Homing, Task,
+    rooms::core::program::{Program, call, last_words, say},
+};
+use serde_json::json;
+
+/// Plays the example and says what came of it.
+pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
+    let model = Program::new("demo/team", |request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([
+                ("delegate", json!({"agent": "scout", "task": "the attic"})),
+                ("delegate", json!({"agent": "scout", "task": "the cellar"})),
+            ]),
+            ("lead", _) => say("Both floors were searched."),
+            _ => say(format!("Nothing in {}.", last_words(&request))),
+        })
+    });
+    let homing = Homing::builder()
+        .agent(AgentDefinition::new("lead", "Plans and delegates", "lead"))
+        .agent(AgentDefinition::new("scout", "Looks at one place", "scout"))
+        .own_model(Arc::new(model))
+        .build()
+        .await?;
+    let result = homing.spawn(Task::new("lead", "find the key"))?.wait().await;
+    Ok(format!("{}\n{}", result.output, result.tree()))
+}
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "an example talks")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("{}", example().await?);
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! A structured answer: the schema comes from a type, and so does what comes back.
+
+use std::sync::Arc;
+
+use homing::{
+    AgentDefinition, Homing, Task,
+    rooms::core::program::{Program, call},
+    wait_as,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// A finding in a review.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Finding {
+    path: String,
+    line: u32,
+    what: String,
+}
+
+/// Plays the example and says what came of it.
+pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
+    let model = Program::new("demo/reviewer", |request| {
+        // The first try does not fit; the errors come back once, and the second does.
+        let line = if request.messages.len() == 1 { json!("twelve") } else { json!(12) };
+        Ok(call([("answer", json!({"path": "src/lib.rs", "line": line, "what": "an unwrap"}))]))
+    });
+    let homing = Homing::builder()
+        .agent(AgentDefinition::new("reviewer", "Reviews", "Review the code."))
+        .own_model(Arc::new(model))
+        .build()
+        .await?;
+    let schema = schemars::schema_for!(Finding).to_value();
+    let run = homing.spawn(Task::new("reviewer", "look").schema(schema))?;
+    let finding: Finding = wait_as(&run).await?;
+    Ok(format!("{}:{}: {}", finding.path, finding.line, finding.what))
+}
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "an example talks")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("{}", example().await?);
+    Ok(())
+}

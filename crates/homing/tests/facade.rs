@@ -1,0 +1,100 @@
+//! The library as its users see it.
+
+use std::sync::Arc;
+
+use homing::{
+    AgentDefinition, Homing, Task,
+    rooms::core::program::{Program, call, last_words, say},
+};
+use serde_json::json;
+
+#[tokio::test]
+async fn r48_a_coding_agent_is_one_call_and_finds_the_projects_agents() {
+    let project = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(project.path().join(".claude/agents")).unwrap();
+    let file = "---\nname: greeter\ndescription: Greets\ntools: Read\n---\nGreet.\n";
+    std::fs::write(project.path().join(".claude/agents/greeter.md"), file).unwrap();
+    std::fs::write(project.path().join("names.txt"), "Ada\n").unwrap();
+    let model = Program::new("demo/greeter", |request| {
+        Ok(match request.messages.len() {
+            1 => call([("read", json!({"path": "names.txt"}))]),
+            _ => say(format!("Hello {}", last_words(&request))),
+        })
+    });
+    let homing = Homing::coding(project.path())
+        .journal(project.path().join("journal.db"))
+        .own_model(Arc::new(model))
+        .build()
+        .await
+        .unwrap();
+    assert!(homing.registry().has("greeter") && homing.registry().has("explore"));
+    let result = homing.spawn(Task::new("greeter", "go").model("demo/greeter")).unwrap().wait().await;
+    assert!(result.output.contains("Ada"), "{result:?}");
+    assert!(homing.diagnostics().iter().any(|it| it.message.contains("`bash` is missing")));
+}
+
+#[tokio::test]
+async fn the_builder_is_hermetic_no_agents_no_models_no_files() {
+    let empty = Homing::builder().build().await;
+    assert!(empty.is_err_and(|error| error.to_string().contains("there are no models")));
+    let model = Program::new("demo/m", |_| Ok(say("x")));
+    let homing = Homing::builder().own_model(Arc::new(model)).build().await.unwrap();
+    assert_eq!(homing.registry().len(), 0);
+    assert!(homing.journal().is_none());
+}
+
+#[tokio::test]
+async fn r42_agents_made_in_code_run_like_those_in_files() {
+    let agent = AgentDefinition::new("smith", "Forges", "Forge.");
+    let model = Program::new("demo/smith", |request| Ok(say(request.system)));
+    let homing = Homing::builder().agent(agent).own_model(Arc::new(model)).build().await.unwrap();
+    assert_eq!(homing.spawn(Task::new("smith", "a nail")).unwrap().wait().await.output, "Forge.");
+}
+
+#[tokio::test]
+async fn several_instances_live_in_one_process() {
+    let one = |name: &'static str| async move {
+        let model = Program::new("demo/m", move |_| Ok(say(name)));
+        let builder = Homing::builder().agent(AgentDefinition::new("a", "d", "p")).own_model(Arc::new(model));
+        let homing = builder.build().await.unwrap();
+        homing.spawn(Task::new("a", "x")).unwrap().wait().await.output
+    };
+    assert_eq!(tokio::join!(one("first"), one("second")), ("first".to_owned(), "second".to_owned()));
+}
+
+#[tokio::test]
+async fn r47_the_same_agent_task_inputs_and_files_are_not_paid_twice() {
+    use homing::Cached;
+    let project = tempfile::tempdir().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(project.path().join("a.txt"), "one").unwrap();
+    let asked = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let log = asked.clone();
+    let model = Program::new("demo/m", move |_| {
+        log.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Ok(say("an answer"))
+    });
+    let builder = Homing::builder().agent(AgentDefinition::new("a", "d", "p")).own_model(Arc::new(model));
+    let homing = builder.workdir(project.path()).journal(data.path().join("j.db")).build().await.unwrap();
+    let times = || asked.load(std::sync::atomic::Ordering::SeqCst);
+    let Cached::Now(run) = homing.spawn_cached(Task::new("a", "x")).await.unwrap() else {
+        panic!("nothing is known yet")
+    };
+    run.wait().await;
+    // The result is kept shortly after it is known.
+    let mut again = None;
+    for _ in 0..100 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        if let Cached::Before(envelope) = homing.spawn_cached(Task::new("a", "x")).await.unwrap() {
+            again = Some(envelope);
+            break;
+        }
+    }
+    assert_eq!(again.expect("the second time it is known").output, "an answer");
+    let before = times();
+    assert!(matches!(homing.spawn_cached(Task::new("a", "x")).await.unwrap(), Cached::Before(_)));
+    assert_eq!(times(), before, "nothing was asked");
+    std::fs::write(project.path().join("a.txt"), "another").unwrap();
+    assert!(matches!(homing.spawn_cached(Task::new("a", "x")).await.unwrap(), Cached::Now(_)));
+    assert!(matches!(homing.spawn_cached(Task::new("a", "y")).await.unwrap(), Cached::Now(_)));
+}
