@@ -51,6 +51,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) needs_journal: bool,
     /// Teams that are known besides the agents.
     pub(crate) teams: Vec<homing_teams::Team>,
+    /// Who is asked instead of the person at the terminal.
+    pub(crate) asker: Option<Arc<dyn homing::Asker>>,
 }
 
 impl Session {
@@ -68,7 +70,12 @@ impl Session {
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
         let asker = Arc::new(TerminalAsker::new(with.yes, config.user_path.clone()));
-        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(asker.clone());
+        let on_ask: Arc<dyn homing::Asker> = match wanted.asker.take() {
+            // `--yes` was the answer already.
+            Some(other) if !with.yes => other,
+            Some(_) | None => asker.clone(),
+        };
+        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(on_ask);
         let builder = builder.standard(with_delegates(standard, with, &wanted, &config));
         let builder = permissions(builder, with, &config)?;
         let builder = models(builder, &catalog, wanted.replay.clone());

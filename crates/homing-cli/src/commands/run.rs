@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let replay = args.replay.as_deref().map(read_cassette).transpose()?;
     let needs_journal = args.record.is_some() || args.key.is_some();
-    let wanted = Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal, teams: Vec::new() };
+    let wanted = Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal, ..Wanted::default() };
     let session = Session::open(&args.with, wanted).await?;
     let task = task(args, text, &session, replay.is_some())?;
     let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
