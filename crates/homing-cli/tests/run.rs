@@ -261,7 +261,7 @@ fn killed_in_the_middle_it_is_resumed_to_the_same_end_and_nothing_is_paid_twice(
     world.write(".homing/agents/worker.md", "---\nname: worker\ndescription: Works.\ntools: ls\n---\nWork.\n");
     let mut child = world.command(&run(&["lead them"])).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // The lead, three workers; then the one that goes on and on asks with its first result, and waits.
-    wait_until("the workers are at work", || world.provider.requests().iter().any(|it| has_results(it)));
+    wait_until("the workers are at work", || world.provider.requests().iter().any(has_results));
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, "KILL");
     child.wait().unwrap();

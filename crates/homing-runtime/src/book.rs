@@ -34,12 +34,20 @@ pub(crate) struct Book {
     pub(crate) epoch: u32,
     tree: Mutex<RunTree>,
     cells: Mutex<HashMap<Uuid, Arc<Cell>>>,
-    /// Dropped at the tree's end, which ends the subscribers' streams.
-    events: Mutex<Option<broadcast::Sender<Event>>>,
+    events: Mutex<Audience>,
     /// Notified whenever a hold has become smaller: those who wait for room look again.
     pub(crate) settled: Notify,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) environment: Arc<dyn Environment>,
+}
+
+/// Who watches a tree. The channel's room is taken only once somebody does: ten thousand trees that nobody watches cost
+/// nothing.
+enum Audience {
+    Nobody,
+    Watching(broadcast::Sender<Event>),
+    /// The tree is over, and so are the subscribers' streams.
+    Over,
 }
 
 /// The part of a run that lives only while it is under way.
@@ -107,7 +115,7 @@ impl Book {
             epoch,
             tree: Mutex::new(tree),
             cells: Mutex::default(),
-            events: Mutex::new(Some(broadcast::Sender::new(BACKLOG))),
+            events: Mutex::new(Audience::Nobody),
             settled: Notify::new(),
             journal,
             environment,
@@ -203,19 +211,18 @@ impl Book {
 
     /// Shows a durable fact to subscribers.
     pub(crate) fn publish(&self, record: &Arc<Record>) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = &*events {
+        let mut audience = self.audience();
+        if let Audience::Watching(sender) = &*audience {
             let _ = sender.send(Event::Fact(record.clone()));
         }
         if record.run == self.id && matches!(record.fact, Fact::Ended(_)) {
-            *events = None;
+            *audience = Audience::Over;
         }
     }
 
     /// Shows something passing, if anybody looks.
     pub(crate) fn pass(&self, cell: &Cell, what: impl FnOnce() -> What) {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sender) = events.as_ref().filter(|sender| sender.receiver_count() > 0) {
+        if let Audience::Watching(sender) = &*self.audience() {
             let at = self.environment.now_ms();
             let passing = Passing { tree: self.id, run: cell.run, place: cell.place.clone(), at, what: what() };
             let _ = sender.send(Event::Passing(Arc::new(passing)));
@@ -223,11 +230,20 @@ impl Book {
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*events {
-            Some(sender) => sender.subscribe(),
-            None => broadcast::Sender::new(1).subscribe(),
+        let mut audience = self.audience();
+        match &*audience {
+            Audience::Watching(sender) => sender.subscribe(),
+            Audience::Nobody => {
+                let (sender, receiver) = broadcast::channel(BACKLOG);
+                *audience = Audience::Watching(sender);
+                receiver
+            }
+            Audience::Over => broadcast::Sender::new(1).subscribe(),
         }
+    }
+
+    fn audience(&self) -> MutexGuard<'_, Audience> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tree's clock now.

@@ -89,15 +89,6 @@ impl RunHandle {
         exists.then(|| Self { runtime: self.runtime.clone(), book: self.book.clone(), run })
     }
 
-    /// Shows something to whoever watches this run; it may be lost.
-    pub fn warn(&self, text: &str) {
-        if let Some(cell) = self.book.cell(self.run) {
-            self.book.pass(&cell, || crate::event::What::Warning(text.to_owned()));
-        } else {
-            tracing::warn!(run = %self.run, "{text}");
-        }
-    }
-
     /// What it did so far, a line each.
     pub fn log(&self) -> Vec<String> {
         self.book.look_at(self.run, crate::log::lines)

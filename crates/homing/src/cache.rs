@@ -1,12 +1,12 @@
 //! The same agent, task, inputs and files need not be paid twice. Only where a host asks for it, and it says so.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use homing_core::{
     envelope::{Envelope, Status},
     message::{FNV_START, fnv},
 };
-use homing_runtime::{RunHandle, SpawnError, Task};
+use homing_runtime::{RunHandle, SpawnError, Task, journal::JournalError, sqlite::SqliteJournal};
 use ignore::WalkBuilder;
 
 use crate::Homing;
@@ -18,8 +18,25 @@ const MOST_FILES: usize = 100_000;
 pub enum Cached {
     /// It was: this is the recorded result, and nothing was spent.
     Before(Box<Envelope>),
-    /// It was not: it runs now, and its result will be kept for the next time.
-    Now(RunHandle),
+    /// It was not: it runs now.
+    Now(RunHandle, Keep),
+}
+
+/// Keeps a result for the next time.
+#[must_use = "a result is kept only when it is asked for"]
+pub struct Keep(Option<(Arc<SqliteJournal>, RunHandle, String)>);
+
+impl Keep {
+    /// Waits for the run's end and, if it is done, keeps its result.
+    ///
+    /// The key is that of the folder as it was before: an agent that changed files worked on what is not there any more.
+    pub async fn keep(self) -> Result<(), JournalError> {
+        let Some((journal, run, key)) = self.0 else { return Ok(()) };
+        match run.wait().await.status {
+            Status::Done => journal.set_cache_key(run.tree_id(), &key).await,
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Homing {
@@ -27,22 +44,14 @@ impl Homing {
     /// whose files are the same by name, size and time.
     pub async fn spawn_cached(&self, task: Task) -> Result<Cached, SpawnError> {
         let (Some(journal), Some(key)) = (self.journal.clone(), self.cache_key(&task)?) else {
-            return Ok(Cached::Now(self.spawn(task)?));
+            return Ok(Cached::Now(self.spawn(task)?, Keep(None)));
         };
         if let Some(envelope) = journal.cached(&key).await? {
             return Ok(Cached::Before(Box::new(envelope)));
         }
         let run = self.spawn(task)?;
-        let watched = run.clone();
-        tokio::spawn(async move {
-            // An agent that changed files worked on what is not there any more: the key is that of the folder before.
-            if watched.wait().await.status == Status::Done
-                && let Err(error) = journal.set_cache_key(watched.tree_id(), &key).await
-            {
-                watched.warn(&format!("the result is not kept for next time: {error}"));
-            }
-        });
-        Ok(Cached::Now(run))
+        let keep = Keep(Some((journal, run.clone(), key)));
+        Ok(Cached::Now(run, keep))
     }
 
     fn cache_key(&self, task: &Task) -> Result<Option<String>, SpawnError> {

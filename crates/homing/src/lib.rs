@@ -33,7 +33,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use builder::{BuildError, Builder};
 #[cfg(all(feature = "sqlite", feature = "tools"))]
-pub use cache::Cached;
+pub use cache::{Cached, Keep};
 #[cfg(feature = "providers")]
 pub use catalog::{Catalog, ModelOptions};
 pub use closure::tool_fn;

@@ -44,6 +44,9 @@ pub(crate) struct RunArgs {
     /// The same key twice is the same run: it is attached to, or its result is shown again.
     #[arg(long, help_heading = "The task")]
     pub(crate) key: Option<String>,
+    /// Show the recorded result where the same agent, task, model and files were done before; it costs nothing.
+    #[arg(long, conflicts_with_all = ["key", "record", "replay", "until"], help_heading = "The task")]
+    pub(crate) cache: bool,
     /// A label for finding it again.
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = values::pair, help_heading = "The task")]
     pub(crate) tags: Vec<(String, String)>,

@@ -2,12 +2,12 @@
 
 use std::{
     fs,
-    io::{IsTerminal, Read, stdin, stdout},
+    io::{IsTerminal, Read, stdin},
     path::Path,
     sync::Arc,
 };
 
-use homing::{Claim, RunHandle, Submission, Task};
+use homing::{Cached, Claim, Envelope, RunHandle, Submission, Task};
 use homing_core::{authority::Sandbox, limits::Limits};
 use homing_runtime::sqlite::{Cassette, Replay};
 use serde_json::Value;
@@ -48,7 +48,20 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     if args.plan {
         return plan::show(&session, task, args.json);
     }
-    let seen = follow(&session, task, Show::choose(args.events), &mut signals).await?;
+    let show = Show::choose(args.events);
+    let seen = match args.cache {
+        true => match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
+            Cached::Now(run, keep) => {
+                let seen = watch(&session.homing, &run, show, &session.asker, &mut signals).await;
+                if let Err(error) = keep.keep().await {
+                    terminal::say(&format!("warning: the result is not kept for the next time: {error}"));
+                }
+                seen
+            }
+            Cached::Before(envelope) => return Ok(from_cache(args, &envelope)),
+        },
+        false => follow(&session, task, show, &mut signals).await?,
+    };
     if let Some(path) = &args.record {
         record(&session, seen.envelope.run, path)?;
     }
@@ -57,6 +70,13 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         say_divergences(&replay);
     }
     Ok(seen.exit())
+}
+
+/// A result that was paid for before, and says so.
+fn from_cache(args: &RunArgs, envelope: &Envelope) -> Exit {
+    terminal::say(&format!("from the cache: run {} did the same before; nothing was asked", envelope.run));
+    outcome::tell(envelope, Form::of(args.json, args.events), true);
+    Exit::of(envelope)
 }
 
 /// A check that cannot run is refused before anything is spent.
