@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Write example agents into this project.
     Init,
     /// Serve the agents to MCP clients, over stdio or over HTTP.
-    Mcp(crate::commands::mcp::McpArgs),
+    Mcp(Box<crate::commands::mcp::McpArgs>),
     /// Print a script that completes commands in your shell.
     Completions(CompletionsArgs),
 }
