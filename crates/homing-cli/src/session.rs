@@ -17,10 +17,7 @@ use homing_models::{
     Providers,
     names::{OfflineCase, Resolver, may_go_offline},
 };
-use homing_runtime::{
-    Asker,
-    sqlite::{Options, Replay},
-};
+use homing_runtime::sqlite::{Options, Replay};
 use homing_tools::trust::TrustHash;
 
 use crate::{
@@ -52,10 +49,10 @@ pub(crate) struct Wanted<'a> {
     pub(crate) replay: Option<Arc<Replay>>,
     /// The command makes no sense without a journal.
     pub(crate) needs_journal: bool,
-    /// Who answers questions, if not whoever sits at the terminal.
-    pub(crate) answers: Option<Arc<dyn Asker>>,
     /// Teams that are known besides the agents.
     pub(crate) teams: Vec<homing_teams::Team>,
+    /// Who is asked instead of the person at the terminal.
+    pub(crate) asker: Option<Arc<dyn homing::Asker>>,
 }
 
 impl Session {
@@ -73,8 +70,12 @@ impl Session {
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
         let asker = Arc::new(TerminalAsker::new(with.yes, config.user_path.clone()));
-        let answers = wanted.answers.take().unwrap_or_else(|| asker.clone());
-        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(answers);
+        let on_ask: Arc<dyn homing::Asker> = match wanted.asker.take() {
+            // `--yes` was the answer already.
+            Some(other) if !with.yes => other,
+            Some(_) | None => asker.clone(),
+        };
+        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(on_ask);
         let builder = builder.standard(with_delegates(standard, with, &wanted, &config));
         let builder = permissions(builder, with, &config)?;
         let builder = models(builder, &catalog, wanted.replay.clone());

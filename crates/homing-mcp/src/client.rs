@@ -77,11 +77,14 @@ impl Client {
     ) -> Result<Sent, NotSent> {
         let homing = self.served.homing();
         let mut sent = self.lock();
-        let limits = sent.allot(&self.served, asked)?;
+        let own = homing.registry().get(agent).map(|it| it.limits).unwrap_or_default();
+        let limits = sent.allot(&self.served, own, asked)?;
         let most =
             Spent { cost_micros: limits.cost_micros.value().unwrap_or(0), tokens: limits.tokens.value().unwrap_or(0) };
         let mut task = Task::new(agent, text).limits(limits).tag("via", "mcp");
         task.history = history;
+        task.model.clone_from(&self.served.options.model);
+        task.account.clone_from(&self.served.options.account);
         let handle = homing.spawn(task).map_err(|error| NotSent(error.to_string()))?;
         let run = Sent { handle, task: text.to_owned(), most, _homing: homing };
         sent.runs.push(run.clone());
@@ -182,8 +185,8 @@ impl Sent {
 }
 
 impl SentOut {
-    /// The limits of a new run: what was asked for, within what the host allows and what the client has left.
-    fn allot(&self, served: &Served, asked: Limits) -> Result<Limits, NotSent> {
+    /// The limits of a new run: what was asked for, within what its agent and the host allow and what the client has left.
+    fn allot(&self, served: &Served, own: Limits, asked: Limits) -> Result<Limits, NotSent> {
         let budget = served.options.budget;
         let open = self.runs.iter().filter(|it| it.is_open()).count();
         if open >= budget.open {
@@ -191,7 +194,7 @@ impl SentOut {
                 "{open} runs are under way, which is the most this server allows: wait for one"
             )));
         }
-        let mut limits = narrowed(asked, served.options.limits);
+        let mut limits = narrowed(asked, served.options.limits.tighter(own));
         if budget.cost_micros.is_none() && budget.tokens.is_none() {
             return Ok(limits);
         }

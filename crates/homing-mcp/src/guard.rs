@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use hyper::{
     HeaderMap, Method, StatusCode, Uri,
-    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, ORIGIN, TRANSFER_ENCODING},
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, ORIGIN},
     http::request::Parts,
 };
 use sha2::{Digest, Sha256};
@@ -68,7 +68,6 @@ impl Guard {
         self.origin(&head.headers)?;
         self.token(&head.headers)?;
         content_type(&head.method, &head.headers)?;
-        framing(&head.headers)?;
         match head.uri.path() {
             PATH => Ok(()),
             _ => Err(Refusal(StatusCode::NOT_FOUND, "there is nothing here")),
@@ -118,14 +117,6 @@ fn content_type(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
     };
     match *method == Method::POST && !only(headers, &CONTENT_TYPE).is_some_and(is_json) {
         true => Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json is read")),
-        false => Ok(()),
-    }
-}
-
-/// Two statements about where a body ends invite different readings of it.
-fn framing(headers: &HeaderMap) -> Result<(), Refusal> {
-    match headers.contains_key(TRANSFER_ENCODING) && headers.contains_key(CONTENT_LENGTH) {
-        true => Err(Refusal(StatusCode::BAD_REQUEST, "the length of the body is stated twice")),
         false => Ok(()),
     }
 }

@@ -17,6 +17,10 @@ pub struct Options {
     pub limits: Limits,
     /// The most that one client may have in all.
     pub budget: Budget,
+    /// The model of what clients delegate, whatever the agents' files say.
+    pub model: Option<String>,
+    /// The account that pays.
+    pub account: Option<String>,
     /// Looks for changed agents.
     pub reload: Option<Reload>,
     /// How often it looks.
@@ -30,6 +34,8 @@ impl Default for Options {
         Self {
             limits: Limits::default(),
             budget: Budget::default(),
+            model: None,
+            account: None,
             reload: None,
             reload_every: Duration::from_secs(3),
             asker: None,

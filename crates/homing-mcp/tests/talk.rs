@@ -189,6 +189,17 @@ async fn m14_a_client_cannot_spawn_beyond_its_budget() {
 }
 
 #[tokio::test]
+async fn m14_a_client_cannot_ask_for_more_than_an_agents_file_allows() {
+    let mut agent = AgentDefinition::new("brief", "d", "p");
+    agent.limits = agent.limits.wall(Duration::from_millis(200));
+    let homing = Arc::new(builder().agent(agent).build().await.unwrap());
+    let (talk, _) = talk(homing, Options::default(), Probe::default()).await;
+    let args = json!({"agent": "brief", "task": "hang", "limits": {"timeout": 600}});
+    let late = call_tool(&talk, "delegate", args).await;
+    assert_eq!((&data(&late)["status"], &data(&late)["limit"]["limit"]), (&json!("timed_out"), &json!(200)));
+}
+
+#[tokio::test]
 async fn a_budget_gets_back_what_a_run_did_not_use() {
     let mut options = Options::default();
     options.budget.cost_micros = Some(1_000_000);

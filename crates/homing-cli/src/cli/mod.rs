@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// Show the configuration and where each value comes from.
     Config(ConfigArgs),
     /// Serve the agents to MCP clients, over stdio or over HTTP.
-    Mcp(crate::commands::mcp::McpArgs),
+    Mcp(Box<crate::commands::mcp::McpArgs>),
     /// Write example agents into this project.
     Init,
     /// Print a script that completes commands in your shell.

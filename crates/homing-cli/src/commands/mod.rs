@@ -65,8 +65,8 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Completions(args) => report(completions::run(&args)),
         Command::Agents(args) => report(agents::run(&args)),
         Command::Check(args) => report(check::run(&args)),
-        Command::Mcp(args) => report(mcp::run(&args)),
         Command::Init => report(init::run()),
+        Command::Mcp(args) => report(wait_for(mcp::run(&args))),
     }
 }
 

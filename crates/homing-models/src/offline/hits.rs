@@ -134,7 +134,7 @@ fn line_score(hit: &Hit, keywords: &[Keyword], weights: &[f64], aspect: Aspect) 
         keywords.iter().zip(weights).map(|(keyword, weight)| f64::from(keyword.fits(&hit.text)) * weight).collect();
     // A line with two of the words says more than two lines with one each.
     let together = fits.iter().filter(|it| **it > 0.0).count() as f64;
-    let words = fits.iter().sum::<f64>() * together;
+    let words = fits.iter().sum::<f64>() * together.sqrt();
     let defines = keywords.iter().any(|keyword| defines(&hit.text, keyword));
     let factor = match (aspect, defines) {
         (Aspect::Definitions, true) => 4.0,
