@@ -26,9 +26,25 @@ lint:
 run *ARGS:
     cargo run -q -- {{ARGS}}
 
-# How fast agent files load.
+# The runtime, the wires, the journal, loading, the tools; figures and their story are in docs/BENCHMARKS.md.
 bench:
+    cargo bench -p homing-runtime --bench load
+    cargo bench -p homing-runtime --bench journal
+    cargo bench -p homing-models
     cargo bench -p homing-load --bench load
+    cargo bench -p homing-tools
+
+# A real small model on this machine, through both wires.
+real-llm:
+    tests/real-llm/run
+
+# Real MCP clients against our server.
+mcp-peers:
+    tests/mcp-peers/run
+
+# The picture in the README, from a real run.
+picture:
+    docs/picture/make
 
 # Ten minutes of odd agent files; needs cargo-fuzz and a nightly compiler.
 fuzz SECONDS="600":

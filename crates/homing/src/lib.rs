@@ -179,3 +179,7 @@ pub enum NoData {
     #[error("the structured answer does not fit: {0}")]
     Misfit(String, Box<Envelope>),
 }
+
+#[cfg(all(doctest, feature = "tools", feature = "providers", feature = "sqlite"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,51 @@
+"""Draws a terminal screen, as `tmux capture-pane -e -p` prints it, as an SVG picture."""
+
+import html
+import re
+import sys
+
+COLOURS = {30: "#5c6370", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61afef", 35: "#c678dd", 36: "#56b6c2", 37: "#dcdfe4"}
+WIDTH, HEIGHT, LEFT, TOP = 8.4, 18, 14, 44
+
+
+def spans(line):
+    """The pieces of a line, each with its style."""
+    colour, bold, dim = None, False, False
+    for piece in re.split(r"(\x1b\[[0-9;]*m)", line):
+        if not piece.startswith("\x1b["):
+            if piece:
+                yield piece, colour, bold, dim
+            continue
+        for code in (int(it or 0) for it in piece[2:-1].split(";")):
+            if code == 0:
+                colour, bold, dim = None, False, False
+            elif code == 1:
+                bold = True
+            elif code == 2:
+                dim = True
+            elif code == 22:
+                bold, dim = False, False
+            elif code == 39:
+                colour = None
+            elif code in COLOURS or code - 60 in COLOURS:
+                colour = COLOURS.get(code) or COLOURS[code - 60]
+
+
+lines = sys.stdin.read().rstrip("\n").split("\n")
+while lines and not lines[-1].strip():
+    lines.pop()
+width, height = 100 * WIDTH + 2 * LEFT, len(lines) * HEIGHT + TOP + 14
+print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" role="img" aria-label="a run of homing in a terminal">')
+print(f'<rect width="100%" height="100%" rx="8" fill="#21252b"/>')
+for at, fill in enumerate(["#e06c75", "#e5c07b", "#98c379"]):
+    print(f'<circle cx="{20 + at * 20}" cy="18" r="6" fill="{fill}"/>')
+print('<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14" fill="#dcdfe4" xml:space="preserve">')
+for row, line in enumerate(lines):
+    column = 0
+    for text, colour, bold, dim in spans(line):
+        style = (f' fill="{colour}"' if colour else "") + (' font-weight="bold"' if bold else "") + (' opacity="0.65"' if dim else "")
+        x, y = LEFT + column * WIDTH, TOP + row * HEIGHT
+        if text.strip():
+            print(f'<text x="{x:.1f}" y="{y}" textLength="{len(text) * WIDTH:.1f}"{style}>{html.escape(text)}</text>')
+        column += len(text)
+print("</g></svg>")
