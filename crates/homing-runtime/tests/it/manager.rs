@@ -339,3 +339,46 @@ async fn r35_spawning_takes_under_a_hundred_milliseconds() {
         assert!(home(&run).await.status.is_over());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn inv27_turns_calls_children_and_depth_are_never_exceeded_not_by_one() {
+    let model = Actor::new(|request| {
+        Ok(match request.choice {
+            homing_core::model::ToolChoice::Off => say("report"),
+            _ => call((0..3).flat_map(|n| {
+                let task = json!({"agent": "a", "task": format!("{n} {}", request.messages.len())});
+                [("read", json!({"n": n, "m": request.messages.len()})), ("delegate", task)]
+            })),
+        })
+    });
+    let limits = Limits::default().turns(5).tool_calls(40).children(7).depth(2);
+    let stage = Stage::new([agent("a")], model).tools([Prop::simple("read")]);
+    let (envelope, _) = stage.play(Task::new("a", "go").limits(limits)).await;
+    assert_eq!((envelope.subtree.tool_calls, envelope.all().len()), (40, 8), "{}", envelope.tree());
+    assert!(envelope.usage.turns <= 5 && envelope.all().iter().all(|it| it.place.depth() <= 2));
+}
+
+#[tokio::test]
+#[expect(clippy::print_stderr, reason = "a test that skips says so")]
+async fn inv33_a_thousand_agents_that_wait_cost_less_than_200_megabytes() {
+    let resident_kb = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().trim_end_matches(" kB").to_owned();
+        line.parse::<u64>().ok()
+    };
+    let Some(before) = resident_kb() else { return eprintln!("skipped: no /proc here to read memory from") };
+    let card = homing_core::model::ModelCard::free("script/slow");
+    let model = Actor::with(card, Duration::from_secs(600), |_| Ok(say("late")));
+    let mut stage = Stage::new([agent("a")], model);
+    (stage.settings.max_runs, stage.settings.max_asks) = (1_000, 1_000);
+    let (runtime, _) = stage.open();
+    let runs: Vec<_> = runtime.spawn_many((0..1_000).map(|_| Task::new("a", "x"))).into_iter().flatten().collect();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(runtime.list(Status::Running).len(), 1_000);
+    let grown = resident_kb().unwrap_or(u64::MAX).saturating_sub(before) / 1_024;
+    assert!(grown < 200, "{grown} MB");
+    for run in runs {
+        run.cancel(By::Host);
+    }
+}
