@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod show;
+mod teams;
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     if let Some(missing) = args.paths.iter().find(|it| it.symlink_metadata().is_err()) {
@@ -26,7 +27,14 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     let options = Options { strict: args.strict, ..Options::default() };
     let report = match args.paths.is_empty() {
         true => check_places(&options)?,
-        false => check_paths(&args.paths, &options),
+        false => {
+            // A team's file is no agent's, though both are YAML with a name.
+            let others: Vec<PathBuf> = args.paths.iter().filter(|it| !teams::is_team_file(it)).cloned().collect();
+            let mut report = check_paths(&others, &options);
+            let known = homing_load::discover(&places::from_environment()?, &options).registry;
+            teams::add(&mut report, &args.paths, &known);
+            report
+        }
     };
     let format = if args.json { Format::Json } else { args.format };
     let mut out = anstream::stdout().lock();
