@@ -405,7 +405,8 @@ fn settled_usage(usage: Usage, asked: &Asked, rates: &Rates) -> Usage {
     }
 }
 
-fn worst(asked: &Asked) -> Usage {
+/// What an ask is charged where nobody can say what it used.
+pub(crate) fn worst(asked: &Asked) -> Usage {
     let Hold { cost_micros, .. } = asked.hold;
     Usage { input: asked.input_bound, output: asked.max_output, cost_micros, estimated: true, ..Usage::default() }
 }

@@ -2,7 +2,6 @@
 
 use homing_core::{
     fact::{Asked, Fact},
-    message::Usage,
     model::{Charge, Failure, ModelError},
 };
 
@@ -10,12 +9,5 @@ use homing_core::{
 pub(crate) fn lost(asked: &Asked) -> Fact {
     let reason = "the process died while the model was answering".to_owned();
     let failure = Failure { error: ModelError::Broken { reason }, charge: Charge::Hold, partial: String::new() };
-    let charge = Usage {
-        input: asked.input_bound,
-        output: asked.max_output,
-        cost_micros: asked.hold.cost_micros,
-        estimated: true,
-        ..Usage::default()
-    };
-    Fact::AskFailed { failure, charge }
+    Fact::AskFailed { failure, charge: crate::ask::worst(asked) }
 }
