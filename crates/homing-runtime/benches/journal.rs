@@ -1,7 +1,8 @@
 //! How fast the journal takes records in, alone and in company; how long and how large the loading of a big tree is; and
 //! what the journal costs a thousand runs.
 //!
-//! `cargo bench -p homing-runtime --bench journal [FOLDER]` writes into FOLDER, else into the system's temporary folder.
+//! `cargo bench -p homing-runtime --bench journal -- [runs] [FOLDER]` writes into FOLDER, else into the system's temporary folder;
+//! with `runs` only the last part is done.
 #![allow(clippy::print_stdout, reason = "a benchmark is read by people")]
 
 #[path = "../tests/journal_support/mod.rs"]
@@ -43,14 +44,17 @@ fn main() {
     {
         return load(Path::new(path), tree);
     }
-    let dir = match args.first() {
+    let only_runs = args.first().is_some_and(|what| what == "runs");
+    let dir = match args.get(usize::from(only_runs)) {
         Some(folder) => tempfile::tempdir_in(folder),
         None => tempfile::tempdir(),
     };
     let dir = dir.expect("a folder to write to");
-    alone(&dir.path().join("alone.db"));
-    in_company(&dir.path().join("company.db"));
-    big(&dir.path().join("big.db"));
+    if !only_runs {
+        alone(&dir.path().join("alone.db"));
+        in_company(&dir.path().join("company.db"));
+        big(&dir.path().join("big.db"));
+    }
     runs("off, in memory only", Memory::new());
     runs("on", open(&dir.path().join("runs.db")));
 }

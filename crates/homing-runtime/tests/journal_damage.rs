@@ -58,33 +58,75 @@ fn commits(wal: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn inv7_a_log_cut_at_any_byte_opens_with_every_commit_before_the_cut() {
+fn inv7_fault3_a_log_cut_at_any_byte_of_its_tail_opens_with_every_commit_before_the_cut() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
     let (journal, pen) = with_a_log(&path);
     let wal = fs::read(path.with_extension("db-wal")).unwrap();
     let commits = commits(&wal);
     assert!(commits.len() >= 13);
-    let cut_db = dir.path().join("cut.db");
-    let whole = commits.len();
-    let tail = commits[whole - 3];
-    let last_frame = wal.len() - FRAME;
-    let everywhere = (last_frame..last_frame + 64)
-        .chain((tail..=wal.len()).step_by(89))
-        .chain(commits.iter().flat_map(|at| [at - 1, *at, at + 1]));
-    for cut in everywhere.chain([0, 1, WAL_HEADER, WAL_HEADER + 1]) {
-        copy(&path, &cut_db, &wal[..cut.min(wal.len())]);
-        let committed = commits.iter().filter(|at| **at <= cut).count();
-        let cut_journal = open(&cut_db);
-        // One commit makes the tables, and one begins the tree.
-        let expected = committed.saturating_sub(whole - 13);
-        match wait(cut_journal.load(pen.tree)) {
-            Ok(records) => assert_eq!(records.len(), expected, "cut at {cut}"),
-            Err(error) => assert_eq!((error, expected), (JournalError::NoSuchTree(pen.tree), 0), "cut at {cut}"),
+    // Every byte of the last frame, which makes the last commit one; the heads of all frames; the log's own head.
+    let last = wal.len() - FRAME;
+    let heads = (WAL_HEADER..last).step_by(FRAME).flat_map(|frame| [0, 1, 4, 8, 16, 23, 24, 25].map(|at| frame + at));
+    let cuts: Vec<usize> = (0..=WAL_HEADER).chain(heads).chain(last..=wal.len()).collect();
+    let (cuts, path) = (&cuts, &path);
+    let (wal, commits, dir) = (&wal, &commits, dir.path());
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            scope.spawn(move || {
+                let cut_db = dir.join(format!("cut-{part}.db"));
+                for cut in cuts.iter().skip(part).step_by(4) {
+                    copy(path, &cut_db, &wal[..*cut.min(&wal.len())]);
+                    opens_with(&cut_db, pen.tree, commits, *cut);
+                }
+            });
         }
-        if cut % 5 == 0 {
-            assert_eq!(cut_journal.check().unwrap().problems, []);
+    });
+    drop(journal);
+}
+
+/// Opens what a cut left: there is every record whose commit ends before the cut, and none behind it.
+fn opens_with(database: &Path, tree: uuid::Uuid, commits: &[usize], cut: usize) {
+    let committed = commits.iter().filter(|at| **at <= cut).count();
+    let journal = open(database);
+    // One commit makes the tables, and one begins the tree.
+    let expected = committed.saturating_sub(commits.len() - 13);
+    match wait(journal.load(tree)) {
+        Ok(records) => assert_eq!(records.len(), expected, "cut at {cut}"),
+        Err(error) => assert_eq!((error, expected), (JournalError::NoSuchTree(tree), 0), "cut at {cut}"),
+    }
+    if cut.is_multiple_of(100) {
+        assert_eq!(journal.check().unwrap().problems, []);
+    }
+}
+
+#[test]
+fn inv8_a_flipped_bit_in_the_log_is_reported_and_the_commits_before_it_can_be_had() {
+    let dir = quick_dir();
+    let path = dir.path().join("journal.db");
+    let (journal, pen) = with_a_log(&path);
+    let wal = fs::read(path.with_extension("db-wal")).unwrap();
+    let commits = commits(&wal);
+    let broken = dir.path().join("broken.db");
+    for before in 2..commits.len() {
+        // Somewhere within the commit that follows.
+        let at = commits[before - 1] + 97;
+        let mut bytes = wal.clone();
+        bytes[at] ^= 4;
+        copy(&path, &broken, &bytes);
+        let found = SqliteJournal::open(&broken, options()).map(|journal| wait(journal.load(pen.tree)));
+        let lost = commits.len() - before;
+        if lost == 1 {
+            // A crash leaves the last commit like this as well: it is as if it had never been.
+            assert_eq!(found.unwrap().unwrap().len(), 12);
+            continue;
         }
+        let Err(JournalError::Damaged(what)) = found else { panic!("a flip at {at}: {found:?}") };
+        assert!(what.contains(&format!("{lost} commits behind it")), "{what}");
+        assert_eq!(fs::read(broken.with_extension("db-wal")).unwrap(), bytes, "the evidence is not touched");
+        let cut = what.split("truncate -s ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        copy(&path, &broken, &bytes[..cut.parse().unwrap()]);
+        opens_with(&broken, pen.tree, &commits, commits[before - 1]);
     }
     drop(journal);
 }
@@ -266,6 +308,72 @@ fn until_full(journal: &SqliteJournal, pen: &mut Pen) -> (JournalError, Duration
         }
     }
     panic!("the disk never filled up");
+}
+
+/// What a process does that a test has started.
+#[test]
+#[ignore = "started by another test as a process of its own"]
+fn a_process_of_its_own() {
+    let Ok(path) = std::env::var("JOURNAL_PATH") else { return };
+    let journal = open(Path::new(&path));
+    let mut pen = Pen::new();
+    pen.begin(&*journal, plain()).unwrap();
+    pen.write(&*journal, asked()).unwrap();
+    say(format!("{} {}", pen.tree, pen.seq));
+    if let Err(error) = break_the_disk() {
+        return say(format!("skipped {error}"));
+    }
+    let began = Instant::now();
+    let failed = pen.write(&*journal, replied("lost or not, nobody was told")).unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(pen.write(&*journal, asked()).is_err(), "nothing more is taken");
+    assert!(Pen::new().begin(&*journal, plain()).is_err(), "and nothing new begins");
+    say(failed);
+}
+
+/// From here on every sync of this process fails as on a dying disk: the kernel itself says so.
+fn break_the_disk() -> Result<(), String> {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads};
+    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let syncs = [sync_number("fsync"), sync_number("fdatasync")].into_iter().map(|number| (number, vec![]));
+    let eio = u32::try_from(rustix::io::Errno::IO.raw_os_error()).expect("errors are above zero");
+    let arch = std::env::consts::ARCH.try_into().map_err(|error| said(&error))?;
+    let filter = SeccompFilter::new(syncs.collect(), SeccompAction::Allow, SeccompAction::Errno(eio), arch);
+    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| said(&error))?;
+    apply_filter_all_threads(&program).map_err(|error| said(&error))
+}
+
+fn sync_number(call: &str) -> i64 {
+    match (call, std::env::consts::ARCH) {
+        ("fsync", "x86_64") => 74,
+        ("fdatasync", "x86_64") => 75,
+        ("fsync", _) => 82,
+        (_, _) => 83,
+    }
+}
+
+#[test]
+fn inv9_fault6_a_disk_that_fails_to_sync_is_loud_at_once_and_nothing_acknowledged_is_lost() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let mut child = process("eio", &path, &[]);
+    let said = hear_all(&mut child);
+    let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
+    let [written, failed] = said.as_slice() else { panic!("{said:?} {errors}") };
+    if let Some(why) = failed.strip_prefix("skipped ") {
+        return skip(&format!("this kernel takes no filter ({why})"));
+    }
+    assert!(failed.contains("I/O error"), "{failed}");
+    let (tree, acknowledged) = written.split_once(' ').unwrap();
+    let (tree, acknowledged) = (tree.parse().unwrap(), acknowledged.parse().unwrap());
+    let journal = open(&path);
+    let records = wait(journal.load(tree)).unwrap();
+    // The record that failed may have reached the disk or not; nobody was told that it had.
+    assert!([acknowledged, acknowledged + 1].contains(&records.len()), "{} of {acknowledged}", records.len());
+    let epoch = wait(journal.claim(tree, Claim::IfGone)).unwrap();
+    let mut pen = Pen { tree, epoch, seq: u64::try_from(records.len()).unwrap(), ..Pen::new() };
+    assert_eq!(pen.write(&*journal, asked()), Ok(()), "with a good disk the tree goes on");
+    assert_eq!(journal.check().unwrap().problems, []);
 }
 
 #[test]

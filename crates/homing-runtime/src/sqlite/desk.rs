@@ -122,20 +122,32 @@ impl Desk {
     }
 
     fn update_trees(&mut self) {
-        for tree in &self.batch.grown {
-            if self.batch.trouble.is_some() {
-                return;
-            }
-            let Some(held) = self.held.get(tree) else { continue };
-            let update = || {
-                let mut statement = self
-                    .connection
-                    .prepare_cached("UPDATE trees SET next_seq = ?2, last_at = ?3, steps = ?4 WHERE id = ?1")?;
-                statement.execute(params![tree.to_string(), int(held.next_seq), int(held.last_at), int(held.steps)])
-            };
-            if let Err(error) = update() {
-                self.batch.trouble = Some(said(&error));
-            }
+        for tree in self.batch.grown.clone() {
+            self.update_tree(tree);
+        }
+    }
+
+    fn update_tree(&mut self, tree: Uuid) {
+        let Some(held) = self.held.get(&tree) else { return };
+        if self.batch.trouble.is_some() {
+            return;
+        }
+        let update = || {
+            let mut statement = self
+                .connection
+                .prepare_cached("UPDATE trees SET next_seq = ?2, last_at = ?3, steps = ?4 WHERE id = ?1")?;
+            statement.execute(params![tree.to_string(), int(held.next_seq), int(held.last_at), int(held.steps)])
+        };
+        if let Err(error) = update() {
+            self.batch.trouble = Some(said(&error));
+        }
+    }
+
+    /// Writes down how far a tree has come in this very batch, which is known here only. The end of the batch does so again,
+    /// since the order that wanted to know may be undone.
+    fn catch_up(&mut self, tree: Uuid) {
+        if self.batch.grown.contains(&tree) {
+            self.update_tree(tree);
         }
     }
 
@@ -300,8 +312,7 @@ impl Desk {
 
     /// Makes this process the owner of a tree, where that is right, and raises its epoch.
     pub(super) fn claim(&mut self, tree: Uuid, claim: Claim) -> Result<u32, JournalError> {
-        // Its records of this very batch are known here only.
-        self.update_trees();
+        self.catch_up(tree);
         let found = Standing::find(&self.connection, tree)?;
         let crashes = self.may_claim(tree, &found, claim)?;
         let epoch = found.epoch + 1;
@@ -342,8 +353,7 @@ impl Desk {
 
     /// Lets go of a tree.
     pub(super) fn release(&mut self, tree: Uuid) -> Result<(), JournalError> {
-        // Its records of this very batch are known here only.
-        self.update_trees();
+        self.catch_up(tree);
         self.held.remove(&tree);
         self.batch.released.push(tree);
         self.clear_owner(tree).map_err(|error| said(&error))
