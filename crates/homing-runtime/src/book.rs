@@ -6,6 +6,7 @@ use std::{
 };
 
 use homing_core::{
+    envelope::Envelope,
     fact::{Fact, Record},
     message::{FNV_START, fnv},
     model::Toolbox,
@@ -22,7 +23,7 @@ use uuid::Uuid;
 use crate::{
     environment::Environment,
     event::{Event, Passing, What},
-    journal::{Commit, Journal},
+    journal::{Commit, Journal, JournalError},
 };
 
 /// Events that a slow subscriber may fall behind before it misses some.
@@ -39,6 +40,8 @@ pub(crate) struct Book {
     pub(crate) settled: Notify,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) environment: Arc<dyn Environment>,
+    /// Why the journal does not know how a run of this tree ended.
+    unrecorded: OnceLock<String>,
 }
 
 /// Who watches a tree. The channel's room is taken only once somebody does: ten thousand trees that nobody watches cost
@@ -119,6 +122,7 @@ impl Book {
             settled: Notify::new(),
             journal,
             environment,
+            unrecorded: OnceLock::new(),
         })
     }
 
@@ -130,6 +134,21 @@ impl Book {
     /// Looks at one run, which was recorded before anybody could ask for it.
     pub(crate) fn look_at<T>(&self, run: Uuid, look: impl FnOnce(&Run) -> T) -> T {
         look(self.lock().get(run).expect("a run is recorded before it is driven"))
+    }
+
+    /// How a run stands, or what it brought home. A result that is not on disk says so.
+    pub(crate) fn envelope(&self, run: Uuid) -> Option<Envelope> {
+        let mut envelope = self.look(|tree| tree.get(run).map(|it| Envelope::new(tree, it)))?;
+        envelope.warnings.extend(self.unrecorded.get().cloned());
+        Some(envelope)
+    }
+
+    /// The end of a run could not be written.
+    pub(crate) fn lose_end(&self, run: Uuid, error: &JournalError) {
+        tracing::error!(%run, %error, "a run has ended, and the journal does not know");
+        let _ = self
+            .unrecorded
+            .set(format!("this result is not recorded, and a resumed run would begin before it: {error}"));
     }
 
     /// Records a fact.

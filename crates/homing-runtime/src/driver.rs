@@ -119,7 +119,7 @@ impl Driver {
         if let Some(commit) = commit
             && let Err(error) = commit.await
         {
-            tracing::error!(run = %self.cell.run, %error, "a run has ended, and the journal does not know");
+            self.book.lose_end(self.cell.run, &error);
         }
         self.make_known();
     }

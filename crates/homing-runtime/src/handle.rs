@@ -52,10 +52,7 @@ impl RunHandle {
 
     /// The result as it stands, children included.
     pub fn envelope(&self) -> Envelope {
-        self.book.look(|tree| {
-            let run = tree.get(self.run).expect("a handle is made for a run that exists");
-            Envelope::new(tree, run)
-        })
+        self.book.envelope(self.run).expect("a handle is made for a run that exists")
     }
 
     /// How it is going.

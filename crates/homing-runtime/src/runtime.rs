@@ -421,7 +421,7 @@ impl Inner {
         if callbacks.is_empty() {
             return;
         }
-        let envelope = book.look(|tree| tree.get(run).map(|it| Envelope::new(tree, it)));
+        let envelope = book.envelope(run);
         for (callback, envelope) in callbacks.iter().zip(std::iter::repeat(&envelope)) {
             if let Some(envelope) = envelope {
                 callback(envelope);

@@ -21,9 +21,9 @@ use serde_json::json;
 use crate::stage::{Actor, Prop, Rehearsal, Stage, agent, home, root_id};
 
 /// A scenario: a fresh stage each time, since actors and props keep logs.
-struct Scenario {
-    stage: fn() -> (Stage, Arc<Actor>),
-    task: fn() -> Task,
+pub struct Scenario {
+    pub stage: fn() -> (Stage, Arc<Actor>),
+    pub task: fn() -> Task,
 }
 
 fn staged(agents: &[&str], model: Arc<Actor>, tools: Vec<Arc<Prop>>) -> (Stage, Arc<Actor>) {
@@ -110,7 +110,7 @@ fn context_full() -> (Stage, Arc<Actor>) {
     staged(&["a"], model, vec![Prop::simple("look")])
 }
 
-const SCENARIOS: &[(&str, Scenario)] = &[
+pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("scouts", Scenario { stage: lead_scouts_and_tools, task: || Task::new("lead", "go") }),
     ("background", Scenario { stage: background_and_follow_up, task: || Task::new("lead", "go") }),
     (
@@ -138,7 +138,7 @@ fn asked(fact: &Fact) -> bool {
     matches!(fact, Fact::Asked(_))
 }
 
-fn same_end(name: &str, cut: usize, whole: &Envelope, resumed: &Envelope) {
+pub fn same_end(name: &str, cut: usize, whole: &Envelope, resumed: &Envelope) {
     let shape = |it: &Envelope| (it.place.to_string(), it.status, it.output.clone(), it.data.clone());
     let ends = |it: &Envelope| it.all().into_iter().map(shape).collect::<Vec<_>>();
     assert_eq!(ends(whole), ends(resumed), "{name} cut after {cut}");

@@ -4,6 +4,7 @@ mod background;
 mod cancel;
 mod cut_anywhere;
 mod delegation;
+mod full_disk;
 mod ledger;
 mod limits;
 mod manager;
