@@ -75,7 +75,19 @@ pub(crate) async fn watch(
     asker: &TerminalAsker,
     signals: &mut Signals,
 ) -> Seen {
-    let mut watcher = Watcher { homing, run, show, asker, board: Board::default(), next_seq: 0 };
+    watch_with(homing, run, show, asker, signals, &mut |_| ()).await
+}
+
+/// The same, and `learn` is shown every fact once.
+pub(crate) async fn watch_with(
+    homing: &Homing,
+    run: &RunHandle,
+    show: Show,
+    asker: &TerminalAsker,
+    signals: &mut Signals,
+    learn: &mut dyn FnMut(&Record),
+) -> Seen {
+    let mut watcher = Watcher { homing, run, show, asker, board: Board::default(), next_seq: 0, learn };
     let _restore = Restore::new(show);
     let mut events = run.events();
     watcher.catch_up(u64::MAX);
@@ -117,6 +129,7 @@ struct Watcher<'a> {
     board: Board,
     /// The first position that was not seen yet.
     next_seq: u64,
+    learn: &'a mut dyn FnMut(&Record),
 }
 
 impl Watcher<'_> {
@@ -146,6 +159,9 @@ impl Watcher<'_> {
 
     fn tell(&mut self, event: &Event) {
         self.board.take(event);
+        if let Event::Fact(record) = event {
+            (self.learn)(record);
+        }
         match self.show {
             Show::Live | Show::Bar(_) => (),
             Show::Lines => {

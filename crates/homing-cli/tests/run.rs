@@ -471,6 +471,30 @@ fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once
 }
 
 #[test]
+fn a_map_prints_each_line_as_soon_as_its_turn_has_come() {
+    let may_end = Arc::new(AtomicBool::new(false));
+    let ends = may_end.clone();
+    let world = World::new(move |_, seen| match task_of(seen) {
+        task if task.contains("c.txt") && !ends.load(Ordering::SeqCst) => {
+            Answer::response(429, &[("retry-after", "1")], "{}")
+        }
+        task => Answer::chat_text(&format!("read {task}")),
+    });
+    for name in ["a.txt", "b.txt", "c.txt", "d.txt"] {
+        world.write(name, "x");
+    }
+    let args = ["map", "--model", "openai/gpt-4.1", "--each", "*.txt", "look at {{ item }}"];
+    let mut child = world.command(&args).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((next()["item"].clone(), next()["item"].clone()), ("a.txt".into(), "b.txt".into()));
+    assert!(child.try_wait().unwrap().is_none(), "the map is not over");
+    may_end.store(true, Ordering::SeqCst);
+    assert_eq!((next()["item"].clone(), next()["item"].clone()), ("c.txt".into(), "d.txt".into()));
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
 fn a_map_whose_provider_is_down_begins_no_new_items() {
     let world = World::saying("x");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

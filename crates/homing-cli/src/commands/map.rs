@@ -5,15 +5,15 @@
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, Write, stdin, stdout},
+    io::{BufRead, stdin},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use homing::Task;
 use homing_core::{
     envelope::{Envelope, Status},
-    fact::By,
+    fact::{By, Record},
     message::{FNV_START, fnv},
     tree::RunTree,
 };
@@ -22,6 +22,7 @@ use homing_teams::{Bounds, Map, Team};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use self::printer::{Printer, Results, line};
 use crate::{
     cli::many::MapArgs,
     exit::{Exit, Trouble},
@@ -31,11 +32,10 @@ use crate::{
     watch::Show,
 };
 
+mod printer;
+
 /// A map of more is a mistake, or work for several.
 const MOST: usize = 10_000;
-
-/// What is known of each item: its line, once it is done.
-type Results = Vec<Option<Value>>;
 
 pub(crate) async fn run(args: &MapArgs) -> anyhow::Result<Exit> {
     let items = items(args)?;
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &MapArgs) -> anyhow::Result<Exit> {
     let open: Vec<usize> = (0..items.len()).filter(|at| !is_done(done[*at].as_ref())).collect();
     if open.is_empty() {
         terminal::say("everything was done before; --fresh begins anew");
-        print_lines(&items, &done)?;
+        Printer::new(items, done, open, 0).finish([])?;
         return Ok(Exit::Done);
     }
     let map = Map { schema, retries: args.retries, limits: per_item(args)?, ..Map::new(&args.agent, each(args)) };
@@ -62,24 +62,27 @@ pub(crate) async fn run(args: &MapArgs) -> anyhow::Result<Exit> {
     task.key = Some(key(&name, generation, args.fresh));
     task.tags = [("map".to_owned(), name)].into();
     task.account.clone_from(&args.with.account);
+    let printer = Arc::new(Mutex::new(Printer::new(items, done, open.clone(), args.retries)));
+    let taker = printer.clone();
+    session.homing.runtime().on_complete(Arc::new(move |envelope| lock(&taker).take(envelope)));
     let show = if terminal::is_watched() { Show::Bar(open.len()) } else { Show::Lines };
+    let mut learn = |record: &Record| lock(&printer).learn(record);
     let seen = tokio::select! {
-        seen = super::run::follow(&session, task, show, &mut signals) => seen?,
+        seen = super::run::follow(&session, task, show, &mut signals, &mut learn) => seen?,
         never = stop_when_down(&session) => match never {},
     };
     let tree = session.homing.journal().ok_or_else(no_journal)?.tree(seen.envelope.run).map_err(Trouble::from)?;
-    let mut results = done;
-    for (at, line) in lines(&tree, &seen.envelope) {
-        if let Some(item) = open.get(at) {
-            results[*item] = Some(line);
-        }
-    }
-    print_lines(&items, &results)?;
-    terminal::say(&summary(&items, &results, &seen.envelope));
+    let mut printer = lock(&printer);
+    printer.finish(lines(&tree, &seen.envelope))?;
+    terminal::say(&summary(printer.items(), printer.results(), &seen.envelope));
     Ok(match seen.signal {
         Some(_) => seen.exit(),
-        None => exit(&results, &seen.envelope),
+        None => exit(printer.results(), &seen.envelope),
     })
+}
+
+fn lock(printer: &Mutex<Printer>) -> MutexGuard<'_, Printer> {
+    printer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A provider that is down fails one item after another: once it has, no new ones are begun.
@@ -199,20 +202,12 @@ fn lines(tree: &RunTree, envelope: &Envelope) -> BTreeMap<usize, Value> {
     for child in &envelope.children {
         let Some(call) = tree.get(child.run).and_then(|it| it.spawned.parent_call) else { continue };
         let Some(at) = position(tree, envelope, call.turn, call.index) else { continue };
-        let line = json!({
-            "status": child.status,
-            "output": child.output,
-            "data": child.data,
-            "error": child.error,
-            "run": child.run,
-            "usage": child.subtree,
-        });
-        lines.insert(at, line);
+        lines.insert(at, line(child));
     }
     lines
 }
 
-/// The item that a call of the map was about: its id says so.
+/// The item that a call of the map was about.
 fn position(tree: &RunTree, envelope: &Envelope, turn: u32, index: u32) -> Option<usize> {
     use homing_core::message::Message;
     let root = tree.get(envelope.run)?;
@@ -222,21 +217,7 @@ fn position(tree: &RunTree, envelope: &Envelope, turn: u32, index: u32) -> Optio
     });
     let reply = replies.into_iter().nth(usize::try_from(turn).ok()?.checked_sub(1)?)?;
     let call = reply.calls().nth(usize::try_from(index).ok()?)?;
-    call.id.strip_prefix("item/")?.split(['/', '#', ':']).next()?.parse().ok()
-}
-
-fn print_lines(items: &[String], results: &Results) -> anyhow::Result<()> {
-    let mut out = stdout().lock();
-    for (item, line) in items.iter().zip(results) {
-        let mut whole = json!({"item": item});
-        let rest =
-            line.clone().unwrap_or_else(|| json!({"status": "queued", "output": "", "data": null, "error": null}));
-        if let (Some(whole), Value::Object(rest)) = (whole.as_object_mut(), rest) {
-            whole.extend(rest);
-        }
-        writeln!(out, "{whole}")?;
-    }
-    Ok(out.flush()?)
+    printer::position(&call.id)
 }
 
 fn summary(items: &[String], results: &Results, envelope: &Envelope) -> String {

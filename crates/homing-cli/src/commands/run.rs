@@ -8,7 +8,7 @@ use std::{
 };
 
 use homing::{Cached, Claim, Envelope, RunHandle, Submission, Task};
-use homing_core::{authority::Sandbox, limits::Limits};
+use homing_core::{authority::Sandbox, fact::Record, limits::Limits};
 use homing_runtime::sqlite::{Cassette, Replay};
 use serde_json::Value;
 use uuid::Uuid;
@@ -20,7 +20,7 @@ use crate::{
     session::{Session, Wanted},
     signals::Signals,
     terminal,
-    watch::{Seen, Show, watch},
+    watch::{Seen, Show, watch, watch_with},
 };
 
 mod keyed;
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
             }
             Cached::Before(envelope) => return Ok(from_cache(args, &envelope)),
         },
-        false => follow(&session, task, show, &mut signals).await?,
+        false => follow(&session, task, show, &mut signals, &mut |_| ()).await?,
     };
     if let Some(path) = &args.record {
         record(&session, seen.envelope.run, path)?;
@@ -120,10 +120,17 @@ async fn submit(session: &Session, task: Task) -> anyhow::Result<Started> {
     })
 }
 
-/// Starts a task, or finds the run that its key means, and watches it to its end.
-pub(crate) async fn follow(session: &Session, task: Task, show: Show, signals: &mut Signals) -> anyhow::Result<Seen> {
+/// Starts a task, or finds the run that its key means, and watches it to its end. `learn` is shown every fact of a run of this
+/// process.
+pub(crate) async fn follow(
+    session: &Session,
+    task: Task,
+    show: Show,
+    signals: &mut Signals,
+    learn: &mut dyn FnMut(&Record),
+) -> anyhow::Result<Seen> {
     match submit(session, task).await? {
-        Started::Here(run) => Ok(watch(&session.homing, &run, show, &session.asker, signals).await),
+        Started::Here(run) => Ok(watch_with(&session.homing, &run, show, &session.asker, signals, learn).await),
         Started::Elsewhere(tree) => keyed::attach(session, tree, signals).await,
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &TeamArgs) -> anyhow::Result<Exit> {
     task.key.clone_from(&args.key);
     task.tags = args.tags.iter().cloned().collect();
     task.account.clone_from(&args.with.account);
-    let seen = super::run::follow(&session, task, Show::choose(args.events), &mut signals).await?;
+    let seen = super::run::follow(&session, task, Show::choose(args.events), &mut signals, &mut |_| ()).await?;
     outcome::tell(&seen.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
     Ok(seen.exit())
 }
