@@ -42,7 +42,11 @@ real-llm:
 mcp-peers:
     tests/mcp-peers/run
 
-# The picture in the README, from a real run.
+# Kills, storms of 429s, cut streams, full disks, tight budgets, for so many seconds; HOMING_CHAOS_SEED plays one again.
+chaos SECONDS="300":
+    HOMING_CHAOS_SECONDS={{SECONDS}} cargo test -p homing-cli --test it chaos -- --nocapture
+
+# The pictures in the README and the guide, from real runs.
 picture:
     docs/picture/make
 

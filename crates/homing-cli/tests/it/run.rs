@@ -1,11 +1,10 @@
 //! `homing run` and what follows it, against a provider on the loopback.
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{
     fs,
     io::Write,
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,72 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_fake::{Answer, FakeProvider, Seen};
+use homing_fake::{Answer, Seen};
 use serde_json::Value;
-use tempfile::TempDir;
 
-/// A user with a home and a project, and nothing else.
-struct World {
-    home: TempDir,
-    project: TempDir,
-    provider: FakeProvider,
-    _runtime: tokio::runtime::Runtime,
-}
-
-impl World {
-    fn new(script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let provider = runtime.block_on(FakeProvider::start(script));
-        let folder = || TempDir::new().expect("a temporary folder");
-        Self { home: folder(), project: folder(), provider, _runtime: runtime }
-    }
-
-    /// Every request gets these words.
-    fn saying(words: &'static str) -> Self {
-        Self::new(move |_, _| Answer::chat_text(words))
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(snapbox::cmd::cargo_bin!("homing"));
-        command.args(args).current_dir(self.project.path()).env_clear();
-        command.env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("OPENAI_BASE_URL", self.provider.url()).env("OPENAI_API_KEY", "sk-secret-of-the-test");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn homing(&self, args: &[&str]) -> Output {
-        self.command(args).output().expect("homing runs")
-    }
-
-    fn write(&self, path: &str, text: &str) {
-        let path = self.project.path().join(path);
-        fs::create_dir_all(path.parent().expect("it has one")).unwrap();
-        fs::write(path, text).unwrap();
-    }
-}
-
-const MODEL: [&str; 2] = ["--model", "openai/gpt-4.1"];
-
-fn run<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    ["run"].iter().chain(&MODEL).chain(more).copied().collect()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("JSON on stdout: {} {}", out(output), err(output)))
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or(-1)
-}
+use crate::world::*;
 
 #[test]
 fn the_answer_is_on_stdout_and_the_talk_on_stderr() {
@@ -179,17 +116,6 @@ fn a_provider_that_cannot_be_reached_is_exit_5() {
     assert_eq!((code(&output), &envelope["error"]["retryable"]), (5, &true.into()), "{envelope}");
 }
 
-fn task_of(seen: &Seen) -> String {
-    let body: Value = serde_json::from_str(&seen.body).unwrap();
-    let messages = body["messages"].as_array().cloned().unwrap_or_default();
-    let user = messages.iter().find(|it| it["role"] == "user").cloned().unwrap_or_default();
-    user["content"].as_str().map_or_else(|| user["content"].to_string(), str::to_owned)
-}
-
-fn has_results(seen: &Seen) -> bool {
-    seen.body.contains("\"role\":\"tool\"")
-}
-
 /// A lead that sends three out: one is done, one fails, one never stops on its own.
 fn lead(seen: &Seen) -> Answer {
     match task_of(seen).as_str() {
@@ -235,19 +161,6 @@ fn a_lead_and_three_children_come_back_each_in_its_own_way() {
     assert_eq!(envelope["subtree"]["turns"], paid, "one request failed, the others were turns");
     let tree = out(&world.homing(&["show", "--tree"]));
     assert!(tree.contains("✓ general") && tree.contains("✗ worker") && tree.contains("◐ worker"), "{tree}");
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-    assert!(sent.expect("kill runs").success());
 }
 
 #[test]

@@ -1,5 +1,4 @@
 //! What somebody at a terminal sees.
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,4 @@
 //! `homing run` in a real terminal: tmux is the terminal, a provider on the loopback keeps the run busy.
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{
     process::Command,

@@ -1,0 +1,388 @@
+//! The fault catalogue as one run of bounded length: kills at random moments, storms of 429s and cut streams, a full disk, and
+//! sixty-four children under a tight budget. The provider's and the commands' own logs are the truth.
+//!
+//! `just chaos` runs it for minutes; among the other tests it takes seconds. `HOMING_CHAOS_SEED` plays the same again.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::Output,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use homing_core::message::Message;
+use homing_fake::{Answer, Fault, FaultProxy, Seen};
+use homing_runtime::sqlite::{Filter, Options, SqliteJournal, Which};
+use serde_json::Value;
+
+use crate::world::*;
+
+const LEAD: &str = "---\nname: lead\ndescription: Leads.\n---\nYou lead.\n";
+const WORKER: &str = "---\nname: worker\ndescription: Works.\ntools: Bash\n---\nYou work.\n";
+
+/// What happened, and what must not.
+#[derive(Default)]
+struct Tally {
+    rounds: u64,
+    runs: u64,
+    /// Runs that their budget has ended.
+    short: u64,
+    /// Commands that left their mark.
+    marks: u64,
+    kills: u64,
+    full_disks: u64,
+    busy: Arc<AtomicU64>,
+    cuts: Arc<AtomicU64>,
+    lost: u64,
+    paid_twice: u64,
+    done_twice: u64,
+    orphans: u64,
+    over_budget: u64,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (busy, cuts) = (self.busy.load(Ordering::Relaxed), self.cuts.load(Ordering::Relaxed));
+        let faults = self.kills + self.full_disks + busy + cuts;
+        writeln!(f, "rounds           {:>6}", self.rounds)?;
+        writeln!(
+            f,
+            "faults injected  {faults:>6}   {} kills, {} full disks, {busy} answers of 429, {cuts} cut streams",
+            self.kills, self.full_disks
+        )?;
+        writeln!(f, "runs             {:>6}   {} of them ended by their budget", self.runs, self.short)?;
+        writeln!(f, "commands         {:>6}", self.marks)?;
+        writeln!(f, "lost results     {:>6}", self.lost)?;
+        writeln!(f, "paid twice       {:>6}", self.paid_twice)?;
+        writeln!(f, "done twice       {:>6}", self.done_twice)?;
+        writeln!(f, "orphans          {:>6}", self.orphans)?;
+        write!(f, "over budget      {:>6}", self.over_budget)
+    }
+}
+
+/// Chance that repeats.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// What the provider does and remembers in one round.
+struct Play {
+    children: usize,
+    marker: String,
+    dice: Mutex<Dice>,
+    /// How often each step was asked for: task and turn.
+    attempts: Mutex<HashMap<(String, usize), u64>>,
+    /// Tokens that the provider would bill.
+    billed: AtomicU64,
+    busy: Arc<AtomicU64>,
+    cuts: Arc<AtomicU64>,
+}
+
+impl Play {
+    fn roll(&self, bound: u64) -> u64 {
+        self.dice.lock().unwrap().roll(bound)
+    }
+
+    fn answer(&self, seen: &Seen) -> Answer {
+        let step = step(seen);
+        let attempt = {
+            let mut attempts = self.attempts.lock().unwrap();
+            let attempt = attempts.entry(step.clone()).or_insert(0);
+            *attempt += 1;
+            *attempt
+        };
+        // Nobody is refused for ever.
+        if attempt < 3 && self.roll(5) == 0 {
+            self.busy.fetch_add(1, Ordering::Relaxed);
+            return Answer::response(429, &[("retry-after-ms", "30")], "{}");
+        }
+        let body: Value = serde_json::from_str(&seen.body).unwrap_or_default();
+        let most = body["max_tokens"].as_u64().or(body["max_completion_tokens"].as_u64()).unwrap_or(4_096);
+        let usage = (seen.body.len() as u64 / 6, (200 + self.roll(800)).min(most));
+        self.billed.fetch_add(usage.0 + usage.1, Ordering::Relaxed);
+        let events = events(&self.deltas(&step), usage);
+        let pause = Duration::from_millis(self.roll(40));
+        if attempt < 3 && self.roll(6) == 0 {
+            self.cuts.fetch_add(1, Ordering::Relaxed);
+            let at = usize::try_from(self.roll(events.len() as u64 - 20)).unwrap();
+            return Answer::cut_stream(&events, at + 1).after(pause);
+        }
+        Answer::events(&events).after(pause)
+    }
+
+    /// The lead sends everybody out; a worker leaves a mark and reports.
+    fn deltas(&self, (task, turn): &(String, usize)) -> Vec<Value> {
+        let call = |at: usize, name: &str, args: Value| {
+            serde_json::json!({"tool_calls": [{"index": at, "id": format!("call_{at}"), "type": "function",
+                "function": {"name": name, "arguments": args.to_string()}}]})
+        };
+        let say = |text: String| vec![serde_json::json!({ "content": text })];
+        match (task.strip_prefix("piece "), turn) {
+            (Some(piece), 0) => {
+                let command = format!("sleep 0.0{}; echo done >> mark-{piece} # {}", self.roll(9), self.marker);
+                vec![call(0, "bash", serde_json::json!({ "command": command }))]
+            }
+            (Some(piece), _) => say(format!("result {piece}")),
+            (None, 0) => (0..self.children)
+                .map(|n| call(n, "delegate", serde_json::json!({"agent": "worker", "task": format!("piece {n}")})))
+                .collect(),
+            (None, _) => say("all came back".to_owned()),
+        }
+    }
+}
+
+/// The task of a request, and how many replies came before it.
+fn step(seen: &Seen) -> (String, usize) {
+    (task_of(seen), seen.body.matches("\"role\":\"assistant\"").count())
+}
+
+fn events(deltas: &[Value], (input, output): (u64, u64)) -> String {
+    let reason = if deltas[0].get("content").is_some() { "stop" } else { "tool_calls" };
+    let chunk = |delta: &Value| serde_json::json!({"choices": [{"index": 0, "delta": delta}]});
+    let mut all: Vec<Value> = deltas.iter().map(chunk).collect();
+    all.push(serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}));
+    all.push(serde_json::json!({"choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output}}));
+    let text: String = all.iter().map(|event| format!("data: {event}\n\n")).collect();
+    text + "data: [DONE]\n\n"
+}
+
+/// One round: a world, a journal, and everything that is done to them.
+struct Round {
+    world: World,
+    play: Arc<Play>,
+    proxy: FaultProxy,
+    _proxy_runtime: tokio::runtime::Runtime,
+    journal: PathBuf,
+}
+
+impl Round {
+    fn new(children: usize, seed: u64, tally: &Tally) -> Self {
+        let play = Arc::new(Play {
+            children,
+            marker: format!("chaos-{}-{seed}", std::process::id()),
+            dice: Mutex::new(Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)),
+            attempts: Mutex::default(),
+            billed: AtomicU64::new(0),
+            busy: tally.busy.clone(),
+            cuts: tally.cuts.clone(),
+        });
+        let script = play.clone();
+        let world = World::new(move |_, seen| script.answer(seen));
+        world.write(".claude/agents/lead.md", LEAD);
+        world.write(".claude/agents/worker.md", WORKER);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        // Every connection is reset after a while, in the middle of whatever it carries.
+        let fault = Fault::ResetAfter(60_000 + usize::try_from(play.roll(60_000)).unwrap());
+        let proxy = runtime.block_on(FaultProxy::start(&world.provider.url(), fault));
+        let journal = world.home.path().join("journal.db");
+        Self { world, play, proxy, _proxy_runtime: runtime, journal }
+    }
+
+    fn command(&self, args: &[&str]) -> std::process::Command {
+        let mut command = self.world.command(args);
+        command.arg("--journal").arg(&self.journal).env("OPENAI_BASE_URL", self.proxy.url());
+        command
+    }
+
+    fn begin(&self, more: &[&str]) -> std::process::Command {
+        let fixed = ["--agent", "lead", "--json", "--parallel", "64", "--allow", "bash", "--max-children", "64"];
+        self.command(&run(&[&fixed[..], more, &["go"]].concat()))
+    }
+
+    fn resume(&self) -> std::process::Command {
+        self.command(&["resume", "--all", "--json", "--force", "--model", "openai/gpt-4.1"])
+    }
+
+    /// The steps whose answers the journal has: they are never asked for again.
+    fn answered(&self) -> HashSet<(String, usize)> {
+        let mut options = Options::default();
+        options.retention = None;
+        let Ok(journal) = SqliteJournal::open(&self.journal, options) else { return HashSet::new() };
+        let rows = journal.runs(&Filter { which: Which::Roots, ..Filter::default() }).unwrap();
+        let trees = rows.iter().map(|row| journal.tree(row.tree).expect("what was committed can be read"));
+        let mut answered = HashSet::new();
+        for tree in trees {
+            for run in tree.runs() {
+                let replies = run.transcript.iter().filter(|it| matches!(it.message, Message::Assistant(_))).count();
+                answered.extend((0..replies).map(|turn| (run.spawned.task.clone(), turn)));
+            }
+        }
+        answered
+    }
+
+    fn asked_since(&self, before: usize) -> Vec<(String, usize)> {
+        self.world.provider.requests()[before..].iter().map(step).collect()
+    }
+
+    /// Judges the end of a round.
+    fn judge(&self, output: &Output, tally: &mut Tally) {
+        tally.rounds += 1;
+        let envelope = json(output);
+        let children = envelope["children"].as_array().cloned().unwrap_or_default();
+        tally.runs += 1 + children.len() as u64;
+        let is_whole = |n: usize| {
+            let wanted = format!("result {n}");
+            children.iter().any(|child| child["status"] == "done" && child["output"] == wanted.as_str())
+        };
+        // Who ran out of budget says so; nobody else may be missing.
+        let stopped = children.iter().filter(|child| child["status"] == "exhausted").count();
+        tally.short += stopped as u64;
+        let is_short = ["exhausted", "failed"].contains(&envelope["status"].as_str().unwrap_or_default());
+        let whole = (0..self.play.children).filter(|n| is_whole(*n)).count();
+        if whole + stopped < children.len() || (!is_short && whole + stopped < self.play.children) {
+            println!("lost: {envelope:#} {}", err(output));
+            tally.lost += 1;
+        }
+        for n in 0..self.play.children {
+            let marks = fs::read_to_string(self.world.project.path().join(format!("mark-{n}"))).unwrap_or_default();
+            tally.marks += u64::from(!marks.is_empty());
+            tally.done_twice += u64::from(marks.lines().count() > 1);
+        }
+        tally.orphans += orphans(&self.play.marker);
+    }
+}
+
+/// Processes that still carry the mark two seconds after the end.
+fn orphans(marker: &str) -> u64 {
+    let begun = Instant::now();
+    loop {
+        let carries = |entry: &fs::DirEntry| {
+            fs::read(entry.path().join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(marker))
+        };
+        let left = fs::read_dir("/proc").into_iter().flatten().flatten().filter(carries).count();
+        if left == 0 || begun.elapsed() > Duration::from_secs(2) {
+            return left as u64;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Killed again and again at random moments, and resumed each time.
+fn kills(seed: u64, tally: &mut Tally) {
+    let round = Round::new(12, seed, tally);
+    let mut command = round.begin(&[]);
+    let times = 1 + round.play.roll(3);
+    for _ in 0..times {
+        let mut child = command.spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(50 + round.play.roll(1_200)));
+        tally.kills += u64::from(child.try_wait().unwrap().is_none());
+        let _ = child.kill();
+        child.wait().unwrap();
+        command = if round.journal.exists() { round.resume() } else { round.begin(&[]) };
+    }
+    let (answered, before) = (round.answered(), round.world.provider.requests().len());
+    if answered.is_empty() {
+        // Killed before anything was written down: it is begun anew.
+        command = round.begin(&[]);
+    }
+    let output = command.output().unwrap();
+    let output = if out(&output).is_empty() { over(&round) } else { output };
+    let again = round.asked_since(before).into_iter().filter(|step| answered.contains(step)).count();
+    tally.paid_twice += again as u64;
+    round.judge(&output, tally);
+}
+
+/// What a run that was over before the last kill has recorded.
+fn over(round: &Round) -> Output {
+    let rows = json(&round.command(&["runs", "--json"]).output().unwrap());
+    let id = rows[0]["run"].as_str().expect("there is a run").to_owned();
+    round.command(&["resume", &id, "--json", "--model", "openai/gpt-4.1"]).output().unwrap()
+}
+
+/// Sixty-four children under a budget that is too small for them.
+fn budget(seed: u64, tally: &mut Tally) {
+    let round = Round::new(64, seed, tally);
+    let limit = 60_000 + round.play.roll(60_000);
+    let output = round.begin(&["--max-tokens", &limit.to_string()]).output().unwrap();
+    let billed = round.play.billed.load(Ordering::Relaxed);
+    tally.over_budget += u64::from(billed > limit);
+    round.judge(&output, tally);
+}
+
+/// The disk fills up in the middle; when there is room again the run goes on.
+fn full_disk(seed: u64, tally: &mut Tally) {
+    let mut round = Round::new(12, seed, tally);
+    let Some(disk) = SmallDisk::mount() else { return };
+    round.journal = disk.0.path().join("journal.db");
+    let child = round.begin(&[]).spawn().unwrap();
+    wait_until("it asks", || !round.world.provider.requests().is_empty());
+    disk.fill();
+    tally.full_disks += 1;
+    let failed = child.wait_with_output().unwrap();
+    disk.free();
+    let (answered, before) = (round.answered(), round.world.provider.requests().len());
+    let output = round.resume().output().unwrap();
+    let output = if out(&output).is_empty() { failed } else { output };
+    let again = round.asked_since(before).into_iter().filter(|step| answered.contains(step)).count();
+    tally.paid_twice += again as u64;
+    round.judge(&output, tally);
+}
+
+/// A disk in memory with little room, as long as it lives.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        let mounted = mount.args(["-t", "tmpfs", "-o", "size=3m", "tmpfs"]).arg(folder.path()).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(folder));
+        }
+        println!("skipped: no disk in memory can be mounted here, so none fills up");
+        None
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.path().join("ballast")
+    }
+
+    fn fill(&self) {
+        let mut bytes = vec![0; 3 << 20];
+        while fs::write(self.ballast(), &bytes).is_err() && bytes.len() > 4_096 {
+            bytes.truncate(bytes.len() - 4_096);
+        }
+    }
+
+    fn free(&self) {
+        let _ = fs::remove_file(self.ballast());
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn chaos_loses_nothing_pays_nothing_twice_leaves_nobody_and_spends_no_more_than_it_may() {
+    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default);
+    let length = Duration::from_secs(number("HOMING_CHAOS_SECONDS", 8));
+    let seed = number("HOMING_CHAOS_SEED", u64::from(std::process::id()));
+    println!("chaos of {} s with seed {seed}", length.as_secs());
+    let (begun, mut tally) = (Instant::now(), Tally::default());
+    let rounds: [fn(u64, &mut Tally); 4] = [kills, budget, kills, full_disk];
+    for (at, round) in rounds.iter().cycle().enumerate() {
+        if at >= rounds.len() && begun.elapsed() > length {
+            break;
+        }
+        round(seed + at as u64, &mut tally);
+    }
+    println!("{tally}\nin {} s", begun.elapsed().as_secs());
+    assert!(Path::new("/proc").exists() && tally.rounds >= 3);
+    let bad = [tally.lost, tally.paid_twice, tally.done_twice, tally.orphans, tally.over_budget];
+    assert_eq!(bad, [0; 5], "play it again with HOMING_CHAOS_SEED={seed}\n{tally}");
+}

@@ -1,0 +1,197 @@
+//! Faults of the machine around the program: clocks that jump, signals at bad moments, few files, a process that is stopped
+//! for a while, files that change under it.
+
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use homing_fake::Answer;
+
+use crate::world::*;
+
+/// How long the program takes to say its version here and now: what a busy machine adds to every bound below.
+fn slack(world: &World) -> Duration {
+    let begun = Instant::now();
+    world.homing(&["--version"]);
+    begun.elapsed() * 10
+}
+
+fn gone_within(child: Child, bound: Duration) -> (std::process::Output, Duration) {
+    let begun = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    let took = begun.elapsed();
+    assert!(took < bound, "{took:?}, and {bound:?} was the most: {}", err(&output));
+    (output, took)
+}
+
+/// A command that does not care for the wish to stop.
+fn stubborn() -> World {
+    World::new(|_, seen| match has_results(seen) {
+        true => Answer::chat_text("x"),
+        false => Answer::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)]),
+    })
+}
+
+fn journal_is_sound(world: &World) {
+    let runs = world.homing(&["runs", "--json"]);
+    assert_eq!(code(&runs), 0, "{}", err(&runs));
+    let doctor = out(&world.homing(&["doctor"]));
+    assert!(!doctor.contains("damaged"), "{doctor}");
+}
+
+#[test]
+fn inv16_fault44_one_ctrl_c_brings_everybody_home_within_three_seconds() {
+    let world = stubborn();
+    let slack = slack(&world);
+    let child = world.command(&run(&["--sandbox", "off", "--yes", "--json", "x"])).spawn().unwrap();
+    wait_until("it asks", || !world.provider.requests().is_empty());
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "INT");
+    let (output, took) = gone_within(child, Duration::from_secs(3) + slack);
+    println!("one Ctrl-C with a stubborn command: {took:?}");
+    assert_eq!((code(&output), &json(&output)["status"]), (130, &"cancelled".into()));
+    assert_eq!(world.provider.requests().len(), 1, "nothing new was asked");
+    journal_is_sound(&world);
+}
+
+#[test]
+fn inv16_fault44_a_second_ctrl_c_leaves_within_half_a_second() {
+    let world = stubborn();
+    let slack = slack(&world);
+    let child = world.command(&run(&["--sandbox", "off", "--yes", "x"])).spawn().unwrap();
+    wait_until("it asks", || !world.provider.requests().is_empty());
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "INT");
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&child, "INT");
+    let (output, took) = gone_within(child, Duration::from_millis(500) + slack);
+    println!("a second Ctrl-C: {took:?}");
+    assert_eq!(code(&output), 130);
+    journal_is_sound(&world);
+}
+
+#[test]
+fn fault44_a_signal_at_any_moment_leaves_a_sound_journal() {
+    let world = World::new(|_, _| Answer::chat_text("hello").after(Duration::from_millis(30)));
+    for moment in 0..16 {
+        let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(moment * 8));
+        // It may be over already.
+        let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+        let output = child.wait_with_output().unwrap();
+        // Before the first line of the program the signal does what signals do.
+        let is_known = [Some(0), Some(130)].contains(&output.status.code()) || output.status.signal() == Some(2);
+        assert!(is_known, "after {moment} × 8 ms: {:?} {}", output.status, err(&output));
+    }
+    journal_is_sound(&world);
+}
+
+#[test]
+fn fault46_a_process_that_is_stopped_for_a_while_goes_on() {
+    let world = World::new(|_, seen| match has_results(seen) {
+        true => Answer::chat_text("awake").after(Duration::from_millis(200)),
+        false => Answer::chat_calls(&[("ls", "{}")]),
+    });
+    let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
+    wait_until("it asks", || !world.provider.requests().is_empty());
+    signal(&child, "STOP");
+    std::thread::sleep(Duration::from_secs(2));
+    signal(&child, "CONT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), &json(&output)["output"]), (0, &"awake".into()), "{}", err(&output));
+    assert_eq!(world.provider.requests().len(), 2, "nothing was asked twice");
+}
+
+#[test]
+fn fault47_with_few_files_thirty_children_come_back_or_the_reason_does() {
+    let world = World::new(|_, seen| match task_of(seen) {
+        task if task.contains("piece") => Answer::chat_text("done").after(Duration::from_millis(100)),
+        _ if has_results(seen) => Answer::chat_text("all came back"),
+        _ => {
+            let call = |n| ("delegate", format!(r#"{{"agent":"explore","task":"piece {n}"}}"#));
+            let calls: Vec<(&str, String)> = (0..30).map(call).collect();
+            Answer::chat_calls(&calls.iter().map(|(name, args)| (*name, args.as_str())).collect::<Vec<_>>())
+        }
+    });
+    let homing = world.command(&run(&["--json", "--parallel", "30", "lead them"]));
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg("ulimit -n 40; exec \"$@\"").arg("sh").arg(homing.get_program()).args(homing.get_args());
+    limited.current_dir(world.project.path()).env_clear();
+    limited.envs(homing.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = limited.stdin(Stdio::null()).output().unwrap();
+    assert!(!err(&output).contains("panicked"), "{}", err(&output));
+    let envelope = json(&output);
+    let is_told = envelope["output"] == "all came back" || !envelope["error"]["message"].is_null();
+    assert!(is_told, "{envelope}");
+}
+
+#[test]
+fn fault50_an_agent_file_that_changes_in_the_middle_changes_nothing_for_the_run() {
+    let world = World::new(|_, seen| match task_of(seen) {
+        task if task.contains("piece") => Answer::chat_text(match seen.body.contains("You are the first version") {
+            true => "the first version",
+            false => "another version",
+        }),
+        _ if has_results(seen) => {
+            let first = seen.body.contains("the first version");
+            Answer::chat_text(if first { "as it was" } else { "changed" })
+        }
+        _ => Answer::chat_calls(&[("delegate", r#"{"agent":"worker","task":"a piece"}"#)])
+            .after(Duration::from_millis(500)),
+    });
+    let file = |version: &str| format!("---\nname: worker\ndescription: Works.\n---\nYou are {version}.\n");
+    world.write(".claude/agents/worker.md", &file("the first version"));
+    let child = world.command(&run(&["--json", "lead"])).spawn().unwrap();
+    wait_until("it asks", || !world.provider.requests().is_empty());
+    world.write(".claude/agents/worker.md", &file("the second one"));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(json(&output)["output"], "as it was", "{}", err(&output));
+}
+
+/// Where Debian and its relatives keep the library that lies about the time.
+fn time_liar() -> Option<String> {
+    let paths = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let files = paths.map(|path| format!("{path}/faketime/libfaketimeMT.so.1"));
+    files.into_iter().find(|file| std::path::Path::new(file).exists())
+}
+
+#[test]
+fn fault9_a_wall_clock_that_jumps_a_day_neither_ends_a_run_nor_lets_it_go_on_for_ever() {
+    let Some(liar) = time_liar() else { return eprintln!("skipped: libfaketime is not installed here") };
+    for jump in ["+1d", "-1d"] {
+        let world = World::new(|_, seen| match has_results(seen) {
+            true => Answer::chat_text("on time").after(Duration::from_secs(2)),
+            false => Answer::chat_calls(&[("ls", "{}")]).after(Duration::from_secs(1)),
+        });
+        let clock = world.home.path().join("clock");
+        std::fs::write(&clock, "+0").unwrap();
+        let mut command = world.command(&run(&["--json", "--timeout", "60s", "x"]));
+        command.env("LD_PRELOAD", &liar).env("FAKETIME_TIMESTAMP_FILE", &clock);
+        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("FAKETIME_NO_CACHE", "1");
+        let child = command.spawn().unwrap();
+        wait_until("it asks", || !world.provider.requests().is_empty());
+        std::fs::write(&clock, jump).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let envelope = json(&output);
+        assert_eq!((code(&output), &envelope["output"]), (0, &"on time".into()), "{jump}: {envelope}");
+    }
+}
+
+#[test]
+fn fault10_after_a_long_sleep_of_the_machine_timers_still_work() {
+    let world = World::saying("awake");
+    let homing = world.command(&run(&["--json", "x"]));
+    let mut asleep = Command::new("unshare");
+    asleep.args(["-T", "--monotonic", "100000", "--boottime", "200000", "--fork"]);
+    asleep.arg(homing.get_program()).args(homing.get_args()).current_dir(world.project.path()).env_clear();
+    asleep.envs(homing.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = match asleep.stdin(Stdio::null()).output() {
+        Ok(output) if !err(&output).contains("unshare:") => output,
+        Ok(output) => return eprintln!("skipped: no time namespaces here: {}", err(&output).trim()),
+        Err(error) => return eprintln!("skipped: no unshare here: {error}"),
+    };
+    assert_eq!((code(&output), &json(&output)["output"]), (0, &"awake".into()), "{}", err(&output));
+    assert_eq!(world.provider.requests().len(), 1);
+}

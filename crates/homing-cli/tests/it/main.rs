@@ -1,0 +1,15 @@
+//! The program as its users have it: started as a process, judged by what it prints, what it leaves, and what a provider on the
+//! loopback has seen.
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skipped test says so, and chaos reports")]
+
+mod bad_input;
+mod chaos;
+mod direction;
+mod faults;
+mod guide;
+mod mcp;
+mod run;
+mod teams;
+mod terminal;
+mod transcripts;
+mod world;
