@@ -112,6 +112,8 @@ impl Http {
     fn make(&self) -> Result<Client, reqwest::Error> {
         let builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
+            // One call is one attempt; the runtime repeats, counts and pays.
+            .retry(reqwest::retry::never())
             .connect_timeout(self.clocks.connect)
             .tcp_nodelay(true)
             .user_agent(concat!("homing/", env!("CARGO_PKG_VERSION")))
