@@ -90,6 +90,7 @@ fn row(line: &Line, wire: Wire) -> ProviderRow {
         quirks: quirks(name),
         price_table: price_table.map(str::to_owned),
         prices: BTreeMap::new(),
+        max_output: BTreeMap::new(),
         default_model: default_model.map(str::to_owned),
         is_moved: false,
         patience: key_vars.is_empty().then_some(LOADING),

@@ -11,6 +11,7 @@ mod http;
 mod known_names;
 pub mod names;
 mod offline;
+mod output_limits;
 mod prices;
 mod provider;
 mod remote;

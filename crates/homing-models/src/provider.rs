@@ -12,6 +12,7 @@ use crate::{
     foreign::Foreign,
     http::{Clocks, Http},
     offline::Offline,
+    output_limits,
     prices::{self, GivenPrice, Known},
     remote::Remote,
     secret::Key,
@@ -36,6 +37,8 @@ pub struct ProviderConfig {
     pub quirks: Option<Quirks>,
     /// Prices by model; `*` stands for all others.
     pub prices: BTreeMap<String, GivenPrice>,
+    /// The most tokens of one reply by model, where that is less than what is usually asked for; `*` stands for all others.
+    pub max_output: BTreeMap<String, u64>,
     /// The model to use where nothing names one.
     pub default_model: Option<String>,
     /// Seconds until its answer must have begun, where that takes longer than usual.
@@ -90,6 +93,8 @@ pub struct ProviderRow {
     pub price_table: Option<String>,
     /// Prices that the user gave.
     pub prices: BTreeMap<String, GivenPrice>,
+    /// Limits of replies that the user gave.
+    pub max_output: BTreeMap<String, u64>,
     /// The model to use where nothing names one.
     pub default_model: Option<String>,
     /// The address is the user's own: it may do without a key.
@@ -192,6 +197,23 @@ impl Providers {
         self.rows.iter().find(|row| row.name == provider).is_some_and(|row| self.key(row).is_ok())
     }
 
+    /// Why the provider can be asked, as the end of a sentence; `None` where it cannot.
+    pub fn why_usable(&self, provider: &str) -> Option<String> {
+        let row = self.rows.iter().find(|row| row.name == provider)?;
+        let is_set = |name: &&String| Key::new((self.lookup)(name)).expose().is_some();
+        match row
+            .key_vars
+            .iter()
+            .find(is_set)
+            .or_else(|| row.base_url_env.as_ref().filter(|_| row.is_moved).filter(is_set))
+        {
+            Some(name) => Some(format!("{name} is set")),
+            None if row.is_moved => Some("its address is configured".to_owned()),
+            None if row.key_vars.is_empty() => Some("it needs no key".to_owned()),
+            None => None,
+        }
+    }
+
     /// The model called `provider/model`, or `offline`.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, NoModel> {
         if name == "offline" {
@@ -234,6 +256,7 @@ fn change(row: &mut ProviderRow, config: ProviderConfig) {
     row.auth = config.auth.unwrap_or(row.auth);
     row.quirks = config.quirks.unwrap_or(row.quirks);
     row.prices.extend(config.prices);
+    row.max_output.extend(config.max_output);
     row.default_model = config.default_model.or(row.default_model.take());
     row.patience = config.patience.map(Duration::from_secs).or(row.patience);
     row.delivery = match config.stream {
@@ -256,6 +279,7 @@ fn added(name: String, config: ProviderConfig) -> ProviderRow {
         auth: if wire == Wire::Anthropic { Auth::XApiKey } else { Auth::Bearer },
         quirks: Quirks::default(),
         prices: BTreeMap::new(),
+        max_output: BTreeMap::new(),
         default_model: None,
         is_moved: false,
         patience: None,
@@ -282,12 +306,14 @@ fn card(row: &ProviderRow, model: &str, key: &Key) -> ModelCard {
         None => Known { rates: Some(Rates::default()), context_window: None },
     };
     let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
+    // A reply of no tokens is no reply; such a limit is a mistake.
+    let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|it| *it > 0);
     ModelCard {
         name: format!("{}/{model}", row.name),
         gate: format!("{} {}", row.name, key.fingerprint()),
         rates: given.or(known.rates),
         context_window: known.context_window,
-        max_output: None,
+        max_output: limit.or_else(|| output_limits::published(model)),
     }
 }
 
@@ -321,12 +347,16 @@ mod tests {
     fn users_extend_the_table() {
         let config: ProviderConfig = serde_json::from_value(serde_json::json!({
             "wire": "anthropic", "base_url": "http://localhost:9", "api_key_env": "MY_KEY",
-            "headers": {"x-team": "a"}, "prices": {"*": {"input": 1.0, "output": 2.0}},
+            "headers": {"x-team": "a"}, "prices": {"*": {"input": 1.0, "output": 2.0}}, "max_output": {"*": 2000, "x": 0},
         }))
         .unwrap();
         let lookup = |name: &str| (name == "MY_KEY").then(|| SecretString::from("secret"));
         let providers = Providers::new(BTreeMap::from([("mine".to_owned(), config)]), lookup);
         let card = providers.model("mine/some-model").unwrap().card().clone();
-        assert_eq!(card.rates.unwrap().output, 2_000_000);
+        assert_eq!((card.rates.unwrap().output, card.max_output), (2_000_000, Some(2_000)));
+        assert_eq!(providers.model("mine/x").unwrap().card().max_output, None, "no reply has no tokens");
+        let lookup = |name: &str| name.ends_with("_KEY").then(|| SecretString::from("k"));
+        let published = Providers::new(BTreeMap::new(), lookup);
+        assert_eq!(published.model("anthropic/claude-3-haiku-20240307").unwrap().card().max_output, Some(4_096));
     }
 }
