@@ -37,6 +37,7 @@ bench:
 # A real small model on this machine, through both wires.
 real-llm:
     tests/real-llm/run
+    tests/real-llm/llmock
 
 # Real MCP clients against our server.
 mcp-peers:

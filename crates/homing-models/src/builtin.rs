@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     provider::{Auth, ProviderRow},
-    wire::{Wire, chat::Quirks},
+    wire::{Delivery, Wire, chat::Quirks},
 };
 
 /// A model on this machine may have to be read from disk, and a long prompt by a slow processor.
@@ -32,6 +32,7 @@ const CHAT: &[Line] = &[
     ("cerebras", "https://api.cerebras.ai/v1", &["CEREBRAS_API_KEY"], Some("cerebras"), None),
     ("moonshot", "https://api.moonshot.ai/v1", &["MOONSHOT_API_KEY"], Some("moonshotai"), None),
     ("zai", "https://api.z.ai/api/paas/v4", &["ZAI_API_KEY"], Some("zai"), None),
+    ("cohere", "https://api.cohere.ai/compatibility/v1", &["COHERE_API_KEY"], Some("cohere"), None),
     ("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"], Some("perplexity"), None),
     ("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], Some("nvidia"), None),
     ("sambanova", "https://api.sambanova.ai/v1", &["SAMBANOVA_API_KEY"], Some("sambanova"), None),
@@ -50,7 +51,7 @@ const CHAT: &[Line] = &[
 const GENAI: &[Line] = &[
     ("gemini", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), Some("gemini-3.8-flash")),
     ("openai-responses", "", &["OPENAI_API_KEY"], Some("openai"), None),
-    ("cohere", "", &["COHERE_API_KEY"], Some("cohere"), None),
+    ("gemini-interactions", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), None),
     ("bedrock", "", &["BEDROCK_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"], Some("aws"), None),
     ("vertex", "", &["VERTEX_API_KEY"], Some("google"), None),
     ("minimax", "", &["MINIMAX_API_KEY"], Some("minimax"), None),
@@ -89,9 +90,11 @@ fn row(line: &Line, wire: Wire) -> ProviderRow {
         quirks: quirks(name),
         price_table: price_table.map(str::to_owned),
         prices: BTreeMap::new(),
+        max_output: BTreeMap::new(),
         default_model: default_model.map(str::to_owned),
         is_moved: false,
         patience: key_vars.is_empty().then_some(LOADING),
+        delivery: Delivery::Streamed,
     }
 }
 

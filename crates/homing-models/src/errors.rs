@@ -173,7 +173,8 @@ fn message(value: &Value) -> Option<String> {
     };
     let inner = value.get("error").filter(|it| it.is_object()).unwrap_or(value);
     let raw = inner.get("metadata").and_then(|it| text(it, "raw"));
-    let said = ["message", "detail", "error", "error_msg"].iter().find_map(|key| text(inner, key))?;
+    let places = ["message", "detail", "error", "errors", "error_msg", "error_message", "msg", "Message"];
+    let said = places.iter().find_map(|key| text(inner, key))?;
     let both = raw.map_or(said.clone(), |raw| format!("{said} ({raw})"));
     Some(shortened(&both))
 }

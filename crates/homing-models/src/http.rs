@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     errors::{self, Refusal, shortened},
     sse::{Flow, Splitter},
-    wire::{Decoder, Progress},
+    wire::{Decoder, Delivery, Progress},
 };
 
 /// More than any reply has; a stream that never ends, or a small body that unpacks into a large one, ends here.
@@ -66,6 +66,14 @@ impl Clocks {
 }
 
 impl Clocks {
+    /// These clocks, for answers of this kind: one that is not streamed begins when it is finished.
+    pub(crate) fn for_delivery(self, delivery: Delivery) -> Self {
+        match delivery {
+            Delivery::Streamed => self,
+            Delivery::Whole => Self { headers: self.headers * 10, ..self },
+        }
+    }
+
     /// These clocks, for a request that asks for hard thinking: some providers hide it, and send nothing meanwhile.
     pub(crate) fn for_effort(self, effort: Option<Effort>) -> Self {
         let times = match effort {
@@ -104,6 +112,8 @@ impl Http {
     fn make(&self) -> Result<Client, reqwest::Error> {
         let builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
+            // One call is one attempt; the runtime repeats, counts and pays.
+            .retry(reqwest::retry::never())
             .connect_timeout(self.clocks.connect)
             .tcp_nodelay(true)
             .user_agent(concat!("homing/", env!("CARGO_PKG_VERSION")))

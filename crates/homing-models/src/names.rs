@@ -18,6 +18,10 @@ pub trait Availability {
     fn has(&self, provider: &str) -> bool;
     /// Whether it can be asked: its key is there, or it needs none.
     fn is_usable(&self, provider: &str) -> bool;
+    /// Whether the host brought this model itself, whatever its name says.
+    fn owns(&self, _model: &str) -> bool {
+        false
+    }
 }
 
 impl Availability for Providers {
@@ -59,6 +63,9 @@ pub enum Unresolved {
     /// Nothing names a model and there is no default.
     #[error("no model: pass --model provider/model, or set a provider's key such as ANTHROPIC_API_KEY")]
     NoDefault,
+    /// What is meant cannot be asked, and there is nothing else.
+    #[error("{0}")]
+    NoKey(String),
     /// Strict resolution does not guess.
     #[error("{0} (--strict)")]
     Strict(String),
@@ -78,8 +85,8 @@ impl Resolver<'_> {
     /// The models that `choice` means, for an agent whose parent speaks with `parent`.
     pub fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, Unresolved> {
         match choice {
-            ModelChoice::Inherit => self.settle(parent.or(self.default.as_deref()), Vec::new()),
-            ModelChoice::Default => self.settle(self.default.as_deref(), Vec::new()),
+            ModelChoice::Inherit => self.settle([parent, self.default.as_deref()], Vec::new()),
+            ModelChoice::Default => self.settle([self.default.as_deref(), None], Vec::new()),
             ModelChoice::Named(names) => self.resolve_names(names, parent),
         }
     }
@@ -89,9 +96,13 @@ impl Resolver<'_> {
         let written: Vec<String> = names.iter().flat_map(|name| split(name)).collect();
         for name in &written {
             let found = match self.read(name) {
-                // What the parent or the host already speaks with can be had, whatever the table says.
-                Reading::Parent => parent.or(self.default.as_deref()).map(str::to_owned),
-                Reading::Default => self.default.clone(),
+                Reading::Parent => {
+                    let meant = parent.or(self.default.as_deref());
+                    meant.and_then(|model| self.in_use(name, model, &mut resolved.warnings))
+                }
+                Reading::Default => {
+                    self.default.as_deref().and_then(|model| self.in_use(name, model, &mut resolved.warnings))
+                }
                 Reading::Model(model) => self.available(name, model, &mut resolved.warnings),
                 Reading::Guess(model, warning) => {
                     resolved.warnings.push(warning);
@@ -106,27 +117,41 @@ impl Resolver<'_> {
         }
         if resolved.names.is_empty() {
             // What was asked for cannot be had: the user's default is meant before the parent's choice.
-            return self.settle(self.default.as_deref().or(parent), resolved.warnings);
+            return self.settle([self.default.as_deref(), parent], resolved.warnings);
         }
         self.checked(resolved)
     }
 
-    /// This model and no other, with a word about it where something else was asked for.
-    fn settle(&self, model: Option<&str>, mut warnings: Vec<String>) -> Result<Resolved, Unresolved> {
-        let Some(model) = model else {
-            let first = warnings.into_iter().next().filter(|_| self.strict);
-            return Err(first.map_or(Unresolved::NoDefault, Unresolved::Strict));
-        };
-        if let Some(last) = warnings.last_mut() {
-            last.push_str(&format!("; using {model}"));
+    /// The first of these that can be had and no other, with a word about it where something else was asked for.
+    fn settle(&self, models: [Option<&str>; 2], mut warnings: Vec<String>) -> Result<Resolved, Unresolved> {
+        for model in models.into_iter().flatten() {
+            if let Some(model) = self.in_use(model, model, &mut warnings) {
+                if let Some(last) = warnings.last_mut() {
+                    last.push_str(&format!("; using {model}"));
+                }
+                return self.checked(Resolved { names: vec![model], warnings });
+            }
         }
-        self.checked(Resolved { names: vec![model.to_owned()], warnings })
+        let has_choice = models.iter().any(Option::is_some);
+        Err(match warnings.into_iter().next() {
+            Some(why) if self.strict => Unresolved::Strict(why),
+            Some(why) if has_choice => Unresolved::NoKey(why),
+            Some(_) | None => Unresolved::NoDefault,
+        })
     }
 
     fn checked(&self, resolved: Resolved) -> Result<Resolved, Unresolved> {
         match resolved.warnings.first() {
             Some(warning) if self.strict => Err(Unresolved::Strict(warning.clone())),
             Some(_) | None => Ok(resolved),
+        }
+    }
+
+    /// What the parent or the host speaks with. A provider that is not in the table is the host's own affair.
+    fn in_use(&self, written: &str, model: &str, warnings: &mut Vec<String>) -> Option<String> {
+        match self.providers.owns(model) || !self.providers.has(provider_of(model)) {
+            true => Some(model.to_owned()),
+            false => self.available(written, model.to_owned(), warnings),
         }
     }
 
@@ -267,17 +292,15 @@ pub fn parse_map(text: &str) -> Result<Vec<(String, String)>, String> {
     pairs.map(pair).collect()
 }
 
-/// The model where nothing names one: that of the first provider, in the table's order, whose key is there. Providers
+/// The model where nothing names one: that of the first provider, in the table's order, whose key or own address is there. Providers
 /// that need no key are never chosen, because nobody knows whether they run. With it, a sentence that says why.
 pub fn default_model(providers: &Providers) -> Option<(String, String)> {
     let mut rows = providers.rows().iter().filter(|row| !row.key_vars.is_empty());
-    let found = rows.find_map(|row| {
-        let model = row.default_model.as_ref().filter(|_| providers.is_usable(&row.name))?;
-        Some((format!("{}/{model}", row.name), row.key_vars.join(" or ")))
-    });
-    found.map(|(name, vars)| {
-        let why = format!("using {name}, because {vars} is set (choose with --model)");
-        (name, why)
+    rows.find_map(|row| {
+        let (model, cause) = (row.default_model.as_ref()?, providers.why_usable(&row.name)?);
+        let name = format!("{}/{model}", row.name);
+        let why = format!("using {name}, because {cause} (choose with --model)");
+        Some((name, why))
     })
 }
 
@@ -382,6 +405,25 @@ mod tests {
     }
 
     #[test]
+    fn r19_what_is_inherited_or_the_default_must_be_one_that_can_be_asked() {
+        let providers = Known(&["openai"]);
+        let with = |default: Option<&str>| Resolver { default: default.map(str::to_owned), ..resolver(&providers) };
+        let inherited = with(Some("openai/gpt-4.1")).resolve(&ModelChoice::Inherit, Some("anthropic/x")).unwrap();
+        assert_eq!(inherited.names, ["openai/gpt-4.1"]);
+        assert_eq!(inherited.warnings, ["`anthropic/x` cannot be had: no key for anthropic; using openai/gpt-4.1"]);
+        let no_key = |choice: &ModelChoice| {
+            let written = if let ModelChoice::Named(names) = choice { names[0].as_str() } else { "anthropic/x" };
+            Unresolved::NoKey(format!("`{written}` cannot be had: no key for anthropic"))
+        };
+        for choice in [ModelChoice::Default, ModelChoice::Inherit, named(&["default"]), named(&["inherit"])] {
+            assert_eq!(with(Some("anthropic/x")).resolve(&choice, None), Err(no_key(&choice)), "{choice:?}");
+        }
+        let own = with(Some("team/plan")).resolve(&ModelChoice::Default, None).unwrap();
+        assert_eq!(own.names, ["team/plan"], "models of the host's own need no key");
+        assert_eq!(with(None).resolve(&ModelChoice::Inherit, None), Err(Unresolved::NoDefault));
+    }
+
+    #[test]
     fn r19_an_unknown_model_falls_back_with_a_visible_warning() {
         let resolved = resolver(&ALL).resolve(&named(&["mystery"]), None).unwrap();
         assert_eq!(resolved.names, ["openai/gpt-4.1"]);
@@ -428,6 +470,20 @@ mod tests {
         assert_eq!(why, "using anthropic/claude-sonnet-5-5, because ANTHROPIC_API_KEY is set (choose with --model)");
         assert_eq!(with(&["GEMINI_API_KEY", "GROQ_API_KEY"]).unwrap().0, "gemini/gemini-3.8-flash");
         assert_eq!(with(&["OPENAI_API_KEY", "GEMINI_API_KEY"]).unwrap().0, "openai/gpt-6.1-sol");
+        let why = with(&["GOOGLE_API_KEY"]).unwrap().1;
+        assert!(why.contains("because GOOGLE_API_KEY is set"), "{why}");
+    }
+
+    #[test]
+    fn a_moved_provider_is_not_said_to_have_a_key() {
+        let lookup =
+            |name: &str| (name == "OPENAI_BASE_URL").then(|| secrecy::SecretString::from("http://localhost:1"));
+        let (_, why) = default_model(&Providers::new(BTreeMap::new(), lookup)).unwrap();
+        assert_eq!(why, "using openai/gpt-6.1-sol, because OPENAI_BASE_URL is set (choose with --model)");
+        let moved = crate::ProviderConfig { base_url: Some("http://localhost:1".into()), ..Default::default() };
+        let providers = Providers::new(BTreeMap::from([("openai".to_owned(), moved)]), |_| None);
+        let (_, why) = default_model(&providers).unwrap();
+        assert_eq!(why, "using openai/gpt-6.1-sol, because its address is configured (choose with --model)");
     }
 
     #[test]

@@ -3,26 +3,20 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use homing_core::{
-    BoxFuture,
-    message::Reply,
-    model::{Failure, Model, ModelCard, OnDelta, Rates, Request},
-};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use homing_core::model::{Model, ModelCard, Rates};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use crate::{
     builtin,
     foreign::Foreign,
-    http::{self, Clocks, Http, Outgoing},
+    http::{Clocks, Http},
     offline::Offline,
+    output_limits,
     prices::{self, GivenPrice, Known},
+    remote::Remote,
     secret::Key,
-    wire::{
-        Wire, anthropic,
-        chat::{self, Quirks},
-    },
+    wire::{Delivery, Wire, chat::Quirks},
 };
 
 /// A provider as a user writes it in the configuration; what is absent is as in the built-in row of the same name.
@@ -43,10 +37,14 @@ pub struct ProviderConfig {
     pub quirks: Option<Quirks>,
     /// Prices by model; `*` stands for all others.
     pub prices: BTreeMap<String, GivenPrice>,
+    /// The most tokens of one reply by model, where that is less than what is usually asked for; `*` stands for all others.
+    pub max_output: BTreeMap<String, u64>,
     /// The model to use where nothing names one.
     pub default_model: Option<String>,
     /// Seconds until its answer must have begun, where that takes longer than usual.
     pub patience: Option<u64>,
+    /// Whether answers are streamed; `false` for servers that cannot.
+    pub stream: Option<bool>,
 }
 
 /// One string or several.
@@ -95,6 +93,8 @@ pub struct ProviderRow {
     pub price_table: Option<String>,
     /// Prices that the user gave.
     pub prices: BTreeMap<String, GivenPrice>,
+    /// Limits of replies that the user gave.
+    pub max_output: BTreeMap<String, u64>,
     /// The model to use where nothing names one.
     pub default_model: Option<String>,
     /// The address is the user's own: it may do without a key.
@@ -102,6 +102,8 @@ pub struct ProviderRow {
     /// How long it may take until its answer begins, where that is longer than usual: a model on this machine may
     /// have to be loaded first.
     pub patience: Option<Duration>,
+    /// How its answers come.
+    pub delivery: Delivery,
 }
 
 /// Why a model cannot be had.
@@ -195,6 +197,23 @@ impl Providers {
         self.rows.iter().find(|row| row.name == provider).is_some_and(|row| self.key(row).is_ok())
     }
 
+    /// Why the provider can be asked, as the end of a sentence; `None` where it cannot.
+    pub fn why_usable(&self, provider: &str) -> Option<String> {
+        let row = self.rows.iter().find(|row| row.name == provider)?;
+        let is_set = |name: &&String| Key::new((self.lookup)(name)).expose().is_some();
+        match row
+            .key_vars
+            .iter()
+            .find(is_set)
+            .or_else(|| row.base_url_env.as_ref().filter(|_| row.is_moved).filter(is_set))
+        {
+            Some(name) => Some(format!("{name} is set")),
+            None if row.is_moved => Some("its address is configured".to_owned()),
+            None if row.key_vars.is_empty() => Some("it needs no key".to_owned()),
+            None => None,
+        }
+    }
+
     /// The model called `provider/model`, or `offline`.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, NoModel> {
         if name == "offline" {
@@ -237,8 +256,14 @@ fn change(row: &mut ProviderRow, config: ProviderConfig) {
     row.auth = config.auth.unwrap_or(row.auth);
     row.quirks = config.quirks.unwrap_or(row.quirks);
     row.prices.extend(config.prices);
+    row.max_output.extend(config.max_output);
     row.default_model = config.default_model.or(row.default_model.take());
     row.patience = config.patience.map(Duration::from_secs).or(row.patience);
+    row.delivery = match config.stream {
+        None => row.delivery,
+        Some(true) => Delivery::Streamed,
+        Some(false) => Delivery::Whole,
+    };
 }
 
 fn added(name: String, config: ProviderConfig) -> ProviderRow {
@@ -254,9 +279,11 @@ fn added(name: String, config: ProviderConfig) -> ProviderRow {
         auth: if wire == Wire::Anthropic { Auth::XApiKey } else { Auth::Bearer },
         quirks: Quirks::default(),
         prices: BTreeMap::new(),
+        max_output: BTreeMap::new(),
         default_model: None,
         is_moved: false,
         patience: None,
+        delivery: Delivery::Streamed,
     };
     change(&mut row, config);
     // A key that was asked for by name is needed.
@@ -279,149 +306,20 @@ fn card(row: &ProviderRow, model: &str, key: &Key) -> ModelCard {
         None => Known { rates: Some(Rates::default()), context_window: None },
     };
     let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
+    // A reply of no tokens is no reply; such a limit is a mistake.
+    let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|it| *it > 0);
     ModelCard {
         name: format!("{}/{model}", row.name),
         gate: format!("{} {}", row.name, key.fingerprint()),
         rates: given.or(known.rates),
         context_window: known.context_window,
-        max_output: None,
+        max_output: limit.or_else(|| output_limits::published(model)),
     }
-}
-
-/// A model behind one of our own wires.
-struct Remote {
-    card: ModelCard,
-    model: String,
-    wire: Wire,
-    quirks: Quirks,
-    url: reqwest::Url,
-    headers: HeaderMap,
-    key: Key,
-    clocks: Clocks,
-    http: Arc<Http>,
-}
-
-impl Remote {
-    fn new(row: &ProviderRow, model: &str, key: Key, card: ModelCard, http: Arc<Http>) -> Result<Self, NoModel> {
-        let bad = |why: String| NoModel::BadRow { provider: row.name.clone(), why };
-        let url = endpoint(&row.base_url, row.wire).map_err(bad)?;
-        let url = reqwest::Url::parse(&url).map_err(|error| bad(format!("`{url}` is no address: {error}")))?;
-        let headers = headers(row, &key).map_err(bad)?;
-        let clocks = http.clocks.with_patience(row.patience);
-        let (model, wire, quirks) = (model.to_owned(), row.wire, row.quirks);
-        Ok(Self { card, model, wire, quirks, url, headers, key, clocks, http })
-    }
-
-    fn outgoing(&self, request: &Request<'_>) -> Outgoing<'_> {
-        let body = match self.wire {
-            Wire::Anthropic => anthropic::body(request, &self.model),
-            Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks),
-        };
-        let mut headers = self.headers.clone();
-        if let Ok(value) = HeaderValue::from_str(request.key)
-            && !request.key.is_empty()
-        {
-            headers.insert(HeaderName::from_static("idempotency-key"), value);
-        }
-        Outgoing { url: &self.url, headers, body, time_left: request.time_left }
-    }
-}
-
-impl Model for Remote {
-    fn card(&self) -> &ModelCard {
-        &self.card
-    }
-
-    fn reply<'a>(&'a self, request: Request<'a>, on_delta: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
-        Box::pin(async move {
-            let decoder = match self.wire {
-                Wire::Anthropic => anthropic::decoder(&request),
-                Wire::Chat | Wire::Genai => chat::decoder(&request),
-            };
-            let clocks = self.clocks.for_effort(request.effort);
-            let done = http::exchange(&self.http, &clocks, self.outgoing(&request), decoder, on_delta).await;
-            let mut reply = done.map_err(|failure| self.key.scrub(failure))?;
-            price(&mut reply, &self.card);
-            Ok(reply)
-        })
-    }
-}
-
-/// Sets what the reply cost, where prices and usage are known.
-pub(crate) fn price(reply: &mut Reply, card: &ModelCard) {
-    if let Some(rates) = card.rates.as_ref().filter(|_| !reply.usage.estimated) {
-        reply.usage.cost_micros = rates.cost(&reply.usage);
-    }
-}
-
-fn headers(row: &ProviderRow, key: &Key) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(reqwest::header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    if row.wire == Wire::Anthropic {
-        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
-    }
-    for (name, value) in &row.headers {
-        let name = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is no header name"))?;
-        headers.insert(name, HeaderValue::try_from(value.as_str()).map_err(|_| "a header's value is no text")?);
-    }
-    if let Some(secret) = key.expose() {
-        let (name, text) = match row.auth {
-            Auth::Bearer => (AUTHORIZATION, format!("Bearer {secret}")),
-            Auth::XApiKey => (HeaderName::from_static("x-api-key"), secret.to_owned()),
-            Auth::ApiKey => (HeaderName::from_static("api-key"), secret.to_owned()),
-        };
-        let mut value = HeaderValue::try_from(text).map_err(|_| "the key has characters that no header can carry")?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-    }
-    Ok(headers)
-}
-
-/// The address of a wire's one endpoint below `base`, however much of it the user has written.
-fn endpoint(base: &str, wire: Wire) -> Result<String, String> {
-    let (base, query) =
-        base.trim().split_once('?').map_or((base.trim(), String::new()), |(base, query)| (base, format!("?{query}")));
-    let mut base = base.trim_end_matches('/');
-    let Some((_, after)) = base.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https")) else {
-        return Err(format!("`{base}` is no http address"));
-    };
-    let has_path = after.contains('/');
-    let path = match wire {
-        Wire::Anthropic => {
-            base = base.strip_suffix("/messages").unwrap_or(base);
-            base = base.strip_suffix("/v1").unwrap_or(base);
-            "/v1/messages"
-        }
-        Wire::Chat | Wire::Genai => {
-            base = base.strip_suffix("/chat/completions").unwrap_or(base);
-            if has_path { "/chat/completions" } else { "/v1/chat/completions" }
-        }
-    };
-    Ok(format!("{base}{path}{query}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn any_way_to_write_an_address_works() {
-        for base in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"] {
-            assert_eq!(endpoint(base, Wire::Chat).unwrap(), "http://h:1/v1/chat/completions", "{base}");
-        }
-        assert_eq!(endpoint("https://h/api/v1", Wire::Chat).unwrap(), "https://h/api/v1/chat/completions");
-        assert_eq!(
-            endpoint("https://h/o/v1?api-version=1", Wire::Chat).unwrap(),
-            "https://h/o/v1/chat/completions?api-version=1"
-        );
-        for base in ["http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"] {
-            assert_eq!(endpoint(base, Wire::Anthropic).unwrap(), "http://h/v1/messages", "{base}");
-        }
-        assert_eq!(endpoint("https://h/anthropic", Wire::Anthropic).unwrap(), "https://h/anthropic/v1/messages");
-        assert!(endpoint("file:///etc/passwd", Wire::Chat).is_err());
-        assert!(endpoint("", Wire::Chat).is_err());
-    }
 
     #[test]
     fn a_missing_key_is_said_before_anything_is_sent() {
@@ -449,12 +347,16 @@ mod tests {
     fn users_extend_the_table() {
         let config: ProviderConfig = serde_json::from_value(serde_json::json!({
             "wire": "anthropic", "base_url": "http://localhost:9", "api_key_env": "MY_KEY",
-            "headers": {"x-team": "a"}, "prices": {"*": {"input": 1.0, "output": 2.0}},
+            "headers": {"x-team": "a"}, "prices": {"*": {"input": 1.0, "output": 2.0}}, "max_output": {"*": 2000, "x": 0},
         }))
         .unwrap();
         let lookup = |name: &str| (name == "MY_KEY").then(|| SecretString::from("secret"));
         let providers = Providers::new(BTreeMap::from([("mine".to_owned(), config)]), lookup);
         let card = providers.model("mine/some-model").unwrap().card().clone();
-        assert_eq!(card.rates.unwrap().output, 2_000_000);
+        assert_eq!((card.rates.unwrap().output, card.max_output), (2_000_000, Some(2_000)));
+        assert_eq!(providers.model("mine/x").unwrap().card().max_output, None, "no reply has no tokens");
+        let lookup = |name: &str| name.ends_with("_KEY").then(|| SecretString::from("k"));
+        let published = Providers::new(BTreeMap::new(), lookup);
+        assert_eq!(published.model("anthropic/claude-3-haiku-20240307").unwrap().card().max_output, Some(4_096));
     }
 }

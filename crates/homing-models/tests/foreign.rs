@@ -168,3 +168,91 @@ async fn sealed_thoughts_of_gemini_go_back_with_their_calls() {
     let body = provider.requests()[1].body.clone();
     assert!(body.contains("seal=="), "{body}");
 }
+
+fn responses(url: &str) -> Arc<dyn Model> {
+    model_named(&format!("{url}/v1"), "genai", "openai-responses", "gpt-5", patient())
+}
+
+fn events(events: &[Value]) -> Answer {
+    Answer::events(&events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>())
+}
+
+#[tokio::test]
+async fn trap6_a_failed_response_keeps_its_kind_and_words() {
+    for (error, is_right) in [
+        (
+            json!({"code": "rate_limit_exceeded", "message": "Slow down."}),
+            (|it| matches!(it, ModelError::Busy { .. })) as fn(&_) -> _,
+        ),
+        (json!({"code": "server_error", "message": "Oops."}), |it| matches!(it, ModelError::Broken { .. })),
+        (json!({"code": "context_length_exceeded", "message": "Too long."}), |it| {
+            matches!(it, ModelError::ContextFull { .. })
+        }),
+    ] {
+        let failed = json!({"type": "response.failed", "response": {"id": "r", "status": "failed", "model": "m", "error": error, "output": []}});
+        let provider = FakeProvider::answers(vec![events(&[failed])]).await;
+        let failure = ask(&*responses(&provider.url())).await.failure();
+        assert!(is_right(&failure.error), "{failure:?}");
+        assert!(failure.error.to_string().contains(error["message"].as_str().unwrap()), "{failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn trap7_the_words_of_a_refusal_are_not_lost() {
+    let end = json!({"type": "response.completed", "response": {"id": "r", "status": "completed", "model": "gpt-5", "output": [],
+        "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}}});
+    let piece = |text: &str| json!({"type": "response.refusal.delta", "delta": text});
+    let provider = FakeProvider::answers(vec![events(&[piece("I can"), piece("not."), end])]).await;
+    let reply = ask(&*responses(&provider.url())).await.reply();
+    assert_eq!((reply.text().as_str(), &reply.stop), ("I cannot.", &Stop::Refusal));
+    assert_eq!(reply.model.as_deref(), Some("gpt-5"));
+}
+
+#[tokio::test]
+async fn trap8_an_answer_cut_by_a_filter_is_refused_and_not_merely_long() {
+    let incomplete = |reason: &str| {
+        json!({"type": "response.incomplete", "response": {"id": "r", "status": "incomplete", "model": "m", "output": [],
+            "incomplete_details": {"reason": reason}, "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}}})
+    };
+    let words = json!({"type": "response.output_text.delta", "delta": "Hel"});
+    let provider = FakeProvider::answers(vec![events(&[words.clone(), incomplete("content_filter")])]).await;
+    let failure = ask(&*responses(&provider.url())).await.failure();
+    assert!(matches!(failure.error, ModelError::Refused { .. }), "{failure:?}");
+    let provider = FakeProvider::answers(vec![events(&[words, incomplete("max_output_tokens")])]).await;
+    assert_eq!(ask(&*responses(&provider.url())).await.reply().stop, Stop::Length);
+    let blocked =
+        json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}});
+    let provider = FakeProvider::answers(vec![events(&[blocked])]).await;
+    let failure = ask(&*gemini(&provider.url())).await.failure();
+    assert!(matches!(failure.error, ModelError::Refused { .. }), "{failure:?}");
+}
+
+#[tokio::test]
+async fn trap9_a_cut_interaction_is_no_reply() {
+    let stream = [
+        json!({"event_type": "interaction.created", "interaction": {"id": "i", "model": "g", "status": "in_progress"}}),
+        json!({"event_type": "interaction.status_update", "status": "in_progress"}),
+        json!({"event_type": "step.start", "index": 0, "step": {"type": "model_output"}}),
+        json!({"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hel"}}),
+    ];
+    let provider = FakeProvider::answers(vec![events(&stream)]).await;
+    let model = model_named(&format!("{}/v1beta", provider.url()), "genai", "gemini-interactions", "g", patient());
+    let failure = ask(&*model).await.failure();
+    assert!(failure.error.is_retryable(), "{failure:?}");
+    assert_eq!((failure.charge, failure.partial.as_str()), (Charge::Hold, "Hel"));
+}
+
+#[tokio::test]
+async fn foreign_answers_come_in_one_piece_where_streams_are_switched_off() {
+    let whole = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hm.", "thought": true}, {"text": "Hi"},
+        {"functionCall": {"name": "read", "args": {"path": "x"}}}]}, "finishReason": "STOP"}], "modelVersion": "gemini-x",
+        "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 14}});
+    let provider = FakeProvider::answers(vec![Answer::json(200, &whole.to_string())]).await;
+    let model = unstreamed_model(&format!("{}/v1beta", provider.url()), "genai", "gemini", "gemini-2.5-flash");
+    let outcome = ask(&*model).await;
+    assert_eq!(outcome.deltas, "<Hm.>Hi");
+    let reply = outcome.reply();
+    assert_eq!((reply.text().as_str(), reply.calls().count(), reply.model.as_deref()), ("Hi", 1, Some("gemini-x")));
+    assert_eq!((reply.usage.input, reply.usage.output, reply.usage.reasoning), (9, 5, 3));
+    assert!(provider.requests()[0].path.ends_with(":generateContent"));
+}

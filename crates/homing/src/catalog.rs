@@ -11,7 +11,7 @@ use homing_core::{
 };
 use homing_models::{
     NoModel, ProviderConfig, Providers,
-    names::{Resolver, Unresolved},
+    names::{Availability, Resolver, Unresolved},
 };
 
 /// How model names are understood.
@@ -67,7 +67,7 @@ impl Catalog {
     fn resolver(&self) -> Resolver<'_> {
         // `--model sonnet` is a name like any other: it is understood before it becomes the default.
         let mut resolver = Resolver {
-            providers: &self.providers,
+            providers: self,
             default: None,
             aliases: self.options.aliases.clone(),
             map: self.options.map.clone(),
@@ -86,6 +86,20 @@ impl Catalog {
     }
 }
 
+impl Availability for Catalog {
+    fn has(&self, provider: &str) -> bool {
+        self.providers.has(provider)
+    }
+
+    fn is_usable(&self, provider: &str) -> bool {
+        self.providers.is_usable(provider)
+    }
+
+    fn owns(&self, model: &str) -> bool {
+        self.own.contains_key(model)
+    }
+}
+
 impl Models for Catalog {
     fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, ModelError> {
         if let ModelChoice::Named(names) = choice
@@ -95,7 +109,9 @@ impl Models for Catalog {
         }
         match self.resolver().resolve(choice, parent) {
             Ok(found) => Ok(Resolved { names: found.names, warnings: found.warnings }),
-            Err(error @ Unresolved::NoDefault) => Err(ModelError::Unauthorized { reason: error.to_string() }),
+            Err(error @ (Unresolved::NoDefault | Unresolved::NoKey(_))) => {
+                Err(ModelError::Unauthorized { reason: error.to_string() })
+            }
             Err(error @ Unresolved::Strict(_)) => Err(ModelError::Unusable { reason: error.to_string() }),
         }
     }

@@ -8,7 +8,7 @@ use homing_core::{
 use serde_json::Value;
 
 use super::{
-    anthropic_stream,
+    Delivery, anthropic_stream,
     draft::Draft,
     ids::{self, IdStyle},
     offered, push_string,
@@ -22,11 +22,15 @@ pub(crate) fn decoder(request: &Request<'_>) -> super::Decoder {
 }
 
 /// The body of a request.
-pub(crate) fn body(request: &Request<'_>, model: &str) -> String {
+pub(crate) fn body(request: &Request<'_>, model: &str, delivery: Delivery) -> String {
     let entries = request.messages.iter().map(|entry| usize::try_from(entry.size()).unwrap_or(0)).sum::<usize>();
     let mut out = String::with_capacity(entries + request.system.len() + request.tools.specs.len() * 1_024 + 1_024);
     out.push_str("{\"model\":");
     push_string(&mut out, model);
+    out.push_str(match delivery {
+        Delivery::Streamed => ",\"stream\":true",
+        Delivery::Whole => ",\"stream\":false",
+    });
     push_options(&mut out, request, model);
     if !request.tools.specs.is_empty() {
         out.push_str(",\"tools\":");
@@ -50,7 +54,6 @@ pub(crate) fn body(request: &Request<'_>, model: &str) -> String {
 }
 
 fn push_options(out: &mut String, request: &Request<'_>, model: &str) {
-    out.push_str(",\"stream\":true");
     let thinking = thinking(request, model);
     out.push_str(&format!(",\"max_tokens\":{}", request.max_output));
     match &thinking {

@@ -82,7 +82,10 @@ impl Decoder {
             "content_block_stop" => Ok(self.close(event.index)),
             "message_delta" => Ok(self.take_end(event.delta.and_then(|it| it.stop_reason), event.usage)),
             "message_stop" => Ok(self.end()),
-            "error" => Err(errors::from_event(&event.error.map(parsed).unwrap_or_default())),
+            "error" => {
+                let error = event.error.map_or_else(|| serde_json::from_str(&text).unwrap_or_default(), parsed);
+                Err(errors::from_event(&error))
+            }
             // Pings, and whatever comes newer than this program.
             _ => Ok(Progress::None),
         }

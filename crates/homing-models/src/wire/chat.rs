@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    chat_stream,
+    Delivery, chat_stream,
     draft::Draft,
     ids::{self, IdStyle},
     offered, push_string,
@@ -60,10 +60,11 @@ pub(crate) fn decoder(request: &Request<'_>) -> super::Decoder {
 }
 
 /// The body of a request.
-pub(crate) fn body(request: &Request<'_>, model: &str, quirks: Quirks) -> String {
+pub(crate) fn body(request: &Request<'_>, model: &str, quirks: Quirks, delivery: Delivery) -> String {
     let mut out = String::with_capacity(expected_size(request));
     out.push_str("{\"model\":");
     push_string(&mut out, model);
+    push_delivery(&mut out, quirks, delivery);
     push_options(&mut out, request, model, quirks);
     if !request.tools.specs.is_empty() {
         out.push_str(",\"tools\":");
@@ -85,11 +86,15 @@ fn expected_size(request: &Request<'_>) -> usize {
     entries + request.system.len() + request.tools.specs.len() * 1_024 + 1_024
 }
 
-fn push_options(out: &mut String, request: &Request<'_>, model: &str, quirks: Quirks) {
-    out.push_str(",\"stream\":true");
-    if !quirks.no_stream_options {
-        out.push_str(",\"stream_options\":{\"include_usage\":true}");
+fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
+    match delivery {
+        Delivery::Streamed if quirks.no_stream_options => out.push_str(",\"stream\":true"),
+        Delivery::Streamed => out.push_str(",\"stream\":true,\"stream_options\":{\"include_usage\":true}"),
+        Delivery::Whole => out.push_str(",\"stream\":false"),
     }
+}
+
+fn push_options(out: &mut String, request: &Request<'_>, model: &str, quirks: Quirks) {
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     out.push_str(&format!(",\"{limit}\":{}", request.max_output));
     let reasons = Reasoner::of(model);

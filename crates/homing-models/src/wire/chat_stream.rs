@@ -13,7 +13,7 @@ use super::{
     draft::{Block, Draft, progress},
     read, usage,
 };
-use crate::errors;
+use crate::errors::{self, shortened};
 
 /// Makes a reply of chat completion chunks.
 pub(crate) struct Decoder {
@@ -39,16 +39,32 @@ struct Chunk<'a> {
     x_groq: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    object: Words<'a>,
 }
 
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(default)]
     index: Option<u64>,
-    #[serde(borrow, default, alias = "message")]
+    #[serde(borrow, default)]
     delta: Option<Piece<'a>>,
     #[serde(borrow, default)]
+    message: Option<Piece<'a>>,
+    #[serde(borrow, default)]
     finish_reason: Option<Text<'a>>,
+}
+
+impl<'a> Choice<'a> {
+    /// What this choice adds. Some servers send the whole message so far beside each delta, and an empty delta beside a
+    /// whole message.
+    fn piece(&mut self, shape: Shape) -> Option<Piece<'a>> {
+        let (delta, message) = (self.delta.take(), self.message.take());
+        match shape {
+            Shape::Piece => delta.or(message),
+            Shape::Whole => message.or(delta),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -59,6 +75,10 @@ struct Piece<'a> {
     reasoning_content: Words<'a>,
     #[serde(borrow, default)]
     reasoning: Words<'a>,
+    #[serde(borrow, default)]
+    reasoning_text: Words<'a>,
+    #[serde(borrow, default)]
+    thinking: Words<'a>,
     #[serde(borrow, default)]
     reasoning_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -74,7 +94,7 @@ struct CallPiece<'a> {
     #[serde(default)]
     index: Option<u64>,
     #[serde(borrow, default)]
-    id: Option<Text<'a>>,
+    id: Words<'a>,
     #[serde(borrow, default)]
     function: Option<FunctionPiece<'a>>,
 }
@@ -103,7 +123,11 @@ impl Decoder {
             return Ok(Progress::Over);
         }
         let text = String::from_utf8_lossy(data);
-        let progress = self.take(read(&text)?, Shape::Piece, on_delta)?;
+        let chunk: Chunk<'_> = read(&text)?;
+        if matches!(&chunk.object, Words::One(word) if word == "error") {
+            return Err(errors::from_event(&serde_json::from_str(&text).unwrap_or_default()));
+        }
+        let progress = self.take(chunk, Shape::Piece, on_delta)?;
         Ok(if self.draft.stop.is_some() { Progress::Whole } else { progress })
     }
 
@@ -113,7 +137,8 @@ impl Decoder {
         let chunk: Chunk<'_> = serde_json::from_str(&text)
             .map_err(|error| ModelError::Unusable { reason: format!("the answer is no chat completion: {error}") })?;
         if chunk.error.is_none() && chunk.choices.as_ref().is_none_or(Vec::is_empty) {
-            return Err(ModelError::Unusable { reason: "the answer is no chat completion: it has no choices".into() });
+            let reason = format!("the answer is no chat completion: it has no choices: {}", shortened(&text));
+            return Err(ModelError::Unusable { reason });
         }
         self.take(chunk, Shape::Whole, on_delta)?;
         // A whole body that arrived whole is complete even where the server forgot to say why it stopped.
@@ -152,12 +177,12 @@ impl Decoder {
         }
         self.take_usage(&chunk.usage, &chunk.x_groq);
         let mut best = Progress::None;
-        for choice in chunk.choices.into_iter().flatten().filter(|it| it.index.unwrap_or(0) == 0) {
+        for mut choice in chunk.choices.into_iter().flatten().filter(|it| it.index.unwrap_or(0) == 0) {
             // What follows the end of a reply is not part of it.
             if self.draft.stop.is_some() {
                 break;
             }
-            if let Some(piece) = choice.delta {
+            if let Some(piece) = choice.piece(shape) {
                 best = most(best, self.take_piece(piece, shape, on_delta)?);
             }
             if let Some(reason) = choice.finish_reason {
@@ -189,7 +214,9 @@ impl Decoder {
                 Stop::Refusal
             }
             "refusal" => Stop::Refusal,
-            "error" => return Err(ModelError::Broken { reason: "the provider reported an error mid-reply".into() }),
+            "error" | "insufficient_system_resource" => {
+                return Err(ModelError::Broken { reason: "the provider reported an error mid-reply".into() });
+            }
             other => Stop::Other(other.to_owned()),
         };
         self.draft.stop = Some(if self.refused { Stop::Refusal } else { stop });
@@ -199,8 +226,9 @@ impl Decoder {
     fn take_piece(&mut self, piece: Piece<'_>, shape: Shape, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
         let mut best = Progress::None;
         let details = piece.reasoning_details.map(parsed);
-        let thoughts = if piece.reasoning_content.is_empty() { piece.reasoning } else { piece.reasoning_content };
-        match thoughts {
+        // Servers disagree about the name, and some give the same thoughts under two.
+        let names = [piece.reasoning_content, piece.reasoning, piece.reasoning_text, piece.thinking];
+        match names.into_iter().find(|it| !it.is_empty()).unwrap_or_default() {
             Words::None => (),
             Words::One(text) => best = most(best, self.draft.thinking(&text, on_delta)?),
             Words::Pieces(pieces) => {
@@ -223,7 +251,7 @@ impl Decoder {
         }
         for (at, call) in piece.tool_calls.into_iter().flatten().enumerate() {
             let index = call.index.or(if shape == Shape::Whole { Some(at as u64) } else { None });
-            let id = call.id.unwrap_or_default().0;
+            let id = if let Words::One(id) = call.id { id } else { Cow::Borrowed("") };
             best = most(best, self.take_call(index, &id, call.function.unwrap_or_default(), on_delta)?);
         }
         if let Some(function) = piece.function_call {

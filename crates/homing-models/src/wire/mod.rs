@@ -32,6 +32,16 @@ pub enum Wire {
     Genai,
 }
 
+/// How an answer is to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// In events, as it is written.
+    #[default]
+    Streamed,
+    /// In one piece, for servers that cannot stream.
+    Whole,
+}
+
 /// What a delta listener inside this crate looks like.
 pub(crate) type Listener<'a> = &'a mut dyn FnMut(Delta<'_>);
 

@@ -26,25 +26,30 @@ fn unknown() -> Usage {
     Usage { estimated: true, ..Usage::default() }
 }
 
-/// Usage of a chat completion.
+/// Usage of a chat completion. A few servers use the newer names, or leave out what the total tells.
 pub(super) fn of_chat(object: &Value) -> Usage {
+    let names =
+        [["prompt_tokens", "completion_tokens"], ["input_tokens", "output_tokens"], ["prompt_tokens", "total_tokens"]];
+    let Some([of_input, of_output]) = names.into_iter().find(|keys| has(object, *keys)) else { return unknown() };
     let read = || {
-        let (input, mut output) = (figure(object, &["prompt_tokens"])?, figure(object, &["completion_tokens"])?);
+        let (input, mut output) = (figure(object, &[of_input])?, figure(object, &[of_output])?);
+        if of_output == "total_tokens" {
+            output = output.checked_sub(input)?;
+        }
         let reasoning = figure(object, &["completion_tokens_details", "reasoning_tokens"])?;
         // Some providers count reasoning beside the output, not in it; the total tells.
         if reasoning > 0 && figure(object, &["total_tokens"])? == input + output + reasoning {
             output += reasoning;
         }
-        let cached = figure(object, &["prompt_tokens_details", "cached_tokens"])?
-            .max(figure(object, &["prompt_cache_hit_tokens"])?);
+        let mut cached = figure(object, &["prompt_tokens_details", "cached_tokens"])?;
+        for key in ["prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"] {
+            cached = cached.max(figure(object, &[key])?);
+        }
         let cache_write = figure(object, &["prompt_tokens_details", "cache_write_tokens"])?;
         let cached = cached.min(input);
         let cache_write = cache_write.min(input - cached);
         Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
     };
-    if !has(object, ["prompt_tokens", "completion_tokens"]) {
-        return unknown();
-    }
     read().unwrap_or_else(unknown)
 }
 
@@ -89,6 +94,17 @@ mod tests {
         }
         assert_eq!(of_anthropic(&json!({"input_tokens": -1, "output_tokens": 2}), None), unknown());
         assert_eq!(of_chat(&json!({"prompt_tokens": 5.0, "completion_tokens": 1})).input, 5);
+    }
+
+    #[test]
+    fn figures_under_other_names_are_found() {
+        let newer = of_chat(&json!({"input_tokens": 7, "output_tokens": 2}));
+        assert_eq!((newer.input, newer.output), (7, 2));
+        let total = of_chat(&json!({"prompt_tokens": 7, "total_tokens": 9}));
+        assert_eq!((total.input, total.output), (7, 2));
+        assert_eq!(of_chat(&json!({"prompt_tokens": 7, "total_tokens": 5})), unknown());
+        let beside = of_chat(&json!({"prompt_tokens": 7, "completion_tokens": 1, "cached_tokens": 4}));
+        assert_eq!(beside.cached, 4);
     }
 
     #[test]

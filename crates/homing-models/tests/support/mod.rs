@@ -39,10 +39,18 @@ pub fn model(url: &str, wire: &str, clocks: Clocks) -> Arc<dyn Model> {
 }
 
 pub fn model_named(url: &str, wire: &str, provider: &str, name: &str, clocks: Clocks) -> Arc<dyn Model> {
-    let config: ProviderConfig = serde_json::from_value(json!({
-        "wire": wire, "base_url": url, "api_key_env": "FAKE_KEY", "prices": {"*": {"input": 1.0, "output": 10.0}},
-    }))
-    .unwrap();
+    configured(json!({ "wire": wire, "base_url": url }), provider, name, clocks)
+}
+
+/// A model that asks for its answers in one piece.
+pub fn unstreamed_model(url: &str, wire: &str, provider: &str, name: &str) -> Arc<dyn Model> {
+    configured(json!({ "wire": wire, "base_url": url, "stream": false }), provider, name, patient())
+}
+
+fn configured(mut config: serde_json::Value, provider: &str, name: &str, clocks: Clocks) -> Arc<dyn Model> {
+    config["api_key_env"] = "FAKE_KEY".into();
+    config["prices"] = json!({"*": {"input": 1.0, "output": 10.0}});
+    let config: ProviderConfig = serde_json::from_value(config).unwrap();
     let lookup = |name: &str| (name == "FAKE_KEY").then(|| SecretString::from(KEY));
     let providers = Providers::with_clocks(BTreeMap::from([(provider.to_owned(), config)]), lookup, clocks, None);
     providers.model(&format!("{provider}/{name}")).unwrap()

@@ -1,0 +1,160 @@
+//! Servers that speak our wires with an accent: what real ones were seen to send, and what it must become.
+#![allow(missing_docs)]
+
+mod support;
+
+use homing_core::{
+    message::{Args, Part, Stop},
+    model::ModelError,
+};
+use homing_fake::{Answer, FakeProvider};
+use serde_json::{Value, json};
+use support::*;
+
+async fn chat(answer: Answer) -> Outcome {
+    let provider = FakeProvider::answers(vec![answer]).await;
+    ask(&*model(&provider.url(), "chat", patient())).await
+}
+
+fn thoughts(outcome: Outcome) -> String {
+    let parts = outcome.reply().parts;
+    let thoughts = parts.into_iter().filter_map(|part| match part {
+        Part::Thinking { text, .. } => Some(text),
+        _ => None,
+    });
+    thoughts.collect()
+}
+
+#[tokio::test]
+async fn a_whole_message_beside_a_delta_is_read_once() {
+    let whole = json!({"object": "chat.completion", "choices": [{"index": 0, "finish_reason": "stop",
+        "delta": {"role": "assistant", "content": ""}, "message": {"role": "assistant", "content": "Hello"}}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1}});
+    assert_eq!(chat(Answer::json(200, &whole.to_string())).await.reply().text(), "Hello");
+    let chunk = |delta: &str, so_far: &str, reason: Value| {
+        let choice =
+            json!({"index": 0, "delta": {"content": delta}, "message": {"content": so_far}, "finish_reason": reason});
+        format!("data: {}\n\n", json!({"object": "chat.completion.chunk", "choices": [choice]}))
+    };
+    let stream =
+        [chunk("Hel", "Hel", Value::Null), chunk("lo", "Hello", Value::Null), chunk("", "Hello", json!("stop"))];
+    assert_eq!(chat(Answer::events(&stream.concat())).await.reply().text(), "Hello");
+}
+
+#[tokio::test]
+async fn thoughts_are_found_under_every_name_and_taken_once() {
+    for delta in [
+        r#"{"reasoning_content":"hm"}"#,
+        r#"{"reasoning":"hm"}"#,
+        r#"{"reasoning_text":"hm"}"#,
+        r#"{"thinking":"hm"}"#,
+        r#"{"reasoning":"hm","reasoning_content":"hm"}"#,
+        r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#,
+    ] {
+        let stream = chat_stream(&[delta, r#"{"content":"Yes."}"#], "stop");
+        assert_eq!(thoughts(chat(Answer::events(&stream)).await), "hm", "{delta}");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_are_interleaved_or_numbered_oddly_stay_apart() {
+    let stream = chat_stream(
+        &[
+            r#"{"tool_calls":[{"index":0,"id":1,"function":{"name":"read","arguments":"{\"path\""}}]}"#,
+            r#"{"tool_calls":[{"index":1,"id":null,"function":{"name":"grep","arguments":"{\"path\""}}]}"#,
+            r#"{"tool_calls":[{"index":0,"function":{"arguments":":\"a\"}"}},{"index":1,"function":{"arguments":":\"b\"}"}}]}"#,
+        ],
+        "tool_calls",
+    );
+    let reply = chat(Answer::events(&stream)).await.reply();
+    let calls: Vec<(&str, &Args)> = reply.calls().map(|call| (call.name.as_str(), &call.args)).collect();
+    let args = |path: &str| Args::Json(json!({ "path": path }));
+    assert_eq!(calls, [("read", &args("a")), ("grep", &args("b"))]);
+}
+
+#[tokio::test]
+async fn s12_errors_in_a_stream_are_known_in_every_dress() {
+    let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+    let error = |data: &str| Answer::events(&format!("{half}data: {data}\n\n"));
+    for (data, is_right) in [
+        (
+            r#"{"error":{"message":"slow down","code":429}}"#,
+            (|it| matches!(it, ModelError::Busy { .. })) as fn(&_) -> _,
+        ),
+        (r#"{"error":"overloaded"}"#, |it| matches!(it, ModelError::Broken { .. })),
+        (r#"{"object":"error","message":"bad","type":"BadRequestError","code":400}"#, |it| {
+            matches!(it, ModelError::Unusable { .. })
+        }),
+        (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#, |it| {
+            matches!(it, ModelError::Broken { .. })
+        }),
+        (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"insufficient_system_resource"}]}"#, |it| {
+            matches!(it, ModelError::Broken { .. })
+        }),
+    ] {
+        let failure = chat(error(data)).await.failure();
+        assert!(is_right(&failure.error), "{data}: {failure:?}");
+        assert_eq!(failure.partial, "Hel", "{data}");
+    }
+}
+
+#[tokio::test]
+async fn error_bodies_of_every_shape_keep_their_words() {
+    for body in [
+        r#"{"error":{"message":"the words","type":"invalid_request_error"}}"#,
+        r#"{"error":"the words"}"#,
+        r#"{"message":"the words"}"#,
+        r#"{"detail":"the words"}"#,
+        r#"{"detail":[{"loc":["body"],"msg":"the words"}]}"#,
+        r#"{"errors":[{"message":"the words","code":5007}],"success":false}"#,
+        r#"[{"error":{"code":400,"message":"the words","status":"INVALID_ARGUMENT"}}]"#,
+        r#"{"Message":"the words"}"#,
+        "the words",
+        "<html><head><title>the words</title></head></html>",
+    ] {
+        let failure = chat(Answer::response(400, &[], body)).await.failure();
+        let ModelError::Unusable { reason } = failure.error else { panic!("{body}: {failure:?}") };
+        assert!(reason.contains("the words"), "{body}: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn s14_an_end_without_its_mark_and_figures_in_their_own_event_are_fine() {
+    let words = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+    let end = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":null},\"finish_reason\":\"stop\"}],\"usage\":null}\n\n";
+    let figures = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}\n\n";
+    let reply = chat(Answer::events(&format!("{words}{end}{figures}"))).await.reply();
+    assert_eq!((reply.text().as_str(), reply.usage.input, reply.usage.output), ("Hi", 9, 4));
+    let reply = chat(Answer::events(&format!("{words}{end}"))).await.reply();
+    assert!(reply.usage.estimated, "what was not told is not zero");
+    let nothing = "data: {\"choices\":[],\"prompt_filter_results\":[]}\n\n";
+    assert_eq!(chat(Answer::events(&format!("{nothing}{words}{end}"))).await.reply().text(), "Hi");
+}
+
+#[tokio::test]
+async fn only_the_first_of_several_choices_is_the_reply() {
+    let chunk = |index: u32, text: &str, reason: Value| {
+        let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": reason});
+        format!("data: {}\n\n", json!({ "choices": [choice] }))
+    };
+    let stream = [
+        chunk(1, "other", Value::Null),
+        chunk(0, "mine", Value::Null),
+        chunk(1, "", json!("stop")),
+        chunk(0, "!", json!("stop")),
+    ];
+    assert_eq!(chat(Answer::events(&stream.concat())).await.reply().text(), "mine!");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_stream_is_asked_for_whole_answers() {
+    let whole = r#"{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#;
+    let message = r#"{"type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
+    for (wire, body) in [("chat", whole), ("anthropic", message)] {
+        let provider = FakeProvider::answers(vec![Answer::json(200, body)]).await;
+        let reply = ask(&*unstreamed_model(&provider.url(), wire, "fake", "m")).await.reply();
+        assert_eq!((reply.text().as_str(), reply.stop), ("Hi", Stop::End), "{wire}");
+        let sent: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
+        assert_eq!((&sent["stream"], sent.get("stream_options")), (&json!(false), None), "{wire}");
+    }
+}
