@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     }
     tell("model", model(&providers, config.as_ref()))?;
     tell("journal", journal(config.as_ref(), &folders, args.journal))?;
-    tell("trust", trust(&standard, &project))?;
+    tell("trust", trust(&standard))?;
     tell("terminal", screen())?;
     Ok(if is_well { Exit::Done } else { Exit::Failed })
 }
@@ -193,9 +193,9 @@ fn checked(journal: &SqliteJournal, path: &Path) -> Finding {
     }
 }
 
-fn trust(standard: &Standard, project: &Path) -> Finding {
-    let files = AuthorityFiles::read(project);
-    match standard.trust.as_ref().map(|store| store.standing(project, &files)) {
+fn trust(standard: &Standard) -> Finding {
+    let files = AuthorityFiles::of_project(&standard.places.project_folders());
+    match standard.trust.as_ref().map(|store| store.standing(files.project(), &files)) {
         Some(Standing::Nothing) => Finding::Good("nothing in this project asks for it".to_owned()),
         Some(Standing::Trusted) => Finding::Good("this project's files are trusted".to_owned()),
         Some(Standing::Changed { .. }) => {
