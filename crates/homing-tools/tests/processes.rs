@@ -19,7 +19,7 @@ use homing_core::{
 use homing_tools::{
     bash::Bash,
     process::{Input, Jail, Job, Launcher, ProcessLimits, Streams},
-    sandbox::{Backend, Sandboxes},
+    sandbox::{Backend, OwnNetwork, Sandboxes},
 };
 use serde_json::json;
 use workshop::{HELPER, Workshop, best, each, gone_within, marked, sandboxes};
@@ -61,6 +61,7 @@ async fn spawn_and_wait(folder: &str) {
         limits: ProcessLimits::default(),
         kept: Vec::new(),
         streams: Streams::Together,
+        way_out: None,
     };
     println!("\nabout to spawn");
     let running = Launcher { helper: HELPER.into() }.start(job).await.unwrap();
@@ -249,6 +250,7 @@ async fn inv21_a_command_outlives_the_thread_that_started_it() {
         limits: ProcessLimits::default(),
         kept: Vec::new(),
         streams: Streams::Together,
+        way_out: None,
     };
     let handle = tokio::runtime::Handle::current();
     // The thread that forks is gone before the command has said a word.
@@ -381,7 +383,7 @@ async fn fault39_a_memory_bomb_ends_itself_only() {
 #[tokio::test]
 async fn a_helper_that_is_missing_is_an_error_and_nothing_runs() {
     let mut sandboxes = Sandboxes::none("/nonexistent");
-    sandboxes.ready.push(Backend::Landlock { version: 6 });
+    sandboxes.ready.push(Backend::Landlock { version: 6, network: OwnNetwork::Impossible });
     let shop = Workshop::with(sandboxes, |mut commands| {
         commands.launcher.helper = "/nonexistent".into();
         commands

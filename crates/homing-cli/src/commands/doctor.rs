@@ -6,7 +6,7 @@ use homing::{Folders, Standard};
 use homing_models::{ProviderRow, Providers};
 use homing_runtime::sqlite::{Options, SqliteJournal};
 use homing_tools::{
-    sandbox::{Backend, Sandboxes, Surroundings},
+    sandbox::{Backend, OwnNetwork, Sandboxes, Surroundings},
     trust::{AuthorityFiles, Standing},
 };
 
@@ -88,7 +88,12 @@ async fn sandbox(standard: &Standard) -> Finding {
     };
     match found.best() {
         Some(Backend::Bubblewrap { program, .. }) => Finding::Good(format!("bubblewrap ({})", program.display())),
-        Some(Backend::Landlock { version }) => Finding::Good(format!("Landlock version {version}")),
+        Some(Backend::Landlock { version, network: OwnNetwork::Possible }) => {
+            Finding::Good(format!("Landlock version {version}"))
+        }
+        Some(Backend::Landlock { version, network: OwnNetwork::Impossible }) => Finding::Good(format!(
+            "Landlock version {version}; commands have no loopback, and cannot reach listed hosts"
+        )),
         None => Finding::Bad(format!(
             "none works here, so commands are refused: {}. Install bubblewrap, use a kernel with Landlock, or accept \
              unconfined commands with --sandbox off",

@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     io::{self, Write},
     os::unix::{net::UnixStream, process::CommandExt},
+    path::Path,
     process::{Child, Command, Stdio, exit},
 };
 
@@ -15,7 +16,8 @@ use super::{
     cgroup::Cgroup,
     family::{Family, Reach},
     kept::Memory,
-    wire::{self, Feed, Jail, Order, ProcessLimits, Report, Sockets},
+    relay,
+    wire::{self, Feed, Jail, Net, Order, ProcessLimits, Report, Sockets},
 };
 use crate::sandbox::confine;
 
@@ -85,6 +87,7 @@ fn prepare(limits: &ProcessLimits) -> Cgroup {
 fn attend_directly(lifeline: &UnixStream, order: &Order) -> io::Result<()> {
     let mut command = match &order.jail {
         Jail::Landlock(rules) => {
+            enter(&rules.net)?;
             let mut command = Command::new(&order.helper);
             command.arg(CONFINE).arg(serde_json::to_string(rules)?).arg("--").args(&order.argv);
             command
@@ -98,6 +101,16 @@ fn attend_directly(lifeline: &UnixStream, order: &Order) -> io::Result<()> {
     };
     command.env_clear().envs(&order.env).current_dir(&order.workdir);
     watch_over(lifeline, command, &order.input, Reach::Descendants)
+}
+
+/// Takes this process and all that it will start into the command's network.
+fn enter(net: &Net) -> io::Result<()> {
+    let Net::Own { way_out } = net else { return Ok(()) };
+    relay::own_network().map_err(|error| io::Error::other(format!("no network of its own: {error}")))?;
+    match way_out {
+        Some(socket) => relay::open(socket.clone()),
+        None => Ok(()),
+    }
 }
 
 /// Starts the command, watches over it, reports how it ended.
@@ -131,11 +144,12 @@ fn pid_of(child: &Child) -> Pid {
 
 /// Bubblewrap gets the lifeline as it is: the first process inside reads it, and takes the namespace with it when it ends.
 fn await_bubblewrap(order: &Order) -> io::Result<()> {
-    let Jail::Bubblewrap { program, args, helper, sockets } = &order.jail else { return Ok(()) };
+    let Jail::Bubblewrap { program, args, helper, sockets, way_out } = &order.jail else { return Ok(()) };
     let mut command = Command::new(program);
     let feed = if order.input == Feed::Forwarded { "forwarded" } else { "nothing" };
     command.args(args).arg("--").arg(helper).args([INIT, feed, sockets.as_str()]);
-    command.arg(order.limits.processes.to_string()).arg("--").args(&order.argv);
+    command.arg(order.limits.processes.to_string()).arg(way_out.as_deref().unwrap_or(Path::new("")));
+    command.arg("--").args(&order.argv);
     command.env_clear().envs(&order.env).current_dir("/");
     let child = command.spawn().map_err(|error| io::Error::other(format!("bubblewrap: {error}")))?;
     loop {
@@ -161,13 +175,16 @@ fn init(args: &[OsString]) -> i32 {
 }
 
 fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
-    let [feed, sockets, processes, _, program, rest @ ..] = args else {
+    let [feed, sockets, processes, way_out, _, program, rest @ ..] = args else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     limit_processes(processes.to_str().and_then(|it| it.parse().ok()));
     let feed = if feed == "forwarded" { Feed::Forwarded } else { Feed::Nothing };
     // Children inherit the filter; it takes nothing away that this process needs.
     confine::filter_syscalls(Sockets::from_str(sockets.to_str().unwrap_or_default())).map_err(io::Error::other)?;
+    if !way_out.is_empty() {
+        relay::open(way_out.into())?;
+    }
     let mut command = Command::new(program);
     command.args(rest);
     watch_over(lifeline, command, &feed, Reach::Namespace)

@@ -14,11 +14,12 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use super::{
     bubblewrap,
     environment::{GitHooks, Surroundings, git_guards},
-    probe::{Backend, Sandboxes},
+    probe::{Backend, OwnNetwork, Sandboxes},
 };
 use crate::{
     authority_files,
-    process::{Jail, KeptFiles, LandlockRules, Sockets},
+    process::{Jail, KeptFiles, LandlockRules, Net, Sockets},
+    proxy,
 };
 
 /// The user's additions to what commands may touch.
@@ -31,8 +32,6 @@ pub struct SandboxOptions {
     pub write: Vec<PathBuf>,
     /// More variables to pass on; `NAME` or `PREFIX_*`. Secrets only when named in full.
     pub env: Vec<String>,
-    /// Hosts that may be reached without asking.
-    pub hosts: Vec<String>,
 }
 
 /// A folder of a run's own, outside its workspace: home, temporary files, caches. It goes with the run.
@@ -53,6 +52,8 @@ pub struct Access {
     pub write: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: Network,
+    /// The socket of a proxy that leads to the listed hosts, where they are listed and it can be held to them.
+    pub way_out: Option<PathBuf>,
 }
 
 /// Everything a command is started with, besides itself.
@@ -101,10 +102,16 @@ impl Access {
             Sandbox::ReadOnly => Vec::new(),
             Sandbox::WorkspaceWrite | Sandbox::Off => with(&grant.write, &options.write),
         };
-        Self { sandbox: grant.sandbox, read: with(&grant.read, &options.read), write, network: grant.network.clone() }
+        Self {
+            sandbox: grant.sandbox,
+            read: with(&grant.read, &options.read),
+            write,
+            network: grant.network.clone(),
+            way_out: None,
+        }
     }
 
-    /// Commands cannot be held to a list of hosts, so a list means none for them.
+    /// Whether the machine's network is the command's. A list of hosts is reached through a way out of its own.
     pub fn has_network(&self) -> bool {
         match &self.network {
             Network::On => true,
@@ -132,9 +139,7 @@ fn kept_in(root: PathBuf) -> KeptFiles {
         // A git folder itself: that of a worktree's repository.
         return KeptFiles { root, names: authority_files::GIT.iter().map(PathBuf::from).collect() };
     }
-    let mut names: Vec<PathBuf> =
-        authority_files::FOLDERS.iter().chain(authority_files::FILES).map(PathBuf::from).collect();
-    names.extend(authority_files::GITHUB.iter().map(|name| Path::new(".github").join(name)));
+    let mut names: Vec<PathBuf> = authority_files::names().collect();
     let git = root.join(".git");
     if git.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
         names.push(".git".into());
@@ -215,8 +220,8 @@ impl Walls {
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, variant })) => {
                 (bubblewrap::jail(&plan, program, *variant, &sandboxes.helper), PathBuf::from("/tmp"))
             }
-            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { .. })) => {
-                (Jail::Landlock(plan.landlock()), private.tmp())
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { network, .. })) => {
+                (Jail::Landlock(plan.landlock(*network)), private.tmp())
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, None) => {
                 return Err(Refusal::NoSandbox(sandboxes.why_not()));
@@ -224,6 +229,9 @@ impl Walls {
         };
         let mut env = surroundings.clean(options, private, &tmp);
         env.extend(git_guards(hooks));
+        if let (Some(_), Network::Hosts(hosts)) = (&access.way_out, &access.network) {
+            env.extend(proxy::env(hosts));
+        }
         let kept = match access.sandbox {
             Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
             Sandbox::WorkspaceWrite => access.kept(),
@@ -262,7 +270,7 @@ impl Plan<'_> {
         self.access.kept()
     }
 
-    fn landlock(&self) -> LandlockRules {
+    fn landlock(&self, network: OwnNetwork) -> LandlockRules {
         let mut read = self.system.to_vec();
         read.extend(MACHINE.iter().map(PathBuf::from));
         read.extend(self.access.read.iter().cloned());
@@ -274,7 +282,13 @@ impl Plan<'_> {
                 write.extend(["home", "tmp", "cargo"].map(|name| self.private.root.join(name)));
             }
         }
-        let sockets = if self.access.has_network() { Sockets::Internet } else { Sockets::None };
-        LandlockRules { read, write, sockets }
+        let own = Net::Own { way_out: self.access.way_out.clone() };
+        // Landlock's rules on the network know ports but no addresses, so that a network of its own is the only bound.
+        let (sockets, net) = match (self.access.has_network(), network) {
+            (true, _) => (Sockets::Internet, Net::Machine),
+            (false, OwnNetwork::Possible) => (Sockets::Internet, own),
+            (false, OwnNetwork::Impossible) => (Sockets::None, Net::Machine),
+        };
+        LandlockRules { read, write, sockets, net }
     }
 }
