@@ -18,7 +18,7 @@ use crate::{
     process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams, WayOut},
     proxy::Proxy,
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
-    shell::{GIT_ONLY, git_only_env, git_only_env_for},
+    shell::{GIT_ONLY, git_only_env, git_only_env_for, only_looks_with_git},
     worktree,
 };
 
@@ -97,7 +97,9 @@ impl Commands {
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<Finished, NotRun> {
         let mut job = self.job(&command, room).await?;
-        if is_git_only(command.grant) {
+        // Without a sandbox nothing else holds what a repository's settings would have git run while it looks.
+        let looks = command.grant.sandbox == Sandbox::Off && only_looks_with_git(command.command);
+        if looks || is_git_only(command.grant) {
             let neutral = match command.grant.sandbox {
                 Sandbox::ReadOnly | Sandbox::WorkspaceWrite => git_only_env(),
                 Sandbox::Off => self.neutral_git(&job).await?,

@@ -2,11 +2,15 @@
 //! before a confined command. Runs alone in its process, so that it may change that process as it likes.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     io::{self, Write},
     os::unix::{net::UnixStream, process::CommandExt},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio, exit},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use rustix::process::{self as sys, Pid, Resource, Rlimit, WaitOptions};
@@ -15,7 +19,7 @@ use super::{
     attend::{Attendant, Watch},
     cgroup::Cgroup,
     family::{Family, Reach},
-    kept::Memory,
+    kept::{Memory, take_away},
     relay,
     wire::{self, Feed, Jail, Net, Order, ProcessLimits, Report, Sockets},
 };
@@ -25,6 +29,9 @@ use crate::sandbox::confine;
 pub(super) const SUPERVISE: &str = "__homing-supervise";
 const INIT: &str = "__homing-init";
 const CONFINE: &str = "__homing-confine";
+
+/// How long an authority file that a command makes can be there.
+const GUARD_EVERY: Duration = Duration::from_millis(25);
 
 /// What a shell says when it cannot execute.
 const NOT_EXECUTED: i32 = 126;
@@ -53,6 +60,8 @@ fn supervise() -> io::Result<()> {
     let order: Order = wire::receive(&mut lifeline)?;
     let cgroup = prepare(&order.limits);
     let memory = Memory::of(&order.kept);
+    let taken = Arc::new(Mutex::new(BTreeSet::new()));
+    guard(memory.missing(), taken.clone());
     let begun = match &order.jail {
         Jail::Open | Jail::Landlock(_) => attend_directly(&lifeline, &order),
         Jail::Bubblewrap { .. } => await_bubblewrap(&order),
@@ -60,15 +69,27 @@ fn supervise() -> io::Result<()> {
     if let Err(error) = begun {
         wire::send(&mut lifeline, &Report::Refused(error.to_string()))?;
     }
-    let reverted = memory.put_back();
+    let mut reverted = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
+    reverted.extend(memory.put_back());
     if !reverted.is_empty() {
-        let _ = wire::send(&mut lifeline, &Report::Reverted(reverted));
+        let _ = wire::send(&mut lifeline, &Report::Reverted(reverted.into_iter().collect()));
     }
     if let Some(limit) = cgroup.limit_reached() {
         let _ = wire::send(&mut lifeline, &Report::LimitReached(limit.to_owned()));
     }
     cgroup.leave();
     Ok(())
+}
+
+/// Takes away what must not come into being, as long as this process lives. What is left at the end is put back then.
+fn guard(missing: Vec<PathBuf>, taken: Arc<Mutex<BTreeSet<PathBuf>>>) {
+    let watch = move || {
+        loop {
+            thread::sleep(GUARD_EVERY);
+            taken.lock().unwrap_or_else(PoisonError::into_inner).extend(take_away(&missing));
+        }
+    };
+    let _ = thread::Builder::new().stack_size(128 << 10).spawn(watch);
 }
 
 /// A session of its own (no terminal), orphans come to us, and limits on what is to come.

@@ -4,6 +4,7 @@
 mod bubblewrap;
 pub(crate) mod confine;
 mod environment;
+mod nested;
 mod probe;
 mod toolchains;
 mod walls;

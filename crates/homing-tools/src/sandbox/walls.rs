@@ -14,6 +14,7 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use super::{
     bubblewrap,
     environment::{GitHooks, Surroundings, git_guards},
+    nested,
     probe::{Backend, OwnNetwork, Sandboxes},
 };
 use crate::{
@@ -126,10 +127,17 @@ impl Access {
         // What is writable by itself, such as a worktree's own git files, is not kept by a folder around it.
         let given = |root: &Path, name: &PathBuf| roots.iter().any(|it| it.starts_with(root.join(name)));
         let mut kept: Vec<KeptFiles> = folders.collect();
-        for KeptFiles { root, names } in &mut kept {
+        for KeptFiles { root, names, .. } in &mut kept {
             names.retain(|name| !given(root, name));
         }
         kept
+    }
+
+    /// What must be the same after a command further down, where it is still there. Such folders stay ordinary ones
+    /// inside, because builds make and remove them.
+    fn kept_below(&self) -> Vec<KeptFiles> {
+        let roots: Vec<PathBuf> = self.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
+        roots.iter().filter(|root| root.is_dir()).flat_map(|root| nested::kept(root)).collect()
     }
 }
 
@@ -137,7 +145,8 @@ impl Access {
 fn kept_in(root: PathBuf) -> KeptFiles {
     if ["HEAD", "objects", "refs"].iter().all(|it| root.join(it).exists()) {
         // A git folder itself: that of a worktree's repository.
-        return KeptFiles { root, names: authority_files::GIT.iter().map(PathBuf::from).collect() };
+        let names = authority_files::GIT.iter().map(PathBuf::from).collect();
+        return KeptFiles { root, names, unless_gone: None };
     }
     let mut names: Vec<PathBuf> = authority_files::names().collect();
     let git = root.join(".git");
@@ -146,7 +155,7 @@ fn kept_in(root: PathBuf) -> KeptFiles {
     } else {
         names.extend(authority_files::GIT.iter().map(|name| Path::new(".git").join(name)));
     }
-    KeptFiles { root, names }
+    KeptFiles { root, names, unless_gone: None }
 }
 
 impl Private {
@@ -234,7 +243,7 @@ impl Walls {
         }
         let kept = match access.sandbox {
             Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
-            Sandbox::WorkspaceWrite => access.kept(),
+            Sandbox::WorkspaceWrite => access.kept().into_iter().chain(access.kept_below()).collect(),
         };
         Ok(Self { jail, env, kept })
     }
