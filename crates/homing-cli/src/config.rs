@@ -93,18 +93,13 @@ pub(crate) struct SandboxConfig {
     pub(crate) write: Vec<PathBuf>,
     /// More variables to pass on.
     pub(crate) env: Vec<String>,
-    /// Hosts that may be reached without asking.
+    /// Hosts that may be reached, besides those of `network`.
     pub(crate) hosts: Vec<String>,
 }
 
 impl SandboxConfig {
     pub(crate) fn options(&self) -> SandboxOptions {
-        SandboxOptions {
-            read: self.read.clone(),
-            write: self.write.clone(),
-            env: self.env.clone(),
-            hosts: self.hosts.clone(),
-        }
+        SandboxOptions { read: self.read.clone(), write: self.write.clone(), env: self.env.clone() }
     }
 }
 
@@ -244,7 +239,12 @@ impl Layered {
 
     pub(crate) fn network(&self, flag: Option<Network>) -> Network {
         let said = |config: &Config| config.network().unwrap_or_default();
-        let user = said(&self.user).unwrap_or(Network::Off);
+        let user = match (said(&self.user).unwrap_or(Network::Off), self.user.sandbox.hosts.clone()) {
+            (Network::On, _) => Network::On,
+            (Network::Off, more) if more.is_empty() => Network::Off,
+            (Network::Off, more) => Network::Hosts(more),
+            (Network::Hosts(hosts), more) => Network::Hosts(hosts.into_iter().chain(more).collect()),
+        };
         flag.unwrap_or_else(|| said(&self.project).map_or(user.clone(), |it| it.intersect(&user)))
     }
 
@@ -338,6 +338,9 @@ mod tests {
         assert_eq!(limits.wall_ms, Cap::Default);
         assert_eq!(it.sandbox(None), Sandbox::WorkspaceWrite);
         assert_eq!(it.network(None), Network::Hosts(vec!["a.org".into()]));
+        let more = layered("[sandbox]\nhosts = ['b.org']", "[sandbox]\nhosts = ['evil.org']");
+        assert_eq!(more.network(None), Network::Hosts(vec!["b.org".into()]));
+        assert_eq!(more.network(Some(Network::Off)), Network::Off, "a flag is the last word");
         assert!(it.layers().iter().all(|layer| layer.settled.is_empty()));
         assert_eq!(it.ignored().len(), 1);
         let wide = layered("", "[limits]\ncost = 50\n").limits(Limits::default(), Limits::default());

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{BoxFuture, authority::Authority, message::Image, place::Place, rule::Subjects};
+use crate::{
+    BoxFuture, authority::Authority, definition::AgentDefinition, message::Image, place::Place, rule::Subjects,
+};
 
 /// Something an agent can do.
 pub trait Tool: Send + Sync {
@@ -29,6 +31,13 @@ pub trait Tool: Send + Sync {
     ///
     /// When [`ToolContext::cancelled`] resolves, the tool has two seconds to return what it has; then it is dropped.
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput>;
+}
+
+/// Somebody who knows which tools an agent's own file brings along, such as those of a server that it defines.
+pub trait AgentTools: Send + Sync {
+    /// The tools that one run of `agent` brings, for itself and its descendants. What they have started ends when they
+    /// are dropped, and they are dropped when the run ends.
+    fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>>;
 }
 
 /// A tool's face to the model.

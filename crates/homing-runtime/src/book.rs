@@ -12,7 +12,7 @@ use homing_core::{
     model::Toolbox,
     place::Place,
     run::Run,
-    tool::{ToolSpec, ToolState},
+    tool::{Tool, ToolSpec, ToolState},
     tool_names,
     tree::RunTree,
 };
@@ -66,7 +66,12 @@ pub(crate) struct Cell {
     /// What its tools remember.
     pub(crate) state: Arc<ToolState>,
     pub(crate) kit: OnceLock<Arc<Kit>>,
+    /// The tools that its agent and those above it have brought; `None` before they are needed, and after its end.
+    brought: Mutex<Option<Brought>>,
 }
+
+/// Tools that agents have brought for a run, the nearest agent's first.
+pub(crate) type Brought = Arc<[Arc<dyn Tool>]>;
 
 /// The tools a run has, as its model sees them.
 pub(crate) struct Kit {
@@ -101,7 +106,19 @@ impl Cell {
             wake: Notify::new(),
             state: Arc::default(),
             kit: OnceLock::new(),
+            brought: Mutex::default(),
         })
+    }
+
+    /// The tools that agents have brought for this run, made on first use.
+    pub(crate) fn brought(&self, make: impl FnOnce() -> Brought) -> Brought {
+        self.brought.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(make).clone()
+    }
+
+    /// Lets go of them, and so of what they have started.
+    pub(crate) fn let_go(&self) {
+        let brought = self.brought.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::from([]));
+        drop(brought);
     }
 }
 

@@ -105,7 +105,9 @@ impl Driver {
         if let Some(text) = self.answer_of_run(name, &args) {
             return self.own_words(state, name, text).await;
         }
-        let Some(tool) = self.inner.tool(name) else {
+        let brought = self.brought();
+        let own = brought.iter().find(|tool| tool.spec().name == name).cloned();
+        let Some(tool) = own.or_else(|| self.inner.tool(name)) else {
             return Ok(Err(Refused::mistake(format!("`{name}` is not available here"))));
         };
         if state.begun == Some(Replay::Unsafe) {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     ask::Held,
-    book::{Book, Cell, Kit},
+    book::{Book, Brought, Cell, Kit},
     compaction,
     drive::{Effects, Interrupt, drive},
     event::What,
@@ -114,6 +114,7 @@ impl Driver {
             self.record(crate::resume::lost(&asked));
         }
         self.bring_children_home().await;
+        self.cell.let_go();
         self.close_workspace().await;
         let commit = self.record_end(ended);
         if let Some(commit) = commit
@@ -266,9 +267,14 @@ impl Driver {
                 let run = tree.get(self.cell.run).expect("a run is recorded before it is driven");
                 (run.spawned.clone(), tree.may_go_deeper(run.id))
             });
-            self.inner.kit(&spawned, deeper)
+            self.inner.kit(&spawned, deeper, &self.brought())
         };
         self.cell.kit.get_or_init(make).clone()
+    }
+
+    /// The tools that this run's agent has brought, and those that runs above it have.
+    pub(crate) fn brought(&self) -> Brought {
+        self.inner.brought_to(&self.book, &self.cell)
     }
 
     /// Asks the runs of `ids` to stop.

@@ -19,7 +19,7 @@ use homing_core::{
     place::Place,
     registry::{Registry, UnknownAgent},
     skill::SkillLibrary,
-    tool::{Answer, CallKey, Question, Tool, ToolSpec},
+    tool::{AgentTools, Answer, CallKey, Question, Tool, ToolSpec},
     tree::RunTree,
     workspace::Workspaces,
 };
@@ -49,6 +49,8 @@ pub struct Parts {
     pub models: Arc<dyn Models>,
     /// The tools that there are; which run gets which is its authority's to say.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// The tools that agents bring along besides, each for its own runs and their descendants.
+    pub agent_tools: Option<Arc<dyn AgentTools>>,
     /// The skills that there are.
     pub skills: Option<Arc<dyn SkillLibrary>>,
     /// Where facts are kept.
@@ -86,6 +88,7 @@ impl Parts {
             registry: Arc::new(registry),
             models,
             tools: Vec::new(),
+            agent_tools: None,
             skills: None,
             journal,
             environment: Arc::new(crate::environment::RealWorld::new()),
@@ -282,7 +285,8 @@ impl Runtime {
     pub fn plan(&self, task: Task) -> Result<(Spawned, Vec<ToolSpec>), SpawnError> {
         let spawned = self.0.root_spawned(&task)?;
         let deeper = !matches!(spawned.limits.depth, Cap::At(0));
-        let kit = self.0.kit(&Arc::new(spawned.clone()), deeper);
+        let brought = self.0.brought(&spawned.agent, &[]);
+        let kit = self.0.kit(&Arc::new(spawned.clone()), deeper, &brought);
         Ok((spawned, kit.toolbox.specs.clone()))
     }
 }

@@ -14,14 +14,14 @@ use homing_core::{
     model::Resolved,
     rule::{Rule, Subject, Subjects},
     run::shared,
-    tool::{Replay, ToolSpec},
+    tool::{Replay, Tool, ToolSpec},
     tool_names,
     workspace::{Left, Workspace},
 };
 use uuid::Uuid;
 
 use crate::{
-    book::{Book, Kit},
+    book::{Book, Brought, Cell, Kit},
     driver::Driver,
     event::What,
     family, prompt,
@@ -62,7 +62,7 @@ impl Inner {
         let (system, lacking) = prompt::render(&agent, &text, &task.context, self.parts.skills.as_deref(), &setting);
         warnings.extend(resolved.warnings);
         warnings.extend(lacking);
-        warnings.extend(self.missing_tools(&agent, &authority));
+        warnings.extend(self.missing_tools(&agent, &authority, &self.brought(&agent, &[])));
         Ok(Spawned {
             parent: None,
             parent_call: None,
@@ -153,7 +153,8 @@ impl Inner {
         let (system, lacking) = prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &setting);
         warnings.extend(resolved.warnings);
         warnings.extend(lacking);
-        warnings.extend(self.missing_tools(agent, &authority));
+        let above_brought = book.cell(parent).map(|cell| self.brought_to(book, &cell)).unwrap_or_default();
+        warnings.extend(self.missing_tools(agent, &authority, &self.brought(agent, &above_brought)));
         Ok(Spawned {
             parent: Some(parent),
             parent_call: order.call,
@@ -187,12 +188,11 @@ impl Inner {
     }
 
     /// A misspelt tool must not go unnoticed, and neither must an agent that can do nothing.
-    fn missing_tools(&self, agent: &AgentDefinition, authority: &Authority) -> Vec<String> {
+    fn missing_tools(&self, agent: &AgentDefinition, authority: &Authority, brought: &Brought) -> Vec<String> {
         let Allow::Only(rules) = &agent.tools else { return Vec::new() };
+        let all = || brought.iter().chain(&self.parts.tools);
         let exists = |rule: &Rule| {
-            rule.names("delegate")
-                || rule.names("answer")
-                || self.parts.tools.iter().any(|tool| rule.names(&tool.spec().name))
+            rule.names("delegate") || rule.names("answer") || all().any(|tool| rule.names(&tool.spec().name))
         };
         let mut warnings: Vec<String> = rules
             .iter()
@@ -202,7 +202,7 @@ impl Inner {
                 None => format!("agent {} lists `{rule}`, and there is no such tool", agent.name),
             })
             .collect();
-        let any = self.parts.tools.iter().any(|tool| authority.own.shows(&tool.spec().name));
+        let any = all().any(|tool| authority.own.shows(&tool.spec().name));
         if !rules.is_empty() && !any && !authority.own.shows("delegate") {
             warnings.push(format!(
                 "agent {} has no tool left: its file and its parent's authority have none in common; widen the parent's \
@@ -213,24 +213,44 @@ impl Inner {
         warnings
     }
 
+    /// What a run of `agent` brings, before what was brought above it.
+    pub(crate) fn brought(&self, agent: &AgentDefinition, above: &[Arc<dyn Tool>]) -> Brought {
+        let own = self.parts.agent_tools.as_ref().filter(|_| !agent.mcp_servers.is_empty());
+        let own = own.map(|tools| tools.brought_by(agent)).unwrap_or_default();
+        let hidden = |tool: &Arc<dyn Tool>| own.iter().any(|it| it.spec().name == tool.spec().name);
+        let above: Vec<_> = above.iter().filter(|tool| !hidden(tool)).cloned().collect();
+        own.into_iter().chain(above).collect()
+    }
+
+    /// The same for a run under way: made once, on first use.
+    pub(crate) fn brought_to(&self, book: &Book, cell: &Cell) -> Brought {
+        cell.brought(|| {
+            let (agent, parent) = book.look_at(cell.run, |run| (run.spawned.agent.clone(), run.spawned.parent));
+            let above = parent.and_then(|id| book.cell(id)).map(|cell| self.brought_to(book, &cell));
+            self.brought(&agent, above.as_deref().unwrap_or_default())
+        })
+    }
+
     /// The tools of a run, from the same authority that decides each call.
-    pub(crate) fn kit(&self, spawned: &Arc<Spawned>, deeper: bool) -> Arc<Kit> {
+    pub(crate) fn kit(&self, spawned: &Arc<Spawned>, deeper: bool, brought: &Brought) -> Arc<Kit> {
         let own = &spawned.authority.own;
         let key = (Arc::as_ptr(own) as usize, deeper);
         // A root's authority is its own; only children share theirs, and those are kept alive beside it.
-        let shared = spawned.parent.is_some() && spawned.schema.is_none();
+        let shared = spawned.parent.is_some() && spawned.schema.is_none() && brought.is_empty();
         if let Some(kit) = shared.then(|| self.lock_kits().get(&key).cloned()).flatten() {
             return kit;
         }
-        let kit = Kit::new(self.specs(own, deeper, spawned));
+        let kit = Kit::new(self.specs(own, deeper, spawned, brought));
         if shared {
             self.lock_kits().insert(key, kit.clone());
         }
         kit
     }
 
-    fn specs(&self, own: &Grant, deeper: bool, spawned: &Spawned) -> Vec<ToolSpec> {
-        let tools = self.parts.tools.iter().map(|tool| tool.spec());
+    fn specs(&self, own: &Grant, deeper: bool, spawned: &Spawned, brought: &Brought) -> Vec<ToolSpec> {
+        let hidden = |tool: &&Arc<dyn Tool>| brought.iter().any(|it| it.spec().name == tool.spec().name);
+        let hosts = self.parts.tools.iter().filter(|tool| !hidden(tool));
+        let tools = hosts.chain(brought.iter()).map(|tool| tool.spec());
         let mut specs: Vec<ToolSpec> = tools.filter(|spec| own.shows(&spec.name)).cloned().collect();
         if deeper && own.shows("delegate") {
             let may = |agent: &&AgentDefinition| {

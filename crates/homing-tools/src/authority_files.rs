@@ -1,7 +1,7 @@
 //! Files that give authority: whoever writes them decides what git, an agent or an editor will later run.
 //! One list for the file tools and the sandbox; it knows names, not files.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// Folders, anywhere below a root, in which nothing may be written: agents, hooks, settings and servers live there.
 pub const FOLDERS: &[&str] = &[
@@ -17,8 +17,10 @@ pub const FOLDERS: &[&str] = &[
     ".gemini",
     ".goose",
     ".homing",
+    ".kilo",
     ".kiro",
     ".opencode",
+    ".pi",
     ".qwen",
     ".roo",
     ".vscode",
@@ -26,14 +28,30 @@ pub const FOLDERS: &[&str] = &[
 ];
 
 /// Files, anywhere below a root, that may not be written.
-pub const FILES: &[&str] =
-    &[".claude.json", ".gitconfig", ".gitmodules", ".mcp.json", "homing.toml", "opencode.json", "opencode.jsonc"];
+pub const FILES: &[&str] = &[
+    ".claude.json",
+    ".gitconfig",
+    ".gitmodules",
+    ".mcp.json",
+    ".roomodes",
+    "homing.toml",
+    "kilo.json",
+    "kilo.jsonc",
+    "opencode.json",
+    "opencode.jsonc",
+];
 
 /// What in `.github` defines agents.
 pub const GITHUB: &[&str] = &["agents", "chatmodes"];
 
 /// What in a git folder decides what git runs. Object files, refs and the index are not on the list: git writes them.
 pub const GIT: &[&str] = &["hooks", "config", "config.worktree", "info", "modules", "commondir", "gitdir", "worktrees"];
+
+/// Every authority file that is no part of a git folder, relative to the folder it lies in.
+pub fn names() -> impl Iterator<Item = PathBuf> {
+    let github = GITHUB.iter().map(|name| Path::new(".github").join(name));
+    FOLDERS.iter().chain(FILES).map(PathBuf::from).chain(github)
+}
 
 /// Why `path`, relative to a root, must not be written by an agent; `None` where it may.
 ///

@@ -8,7 +8,7 @@ use std::{
 
 use homing_core::{
     BoxFuture,
-    authority::Network,
+    authority::{Grant, Network, Sandbox},
     rule::Subjects,
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
@@ -63,8 +63,25 @@ impl Bash {
             }
         };
         match self.commands.run(command, &room, context.cancelled(), &mut show).await {
-            Ok(finished) => told(&finished, args.time, &grant.network),
+            Ok(finished) => told(&finished, args.time, self.network_note(grant).await),
             Err(not_run) => ToolOutput::error(not_run.to_string()),
+        }
+    }
+}
+
+impl Bash {
+    /// What a command that failed may have failed for.
+    async fn network_note(&self, grant: &Grant) -> Option<String> {
+        match (&grant.network, grant.sandbox) {
+            (Network::On | Network::Off, _) | (_, Sandbox::Off) => None,
+            (Network::Hosts(hosts), _) => Some(match self.commands.sandboxes().await.holds_to_hosts() {
+                true => format!("commands reach these hosts, over http and https only: {}", hosts.join(", ")),
+                false => {
+                    "commands have no network here, because nothing can hold them to a list of hosts; `fetch` reaches \
+                          those"
+                        .to_owned()
+                }
+            }),
         }
     }
 }
@@ -142,7 +159,7 @@ fn time(wanted: Option<&Value>) -> Duration {
 }
 
 /// What the model reads about an ending.
-fn told(finished: &Finished, time: Duration, network: &Network) -> ToolOutput {
+fn told(finished: &Finished, time: Duration, network: Option<String>) -> ToolOutput {
     let Finished { ending, output, reverted, limit, complaints: _ } = finished;
     let mut text = output.text.trim_end_matches('\n').to_owned();
     let mut add = |line: String| {
@@ -167,8 +184,8 @@ fn told(finished: &Finished, time: Duration, network: &Network) -> ToolOutput {
         let names: Vec<String> = reverted.iter().map(|it| it.display().to_string()).collect();
         add(format!("put back as they were, because commands must not change them: {}", names.join(", ")));
     }
-    if let (Network::Hosts(_), Ending::Exited(1..)) = (network, ending) {
-        add("commands have no network here; `fetch` reaches the allowed hosts".to_owned());
+    if let (Some(note), Ending::Exited(1..)) = (network, ending) {
+        add(note);
     }
     if text.is_empty() {
         text.push_str("[no output]");

@@ -8,16 +8,17 @@ use std::{
 };
 
 use homing_core::{
-    authority::{Allow, Grant, Sandbox},
+    authority::{Allow, Grant, Network, Sandbox},
     tool::ToolState,
 };
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::{
-    process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams},
+    process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams, WayOut},
+    proxy::Proxy,
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
-    shell::{GIT_ONLY, git_only_env, git_only_env_for},
+    shell::{GIT_ONLY, git_only_env, git_only_env_for, only_looks_with_git},
     worktree,
 };
 
@@ -96,7 +97,9 @@ impl Commands {
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<Finished, NotRun> {
         let mut job = self.job(&command, room).await?;
-        if is_git_only(command.grant) {
+        // Without a sandbox nothing else holds what a repository's settings would have git run while it looks.
+        let looks = command.grant.sandbox == Sandbox::Off && only_looks_with_git(command.command);
+        if looks || is_git_only(command.grant) {
             let neutral = match command.grant.sandbox {
                 Sandbox::ReadOnly | Sandbox::WorkspaceWrite => git_only_env(),
                 Sandbox::Off => self.neutral_git(&job).await?,
@@ -134,6 +137,9 @@ impl Commands {
             Sandbox::ReadOnly | Sandbox::WorkspaceWrite => self.sandboxes().await,
         };
         let hooks = git_hooks(command.grant);
+        room.prepare(&self.surroundings)?;
+        let way_out = way_out(&access, sandboxes, room);
+        access.way_out = way_out.as_ref().map(|it| it.0.socket.clone());
         let walls = Walls::build(&access, sandboxes, &self.surroundings, &self.options, room, command.workdir, hooks)?;
         Ok(Job {
             argv: ["bash", "--noprofile", "--norc", "-c", command.command].map(str::to_owned).to_vec(),
@@ -144,6 +150,7 @@ impl Commands {
             limits: self.limits.clone(),
             kept: walls.kept,
             streams: Streams::Together,
+            way_out,
         })
     }
 
@@ -157,6 +164,16 @@ impl Commands {
     /// The private folder of the run whose state this is. It goes when the state goes.
     pub fn room(&self, run: Uuid, state: &ToolState) -> Arc<Private> {
         state.get::<Room>().of(|| Private { root: self.private.join(run.to_string()) })
+    }
+}
+
+/// The way to the hosts that a command may reach, where it can be held to them; elsewhere it has none.
+fn way_out(access: &Access, sandboxes: &Sandboxes, room: &Private) -> Option<WayOut> {
+    match &access.network {
+        Network::Hosts(hosts) if access.sandbox != Sandbox::Off && sandboxes.holds_to_hosts() => {
+            Proxy::start(&room.root, hosts).ok().map(|proxy| WayOut(Arc::new(proxy)))
+        }
+        Network::Hosts(_) | Network::Off | Network::On => None,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct CommandHooks {
     commands: Arc<Commands>,
     /// From the user's own files and trusted project files.
     config: HookConfig,
+    /// The hooks of agents that were believed when this host started; others do not run.
+    agents: Vec<Value>,
 }
 
 /// Which commands belong to which moment.
@@ -124,12 +126,20 @@ fn matches(matcher: &str, tool: &str) -> bool {
 impl CommandHooks {
     /// Hooks of these files, run with the machine's environment, without secrets.
     pub fn new(commands: Arc<Commands>, config: HookConfig) -> Self {
-        Self { commands, config }
+        Self { commands, config, agents: Vec::new() }
+    }
+
+    /// The same with the hooks that agents' own files bring: these and no others run for their agents. An agent in an old
+    /// journal may have others, whose file nobody vouches for any more.
+    #[must_use]
+    pub fn with_agents(self, agents: Vec<Value>) -> Self {
+        Self { agents, ..self }
     }
 
     /// The host's hooks and those of the agent's own file.
     fn config(&self, run: &HookRun) -> HookConfig {
-        let mut own = HookConfig::parse(&run.own_hooks).0;
+        let believed = self.agents.contains(&run.own_hooks);
+        let mut own = if believed { HookConfig::parse(&run.own_hooks).0 } else { HookConfig::default() };
         // In an agent's file `Stop` means that agent's end, also when it was delegated to.
         for hook in own.hooks.iter_mut().filter(|hook| run.delegated && hook.moment == "Stop") {
             hook.moment = "SubagentStop".to_owned();

@@ -23,6 +23,7 @@ mod ls;
 pub mod mcp;
 mod page;
 pub mod process;
+mod proxy;
 mod read;
 mod replace;
 mod rooted;

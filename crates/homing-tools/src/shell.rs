@@ -42,6 +42,13 @@ pub fn subjects(command: &str) -> Subjects {
     }
 }
 
+/// Whether a line is git, looking, and nothing else.
+pub(crate) fn only_looks_with_git(command: &str) -> bool {
+    let looks =
+        |part: &Subject| matches!(part, Subject::Command { classes, .. } if classes.iter().any(|it| it == GIT_ONLY));
+    parts(command).is_ok_and(|parts| parts.iter().all(looks))
+}
+
 fn parts(command: &str) -> Result<Vec<Subject>, Unclear> {
     if command.len() > MOST_BYTES {
         return Err(format!("the command is longer than {MOST_BYTES} bytes"));

@@ -20,9 +20,16 @@ const MAX_FILE: u64 = 1 << 20;
 const MAX_FILES: usize = 2_000;
 const MAX_DEPTH: usize = 8;
 
+/// What an agent may write, but nobody obeys before the user vouches for it.
+const ALSO_VOUCHED_FOR: &[&str] = &[".env", "recipe.yaml", "recipe.json"];
+
 /// A project's files that carry authority, as they were when they were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorityFiles {
+    /// The project's outermost folder; paths are relative to it.
+    root: PathBuf,
+    /// The folder that trust is written down for.
+    project: PathBuf,
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// What was left out, and why; such files carry no authority.
     pub skipped: Vec<String>,
@@ -72,15 +79,39 @@ pub enum Standing {
 }
 
 impl AuthorityFiles {
-    /// Reads what carries authority below `root`: settings, hooks, servers and agents of every ecosystem.
+    /// Reads what carries authority in `root`: settings, hooks, servers and agents of every ecosystem.
     pub fn read(root: &Path) -> Self {
-        let mut found = Self::default();
-        let names = authority_files::FOLDERS.iter().chain(authority_files::FILES).chain(&[".env"]).map(PathBuf::from);
-        let github = authority_files::GITHUB.iter().map(|name| Path::new(".github").join(name));
-        for name in names.chain(github) {
-            found.visit(root, &name, 0);
+        Self::of_project(&[root.to_owned()])
+    }
+
+    /// The same for all folders of a project that count where somebody works: from its root, which comes first, down.
+    ///
+    /// What lies further down is vouched for apart from the root, so that working in one folder and then in another does
+    /// not take back what was said of either.
+    pub fn of_project(folders: &[PathBuf]) -> Self {
+        let Some(root) = folders.first() else { return Self::default() };
+        let mut found = Self { root: root.clone(), project: root.clone(), ..Self::default() };
+        for folder in folders {
+            let Ok(below) = folder.strip_prefix(root) else { continue };
+            let before = found.files.len();
+            for name in authority_files::names().chain(ALSO_VOUCHED_FOR.iter().map(PathBuf::from)) {
+                found.visit(root, &below.join(name), 0);
+            }
+            if found.files.len() > before {
+                found.project.clone_from(folder);
+            }
         }
         found
+    }
+
+    /// The folder that trust is written down for: the innermost of the project's with such files.
+    pub fn project(&self) -> &Path {
+        &self.project
+    }
+
+    /// Whether the file at this absolute path is one of those that were read.
+    pub fn covers(&self, path: &Path) -> bool {
+        path.strip_prefix(&self.root).is_ok_and(|path| self.files.contains_key(path))
     }
 
     /// Adds a file that was read elsewhere, such as an agent file on the way up.
@@ -323,6 +354,26 @@ mod tests {
         assert_eq!(trust.standing(two.path(), &AuthorityFiles::read(two.path())), Standing::Untrusted);
         assert!(trust.revoke(one.path()).unwrap());
         assert_eq!(trust.standing(one.path(), &AuthorityFiles::read(one.path())), Standing::Untrusted);
+    }
+
+    #[test]
+    fn f21_agents_of_every_dialect_and_of_folders_further_down_are_vouched_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let names =
+            [".kilo/agents/a.md", ".pi/agents/a.md", "kilo.jsonc", ".roomodes", "recipe.yaml", ".github/agents/a.md"];
+        for name in names.iter().chain(&["sub/.claude/agents/b.md", "sub/.mcp.json"]) {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), "x").unwrap();
+        }
+        let above = AuthorityFiles::read(root);
+        assert!(names.iter().all(|name| above.covers(&root.join(name))), "{above:?}");
+        assert!(!above.covers(&root.join("sub/.mcp.json")) && above.project() == root);
+        let below = AuthorityFiles::of_project(&[root.to_owned(), root.join("sub")]);
+        assert!(below.covers(&root.join("sub/.claude/agents/b.md")) && below.covers(&root.join("kilo.jsonc")));
+        assert_eq!(below.project(), root.join("sub"), "trust in one folder says nothing about the other");
+        let deeper = AuthorityFiles::of_project(&[root.to_owned(), root.join("sub"), root.join("sub/src")]);
+        assert_eq!(deeper, below);
     }
 
     #[test]

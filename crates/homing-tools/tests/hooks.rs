@@ -71,8 +71,12 @@ async fn hooks_speak_to_the_model_and_send_a_run_back_to_work() {
     assert_eq!(hooks.run_ending(&run, "bye", 0).await, HookEnding::GoOn { why: "tests fail".into() });
     assert!(matches!(hooks.run_ending(&run, "bye", 8).await, HookEnding::End(notes) if notes.warnings.len() == 1));
     // The agent's own file.
-    let own = HookRun { own_hooks: json!({"Stop": [{"hooks": [{"command": "true"}]}]}), ..run };
-    assert!(matches!(hooks.run_ending(&own, "bye", 0).await, HookEnding::GoOn { .. }));
+    let theirs = json!({"Stop": [{"hooks": [{"command": "echo more work >&2; exit 2"}]}]});
+    let own = HookRun { own_hooks: theirs.clone(), ..run };
+    let none = CommandHooks::new(shop.commands.clone(), HookConfig::default());
+    assert!(matches!(none.run_ending(&own, "bye", 0).await, HookEnding::End(_)), "nobody vouched for it");
+    let believed = CommandHooks::new(shop.commands.clone(), HookConfig::default()).with_agents(vec![theirs]);
+    assert_eq!(believed.run_ending(&own, "bye", 0).await, HookEnding::GoOn { why: "more work".into() });
 }
 
 #[tokio::test]

@@ -160,6 +160,43 @@ async fn p14_authority_files_cannot_be_changed_whether_they_exist_or_not() {
 }
 
 #[tokio::test]
+async fn p14_authority_files_that_a_command_makes_are_gone_while_it_still_runs() {
+    for (name, shop) in each().await {
+        let wait = "for i in $(seq 400); do [ -e .mcp.json -o -e .homing ] || break; sleep 0.02; done";
+        let script =
+            format!("mkdir -p .homing/agents; echo evil > .homing/agents/a.md; echo evil > .mcp.json; {wait}; ls -A");
+        let output = shop.bash(&script).await;
+        assert!(output.text.starts_with("[put back as they were"), "{name}: {}", output.text);
+        assert!(output.text.contains(".mcp.json") && output.text.contains(".homing"), "{name}: {}", output.text);
+        assert!(shop.files(&shop.workspace).is_empty(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn p14_b5_nested_repositories_keep_what_decides_what_git_runs() {
+    for (name, shop) in each().await {
+        let at = |path: &str| shop.workspace.join(path);
+        for path in ["sub/.git/hooks", "gone/.git/hooks", "part/.claude", "tree"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        for path in ["sub/.git/config", "gone/.git/config", "part/.claude/settings.json", "tree/.git"] {
+            fs::write(at(path), "ours").unwrap();
+        }
+        let attack = "echo evil > sub/.git/config; echo evil > sub/.git/hooks/pre-commit; echo evil > sub/.git/config.worktree
+            mv sub s; echo evil >> s/.git/config; mv s sub; echo evil > part/.claude/settings.json; echo evil > tree/.git
+            rm -rf gone; echo refs > sub/.git/HEAD; echo fine > part/file; true";
+        let output = shop.bash(attack).await;
+        assert!(output.is_error && output.text.contains("put back"), "{name}: {}", output.text);
+        for path in ["sub/.git/config", "part/.claude/settings.json", "tree/.git"] {
+            assert_eq!(fs::read_to_string(at(path)).unwrap(), "ours", "{name}: {path}");
+        }
+        assert_eq!(shop.files(&at("sub/.git")), ["HEAD", "config", "hooks"], "{name}");
+        assert!(shop.files(&at("sub/.git/hooks")).is_empty(), "{name}");
+        assert!(!at("gone").exists() && at("part/file").exists(), "{name}: work was taken back");
+    }
+}
+
+#[tokio::test]
 async fn git_commits_in_the_workspace_itself() {
     for (name, shop) in each().await {
         let git = |args: &[&str]| {

@@ -169,6 +169,65 @@ fn b1_to_b18_no_gadget_is_allowed_by_a_prefix() {
     assert!(GADGETS.len() >= 60);
 }
 
+/// Gadgets of a second round, each held against rules for its own program: `(rules, lines)`. None may be allowed.
+#[rustfmt::skip]
+const MORE_GADGETS: &[(&[&str], &[&str])] = &[
+    (&["bash(git log *)", "bash(sh)", "bash(cat *)"], &[
+        "git log --format=%x00 | sh", "git log --output ../x", "git log -1 --output=.git/hooks/pre-commit", "git log > .git/hooks/pre-commit",
+        "git log 1>x", "git log >&2 >x", "git log <x", "git log 2>&1 >x", "git log &>>x", "git log >/dev/null/x", "git log >/dev/stdout/../x", "git log 2>/dev/null>x",
+        "git log --no-ext-diff --textconv -p", "git log -p --ext-diff", "git log --ext-d", "git log --textc", "git log --help", "git log --show-sig", "git log --diff-merges=r", "git log --remerge",
+        "git log $'-p'", "git log \"${x@P}\"", "git log ${x:-y}", "git log $x", "git log $(id)", "git log `id`", "git log <(id)", "git log $((a[$(id)]))", "git log $[1]", "git log \"$(id)\"",
+        "git\\\nlog", "git log\\\n --output=x", "git log \\\n--output=x", "gi\\t log --outp\\ut=x", "git log \"--out\"put=x", "git log '--output'=x", "git log --out'put=x'",
+        "{git,log}", "{git,log,--output=x}", "git log {--output=x,}", "git lo[g]", "git log -- *", "git log [-]-output=x", "git log ?-output=x",
+        "git log; id", "git log && id", "git log | id", "git log & id", "git log\nid", "git log\r\nid", "git log\x0cid", "git log ||id", "git log |& id", "git log;id #", "(git log; id)", "git log & ",
+        "! git log", "time git log", "command git log", "command -p git log", "builtin git log", "exec git log", "eval git log", "coproc git log", "env git log --output=x", "nice git log --output=x",
+        "git(){ id; }; git log", "git () ( id ); git log", "function git { id; }\ngit log", "alias git=id\ngit log", "trap id EXIT; git log", "trap 'id' DEBUG\ngit log",
+        "GIT_SSH_COMMAND=id git log", "PAGER=id git log", "GIT_PAGER=id git -p log", "GIT_EXTERNAL_DIFF=id git log -p --ext-diff", "GIT_CONFIG_COUNT=1 git log", "GIT_DIR=/tmp/x git log", "LESSOPEN='|id' git log", "A=1 B=2 git log", "x= git log",
+        "git -c a.b=c log", "git -ca.b=c log", "git -C x log", "git --git-dir=x log", "git --git-dir x log", "git --exec-path=x log", "git --exec-path x log", "git -p log", "git --paginate log", "git --namespace=x log", "git --config-env=a=b log", "git --attr-source=x log", "git --super-prefix=x log", "git --bare log", "git --list-cmds=x log",
+        "git log\u{2003}--output=x", "g\u{456}t log", "git log\u{ad}", "git\u{3164}log", "\u{ff47}it log", "git log \u{202e}x", "git log \u{feff}",
+        "cat <<E | git log\nx\nE", "git log <<< x", "git log <<-E\n\tE", "if git log; then id; fi", "while git log; do id; done", "case a in a) git log;; esac", "[[ -v a[$(id)] ]]", "for i in 1; do git log; done", "until git log; do :; done",
+        "git log \u{7f}x", "git log #\nid", "git log # x\nid", "git log x#y; id", "git log '#' ; id", "git log 'a\nb' ; id", "git log \"a\\\nb\"; id", "git log -- \"a`id`\"", "git log -- 'a'`id`",
+    ]),
+    (&["bash(git only)"], &[
+        "git grep -O", "git grep -GOid x", "git grep -LOid x", "git grep -EiOid x", "git grep -hcOid", "git log -mO/etc/x", "git grep -Oless x", "git grep -iOid x", "git grep --open-files", "git grep -f /etc/passwd", "git grep --no-index x /etc", "git diff --no-index /etc/passwd x", "git diff --no-ind /etc/passwd x", "git diff -- /etc/passwd x", "git diff ~/x y", "git diff ../x y", "git diff a/../../x y",
+        "git blame -S /etc/passwd f", "git blame --ignore-revs-file=/etc/passwd f", "git blame --ignore-revs /etc/passwd f", "git blame --contents=/etc/passwd f", "git check-mailmap --mailmap-file=/etc/passwd x", "git ls-files -X /etc/passwd", "git ls-files --exclude-from=/etc/passwd", "git ls-files --exclude-fr=/etc/passwd",
+        "git whatchanged", "git bisect run id", "git rebase -x id", "git rebase --exec=id HEAD", "git rebase -i", "git submodule foreach id", "git submodule status", "git help -a", "git help log", "git archive --exec=id --remote=x HEAD", "git archive --remote=ext::id HEAD", "git clone ext::id", "git clone fd::7", "git ls-remote --upload-pack=id x", "git ls-remote .", "git config alias.x '!id'", "git config --list", "git worktree add ../x", "git worktree add --checkout x",
+        "git difftool", "git mergetool", "git web--browse x", "git instaweb", "git gui", "git citool", "git send-email x", "git request-pull x y", "git interpret-trailers", "git column --command=x", "git var GIT_EDITOR", "git for-each-repo --config=x id", "git maintenance run", "git hook run x", "git credential fill", "git fsmonitor--daemon start", "git remote-ext x id", "git sh-i18n", "git upload-archive .", "git receive-pack .", "git shell -c id", "git cvsserver", "git p4", "git svn", "git filter-repo", "git lfs", "git xyzzy",
+        "git stash show -p; id", "git stash apply", "git stash pop", "git stash create", "git branch -c a b", "git branch --edit-description", "git branch -u x", "git tag -d x", "git tag -s x", "git tag -f x", "git remote update", "git remote show origin", "git remote prune x", "git remote set-url x y", "git reflog delete x", "git worktree prune", "git notes add", "git cat-file --textconv HEAD:x", "git cat-file --filters HEAD:x", "git show --textconv", "git diff --ext-diff", "git log --output-directory=x", "git diff --submodule=diff", "git diff --ignore-sub=none", "git status --recurse-submodules", "git rev-parse --git-dir",
+    ]),
+    (&["bash(git *)"], &[
+        "git apply --unsafe-paths x", "git rebase -mx id HEAD", "git am -mS x", "git cherry-pick -eS x", "git clone -Lc a=b x", "git add --pathspec-from-file=/etc/passwd", "git add -p", "git add --patch", "git add --interactive", "git add -i", "git checkout -p", "git reset --patch", "git restore -p", "git commit -p -m x", "git commit --interactive", "git stash --patch",
+        "git format-patch --signature-file=/etc/shadow -1", "git format-patch -o /etc", "git format-patch --output-dir=/etc", "git bundle create /etc/x HEAD", "git bundle create ~/x HEAD", "git clone x /etc/x", "git clone x ../../x", "git clone --separate-git-dir=/etc/x y", "git init /etc/x", "git init --template=/tmp/x", "git worktree add /etc/x", "git tag -s v1", "git tag -u k v1", "git commit -S -m x", "git commit --gpg-sign -m x", "git commit -F /etc/shadow", "git notes add -F /etc/shadow", "git merge -S x", "git push --receive-pack=id x", "git push --exec=id x", "git pull --upload-pack=id", "git fetch --upload-p=id x", "git am --exec=id",
+    ]),
+    (&["bash(npm test)", "bash(npm test *)", "bash(npm run build)"], &[
+        "npm test; id", "npm test && id", "npm  test|id", "npm --prefix /tmp/x test", "npm test --prefix=/tmp/x", "npm test --script-shell=id", "npm test --node-options=--require=/tmp/x", "npm -c id test", "npm exec id", "npm run build; id", "npm run 'build' > x", "npm run builder", "npm test$IFS", "NODE_OPTIONS=--require=x npm test", "npm_config_script_shell=id npm test", "npm -C /tmp/x test", "npm t", "npm testx",
+    ]),
+    (&["bash(ls *)"], &[
+        "ls -la; id", "ls <(id)", "ls $(id)", "ls {a,b}", "ls 'a'$'b'", "ls > x", "ls | tee x", "ls *", "ls -l *", "lsof", "ls&id", "ls\tx;id", "ls \\\n;id", "ls ''; id", "\\ls", "'l's;id", "./ls", "../ls", "/tmp/ls", "bin/ls", "ls=1", "ls+=1", "ls[0]=1", "ls() { id; }", "ls -la ~$(id)", "ls \"\\$(id)\"`id`", "ls `", "ls \"", "ls 2>x", "ls >&x", "ls >(id)", "ls |", "ls &&", "| ls", "ls <x", "ls 0<x", "ls {x}>y", "ls 3>&1", "ls >&3", "ls -- *", "ls [a]", "ls ?",
+    ]),
+    (&["bash(jobs *)", "bash(wait *)", "bash(unset *)", "bash(let *)", "bash(mapfile *)", "bash(compgen *)", "bash(enable *)", "bash(hash *)", "bash(bind *)", "bash(getopts *)", "bash(printf *)", "bash(read *)", "bash(test *)", "bash([ *)", "bash(complete *)", "bash(fc *)"], &[
+        "jobs -x id", "wait -p 'a[$(id)]'", "unset 'a[$(id)]'", "let 'a[$(id)]=1'", "mapfile -C id -c 1 a", "compgen -C id", "compgen -W '$(id)'", "enable -f ./x.so x", "hash -p /tmp/x ls", "bind -x id", "getopts a 'b[$(id)]'", "printf -v 'a[$(id)]' x", "printf '-vx' y", "read 'a[$(id)]'", "test -v 'a[$(id)]'", "[ -R 'a[$(id)]' ]", "test x -a -v 'a[$(id)]'", "complete -C id x", "fc -e id",
+    ]),
+    (&["bash(m4 *)", "bash(dc *)", "bash(ldd *)", "bash(gnuplot *)", "bash(gcc *)", "bash(rustc *)", "bash(nm *)", "bash(cmake *)", "bash(ctest *)", "bash(ninja *)", "bash(gh *)", "bash(iconv *)", "bash(rpm *)", "bash(lua5.4 *)", "bash(ruby3.2 *)", "bash(java *)", "bash(javac *)", "bash(info *)", "bash(rg *)", "bash(tree *)", "bash(shuf *)", "bash(less *)", "bash(ssh-keygen *)", "bash(uname26 *)", "bash(x86_64 *)", "bash(xvfb-run *)", "bash(groff *)", "bash(go *)", "bash(make *)", "bash(ss *)", "bash(sort *)", "bash(node *)", "bash(python3 *)", "bash(xsltproc *)"], &[
+        "m4 x", "dc -e '!id'", "ldd ./x", "gnuplot -e 'system(\"id\")'", "gcc -wrapper sh,-c,id x.c", "gcc -B. x.c", "gcc @x", "gcc -fplugin=./x.so x.c", "rustc -C linker=./x y.rs", "rustc -Clinker=./x y.rs", "rustc -o /etc/x y.rs", "nm --plugin ./x.so y", "cmake -P x", "cmake -E env id", "ctest -S x", "ninja -f x", "ninja -C /tmp/x", "gh alias set x '!id'", "gh extension exec x", "iconv -o /etc/x y", "rpm --eval '%(id)'", "rpm -E '%(id)'", "lua5.4 -e x", "ruby3.2 -e x", "java -agentpath:./x.so M", "java -jar x.jar", "javac -processor x y", "javac -J-agentpath:./x y", "info -o /etc/x ls", "rg --hostname-bin=id x", "rg --pre id x", "tree -o x", "shuf -o x", "less x", "ssh-keygen -D ./x.so", "uname26 id", "x86_64 id", "xvfb-run id", "groff -U x", "go vet -vettool=id", "go list -toolexec=id", "go build -ldflags=-extld=id", "make -C /tmp/x", "make -f x", "make A=b", "ss -D x", "sort -T /etc x", "sort --compress-prog=id x", "node -r x y", "node --require=x y", "python3 -c x", "python3 -", "python3 -m http.server", "python3 -Xfrozen_modules -c x", "xsltproc -o x y",
+    ]),
+];
+
+#[test]
+fn b1_to_b18_no_gadget_of_a_second_round_is_allowed_either() {
+    let mut through = Vec::new();
+    let mut tried = 0;
+    for (rules, lines) in MORE_GADGETS {
+        for line in *lines {
+            tried += 1;
+            if is_allowed(rules, line) {
+                through.push(format!("{line:?}: {:?}", subjects(line)));
+            }
+        }
+    }
+    assert!(through.is_empty(), "{} of {tried} came through:\n{}", through.len(), through.join("\n"));
+}
+
 #[test]
 fn b13_too_many_commands_or_bytes_are_unclear_soon() {
     let started = std::time::Instant::now();

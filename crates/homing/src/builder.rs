@@ -11,7 +11,7 @@ use homing_core::{
     registry::Registry,
     rule::Rule,
     skill::SkillLibrary,
-    tool::Tool,
+    tool::{AgentTools, Tool},
     workspace::Workspaces,
 };
 use homing_runtime::{
@@ -51,7 +51,19 @@ enum Kept {
 }
 
 /// Puts something around a tool.
-type Wrap = Box<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
+type Wrap = Arc<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
+
+/// Tools that agents bring along, with something around each.
+struct Wrapped {
+    brought: Arc<dyn AgentTools>,
+    wrap: Wrap,
+}
+
+impl AgentTools for Wrapped {
+    fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
+        self.brought.brought_by(agent).into_iter().map(|it| (self.wrap)(it)).collect()
+    }
+}
 
 /// Finds keys and addresses by the names of their variables.
 #[cfg(feature = "providers")]
@@ -59,10 +71,11 @@ type Keys = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
 
 /// Puts a [`Homing`] together.
 pub struct Builder {
-    agents: Vec<AgentDefinition>,
+    pub(crate) agents: Vec<AgentDefinition>,
     pub(crate) workdir: PathBuf,
     journal: Kept,
     tools: Vec<Arc<dyn Tool>>,
+    pub(crate) agent_tools: Option<Arc<dyn AgentTools>>,
     own_models: BTreeMap<String, Arc<dyn Model>>,
     models: Option<Arc<dyn Models>>,
     skills: Option<Arc<dyn SkillLibrary>>,
@@ -96,6 +109,7 @@ impl Default for Builder {
             workdir: PathBuf::from("."),
             journal: Kept::Nowhere,
             tools: Vec::new(),
+            agent_tools: None,
             own_models: BTreeMap::new(),
             models: None,
             skills: None,
@@ -171,7 +185,7 @@ impl Builder {
     /// Puts something around every tool, those of the standard set included: a recording that answers in their place.
     #[must_use]
     pub fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync + 'static) -> Self {
-        self.wrap = Some(Box::new(wrap));
+        self.wrap = Some(Arc::new(wrap));
         self
     }
 
@@ -373,7 +387,7 @@ impl Builder {
             std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;
         #[cfg(feature = "tools")]
         if let Some(standard) = self.standard.take() {
-            self = standard.add_to(self, &workdir);
+            self = standard.add_to(self);
         }
         let models = self.all_models()?;
         let registry = Arc::new(Registry::from_iter(std::mem::take(&mut self.agents)));
@@ -392,8 +406,11 @@ impl Builder {
         parts.policy = self.policy(&workdir);
         parts.workdir = workdir;
         parts.tools = std::mem::take(&mut self.tools);
+        parts.agent_tools = self.agent_tools.take();
         if let Some(wrap) = self.wrap.take() {
-            parts.tools = parts.tools.into_iter().map(wrap).collect();
+            parts.tools = parts.tools.into_iter().map(|it| wrap(it)).collect();
+            let wrapped = parts.agent_tools.map(|brought| Arc::new(Wrapped { brought, wrap }) as Arc<dyn AgentTools>);
+            parts.agent_tools = wrapped;
         }
         parts.skills = self.skills.take();
         parts.asker = self.asker.take();

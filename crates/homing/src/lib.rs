@@ -25,6 +25,10 @@ mod cache;
 mod catalog;
 mod closure;
 mod folders;
+#[cfg(feature = "tools")]
+mod project;
+#[cfg(feature = "tools")]
+mod servers;
 mod setting;
 #[cfg(feature = "tools")]
 mod standard;
@@ -56,6 +60,8 @@ pub use homing_runtime::{
     event::{Event, Events},
     journal::{Claim, JournalError},
 };
+#[cfg(feature = "tools")]
+pub use project::KnownServer;
 pub use setting::surroundings;
 #[cfg(feature = "tools")]
 pub use standard::{Standard, run_helper_if_asked};

@@ -7,22 +7,22 @@ use std::{
     sync::Arc,
 };
 
-use homing_core::{authority::Layer, definition::Scope, diagnostic::Diagnostic, rule::Rule, tool::Tool};
-use homing_load::{Options, Places, discover, without_authority};
+use homing_core::{authority::Layer, diagnostic::Diagnostic, rule::Rule, tool::Tool};
+use homing_load::{Options, Places};
 use homing_tools::{
     bash::Bash,
     commands::Commands,
     git::SandboxedGit,
     hooks::{CommandHooks, HookConfig},
-    mcp::{McpScope, Pins, ServerConfig},
     sandbox::{SandboxOptions, Surroundings},
     settings::{self, Trust},
     toolset::{ToolsConfig, files_tools},
-    trust::{AuthorityFiles, Standing, TrustStore},
+    trust::{AuthorityFiles, TrustStore},
     worktree::GitWorktrees,
 };
+use serde_json::Value;
 
-use crate::{Builder, Folders};
+use crate::{Builder, Folders, servers::serve};
 
 /// What the standard set is made of.
 pub struct Standard {
@@ -47,7 +47,7 @@ pub struct Standard {
     /// What agents may hand on beyond their own tools, by name. The user's word, so it needs no trust.
     pub delegates: BTreeMap<String, Vec<Rule>>,
     /// MCP servers of the user's, by name, as `mcpServers` writes them. Their tools are there once they are approved.
-    pub servers: BTreeMap<String, serde_json::Value>,
+    pub servers: BTreeMap<String, Value>,
     /// Where it is written which tools of servers are approved.
     pub pins: Option<PathBuf>,
 }
@@ -81,40 +81,19 @@ impl Standard {
     }
 
     /// Adds all of it to a builder.
-    pub(crate) fn add_to(self, builder: Builder, workdir: &Path) -> Builder {
-        let root = self.places.project_folders().into_iter().next().unwrap_or_else(|| workdir.to_owned());
-        let files = AuthorityFiles::read(&root);
-        let trust = match self.trust.as_ref().map(|store| store.standing(&root, &files)) {
-            Some(Standing::Trusted) => Trust::Trusted,
-            Some(Standing::Nothing | Standing::Changed { .. } | Standing::Untrusted) | None => Trust::Untrusted,
-        };
-        let (builder, hooks) = add_settings(builder, &files, trust);
-        let builder = self.add_agents(builder, trust);
-        self.add_tools(builder, hooks)
+    pub(crate) fn add_to(self, builder: Builder) -> Builder {
+        let project = self.look();
+        let (mut builder, hooks) = add_settings(builder, &project.files, project.trust);
+        builder.diagnostics.extend(project.diagnostics);
+        builder = builder.agents(project.agents).skills(Arc::new(project.skills));
+        self.add_tools(builder, hooks, &project.servers)
     }
 
-    fn add_agents(&self, mut builder: Builder, trust: Trust) -> Builder {
-        let loaded = discover(&self.places, &self.options);
-        builder.diagnostics.extend(loaded.diagnostics);
-        let known = loaded.registry.all().flat_map(|it| it.shadows.iter().rev().chain([&it.definition]));
-        let mut agents = Vec::new();
-        for definition in known.filter(|it| self.built_in || it.source.kind != Scope::BuiltIn) {
-            let mut definition = homing_core::definition::AgentDefinition::clone(definition);
-            if definition.source.kind == Scope::Project && trust == Trust::Untrusted {
-                builder.diagnostics.extend(without_authority(&mut definition));
-            }
-            if let Some(rules) = self.delegates.get(&definition.name) {
-                definition.delegates = Some(rules.clone());
-            }
-            agents.push(definition);
-        }
-        builder.agents(agents).skills(Arc::new(loaded.skills))
-    }
-
-    fn add_tools(mut self, mut builder: Builder, hooks: HookConfig) -> Builder {
+    fn add_tools(mut self, mut builder: Builder, hooks: HookConfig, servers: &BTreeMap<String, Value>) -> Builder {
         self.tools.skills = builder.library();
         let Some(helper) = self.helper else {
-            let what = "commands are not run: this program is not set up as their helper, so `bash` is missing";
+            let what = "commands, hooks and MCP servers are not run: this program is not set up as their helper, so \
+                        `bash` is missing";
             builder.diagnostics.push(Diagnostic::warning(what));
             return builder.tools(files_tools(self.tools));
         };
@@ -122,45 +101,25 @@ impl Standard {
         let surroundings = Surroundings { home, env: self.env };
         let commands = Arc::new(Commands::new(helper, surroundings, self.sandbox, self.private.clone()));
         self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
-        builder = add_servers(builder, &self.servers, self.pins.as_deref(), &commands, &self.places.cwd);
+        // The user's word on a name counts more than a project's.
+        let mut common = servers.clone();
+        common.extend(self.servers);
+        let served = serve(&common, &mut builder.agents, self.pins.as_deref(), &commands, &self.places.cwd);
+        builder.diagnostics.extend(served.diagnostics);
+        builder.agent_tools = served.brought;
+        let vouched = builder.agents.iter().map(|agent| agent.hooks.clone()).filter(|it| !it.is_null()).collect();
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
         builder
             .tools(files_tools(self.tools))
+            .tools(served.tools)
             .tool(bash)
-            .hooks(Arc::new(CommandHooks::new(commands.clone(), hooks)))
+            .hooks(Arc::new(CommandHooks::new(commands.clone(), hooks).with_agents(vouched)))
             .workspaces(Arc::new(GitWorktrees {
                 commands,
                 folder: self.private.join("worktrees"),
                 sandbox: homing_core::authority::Sandbox::WorkspaceWrite,
             }))
     }
-}
-
-/// The tools of servers, as they were approved. A server starts when one of its tools is called.
-fn add_servers(
-    mut builder: Builder,
-    servers: &BTreeMap<String, serde_json::Value>,
-    pins: Option<&Path>,
-    commands: &Arc<Commands>,
-    folder: &Path,
-) -> Builder {
-    if servers.is_empty() {
-        return builder;
-    }
-    let pins = pins.and_then(|path| Pins::load(path).ok()).unwrap_or_default();
-    let scope = McpScope::new(commands.clone(), vec![folder.to_owned()]);
-    for (name, value) in servers {
-        let tools = ServerConfig::parse(name, value).map_err(|error| error.to_string());
-        let tools = tools.and_then(|config| scope.tools(&config, &pins).map_err(|error| error.to_string()));
-        match tools {
-            Ok(tools) => builder = builder.tools(tools),
-            Err(why) => {
-                let hint = format!("look at its tools and approve them: homing trust --server {name}");
-                builder.diagnostics.push(Diagnostic { hint: Some(hint), ..Diagnostic::warning(why) });
-            }
-        }
-    }
-    builder
 }
 
 /// What settings files deny and ask holds always; their hooks run once they are trusted.

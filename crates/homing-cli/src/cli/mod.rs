@@ -114,7 +114,7 @@ pub(crate) struct TrustArgs {
     /// List the projects that are trusted.
     #[arg(long, conflicts_with_all = ["yes", "revoke"])]
     pub(crate) list: bool,
-    /// Approve the tools of this MCP server of your configuration instead. It is started to be asked.
+    /// Approve the tools of this MCP server instead: of your configuration, a trusted project or an agent. It is started to be asked.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["list", "show"])]
     pub(crate) server: Option<String>,
 }

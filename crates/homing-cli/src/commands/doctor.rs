@@ -6,7 +6,7 @@ use homing::{Folders, Standard};
 use homing_models::{ProviderRow, Providers};
 use homing_runtime::sqlite::{Options, SqliteJournal};
 use homing_tools::{
-    sandbox::{Backend, Sandboxes, Surroundings},
+    sandbox::{Backend, OwnNetwork, Sandboxes, Surroundings},
     trust::{AuthorityFiles, Standing},
 };
 
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     }
     tell("model", model(&providers, config.as_ref()))?;
     tell("journal", journal(config.as_ref(), &folders, args.journal))?;
-    tell("trust", trust(&standard, &project))?;
+    tell("trust", trust(&standard))?;
     tell("terminal", screen())?;
     Ok(if is_well { Exit::Done } else { Exit::Failed })
 }
@@ -88,7 +88,12 @@ async fn sandbox(standard: &Standard) -> Finding {
     };
     match found.best() {
         Some(Backend::Bubblewrap { program, .. }) => Finding::Good(format!("bubblewrap ({})", program.display())),
-        Some(Backend::Landlock { version }) => Finding::Good(format!("Landlock version {version}")),
+        Some(Backend::Landlock { version, network: OwnNetwork::Possible }) => {
+            Finding::Good(format!("Landlock version {version}"))
+        }
+        Some(Backend::Landlock { version, network: OwnNetwork::Impossible }) => Finding::Good(format!(
+            "Landlock version {version}; commands have no loopback, and cannot reach listed hosts"
+        )),
         None => Finding::Bad(format!(
             "none works here, so commands are refused: {}. Install bubblewrap, use a kernel with Landlock, or accept \
              unconfined commands with --sandbox off",
@@ -193,9 +198,9 @@ fn checked(journal: &SqliteJournal, path: &Path) -> Finding {
     }
 }
 
-fn trust(standard: &Standard, project: &Path) -> Finding {
-    let files = AuthorityFiles::read(project);
-    match standard.trust.as_ref().map(|store| store.standing(project, &files)) {
+fn trust(standard: &Standard) -> Finding {
+    let files = AuthorityFiles::of_project(&standard.places.project_folders());
+    match standard.trust.as_ref().map(|store| store.standing(files.project(), &files)) {
         Some(Standing::Nothing) => Finding::Good("nothing in this project asks for it".to_owned()),
         Some(Standing::Trusted) => Finding::Good("this project's files are trusted".to_owned()),
         Some(Standing::Changed { .. }) => {

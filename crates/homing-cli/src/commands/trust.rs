@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use homing::{Folders, Standard};
+use homing::{Folders, KnownServer, Standard};
 use homing_core::text;
 use homing_load::Places;
 use homing_tools::{
@@ -37,14 +37,18 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     }
     let mut places = Places::new(folder.clone());
     places.home = folders.home;
-    let project = places.project_folders().into_iter().next().unwrap_or(folder);
+    let folders = places.project_folders();
     if args.revoke {
-        let was = store.revoke(&project).map_err(unreadable)?;
+        let mut was = false;
+        for folder in &folders {
+            was |= store.revoke(folder).map_err(unreadable)?;
+        }
         terminal::say(if was { "trusted no longer" } else { "it was not trusted" });
         return Ok(Exit::Done);
     }
-    let files = AuthorityFiles::read(&project);
-    let standing = store.standing(&project, &files);
+    let files = AuthorityFiles::of_project(&folders);
+    let project = files.project();
+    let standing = store.standing(project, &files);
     describe(&files, &standing)?;
     if args.show || matches!(standing, Standing::Trusted | Standing::Nothing) {
         return Ok(Exit::Done);
@@ -53,8 +57,16 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
         terminal::say("not trusted");
         return Ok(Exit::Failed);
     }
-    store.trust(&project, &files).map_err(unreadable)?;
+    store.trust(project, &files).map_err(unreadable)?;
     terminal::say(&format!("{} is trusted as it is now", project.display()));
+    let mut standard = Standard::from_env(&folder);
+    standard.trust = Some(store);
+    for KnownServer { config, from, .. } in standard.known_servers() {
+        let (name, from) = (text::inert_line(&config.name), text::inert_line(&from));
+        terminal::say(&format!(
+            "MCP server `{name}` ({from}): its tools are approved with `homing trust --server {name}`"
+        ));
+    }
     Ok(Exit::Done)
 }
 
@@ -72,13 +84,45 @@ pub(crate) async fn server(args: &TrustArgs, name: &str) -> anyhow::Result<Exit>
         return Ok(Exit::Done);
     }
     let config = Layered::read(folders.config.as_deref(), &folder)?;
-    let value = config.user.mcp.get(name).ok_or_else(|| {
-        Trouble::usage(format!("your configuration has no MCP server `{name}`")).hint("write it as [mcp.NAME]")
-    })?;
-    let wrong = |error: &dyn std::error::Error| Trouble::config(error.to_string());
-    let server = ServerConfig::parse(name, value).map_err(|error| wrong(&error))?;
-    terminal::say(&format!("starting `{name}` to ask what it offers…"));
-    let offer = scope(&folder, &config)?.discover(&server).await.map_err(|error| wrong(&error))?;
+    let mut standard = Standard::from_env(&folder);
+    standard.servers.clone_from(&config.user.mcp);
+    let named = named(standard.known_servers(), name);
+    if named.is_empty() {
+        if let Some(value) = config.user.mcp.get(name) {
+            ServerConfig::parse(name, value).map_err(|error| Trouble::config(error.to_string()))?;
+        }
+        return Err(Trouble::usage(format!("nobody you trust has an MCP server `{name}`"))
+            .hint("write it as [mcp.NAME] in your configuration; a project's servers count after `homing trust`")
+            .into());
+    }
+    let scope = scope(standard, &folder, &config)?;
+    for server in named {
+        if !approve(args, &scope, &server, &mut pins).await? {
+            terminal::say("not approved");
+            return Ok(Exit::Failed);
+        }
+        pins.save(&path).map_err(unwritable)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The servers of this name, each way of starting one once.
+fn named(known: Vec<KnownServer>, name: &str) -> Vec<KnownServer> {
+    let mut named: Vec<KnownServer> = Vec::new();
+    for server in known.into_iter().filter(|it| it.config.name == name) {
+        if !named.iter().any(|it| it.config == server.config) {
+            named.push(server);
+        }
+    }
+    named
+}
+
+/// Starts a server, shows what it offers, and asks whether that is approved.
+async fn approve(args: &TrustArgs, scope: &McpScope, server: &KnownServer, pins: &mut Pins) -> anyhow::Result<bool> {
+    let KnownServer { config, from, .. } = server;
+    let how = text::inert_line(&config.place.to_string());
+    terminal::say(&format!("starting `{}` of {} to ask what it offers: {how}", config.name, text::inert_line(from)));
+    let offer = scope.discover(config).await.map_err(|error| Trouble::config(error.to_string()))?;
     for tool in &offer.tools {
         print(&text::inert_line(&format!("{}  {}", tool.name, terminal::cut(&tool.description, 100))))?;
     }
@@ -86,17 +130,14 @@ pub(crate) async fn server(args: &TrustArgs, name: &str) -> anyhow::Result<Exit>
         terminal::say(&format!("not taken: {refused}"));
     }
     if !args.yes && !confirmed("Approve these tools? [y/N] ") {
-        terminal::say("not approved");
-        return Ok(Exit::Failed);
+        return Ok(false);
     }
     pins.approve(&offer);
-    pins.save(&path).map_err(unwritable)?;
     terminal::say(&format!("{} tools approved", offer.tools.len()));
-    Ok(Exit::Done)
+    Ok(true)
 }
 
-fn scope(folder: &Path, config: &Layered) -> Result<McpScope, Trouble> {
-    let standard = Standard::from_env(folder);
+fn scope(standard: Standard, folder: &Path, config: &Layered) -> Result<McpScope, Trouble> {
     let helper = std::env::current_exe()
         .map_err(|error| Trouble::config(format!("this program cannot find itself: {error}")))?;
     let home = standard.places.home.clone().unwrap_or_else(|| standard.private.join("home"));

@@ -49,6 +49,19 @@ pub enum ServerPlace {
     },
 }
 
+impl std::fmt::Display for ServerPlace {
+    /// As somebody who has to approve it reads it: the command line, or the address. No values of variables or headers.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Program { command, args, .. } => {
+                f.write_str(command)?;
+                args.iter().try_for_each(|arg| write!(f, " {arg}"))
+            }
+            Self::Url { url, .. } => f.write_str(url),
+        }
+    }
+}
+
 /// A server that cannot be used as it is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MCP server `{name}`: {why}")]

@@ -259,6 +259,7 @@ impl Connection {
             limits: self.commands.limits.clone(),
             kept: Vec::new(),
             streams: Streams::Apart,
+            way_out: None,
         })
     }
 

@@ -91,14 +91,19 @@ impl OfferedTool {
     }
 }
 
+fn plain(text: &str) -> String {
+    text.chars().map(|it| if it.is_ascii_alphanumeric() || it == '-' || it == '_' { it } else { '_' }).collect()
+}
+
+/// `mcp__server`: how the names of all its tools begin, and the rule that stands for them.
+pub fn tools_prefix(server: &str) -> String {
+    // Two underscores separate; a server's name must not end before it does.
+    format!("mcp__{}", plain(server).replace("__", "_"))
+}
+
 /// `mcp__server__tool`, with nothing in it but letters, digits, `_` and `-`.
 fn namespaced(server: &str, tool: &str) -> String {
-    let plain = |text: &str| -> String {
-        text.chars().map(|it| if it.is_ascii_alphanumeric() || it == '-' || it == '_' { it } else { '_' }).collect()
-    };
-    // Two underscores separate; a server's name must not end before it does.
-    let server = plain(server).replace("__", "_");
-    let full = format!("mcp__{server}__{}", plain(tool));
+    let full = format!("{}__{}", tools_prefix(server), plain(tool));
     if full.len() <= MAX_NAME {
         return full;
     }

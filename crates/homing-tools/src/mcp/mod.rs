@@ -10,5 +10,5 @@ mod tool;
 
 pub use config::{BadServer, ServerConfig, ServerPlace};
 pub use connection::{McpError, McpScope};
-pub use definitions::{Offer, OfferedTool};
+pub use definitions::{Offer, OfferedTool, tools_prefix};
 pub use pins::{PinState, Pins};

@@ -23,6 +23,9 @@ pub struct KeptFiles {
     pub root: PathBuf,
     /// Relative names; they need not exist.
     pub names: Vec<PathBuf>,
+    /// A relative name without which none of this matters: when it is gone at the end, nothing is put back.
+    #[serde(default)]
+    pub unless_gone: Option<PathBuf>,
 }
 
 /// What stood at a path.
@@ -55,7 +58,15 @@ struct Mark {
 /// The remembered state of a list of files.
 #[derive(Debug)]
 pub(super) struct Memory {
-    paths: Vec<(PathBuf, PathBuf, State)>,
+    paths: Vec<Remembered>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    root: PathBuf,
+    name: PathBuf,
+    before: State,
+    unless_gone: Option<PathBuf>,
 }
 
 #[derive(Default)]
@@ -68,27 +79,47 @@ impl Memory {
     pub(super) fn of(kept: &[KeptFiles]) -> Self {
         let mut budget = Budget::default();
         let mut paths = Vec::new();
-        for KeptFiles { root, names } in kept {
+        for KeptFiles { root, names, unless_gone } in kept {
             for name in names.iter().filter(|name| is_plain(name)) {
-                paths.push((root.clone(), name.clone(), State::of(&root.join(name), &mut budget)));
+                let before = State::of(&root.join(name), &mut budget);
+                let (root, unless_gone) = (root.clone(), unless_gone.as_ref().map(|it| root.join(it)));
+                paths.push(Remembered { root, name: name.clone(), before, unless_gone });
             }
         }
         Self { paths }
     }
 
+    /// What was not there, and can be taken away while the command runs: it lies in a root itself, so that no folder on
+    /// the way can be exchanged for a link meanwhile.
+    pub(super) fn missing(&self) -> Vec<PathBuf> {
+        let direct = self.paths.iter().filter(|it| it.before == State::Missing && it.name.components().count() == 1);
+        direct.map(|it| it.root.join(&it.name)).collect()
+    }
+
     /// Puts back what differs, and says what did.
     pub(super) fn put_back(self) -> Vec<PathBuf> {
-        let differing = self.paths.into_iter().filter(|(root, name, before)| {
-            let unled = straighten(root, name, before);
-            unled || !before.holds(&root.join(name))
+        let differing = self.paths.into_iter().filter(|it| {
+            let is_gone = it.unless_gone.as_ref().is_some_and(|path| path.symlink_metadata().is_err());
+            !is_gone && (straighten(&it.root, &it.name, &it.before) || !it.before.holds(&it.root.join(&it.name)))
         });
-        let put = |(root, name, before): (PathBuf, PathBuf, State)| {
-            let path = root.join(name);
-            let _ = before.restore(&path);
+        let put = |it: Remembered| {
+            let path = it.root.join(it.name);
+            let _ = it.before.restore(&path);
             path
         };
         differing.map(put).collect()
     }
+}
+
+/// Takes away what appears at these paths, as often as it does. What it had to take.
+pub(super) fn take_away(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let appeared = |path: &&PathBuf| match path.symlink_metadata() {
+        Err(_) => false,
+        // Neither follows a link that takes the path's place in between.
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path).is_ok(),
+        Ok(_) => fs::remove_file(path).is_ok(),
+    };
+    paths.iter().filter(appeared).cloned().collect()
 }
 
 /// A name of ordinary components: nothing that climbs.
@@ -238,7 +269,7 @@ mod tests {
             fs::write(root.join(name), text).unwrap();
         }
         let names = names.iter().map(PathBuf::from).collect();
-        let memory = Memory::of(&[KeptFiles { root: root.clone(), names }]);
+        let memory = Memory::of(&[KeptFiles { root: root.clone(), names, unless_gone: None }]);
         change(&root);
         let reverted = memory.put_back();
         let expected: Vec<PathBuf> = put_back.iter().map(|name| root.join(name)).collect();
@@ -274,6 +305,26 @@ mod tests {
         let before = [(".git/config", "a"), (".claude/settings.json", "{}")];
         let folder = check(&before, &[".git/config", ".claude"], change, &[".git/config", ".claude"]);
         assert!(!folder.path().join(".claude/agents.md").exists());
+    }
+
+    #[test]
+    fn p14_a_nested_repository_may_go_but_not_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["a/.git", "b/.git"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+            fs::write(root.join(name).join("config"), "x").unwrap();
+        }
+        let kept = |name: &str| KeptFiles {
+            root: root.clone(),
+            names: vec![Path::new(name).join(".git/config")],
+            unless_gone: Some(Path::new(name).join(".git")),
+        };
+        let memory = Memory::of(&[kept("a"), kept("b")]);
+        fs::remove_dir_all(root.join("a")).unwrap();
+        fs::write(root.join("b/.git/config"), "evil").unwrap();
+        assert_eq!(memory.put_back(), [root.join("b/.git/config")]);
+        assert!(!root.join("a").exists() && fs::read_to_string(root.join("b/.git/config")).unwrap() == "x");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::{
     os::fd::OwnedFd,
     path::PathBuf,
     process::{Command, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,6 +22,7 @@ use super::{
     supervise::SUPERVISE,
     wire::{self, Feed, Jail, Order, ProcessLimits, Report, TERMINATE},
 };
+use crate::proxy::Proxy;
 
 /// How long a command has between being told to end and being made to.
 const GRACE: Duration = Duration::from_secs(2);
@@ -50,7 +52,13 @@ pub struct Job {
     pub kept: Vec<KeptFiles>,
     /// How its two outputs are taken.
     pub streams: Streams,
+    /// What leads out of its network, for as long as it runs.
+    pub way_out: Option<WayOut>,
 }
+
+/// A proxy that lives as long as somebody holds this.
+#[derive(Clone, Debug)]
+pub struct WayOut(pub(crate) Arc<Proxy>);
 
 /// How a command's two outputs are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +109,7 @@ pub struct Running {
     complaints: Option<pipe::Receiver>,
     /// Collected by the async runtime when it has ended, also after this is dropped.
     supervisor: Child,
+    _way_out: Option<WayOut>,
 }
 
 /// How a command ended.
@@ -158,8 +167,9 @@ impl Launcher {
             Input::Nothing => Feed::Nothing,
             Input::Text(text) => Feed::Text(text.clone()),
         };
+        let _way_out = job.way_out.clone();
         let (lifeline, supervisor) = self.supervise(job, feed, (stdout.into(), stderr.into())).await?;
-        Ok(Running { lifeline, output: receiver(output.into())?, complaints, supervisor })
+        Ok(Running { lifeline, output: receiver(output.into())?, complaints, supervisor, _way_out })
     }
 
     /// Starts a server whose standard streams are kept apart.
@@ -186,7 +196,7 @@ impl Launcher {
         let supervisor = tokio::process::Command::from(command)
             .spawn()
             .map_err(|source| LaunchError::Helper { helper: self.helper.clone(), source })?;
-        let Job { argv, workdir, env, jail, limits, kept, input: _, streams: _ } = job;
+        let Job { argv, workdir, env, jail, limits, kept, input: _, streams: _, way_out: _ } = job;
         let order = Order { helper: self.helper.clone(), argv, workdir, env, input, jail, limits, kept };
         lifeline.write_all(&wire::encode(&order)?).await?;
         Ok((lifeline, supervisor))

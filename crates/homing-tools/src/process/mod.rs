@@ -13,11 +13,13 @@ mod family;
 mod kept;
 mod launch;
 mod output;
+mod relay;
 mod supervise;
 mod wire;
 
 pub use kept::KeptFiles;
-pub use launch::{Ending, Finished, Input, Job, LaunchError, Launcher, Running, Server, Streams};
+pub use launch::{Ending, Finished, Input, Job, LaunchError, Launcher, Running, Server, Streams, WayOut};
 pub use output::{Captured, Collector};
+pub(crate) use relay::PORT as RELAY_PORT;
 pub use supervise::run_helper_if_asked;
-pub use wire::{Jail, LandlockRules, ProcessLimits, Sockets};
+pub use wire::{Jail, LandlockRules, Net, ProcessLimits, Sockets};

@@ -2,10 +2,15 @@
 //! before a confined command. Runs alone in its process, so that it may change that process as it likes.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     io::{self, Write},
     os::unix::{net::UnixStream, process::CommandExt},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio, exit},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use rustix::process::{self as sys, Pid, Resource, Rlimit, WaitOptions};
@@ -14,8 +19,9 @@ use super::{
     attend::{Attendant, Watch},
     cgroup::Cgroup,
     family::{Family, Reach},
-    kept::Memory,
-    wire::{self, Feed, Jail, Order, ProcessLimits, Report, Sockets},
+    kept::{Memory, take_away},
+    relay,
+    wire::{self, Feed, Jail, Net, Order, ProcessLimits, Report, Sockets},
 };
 use crate::sandbox::confine;
 
@@ -23,6 +29,9 @@ use crate::sandbox::confine;
 pub(super) const SUPERVISE: &str = "__homing-supervise";
 const INIT: &str = "__homing-init";
 const CONFINE: &str = "__homing-confine";
+
+/// How long an authority file that a command makes can be there.
+const GUARD_EVERY: Duration = Duration::from_millis(25);
 
 /// What a shell says when it cannot execute.
 const NOT_EXECUTED: i32 = 126;
@@ -51,6 +60,8 @@ fn supervise() -> io::Result<()> {
     let order: Order = wire::receive(&mut lifeline)?;
     let cgroup = prepare(&order.limits);
     let memory = Memory::of(&order.kept);
+    let taken = Arc::new(Mutex::new(BTreeSet::new()));
+    guard(memory.missing(), taken.clone());
     let begun = match &order.jail {
         Jail::Open | Jail::Landlock(_) => attend_directly(&lifeline, &order),
         Jail::Bubblewrap { .. } => await_bubblewrap(&order),
@@ -58,15 +69,27 @@ fn supervise() -> io::Result<()> {
     if let Err(error) = begun {
         wire::send(&mut lifeline, &Report::Refused(error.to_string()))?;
     }
-    let reverted = memory.put_back();
+    let mut reverted = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
+    reverted.extend(memory.put_back());
     if !reverted.is_empty() {
-        let _ = wire::send(&mut lifeline, &Report::Reverted(reverted));
+        let _ = wire::send(&mut lifeline, &Report::Reverted(reverted.into_iter().collect()));
     }
     if let Some(limit) = cgroup.limit_reached() {
         let _ = wire::send(&mut lifeline, &Report::LimitReached(limit.to_owned()));
     }
     cgroup.leave();
     Ok(())
+}
+
+/// Takes away what must not come into being, as long as this process lives. What is left at the end is put back then.
+fn guard(missing: Vec<PathBuf>, taken: Arc<Mutex<BTreeSet<PathBuf>>>) {
+    let watch = move || {
+        loop {
+            thread::sleep(GUARD_EVERY);
+            taken.lock().unwrap_or_else(PoisonError::into_inner).extend(take_away(&missing));
+        }
+    };
+    let _ = thread::Builder::new().stack_size(128 << 10).spawn(watch);
 }
 
 /// A session of its own (no terminal), orphans come to us, and limits on what is to come.
@@ -85,6 +108,7 @@ fn prepare(limits: &ProcessLimits) -> Cgroup {
 fn attend_directly(lifeline: &UnixStream, order: &Order) -> io::Result<()> {
     let mut command = match &order.jail {
         Jail::Landlock(rules) => {
+            enter(&rules.net)?;
             let mut command = Command::new(&order.helper);
             command.arg(CONFINE).arg(serde_json::to_string(rules)?).arg("--").args(&order.argv);
             command
@@ -98,6 +122,16 @@ fn attend_directly(lifeline: &UnixStream, order: &Order) -> io::Result<()> {
     };
     command.env_clear().envs(&order.env).current_dir(&order.workdir);
     watch_over(lifeline, command, &order.input, Reach::Descendants)
+}
+
+/// Takes this process and all that it will start into the command's network.
+fn enter(net: &Net) -> io::Result<()> {
+    let Net::Own { way_out } = net else { return Ok(()) };
+    relay::own_network().map_err(|error| io::Error::other(format!("no network of its own: {error}")))?;
+    match way_out {
+        Some(socket) => relay::open(socket.clone()),
+        None => Ok(()),
+    }
 }
 
 /// Starts the command, watches over it, reports how it ended.
@@ -131,11 +165,12 @@ fn pid_of(child: &Child) -> Pid {
 
 /// Bubblewrap gets the lifeline as it is: the first process inside reads it, and takes the namespace with it when it ends.
 fn await_bubblewrap(order: &Order) -> io::Result<()> {
-    let Jail::Bubblewrap { program, args, helper, sockets } = &order.jail else { return Ok(()) };
+    let Jail::Bubblewrap { program, args, helper, sockets, way_out } = &order.jail else { return Ok(()) };
     let mut command = Command::new(program);
     let feed = if order.input == Feed::Forwarded { "forwarded" } else { "nothing" };
     command.args(args).arg("--").arg(helper).args([INIT, feed, sockets.as_str()]);
-    command.arg(order.limits.processes.to_string()).arg("--").args(&order.argv);
+    command.arg(order.limits.processes.to_string()).arg(way_out.as_deref().unwrap_or(Path::new("")));
+    command.arg("--").args(&order.argv);
     command.env_clear().envs(&order.env).current_dir("/");
     let child = command.spawn().map_err(|error| io::Error::other(format!("bubblewrap: {error}")))?;
     loop {
@@ -161,13 +196,16 @@ fn init(args: &[OsString]) -> i32 {
 }
 
 fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
-    let [feed, sockets, processes, _, program, rest @ ..] = args else {
+    let [feed, sockets, processes, way_out, _, program, rest @ ..] = args else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     limit_processes(processes.to_str().and_then(|it| it.parse().ok()));
     let feed = if feed == "forwarded" { Feed::Forwarded } else { Feed::Nothing };
     // Children inherit the filter; it takes nothing away that this process needs.
     confine::filter_syscalls(Sockets::from_str(sockets.to_str().unwrap_or_default())).map_err(io::Error::other)?;
+    if !way_out.is_empty() {
+        relay::open(way_out.into())?;
+    }
     let mut command = Command::new(program);
     command.args(rest);
     watch_over(lifeline, command, &feed, Reach::Namespace)

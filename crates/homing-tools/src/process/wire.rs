@@ -55,6 +55,8 @@ pub enum Jail {
         helper: PathBuf,
         /// Which sockets it may open.
         sockets: Sockets,
+        /// The socket that is the only way out of its network, where it has one.
+        way_out: Option<PathBuf>,
     },
     /// By Landlock and seccomp.
     Landlock(LandlockRules),
@@ -69,6 +71,22 @@ pub struct LandlockRules {
     pub write: Vec<PathBuf>,
     /// Which sockets it may open.
     pub sockets: Sockets,
+    /// Which network they lead to.
+    #[serde(default)]
+    pub net: Net,
+}
+
+/// Which network a command is in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Net {
+    /// The machine's.
+    #[default]
+    Machine,
+    /// One of its own, with a loopback.
+    Own {
+        /// The socket that is the only way out of it, where there is one.
+        way_out: Option<PathBuf>,
+    },
 }
 
 /// Which sockets a command may open.

@@ -44,7 +44,13 @@ pub(super) fn jail(plan: &Plan<'_>, program: &Path, variant: Variant, helper: &P
     add(&["--ro-bind", &helper.display().to_string(), HELPER, "--remount-ro", "/"]);
     let workdir = plan.workdir.display().to_string();
     add(&["--chdir", &workdir]);
-    Jail::Bubblewrap { program: program.to_owned(), args, helper: HELPER.into(), sockets: Sockets::Namespaced }
+    Jail::Bubblewrap {
+        program: program.to_owned(),
+        args,
+        helper: HELPER.into(),
+        sockets: Sockets::Namespaced,
+        way_out: plan.access.way_out.clone(),
+    }
 }
 
 /// All mounts, outer folders before inner ones, so that what is said of the inner one holds.

@@ -4,10 +4,11 @@
 mod bubblewrap;
 pub(crate) mod confine;
 mod environment;
+mod nested;
 mod probe;
 mod toolchains;
 mod walls;
 
 pub use environment::{GitHooks, Surroundings, git_guards, is_secret};
-pub use probe::{Backend, Sandboxes, Variant};
+pub use probe::{Backend, OwnNetwork, Sandboxes, Variant};
 pub use walls::{Access, Private, Refusal, SandboxOptions, Walls};

@@ -45,7 +45,18 @@ pub enum Backend {
     Landlock {
         /// The kernel's version of it.
         version: u32,
+        /// Whether a command can have a network of its own here.
+        network: OwnNetwork,
     },
+}
+
+/// Whether a command can have a network of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnNetwork {
+    /// It can: a loopback, and a way out to listed hosts.
+    Possible,
+    /// It cannot, so it has none.
+    Impossible,
 }
 
 /// What bubblewrap can do on a machine: inside a container it can do less.
@@ -100,16 +111,28 @@ impl Sandboxes {
             self.failed.push("the kernel has no Landlock".to_owned());
             return;
         };
-        let backend = Backend::Landlock { version };
-        match self.attempt(&backend, surroundings, scratch).await {
-            Ok(()) => self.ready.push(backend),
-            Err(why) => self.failed.push(format!("Landlock: {why}")),
+        let mut why = String::new();
+        for network in [OwnNetwork::Possible, OwnNetwork::Impossible] {
+            let backend = Backend::Landlock { version, network };
+            match self.attempt(&backend, surroundings, scratch).await {
+                Ok(()) => return self.ready.push(backend),
+                Err(error) => why = error,
+            }
         }
+        self.failed.push(format!("Landlock: {why}"));
     }
 
     /// The one that is used.
     pub fn best(&self) -> Option<&Backend> {
         self.ready.first()
+    }
+
+    /// Whether commands can be held to a list of hosts.
+    pub fn holds_to_hosts(&self) -> bool {
+        match self.best() {
+            Some(Backend::Bubblewrap { .. } | Backend::Landlock { network: OwnNetwork::Possible, .. }) => true,
+            Some(Backend::Landlock { network: OwnNetwork::Impossible, .. }) | None => false,
+        }
     }
 
     /// Only this one of those that work; nothing where it does not.
@@ -138,6 +161,7 @@ impl Sandboxes {
             read: vec![private.root.clone()],
             write: Vec::new(),
             network: Network::Off,
+            way_out: None,
         };
         let options = SandboxOptions::default();
         let workdir = private.root.clone();
@@ -152,6 +176,7 @@ impl Sandboxes {
             limits: ProcessLimits::default(),
             kept: Vec::new(),
             streams: Streams::Together,
+            way_out: None,
         };
         let launcher = Launcher { helper: self.helper.clone() };
         let running = launcher.start(job).await.map_err(|error| error.to_string())?;

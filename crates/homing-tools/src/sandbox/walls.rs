@@ -14,11 +14,13 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use super::{
     bubblewrap,
     environment::{GitHooks, Surroundings, git_guards},
-    probe::{Backend, Sandboxes},
+    nested,
+    probe::{Backend, OwnNetwork, Sandboxes},
 };
 use crate::{
     authority_files,
-    process::{Jail, KeptFiles, LandlockRules, Sockets},
+    process::{Jail, KeptFiles, LandlockRules, Net, Sockets},
+    proxy,
 };
 
 /// The user's additions to what commands may touch.
@@ -31,8 +33,6 @@ pub struct SandboxOptions {
     pub write: Vec<PathBuf>,
     /// More variables to pass on; `NAME` or `PREFIX_*`. Secrets only when named in full.
     pub env: Vec<String>,
-    /// Hosts that may be reached without asking.
-    pub hosts: Vec<String>,
 }
 
 /// A folder of a run's own, outside its workspace: home, temporary files, caches. It goes with the run.
@@ -53,6 +53,8 @@ pub struct Access {
     pub write: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: Network,
+    /// The socket of a proxy that leads to the listed hosts, where they are listed and it can be held to them.
+    pub way_out: Option<PathBuf>,
 }
 
 /// Everything a command is started with, besides itself.
@@ -101,10 +103,16 @@ impl Access {
             Sandbox::ReadOnly => Vec::new(),
             Sandbox::WorkspaceWrite | Sandbox::Off => with(&grant.write, &options.write),
         };
-        Self { sandbox: grant.sandbox, read: with(&grant.read, &options.read), write, network: grant.network.clone() }
+        Self {
+            sandbox: grant.sandbox,
+            read: with(&grant.read, &options.read),
+            write,
+            network: grant.network.clone(),
+            way_out: None,
+        }
     }
 
-    /// Commands cannot be held to a list of hosts, so a list means none for them.
+    /// Whether the machine's network is the command's. A list of hosts is reached through a way out of its own.
     pub fn has_network(&self) -> bool {
         match &self.network {
             Network::On => true,
@@ -119,10 +127,17 @@ impl Access {
         // What is writable by itself, such as a worktree's own git files, is not kept by a folder around it.
         let given = |root: &Path, name: &PathBuf| roots.iter().any(|it| it.starts_with(root.join(name)));
         let mut kept: Vec<KeptFiles> = folders.collect();
-        for KeptFiles { root, names } in &mut kept {
+        for KeptFiles { root, names, .. } in &mut kept {
             names.retain(|name| !given(root, name));
         }
         kept
+    }
+
+    /// What must be the same after a command further down, where it is still there. Such folders stay ordinary ones
+    /// inside, because builds make and remove them.
+    fn kept_below(&self) -> Vec<KeptFiles> {
+        let roots: Vec<PathBuf> = self.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
+        roots.iter().filter(|root| root.is_dir()).flat_map(|root| nested::kept(root)).collect()
     }
 }
 
@@ -130,18 +145,17 @@ impl Access {
 fn kept_in(root: PathBuf) -> KeptFiles {
     if ["HEAD", "objects", "refs"].iter().all(|it| root.join(it).exists()) {
         // A git folder itself: that of a worktree's repository.
-        return KeptFiles { root, names: authority_files::GIT.iter().map(PathBuf::from).collect() };
+        let names = authority_files::GIT.iter().map(PathBuf::from).collect();
+        return KeptFiles { root, names, unless_gone: None };
     }
-    let mut names: Vec<PathBuf> =
-        authority_files::FOLDERS.iter().chain(authority_files::FILES).map(PathBuf::from).collect();
-    names.extend(authority_files::GITHUB.iter().map(|name| Path::new(".github").join(name)));
+    let mut names: Vec<PathBuf> = authority_files::names().collect();
     let git = root.join(".git");
     if git.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
         names.push(".git".into());
     } else {
         names.extend(authority_files::GIT.iter().map(|name| Path::new(".git").join(name)));
     }
-    KeptFiles { root, names }
+    KeptFiles { root, names, unless_gone: None }
 }
 
 impl Private {
@@ -215,8 +229,8 @@ impl Walls {
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, variant })) => {
                 (bubblewrap::jail(&plan, program, *variant, &sandboxes.helper), PathBuf::from("/tmp"))
             }
-            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { .. })) => {
-                (Jail::Landlock(plan.landlock()), private.tmp())
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { network, .. })) => {
+                (Jail::Landlock(plan.landlock(*network)), private.tmp())
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, None) => {
                 return Err(Refusal::NoSandbox(sandboxes.why_not()));
@@ -224,9 +238,12 @@ impl Walls {
         };
         let mut env = surroundings.clean(options, private, &tmp);
         env.extend(git_guards(hooks));
+        if let (Some(_), Network::Hosts(hosts)) = (&access.way_out, &access.network) {
+            env.extend(proxy::env(hosts));
+        }
         let kept = match access.sandbox {
             Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
-            Sandbox::WorkspaceWrite => access.kept(),
+            Sandbox::WorkspaceWrite => access.kept().into_iter().chain(access.kept_below()).collect(),
         };
         Ok(Self { jail, env, kept })
     }
@@ -262,7 +279,7 @@ impl Plan<'_> {
         self.access.kept()
     }
 
-    fn landlock(&self) -> LandlockRules {
+    fn landlock(&self, network: OwnNetwork) -> LandlockRules {
         let mut read = self.system.to_vec();
         read.extend(MACHINE.iter().map(PathBuf::from));
         read.extend(self.access.read.iter().cloned());
@@ -274,7 +291,13 @@ impl Plan<'_> {
                 write.extend(["home", "tmp", "cargo"].map(|name| self.private.root.join(name)));
             }
         }
-        let sockets = if self.access.has_network() { Sockets::Internet } else { Sockets::None };
-        LandlockRules { read, write, sockets }
+        let own = Net::Own { way_out: self.access.way_out.clone() };
+        // Landlock's rules on the network know ports but no addresses, so that a network of its own is the only bound.
+        let (sockets, net) = match (self.access.has_network(), network) {
+            (true, _) => (Sockets::Internet, Net::Machine),
+            (false, OwnNetwork::Possible) => (Sockets::Internet, own),
+            (false, OwnNetwork::Impossible) => (Sockets::None, Net::Machine),
+        };
+        LandlockRules { read, write, sockets, net }
     }
 }

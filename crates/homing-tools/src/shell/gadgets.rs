@@ -78,7 +78,7 @@ fn special(name: &str, args: &[&str]) -> Result<(), Unclear> {
         "man" => !args.iter().any(|it| it.starts_with('-')),
         "make" | "gmake" | "gradle" | "gradlew" => !args.iter().any(|it| it.contains('=')),
         _ if name.starts_with("python") || name.starts_with("pypy") => python_is_plain(args),
-        _ if INTERPRETERS.contains(&name) => args.first().is_some_and(|it| !it.starts_with('-')),
+        _ if INTERPRETERS.contains(&without_version(name)) => args.first().is_some_and(|it| !it.starts_with('-')),
         _ => true,
     };
     if fine { Ok(()) } else { Err(format!("`{name}` can run or write anything with such arguments")) }
@@ -128,6 +128,11 @@ fn python_is_plain(args: &[&str]) -> bool {
         [script, ..] => !script.starts_with('-'),
         [] => false,
     }
+}
+
+/// `lua5.4` is `lua`.
+fn without_version(name: &str) -> &str {
+    name.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.' || it == '-')
 }
 
 fn operands(args: &[&str]) -> usize {

@@ -36,7 +36,6 @@ const LOOKING: &[&str] = &[
     "show-ref",
     "status",
     "version",
-    "whatchanged",
 ];
 
 /// Commands that change things as their names say. Anything on neither list may be an alias, or runs programs.
@@ -94,19 +93,25 @@ const REFUSED: &[&str] = &[
     "--config-env",
     "--contents",
     "--exec",
+    "--exclude-from",
     "--exec-path",
     "--ext-diff",
     "--extcmd",
     "--file",
     "--filters",
     "--git-dir",
+    "--ignore-revs-file",
     "--ignore-submodules",
     "--gpg-sign",
     "--help",
+    "--mailmap-file",
     "--no-index",
     "--open-files-in-pager",
     "--output",
     "--output-directory",
+    "--pathspec-from-file",
+    "--separate-git-dir",
+    "--signature-file",
     "--receive-pack",
     "--recurse-submodules",
     "--submodule",
@@ -115,12 +120,16 @@ const REFUSED: &[&str] = &[
     "--template",
     "--textconv",
     "--to-cmd",
+    "--unsafe-paths",
     "--upload-pack",
     "--work-tree",
 ];
 
 /// Harmless options that look like the beginning of a refused one.
-const FINE: &[&str] = &["--text", "--filter"];
+const FINE: &[&str] = &["--text", "--filter", "--exclude", "--ignore-rev", "--signature"];
+
+/// What choosing by hand runs: a filter that the repository's configuration names.
+const BY_HAND: &[&str] = &["--patch", "--interactive", "--edit", "--edit-todo"];
 
 /// An error where git could be made to run something else.
 pub(super) fn check(args: &[&str]) -> Result<(), Unclear> {
@@ -150,7 +159,8 @@ fn is_refused(command: &str, arg: &str) -> bool {
     let option = arg.split_once('=').map_or(arg, |(option, _)| option);
     if option.starts_with("--") && option.len() > 2 {
         let remerges = option.starts_with("--diff-m") && arg.contains("=r");
-        return remerges || (!FINE.contains(&option) && REFUSED.iter().any(|it| it.starts_with(option)));
+        let by_hand = ACTING.contains(&command) && BY_HAND.iter().any(|it| it.starts_with(option));
+        return remerges || by_hand || (!FINE.contains(&option) && REFUSED.iter().any(|it| it.starts_with(option)));
     }
     if arg.contains("ext::") || arg.contains("fd::") {
         return true;
@@ -158,18 +168,29 @@ fn is_refused(command: &str, arg: &str) -> bool {
     if let Some(letters) = arg.strip_prefix('-') {
         return short_is_refused(command, letters);
     }
-    // Two paths outside the repository make `git diff` compare any two files.
-    matches!(command, "diff" | "range-diff") && leads_out(arg)
+    // Two paths outside the repository make `git diff` compare any two files; these others write where they are told.
+    matches!(command, "diff" | "range-diff" | "clone" | "init" | "worktree" | "bundle") && leads_out(arg)
 }
 
 /// `-O` opens a pager or reads a file of orders; letters may stand together. Some options take the rest as their value.
 fn short_is_refused(command: &str, letters: &str) -> bool {
-    let takes_text = letters.starts_with(['S', 'G', 'L', 'e', 'm']);
+    // The same letter takes a value here and stands for itself there: `git grep -LOsh` is `-L` and `-O sh`.
+    let takes_text = match command {
+        "blame" => "L",
+        "grep" => "eABCm",
+        "commit" | "tag" | "merge" | "notes" | "revert" | "cherry-pick" | "stash" => "m",
+        it if ACTING.contains(&it) => "",
+        _ => "SGL",
+    };
+    let takes_text = letters.starts_with(|it| takes_text.contains(it));
     let refused = match command {
         "grep" => "Of",
+        "blame" => "OS",
+        "ls-files" => "X",
         "clone" | "init" => "cu",
         "rebase" => "xiS",
-        "commit" | "tag" | "merge" | "am" | "cherry-pick" | "revert" => "SFtTu",
+        "commit" | "merge" | "am" | "cherry-pick" | "revert" | "notes" => "SFtTup",
+        "tag" => "SFtTus",
         "archive" | "format-patch" => "o",
         "fetch" | "pull" | "push" | "ls-remote" => "",
         "clean" | "checkout" | "add" | "reset" | "restore" | "stash" => "ip",

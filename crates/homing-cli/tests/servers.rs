@@ -1,0 +1,250 @@
+//! MCP servers and hooks that projects and agent files bring: data until somebody vouches for them, then at work for
+//! those whose they are, and gone with them.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use homing_fake::{Answer, FakeProvider, Seen};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// A real server on its standard streams. It writes its process id into the file that it is given.
+const SERVER: &str = r#"
+import json, os, sys
+open(sys.argv[1], "a").write("%d\n" % os.getpid())
+def send(id, result): sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}) + "\n"); sys.stdout.flush()
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        send(id, {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}})
+    elif method == "tools/list":
+        send(id, {"tools": [{"name": "look", "description": "Looks at " + sys.argv[2], "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        send(id, {"content": [{"type": "text", "text": "seen: " + sys.argv[2]}]})
+"#;
+
+/// A user with a home, a project, and a folder of servers' programs outside both.
+struct World {
+    home: TempDir,
+    project: TempDir,
+    outside: TempDir,
+    provider: FakeProvider,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl World {
+    /// `None`, with a reason, where no server can be played.
+    fn new(script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Option<Self> {
+        if Command::new("python3").arg("--version").output().is_err() {
+            eprintln!("skipped: the server is written in Python, and there is none here");
+            return None;
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let provider = runtime.block_on(FakeProvider::start(move |_, seen| script(seen)));
+        let folder = || TempDir::new().unwrap();
+        let world = Self { home: folder(), project: folder(), outside: folder(), provider, _runtime: runtime };
+        fs::write(world.outside.path().join("server.py"), SERVER).unwrap();
+        Some(world)
+    }
+
+    fn homing(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(snapbox::cmd::cargo_bin!("homing"));
+        command.args(args).current_dir(self.project.path()).env_clear().stdin(Stdio::null());
+        command.env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("OPENAI_BASE_URL", self.provider.url()).env("OPENAI_API_KEY", "sk-secret-of-the-test");
+        command.output().unwrap()
+    }
+
+    fn run(&self, agent: &str) -> Output {
+        self.homing(&["run", "--model", "openai/gpt-4.1", "--agent", agent, "go"])
+    }
+
+    /// A server, as files write it.
+    fn server(&self, name: &str) -> serde_json::Value {
+        json!({"command": "python3", "args": [self.outside.path().join("server.py"), self.log(name), name]})
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.outside.path().join(format!("{name}.pids"))
+    }
+
+    fn starts(&self, name: &str) -> usize {
+        fs::read_to_string(self.log(name)).unwrap_or_default().lines().count()
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        write(self.project.path(), path, text);
+    }
+
+    /// Everything that the provider was asked since `from`.
+    fn asked(&self, from: usize) -> String {
+        self.provider.requests()[from..].iter().map(|it| it.body.clone()).collect()
+    }
+}
+
+fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn worked(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}", err(output));
+}
+
+fn ran_dry(seen: &Seen) -> bool {
+    seen.body.contains("\"role\":\"tool\"") || seen.body.contains("\"role\": \"tool\"")
+}
+
+fn alive(log: &Path) -> bool {
+    let pids = fs::read_to_string(log).unwrap_or_default();
+    pids.lines().any(|pid| Path::new("/proc").join(pid).join("cwd").symlink_metadata().is_ok())
+}
+
+/// Whether none of a server's processes is left within two seconds.
+fn ends_soon(log: &Path) -> bool {
+    let since = Instant::now();
+    while alive(log) && since.elapsed() < Duration::from_secs(2) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    !alive(log)
+}
+
+fn agent(name: &str, more: &str) -> String {
+    format!("---\nname: {name}\ndescription: Looks.\n{more}\n---\nYou are {name}.\n")
+}
+
+#[test]
+fn f21_a_projects_servers_and_hooks_do_nothing_before_trust_and_that_is_said() {
+    let Some(world) = World::new(|_| Answer::chat_text("ok")) else { return };
+    world.write(".mcp.json", &json!({"mcpServers": {"common": world.server("common")}}).to_string());
+    let hook = format!("touch {}", world.outside.path().join("hooked").display());
+    let hooks = json!({"SessionStart": [{"hooks": [{"type": "command", "command": hook}]}]});
+    let more = format!("mcpServers: {}\nhooks: {hooks}", json!({"own": world.server("own")}));
+    world.write(".claude/agents/keeper.md", &agent("keeper", &more));
+    let output = world.run("keeper");
+    worked(&output);
+    let said = err(&output);
+    assert!(said.contains("homing trust"), "{said}");
+    for what in ["`mcpServers` of agent keeper", "`hooks` of agent keeper", "the servers of .mcp.json"] {
+        assert!(said.contains(what), "{said}");
+    }
+    let refused = world.homing(&["trust", "--server", "common", "--yes"]);
+    assert!(refused.status.code() == Some(2) && err(&refused).contains("homing trust"), "{}", err(&refused));
+    assert_eq!((world.starts("common"), world.starts("own")), (0, 0));
+    assert!(!world.outside.path().join("hooked").exists());
+    assert!(!world.asked(0).contains("mcp__"));
+}
+
+#[test]
+fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_belong_to_and_end_with_them() {
+    let place = TempDir::new().unwrap();
+    let (pids, was_gone) = (place.path().join("own.pids"), place.path().join("gone"));
+    let (log, mark) = (pids.clone(), was_gone.clone());
+    let Some(world) = World::new(move |seen| match (seen.body.contains("You are keeper."), ran_dry(seen)) {
+        (true, false) => Answer::chat_calls(&[("mcp__own__look", "{}"), ("mcp__own__look", "{}")]),
+        (true, true) => Answer::chat_text("kept"),
+        (false, false) => Answer::chat_calls(&[("delegate", r#"{"agent": "keeper", "task": "look"}"#)]),
+        (false, true) => {
+            // The child is back, and its parent still at work.
+            fs::write(&mark, if ends_soon(&log) { "yes" } else { "no" }).unwrap();
+            Answer::chat_text("done")
+        }
+    }) else {
+        return;
+    };
+    let own = json!({"own": {"command": "python3", "args": [world.outside.path().join("server.py"), pids, "own"]}});
+    world.write(".mcp.json", &json!({"mcpServers": {"common": world.server("common")}}).to_string());
+    world.write(".claude/agents/keeper.md", &agent("keeper", &format!("tools: Read\nmcpServers: {own}")));
+    world.write(".claude/agents/root.md", &agent("root", "mcpServers: [common]"));
+    let trusted = world.homing(&["trust", "--yes"]);
+    worked(&trusted);
+    assert!(err(&trusted).contains("homing trust --server own"), "{}", err(&trusted));
+    let before = world.run("root");
+    assert!(err(&before).contains("homing trust --server common"), "{}", err(&before));
+    assert_eq!(world.starts("common"), 0, "trusted, and its tools are still nobody's");
+    for name in ["common", "own"] {
+        worked(&world.homing(&["trust", "--server", name, "--yes"]));
+    }
+    fs::write(&pids, "").unwrap();
+    let (asked, common) = (world.provider.requests().len(), world.starts("common"));
+    let output = world.run("root");
+    worked(&output);
+    assert!(!err(&output).contains("warning"), "{}", err(&output));
+    assert!(world.asked(asked).contains("seen: own"), "{}", world.asked(asked));
+    assert_eq!(fs::read_to_string(&pids).unwrap().lines().count(), 1, "two calls, one server");
+    assert_eq!(world.starts("common"), common, "nobody called it, so it was not started");
+    assert_eq!(fs::read_to_string(was_gone).unwrap(), "yes", "it ended with its run, before the tree did");
+    for request in &world.provider.requests()[asked..] {
+        let keepers = request.body.contains("You are keeper.");
+        assert_eq!(request.body.contains("\"mcp__own__look\""), keepers, "{}", request.body);
+        assert_eq!(request.body.contains("\"mcp__common__look\""), !keepers, "{}", request.body);
+    }
+    // Another word in the file, and it is nobody's again.
+    world.write(".mcp.json", &json!({"mcpServers": {"common": world.server("common")}, "more": 1}).to_string());
+    let after = world.run("root");
+    assert!(err(&after).contains("`mcpServers` of agent keeper"), "{}", err(&after));
+}
+
+#[test]
+fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
+    let Some(world) = World::new(|seen| match ran_dry(seen) {
+        false => Answer::chat_calls(&[("mcp__mine__look", "{}")]),
+        true => Answer::chat_text("done"),
+    }) else {
+        return;
+    };
+    let own = json!({"mine": world.server("mine")});
+    write(world.home.path(), ".claude/agents/mine.md", &agent("mine", &format!("mcpServers: {own}")));
+    let before = world.run("mine");
+    assert!(err(&before).contains("homing trust --server mine") && world.starts("mine") == 0, "{}", err(&before));
+    worked(&world.homing(&["trust", "--server", "mine", "--yes"]));
+    let asked = world.provider.requests().len();
+    worked(&world.run("mine"));
+    assert!(world.asked(asked).contains("seen: mine"));
+    assert!(ends_soon(&world.log("mine")));
+}
+
+#[test]
+fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end() {
+    let Some(world) = World::new(|seen| match (ran_dry(seen), seen.body.contains("one more thing")) {
+        (false, _) => Answer::chat_calls(&[("ls", "{}"), ("glob", r#"{"pattern": "*"}"#)]),
+        (true, false) => Answer::chat_text("done"),
+        (true, true) => Answer::chat_text("done indeed"),
+    }) else {
+        return;
+    };
+    let log = world.outside.path().join("hooks.log");
+    let note = |what: &str| format!("echo {what} >> {}", log.display());
+    let one = |matcher: &str, command: String| json!([{"matcher": matcher, "hooks": [{"type": "command", "command": command}]}]);
+    let stop = format!(
+        "{}; test -e {1} || {{ touch {1}; echo one more thing >&2; exit 2; }}",
+        note("stop"),
+        log.with_extension("once").display()
+    );
+    let hooks = json!({
+        "SessionStart": one("", note("start")),
+        "PreToolUse": one("Glob", format!("{}; echo no globs here >&2; exit 2", note("pre"))),
+        "PostToolUse": one("LS", note("post")),
+        "Stop": one("", stop),
+    });
+    world.write(".claude/agents/careful.md", &agent("careful", &format!("hooks: {hooks}")));
+    worked(&world.homing(&["trust", "--yes"]));
+    let output = world.run("careful");
+    worked(&output);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done indeed\n", "{}", err(&output));
+    let log = fs::read_to_string(log).unwrap();
+    let count = |what: &str| log.lines().filter(|line| *line == what).count();
+    assert_eq!((count("start"), count("pre"), count("post"), count("stop")), (1, 1, 1, 2), "{log}");
+    assert!(world.asked(0).contains("blocked by a hook: no globs here"));
+}

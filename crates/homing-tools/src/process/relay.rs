@@ -1,0 +1,98 @@
+//! A network of a command's own: a loopback, and on it one door that leads to a socket outside. What is behind that socket,
+//! and whom it lets through, is not known here.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
+
+/// Where programs find the door. The network is the command's own, so that nobody else can sit there.
+pub(crate) const PORT: u16 = 3128;
+
+/// Connections at once; further ones are closed.
+const MOST_OPEN: usize = 64;
+
+/// Carries need little.
+const STACK: usize = 128 << 10;
+
+/// Opens the door, for as long as this process lives.
+pub(super) fn open(socket: PathBuf) -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))?;
+    let open = Arc::new(());
+    let listen = move || {
+        for stream in listener.incoming().flatten() {
+            let one = open.clone();
+            if Arc::strong_count(&open) <= MOST_OPEN + 1 {
+                let socket = socket.clone();
+                let _ = thread::Builder::new().stack_size(STACK).spawn(move || {
+                    let _ = carry(&stream, &socket);
+                    drop(one);
+                });
+            }
+        }
+    };
+    thread::Builder::new().stack_size(STACK).spawn(listen).map(drop)
+}
+
+/// Carries bytes both ways until both sides are done.
+fn carry(inside: &TcpStream, socket: &Path) -> io::Result<()> {
+    let outside = UnixStream::connect(socket)?;
+    let (mut from, mut to) = (inside.try_clone()?, outside.try_clone()?);
+    let up = thread::Builder::new().stack_size(STACK).spawn(move || {
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    })?;
+    let _ = io::copy(&mut &outside, &mut &*inside);
+    let _ = inside.shutdown(Shutdown::Both);
+    let _ = up.join();
+    Ok(())
+}
+
+/// Puts this process, and all that it will start, into a network with a loopback and nothing else.
+#[cfg(target_os = "linux")]
+pub(super) fn own_network() -> io::Result<()> {
+    use rustix::thread::UnshareFlags;
+    let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    // Root needs no other users to have a network; everybody else needs to be root among nobody but themselves.
+    if unshare(UnshareFlags::NEWNET).is_err() {
+        unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)?;
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    }
+    loopback_up()
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
+    // SAFETY: neither open files nor memory are unshared by the flags that come here, so nothing that Rust knows of changes.
+    Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+}
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn loopback_up() -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    // SAFETY: an interface request is plain data, for which zeroes are a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(i16::MAX);
+    // SAFETY: the descriptor is open, and the request lives until the call returns.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn own_network() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,200 @@
+//! Commands that may reach some hosts and no others, under every back-end that can hold them to it.
+#![allow(clippy::print_stderr)]
+
+mod workshop;
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use homing_core::{
+    authority::{Network, Sandbox},
+    tool::{Tool, ToolOutput},
+};
+use homing_tools::bash::Bash;
+use serde_json::json;
+use workshop::{Workshop, each};
+
+/// A server that says hello to everybody, and counts them.
+struct Host {
+    port: u16,
+    visitors: Arc<AtomicUsize>,
+}
+
+impl Host {
+    fn at(address: &str) -> Self {
+        let listener = TcpListener::bind((address, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let visitors = Arc::new(AtomicUsize::new(0));
+        let count = visitors.clone();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                count.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let len = stream.read(&mut request).unwrap_or(0);
+                let asked = String::from_utf8_lossy(&request[..len]).lines().next().unwrap_or_default().to_owned();
+                let body = format!("hello, you asked {asked}");
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close", body.len());
+                let _ = stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes());
+            }
+        });
+        Self { port, visitors }
+    }
+
+    fn visitors(&self) -> usize {
+        self.visitors.load(Ordering::SeqCst)
+    }
+}
+
+async fn run(shop: &Workshop, sandbox: Sandbox, hosts: &[&str], command: &str) -> ToolOutput {
+    let mut grant = shop.grant(sandbox);
+    grant.network = Network::Hosts(hosts.iter().map(|it| (*it).to_owned()).collect());
+    let tool = Bash::new(shop.commands.clone());
+    tool.call(&shop.context(grant), json!({"command": command, "timeout": 60})).await
+}
+
+/// Workshops of the back-ends that have a way to listed hosts; the others are said.
+async fn able() -> Vec<(&'static str, Workshop)> {
+    let mut able = Vec::new();
+    for (name, shop) in each().await {
+        match shop.commands.sandboxes().await.holds_to_hosts() {
+            true => able.push((name, shop)),
+            false => eprintln!("not tested on this machine: {name} cannot give a command a network of its own"),
+        }
+    }
+    able
+}
+
+/// One request to the proxy, written by hand: `ask 'CONNECT a:1 HTTP/1.1'`.
+const ASK: &str = r#"ask() { exec 3<>/dev/tcp/127.0.0.1/3128 && printf '%s\r\n\r\n' "$1" >&3 && timeout 10 cat <&3; exec 3>&-; echo; }
+"#;
+
+#[tokio::test]
+async fn a_listed_host_is_reached_through_the_proxy_and_no_other_way() {
+    let (listed, other) = (Host::at("127.0.0.1"), Host::at("127.0.0.2"));
+    for (name, shop) in able().await {
+        for sandbox in [Sandbox::WorkspaceWrite, Sandbox::ReadOnly] {
+            let before = listed.visitors();
+            let script = format!(
+                "{ASK}
+                ask 'GET http://127.0.0.1:{0}/plain?x HTTP/1.1'
+                exec 4<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT 127.0.0.1:{0} HTTP/1.1\\r\\n\\r\\n' >&4
+                read -r line <&4; echo \"$line\"; read -r line <&4; printf 'GET /tunnel HTTP/1.1\\r\\n\\r\\n' >&4; timeout 10 cat <&4",
+                listed.port
+            );
+            let output = run(&shop, sandbox, &["127.0.0.1"], &script).await;
+            assert!(output.text.contains("you asked GET /plain?x HTTP/1.1"), "{name}: {}", output.text);
+            assert!(output.text.contains("200 Connection established"), "{name}: {}", output.text);
+            assert!(output.text.contains("you asked GET /tunnel HTTP/1.1"), "{name}: {}", output.text);
+            assert_eq!(listed.visitors(), before + 2, "{name}");
+        }
+        let script = format!(
+            "{ASK}
+            ask 'GET http://127.0.0.2:{1}/ HTTP/1.1'; ask 'CONNECT 127.0.0.2:{1} HTTP/1.1'
+            ask 'CONNECT localhost:{1} HTTP/1.1'; ask 'CONNECT [::ffff:127.0.0.2]:{1} HTTP/1.1'; ask 'CONNECT 2130706434:{1} HTTP/1.1'
+            (exec 5<>/dev/tcp/127.0.0.1/{0}) 2>/dev/null && echo around
+            (exec 5<>/dev/tcp/127.0.0.2/{1}) 2>/dev/null && echo around
+            echo end",
+            listed.port, other.port
+        );
+        let before = (listed.visitors(), other.visitors());
+        let output = run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
+        assert_eq!(output.text.matches("403 Forbidden").count(), 5, "{name}: {}", output.text);
+        assert!(output.text.contains("commands may not reach 127.0.0.2") && !output.text.contains("around"), "{name}");
+        assert_eq!((listed.visitors(), other.visitors()), before, "{name}: {}", output.text);
+    }
+}
+
+/// Whatever a program tries besides; each line that gets through prints a word.
+const AROUND: &str = r#"
+import socket, struct
+def tries(word, act):
+    try: act(); print(word)
+    except OSError: pass
+def udp(): socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", UDP))
+def direct(): socket.create_connection(("127.0.0.1", PORT), 3)
+def six(): socket.create_connection(("::ffff:127.0.0.1", PORT), 3)
+def public(): socket.create_connection(("1.1.1.1", 3128), 3)
+def raw(): socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)
+def packet(): socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+def other(): socket.socket(socket.AF_UNIX).connect("SOCKET")
+def netlink():
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    # A route to everywhere through the loopback.
+    s.send(struct.pack("IHHIIBBBBBBBBI", 28, 24, 0x605, 1, 0, 2, 0, 0, 0, 254, 3, 0, 1, 0))
+    if struct.unpack_from("i", s.recv(100), 16)[0] == 0: print("route")
+udp()
+for act in [direct, six, public, raw, packet, other]: tries(act.__name__, act)
+try: netlink()
+except OSError: pass
+"#;
+
+#[tokio::test]
+async fn inv39_nothing_leads_around_the_proxy() {
+    let listed = Host::at("127.0.0.1");
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.set_nonblocking(true).unwrap();
+    for (name, shop) in able().await {
+        let socket = shop.outside.join("socket");
+        let _unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let script = AROUND
+            .replace("PORT", &listed.port.to_string())
+            .replace("UDP", &udp.local_addr().unwrap().port().to_string())
+            .replace("SOCKET", &socket.display().to_string());
+        let script = format!("cat > a.py <<'END'\n{script}\nEND\npython3 a.py; echo end");
+        let output = run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
+        assert_eq!(output.text, "end", "{name}");
+        assert!(udp.recv(&mut [0; 8]).is_err(), "{name}: a packet got out");
+        assert_eq!(listed.visitors(), 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn programs_find_the_proxy_by_themselves_and_their_own_loopback_without_it() {
+    let listed = Host::at("127.0.0.1");
+    for (name, shop) in able().await {
+        let script = format!(
+            "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://127.0.0.1:{0}/py\").read().decode())'
+            command -v curl >/dev/null && curl -sS http://127.0.0.1:{0}/curl || echo no curl; echo",
+            listed.port
+        );
+        let output = run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
+        assert!(output.text.contains("you asked GET /py"), "{name}: {}", output.text);
+        assert!(
+            output.text.contains("you asked GET /curl") || output.text.contains("no curl"),
+            "{name}: {}",
+            output.text
+        );
+        let own = "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & for i in $(seq 100); do
+            python3 -c 'import urllib.request as r; print(r.urlopen(\"http://127.0.0.1:8123/\").status)' 2>/dev/null && break; sleep 0.1; done";
+        let output = run(&shop, Sandbox::WorkspaceWrite, &["example.org"], own).await;
+        assert!(output.text.starts_with("200"), "{name}: {}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn two_commands_at_once_have_a_proxy_each_and_nothing_of_them_stays() {
+    let listed = Host::at("127.0.0.1");
+    for (name, shop) in able().await {
+        let script = format!("{ASK} ask 'GET http://127.0.0.1:{}/ HTTP/1.1'", listed.port);
+        let (may, may_not) = tokio::join!(
+            run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script),
+            run(&shop, Sandbox::WorkspaceWrite, &["example.org"], &script),
+        );
+        assert!(
+            may.text.contains("200 OK") && may_not.text.contains("403 Forbidden"),
+            "{name}: {} {}",
+            may.text,
+            may_not.text
+        );
+        let sockets = std::fs::read_dir(&shop.commands.private).unwrap().flatten();
+        let left = sockets.flat_map(|run| std::fs::read_dir(run.path()).into_iter().flatten().flatten());
+        assert!(!left.into_iter().any(|it| it.path().extension().is_some_and(|it| it == "proxy")), "{name}");
+    }
+}
