@@ -10,6 +10,7 @@ mod places;
 mod progress;
 mod session;
 mod signals;
+mod telemetry;
 mod terminal;
 mod watch;
 

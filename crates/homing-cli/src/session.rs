@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use homing::{BuildError, Builder, Catalog, Folders, Homing, ModelOptions, Standard};
+use homing::{BuildError, Builder, Catalog, Claim, Folders, Homing, ModelOptions, RunHandle, SpawnError, Standard};
 use homing_core::{
     authority::Layer,
     definition::{AgentDefinition, ModelChoice, Scope},
@@ -17,8 +17,10 @@ use homing_models::{
     Providers,
     names::{OfflineCase, Resolver, may_go_offline},
 };
+use homing_otel::Telemetry;
 use homing_runtime::sqlite::{Options, Replay};
 use homing_tools::trust::TrustHash;
+use uuid::Uuid;
 
 use crate::{
     asker::TerminalAsker,
@@ -38,6 +40,7 @@ pub(crate) struct Session {
     pub(crate) config: Layered,
     pub(crate) model: Option<String>,
     pub(crate) asker: Arc<TerminalAsker>,
+    telemetry: Option<Telemetry>,
 }
 
 /// How a session differs from one command to another.
@@ -53,6 +56,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) teams: Vec<homing_teams::Team>,
     /// Who is asked instead of the person at the terminal.
     pub(crate) asker: Option<Arc<dyn homing::Asker>>,
+    /// Who is told of every fact.
+    pub(crate) telemetry: Option<Telemetry>,
 }
 
 impl Session {
@@ -82,10 +87,22 @@ impl Session {
         let path = journal_path(&with.journal, &config, &folders);
         let builder = keep(builder, path, &config, &wanted)?;
         let builder = std::mem::take(&mut wanted.teams).into_iter().fold(builder, Builder::team);
+        let telemetry = wanted.telemetry.take();
+        let builder = telemetry.iter().fold(builder, |builder, it| builder.on_fact(it.listener()));
         let homing = builder.build().await.map_err(trouble)?;
-        let session = Self { homing, catalog, config, model, asker };
+        let session = Self { homing, catalog, config, model, asker, telemetry };
         session.say_remarks(with.strict)?;
         Ok(session)
+    }
+
+    /// Goes on with a tree of the journal. Telemetry learns what happened before, so that what goes on has its beginning.
+    pub(crate) async fn resume(&self, tree: Uuid, claim: Claim, more: Limits) -> Result<RunHandle, SpawnError> {
+        if let (Some(telemetry), Some(journal)) = (&self.telemetry, self.homing.journal())
+            && let Ok(past) = journal.follow(tree, 0)
+        {
+            telemetry.recall(past);
+        }
+        self.homing.resume(tree, claim, more).await
     }
 
     /// What a task of `agent` may spend.

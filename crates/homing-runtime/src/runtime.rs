@@ -33,7 +33,7 @@ use crate::{
     environment::Environment,
     gate::Gates,
     handle::RunHandle,
-    journal::{Begun, Claim, Commit, Journal, JournalError},
+    journal::{Begun, Claim, Commit, Journal, JournalError, Tell},
     prompt::Setting,
     settings::Settings,
     slots::Slots,
@@ -69,6 +69,8 @@ pub struct Parts {
     pub workspaces: Option<Arc<dyn Workspaces>>,
     /// Who answers questions.
     pub asker: Option<Arc<dyn Asker>>,
+    /// Who is told of every fact of every tree once it is durable, in each tree's order. It must not wait.
+    pub on_fact: Option<Tell>,
     /// The knobs.
     pub settings: Settings,
 }
@@ -98,6 +100,7 @@ impl Parts {
             hooks: None,
             workspaces: None,
             asker: None,
+            on_fact: None,
             settings: Settings::default(),
         }
     }
@@ -197,7 +200,11 @@ impl Runtime {
         let gates = Gates::new(parts.settings.max_asks.max(1));
         let inner = Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let inner = inner.clone();
+            let on_fact = parts.on_fact.clone();
             parts.journal.on_durable(Arc::new(move |record| {
+                if let Some(tell) = &on_fact {
+                    tell(record);
+                }
                 if let Some(book) = inner.upgrade().and_then(|inner| inner.book(record.tree)) {
                     book.publish(record);
                 }

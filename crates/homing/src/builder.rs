@@ -16,7 +16,7 @@ use homing_core::{
 };
 use homing_runtime::{
     Asker, Parts, Runtime, Settings,
-    journal::{Journal, JournalError, Nowhere},
+    journal::{Journal, JournalError, Nowhere, Tell},
 };
 
 use crate::{Homing, InboxWatch};
@@ -80,6 +80,7 @@ pub struct Builder {
     models: Option<Arc<dyn Models>>,
     skills: Option<Arc<dyn SkillLibrary>>,
     asker: Option<Arc<dyn Asker>>,
+    on_fact: Option<Tell>,
     hooks: Option<Arc<dyn Hooks>>,
     workspaces: Option<Arc<dyn Workspaces>>,
     settings: Settings,
@@ -114,6 +115,7 @@ impl Default for Builder {
             models: None,
             skills: None,
             asker: None,
+            on_fact: None,
             hooks: None,
             workspaces: None,
             settings: Settings::default(),
@@ -222,6 +224,14 @@ impl Builder {
     #[must_use]
     pub fn on_ask(mut self, asker: Arc<dyn Asker>) -> Self {
         self.asker = Some(asker);
+        self
+    }
+
+    /// Who is told of every fact of every tree once it is durable, in each tree's order: telemetry, a view of all runs.
+    /// It must not wait.
+    #[must_use]
+    pub fn on_fact(mut self, tell: Tell) -> Self {
+        self.on_fact = Some(tell);
         self
     }
 
@@ -414,6 +424,7 @@ impl Builder {
         }
         parts.skills = self.skills.take();
         parts.asker = self.asker.take();
+        parts.on_fact = self.on_fact.take();
         parts.hooks = self.hooks.take();
         parts.workspaces = self.workspaces.take();
         parts.settings = self.settings.clone();

@@ -58,7 +58,7 @@ pub use homing_core::{
 pub use homing_runtime::{
     Asker, RunHandle, Runtime, Settings, SpawnError, Statistics, Submission, Task, aggregate,
     event::{Event, Events},
-    journal::{Claim, JournalError},
+    journal::{Claim, JournalError, Tell},
 };
 #[cfg(feature = "tools")]
 pub use project::KnownServer;

@@ -17,6 +17,7 @@ use homing_core::{
     message::{FNV_START, fnv},
     tree::RunTree,
 };
+use homing_otel::Telemetry;
 use homing_runtime::sqlite::SqliteJournal;
 use homing_teams::{Bounds, Map, Team};
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ mod printer;
 /// A map of more is a mistake, or work for several.
 const MOST: usize = 10_000;
 
-pub(crate) async fn run(args: &MapArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let items = items(args)?;
     let schema = args.schema.as_deref().map(super::run::schema).transpose()?;
     let mut signals = Signals::new()?;
@@ -53,7 +54,8 @@ pub(crate) async fn run(args: &MapArgs) -> anyhow::Result<Exit> {
     }
     let map = Map { schema, retries: args.retries, limits: per_item(args)?, ..Map::new(&args.agent, each(args)) };
     let team = Team::new("map", map.items(open.iter().map(|at| items[*at].clone())));
-    let wanted = Wanted { agent: Some(&args.agent), teams: vec![team], needs_journal: true, ..Wanted::default() };
+    let wanted =
+        Wanted { agent: Some(&args.agent), teams: vec![team], needs_journal: true, telemetry, ..Wanted::default() };
     let session = Session::open(&args.with, wanted).await?;
     let agent = session.homing.registry().get(&args.agent).map_err(|it| Trouble::from(homing::SpawnError::from(it)))?;
     session.choose_model(agent, false)?;

@@ -11,6 +11,7 @@ use clap::Args;
 use homing::{Cap, Homing, Standard, Task};
 use homing_load::{Options as Reading, discover};
 use homing_mcp::{HttpOptions, McpAsker, Options, serve_http, serve_stdio};
+use homing_otel::Telemetry;
 
 use crate::{
     cli::{
@@ -46,9 +47,9 @@ pub(crate) struct McpArgs {
 }
 
 /// Serves until the client goes, or until somebody stops it.
-pub(crate) async fn run(args: &McpArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &McpArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
-    let kit = Arc::new(Kit { with: args.with.clone(), asker: Arc::new(McpAsker::new()) });
+    let kit = Arc::new(Kit { with: args.with.clone(), asker: Arc::new(McpAsker::new()), telemetry });
     let seen = kit.agents_stamp();
     let session = kit.open().await?;
     is_usable(&session.homing)?;
@@ -102,11 +103,13 @@ fn options(args: &McpArgs, session: &Session, kit: Arc<Kit>, seen: u64) -> Optio
 struct Kit {
     with: WithArgs,
     asker: Arc<McpAsker>,
+    telemetry: Option<Telemetry>,
 }
 
 impl Kit {
     async fn open(&self) -> anyhow::Result<Session> {
-        let wanted = Wanted { asker: Some(self.asker.clone()), ..Wanted::default() };
+        let (asker, telemetry) = (Some(self.asker.clone() as Arc<dyn homing::Asker>), self.telemetry.clone());
+        let wanted = Wanted { asker, telemetry, ..Wanted::default() };
         Session::open(&self.with, wanted).await
     }
 

@@ -22,29 +22,32 @@ mod trust;
 
 use std::{future::Future, time::Duration};
 
+use homing_otel::Telemetry;
+
 use crate::{
     cli::{Cli, Command},
     exit::{Exit, report, report_json},
+    telemetry,
 };
 
 /// Does what was typed.
 pub(crate) fn run(cli: Cli) -> Exit {
     match cli.command {
         Command::Run(args) => {
-            let outcome = wait_for(run::run(&args));
+            let outcome = told(|telemetry| run::run(&args, telemetry));
             if args.json { report_json(outcome, &args.agent) } else { report(outcome) }
         }
-        Command::Map(args) => report(wait_for(map::run(&args))),
+        Command::Map(args) => report(told(|telemetry| map::run(&args, telemetry))),
         Command::Team(args) => {
-            let outcome = wait_for(team::run(&args));
+            let outcome = told(|telemetry| team::run(&args, telemetry));
             if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Resume(args) => {
-            let outcome = wait_for(resume::run(&args));
+            let outcome = told(|telemetry| resume::run(&args, telemetry));
             if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Tell(args) => {
-            let outcome = wait_for(tell::run(&args));
+            let outcome = told(|telemetry| tell::run(&args, telemetry));
             if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Replay(args) => {
@@ -66,8 +69,20 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Agents(args) => report(agents::run(&args)),
         Command::Check(args) => report(check::run(&args)),
         Command::Init => report(init::run()),
-        Command::Mcp(args) => report(wait_for(mcp::run(&args))),
+        Command::Mcp(args) => report(told(|telemetry| mcp::run(&args, telemetry))),
     }
+}
+
+/// Waits for a command whose runs a collector may be told of.
+fn told<Work: Future<Output = anyhow::Result<Exit>>>(
+    work: impl FnOnce(Option<Telemetry>) -> Work,
+) -> anyhow::Result<Exit> {
+    wait_for(async {
+        let telemetry = telemetry::start();
+        let outcome = work(telemetry.clone()).await;
+        telemetry::finish(telemetry, &outcome).await;
+        outcome
+    })
 }
 
 /// A runtime for commands that wait for something; the others start faster without one.

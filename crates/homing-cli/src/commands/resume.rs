@@ -2,6 +2,7 @@
 
 use homing::{Claim, RunHandle};
 use homing_core::envelope::Status;
+use homing_otel::Telemetry;
 use homing_runtime::sqlite::Filter;
 use homing_teams::Team;
 use uuid::Uuid;
@@ -16,14 +17,15 @@ use crate::{
     watch::{Show, watch},
 };
 
-pub(crate) async fn run(args: &ResumeArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let (trees, teams) = wanted(args)?;
     if trees.is_empty() {
         terminal::say("nothing was interrupted");
         return Ok(Exit::Done);
     }
-    let session = Session::open(&args.with, Wanted { needs_journal: true, teams, ..Wanted::default() }).await?;
+    let wanted = Wanted { needs_journal: true, teams, telemetry, ..Wanted::default() };
+    let session = Session::open(&args.with, wanted).await?;
     let mut runs = Vec::new();
     let mut worst = Exit::Done;
     for tree in trees {
@@ -73,5 +75,5 @@ fn wanted(args: &ResumeArgs) -> Result<(Vec<Uuid>, Vec<Team>), Trouble> {
 
 async fn resume(args: &ResumeArgs, session: &Session, tree: Uuid) -> Result<RunHandle, Trouble> {
     let claim = if args.force { Claim::Force } else { Claim::IfGone };
-    Ok(session.homing.resume(tree, claim, args.limits.limits()).await?)
+    Ok(session.resume(tree, claim, args.limits.limits()).await?)
 }

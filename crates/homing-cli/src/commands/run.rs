@@ -9,6 +9,7 @@ use std::{
 
 use homing::{Cached, Claim, Envelope, RunHandle, Submission, Task};
 use homing_core::{authority::Sandbox, fact::Record, limits::Limits};
+use homing_otel::Telemetry;
 use homing_runtime::sqlite::{Cassette, Replay};
 use serde_json::Value;
 use uuid::Uuid;
@@ -29,13 +30,16 @@ mod plan;
 /// No model reads more than this.
 const MOST: usize = 4 * 1024 * 1024;
 
-pub(crate) async fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let text = task_text(&args.task)?;
     // From here on a signal is an orderly stop.
     let mut signals = Signals::new()?;
     let replay = args.replay.as_deref().map(read_cassette).transpose()?;
     let needs_journal = args.record.is_some() || args.key.is_some();
-    let wanted = Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal, ..Wanted::default() };
+    // What is played again costs nothing and happened before: it is not told.
+    let telemetry = telemetry.filter(|_| replay.is_none());
+    let wanted =
+        Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal, telemetry, ..Wanted::default() };
     let session = Session::open(&args.with, wanted).await?;
     let task = task(args, text, &session, replay.is_some())?;
     let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
@@ -111,7 +115,7 @@ async fn submit(session: &Session, task: Task) -> anyhow::Result<Started> {
     }
     Ok(match session.homing.submit(task).await.map_err(Trouble::from)? {
         Submission::New(run) => Started::Here(run),
-        Submission::Earlier(tree) => match session.homing.resume(tree, Claim::IfGone, Limits::default()).await {
+        Submission::Earlier(tree) => match session.resume(tree, Claim::IfGone, Limits::default()).await {
             // Its process is gone, or it is over: going on costs nothing that was paid already.
             Ok(run) => Started::Here(run),
             Err(homing::SpawnError::Journal(homing::JournalError::Owned { .. })) => Started::Elsewhere(tree),

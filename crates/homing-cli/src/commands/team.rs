@@ -7,6 +7,7 @@ use homing_core::{
     definition::{AgentDefinition, Scope},
     diagnostic::Diagnostic,
 };
+use homing_otel::Telemetry;
 use homing_teams::Team;
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     watch::Show,
 };
 
-pub(crate) async fn run(args: &TeamArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let team = load(args)?;
     if args.mermaid {
         print(homing_teams::mermaid(&team).trim_end())?;
@@ -27,7 +28,8 @@ pub(crate) async fn run(args: &TeamArgs) -> anyhow::Result<Exit> {
     }
     let text = super::run::task_text(&args.task)?;
     let mut signals = Signals::new()?;
-    let wanted = Wanted { teams: vec![team.clone()], needs_journal: args.key.is_some(), ..Wanted::default() };
+    let needs_journal = args.key.is_some();
+    let wanted = Wanted { teams: vec![team.clone()], needs_journal, telemetry, ..Wanted::default() };
     let session = Session::open(&args.with, wanted).await?;
     if args.plan {
         print(homing_teams::plan(&team, session.homing.runtime().parts()).to_string().trim_end())?;

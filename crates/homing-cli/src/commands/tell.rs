@@ -2,6 +2,7 @@
 
 use homing::Task;
 use homing_core::envelope::Status;
+use homing_otel::Telemetry;
 use homing_runtime::{journal::Request, sqlite::Posted};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     watch::{Show, watch},
 };
 
-pub(crate) async fn run(args: &TellArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let text = args.text.join(" ");
     let journal = super::runs::open(&args.with.journal)?;
@@ -33,7 +34,7 @@ pub(crate) async fn run(args: &TellArgs) -> anyhow::Result<Exit> {
             .into());
     }
     drop(journal);
-    let session = Session::open(&args.with, Wanted { needs_journal: true, ..Wanted::default() }).await?;
+    let session = Session::open(&args.with, Wanted { needs_journal: true, telemetry, ..Wanted::default() }).await?;
     let journal = session.homing.journal().ok_or_else(no_journal)?;
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
     let before = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;

@@ -1,0 +1,261 @@
+//! Facts of real runs, over a real socket, into a collector that reads them with OpenTelemetry's own types.
+
+mod collector;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use collector::{Collector, black_hole, closed_port};
+use homing_core::{
+    BoxFuture,
+    definition::AgentDefinition,
+    fact::Record,
+    message::{Reply, Usage},
+    model::{Failure, Model, ModelCard, ModelError, OnDelta, OneModel, Rates, Request},
+    program::{call, say},
+    registry::Registry,
+    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
+};
+use homing_otel::{Bodies, Listener, Options, Telemetry};
+use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use opentelemetry_proto::tonic::{
+    common::v1::{AnyValue, KeyValue, any_value::Value as One},
+    metrics::v1::metric::Data,
+    trace::v1::Span,
+};
+use serde_json::{Value, json};
+
+/// A lead that delegates to two workers at once; each reads once, and the second one is at first not answered.
+struct Cast {
+    card: ModelCard,
+    failed: Mutex<bool>,
+}
+
+impl Model for Cast {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    fn reply<'a>(&'a self, request: Request<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+        let step = request.messages.len();
+        let used = Usage { input: 100, output: 10, ..Usage::default() };
+        let reply = match (request.system, step) {
+            ("lead", 1) => call(["one", "two"].map(|task| ("delegate", json!({"agent": "worker", "task": task})))),
+            ("worker", 1) => call([("read", json!({"path": "secret-argument"}))]),
+            _ => say("secret-answer"),
+        };
+        let breaks = request.system == "worker" && !std::mem::replace(&mut *self.failed.lock().expect("fine"), true);
+        let broken = || Failure::free(ModelError::Broken { reason: "cut".into() });
+        Box::pin(async move { if breaks { Err(broken()) } else { Ok(Reply { usage: used, ..reply }) } })
+    }
+}
+
+struct Reads(ToolSpec);
+
+impl Tool for Reads {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn call<'a>(&'a self, _: &'a ToolContext, _: Value) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async { ToolOutput::error("secret-result") })
+    }
+}
+
+fn runtime(on_fact: Listener) -> Runtime {
+    let agents = ["lead", "worker"].map(|name| AgentDefinition::new(name, name, name));
+    // 250 micro-dollars for each reply.
+    let rates = Rates { input: 2_000_000, output: 5_000_000, ..Rates::default() };
+    let card = ModelCard { rates: Some(rates), ..ModelCard::free("acme/large") };
+    let model = Cast { card, failed: Mutex::new(false) };
+    let mut parts = Parts::new(Registry::from_iter(agents), Arc::new(OneModel(Arc::new(model))), Memory::new());
+    let spec = ToolSpec {
+        name: "read".into(),
+        description: "reads".into(),
+        schema: json!({"type": "object"}),
+        replay: Replay::Safe,
+    };
+    parts.tools = vec![Arc::new(Reads(spec))];
+    parts.on_fact = Some(on_fact);
+    Runtime::new(parts)
+}
+
+async fn run_a_lead(telemetry: &Telemetry) {
+    let run = runtime(telemetry.listener()).spawn(Task::new("lead", "secret-task")).expect("it starts");
+    assert!(run.wait().await.output.contains("secret-answer"));
+}
+
+fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
+    let value = attributes.iter().find(|it| it.key == key)?.value.clone();
+    match value {
+        Some(AnyValue { value: Some(One::StringValue(text)) }) => Some(text),
+        Some(AnyValue { value: Some(One::IntValue(int)) }) => Some(int.to_string()),
+        Some(AnyValue { value: Some(One::DoubleValue(double)) }) => Some(double.to_string()),
+        other => panic!("{key} is {other:?}"),
+    }
+}
+
+/// The names of the spans around a span, the outermost first, with its own.
+fn path(span: &Span, by_id: &HashMap<Vec<u8>, Span>) -> String {
+    match by_id.get(&span.parent_span_id) {
+        Some(parent) => format!("{} > {}", path(parent, by_id), span.name),
+        None => {
+            assert!(span.parent_span_id.is_empty(), "{}: the span around it was never told", span.name);
+            span.name.clone()
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lead_with_children_is_one_trace_with_each_child_below_its_delegation() {
+    let collector = Collector::start().await;
+    let mut options = Options::new(&collector.url());
+    options.headers = vec![("Authorization".into(), "Bearer abc".into())];
+    options.service = "our-agents".into();
+    let telemetry = Telemetry::start(options).expect("the options are fine");
+    run_a_lead(&telemetry).await;
+    let report = telemetry.finish(Duration::from_secs(20)).await;
+    let got = collector.got.lock().expect("fine");
+    let spans = got.spans();
+    assert_eq!((report.sent, report.dropped, report.why), (spans.len() as u64, 0, None));
+
+    let by_id: HashMap<Vec<u8>, Span> = spans.iter().map(|span| (span.span_id.clone(), span.clone())).collect();
+    assert_eq!(by_id.len(), spans.len(), "ids are never shared");
+    assert!(spans.iter().all(|span| span.trace_id == spans[0].trace_id && span.trace_id.len() == 16));
+    assert!(spans.iter().all(|span| span.end_time_unix_nano >= span.start_time_unix_nano));
+    let mut paths: Vec<String> = spans.iter().map(|span| path(span, &by_id)).collect();
+    paths.sort();
+    let worker = "invoke_agent lead > execute_tool delegate > invoke_agent worker";
+    let chat = format!("{worker} > chat large");
+    let read = format!("{worker} > execute_tool read");
+    let expected = [
+        "invoke_agent lead",
+        "invoke_agent lead > chat large",
+        "invoke_agent lead > chat large",
+        "invoke_agent lead > execute_tool delegate",
+        "invoke_agent lead > execute_tool delegate",
+        worker,
+        worker,
+        // Two turns of each, and one attempt that broke.
+        &chat,
+        &chat,
+        &chat,
+        &chat,
+        &chat,
+        &read,
+        &read,
+    ];
+    assert_eq!(paths, expected);
+
+    let chat = spans.iter().find(|it| it.name == "chat large" && it.status.is_none()).expect("a reply");
+    let of = |key: &str| text(&chat.attributes, key);
+    assert_eq!(of("gen_ai.operation.name").as_deref(), Some("chat"));
+    assert_eq!(of("gen_ai.provider.name").as_deref(), Some("acme"));
+    assert_eq!(of("gen_ai.request.model").as_deref(), Some("large"));
+    assert_eq!(of("gen_ai.usage.input_tokens").as_deref(), Some("100"));
+    assert_eq!(of("gen_ai.usage.output_tokens").as_deref(), Some("10"));
+    let broken = spans.iter().find(|it| it.name == "chat large" && it.status.is_some()).expect("it broke once");
+    assert_eq!(text(&broken.attributes, "error.type").as_deref(), Some("broken"));
+    let read = spans.iter().find(|it| it.name == "execute_tool read").expect("a call");
+    assert_eq!(text(&read.attributes, "gen_ai.tool.name").as_deref(), Some("read"));
+    assert_eq!(text(&read.attributes, "error.type").as_deref(), Some("tool_error"));
+    let lead = spans.iter().find(|it| it.name == "invoke_agent lead").expect("the root");
+    assert_eq!(text(&lead.attributes, "homing.status").as_deref(), Some("done"));
+
+    assert!(got.heads.iter().all(|head| head.contains("authorization: bearer abc")), "{:?}", got.heads);
+    let resource = got.traces[0].resource_spans[0].resource.clone().expect("it says who it is");
+    assert_eq!(text(&resource.attributes, "service.name").as_deref(), Some("our-agents"));
+    assert!(!format!("{:?}", got.traces).contains("secret"), "what was said stays here");
+}
+
+#[tokio::test]
+async fn figures_count_runs_by_status_tokens_cost_and_the_time_in_the_queue() {
+    let collector = Collector::start().await;
+    let telemetry = Telemetry::start(Options::new(&collector.url())).expect("the options are fine");
+    run_a_lead(&telemetry).await;
+    run_a_lead(&telemetry).await;
+    telemetry.finish(Duration::from_secs(20)).await;
+    let figures = collector.got.lock().expect("fine").figures();
+    let data = |name: &str| figures.iter().find(|it| it.name == name).and_then(|it| it.data.clone());
+    let Some(Data::Sum(runs)) = data("homing.runs") else { panic!("runs are a sum") };
+    let count = |agent: &str| {
+        let of = |it: &&opentelemetry_proto::tonic::metrics::v1::NumberDataPoint| {
+            text(&it.attributes, "gen_ai.agent.name").as_deref() == Some(agent)
+                && text(&it.attributes, "homing.status").as_deref() == Some("done")
+        };
+        format!("{:?}", runs.data_points.iter().find(of).and_then(|it| it.value))
+    };
+    assert_eq!((count("lead"), count("worker")), ("Some(AsInt(2))".into(), "Some(AsInt(4))".into()));
+    assert!(runs.is_monotonic && runs.aggregation_temporality == 2);
+    let Some(Data::Sum(cost)) = data("homing.cost") else { panic!("cost is a sum") };
+    // 6 replies in each tree; an attempt that broke costs nothing.
+    assert!(format!("{:?}", cost.data_points[0].value).starts_with("Some(AsDouble(0.003"), "{cost:?}");
+    let Some(Data::Histogram(tokens)) = data("gen_ai.client.token.usage") else { panic!("tokens are a histogram") };
+    let sums: Vec<Option<f64>> = tokens.data_points.iter().map(|it| it.sum).collect();
+    assert_eq!(sums, [Some(1_200.0), Some(120.0)]);
+    assert!(tokens.data_points.iter().all(|it| it.bucket_counts.iter().sum::<u64>() == it.count));
+    let Some(Data::Histogram(queue)) = data("homing.run.queue.duration") else { panic!("a histogram") };
+    assert_eq!(queue.data_points.iter().map(|it| it.count).sum::<u64>(), 6);
+}
+
+#[tokio::test]
+async fn bodies_are_told_only_where_somebody_asked_for_them() {
+    let collector = Collector::start().await;
+    let mut options = Options::new(&collector.url());
+    options.bodies = Bodies::Carried;
+    let telemetry = Telemetry::start(options).expect("the options are fine");
+    run_a_lead(&telemetry).await;
+    telemetry.finish(Duration::from_secs(20)).await;
+    let told = format!("{:?}", collector.got.lock().expect("fine").traces);
+    for body in ["secret-task", "secret-answer", "secret-argument", "secret-result"] {
+        assert!(told.contains(body), "{body} is missing");
+    }
+}
+
+#[tokio::test]
+async fn a_collector_that_never_answers_or_is_not_there_delays_nobody() {
+    for address in [black_hole().await, closed_port().await] {
+        let mut options = Options::new(&format!("http://{address}"));
+        options.every = Duration::from_millis(10);
+        let telemetry = Telemetry::start(options).expect("the options are fine");
+        let begun = Instant::now();
+        for _ in 0..2 {
+            run_a_lead(&telemetry).await;
+        }
+        let runs = begun.elapsed();
+        let report = telemetry.finish(Duration::from_millis(300)).await;
+        let finish = begun.elapsed() - runs;
+        assert!(finish < Duration::from_secs(5), "finishing took {finish:?}");
+        assert_eq!(report.sent, 0);
+        assert_eq!(report.dropped, 2 * 14, "{report:?}");
+        assert!(report.why.is_some());
+    }
+}
+
+#[tokio::test]
+async fn facts_beyond_the_queue_are_dropped_and_counted() {
+    let telemetry = Telemetry::start(Options::new(&format!("http://{}", black_hole().await))).expect("fine");
+    let records = Arc::new(Mutex::new(Vec::new()));
+    let keep = records.clone();
+    let run = runtime(Arc::new(move |it: &Arc<Record>| keep.lock().expect("fine").push(it.clone())));
+    run.spawn(Task::new("lead", "go")).expect("it starts").wait().await;
+    let records = records.lock().expect("fine").clone();
+    // Nobody folds while this loop runs: the test's runtime has one thread, and it is here.
+    for record in records.iter().cycle().take(20_000) {
+        telemetry.take(record);
+    }
+    let report = telemetry.finish(Duration::from_millis(200)).await;
+    assert!(report.dropped >= 20_000 - 16_384, "{report:?}");
+}
+
+#[test]
+fn an_address_that_is_none_is_refused() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let _guard = runtime.enter();
+    for address in ["collector:4318", "ftp://collector", "not an address"] {
+        assert!(Telemetry::start(Options::new(address)).is_err(), "{address}");
+    }
+}
