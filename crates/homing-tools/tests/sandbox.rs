@@ -163,8 +163,9 @@ async fn p14_authority_files_cannot_be_changed_whether_they_exist_or_not() {
 async fn p14_authority_files_that_a_command_makes_are_gone_while_it_still_runs() {
     for (name, shop) in each().await {
         let wait = "for i in $(seq 400); do [ -e .mcp.json -o -e .homing ] || break; sleep 0.02; done";
-        let script =
-            format!("mkdir -p .homing/agents; echo evil > .homing/agents/a.md; echo evil > .mcp.json; {wait}; ls -A");
+        // They may be gone before the next one is made, which bash has something to say about.
+        let make = "{ mkdir -p .homing/agents; echo evil > .homing/agents/a.md; echo evil > .mcp.json; } 2>/dev/null";
+        let script = format!("{make}; {wait}; ls -A");
         let output = shop.bash(&script).await;
         assert!(output.text.starts_with("[put back as they were"), "{name}: {}", output.text);
         assert!(output.text.contains(".mcp.json") && output.text.contains(".homing"), "{name}: {}", output.text);

@@ -25,22 +25,22 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
         bail!("there is no file or folder {}", missing.display());
     }
     let options = Options { strict: args.strict, ..Options::default() };
-    let report = match args.paths.is_empty() {
-        true => check_places(&options)?,
+    let (report, teams) = match args.paths.is_empty() {
+        true => (check_places(&options)?, 0),
         false => {
             // A team's file is no agent's, though both are YAML with a name.
             let others: Vec<PathBuf> = args.paths.iter().filter(|it| !teams::is_team_file(it)).cloned().collect();
             let mut report = check_paths(&others, &options);
             let known = homing_load::discover(&places::from_environment()?, &options).registry;
-            teams::add(&mut report, &args.paths, &known);
-            report
+            let teams = teams::add(&mut report, &args.paths, &known);
+            (report, teams)
         }
     };
     let format = if args.json { Format::Json } else { args.format };
     let mut out = anstream::stdout().lock();
     match format {
-        Format::Human => show::human(&report, &mut out)?,
-        Format::Json => writeln!(out, "{}", terminal::json(&as_json(&report)))?,
+        Format::Human => show::human(&report, teams, &mut out)?,
+        Format::Json => writeln!(out, "{}", terminal::json(&as_json(&report, teams)))?,
         Format::Github => show::github(&report, &mut out)?,
     }
     out.flush()?;
@@ -79,12 +79,13 @@ fn check_places(options: &Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn as_json(report: &Report) -> Value {
+fn as_json(report: &Report, teams: usize) -> Value {
     let all = |severity| report.of(severity).map(diagnostic_as_json).collect::<Vec<_>>();
     json!({
         "files": report.files,
         "agents": report.agents,
         "skills": report.skills,
+        "teams": teams,
         "ignored": report.ignored,
         "errors": all(Severity::Error),
         "warnings": all(Severity::Warning),

@@ -14,7 +14,7 @@ fn check(path: &Path) -> (Option<i32>, String) {
 fn check_reads_team_files_and_names_the_place_of_an_unknown_agent() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../homing-teams/examples/teams");
     let (code, said) = check(&examples);
-    assert_eq!((code, said.contains("(4 files)")), (Some(0), true), "{said}");
+    assert_eq!((code, said.contains("4 team files, 0 ignored (4 files)")), (Some(0), true), "{said}");
     let folder = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(examples.join("report.yaml")).unwrap();
     let bad = folder.path().join("bad.yaml");

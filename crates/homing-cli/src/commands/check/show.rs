@@ -16,7 +16,7 @@ use homing_load::{MAX_FILE, Report};
 use crate::terminal;
 
 /// Each remark with the line it is about, then a summary.
-pub(super) fn human(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn human(report: &Report, teams: usize, out: &mut dyn Write) -> io::Result<()> {
     let renderer = Renderer::styled().term_width(terminal::width().unwrap_or(120));
     let mut source = Source::default();
     for diagnostic in &report.diagnostics {
@@ -25,9 +25,10 @@ pub(super) fn human(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let count = |severity| report.of(severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     let Report { files, agents, skills, ignored, .. } = report;
+    let teams = if teams == 0 { String::new() } else { counted(teams, "team file") + ", " };
     writeln!(
         out,
-        "{}, {}: {}, {}, {ignored} ignored ({})",
+        "{}, {}: {}, {}, {teams}{ignored} ignored ({})",
         counted(errors, "error"),
         counted(warnings, "warning"),
         counted(*agents, "agent file"),

@@ -14,30 +14,28 @@ const DEEPEST: usize = 6;
 const LARGEST: u64 = 1024 * 1024;
 const KINDS: [&str; 5] = ["crew:", "chat:", "graph:", "map:", "orchestrator:"];
 
-/// Adds what there is to say about team files below `paths`.
-pub(super) fn add(report: &mut Report, paths: &[PathBuf], known: &Registry) {
-    for path in paths {
-        add_below(report, path, known, DEEPEST);
-    }
+/// Adds what there is to say about team files below `paths`, and says how many there are.
+pub(super) fn add(report: &mut Report, paths: &[PathBuf], known: &Registry) -> usize {
+    paths.iter().map(|path| add_below(report, path, known, DEEPEST)).sum()
 }
 
-fn add_below(report: &mut Report, path: &Path, known: &Registry, deeper: usize) {
-    let Ok(about) = path.symlink_metadata() else { return };
+fn add_below(report: &mut Report, path: &Path, known: &Registry, deeper: usize) -> usize {
+    let Ok(about) = path.symlink_metadata() else { return 0 };
     if about.is_dir() && deeper > 0 {
         let mut inside: Vec<PathBuf> = fs::read_dir(path).into_iter().flatten().flatten().map(|it| it.path()).collect();
         inside.retain(|it| {
             !it.file_name().is_some_and(|name| name == ".git" || name == "target" || name == "node_modules")
         });
         inside.sort();
-        inside.iter().for_each(|it| add_below(report, it, known, deeper - 1));
-        return;
+        return inside.iter().map(|it| add_below(report, it, known, deeper - 1)).sum();
     }
-    let Some(text) = team_text(path) else { return };
+    let Some(text) = team_text(path) else { return 0 };
     let loaded = homing_teams::load(&text, Some(path));
     let tools: Vec<String> = homing_core::tool_names::all().map(str::to_owned).collect();
     report.diagnostics.extend(loaded.check(known, &tools));
     report.diagnostics.extend(loaded.diagnostics);
     report.files += 1;
+    1
 }
 
 /// Whether this very file is a team's.

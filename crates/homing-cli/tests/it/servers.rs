@@ -1,17 +1,18 @@
 //! MCP servers and hooks that projects and agent files bring: data until somebody vouches for them, then at work for
 //! those whose they are, and gone with them.
-#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
     time::{Duration, Instant},
 };
 
-use homing_fake::{Answer, FakeProvider, Seen};
+use homing_fake::{Answer, Seen};
 use serde_json::json;
 use tempfile::TempDir;
+
+use crate::world::World;
 
 /// A real server on its standard streams. It writes its process id into the file that it is given.
 const SERVER: &str = r#"
@@ -29,36 +30,30 @@ for line in sys.stdin:
         send(id, {"content": [{"type": "text", "text": "seen: " + sys.argv[2]}]})
 "#;
 
-/// A user with a home, a project, and a folder of servers' programs outside both.
-struct World {
-    home: TempDir,
-    project: TempDir,
+/// A user, and a folder of servers' programs outside the home and the project.
+struct Servers {
+    world: World,
     outside: TempDir,
-    provider: FakeProvider,
-    _runtime: tokio::runtime::Runtime,
 }
 
-impl World {
+impl std::ops::Deref for Servers {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl Servers {
     /// `None`, with a reason, where no server can be played.
     fn new(script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Option<Self> {
         if Command::new("python3").arg("--version").output().is_err() {
             eprintln!("skipped: the server is written in Python, and there is none here");
             return None;
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let provider = runtime.block_on(FakeProvider::start(move |_, seen| script(seen)));
-        let folder = || TempDir::new().unwrap();
-        let world = Self { home: folder(), project: folder(), outside: folder(), provider, _runtime: runtime };
-        fs::write(world.outside.path().join("server.py"), SERVER).unwrap();
-        Some(world)
-    }
-
-    fn homing(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(snapbox::cmd::cargo_bin!("homing"));
-        command.args(args).current_dir(self.project.path()).env_clear().stdin(Stdio::null());
-        command.env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("OPENAI_BASE_URL", self.provider.url()).env("OPENAI_API_KEY", "sk-secret-of-the-test");
-        command.output().unwrap()
+        let servers = Self { world: World::new(move |_, seen| script(seen)), outside: TempDir::new().unwrap() };
+        fs::write(servers.outside.path().join("server.py"), SERVER).unwrap();
+        Some(servers)
     }
 
     fn run(&self, agent: &str) -> Output {
@@ -76,10 +71,6 @@ impl World {
 
     fn starts(&self, name: &str) -> usize {
         fs::read_to_string(self.log(name)).unwrap_or_default().lines().count()
-    }
-
-    fn write(&self, path: &str, text: &str) {
-        write(self.project.path(), path, text);
     }
 
     /// Everything that the provider was asked since `from`.
@@ -126,7 +117,7 @@ fn agent(name: &str, more: &str) -> String {
 
 #[test]
 fn f21_a_projects_servers_and_hooks_do_nothing_before_trust_and_that_is_said() {
-    let Some(world) = World::new(|_| Answer::chat_text("ok")) else { return };
+    let Some(world) = Servers::new(|_| Answer::chat_text("ok")) else { return };
     world.write(".mcp.json", &json!({"mcpServers": {"common": world.server("common")}}).to_string());
     let hook = format!("touch {}", world.outside.path().join("hooked").display());
     let hooks = json!({"SessionStart": [{"hooks": [{"type": "command", "command": hook}]}]});
@@ -151,7 +142,7 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
     let place = TempDir::new().unwrap();
     let (pids, was_gone) = (place.path().join("own.pids"), place.path().join("gone"));
     let (log, mark) = (pids.clone(), was_gone.clone());
-    let Some(world) = World::new(move |seen| match (seen.body.contains("You are keeper."), ran_dry(seen)) {
+    let Some(world) = Servers::new(move |seen| match (seen.body.contains("You are keeper."), ran_dry(seen)) {
         (true, false) => Answer::chat_calls(&[("mcp__own__look", "{}"), ("mcp__own__look", "{}")]),
         (true, true) => Answer::chat_text("kept"),
         (false, false) => Answer::chat_calls(&[("delegate", r#"{"agent": "keeper", "task": "look"}"#)]),
@@ -198,7 +189,7 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
 
 #[test]
 fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
-    let Some(world) = World::new(|seen| match ran_dry(seen) {
+    let Some(world) = Servers::new(|seen| match ran_dry(seen) {
         false => Answer::chat_calls(&[("mcp__mine__look", "{}")]),
         true => Answer::chat_text("done"),
     }) else {
@@ -217,7 +208,7 @@ fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
 
 #[test]
 fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end() {
-    let Some(world) = World::new(|seen| match (ran_dry(seen), seen.body.contains("one more thing")) {
+    let Some(world) = Servers::new(|seen| match (ran_dry(seen), seen.body.contains("one more thing")) {
         (false, _) => Answer::chat_calls(&[("ls", "{}"), ("glob", r#"{"pattern": "*"}"#)]),
         (true, false) => Answer::chat_text("done"),
         (true, true) => Answer::chat_text("done indeed"),
