@@ -7,7 +7,7 @@ use homing_core::{
     BoxFuture,
     authority::Decision,
     fact::{Called, Fact, FailureKind, Outcome, Refusal},
-    hooks::{HookCall, HookDecision, HookRun},
+    hooks::{HookCall, HookDecision, HookNotes, HookRun},
     message::{Args, ToolCall, ToolResult},
     run::{CallState, VERIFICATION},
     tool::{Answer, CallHost, CallKey, Question, Replay, Tool, ToolContext, ToolOutput},
@@ -27,6 +27,15 @@ use crate::{
 pub(crate) struct Refused {
     pub(crate) why: Refusal,
     pub(crate) text: String,
+}
+
+/// A call that may be made.
+struct Allowed {
+    args: Value,
+    /// The rule or person that allows it.
+    by: String,
+    /// What hooks have to say to the model about it.
+    notes: Vec<String>,
 }
 
 impl Refused {
@@ -115,7 +124,7 @@ impl Driver {
         }
         let host = Arc::new(Host::new(self));
         let context = self.context(state.key, host.clone());
-        let (args, allowed_by) = match self.may(&*tool, &context, args).await? {
+        let Allowed { args, by: allowed_by, notes } = match self.may(&*tool, &context, args).await? {
             Ok(allowed) => allowed,
             Err(refused) => return Ok(Err(refused)),
         };
@@ -123,7 +132,7 @@ impl Driver {
             return Ok(Err(refused));
         }
         let output = self.perform(&*tool, &context, args.clone(), &host).await?;
-        Ok(Ok(self.after(name, args, output).await))
+        Ok(Ok(self.after(name, args, with_notes(output, notes)).await))
     }
 
     /// Whether rules, hooks and people allow the call; hooks may change its arguments.
@@ -132,23 +141,26 @@ impl Driver {
         tool: &dyn Tool,
         context: &ToolContext,
         args: Value,
-    ) -> Result<Result<(Value, String), Refused>, Interrupt> {
+    ) -> Result<Result<Allowed, Refused>, Interrupt> {
         let mut args = args;
         let mut by = match self.decide(tool, context, &args).await? {
             Ok(by) => by,
             Err(refused) => return Ok(Err(refused)),
         };
-        let Some(hooks) = &self.inner.parts.hooks else { return Ok(Ok((args, by))) };
+        let mut said = Vec::new();
+        let Some(hooks) = &self.inner.parts.hooks else { return Ok(Ok(Allowed { args, by, notes: said })) };
         let call = HookCall { tool: tool.spec().name.clone(), args: args.clone() };
         let decision = self.working(hooks.before_call(&self.hook_run(), &call)).await?;
         match decision {
-            HookDecision::Allow { args: None, .. } => (),
-            HookDecision::Allow { args: Some(changed), .. } => {
-                args = changed;
-                by = match self.decide(tool, context, &args).await? {
-                    Ok(by) => by,
-                    Err(refused) => return Ok(Err(refused)),
-                };
+            HookDecision::Allow { args: changed, notes } => {
+                said = self.warn(notes);
+                if let Some(changed) = changed {
+                    args = changed;
+                    by = match self.decide(tool, context, &args).await? {
+                        Ok(by) => by,
+                        Err(refused) => return Ok(Err(refused)),
+                    };
+                }
             }
             HookDecision::Ask { why } => {
                 if let Err(refused) = self.ask_person(context, &why, None).await? {
@@ -157,7 +169,15 @@ impl Driver {
             }
             HookDecision::Block { why } => return Ok(Err(Refused::denied(format!("blocked by a hook: {why}")))),
         }
-        Ok(Ok((args, by)))
+        Ok(Ok(Allowed { args, by, notes: said }))
+    }
+
+    /// Shows people what hooks have to say to them; what they have to say to the model comes back.
+    pub(crate) fn warn(&self, notes: HookNotes) -> Vec<String> {
+        for warning in notes.warnings {
+            self.book.pass(&self.cell, || What::Warning(warning));
+        }
+        notes.for_model
     }
 
     async fn decide(
@@ -250,16 +270,11 @@ impl Driver {
         })
     }
 
-    async fn after(&self, name: &str, args: Value, mut output: ToolOutput) -> ToolOutput {
-        if let Some(hooks) = &self.inner.parts.hooks {
-            let call = HookCall { tool: name.to_owned(), args };
-            let notes = hooks.after_call(&self.hook_run(), &call, &output).await;
-            for note in notes.for_model {
-                output.text.push_str("\n\n");
-                output.text.push_str(&note);
-            }
-        }
-        output
+    async fn after(&self, name: &str, args: Value, output: ToolOutput) -> ToolOutput {
+        let Some(hooks) = &self.inner.parts.hooks else { return output };
+        let call = HookCall { tool: name.to_owned(), args };
+        let notes = hooks.after_call(&self.hook_run(), &call, &output).await;
+        with_notes(output, self.warn(notes))
     }
 
     pub(crate) fn hook_run(&self) -> HookRun {
@@ -343,6 +358,14 @@ impl Driver {
         self.record(Fact::Returned { key, result: result(&state, "bash".to_owned(), output), refused: None });
         self.check_stopped()
     }
+}
+
+fn with_notes(mut output: ToolOutput, notes: Vec<String>) -> ToolOutput {
+    for note in notes {
+        output.text.push_str("\n\n");
+        output.text.push_str(&note);
+    }
+    output
 }
 
 fn unknown_outcome(name: &str) -> Refused {

@@ -57,7 +57,10 @@ impl Driver {
         loop {
             let ended = drive(self, || self.run(Run::next_step)).await?;
             match self.may_end(&ended, goes_on).await? {
-                HookEnding::End(_) => return Ok(ended),
+                HookEnding::End(notes) => {
+                    self.warn(notes);
+                    return Ok(ended);
+                }
                 HookEnding::GoOn { why } => {
                     goes_on += 1;
                     self.record(Fact::Told { from: None, message: why });
@@ -73,7 +76,7 @@ impl Driver {
             return Ok(());
         }
         let notes = self.waiting(hooks.run_started(&self.hook_run())).await?;
-        for message in notes.for_model {
+        for message in self.warn(notes) {
             self.record(Fact::Told { from: None, message });
         }
         Ok(())

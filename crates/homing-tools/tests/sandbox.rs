@@ -1,4 +1,5 @@
 //! What commands can touch, under every back-end that this machine has.
+#![allow(clippy::print_stderr)]
 
 mod workshop;
 
@@ -96,6 +97,31 @@ async fn inv39_neither_network_nor_sockets_nor_other_processes_are_reachable() {
         assert!(output.text.ends_with("end"), "{name}: {}", output.text);
         assert!(tcp.accept().is_err() && udp.recv(&mut [0; 8]).is_err(), "{name}: something arrived");
         assert!(!std::path::Path::new(&format!("/tmp/homing-canary-{port}")).exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn files_outside_get_neither_labels_nor_flags() {
+    for (name, shop) in each().await {
+        let file = shop.outside.join("file");
+        fs::write(&file, "x").unwrap();
+        let label = |path: &std::path::Path| {
+            rustix::fs::setxattr(path, "user.test", b"1", rustix::fs::XattrFlags::empty()).is_ok()
+        };
+        fs::write(shop.outside.join("probe"), "").unwrap();
+        if !label(&shop.outside.join("probe")) {
+            eprintln!("not tested on this machine: its temporary folder has no labels");
+            continue;
+        }
+        let script = format!(
+            "python3 -c 'import os; os.setxattr(\"{0}\", \"user.evil\", b\"1\")'; chattr +A {0}",
+            file.display()
+        );
+        let output = shop.bash(&script).await;
+        let found = rustix::fs::getxattr(&file, "user.evil", &mut [0_u8; 8][..]);
+        assert!(found.is_err(), "{name}: {}", output.text);
+        let copied = shop.bash("echo a > a && cp -a a b && cp --preserve=all a c && cat b c").await;
+        assert_eq!(copied.text, "a\na", "{name}");
     }
 }
 

@@ -223,9 +223,13 @@ fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end
         note("stop"),
         log.with_extension("once").display()
     );
+    let speak =
+        json!([{"matcher": "LS", "hooks": [{"command": "echo mind the gap"}, {"command": "echo broken >&2; exit 1"}]}]);
+    let block = one("Glob", format!("{}; echo no globs here >&2; exit 2", note("pre")));
+    let before: Vec<_> = [block, speak].iter().flat_map(|it| it.as_array().cloned().unwrap()).collect();
     let hooks = json!({
         "SessionStart": one("", note("start")),
-        "PreToolUse": one("Glob", format!("{}; echo no globs here >&2; exit 2", note("pre"))),
+        "PreToolUse": before,
         "PostToolUse": one("LS", note("post")),
         "Stop": one("", stop),
     });
@@ -238,4 +242,6 @@ fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end
     let count = |what: &str| log.lines().filter(|line| *line == what).count();
     assert_eq!((count("start"), count("pre"), count("post"), count("stop")), (1, 1, 1, 2), "{log}");
     assert!(world.asked(0).contains("blocked by a hook: no globs here"));
+    assert!(world.asked(0).contains("mind the gap"), "what a hook says before a call is told with its result");
+    assert!(err(&output).contains("broken"), "a hook that fails is shown to people: {}", err(&output));
 }

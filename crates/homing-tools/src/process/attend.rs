@@ -12,7 +12,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{PidfdFlags, Signal, WaitStatus, pidfd_open},
+    process::{Pid, Signal, WaitStatus},
 };
 
 use super::{
@@ -58,7 +58,7 @@ impl Attendant<'_> {
     }
 
     fn watch(&mut self) -> Watch {
-        let pidfd = pidfd_open(self.family.main, PidfdFlags::empty()).ok();
+        let pidfd = pidfd(self.family.main);
         let _ = self.stdin.as_ref().map(set_nonblocking);
         loop {
             let woken = self.wait(pidfd.as_ref());
@@ -152,6 +152,17 @@ impl Attendant<'_> {
         }
         Watch::Abandoned
     }
+}
+
+/// A handle that wakes us when the process ends, where the system has such a thing.
+#[cfg(target_os = "linux")]
+fn pidfd(pid: Pid) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pidfd(_: Pid) -> Option<OwnedFd> {
+    None
 }
 
 fn set_nonblocking(pipe: &ChildStdin) -> io::Result<()> {

@@ -8,6 +8,7 @@ use crate::process::{LandlockRules, Sockets};
 pub(crate) fn apply(rules: &LandlockRules) -> Result<(), String> {
     drop_capabilities();
     files::restrict(rules)?;
+    syscalls::close_marks()?;
     filter_syscalls(rules.sockets)
 }
 
@@ -178,6 +179,26 @@ mod syscalls {
     const ABSENT: &[i64] =
         &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_clone3];
 
+    /// Calls that hang labels on a file by its path, wherever it lies: Landlock has no word on them. The answer is "not on
+    /// this file system", which programs that copy files take in good part.
+    const LABELS: &[i64] = &[
+        libc::SYS_setxattr,
+        libc::SYS_lsetxattr,
+        libc::SYS_fsetxattr,
+        libc::SYS_removexattr,
+        libc::SYS_lremovexattr,
+        libc::SYS_fremovexattr,
+        SETXATTRAT,
+        REMOVEXATTRAT,
+    ];
+
+    /// New calls have the same number on every machine.
+    const SETXATTRAT: i64 = 463;
+    const REMOVEXATTRAT: i64 = 466;
+
+    /// Requests that set a file's flags (`chattr`), for which a file needs to be open for reading only.
+    const SET_FLAGS: [u64; 2] = [0x4008_6602, 0x401c_5820];
+
     /// Calls that set a file's mode, and which argument it is.
     const MODES: &[(i64, u8)] = &[
         #[cfg(target_arch = "x86_64")]
@@ -203,6 +224,22 @@ mod syscalls {
             seccompiler::apply_filter(&program).map_err(|error| format!("seccomp: {error}"))?;
         }
         Ok(())
+    }
+
+    /// Closes what would change files outside that Landlock does not speak of, as far as programs can do without it. Modes and
+    /// times they cannot do without.
+    pub(super) fn close_marks() -> Result<(), String> {
+        let arch = std::env::consts::ARCH.try_into().map_err(|error| format!("seccomp: {error}"))?;
+        let flags =
+            SET_FLAGS.map(|request| SeccompRule::new(vec![SeccompCondition::new(1, Len::Dword, Op::Eq, request)?]));
+        let rules = || -> Result<Rules, seccompiler::BackendError> {
+            let mut rules: Rules = LABELS.iter().map(|number| (*number, Vec::new())).collect();
+            rules.insert(libc::SYS_ioctl, flags.into_iter().collect::<Result<_, _>>()?);
+            Ok(rules)
+        };
+        let program = rules().and_then(|rules| program(rules, libc::EOPNOTSUPP, arch));
+        let program = program.map_err(|error| format!("seccomp: {error}"))?;
+        seccompiler::apply_filter(&program).map_err(|error| format!("seccomp: {error}"))
     }
 
     fn program(rules: Rules, errno: i32, arch: TargetArch) -> Result<BpfProgram, seccompiler::BackendError> {
