@@ -26,8 +26,12 @@ lint:
 run *ARGS:
     cargo run -q -- {{ARGS}}
 
-# The runtime, the wires, the journal, loading, the tools; figures and their story are in docs/BENCHMARKS.md.
-bench:
+# Ours beside a bare loop and other agent kits, as one table; figures and their story are in docs/BENCHMARKS.md.
+bench ROUNDS="3":
+    benches/run {{ROUNDS}}
+
+# The runtime, the wires, the journal, loading, the tools, each alone.
+bench-rooms:
     cargo bench -p homing-runtime --bench load
     cargo bench -p homing-runtime --bench journal
     cargo bench -p homing-models
@@ -51,9 +55,18 @@ chaos SECONDS="300":
 picture:
     docs/picture/make
 
-# Ten minutes of odd agent files; needs cargo-fuzz and a nightly compiler.
-fuzz SECONDS="600":
-    cargo +nightly fuzz run parse -- -max_total_time={{SECONDS}} -max_len=4096
+# Ten minutes of odd input for each target; needs cargo-fuzz and a nightly compiler. What is found stays in fuzz/target.
+fuzz SECONDS="600" TARGETS="args cassette parse record shell team":
+    for target in {{TARGETS}}; do \
+        mkdir -p fuzz/target/found/$target && \
+        cargo +nightly fuzz run $target fuzz/target/found/$target fuzz/corpus/$target -- \
+            -max_total_time={{SECONDS}} -max_len=8192 -timeout=10 || exit 1; \
+    done
+
+# Lines that the tests reach: just coverage -p homing-core. Needs `cargo install cargo-llvm-cov` and
+# `rustup component add llvm-tools`.
+coverage *ARGS="--workspace":
+    cargo llvm-cov {{ARGS}} --summary-only
 
 # The documentation of all crates.
 doc:

@@ -1,0 +1,124 @@
+//! The job that every driver of the comparison does, and how it is measured: each driver is a process of its own that does
+//! one job and prints one line. It knows neither ours nor the rivals.
+
+use std::{
+    fs,
+    future::Future,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+/// What a tool answers, in every driver.
+pub const RESULT: &str = "ok, and some forty bytes of what was found";
+/// The tool that every agent has.
+pub const TOOL: &str = "step";
+/// What the tool is good for.
+pub const TOOL_DESCRIPTION: &str = "Makes one step.";
+/// The task of every agent.
+pub const TASK: &str = "Make your steps, then report.";
+/// The last words of every agent, as the stub says them.
+pub const ANSWER: &str = "All steps are made and this is the report.";
+
+/// One job, from the command line: `--url U --agents 100 --rounds 10 --steps 3 --delay 0 --children 0`.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// Where the provider listens, such as `http://127.0.0.1:4000`.
+    pub url: String,
+    /// Agents at once.
+    pub agents: usize,
+    /// How often all of that is done, one after the other.
+    pub rounds: usize,
+    /// Tool calls of each agent, one in each turn, before its last word.
+    pub steps: usize,
+    /// Milliseconds until the provider answers.
+    pub delay: u64,
+    /// Children that one lead delegates to at once; 0 where there is no lead.
+    pub children: usize,
+    /// Where the journal goes, for drivers that have one.
+    pub journal: Option<PathBuf>,
+    /// Answers in one piece instead of a stream, for drivers that have the choice.
+    pub whole: bool,
+    /// No call beforehand: the start counts.
+    pub cold: bool,
+    /// This is the call beforehand.
+    pub is_warm_up: bool,
+}
+
+impl Job {
+    /// Reads the command line.
+    pub fn from_args() -> Self {
+        let mut job = Self { agents: 1, rounds: 1, ..Self::default() };
+        let mut args = std::env::args().skip(1);
+        while let Some(name) = args.next() {
+            let mut value = || args.next().unwrap_or_else(|| panic!("{name} needs a value"));
+            match name.as_str() {
+                "--url" => job.url = value(),
+                "--agents" => job.agents = number(&value()),
+                "--rounds" => job.rounds = number(&value()),
+                "--steps" => job.steps = number(&value()),
+                "--delay" => job.delay = number(&value()) as u64,
+                "--children" => job.children = number(&value()),
+                "--journal" => job.journal = Some(value().into()),
+                "--whole" => job.whole = true,
+                "--cold" => job.cold = true,
+                other => panic!("{other} is unknown"),
+            }
+        }
+        job
+    }
+
+    /// The same job in small, so that what happens once in a process is over when it is measured.
+    pub fn warm_up(&self) -> Self {
+        let steps = self.steps.min(3);
+        Self { agents: 1, delay: 0, steps, children: 0, is_warm_up: true, ..self.clone() }
+    }
+
+    /// The prompt of an agent; the stub reads from it how to answer.
+    pub fn worker_prompt(&self) -> String {
+        format!("You are a worker. bench delay={} steps={} children=0.", self.delay, self.steps)
+    }
+
+    /// The prompt of a lead.
+    pub fn lead_prompt(&self) -> String {
+        format!("You are the lead. bench delay={} steps=0 children={}.", self.delay, self.children)
+    }
+
+    /// Model calls that one round takes.
+    pub fn calls(&self) -> usize {
+        let workers = if self.children > 0 { self.children } else { self.agents };
+        let lead = if self.children > 0 { 2 } else { 0 };
+        lead + workers * (self.steps + 1)
+    }
+
+    /// Does `round` once to warm up, unless the start counts, then `rounds` times, and prints what it cost.
+    #[expect(clippy::print_stdout, reason = "a driver's line is its result")]
+    pub async fn measure<Round: Future<Output = ()>>(&self, round: impl Fn(Job) -> Round) {
+        if !self.cold {
+            round(self.warm_up()).await;
+        }
+        let (wall, cpu) = (Instant::now(), cpu_time());
+        for _ in 0..self.rounds {
+            round(self.clone()).await;
+        }
+        let (wall, cpu) = (wall.elapsed(), cpu_time() - cpu);
+        let calls = self.calls() * self.rounds;
+        println!("cpu_us={} wall_us={} peak_kb={} calls={calls}", cpu.as_micros(), wall.as_micros(), peak_kb());
+    }
+}
+
+fn number(text: &str) -> usize {
+    text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
+}
+
+/// CPU time of all threads of this process, user and system.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// The most memory that this process ever had, in KiB.
+fn peak_kb() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}

@@ -1,0 +1,212 @@
+//! Which jobs there are, and how what the drivers say becomes a table.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use crate::Stub;
+
+/// Somebody who can do the jobs.
+pub(crate) struct Driver {
+    name: &'static str,
+    program: PathBuf,
+    flags: Vec<&'static str>,
+    /// A journal of its own for each job.
+    has_journal: bool,
+}
+
+/// What a row of the table says: a name, and what is read from a driver's line.
+struct Row {
+    name: &'static str,
+    job: &'static [&'static str],
+    read: fn(&Line) -> f64,
+    digits: usize,
+}
+
+/// What a driver said, and how long its process lived.
+struct Line {
+    cpu_us: f64,
+    wall_us: f64,
+    peak_kb: f64,
+    calls: f64,
+    process_us: f64,
+}
+
+const HUNDRED: &[&str] = &["--agents", "100", "--steps", "3", "--rounds", "10"];
+const THOUSAND: &[&str] = &["--agents", "1000", "--steps", "3", "--rounds", "2"];
+const WAITING: &[&str] = &["--agents", "1000", "--steps", "0", "--delay", "100"];
+const WAITING_LONGER: &[&str] = &["--agents", "1000", "--steps", "3", "--delay", "100"];
+const LEAD: &[&str] = &["--children", "100", "--steps", "0"];
+const COLD: &[&str] = &["--cold"];
+const STEPS: [(usize, &[&str]); 5] = [
+    (10, &["--steps", "10", "--rounds", "10"]),
+    (50, &["--steps", "50", "--rounds", "4"]),
+    (100, &["--steps", "100", "--rounds", "2"]),
+    (200, &["--steps", "200"]),
+    (500, &["--steps", "500"]),
+];
+
+fn cpu_per_call(line: &Line) -> f64 {
+    line.cpu_us / line.calls
+}
+
+/// One conversation of so many steps, whatever the number of rounds was.
+fn cpu_ms_of_one(line: &Line, steps: usize) -> f64 {
+    line.cpu_us / 1e3 / (line.calls / (steps + 1) as f64)
+}
+
+const ROWS: &[Row] = &[
+    Row { name: "CPU per call, 100 agents (µs)", job: HUNDRED, read: cpu_per_call, digits: 1 },
+    Row { name: "CPU per call, 1,000 agents (µs)", job: THOUSAND, read: cpu_per_call, digits: 1 },
+    Row { name: "1,000 agents at 100 ms, 1 call each: wall (s)", job: WAITING, read: |it| it.wall_us / 1e6, digits: 2 },
+    Row { name: "… peak memory (MB)", job: WAITING, read: |it| it.peak_kb / 1024.0, digits: 1 },
+    Row {
+        name: "1,000 agents at 100 ms, 4 calls each: wall (s)",
+        job: WAITING_LONGER,
+        read: |it| it.wall_us / 1e6,
+        digits: 2,
+    },
+    Row { name: "… peak memory (MB)", job: WAITING_LONGER, read: |it| it.peak_kb / 1024.0, digits: 1 },
+    Row { name: "delegate to 100: wall (ms)", job: LEAD, read: |it| it.wall_us / 1e3, digits: 1 },
+    Row { name: "… CPU (ms)", job: LEAD, read: |it| it.cpu_us / 1e3, digits: 1 },
+    Row { name: "10 tool steps, CPU (ms)", job: STEPS[0].1, read: |it| cpu_ms_of_one(it, 10), digits: 2 },
+    Row { name: "50 tool steps, CPU (ms)", job: STEPS[1].1, read: |it| cpu_ms_of_one(it, 50), digits: 2 },
+    Row { name: "100 tool steps, CPU (ms)", job: STEPS[2].1, read: |it| cpu_ms_of_one(it, 100), digits: 2 },
+    Row { name: "200 tool steps, CPU (ms)", job: STEPS[3].1, read: |it| cpu_ms_of_one(it, 200), digits: 1 },
+    Row { name: "500 tool steps, CPU (ms)", job: STEPS[4].1, read: |it| cpu_ms_of_one(it, 500), digits: 1 },
+    Row { name: "… wall (ms)", job: STEPS[4].1, read: |it| it.wall_us / 1e3, digits: 1 },
+    Row { name: "cold start to the end of one call (ms)", job: COLD, read: |it| it.process_us / 1e3, digits: 1 },
+    Row { name: "… peak memory (MB)", job: COLD, read: |it| it.peak_kb / 1024.0, digits: 1 },
+];
+
+/// What was measured, by the position of the row: every round, or why there is nothing.
+#[derive(Default)]
+pub(crate) struct Figures(BTreeMap<usize, Result<Vec<f64>, String>>);
+
+impl Driver {
+    pub(crate) fn all(ours: &Path, rivals: &Path) -> Vec<Self> {
+        let driver = |name, program: PathBuf, flags: &[&'static str], has_journal| Self {
+            name,
+            program,
+            flags: flags.to_vec(),
+            has_journal,
+        };
+        vec![
+            driver("bare loop on hyper, streamed", rivals.join("bare"), &[], false),
+            driver("bare loop, not streamed", rivals.join("bare"), &["--whole"], false),
+            driver("**homing**, journal off", ours.join("bench-ours"), &[], false),
+            driver("**homing**, journal on", ours.join("bench-ours"), &[], true),
+            driver("autoagents 0.4", rivals.join("autoagents"), &[], false),
+            driver("rig 0.44", rivals.join("rig"), &[], false),
+        ]
+    }
+
+    /// Does every job once.
+    pub(crate) fn round(&self, stub: &Stub, figures: &mut Figures) {
+        let mut at = 0;
+        while at < ROWS.len() {
+            let job = ROWS[at].job;
+            let said = self.run(stub, job);
+            while at < ROWS.len() && ROWS[at].job == job {
+                figures.take(at, said.as_ref().map(ROWS[at].read).map_err(Clone::clone));
+                at += 1;
+            }
+        }
+    }
+
+    #[expect(clippy::print_stderr, reason = "somebody waits for a while")]
+    fn run(&self, stub: &Stub, job: &[&str]) -> Result<Line, String> {
+        eprintln!("{} {}", self.name, job.join(" "));
+        let before = stub.calls();
+        let folder = std::env::temp_dir().join(format!("homing-bench-{}", std::process::id()));
+        let mut command = Command::new(&self.program);
+        command.args(["--url", &stub.url]).args(job).args(&self.flags);
+        if self.has_journal {
+            std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+            command.arg("--journal").arg(folder.join("journal.db"));
+        }
+        let begun = Instant::now();
+        let output = command.output().map_err(|error| format!("{}: {error}", self.program.display()))?;
+        let process_us = begun.elapsed().as_micros() as f64;
+        let _ = std::fs::remove_dir_all(&folder);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("failed").to_owned());
+        }
+        let line = Line::read(&text, process_us).ok_or_else(|| format!("said {text:?}"))?;
+        // The stub's own count is the truth: a driver that asked less would look fast.
+        let answered = (stub.calls() - before) as f64;
+        match answered >= line.calls && answered <= line.calls + 4.0 {
+            true => Ok(line),
+            false => Err(format!("{answered} calls instead of {}", line.calls)),
+        }
+    }
+}
+
+impl Line {
+    fn read(text: &str, process_us: f64) -> Option<Self> {
+        let field = |name: &str| text.split_whitespace().find_map(|it| it.strip_prefix(name)?.parse::<f64>().ok());
+        Some(Self {
+            cpu_us: field("cpu_us=")?,
+            wall_us: field("wall_us=")?,
+            peak_kb: field("peak_kb=")?,
+            calls: field("calls=")?,
+            process_us,
+        })
+    }
+}
+
+impl Figures {
+    fn take(&mut self, row: usize, figure: Result<f64, String>) {
+        match (self.0.entry(row).or_insert_with(|| Ok(Vec::new())), figure) {
+            (Ok(all), Ok(figure)) => all.push(figure),
+            (entry, Err(why)) => *entry = Err(why),
+            (Err(_), Ok(_)) => (),
+        }
+    }
+
+    fn median(&self, row: usize) -> Option<f64> {
+        let mut all = self.0.get(&row)?.as_ref().ok()?.clone();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    }
+
+    fn cell(&self, row: usize) -> String {
+        match (self.median(row), self.0.get(&row)) {
+            (Some(median), _) => format!("{median:.*}", ROWS[row].digits),
+            (None, Some(Err(why))) => why.clone(),
+            (None, _) => "—".to_owned(),
+        }
+    }
+
+    /// How cost grows from 50 to 500 steps: 1 is linear, 2 is the square.
+    fn growth(&self) -> String {
+        let of = |steps: &[&str]| ROWS.iter().position(|row| row.job == steps).and_then(|row| self.median(row));
+        match (of(STEPS[1].1), of(STEPS[4].1)) {
+            (Some(few), Some(many)) => format!("{:.2}", (many / few).log10()),
+            (None, _) | (_, None) => "—".to_owned(),
+        }
+    }
+}
+
+/// Everything as Markdown, medians over the rounds.
+pub(crate) fn table(drivers: &[Driver], columns: &[Figures]) -> String {
+    let mut text = String::from("| |");
+    for driver in drivers {
+        let _ = write!(text, " {} |", driver.name);
+    }
+    let _ = writeln!(text, "\n|---|{}", "---|".repeat(drivers.len()));
+    for (at, row) in ROWS.iter().enumerate() {
+        let cells: Vec<String> = columns.iter().map(|it| it.cell(at)).collect();
+        let _ = writeln!(text, "| {} | {} |", row.name, cells.join(" | "));
+        if row.job == STEPS[4].1 && row.digits == 1 && row.name.starts_with("500") {
+            let growth: Vec<String> = columns.iter().map(Figures::growth).collect();
+            let _ = writeln!(text, "| growth exponent of CPU, 50 to 500 steps | {} |", growth.join(" | "));
+        }
+    }
+    text
+}

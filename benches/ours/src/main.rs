@@ -1,0 +1,68 @@
+//! Our driver: agents of the library, a real provider's wire, the journal off or on.
+
+use std::sync::Arc;
+
+use bench_job::{ANSWER, Job, RESULT, TASK, TOOL, TOOL_DESCRIPTION};
+use homing::{AgentDefinition, Allow, Cap, Homing, Limits, Replay, Status, Task, tool_fn};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+#[derive(Deserialize, JsonSchema)]
+struct Step {
+    /// Which step.
+    #[expect(dead_code, reason = "the tool has no use for it; the schema has")]
+    n: u64,
+}
+
+#[tokio::main]
+async fn main() {
+    let job = Job::from_args();
+    let homing = Arc::new(homing(&job).await);
+    job.measure(|round| do_round(homing.clone(), round)).await;
+}
+
+async fn homing(job: &Job) -> Homing {
+    let url = format!("{}/v1", job.url);
+    let lookup = move |name: &str| match name {
+        "OPENAI_BASE_URL" => Some(url.clone().into()),
+        "OPENAI_API_KEY" => Some("key".to_owned().into()),
+        _ => None,
+    };
+    let step = tool_fn(TOOL, TOOL_DESCRIPTION, Replay::Safe, |_, _: Step| async { Ok(RESULT.to_owned()) });
+    let builder = Homing::builder()
+        .agent(agent("worker", &job.worker_prompt(), &[TOOL]))
+        .agent(agent("warm-up", &job.warm_up().worker_prompt(), &[TOOL]))
+        // What a lead may not do its children may not do either.
+        .agent(agent("lead", &job.lead_prompt(), &["delegate", TOOL]))
+        .tool(step)
+        .model("openai/bench")
+        .keys(lookup)
+        .parallel(job.agents.max(job.children) + 1);
+    let builder = match &job.journal {
+        Some(path) => builder.journal(path),
+        None => builder.journal_off(),
+    };
+    builder.build().await.expect("everything is there")
+}
+
+fn agent(name: &str, prompt: &str, tools: &[&str]) -> AgentDefinition {
+    let mut agent = AgentDefinition::new(name, "Takes part in the comparison", prompt);
+    agent.tools = Allow::Only(tools.iter().map(|it| it.parse().expect("a rule")).collect());
+    agent
+}
+
+async fn do_round(homing: Arc<Homing>, job: Job) {
+    let none = Cap::Unlimited;
+    let limits = Limits { turns: none, tool_calls: none, children: none, tokens: none, ..Limits::default() };
+    let (name, count) = match (job.is_warm_up, job.children) {
+        (true, _) => ("warm-up", 1),
+        (false, 0) => ("worker", job.agents),
+        (false, _) => ("lead", 1),
+    };
+    let tasks = (0..count).map(|_| Task::new(name, TASK).limits(limits));
+    let runs: Vec<_> = homing.runtime().spawn_many(tasks).into_iter().map(|it| it.expect("it starts")).collect();
+    for envelope in homing.runtime().wait_all(&runs).await {
+        assert!(envelope.status == Status::Done && envelope.output == ANSWER, "{envelope:?}");
+        assert!(job.is_warm_up || envelope.children.len() == job.children, "{}", envelope.tree());
+    }
+}
