@@ -262,9 +262,11 @@ pub struct Encoding(OnceLock<(&'static str, Box<str>)>);
 
 impl Encoding {
     /// The kept encoding for `wire`, made by `make` at the first call.
+    #[inline]
     pub fn get_or_make(&self, wire: &'static str, make: impl FnOnce() -> String) -> Cow<'_, str> {
         match self.0.get() {
-            Some((owner, text)) if *owner == wire => return Cow::Borrowed(text),
+            // This is asked for every message of every request, so the same name is known by its address.
+            Some((owner, text)) if std::ptr::eq(*owner, wire) || *owner == wire => return Cow::Borrowed(text),
             Some(_) => return Cow::Owned(make()),
             None => (),
         }

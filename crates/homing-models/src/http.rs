@@ -10,19 +10,16 @@ use homing_core::{
     model::{Effort, Failure, ModelError, OnDelta},
 };
 use reqwest::{
-    Client, Response, Url,
+    Client, Method, Response, Url,
     header::{CONTENT_TYPE, HeaderMap},
 };
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
     errors::{self, Refusal, shortened},
-    sse::{Flow, Splitter},
+    reader::{EventReader, MAX_BODY, too_large},
     wire::{Decoder, Delivery, Progress},
 };
-
-/// More than any reply has; a stream that never ends, or a small body that unpacks into a large one, ends here.
-const MAX_BODY: usize = 64 * 1024 * 1024;
 
 /// What is read of an answer that is no success.
 const MAX_ERROR_BODY: usize = 64 * 1024;
@@ -158,9 +155,12 @@ async fn open(
     outgoing: Outgoing<'_>,
     deadline: &Deadline,
 ) -> Result<Response, ModelError> {
-    let request = http.client()?.post(outgoing.url.clone()).headers(outgoing.headers).body(outgoing.body);
+    let mut request = reqwest::Request::new(Method::POST, outgoing.url.clone());
+    *request.headers_mut() = outgoing.headers;
+    *request.body_mut() = Some(outgoing.body.into());
     let wait = clocks.connect + clocks.headers;
-    let sent = deadline.until(Instant::now() + wait, "no answer began in time", request.send()).await?;
+    let sending = http.client()?.execute(request);
+    let sent = deadline.until(Instant::now() + wait, "no answer began in time", sending).await?;
     let response = sent.map_err(|error| transport(&error))?;
     if response.status().is_success() {
         return Ok(response);
@@ -275,18 +275,10 @@ async fn read_events(
     decoder: &mut Decoder,
     on_delta: OnDelta<'_>,
 ) -> Result<(), ModelError> {
-    let mut splitter = Splitter::default();
-    let mut taken = 0;
+    let mut events = EventReader::default();
     let mut chunk = bytes::Bytes::from(head);
     loop {
-        taken += chunk.len();
-        if taken > MAX_BODY {
-            return Err(too_large());
-        }
-        let mut result = Ok(Progress::None);
-        let flow = splitter.push(&chunk, |data| take_event(data, decoder, on_delta, &mut result));
-        let progress = result?;
-        flow.map_err(|_| too_large())?;
+        let progress = events.push(&chunk, decoder, on_delta)?;
         if progress == Progress::Over {
             // A body that is read to its end gives its connection back; the end is due at once.
             let _end = timeout_at(Instant::now() + LAST_BREATH, response.chunk()).await;
@@ -295,42 +287,11 @@ async fn read_events(
         watch.note(progress);
         chunk = match next(&mut response, deadline, watch).await {
             Ok(Some(chunk)) => chunk,
-            Ok(None) => break,
+            Ok(None) => return events.finish(decoder, on_delta),
             // Only figures can be missing from a whole reply.
             Err(ModelError::Broken { .. }) if watch.is_whole => return Ok(()),
             Err(error) => return Err(error),
         };
-    }
-    let mut result = Ok(Progress::None);
-    splitter.finish(|data| take_event(data, decoder, on_delta, &mut result));
-    // An event that was cut in the middle cannot be read; the missing end is the better reason.
-    match result {
-        Err(error @ (ModelError::Busy { .. } | ModelError::Unauthorized { .. })) => Err(error),
-        Ok(_) | Err(_) => Ok(()),
-    }
-}
-
-/// Hands an event to the decoder; keeps the strongest progress of the events of one chunk.
-fn take_event(
-    data: &[u8],
-    decoder: &mut Decoder,
-    on_delta: OnDelta<'_>,
-    result: &mut Result<Progress, ModelError>,
-) -> Flow {
-    match decoder.push(data, &mut |delta| on_delta(delta)) {
-        Ok(Progress::None) => Flow::More,
-        Ok(progress @ (Progress::Content | Progress::Whole)) => {
-            *result = Ok(progress);
-            Flow::More
-        }
-        Ok(Progress::Over) => {
-            *result = Ok(Progress::Over);
-            Flow::Enough
-        }
-        Err(error) => {
-            *result = Err(error);
-            Flow::Enough
-        }
     }
 }
 
@@ -341,10 +302,6 @@ async fn next(
 ) -> Result<Option<bytes::Bytes>, ModelError> {
     let chunk = deadline.until(watch.until, watch.complaint(), response.chunk()).await?;
     chunk.map_err(|error| transport(&error))
-}
-
-fn too_large() -> ModelError {
-    ModelError::Unusable { reason: "the answer is larger than any reply".into() }
 }
 
 /// When the provider has been silent for too long.

@@ -7,6 +7,8 @@
 mod builtin;
 mod errors;
 mod foreign;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod http;
 mod known_names;
 pub mod names;
@@ -14,6 +16,7 @@ mod offline;
 mod output_limits;
 mod prices;
 mod provider;
+mod reader;
 mod remote;
 mod secret;
 mod sse;

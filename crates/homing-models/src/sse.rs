@@ -152,6 +152,19 @@ mod tests {
     }
 
     #[test]
+    fn s4_s5_s6_every_way_to_write_an_event_is_read() {
+        assert_eq!(
+            split(&[b"data: a\n\ndata: b\r\n\r\ndata: c\r\rdata: d\n\r\ndata: e\r\n\n"]),
+            ["a", "b", "c", "d", "e"]
+        );
+        assert_eq!(split(&[b"\xef\xbb\xbfdata: a\n\n"]), ["a"]);
+        assert_eq!(split(&[b"\xef", b"\xbb", b"\xbf", b"data: a\n\n"]), ["a"]);
+        assert_eq!(split(&[b"data:a\ndata: b\ndata:  c\ndata\ndata:\n\n"]), ["a\nb\n c\n"]);
+        assert_eq!(split(&[b"id: 7\nretry: 10\nevent: x\nfoo: bar\nfoo\ndata: a\n\n"]), ["a"]);
+        assert_eq!(split(&[b"data: a"]), ["a"], "the last blank line may be missing");
+    }
+
+    #[test]
     fn s3_invalid_utf8_does_not_stop_the_stream() {
         assert_eq!(split(&[b"data: a\xff\n\ndata: b\n\n"]), ["a\u{fffd}", "b"]);
     }

@@ -7,7 +7,7 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use homing_core::{
-    message::{Args, Entry, Message, Part, Reply, Stop, ToolCall, ToolResult},
+    message::{Args, Entry, Image, Message, Part, Reply, Stop, ToolCall, ToolResult},
     model::{Charge, Model, ModelError},
 };
 use homing_fake::{Answer, FakeProvider, Step};
@@ -93,6 +93,12 @@ async fn trap3_cached_tokens_are_counted_once() {
     let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", patient());
     let usage = ask(&*model).await.reply().usage;
     assert_eq!((usage.input, usage.cached), (105, 90), "what was cached is already within");
+    for figure in ["3000000000", "-5"] {
+        let stream = gemini_stream(json!([{"text": "Hi"}]))
+            .replace("\"promptTokenCount\":100", &format!("\"promptTokenCount\":{figure}"));
+        let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+        assert!(ask(&*gemini(&provider.url())).await.reply().usage.estimated, "{figure} is no figure of 31 bits");
+    }
 }
 
 fn conversation() -> Vec<Arc<Entry>> {
@@ -130,6 +136,20 @@ async fn trap4_trap5_parallel_results_go_back_together_and_errors_stay_visible()
     let results = contents[2]["parts"].as_array().unwrap();
     assert_eq!(results.len(), 2);
     assert!(results[1].to_string().contains("Error: result 1"), "{body:#}");
+}
+
+#[tokio::test]
+async fn trap4_pictures_of_results_follow_them() {
+    let provider = FakeProvider::answers(vec![Answer::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
+    let (mut messages, tools) = (conversation(), tools());
+    let Message::Tool(mut result) = messages[2].message.clone() else { panic!("a result") };
+    result.images = vec![Image { media_type: "image/png".into(), base64: "QUJD".into() }];
+    messages[2] = Entry::new(Message::Tool(result));
+    ask_with(&*gemini(&provider.url()), request(&messages, &tools)).await.reply();
+    let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
+    assert_eq!(body["contents"][2]["parts"].as_array().unwrap().len(), 2, "results stay together: {body:#}");
+    assert_eq!(body["contents"][3]["role"], "user");
+    assert!(body["contents"][3].to_string().contains("QUJD"), "{body:#}");
 }
 
 #[tokio::test]

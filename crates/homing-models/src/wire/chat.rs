@@ -7,6 +7,7 @@ use homing_core::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
     Delivery, chat_stream,
@@ -15,7 +16,8 @@ use super::{
     offered, push_string,
 };
 
-/// Separates a tool's answer from the pictures that follow its reply's answers; no JSON contains it bare.
+/// Stands between a tool's answer and the pictures that follow its reply's answers, and behind them; no JSON contains it
+/// bare.
 const SEPARATOR: char = '\u{1e}';
 
 /// Where providers of this wire differ.
@@ -61,7 +63,7 @@ pub(crate) fn decoder(request: &Request<'_>) -> super::Decoder {
 
 /// The body of a request.
 pub(crate) fn body(request: &Request<'_>, model: &str, quirks: Quirks, delivery: Delivery) -> String {
-    let mut out = String::with_capacity(expected_size(request));
+    let mut out = String::with_capacity(1_024);
     out.push_str("{\"model\":");
     push_string(&mut out, model);
     push_delivery(&mut out, quirks, delivery);
@@ -76,14 +78,19 @@ pub(crate) fn body(request: &Request<'_>, model: &str, quirks: Quirks, delivery:
         }
     }
     out.push_str(",\"messages\":[");
-    push_messages(&mut out, request, quirks);
-    out.push_str("]}");
-    out
+    around(out, messages(request, quirks), "]}")
 }
 
-fn expected_size(request: &Request<'_>) -> usize {
-    let entries = request.messages.iter().map(|entry| usize::try_from(entry.size()).unwrap_or(0)).sum::<usize>();
-    entries + request.system.len() + request.tools.specs.len() * 1_024 + 1_024
+/// `head`, the pieces with commas between them, `tail`. A history is long and has been encoded: it is copied once, into a
+/// place of the right size.
+fn around(mut head: String, mut pieces: Vec<Cow<'_, str>>, tail: &str) -> String {
+    let Some(first) = pieces.first_mut() else { return head + tail };
+    head.push_str(first);
+    *first = Cow::Owned(head);
+    if let Some(last) = pieces.last_mut() {
+        last.to_mut().push_str(tail);
+    }
+    pieces.join(",")
 }
 
 fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
@@ -157,7 +164,7 @@ impl Reasoner {
     }
 }
 
-fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
+fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
     toolbox.encoding.get_or_make("chat", || {
         let tool = |spec: &homing_core::tool::ToolSpec| {
             serde_json::json!({"type": "function", "function":
@@ -167,31 +174,41 @@ fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
     })
 }
 
-fn push_messages(out: &mut String, request: &Request<'_>, quirks: Quirks) {
-    let mut separator = "";
+/// The messages of a request, each as JSON.
+fn messages<'a>(request: &Request<'a>, quirks: Quirks) -> Vec<Cow<'a, str>> {
+    let mut pieces = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
-        out.push_str("{\"role\":\"system\",\"content\":");
-        push_string(out, request.system);
-        out.push('}');
-        separator = ",";
+        let mut system = String::from("{\"role\":\"system\",\"content\":");
+        push_string(&mut system, request.system);
+        system.push('}');
+        pieces.push(Cow::Owned(system));
     }
     // Answers to one reply must stand together, so their pictures wait until the last of them.
-    let mut pictures = String::new();
-    let mut reply = None;
+    let mut pictures = Vec::new();
+    let name = quirks.fragment_name();
     for (position, entry) in request.messages.iter().enumerate() {
-        let is_result = matches!(entry.message, Message::Tool(_));
-        if !is_result {
-            out.push_str(&std::mem::take(&mut pictures));
-            reply = Some((position, &entry.message));
+        if !pictures.is_empty() && !matches!(entry.message, Message::Tool(_)) {
+            pieces.append(&mut pictures);
         }
-        let fragment = entry.encoding.get_or_make(quirks.fragment_name(), || fragment(entry, reply, quirks));
-        let (message, more) = fragment.split_once(SEPARATOR).filter(|_| is_result).unwrap_or((&fragment, ""));
-        out.push_str(separator);
-        out.push_str(message);
-        pictures.push_str(more);
-        separator = ",";
+        // This runs for the whole history at each turn, so it looks at nothing but what was kept.
+        let kept =
+            entry.encoding.get_or_make(name, || fragment(entry, reply_before(request.messages, position), quirks));
+        match kept.strip_suffix(SEPARATOR).and_then(|both| both.split_once(SEPARATOR)) {
+            Some((message, more)) => {
+                pieces.push(Cow::Owned(message.to_owned()));
+                pictures.push(Cow::Owned(more.to_owned()));
+            }
+            None => pieces.push(kept),
+        }
     }
-    out.push_str(&pictures);
+    pieces.append(&mut pictures);
+    pieces
+}
+
+/// The message at `position`, or the one whose results stand there, with its place.
+fn reply_before(messages: &[Arc<Entry>], position: usize) -> Option<(usize, &Message)> {
+    let mut before = messages[..=position].iter().enumerate().rev().map(|(at, entry)| (at, &entry.message));
+    before.find(|(_, message)| !matches!(message, Message::Tool(_)))
 }
 
 fn fragment(entry: &Entry, reply: Option<(usize, &Message)>, quirks: Quirks) -> String {
@@ -283,8 +300,8 @@ fn tool(result: &ToolResult, id: &str) -> String {
     out.push('}');
     if !result.images.is_empty() {
         out.push(SEPARATOR);
-        out.push(',');
         out.push_str(&user(&format!("What `{}` showed:", result.name), &result.images));
+        out.push(SEPARATOR);
     }
     out
 }

@@ -104,6 +104,16 @@ impl Decoder {
     }
 }
 
+/// A decoder for replies that may call these tools.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn decoder_for(wire: Wire, tools: &[&str]) -> Decoder {
+    let draft = Draft::new(tools.iter().map(|it| (*it).to_owned()).collect());
+    match wire {
+        Wire::Anthropic => Decoder::Anthropic(anthropic_stream::Decoder::new(draft)),
+        Wire::Chat | Wire::Genai => Decoder::Chat(chat_stream::Decoder::new(draft)),
+    }
+}
+
 /// The names of the tools that a reply to `request` may call; none where calls are switched off.
 fn offered(request: &Request<'_>) -> Vec<String> {
     if request.choice == ToolChoice::Off {
@@ -159,17 +169,9 @@ mod tests {
         "data: {\"type\":\"message_stop\"}\n\n",
     );
 
-    fn decoder(wire: Wire) -> Decoder {
-        let draft = Draft::new(vec!["read".into()]);
-        match wire {
-            Wire::Anthropic => Decoder::Anthropic(anthropic_stream::Decoder::new(draft)),
-            Wire::Chat | Wire::Genai => Decoder::Chat(chat_stream::Decoder::new(draft)),
-        }
-    }
-
     /// What comes of these chunks and then the end of the stream.
     fn decode(wire: Wire, chunks: &[&[u8]]) -> Result<Reply, Failure> {
-        let (mut splitter, mut decoder) = (Splitter::default(), decoder(wire));
+        let (mut splitter, mut decoder) = (Splitter::default(), decoder_for(wire, &["read"]));
         for chunk in chunks {
             let flow = splitter.push(chunk, |data| {
                 decoder.push(data, &mut |_| ()).expect("whole events can be read");

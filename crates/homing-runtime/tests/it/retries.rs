@@ -107,6 +107,30 @@ async fn fault21_a_storm_with_retry_after_closes_the_gate_for_all_and_loses_nobo
 }
 
 #[tokio::test(start_paused = true)]
+async fn fault22_five_minutes_of_overload_lose_nobody() {
+    let started = Instant::now();
+    let asks = Arc::new(Mutex::new(0_u32));
+    let model = {
+        let asks = asks.clone();
+        Actor::new(move |request| {
+            if request.system == "lead" {
+                return Ok(match request.messages.len() {
+                    1 => call((0..16).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
+                    _ => say("all back"),
+                });
+            }
+            *asks.lock().unwrap() += 1;
+            if started.elapsed() < Duration::from_secs(300) { Err(busy(None)) } else { Ok(say("here")) }
+        })
+    };
+    let stage = Stage::new([agent("lead"), agent("scout")], model);
+    let (envelope, _) = stage.play(Task::new("lead", "go").limits(Limits::default().children(16))).await;
+    assert_eq!(envelope.children.iter().filter(|it| it.status == Status::Done).count(), 16, "{envelope:?}");
+    let asks = *asks.lock().unwrap();
+    assert!(asks < 16 * 60, "{asks} asks of 16 children in five minutes hammer a provider that is down");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_retry_after_beyond_the_deadline_fails_at_once_and_says_so() {
     let started = Instant::now();
     let limits = Limits::default().wall(Duration::from_secs(60));
