@@ -261,14 +261,20 @@ pub fn fnv(hash: u64, bytes: &[u8]) -> u64 {
 pub struct Encoding(OnceLock<(&'static str, Box<str>)>);
 
 impl Encoding {
-    /// The kept encoding for `wire`, made by `make` at the first call.
+    /// What was kept for `wire`, if anything. Asked for every message of every request, it reads nothing but the place
+    /// itself: the same name is known by its address.
     #[inline]
+    pub fn kept(&self, wire: &'static str) -> Option<&str> {
+        self.0.get().filter(|(owner, _)| std::ptr::eq(*owner, wire) || *owner == wire).map(|(_, text)| &**text)
+    }
+
+    /// The kept encoding for `wire`, made by `make` at the first call.
     pub fn get_or_make(&self, wire: &'static str, make: impl FnOnce() -> String) -> Cow<'_, str> {
-        match self.0.get() {
-            // This is asked for every message of every request, so the same name is known by its address.
-            Some((owner, text)) if std::ptr::eq(*owner, wire) || *owner == wire => return Cow::Borrowed(text),
-            Some(_) => return Cow::Owned(make()),
-            None => (),
+        if let Some(text) = self.kept(wire) {
+            return Cow::Borrowed(text);
+        }
+        if self.0.get().is_some() {
+            return Cow::Owned(make());
         }
         let (owner, text) = self.0.get_or_init(|| (wire, make().into_boxed_str()));
         debug_assert_eq!(*owner, wire, "one run speaks to one wire at a time");

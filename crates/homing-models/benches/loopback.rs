@@ -8,7 +8,7 @@ use std::{
     net::TcpListener,
     process::{Child, Command, Stdio},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use homing_core::{
@@ -50,31 +50,42 @@ async fn compare(port: u16) {
     }
     // Rounds alternate, so that a busy moment of the machine hits both.
     for _ in 0..ROUNDS {
-        single.0.push(cpu(bare_calls(port)).await);
-        single.1.push(cpu(our_calls(&*models[0])).await);
+        single.0.push(taken(bare_calls(port)).await);
+        single.1.push(taken(our_calls(&*models[0])).await);
         for _ in 0..CONVERSATIONS {
-            long.0.push(cpu(bare_steps(port)).await);
-            long.1.push(cpu(our_steps(&*models[1])).await);
+            long.0.push(taken(bare_steps(port)).await);
+            long.1.push(taken(our_steps(&*models[1])).await);
         }
     }
-    report("CPU per call, µs", CALLS as f64 / 1e6, single);
-    report("500 steps, CPU ms", 1e-3, long);
+    report("CPU per call, µs", CALLS as f64 / 1e6, &single, |it| it.cpu);
+    report("500 steps, CPU ms", 1e-3, &long, |it| it.cpu);
+    report("500 steps, elapsed ms", 1e-3, &long, |it| it.time);
 }
 
-fn report(what: &str, unit: f64, (mut bare, mut ours): (Vec<Duration>, Vec<Duration>)) {
-    bare.sort();
-    ours.sort();
-    // The least disturbed round says what the work costs, the middle one what it cost on this machine today.
+/// The least disturbed round says what the work costs, the middle one what it cost on this machine today.
+fn report(what: &str, unit: f64, (bare, ours): &(Vec<Taken>, Vec<Taken>), of: impl Fn(&Taken) -> Duration) {
+    let sorted = |rounds: &[Taken]| {
+        let mut figures: Vec<f64> = rounds.iter().map(|it| of(it).as_secs_f64() / unit).collect();
+        figures.sort_by(f64::total_cmp);
+        figures
+    };
+    let (bare, ours) = (sorted(bare), sorted(ours));
     for (word, at) in [("best", 0), ("median", bare.len() / 2)] {
-        let (bare, ours) = (bare[at].as_secs_f64() / unit, ours[at].as_secs_f64() / unit);
-        println!("{what}, {word}: bare {bare:.1}, ours {ours:.1}, ratio {:.2}", ours / bare);
+        println!("{what}, {word}: bare {:.1}, ours {:.1}, ratio {:.2}", bare[at], ours[at], ours[at] / bare[at]);
     }
 }
 
-async fn cpu(work: impl Future<Output = ()>) -> Duration {
-    let begun = cpu_time();
+async fn taken(work: impl Future<Output = ()>) -> Taken {
+    let (begun, clock) = (cpu_time(), Instant::now());
     work.await;
-    cpu_time() - begun
+    Taken { cpu: cpu_time() - begun, time: clock.elapsed() }
+}
+
+/// What a piece of work took.
+#[derive(Clone, Copy)]
+struct Taken {
+    cpu: Duration,
+    time: Duration,
 }
 
 /// Time on the CPU of all threads, from the scheduler's own accounts.

@@ -16,8 +16,7 @@ use super::{
     offered, push_string,
 };
 
-/// Stands between a tool's answer and the pictures that follow its reply's answers, and behind them; no JSON contains it
-/// bare.
+/// Separates a tool's answer from the pictures that follow its reply's answers; no JSON contains it bare.
 const SEPARATOR: char = '\u{1e}';
 
 /// Where providers of this wire differ.
@@ -43,6 +42,11 @@ pub struct Quirks {
 impl Quirks {
     fn ids(self) -> IdStyle {
         if self.nine_letter_ids { IdStyle::Nine } else { IdStyle::Free }
+    }
+
+    /// The same for a tool's answer with pictures behind it, which needs taking apart.
+    fn pictured_name(self) -> &'static str {
+        if self.nine_letter_ids { "chat, nine letters, pictures" } else { "chat, pictures" }
     }
 
     /// The name under which an entry's fragment is kept: providers that want another fragment never get this one.
@@ -191,14 +195,20 @@ fn messages<'a>(request: &Request<'a>, quirks: Quirks) -> Vec<Cow<'a, str>> {
             pieces.append(&mut pictures);
         }
         // This runs for the whole history at each turn, so it looks at nothing but what was kept.
-        let kept =
+        if let Some(kept) = entry.encoding.kept(name) {
+            pieces.push(Cow::Borrowed(kept));
+            continue;
+        }
+        let has_pictures = matches!(&entry.message, Message::Tool(result) if !result.images.is_empty());
+        let name = if has_pictures { quirks.pictured_name() } else { name };
+        let made =
             entry.encoding.get_or_make(name, || fragment(entry, reply_before(request.messages, position), quirks));
-        match kept.strip_suffix(SEPARATOR).and_then(|both| both.split_once(SEPARATOR)) {
+        match made.split_once(SEPARATOR).filter(|_| has_pictures) {
             Some((message, more)) => {
                 pieces.push(Cow::Owned(message.to_owned()));
                 pictures.push(Cow::Owned(more.to_owned()));
             }
-            None => pieces.push(kept),
+            None => pieces.push(made),
         }
     }
     pieces.append(&mut pictures);
@@ -301,7 +311,6 @@ fn tool(result: &ToolResult, id: &str) -> String {
     if !result.images.is_empty() {
         out.push(SEPARATOR);
         out.push_str(&user(&format!("What `{}` showed:", result.name), &result.images));
-        out.push(SEPARATOR);
     }
     out
 }
