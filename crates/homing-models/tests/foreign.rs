@@ -276,3 +276,12 @@ async fn foreign_answers_come_in_one_piece_where_streams_are_switched_off() {
     assert_eq!((reply.usage.input, reply.usage.output, reply.usage.reasoning), (9, 5, 3));
     assert!(provider.requests()[0].path.ends_with(":generateContent"));
 }
+
+#[tokio::test]
+async fn a_foreign_server_that_does_not_stream_is_told_from_a_cut_stream() {
+    let whole = r#"{"object":"response","status":"completed","model":"m","output":[]}"#;
+    let provider = FakeProvider::answers(vec![Answer::json(200, whole)]).await;
+    let failure = ask(&*responses(&provider.url())).await.failure();
+    assert!(failure.error.to_string().contains("stream = false"), "{failure:?}");
+    assert_eq!(failure.charge, Charge::Nothing);
+}

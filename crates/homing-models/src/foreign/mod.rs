@@ -122,6 +122,11 @@ impl Call {
         let read = read(&mut stream, &self.deadline, &mut watch, &mut draft, on_delta).await;
         let witness = std::mem::take(&mut *witness.lock().unwrap_or_else(PoisonError::into_inner));
         match read {
+            Ok(_) if !witness.has_events && witness.error.is_none() => {
+                let reason =
+                    "the answer was no stream of events (for a server that cannot stream, set `stream = false`)";
+                Err(draft.fail(ModelError::Broken { reason: reason.to_owned() }))
+            }
             Ok(end) => Ending::of_stream(end).finish(draft, witness, on_delta),
             Err(error) => Err(draft.fail(witness.error.unwrap_or(error))),
         }

@@ -15,11 +15,14 @@ pub(super) struct Witness {
     pub(super) refusal: String,
     /// The model's name as the provider gave it.
     pub(super) model: Option<String>,
+    /// Whether any event carried data.
+    pub(super) has_events: bool,
 }
 
 impl Witness {
     /// Takes the text of one frame of a stream.
     pub(super) fn note(&mut self, frame: &str) {
+        self.has_events |= !frame.is_empty();
         // Most frames are words; they are not read twice.
         let matters = ["error", "refusal", "block", "fail", "incomplete"].iter().any(|word| frame.contains(word));
         if !matters && self.model.is_some() {
