@@ -125,10 +125,16 @@ impl Standard {
 /// What settings files deny and ask holds always; their hooks run once they are trusted.
 fn add_settings(mut builder: Builder, files: &AuthorityFiles, trust: Trust) -> (Builder, HookConfig) {
     let mut hooks = HookConfig::default();
-    for name in [".claude/settings.json", ".claude/settings.local.json"] {
-        let Some(bytes) = files.get(Path::new(name)) else { continue };
-        match settings::Settings::parse(name, bytes) {
+    let names = [".claude/settings.json", ".claude/settings.local.json"];
+    for path in files.paths().filter(|path| names.iter().any(|name| path.ends_with(name))) {
+        let name = path.display().to_string();
+        match settings::Settings::parse(&name, files.get(path).unwrap_or_default()) {
             Ok(settings) => {
+                if trust == Trust::Untrusted && !settings.hooks(Trust::Trusted).is_null() {
+                    let what = format!("the hooks of {name} do not run, because this project's files are not trusted");
+                    let remark = Diagnostic::warning(what).hint("look at the files, then run `homing trust`");
+                    builder.diagnostics.push(remark);
+                }
                 let warnings = settings.warnings.iter().map(Diagnostic::warning);
                 builder.diagnostics.extend(warnings);
                 let (config, warnings) = HookConfig::parse(&settings.hooks(trust));
