@@ -104,7 +104,8 @@ impl Standard {
         // The user's word on a name counts more than a project's.
         let mut common = servers.clone();
         common.extend(self.servers);
-        let served = serve(&common, &mut builder.agents, self.pins.as_deref(), &commands, &self.places.cwd);
+        let folders = server_folders(&self.places);
+        let served = serve(&common, &mut builder.agents, self.pins.as_deref(), &commands, folders);
         builder.diagnostics.extend(served.diagnostics);
         builder.agent_tools = served.brought;
         let vouched = builder.agents.iter().map(|agent| agent.hooks.clone()).filter(|it| !it.is_null()).collect();
@@ -120,6 +121,12 @@ impl Standard {
                 sandbox: homing_core::authority::Sandbox::WorkspaceWrite,
             }))
     }
+}
+
+/// The folder in which MCP servers work, and the project's other folders, from none of which their programs come.
+pub fn server_folders(places: &Places) -> Vec<PathBuf> {
+    let around = places.project_folders().into_iter().filter(|it| *it != places.cwd);
+    [places.cwd.clone()].into_iter().chain(around).collect()
 }
 
 /// What settings files deny and ask holds always; their hooks run once they are trusted.
