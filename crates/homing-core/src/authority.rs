@@ -171,7 +171,7 @@ fn touches(rule: &Rule, subjects: &Subjects) -> bool {
     match subjects {
         _ if rule.pattern.is_none() => true,
         Subjects::None => false,
-        Subjects::Parts(parts) => parts.iter().any(|part| rule.matches(part)),
+        Subjects::Parts(parts) => parts.iter().any(|part| rule.catches(part)),
         Subjects::Unclear(_) => true,
     }
 }

@@ -95,6 +95,34 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Whether a rule that denies or asks speaks of `subject`. A program is the same under its full path, and its first word
+    /// is the same behind options: `/usr/bin/git --no-pager push` is `git push`.
+    pub(crate) fn catches(&self, subject: &Subject) -> bool {
+        let otherwise = match subject {
+            Subject::Command { text, classes } => spellings(text)
+                .into_iter()
+                .any(|text| self.matches(&Subject::Command { text, classes: classes.clone() })),
+            Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
+        };
+        otherwise || self.matches(subject)
+    }
+}
+
+/// Words that may be options before a program's first word, or their values.
+const MOST_BEFORE: usize = 8;
+
+fn spellings(text: &str) -> Vec<String> {
+    let mut words = text.split(' ');
+    let program = words.next().unwrap_or_default().trim_matches('\'');
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let rest: Vec<&str> = words.collect();
+    let options_first = rest.first().is_some_and(|it| it.starts_with('-'));
+    let most = if options_first { rest.len().min(MOST_BEFORE) } else { 0 };
+    let without = |skipped: usize| [&[name], &rest[skipped..]].concat().join(" ");
+    (0..=most).map(without).collect()
+}
+
 impl FromStr for Rule {
     type Err = BadRule;
 

@@ -18,6 +18,7 @@ use crate::authority_files;
 /// Larger files, or more of them, carry no authority.
 const MAX_FILE: u64 = 1 << 20;
 const MAX_FILES: usize = 2_000;
+const MAX_TOGETHER: usize = 32 << 20;
 const MAX_DEPTH: usize = 8;
 
 /// What an agent may write, but nobody obeys before the user vouches for it.
@@ -31,6 +32,8 @@ pub struct AuthorityFiles {
     /// The folder that trust is written down for.
     project: PathBuf,
     files: BTreeMap<PathBuf, Vec<u8>>,
+    /// How much was read.
+    bytes: usize,
     /// What was left out, and why; such files carry no authority.
     pub skipped: Vec<String>,
 }
@@ -156,11 +159,14 @@ impl AuthorityFiles {
         } else if !found.is_file() {
             // A link could show other bytes to the next reader, a pipe would keep us waiting.
             self.skipped.push(format!("{} is no plain file", name.display()));
-        } else if self.files.len() >= MAX_FILES {
+        } else if self.files.len() >= MAX_FILES || self.bytes >= MAX_TOGETHER {
             self.skipped.push(format!("{} is one file too many", name.display()));
         } else {
             match read_bounded(&path) {
-                Ok(bytes) => self.add(name.to_owned(), bytes),
+                Ok(bytes) => {
+                    self.bytes += bytes.len();
+                    self.add(name.to_owned(), bytes);
+                }
                 Err(error) => self.skipped.push(format!("{}: {error}", name.display())),
             }
         }

@@ -183,7 +183,7 @@ const GADGETS: &[&str] = &[
     "exec 5<OUT/secret; cat <&5",
     "echo $(<OUT/secret)",
     "mount --bind OUT m; cat m/secret; unshare -rm sh -c 'mkdir m; mount --bind OUT m; touch m/x'",
-    "chmod 000 OUT/secret; chmod 777 OUT; touch OUT/x",
+    "chmod 777 OUT; touch OUT/x",
     "nohup setsid sh -c 'sleep 0.1; touch OUT/x' >/dev/null 2>&1 & sleep 0.3",
     "awk '{print}' OUT/secret",
     "sed -n p OUT/secret",

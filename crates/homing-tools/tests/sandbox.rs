@@ -72,6 +72,11 @@ mknod dev b 8 0 2>/dev/null && echo device
 env | grep -E 'API_KEY|TOKEN|SECRET|SSH_AUTH_SOCK' && echo secrets
 ls ~/.ssh /root/.ssh 2>/dev/null && echo ssh
 cat /etc/shadow 2>/dev/null && echo shadow
+prlimit --pid RUNTIME --core=0:0 2>/dev/null && echo limits
+renice -n 19 -p RUNTIME >/dev/null 2>&1 && echo nice
+ionice -c 3 -p RUNTIME 2>/dev/null && echo ionice
+for file in sys/kernel/core_pattern sys/kernel/hostname sys/vm/swappiness sysrq-trigger; do (: >> /proc/$file) 2>/dev/null && echo "$file"; done
+(echo 1 > /proc/RUNTIME/oom_score_adj) 2>/dev/null && echo oom
 touch /tmp/homing-canary-PORT 2>/dev/null
 echo end
 "#;
@@ -97,6 +102,38 @@ async fn inv39_neither_network_nor_sockets_nor_other_processes_are_reachable() {
         assert!(output.text.ends_with("end"), "{name}: {}", output.text);
         assert!(tcp.accept().is_err() && udp.recv(&mut [0; 8]).is_err(), "{name}: something arrived");
         assert!(!std::path::Path::new(&format!("/tmp/homing-canary-{port}")).exists(), "{name}");
+    }
+}
+
+/// What processes share without a file or a socket.
+const SHARES: &str = r#"
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+queue = libc.msgget(KEY, 0)
+if queue >= 0: print("reached")
+own = libc.msgget(KEY + 1, 0o1600)
+if own >= 0: libc.msgctl(own, 0, None); print("own")
+"#;
+
+#[tokio::test]
+async fn inv39_memory_and_queues_of_other_processes_are_not_shared() {
+    let key = 0x484f_0000 + std::process::id() % 0xffff;
+    let make = format!("import ctypes; l = ctypes.CDLL(None); print(l.msgget({key}, 0o1600))");
+    let made = std::process::Command::new("python3").args(["-c", &make]).output();
+    let Ok(made) = made else { return eprintln!("skipped: there is no python3") };
+    let id = String::from_utf8_lossy(&made.stdout).trim().to_owned();
+    if id.is_empty() || id.starts_with('-') {
+        return eprintln!("skipped: this machine has no queues");
+    }
+    let mut said = Vec::new();
+    for (name, shop) in each().await {
+        fs::write(shop.workspace.join("a.py"), SHARES.replace("KEY", &key.to_string())).unwrap();
+        said.push((name, shop.bash("python3 a.py").await.text));
+    }
+    let remove = format!("import ctypes; ctypes.CDLL(None).msgctl({id}, 0, None)");
+    std::process::Command::new("python3").args(["-c", &remove]).status().unwrap();
+    for (name, text) in said {
+        assert!(!text.contains("reached"), "{name}: {text}");
     }
 }
 

@@ -351,11 +351,45 @@ fn a_command_is_shown_in_one_spelling() {
 #[test]
 fn a_deny_bites_in_every_part_and_on_what_is_unclear() {
     let mut grant = grant(&["bash"]);
-    let layer = Layer { deny: vec!["bash(rm *)".parse().unwrap()], ..Layer::everything("user") };
+    let deny = ["bash(rm *)", "bash(git push *)", "bash(npm publish *)"].map(|it| it.parse().unwrap()).to_vec();
+    let layer = Layer { deny, ..Layer::everything("user") };
     grant = grant.under(layer);
     let denied = |line: &str| matches!(grant.decide("bash", &subjects(line)), Decision::Deny { .. });
-    assert!(!denied("ls -la"));
-    for line in ["rm x", "ls && rm x", "timeout 5 rm x", "r\"m\" x", "ls $(rm x)", "bash -c 'rm x'"] {
+    for line in
+        ["ls -la", "git commit -m push", "git log -- push", "npm run publish-docs", "git pull", "npm test -- publish"]
+    {
+        assert!(!denied(line), "{line}");
+    }
+    for line in [
+        "rm x",
+        "ls && rm x",
+        "timeout 5 rm x",
+        "r\"m\" x",
+        "ls $(rm x)",
+        "bash -c 'rm x'",
+        "git push",
+        "git --no-pager push -f",
+        "git -P --literal-pathspecs push x",
+        "/usr/bin/git push",
+        "git -c a.b=c push",
+        "npm --silent publish",
+        "npm --registry http://x publish --tag y",
+        "/bin/rm x",
+        "/usr/bin/rm",
+        "'/bin/r'm x",
+        "../../bin/rm x",
+        "timeout 5 /bin/rm x",
+        "command rm x",
+        "\\rm x",
+        "env rm x",
+        "sudo rm x",
+        "busybox rm x",
+        "find . -exec rm {} +",
+        "echo x | xargs rm",
+        "(rm x)",
+        "x=1 rm x",
+        "if true; then rm x; fi",
+    ] {
         assert!(denied(line), "{line}");
     }
 }

@@ -64,7 +64,7 @@ pub use homing_runtime::{
 pub use project::KnownServer;
 pub use setting::surroundings;
 #[cfg(feature = "tools")]
-pub use standard::{Standard, run_helper_if_asked};
+pub use standard::{Standard, run_helper_if_asked, server_folders};
 
 /// The rooms behind this facade, for those who need all of them.
 pub mod rooms {

@@ -32,7 +32,8 @@ pub(crate) struct Served {
 /// How servers are started, and which of their tools are approved.
 struct Starting {
     commands: Arc<Commands>,
-    folder: PathBuf,
+    /// Where servers work, then the folders around it: no server's program comes from any of them.
+    folders: Vec<PathBuf>,
     pins: Pins,
 }
 
@@ -50,10 +51,10 @@ pub(crate) fn serve(
     agents: &mut [AgentDefinition],
     pins: Option<&Path>,
     commands: &Arc<Commands>,
-    folder: &Path,
+    folders: Vec<PathBuf>,
 ) -> Served {
     let pins = pins.and_then(|path| Pins::load(path).ok()).unwrap_or_default();
-    let starting = Starting { commands: commands.clone(), folder: folder.to_owned(), pins };
+    let starting = Starting { commands: commands.clone(), folders, pins };
     let mut served = Served { tools: Vec::new(), brought: None, diagnostics: Vec::new() };
     let scope = starting.scope();
     for (name, value) in common {
@@ -102,7 +103,7 @@ fn unknown(agent: &AgentDefinition, name: &str) -> Diagnostic {
 
 impl Starting {
     fn scope(&self) -> McpScope {
-        McpScope::new(self.commands.clone(), vec![self.folder.clone()])
+        McpScope::new(self.commands.clone(), self.folders.clone())
     }
 
     /// The tools of a server as they were approved. It starts when one of them is called.

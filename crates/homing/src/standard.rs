@@ -104,7 +104,8 @@ impl Standard {
         // The user's word on a name counts more than a project's.
         let mut common = servers.clone();
         common.extend(self.servers);
-        let served = serve(&common, &mut builder.agents, self.pins.as_deref(), &commands, &self.places.cwd);
+        let folders = server_folders(&self.places);
+        let served = serve(&common, &mut builder.agents, self.pins.as_deref(), &commands, folders);
         builder.diagnostics.extend(served.diagnostics);
         builder.agent_tools = served.brought;
         let vouched = builder.agents.iter().map(|agent| agent.hooks.clone()).filter(|it| !it.is_null()).collect();
@@ -122,13 +123,25 @@ impl Standard {
     }
 }
 
+/// The folder in which MCP servers work, and the project's other folders, from none of which their programs come.
+pub fn server_folders(places: &Places) -> Vec<PathBuf> {
+    let around = places.project_folders().into_iter().filter(|it| *it != places.cwd);
+    [places.cwd.clone()].into_iter().chain(around).collect()
+}
+
 /// What settings files deny and ask holds always; their hooks run once they are trusted.
 fn add_settings(mut builder: Builder, files: &AuthorityFiles, trust: Trust) -> (Builder, HookConfig) {
     let mut hooks = HookConfig::default();
-    for name in [".claude/settings.json", ".claude/settings.local.json"] {
-        let Some(bytes) = files.get(Path::new(name)) else { continue };
-        match settings::Settings::parse(name, bytes) {
+    let names = [".claude/settings.json", ".claude/settings.local.json"];
+    for path in files.paths().filter(|path| names.iter().any(|name| path.ends_with(name))) {
+        let name = path.display().to_string();
+        match settings::Settings::parse(&name, files.get(path).unwrap_or_default()) {
             Ok(settings) => {
+                if trust == Trust::Untrusted && !settings.hooks(Trust::Trusted).is_null() {
+                    let what = format!("the hooks of {name} do not run, because this project's files are not trusted");
+                    let remark = Diagnostic::warning(what).hint("look at the files, then run `homing trust`");
+                    builder.diagnostics.push(remark);
+                }
                 let warnings = settings.warnings.iter().map(Diagnostic::warning);
                 builder.diagnostics.extend(warnings);
                 let (config, warnings) = HookConfig::parse(&settings.hooks(trust));

@@ -2,16 +2,15 @@
 
 use std::{
     io::{BufRead, IsTerminal, stdin},
-    path::Path,
     sync::Arc,
 };
 
-use homing::{Folders, KnownServer, Standard};
+use homing::{Folders, KnownServer, Standard, server_folders};
 use homing_core::text;
 use homing_load::Places;
 use homing_tools::{
     commands::Commands,
-    mcp::{McpScope, Pins, ServerConfig},
+    mcp::{McpScope, PinState, Pins, ServerConfig},
     sandbox::Surroundings,
     trust::{AuthorityFiles, Standing, TrustStore},
 };
@@ -61,7 +60,9 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     terminal::say(&format!("{} is trusted as it is now", project.display()));
     let mut standard = Standard::from_env(&folder);
     standard.trust = Some(store);
-    for KnownServer { config, from, .. } in standard.known_servers() {
+    let pins = standard.pins.as_deref().and_then(|path| Pins::load(path).ok()).unwrap_or_default();
+    let waits = |it: &KnownServer| !matches!(pins.state(&it.config), PinState::Approved(_));
+    for KnownServer { config, from, .. } in standard.known_servers().into_iter().filter(waits) {
         let (name, from) = (text::inert_line(&config.name), text::inert_line(&from));
         terminal::say(&format!(
             "MCP server `{name}` ({from}): its tools are approved with `homing trust --server {name}`"
@@ -95,7 +96,7 @@ pub(crate) async fn server(args: &TrustArgs, name: &str) -> anyhow::Result<Exit>
             .hint("write it as [mcp.NAME] in your configuration; a project's servers count after `homing trust`")
             .into());
     }
-    let scope = scope(standard, &folder, &config)?;
+    let scope = scope(standard, &config)?;
     for server in named {
         if !approve(args, &scope, &server, &mut pins).await? {
             terminal::say("not approved");
@@ -137,13 +138,13 @@ async fn approve(args: &TrustArgs, scope: &McpScope, server: &KnownServer, pins:
     Ok(true)
 }
 
-fn scope(standard: Standard, folder: &Path, config: &Layered) -> Result<McpScope, Trouble> {
+fn scope(standard: Standard, config: &Layered) -> Result<McpScope, Trouble> {
     let helper = std::env::current_exe()
         .map_err(|error| Trouble::config(format!("this program cannot find itself: {error}")))?;
     let home = standard.places.home.clone().unwrap_or_else(|| standard.private.join("home"));
     let surroundings = Surroundings { home, env: standard.env };
     let commands = Commands::new(helper, surroundings, config.user.sandbox.options(), standard.private);
-    Ok(McpScope::new(Arc::new(commands), vec![folder.to_owned()]))
+    Ok(McpScope::new(Arc::new(commands), server_folders(&standard.places)))
 }
 
 fn describe(files: &AuthorityFiles, standing: &Standing) -> anyhow::Result<()> {

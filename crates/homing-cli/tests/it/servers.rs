@@ -123,9 +123,11 @@ fn f21_a_projects_servers_and_hooks_do_nothing_before_trust_and_that_is_said() {
     let hooks = json!({"SessionStart": [{"hooks": [{"type": "command", "command": hook}]}]});
     let more = format!("mcpServers: {}\nhooks: {hooks}", json!({"own": world.server("own")}));
     world.write(".claude/agents/keeper.md", &agent("keeper", &more));
+    world.write(".claude/settings.json", &json!({"hooks": hooks}).to_string());
     let output = world.run("keeper");
     worked(&output);
     let said = err(&output);
+    assert!(said.contains("the hooks of .claude/settings.json do not run"), "{said}");
     assert!(said.contains("homing trust"), "{said}");
     for what in ["`mcpServers` of agent keeper", "`hooks` of agent keeper", "the servers of .mcp.json"] {
         assert!(said.contains(what), "{said}");

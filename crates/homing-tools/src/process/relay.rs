@@ -52,14 +52,16 @@ fn carry(inside: &TcpStream, socket: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts this process, and all that it will start, into a network with a loopback and nothing else.
+/// Puts this process, and all that it will start, into a network with a loopback and nothing else, where it also shares no
+/// memory, semaphores or queues with processes outside.
 #[cfg(target_os = "linux")]
 pub(super) fn own_network() -> io::Result<()> {
     use rustix::thread::UnshareFlags;
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     // Root needs no other users to have a network; everybody else needs to be root among nobody but themselves.
-    if unshare(UnshareFlags::NEWNET).is_err() {
-        unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNET)?;
+    let own = UnshareFlags::NEWNET | UnshareFlags::NEWIPC;
+    if unshare(own).is_err() {
+        unshare(UnshareFlags::NEWUSER | own)?;
         std::fs::write("/proc/self/setgroups", "deny")?;
         std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
         std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;

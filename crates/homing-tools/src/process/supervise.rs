@@ -21,7 +21,7 @@ use super::{
     family::{Family, Reach},
     kept::{Memory, take_away},
     relay,
-    wire::{self, Feed, Jail, Net, Order, ProcessLimits, Report, Sockets},
+    wire::{self, Feed, Jail, LandlockRules, Net, Order, ProcessLimits, Report, Sockets},
 };
 use crate::sandbox::confine;
 
@@ -60,12 +60,14 @@ fn supervise() -> io::Result<()> {
     let order: Order = wire::receive(&mut lifeline)?;
     let cgroup = prepare(&order.limits);
     let memory = Memory::of(&order.kept);
+    // The network comes first: a process with threads cannot enter one of its own.
+    let entered = enter(&order.jail);
     let taken = Arc::new(Mutex::new(BTreeSet::new()));
     guard(memory.missing(), taken.clone());
-    let begun = match &order.jail {
+    let begun = entered.and_then(|()| match &order.jail {
         Jail::Open | Jail::Landlock(_) => attend_directly(&lifeline, &order),
         Jail::Bubblewrap { .. } => await_bubblewrap(&order),
-    };
+    });
     if let Err(error) = begun {
         wire::send(&mut lifeline, &Report::Refused(error.to_string()))?;
     }
@@ -83,6 +85,9 @@ fn supervise() -> io::Result<()> {
 
 /// Takes away what must not come into being, as long as this process lives. What is left at the end is put back then.
 fn guard(missing: Vec<PathBuf>, taken: Arc<Mutex<BTreeSet<PathBuf>>>) {
+    if missing.is_empty() {
+        return;
+    }
     let watch = move || {
         loop {
             thread::sleep(GUARD_EVERY);
@@ -108,7 +113,6 @@ fn prepare(limits: &ProcessLimits) -> Cgroup {
 fn attend_directly(lifeline: &UnixStream, order: &Order) -> io::Result<()> {
     let mut command = match &order.jail {
         Jail::Landlock(rules) => {
-            enter(&rules.net)?;
             let mut command = Command::new(&order.helper);
             command.arg(CONFINE).arg(serde_json::to_string(rules)?).arg("--").args(&order.argv);
             command
@@ -124,9 +128,9 @@ fn attend_directly(lifeline: &UnixStream, order: &Order) -> io::Result<()> {
     watch_over(lifeline, command, &order.input, Reach::Descendants)
 }
 
-/// Takes this process and all that it will start into the command's network.
-fn enter(net: &Net) -> io::Result<()> {
-    let Net::Own { way_out } = net else { return Ok(()) };
+/// Takes this process and all that it will start into the command's network; bubblewrap makes its own.
+fn enter(jail: &Jail) -> io::Result<()> {
+    let Jail::Landlock(LandlockRules { net: Net::Own { way_out }, .. }) = jail else { return Ok(()) };
     relay::own_network().map_err(|error| io::Error::other(format!("no network of its own: {error}")))?;
     match way_out {
         Some(socket) => relay::open(socket.clone()),

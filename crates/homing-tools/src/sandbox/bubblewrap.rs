@@ -35,7 +35,8 @@ pub(super) fn jail(plan: &Plan<'_>, program: &Path, variant: Variant, helper: &P
     }
     add(&["--cap-drop", "ALL", "--as-pid-1", "--hostname", "homing", "--dev", "/dev"]);
     if variant.proc {
-        add(&["--proc", "/proc"]);
+        // Read-only as a whole: to the kernel root inside is root, and in `/proc/sys` lies what the machine runs.
+        add(&["--proc", "/proc", "--remount-ro", "/proc"]);
     }
     for (path, mount) in mounts(plan) {
         mount.add_to(&mut args, &path);

@@ -8,7 +8,7 @@ use crate::process::{LandlockRules, Sockets};
 pub(crate) fn apply(rules: &LandlockRules) -> Result<(), String> {
     drop_capabilities();
     files::restrict(rules)?;
-    syscalls::close_marks()?;
+    syscalls::close_the_rest(&rules.net)?;
     filter_syscalls(rules.sockets)
 }
 
@@ -124,6 +124,7 @@ mod syscalls {
     };
 
     use super::Sockets;
+    use crate::process::Net;
 
     type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -199,6 +200,35 @@ mod syscalls {
     /// Requests that set a file's flags (`chattr`), for which a file needs to be open for reading only.
     const SET_FLAGS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 
+    /// Calls that change what a process may use, with the argument that says whose, and its value for oneself. Without a
+    /// namespace of its own a command could starve or end every process of the same user.
+    const ONESELF: &[(i64, u8, u64)] = &[
+        (libc::SYS_prlimit64, 0, 0),
+        (libc::SYS_setpriority, 0, 0),
+        (libc::SYS_setpriority, 1, 0),
+        (libc::SYS_ioprio_set, 0, 1),
+        (libc::SYS_ioprio_set, 1, 0),
+        (libc::SYS_move_pages, 0, 0),
+        (libc::SYS_migrate_pages, 0, 0),
+    ];
+
+    /// Memory, semaphores and queues that all processes of a user share, unless they are in a namespace of their own.
+    const SHARED: &[i64] = &[
+        libc::SYS_shmget,
+        libc::SYS_shmat,
+        libc::SYS_shmctl,
+        libc::SYS_semget,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_semctl,
+        libc::SYS_msgget,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+        libc::SYS_msgctl,
+        libc::SYS_mq_open,
+        libc::SYS_mq_unlink,
+    ];
+
     /// Calls that set a file's mode, and which argument it is.
     const MODES: &[(i64, u8)] = &[
         #[cfg(target_arch = "x86_64")]
@@ -217,29 +247,47 @@ mod syscalls {
         | libc::CLONE_NEWCGROUP;
 
     pub(super) fn apply(sockets: Sockets) -> Result<(), String> {
-        let arch = std::env::consts::ARCH.try_into().map_err(|error| format!("seccomp: {error}"))?;
-        for (errno, rules) in [(libc::EPERM, forbidden(sockets)), (libc::ENOSYS, absent())] {
-            let rules = rules.map_err(|error| format!("seccomp: {error}"))?;
-            let program = program(rules, errno, arch).map_err(|error| format!("seccomp: {error}"))?;
-            seccompiler::apply_filter(&program).map_err(|error| format!("seccomp: {error}"))?;
-        }
-        Ok(())
+        install(libc::EPERM, forbidden(sockets))?;
+        install(libc::ENOSYS, absent())
     }
 
-    /// Closes what would change files outside that Landlock does not speak of, as far as programs can do without it. Modes and
-    /// times they cannot do without.
-    pub(super) fn close_marks() -> Result<(), String> {
+    /// From here on these calls of this process, and of all that it will start, end with `errno`.
+    fn install(errno: i32, rules: Result<Rules, seccompiler::BackendError>) -> Result<(), String> {
         let arch = std::env::consts::ARCH.try_into().map_err(|error| format!("seccomp: {error}"))?;
+        let program =
+            rules.and_then(|rules| program(rules, errno, arch)).map_err(|error| format!("seccomp: {error}"))?;
+        seccompiler::apply_filter(&program).map_err(|error| format!("seccomp: {error}"))
+    }
+
+    /// Closes what Landlock does not speak of and a namespace would have kept apart: labels and flags of files outside, what
+    /// processes outside may use, and, in the machine's own namespaces, what processes share. Modes and times stay open,
+    /// because programs cannot do without setting them.
+    pub(super) fn close_the_rest(net: &Net) -> Result<(), String> {
+        install(libc::EOPNOTSUPP, labels())?;
+        install(libc::EPERM, others())?;
+        match net {
+            Net::Machine => install(libc::ENOSYS, Ok(SHARED.iter().map(|number| (*number, Vec::new())).collect())),
+            Net::Own { .. } => Ok(()),
+        }
+    }
+
+    fn labels() -> Result<Rules, seccompiler::BackendError> {
+        let mut rules: Rules = LABELS.iter().map(|number| (*number, Vec::new())).collect();
         let flags =
             SET_FLAGS.map(|request| SeccompRule::new(vec![SeccompCondition::new(1, Len::Dword, Op::Eq, request)?]));
-        let rules = || -> Result<Rules, seccompiler::BackendError> {
-            let mut rules: Rules = LABELS.iter().map(|number| (*number, Vec::new())).collect();
-            rules.insert(libc::SYS_ioctl, flags.into_iter().collect::<Result<_, _>>()?);
-            Ok(rules)
-        };
-        let program = rules().and_then(|rules| program(rules, libc::EOPNOTSUPP, arch));
-        let program = program.map_err(|error| format!("seccomp: {error}"))?;
-        seccompiler::apply_filter(&program).map_err(|error| format!("seccomp: {error}"))
+        rules.insert(libc::SYS_ioctl, flags.into_iter().collect::<Result<_, _>>()?);
+        Ok(rules)
+    }
+
+    /// Anything but the one value means somebody else.
+    fn others() -> Result<Rules, seccompiler::BackendError> {
+        let mut rules = Rules::new();
+        for (number, argument, own) in ONESELF {
+            let other = SeccompRule::new(vec![SeccompCondition::new(*argument, Len::Dword, Op::Ne, *own)?])?;
+            rules.entry(*number).or_default().push(other);
+        }
+        rules.extend([libc::SYS_process_madvise, libc::SYS_process_mrelease].map(|number| (number, Vec::new())));
+        Ok(rules)
     }
 
     fn program(rules: Rules, errno: i32, arch: TargetArch) -> Result<BpfProgram, seccompiler::BackendError> {
