@@ -56,7 +56,7 @@ picture:
     docs/picture/make
 
 # Ten minutes of odd input for each target; needs cargo-fuzz and a nightly compiler. What is found stays in fuzz/target.
-fuzz SECONDS="600" TARGETS="args cassette parse record shell team":
+fuzz SECONDS="600" TARGETS="args cassette parse record shell team wires":
     for target in {{TARGETS}}; do \
         mkdir -p fuzz/target/found/$target && \
         cargo +nightly fuzz run $target fuzz/target/found/$target fuzz/corpus/$target -- \

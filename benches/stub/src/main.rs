@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 /// Model calls so far.
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -22,7 +22,10 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "whoever started it wants to know where it listens")]
 async fn main() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("a loopback port is free");
+    // A thousand agents connect at once; a full backlog would cost some of them a second.
+    let listener = socket.listen(4_096).expect("it listens");
     println!("http://{}", listener.local_addr().expect("a bound socket has an address"));
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
