@@ -159,10 +159,12 @@ fn per_item(args: &MapArgs) -> Result<Bounds, Trouble> {
     Ok(bounds)
 }
 
-/// The same words over the same items are the same map.
+/// The same words to the same model over the same items are the same map.
 fn name(args: &MapArgs, items: &[String]) -> String {
-    let parts = [args.agent.as_str(), &args.each].into_iter().chain(args.task.iter().map(String::as_str));
-    let whole = parts.chain(items.iter().map(String::as_str));
+    let model = args.with.model.as_deref().unwrap_or_default();
+    let schema = args.schema.as_deref().map(Path::to_string_lossy).unwrap_or_default();
+    let parts = [args.agent.as_str(), &args.each, model, &schema].into_iter();
+    let whole = parts.chain(args.task.iter().map(String::as_str)).chain(items.iter().map(String::as_str));
     let hash = whole.fold(FNV_START, |hash, part| fnv(fnv(hash, part.as_bytes()), b"\0"));
     format!("{hash:016x}")
 }

@@ -379,6 +379,9 @@ fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once
     assert_eq!(all[0]["output"], "read look at a.txt", "what was done before is shown again");
     let third = world.homing(&args);
     assert_eq!((code(&third), world.provider.requests().len(), lines(&third).len()), (0, 4, 3));
+    let another: Vec<&str> = args.iter().map(|it| if *it == "openai/gpt-4.1" { "openai/gpt-4o" } else { it }).collect();
+    world.homing(&another);
+    assert_eq!(world.provider.requests().len(), 7, "another model is another map");
     assert_eq!(code(&world.homing(&["map", "--each", "*.none", "x"])), 2);
     assert_eq!(code(&world.homing(&["map", "--each", "*.txt", "--per-item", "max-fun=3", "x"])), 2);
 }
