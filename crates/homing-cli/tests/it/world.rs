@@ -36,6 +36,8 @@ impl World {
         command.args(args).current_dir(self.project.path()).env_clear();
         command.env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("OPENAI_BASE_URL", self.provider.url()).env("OPENAI_API_KEY", "sk-secret-of-the-test");
+        // Where coverage is measured, what the program does counts, and it leaves no profile in the project.
+        command.envs(std::env::var_os("LLVM_PROFILE_FILE").map(|it| ("LLVM_PROFILE_FILE", it)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
