@@ -15,7 +15,6 @@ use homing_core::{
     envelope::{Envelope, Status},
     fact::{By, Record},
     message::{FNV_START, fnv},
-    tree::RunTree,
 };
 use homing_otel::Telemetry;
 use homing_runtime::sqlite::SqliteJournal;
@@ -23,7 +22,7 @@ use homing_teams::{Bounds, Map, Team};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use self::printer::{Printer, Results, line};
+use self::printer::{Positions, Printer, Results, line};
 use crate::{
     cli::many::MapArgs,
     exit::{Exit, Trouble},
@@ -73,9 +72,9 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
         seen = super::run::follow(&session, task, show, &mut signals, &mut learn) => seen?,
         never = stop_when_down(&session) => match never {},
     };
-    let tree = session.homing.journal().ok_or_else(no_journal)?.tree(seen.envelope.run).map_err(Trouble::from)?;
+    let lines = lines(session.homing.journal().ok_or_else(no_journal)?, &seen.envelope)?;
     let mut printer = lock(&printer);
-    printer.finish(lines(&tree, &seen.envelope))?;
+    printer.finish(lines)?;
     terminal::say(&summary(printer.items(), printer.results(), &seen.envelope));
     Ok(match seen.signal {
         Some(_) => seen.exit(),
@@ -187,7 +186,7 @@ fn earlier(journal: &SqliteJournal, name: &str, items: &[String]) -> Result<(Res
             return Ok((done, generation));
         }
         let open: Vec<usize> = (0..items.len()).filter(|at| !is_done(done[*at].as_ref())).collect();
-        for (at, line) in lines(&journal.tree(found.tree)?, &envelope) {
+        for (at, line) in lines(journal, &envelope)? {
             if let Some(item) = open.get(at).filter(|_| is_done(Some(&line))) {
                 done[*item] = Some(line);
             }
@@ -201,27 +200,12 @@ fn is_done(line: Option<&Value>) -> bool {
 }
 
 /// What came of each item, by its position in the map: the last try counts.
-fn lines(tree: &RunTree, envelope: &Envelope) -> BTreeMap<usize, Value> {
-    let mut lines = BTreeMap::new();
-    for child in &envelope.children {
-        let Some(call) = tree.get(child.run).and_then(|it| it.spawned.parent_call) else { continue };
-        let Some(at) = position(tree, envelope, call.turn, call.index) else { continue };
-        lines.insert(at, line(child));
+fn lines(journal: &SqliteJournal, envelope: &Envelope) -> Result<BTreeMap<usize, Value>, Trouble> {
+    let mut positions = Positions::default();
+    for record in journal.follow(envelope.run, 0)? {
+        positions.learn(&record);
     }
-    lines
-}
-
-/// The item that a call of the map was about.
-fn position(tree: &RunTree, envelope: &Envelope, turn: u32, index: u32) -> Option<usize> {
-    use homing_core::message::Message;
-    let root = tree.get(envelope.run)?;
-    let replies = root.transcript.iter().filter_map(|entry| match &entry.message {
-        Message::Assistant(reply) => Some(reply),
-        Message::User { .. } | Message::Tool(_) => None,
-    });
-    let reply = replies.into_iter().nth(usize::try_from(turn).ok()?.checked_sub(1)?)?;
-    let call = reply.calls().nth(usize::try_from(index).ok()?)?;
-    printer::position(&call.id)
+    Ok(envelope.children.iter().filter_map(|child| Some((positions.of(child.run)?, line(child)))).collect())
 }
 
 fn summary(items: &[String], results: &Results, envelope: &Envelope) -> String {

@@ -6,7 +6,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt, fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Output,
     sync::{
         Arc, Mutex,
@@ -222,8 +222,10 @@ impl Round {
         answered
     }
 
-    fn asked_since(&self, before: usize) -> Vec<(String, usize)> {
-        self.world.provider.requests()[before..].iter().map(step).collect()
+    /// Requests since `before` for steps that were answered by then.
+    fn asked_again(&self, answered: &HashSet<(String, usize)>, before: usize) -> u64 {
+        let since = &self.world.provider.requests()[before..];
+        since.iter().filter(|seen| answered.contains(&step(seen))).count() as u64
     }
 
     /// Judges the end of a round.
@@ -289,8 +291,7 @@ fn kills(seed: u64, tally: &mut Tally) {
     }
     let output = command.output().unwrap();
     let output = if out(&output).is_empty() { over(&round) } else { output };
-    let again = round.asked_since(before).into_iter().filter(|step| answered.contains(step)).count();
-    tally.paid_twice += again as u64;
+    tally.paid_twice += round.asked_again(&answered, before);
     round.judge(&output, tally);
 }
 
@@ -325,8 +326,7 @@ fn full_disk(seed: u64, tally: &mut Tally) {
     let (answered, before) = (round.answered(), round.world.provider.requests().len());
     let output = round.resume().output().unwrap();
     let output = if out(&output).is_empty() { failed } else { output };
-    let again = round.asked_since(before).into_iter().filter(|step| answered.contains(step)).count();
-    tally.paid_twice += again as u64;
+    tally.paid_twice += round.asked_again(&answered, before);
     round.judge(&output, tally);
 }
 
@@ -382,7 +382,7 @@ fn chaos_loses_nothing_pays_nothing_twice_leaves_nobody_and_spends_no_more_than_
         round(seed + at as u64, &mut tally);
     }
     println!("{tally}\nin {} s", begun.elapsed().as_secs());
-    assert!(Path::new("/proc").exists() && tally.rounds >= 3);
+    assert!(tally.rounds >= 3, "{tally}");
     let bad = [tally.lost, tally.paid_twice, tally.done_twice, tally.orphans, tally.over_budget];
     assert_eq!(bad, [0; 5], "play it again with HOMING_CHAOS_SEED={seed}\n{tally}");
 }

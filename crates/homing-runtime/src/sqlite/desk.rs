@@ -122,9 +122,9 @@ impl Desk {
     }
 
     fn update_trees(&mut self) {
-        for tree in self.batch.grown.clone() {
-            self.update_tree(tree);
-        }
+        let grown = std::mem::take(&mut self.batch.grown);
+        grown.iter().for_each(|tree| self.update_tree(*tree));
+        self.batch.grown = grown;
     }
 
     fn update_tree(&mut self, tree: Uuid) {

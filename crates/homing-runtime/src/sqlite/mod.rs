@@ -10,7 +10,6 @@ mod desk;
 mod failpoint;
 mod file;
 mod index;
-mod log;
 mod owner;
 mod prune;
 mod query;

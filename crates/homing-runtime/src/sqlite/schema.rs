@@ -6,9 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::log;
 use crate::journal::JournalError;
 
 /// Grows with each change that an older program could not read.
@@ -122,14 +121,10 @@ fn try_open(path: &Path) -> Result<Connection, Opening> {
     let mut connection = Connection::open_with_flags(path, flags())?;
     connection.busy_handler(Some(wait_for_others))?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Whoever is refused below leaves the log as it is.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // One snapshot for all that is looked at: another process may be making the tables at this very moment.
     let snapshot = connection.transaction()?;
     recognise(&snapshot)?;
-    log::refuse_lost_commits(path).map_err(Opening::Journal)?;
     snapshot.finish()?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {

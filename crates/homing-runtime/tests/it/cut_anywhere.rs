@@ -126,15 +126,15 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("context", Scenario { stage: context_full, task: || Task::new("a", "go") }),
 ];
 
-fn count(records: &[Arc<Record>], wanted: fn(&Fact) -> bool) -> usize {
+pub fn count(records: &[Arc<Record>], wanted: fn(&Fact) -> bool) -> usize {
     records.iter().filter(|record| wanted(&record.fact)).count()
 }
 
-fn answered(fact: &Fact) -> bool {
+pub fn answered(fact: &Fact) -> bool {
     matches!(fact, Fact::Replied { .. } | Fact::AskFailed { .. })
 }
 
-fn asked(fact: &Fact) -> bool {
+pub fn asked(fact: &Fact) -> bool {
     matches!(fact, Fact::Asked(_))
 }
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
-    cut_anywhere::{SCENARIOS, same_end},
+    cut_anywhere::{SCENARIOS, answered, asked, count, same_end},
     stage::{Rehearsal, home, root_id},
 };
 
@@ -69,10 +69,6 @@ impl Journal for Small {
     }
 }
 
-fn count(records: &[Arc<Record>], wanted: fn(&Fact) -> bool) -> usize {
-    records.iter().filter(|record| wanted(&record.fact)).count()
-}
-
 #[tokio::test(start_paused = true)]
 async fn inv9_fault5_with_a_full_disk_nothing_happens_that_is_not_written_down_and_it_goes_on_once_there_is_room() {
     for (name, scenario) in SCENARIOS {
@@ -89,7 +85,7 @@ async fn inv9_fault5_with_a_full_disk_nothing_happens_that_is_not_written_down_a
             let when = format!("{name} with room for {room}");
 
             let written = memory.records(root_id());
-            assert_eq!(actor.times_asked(), count(&written, |fact| matches!(fact, Fact::Asked(_))), "{when}");
+            assert_eq!(actor.times_asked(), count(&written, asked), "{when}");
             let called: usize = stage.tools.iter().map(|tool| tool.times_called()).sum();
             let meant = count(&written, |fact| matches!(fact, Fact::Called(it) if !it.call.name.contains("delegate")));
             assert!(called <= meant, "{when}: {called} calls, {meant} of them written down");
@@ -99,7 +95,7 @@ async fn inv9_fault5_with_a_full_disk_nothing_happens_that_is_not_written_down_a
             assert!(loud || warned, "{when}: {failed:?}");
             assert!(began.elapsed() < Duration::from_secs(10), "{when}");
 
-            let spent = count(&written, |fact| matches!(fact, Fact::Replied { .. } | Fact::AskFailed { .. }));
+            let spent = count(&written, answered);
             let (stage, actor) = (scenario.stage)();
             let runtime = Runtime::new(stage.parts(memory, Rehearsal::after(1_000)));
             let run = runtime.resume(root_id(), Claim::IfGone, Limits::default()).await.unwrap();

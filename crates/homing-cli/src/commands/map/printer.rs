@@ -28,59 +28,41 @@ pub(super) struct Printer {
     writer: Option<(Sender<String>, JoinHandle<io::Result<()>>)>,
     /// The items that this tree works on, by their position in it.
     open: Vec<usize>,
-    is_final: fn(&Envelope) -> bool,
-    calls: HashMap<CallKey, usize>,
-    runs: HashMap<Uuid, usize>,
+    /// An item that is tried again after a failure is not known before it is done.
+    retries: u32,
+    positions: Positions,
     /// Results of runs that are not known yet by their item.
     early: HashMap<Uuid, Value>,
 }
 
 impl Printer {
-    /// Items that are tried again after a failure are not known before they are done.
     pub(super) fn new(items: Vec<String>, results: Results, open: Vec<usize>, retries: u32) -> Self {
-        let is_final: fn(&Envelope) -> bool =
-            if retries == 0 { |_| true } else { |envelope| envelope.status == Status::Done };
-        let (calls, runs, early) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (lines, written) = channel();
         let writer = Some((lines, std::thread::spawn(move || write(&written))));
-        Self { items, results, printed: 0, writer, open, is_final, calls, runs, early }
+        let (positions, early) = (Positions::default(), HashMap::new());
+        Self { items, results, printed: 0, writer, open, retries, positions, early }
     }
 
     /// Learns from the tree's facts which run works on which item.
     pub(super) fn learn(&mut self, record: &Record) {
-        match &record.fact {
-            Fact::Called(called) => {
-                if let Some(at) = position(&called.call.id) {
-                    self.calls.insert(called.key, at);
-                }
-            }
-            Fact::Spawned(spawned) => {
-                let at = spawned.parent_call.and_then(|key| self.calls.get(&key));
-                if let Some(item) = at.and_then(|at| self.open.get(*at)).copied() {
-                    self.runs.insert(record.run, item);
-                    self.early.remove(&record.run).into_iter().for_each(|line| self.note(item, line));
-                }
-            }
-            Fact::Asked(_)
-            | Fact::Replied { .. }
-            | Fact::AskFailed { .. }
-            | Fact::Returned { .. }
-            | Fact::Told { .. }
-            | Fact::Halted { .. }
-            | Fact::Extended { .. }
-            | Fact::Compacted { .. }
-            | Fact::Ended(_) => (),
+        self.positions.learn(record);
+        if let Some(line) = self.early.remove(&record.run) {
+            self.place(record.run, line);
         }
     }
 
     /// A run of the map has ended.
     pub(super) fn take(&mut self, envelope: &Envelope) {
-        if envelope.place.depth() != 1 || !(self.is_final)(envelope) {
-            return;
+        let is_final = self.retries == 0 || envelope.status == Status::Done;
+        if envelope.place.depth() == 1 && is_final {
+            self.place(envelope.run, line(envelope));
         }
-        match self.runs.get(&envelope.run).copied() {
-            Some(item) => self.note(item, line(envelope)),
-            None => _ = self.early.insert(envelope.run, line(envelope)),
+    }
+
+    fn place(&mut self, run: Uuid, line: Value) {
+        match self.positions.of(run).and_then(|at| self.open.get(at)).copied() {
+            Some(item) => self.note(item, line),
+            None => _ = self.early.insert(run, line),
         }
     }
 
@@ -154,7 +136,39 @@ pub(super) fn line(child: &Envelope) -> Value {
     })
 }
 
-/// The item that a call of the map is about: its id says so.
-pub(super) fn position(call: &str) -> Option<usize> {
-    call.strip_prefix("item/")?.split(['/', '#', ':']).next()?.parse().ok()
+/// Which item of a map each of its runs is about, as the tree's facts tell it.
+#[derive(Default)]
+pub(super) struct Positions {
+    calls: HashMap<CallKey, usize>,
+    runs: HashMap<Uuid, usize>,
+}
+
+impl Positions {
+    pub(super) fn learn(&mut self, record: &Record) {
+        match &record.fact {
+            // The id of a call says which item it is about.
+            Fact::Called(called) => {
+                let at =
+                    called.call.id.strip_prefix("item/").and_then(|it| it.split(['/', '#', ':']).next()?.parse().ok());
+                self.calls.extend(at.map(|at| (called.key, at)));
+            }
+            Fact::Spawned(spawned) => {
+                let at = spawned.parent_call.and_then(|key| self.calls.get(&key));
+                self.runs.extend(at.map(|at| (record.run, *at)));
+            }
+            Fact::Asked(_)
+            | Fact::Replied { .. }
+            | Fact::AskFailed { .. }
+            | Fact::Returned { .. }
+            | Fact::Told { .. }
+            | Fact::Halted { .. }
+            | Fact::Extended { .. }
+            | Fact::Compacted { .. }
+            | Fact::Ended(_) => (),
+        }
+    }
+
+    pub(super) fn of(&self, run: Uuid) -> Option<usize> {
+        self.runs.get(&run).copied()
+    }
 }
