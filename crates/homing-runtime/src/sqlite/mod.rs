@@ -10,6 +10,7 @@ mod desk;
 mod failpoint;
 mod file;
 mod index;
+mod log;
 mod owner;
 mod prune;
 mod query;

@@ -6,8 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
+use super::log::Log;
 use crate::journal::JournalError;
 
 /// Grows with each change that an older program could not read.
@@ -121,10 +122,14 @@ fn try_open(path: &Path) -> Result<Connection, Opening> {
     let mut connection = Connection::open_with_flags(path, flags())?;
     connection.busy_handler(Some(wait_for_others))?;
     connection.set_prepared_statement_cache_capacity(64);
+    // Whoever is refused below leaves the log as it is.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    refuse_damaged_log(&mut connection, &Log::of(path))?;
     // One snapshot for all that is looked at: another process may be making the tables at this very moment.
     let snapshot = connection.transaction()?;
     recognise(&snapshot)?;
     snapshot.finish()?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
@@ -141,6 +146,15 @@ fn try_open(path: &Path) -> Result<Connection, Opening> {
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     create(&mut connection)?;
     Ok(connection)
+}
+
+fn refuse_damaged_log(connection: &mut Connection, log: &Log) -> Result<(), Opening> {
+    if log.damage().is_none() {
+        return Ok(());
+    }
+    // Somebody may have been writing it just then: nobody is while this lock is held.
+    let _still = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    log.damage().map_or(Ok(()), |end| Err(Opening::Journal(log.is_damaged_at(end))))
 }
 
 /// Refuses files of other programs and of newer versions before anything is changed in them.
