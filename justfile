@@ -51,6 +51,10 @@ mcp-peers:
 chaos SECONDS="300":
     HOMING_CHAOS_SECONDS={{SECONDS}} cargo test -p homing-cli --test it chaos -- --nocapture
 
+# Takes over the table of prices after an update of genai-prices.
+prices:
+    crates/homing-models/data/refresh
+
 # The pictures in the README and the guide, from real runs.
 picture:
     docs/picture/make

@@ -63,7 +63,6 @@ pub(crate) struct Wanted<'a> {
 impl Session {
     /// Puts everything together. Nothing is spent.
     pub(crate) async fn open(with: &WithArgs, mut wanted: Wanted<'_>) -> anyhow::Result<Self> {
-        homing_models::warm_up();
         let folder = working_folder(with.cwd.as_deref())?;
         let folders = Folders::from_env();
         let standard = standard(with, &folder)?;

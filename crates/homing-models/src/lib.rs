@@ -24,6 +24,6 @@ mod wire;
 
 pub use http::Clocks;
 pub use offline::Offline;
-pub use prices::{GivenPrice, warm_up};
+pub use prices::GivenPrice;
 pub use provider::{Auth, NoModel, OneOrMore, ProviderConfig, ProviderRow, Providers};
 pub use wire::{Delivery, Wire, chat::Quirks};

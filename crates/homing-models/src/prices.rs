@@ -1,9 +1,15 @@
 //! What tokens cost: the table that ships with the program, in whole micro-dollars, always rounded up.
 //! It knows nothing of requests; an unknown price is `None`, never zero.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
 use genai_prices::{Calculator, PriceRequest, Usage, UsageKey};
 use homing_core::model::Rates;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// Longer than any request; where the price at this size equals the price of a short one, there is one price.
 const LONGEST: u64 = 4_000_000;
@@ -47,23 +53,76 @@ pub(crate) struct Known {
     pub(crate) context_window: Option<u64>,
 }
 
-/// Reads the table in the background, so that the first question about a price does not wait for it.
-pub fn warm_up() {
-    std::thread::spawn(|| {
-        let _ = Calculator::bundled();
-    });
-}
-
-/// What the table knows of `model` at `provider`, by the table's own name for the provider.
+/// What the table knows of `model` at `provider`.
 pub(crate) fn known(provider: &str, model: &str) -> Known {
-    let table = Table { provider, model };
+    let Some(provider) = read(provider) else { return Known::default() };
+    let table = Table { provider: &provider, model };
     let Some(base) = table.rates(0) else { return Known::default() };
     let above = table.tiers(&base);
     Known { rates: Some(Rates { above, ..base }), context_window: table.context_window() }
 }
 
+/// The prices that ship with the program, a line of JSON for each provider.
+static TABLE: &str = include_str!("../data/prices.jsonl");
+
+/// A provider's part of the table.
+struct Provider {
+    id: String,
+    prices: Calculator,
+}
+
+/// Reads a provider's part, once. All of the table would take tens of milliseconds and megabytes.
+fn read(name: &str) -> Option<Arc<Provider>> {
+    static READ: Mutex<BTreeMap<String, Option<Arc<Provider>>>> = Mutex::new(BTreeMap::new());
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(provider) = read.get(name) {
+        return provider.clone();
+    }
+    let provider = Provider::read(name).map(Arc::new);
+    read.insert(name.to_owned(), provider.clone());
+    provider
+}
+
+impl Provider {
+    fn read(name: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Others {
+            #[serde(default)]
+            fallback_model_providers: Vec<String>,
+        }
+        let id = if line_of(name).is_some() { name.to_owned() } else { id_of(name)? };
+        let own = line_of(&id)?;
+        let others: Others = serde_json::from_str(own).ok()?;
+        let others = others.fallback_model_providers.iter().filter_map(|id| line_of(id));
+        let lines: Vec<&str> = std::iter::once(own).chain(others).collect();
+        let prices = Calculator::from_json(format!("[{}]", lines.join(","))).ok()?;
+        Some(Self { id, prices })
+    }
+}
+
+fn line_of(id: &str) -> Option<&'static str> {
+    let head = format!("{{\"id\":\"{id}\",");
+    TABLE.lines().find(|line| line.starts_with(&head))
+}
+
+/// The table's own name for a provider that people call otherwise, such as `bedrock`.
+fn id_of(name: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        id: String,
+        #[serde(default)]
+        provider_match: Value,
+    }
+    let heads = TABLE.lines().map(serde_json::from_str::<Head>).map_while(Result::ok);
+    let nameless =
+        |head: Head| json!({"id": head.id, "name": head.id, "api_pattern": ".", "provider_match": head.provider_match});
+    let heads = Value::from_iter(heads.map(nameless));
+    let names = Calculator::from_json(heads.to_string()).ok()?;
+    names.find_provider(Some(name), None).ok()?.map(|it| it.id().to_owned())
+}
+
 struct Table<'a> {
-    provider: &'a str,
+    provider: &'a Provider,
     model: &'a str,
 }
 
@@ -87,8 +146,8 @@ impl Table<'_> {
         let amount = size as f64;
         let keys = [UsageKey::INPUT_TOKENS, UsageKey::OUTPUT_TOKENS].into_iter().chain(kinds.iter().cloned());
         let usage: Usage = keys.map(|key| (key, amount)).collect();
-        let request = PriceRequest::new(self.model, &usage).with_provider_id(self.provider);
-        let price = Calculator::bundled().calculate(&request).ok()?;
+        let request = PriceRequest::new(self.model, &usage).with_provider_id(&self.provider.id);
+        let price = self.provider.prices.calculate(&request).ok()?;
         Some((price.input_price, price.output_price))
     }
 
@@ -116,7 +175,7 @@ impl Table<'_> {
     }
 
     fn context_window(&self) -> Option<u64> {
-        let provider = Calculator::bundled().providers().find(|it| it.id() == self.provider)?;
+        let provider = self.provider.prices.providers().find(|it| it.id() == self.provider.id)?;
         provider.models().filter(|it| self.model.starts_with(it.id())).max_by_key(|it| it.id().len())?.context_window()
     }
 }
@@ -149,6 +208,32 @@ mod tests {
         let (from, long) = gemini.above.first().unwrap();
         assert_eq!(*from, 200_000);
         assert_eq!((long.input, long.output), (2_500_000, 15_000_000));
+    }
+
+    #[test]
+    fn each_provider_alone_costs_what_it_costs_in_the_whole_table() {
+        let whole = || Calculator::from_json(format!("[{}]", TABLE.lines().collect::<Vec<_>>().join(","))).unwrap();
+        let (mut models, all) = (0, whole());
+        let mut whole = Provider { id: String::new(), prices: whole() };
+        for provider in all.providers() {
+            let alone = read(provider.id()).unwrap();
+            whole.id = provider.id().to_owned();
+            let foreign = ["claude-sonnet-4-5", "gpt-4.1", "deepseek-chat"];
+            for model in provider.models().map(genai_prices::ModelInfo::id).step_by(7).chain(foreign) {
+                let rates = |provider| Table { provider, model }.rates(0);
+                assert_eq!(rates(&alone), rates(&whole), "{}/{model}", provider.id());
+                models += 1;
+            }
+        }
+        assert!(models > 300, "{models}");
+        assert!(known("azure", "deepseek-v3.2").rates.is_some(), "it sells what others make");
+    }
+
+    #[test]
+    fn a_provider_is_known_by_other_names() {
+        let model = "anthropic.claude-sonnet-4-5-20250929-v1:0";
+        assert_eq!(known("bedrock", model), known("aws", model));
+        assert!(known("aws", model).rates.is_some());
     }
 
     #[test]
