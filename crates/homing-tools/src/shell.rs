@@ -110,7 +110,8 @@ fn canonical(words: &[Word]) -> String {
 fn shown(word: &Word) -> String {
     let plain = |it: char| it.is_alphanumeric() || "_-./:=,+%@^~#".contains(it);
     let bare = |it: char| plain(it) || (!word.is_quoted && "*?[]{}".contains(it));
-    if !word.text.is_empty() && word.text.chars().all(bare) {
+    let is_comment = word.text.starts_with('#');
+    if !word.text.is_empty() && !is_comment && word.text.chars().all(bare) {
         return word.text.clone();
     }
     format!("'{}'", word.text.replace('\'', r"'\''"))

@@ -343,6 +343,7 @@ fn a_command_is_shown_in_one_spelling() {
     assert_eq!(text("echo 'a b' \"it's\" ''"), r"echo 'a b' 'it'\''s' ''");
     assert_eq!(text("find . -name '*.rs'"), "find . -name '*.rs'");
     assert_eq!(text("ls src/*.rs"), "ls src/*.rs");
+    assert_eq!(text("git log '#'1 x#y"), "git log '#1' x#y", "not a comment");
     assert_eq!(text("timeout 5s nice -n 3 ls x"), "timeout 5s nice -n 3 ls x ; nice -n 3 ls x ; ls x");
     let Subjects::Parts(parts) = subjects("git log") else { panic!() };
     assert_eq!(parts, [Subject::Command { text: "git log".into(), classes: vec![GIT_ONLY.into()] }]);
