@@ -14,7 +14,6 @@ use homing_core::{
     message::Usage,
     tree::RunTree,
 };
-use tokio::sync::oneshot;
 use uuid::Uuid;
 
 /// Where facts are kept: durable before anything acts on them.
@@ -185,7 +184,7 @@ pub enum Commit {
     /// It is already decided.
     Done(Result<(), JournalError>),
     /// The writer will say.
-    Pending(oneshot::Receiver<Result<(), JournalError>>),
+    Pending(BoxFuture<'static, Result<(), JournalError>>),
 }
 
 impl Future for Commit {
@@ -194,9 +193,7 @@ impl Future for Commit {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Self::Done(result) => Poll::Ready(result.clone()),
-            Self::Pending(said) => Pin::new(said)
-                .poll(context)
-                .map(|said| said.unwrap_or_else(|_| Err(JournalError::Unwritable("the writer is gone".to_owned())))),
+            Self::Pending(said) => said.as_mut().poll(context),
         }
     }
 }

@@ -20,9 +20,6 @@ use rusqlite::Connection;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::tempdir;
 
-const WAL_HEADER: usize = 32;
-const FRAME: usize = 24 + 4096;
-
 /// A folder where syncing costs nothing: these tests open hundreds of files and lose none to a crash of the machine.
 fn quick_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap()
@@ -45,16 +42,6 @@ fn with_a_log(path: &Path) -> (std::sync::Arc<SqliteJournal>, Pen) {
         pen.write(&*journal, fact).unwrap();
     }
     (journal, pen)
-}
-
-/// The sizes of the log after each commit.
-fn commits(wal: &[u8]) -> Vec<usize> {
-    let frames = (wal.len() - WAL_HEADER) / FRAME;
-    let is_commit = |n: &usize| {
-        let at = WAL_HEADER + n * FRAME + 4;
-        wal[at..at + 4] != [0; 4]
-    };
-    (0..frames).filter(is_commit).map(|n| WAL_HEADER + (n + 1) * FRAME).collect()
 }
 
 #[test]

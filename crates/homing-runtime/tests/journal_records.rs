@@ -43,6 +43,34 @@ fn records_come_back_as_they_were_written() {
 }
 
 #[test]
+fn records_that_nobody_waits_for_share_the_commit_of_the_next_one() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let journal = open(&path);
+    let mut pen = Pen::new();
+    pen.begin(&*journal, plain()).unwrap();
+    let count = || commits(&std::fs::read(path.with_extension("db-wal")).unwrap()).len();
+    let before = count();
+    for turn in 0..20 {
+        for fact in [asked(), replied("so")] {
+            drop(journal.append(pen.root(fact)));
+        }
+        pen.write(&*journal, called(pen.tree, turn)).unwrap();
+    }
+    // One for each that was waited for, and some more where this thread was held up for longer than the writer waits.
+    let made = count() - before;
+    assert!((20..=30).contains(&made), "{made}");
+    // Those that nobody ever waits for are written as well.
+    drop(journal.append(pen.root(ended())));
+    let written = || wait(journal.load(pen.tree)).unwrap().len();
+    let began = std::time::Instant::now();
+    while written() < 62 {
+        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{} of 62", written());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn a_long_prompt_is_stored_once_for_all_runs() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");

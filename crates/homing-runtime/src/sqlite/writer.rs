@@ -13,7 +13,7 @@ use std::{
 use homing_core::fact::Record;
 use tokio::sync::oneshot;
 
-use super::{desk::Desk, row::Row};
+use super::{desk::Desk, gone, row::Row};
 use crate::journal::{Commit, JournalError, Tell};
 
 /// How often a process says that it lives while it owns something.
@@ -22,12 +22,17 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// The most orders of one commit: beyond it the first of them would wait for nothing.
 const BATCH: usize = 4096;
 
+/// How long records wait that nobody waits for: most often one follows soon that somebody does wait for, and a commit is saved.
+const LINGER: Duration = Duration::from_millis(1);
+
 /// What the writer is asked to do.
 pub(super) enum Order {
     /// Write a record.
     Append { row: Box<Row>, reply: oneshot::Sender<Result<(), JournalError>> },
     /// Anything else, within the transaction of its batch.
     Job(Job),
+    /// Somebody waits for what is queued.
+    Hurry,
     /// Write what is queued and end.
     Stop,
 }
@@ -56,12 +61,16 @@ impl Teller {
 pub(super) struct Orders(pub(super) Sender<Order>);
 
 impl Orders {
-    /// Queues a record.
+    /// Queues a record; it is written sooner if that is awaited.
     pub(super) fn append(&self, row: Row) -> Commit {
         let (reply, said) = oneshot::channel();
         // A writer that is gone drops the order, and with it the reply: the receiver says so.
         let _ = self.0.send(Order::Append { row: Box::new(row), reply });
-        Commit::Pending(said)
+        let orders = self.0.clone();
+        Commit::Pending(Box::pin(async move {
+            let _ = orders.send(Order::Hurry);
+            said.await.unwrap_or_else(|_| Err(gone()))
+        }))
     }
 
     /// Has `job` done within a transaction; all of it happens, or nothing. Resolves once that is durable.
@@ -73,7 +82,7 @@ impl Orders {
         self.order(job, move |result, _| {
             let _ = reply.send(result);
         });
-        async move { said.await.unwrap_or_else(|_| Err(JournalError::Unwritable("the writer is gone".to_owned()))) }
+        async move { said.await.unwrap_or_else(|_| Err(gone())) }
     }
 
     /// Has `job` done within a transaction, then `after` with what became of it.
@@ -108,7 +117,9 @@ pub(super) fn work(mut desk: Desk, orders: &Receiver<Order>, teller: &Teller) {
             Err(RecvTimeoutError::Timeout) => (),
             Err(RecvTimeoutError::Disconnected) => open = false,
         }
+        linger(&mut batch, orders);
         batch.extend(orders.try_iter().take(BATCH));
+        batch.retain(|order| !matches!(order, Order::Hurry));
         if let Some(stop) = batch.iter().position(|order| matches!(order, Order::Stop)) {
             batch.truncate(stop);
             open = false;
@@ -128,6 +139,17 @@ fn wait(desk: &Desk, orders: &Receiver<Order>) -> Result<Order, RecvTimeoutError
     match desk.owns_something() {
         true => orders.recv_timeout(HEARTBEAT),
         false => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    }
+}
+
+/// Waits for an order that does not wait.
+fn linger(batch: &mut Vec<Order>, orders: &Receiver<Order>) {
+    let until = Instant::now() + LINGER;
+    while batch.len() < BATCH && matches!(batch.last(), Some(Order::Append { .. })) {
+        match orders.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(order) => batch.push(order),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+        }
     }
 }
 
@@ -160,7 +182,7 @@ fn carry_out(desk: &mut Desk, order: Order) -> Option<Due> {
                 None
             }
         },
-        Order::Stop => None,
+        Order::Hurry | Order::Stop => None,
     }
 }
 

@@ -210,3 +210,18 @@ pub fn signal(child: &Child, signal: rustix::process::Signal) {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process has a number");
     rustix::process::kill_process(pid, signal).expect("it is there");
 }
+
+/// Bytes before the first page of the write-ahead log.
+pub const WAL_HEADER: usize = 32;
+/// Bytes of one page in it.
+pub const FRAME: usize = 24 + 4096;
+
+/// The sizes of the log after each commit.
+pub fn commits(wal: &[u8]) -> Vec<usize> {
+    let frames = (wal.len() - WAL_HEADER) / FRAME;
+    let is_commit = |n: &usize| {
+        let at = WAL_HEADER + n * FRAME + 4;
+        wal[at..at + 4] != [0; 4]
+    };
+    (0..frames).filter(is_commit).map(|n| WAL_HEADER + (n + 1) * FRAME).collect()
+}
