@@ -284,8 +284,10 @@ impl Driver {
 
     fn wish(&self, draft: &Draft, purpose: &Purpose) -> Wish {
         let settings = &self.inner.parts.settings;
-        let most = draft.model.card().max_output.map_or(settings.max_output, |most| most.min(settings.max_output));
-        let input = draft.input_bound;
+        let (card, input) = (draft.model.card(), draft.input_bound);
+        // Providers refuse what might outgrow the context. The input is counted high, so some of it stays for the output.
+        let left = card.context_window.map(|window| window.saturating_sub(input).max(window / 4));
+        let most = [card.max_output, left].into_iter().flatten().fold(settings.max_output, u64::min);
         if is_program(&*draft.model) {
             return Wish { input, output: 0, floor: 0, reserve: 0 };
         }

@@ -165,6 +165,20 @@ async fn a_reply_is_made_shorter_before_a_run_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_small_context_holds_the_question_and_the_answer() {
+    let asked_for = |window: u64, task: String| async move {
+        let card = ModelCard { context_window: Some(window), ..ModelCard::free("script/small") };
+        let model = Actor::with(card, Duration::ZERO, |request| Ok(say(request.max_output.to_string())));
+        let (envelope, _) = Stage::new([agent("a")], model).play(Task::new("a", task)).await;
+        envelope.output.parse::<u64>().unwrap()
+    };
+    let small = asked_for(4_096, "go".to_owned()).await;
+    assert!((1_025..4_096).contains(&small), "{small}");
+    assert_eq!(asked_for(4_096, "long ".repeat(1_000)).await, 1_024, "a quarter is always left");
+    assert_eq!(asked_for(200_000, "go".to_owned()).await, 8_192);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delegated_run_has_fifteen_minutes_of_own_work_waiting_not_counted() {
     // A child that waits twenty minutes for its own child is not stopped by its limit on work.
     let model = Actor::new(|request| {
