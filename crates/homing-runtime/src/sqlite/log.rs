@@ -139,10 +139,12 @@ impl<'a> Frame<'a> {
 }
 
 fn summed(before: Sum, bytes: &[u8], words: fn([u8; 4]) -> u32) -> Sum {
-    bytes.chunks_exact(8).fold(before, |(first, second), pair| {
-        let first = first.wrapping_add(words(word(&pair[..4]))).wrapping_add(second);
-        (first, second.wrapping_add(words(word(&pair[4..]))).wrapping_add(first))
-    })
+    let (mut first, mut second) = before;
+    for &[a, b, c, d, e, f, g, h] in bytes.as_chunks().0 {
+        first = first.wrapping_add(words([a, b, c, d])).wrapping_add(second);
+        second = second.wrapping_add(words([e, f, g, h])).wrapping_add(first);
+    }
+    (first, second)
 }
 
 fn written_sum(bytes: &[u8]) -> Sum {
