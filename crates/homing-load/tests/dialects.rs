@@ -444,3 +444,44 @@ fn a_configuration_without_agents_is_no_agent() {
         assert!(parsed.definitions.is_empty() && parsed.diagnostics.is_empty());
     }
 }
+
+#[test]
+fn r4_values_that_make_no_sense_are_said_and_the_agent_still_loads() {
+    assert_snapshot!(read(".homing/agents/odd.md", r#"---
+name: odd
+description: [joined, up]
+color: {a: map}
+background: perhaps
+effort: enormous
+temperature: hot
+inherit: some
+memory: everywhere
+mcp_servers: []
+output_schema: text
+on_failure: explode
+---
+Go.
+"#), @r###"
+name: "odd"
+description: "joined, up"
+prompt: "Go."
+dialect: homing
+! 3:14: warning: `description` is a list; its entries were joined [write one text]
+! 4:8: warning: `color` should be text and is a map
+! 5:13: warning: `background` is neither true nor false; it was taken for false
+! 6:9: warning: `enormous` is no effort; it is ignored [write none, minimal, low, medium, high, xhigh or max]
+! 7:14: warning: a temperature is a number from 0 to 2; it is ignored
+! 8:10: warning: `some` is not known; no messages are inherited [write none, all or a number]
+! 9:9: warning: `everywhere` is not a memory; the agent keeps none [write user, project or local]
+! 11:16: warning: a schema is a map and this is text
+! 12:13: warning: `explode` is not known; failures are reported [write report, retry, skip or fail_parent]
+"###);
+    assert_snapshot!(read(".homing/agents/failing.md", "---\nname: failing\ndescription: d\non_failure: {retry: 99}\nmodel: {temperature: 1}\n---\nGo.\n"), @r###"
+    name: "failing"
+    description: "d"
+    prompt: "Go."
+    dialect: homing
+    ! 4:13: warning: retries are a number from 0 to 10; failures are reported
+    ! 5:8: warning: `model` is a map without `model`; it is ignored
+    "###);
+}

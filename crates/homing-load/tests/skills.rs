@@ -78,3 +78,33 @@ fn r9_a_skill_can_be_an_agent_and_keeps_its_resources() {
     assert!(agent.prompt.starts_with("# PDF"));
     assert_eq!(agent.resources, ["guide.txt", "scripts/x.py"]);
 }
+
+#[test]
+fn r13_a_skill_with_gaps_is_filled_up_or_refused_with_its_place() {
+    let root = TempDir::new().unwrap();
+    let said = |text: &str| {
+        write(root.path(), "one/SKILL.md", text);
+        let (library, diagnostics) = Library::in_folder(root.path(), Scope::User);
+        let said: Vec<String> = diagnostics.iter().map(|it| format!("{}: {}", it.line, it.message)).collect();
+        format!("{} · {}", library.list().len(), said.join("; "))
+    };
+    let long = "x".repeat(70_000);
+    let shown = [
+        "---\nname: \"  \"\ndescription: d\n---\nBody.\n",
+        "---\nname: one\n---\n# Title\n\nWhat it does.\n",
+        "---\nname: one\n---\n# Title\n",
+        "---\nname: one\n\t- {\n---\nBody.\n",
+        &format!("---\nname: one\ndescription: {long}\n---\nBody.\n"),
+    ]
+    .map(said)
+    .join("\n");
+    insta::assert_snapshot!(shown, @r###"
+    1 · 2: there is no `name`; the folder gives `one`
+    1 · 2: there is no `description`; the first paragraph stands in
+    0 · 4: the skill has no description
+    1 · 2: there is no `description`; the first paragraph stands in; 2: not valid YAML (while scanning a plain scalar, found a tab); it was repaired; 2: the name `one - {` is not one that other programs accept
+    0 · 1: the front matter has more than 65536 bytes
+    "###);
+    let missing = skill_as_agent(&root.path().join("none/SKILL.md"), Scope::Project, &Options::default());
+    assert!(missing.definitions.is_empty() && missing.diagnostics.len() == 1, "{missing:?}");
+}
