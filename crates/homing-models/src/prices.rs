@@ -55,6 +55,11 @@ pub(crate) struct Known {
 
 /// What the table knows of `model` at `provider`.
 pub(crate) fn known(provider: &str, model: &str) -> Known {
+    // LiteLLM stands before other providers, and their names stand before the models'.
+    let (provider, model) = match model.split_once('/') {
+        Some(behind) if provider.eq_ignore_ascii_case("litellm") => behind,
+        Some(_) | None => (provider, model),
+    };
     let Some(provider) = read(provider) else { return Known::default() };
     let table = Table { provider: &provider, model };
     let Some(base) = table.rates(0) else { return Known::default() };
@@ -114,9 +119,9 @@ fn id_of(name: &str) -> Option<String> {
         provider_match: Value,
     }
     let heads = TABLE.lines().map(serde_json::from_str::<Head>).map_while(Result::ok);
-    let nameless =
+    let without_models =
         |head: Head| json!({"id": head.id, "name": head.id, "api_pattern": ".", "provider_match": head.provider_match});
-    let heads = Value::from_iter(heads.map(nameless));
+    let heads = Value::from_iter(heads.map(without_models));
     let names = Calculator::from_json(heads.to_string()).ok()?;
     names.find_provider(Some(name), None).ok()?.map(|it| it.id().to_owned())
 }
@@ -234,6 +239,7 @@ mod tests {
         let model = "anthropic.claude-sonnet-4-5-20250929-v1:0";
         assert_eq!(known("bedrock", model), known("aws", model));
         assert!(known("aws", model).rates.is_some());
+        assert_eq!(known("litellm", "anthropic/claude-sonnet-4-5"), known("anthropic", "claude-sonnet-4-5"));
     }
 
     #[test]
