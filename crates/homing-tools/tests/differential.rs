@@ -127,7 +127,7 @@ fn read(line: &str) -> Option<BTreeSet<String>> {
 /// Quotes a word as the reading does.
 fn shown(word: &str) -> String {
     let plain = |it: char| it.is_alphanumeric() || "_-./:=,+%@^~#".contains(it);
-    match !word.is_empty() && word.chars().all(plain) {
+    match !word.is_empty() && !word.starts_with('#') && word.chars().all(plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
