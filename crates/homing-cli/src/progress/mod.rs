@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use homing_core::{
     envelope::Status,
-    fact::{Fact, Record, Spawned},
+    fact::{Ended, Fact, Record, Spawned},
     message::{Args, ToolCall, Usage},
     place::Place,
     text,
@@ -100,7 +100,7 @@ impl Board {
             Fact::Extended { .. } => (row.status, row.ended) = (Status::Running, None),
             Fact::Ended(ended) => {
                 (row.status, row.ended) = (Status::from(&ended.outcome), Some(at));
-                row.say(&ended.text);
+                row.say(in_words(ended));
             }
         }
     }
@@ -146,6 +146,12 @@ impl Row {
     }
 }
 
+/// What came of a run, in words: of an object, the first text in it.
+fn in_words(ended: &Ended) -> &str {
+    let texts = ended.data.iter().filter_map(serde_json::Value::as_object).flat_map(serde_json::Map::values);
+    texts.filter_map(serde_json::Value::as_str).find(|it| !it.trim().is_empty()).unwrap_or(&ended.text)
+}
+
 /// The first line that says something.
 fn first_line(words: &str) -> String {
     let line = words.lines().find(|it| it.contains(char::is_alphanumeric)).unwrap_or_default();
@@ -165,4 +171,21 @@ pub(crate) fn call_line(call: &ToolCall) -> String {
     };
     let said = first_line(&said);
     if said.is_empty() { call.name.clone() } else { format!("{} {said}", call.name) }
+}
+
+#[cfg(test)]
+mod tests {
+    use homing_core::fact::Outcome;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_told_by_its_first_text() {
+        let ended = |data| Ended { outcome: Outcome::Done, text: "all of it".to_owned(), data };
+        assert_eq!(in_words(&ended(Some(json!({"n": 1, "empty": " ", "answer": "so it is"})))), "so it is");
+        assert_eq!(in_words(&ended(Some(json!({"n": 1})))), "all of it");
+        assert_eq!(in_words(&ended(Some(json!([1, "x"])))), "all of it");
+        assert_eq!(in_words(&ended(None)), "all of it");
+    }
 }
