@@ -93,9 +93,7 @@ impl Rule {
             Subject::Name(name) => pattern.split(',').any(|it| matches_glob(it.trim(), name)),
         }
     }
-}
 
-impl Rule {
     /// Whether a rule that denies or asks speaks of `subject`. A program is the same under its full path, and its first word
     /// is the same behind options: `/usr/bin/git --no-pager push` is `git push`.
     pub(crate) fn catches(&self, subject: &Subject) -> bool {

@@ -90,19 +90,24 @@ fn read(name: &str) -> Option<Arc<Provider>> {
 
 impl Provider {
     fn read(name: &str) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Others {
-            #[serde(default)]
-            fallback_model_providers: Vec<String>,
-        }
-        let id = if line_of(name).is_some() { name.to_owned() } else { id_of(name)? };
-        let own = line_of(&id)?;
-        let others: Others = serde_json::from_str(own).ok()?;
-        let others = others.fallback_model_providers.iter().filter_map(|id| line_of(id));
+        let own = line_of(name).or_else(|| line_of(&id_of(name)?))?;
+        let head: Head = serde_json::from_str(own).ok()?;
+        let others = head.fallback_model_providers.iter().filter_map(|id| line_of(id));
         let lines: Vec<&str> = std::iter::once(own).chain(others).collect();
         let prices = Calculator::from_json(format!("[{}]", lines.join(","))).ok()?;
-        Some(Self { id, prices })
+        Some(Self { id: head.id, prices })
     }
+}
+
+/// A line of the table without its prices.
+#[derive(Deserialize)]
+struct Head {
+    id: String,
+    #[serde(default)]
+    provider_match: Value,
+    /// Whose models it sells besides its own.
+    #[serde(default)]
+    fallback_model_providers: Vec<String>,
 }
 
 fn line_of(id: &str) -> Option<&'static str> {
@@ -112,12 +117,6 @@ fn line_of(id: &str) -> Option<&'static str> {
 
 /// The table's own name for a provider that people call otherwise, such as `bedrock`.
 fn id_of(name: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Head {
-        id: String,
-        #[serde(default)]
-        provider_match: Value,
-    }
     let heads = TABLE.lines().map(serde_json::from_str::<Head>).map_while(Result::ok);
     let without_models =
         |head: Head| json!({"id": head.id, "name": head.id, "api_pattern": ".", "provider_match": head.provider_match});

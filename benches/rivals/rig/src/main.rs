@@ -53,7 +53,7 @@ fn worker(openai: &OpenAI, job: &Job) -> Agent {
 
 #[derive(Deserialize)]
 struct StepArgs {
-    #[allow(dead_code, reason = "the model sends it, and the step needs nothing")]
+    #[expect(dead_code, reason = "the model sends it, and the step needs nothing")]
     n: u64,
 }
 

@@ -7,6 +7,7 @@ mod chaos;
 mod direction;
 mod faults;
 mod guide;
+mod map;
 mod mcp;
 mod run;
 mod servers;

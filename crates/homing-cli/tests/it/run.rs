@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -332,101 +332,6 @@ fn a_folder_that_is_not_there_or_cannot_be_written_is_named() {
     assert!(Path::new("/proc").exists() && world.provider.requests().is_empty());
 }
 
-#[test]
-fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once() {
-    let is_mended = Arc::new(AtomicBool::new(false));
-    let mended = is_mended.clone();
-    let world = World::new(move |_, seen| match task_of(seen) {
-        task if task.contains("b.txt") && !mended.load(Ordering::SeqCst) => Answer::json(400, "{}"),
-        task => Answer::chat_text(&format!("read {task}")),
-    });
-    for name in ["c.txt", "a.txt", "b.txt"] {
-        world.write(name, "x");
-    }
-    let args = [
-        "map",
-        "--model",
-        "openai/gpt-4.1",
-        "--each",
-        "*.txt",
-        "--max-cost",
-        "1",
-        "--per-item",
-        "max-turns=3",
-        "look at {{ item }}",
-    ];
-    let lines = |output: &Output| -> Vec<Value> {
-        out(output).lines().map(|it| serde_json::from_str(it).expect("JSON")).collect()
-    };
-    let first = world.homing(&args);
-    let told: Vec<(String, String)> = lines(&first)
-        .iter()
-        .map(|it| (it["item"].as_str().unwrap().into(), it["status"].as_str().unwrap().into()))
-        .collect();
-    let expected = [("a.txt", "done"), ("b.txt", "failed"), ("c.txt", "done")];
-    assert_eq!(told, expected.map(|(item, status)| (item.to_owned(), status.to_owned())), "{}", err(&first));
-    assert_eq!((code(&first), world.provider.requests().len()), (1, 3));
-    is_mended.store(true, Ordering::SeqCst);
-    let second = world.homing(&args);
-    assert_eq!(
-        (code(&second), world.provider.requests().len()),
-        (0, 4),
-        "only what failed is tried again: {}",
-        err(&second)
-    );
-    let all = lines(&second);
-    assert_eq!(all[1]["output"], "read look at b.txt");
-    assert_eq!(all[0]["output"], "read look at a.txt", "what was done before is shown again");
-    let third = world.homing(&args);
-    assert_eq!((code(&third), world.provider.requests().len(), lines(&third).len()), (0, 4, 3));
-    let another: Vec<&str> = args.iter().map(|it| if *it == "openai/gpt-4.1" { "openai/gpt-4o" } else { it }).collect();
-    world.homing(&another);
-    assert_eq!(world.provider.requests().len(), 7, "another model is another map");
-    assert_eq!(code(&world.homing(&["map", "--each", "*.none", "x"])), 2);
-    assert_eq!(code(&world.homing(&["map", "--each", "*.txt", "--per-item", "max-fun=3", "x"])), 2);
-}
-
-#[test]
-fn a_map_prints_each_line_as_soon_as_its_turn_has_come() {
-    let may_end = Arc::new(AtomicBool::new(false));
-    let ends = may_end.clone();
-    let world = World::new(move |_, seen| match task_of(seen) {
-        task if task.contains("c.txt") && !ends.load(Ordering::SeqCst) => {
-            Answer::response(429, &[("retry-after", "1")], "{}")
-        }
-        task => Answer::chat_text(&format!("read {task}")),
-    });
-    for name in ["a.txt", "b.txt", "c.txt", "d.txt"] {
-        world.write(name, "x");
-    }
-    let args = ["map", "--model", "openai/gpt-4.1", "--each", "*.txt", "look at {{ item }}"];
-    let mut child = world.command(&args).spawn().unwrap();
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
-    assert_eq!((next()["item"].clone(), next()["item"].clone()), ("a.txt".into(), "b.txt".into()));
-    assert!(child.try_wait().unwrap().is_none(), "the map is not over");
-    may_end.store(true, Ordering::SeqCst);
-    assert_eq!((next()["item"].clone(), next()["item"].clone()), ("c.txt".into(), "d.txt".into()));
-    assert!(child.wait().unwrap().success());
-}
-
-#[test]
-fn a_map_whose_provider_is_down_begins_no_new_items() {
-    let world = World::saying("x");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
-    let items: String = (0..40).map(|it| format!("item {it}\n")).collect();
-    let args = ["map", "--model", "openai/gpt-4.1", "--parallel", "2", "--each", "-", "x"];
-    let mut child = world.command(&args).env("OPENAI_BASE_URL", url).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(items.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((code(&output), out(&output).lines().count()), (5, 40), "{}", err(&output));
-    assert!(err(&output).contains("no more items are begun"));
-    let failed = out(&output).lines().filter(|it| it.contains("\"status\":\"failed\"")).count();
-    assert!((1..10).contains(&failed), "{failed} failed");
-}
-
 const TEAM: &str = r#"
 name: pair
 parameters: {audience: engineers}
@@ -523,49 +428,6 @@ fn what_the_provider_declines_is_exit_4() {
     let output = world.homing(&run(&["--json", "x"]));
     let envelope = json(&output);
     assert_eq!((code(&output), &envelope["error"]["kind"]), (4, &"refused".into()), "{envelope}");
-}
-
-const SERVER: &str = r#"
-import json, sys
-def send(id, result): sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}) + "\n"); sys.stdout.flush()
-for line in sys.stdin:
-    message = json.loads(line)
-    method, id = message.get("method"), message.get("id")
-    if method == "initialize":
-        send(id, {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}})
-    elif method == "tools/list":
-        send(id, {"tools": [{"name": "echo", "description": "Repeats.", "inputSchema": {"type": "object"}}]})
-    elif method == "tools/call":
-        send(id, {"content": [{"type": "text", "text": "the server speaks"}]})
-"#;
-
-#[test]
-fn tools_of_a_server_are_there_once_they_are_approved() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: the server is written in Python, and there is none here");
-        return;
-    }
-    let world = World::new(|_, seen| match has_results(seen) {
-        true => Answer::chat_text("ok"),
-        false => Answer::chat_calls(&[("mcp__s__echo", "{}")]),
-    });
-    world.write("server.py", SERVER);
-    let script = world.project.path().join("server.py");
-    let config = world.home.path().join(".config/homing/config.toml");
-    fs::create_dir_all(config.parent().unwrap()).unwrap();
-    fs::write(config, format!("[mcp.s]\ncommand = 'python3'\nargs = ['{}']\n", script.display())).unwrap();
-    let before = world.homing(&run(&["--sandbox", "off", "x"]));
-    assert!(err(&before).contains("homing trust --server s"), "{}", err(&before));
-    assert!(!world.provider.requests()[0].body.contains("Repeats."), "nobody has approved it");
-    let approved = world.homing(&["trust", "--server", "s", "--yes"]);
-    if err(&approved).contains("sandbox") && code(&approved) != 0 {
-        eprintln!("skipped: no sandbox works here: {}", err(&approved));
-        return;
-    }
-    assert!(code(&approved) == 0 && out(&approved).contains("mcp__s__echo"), "{}", err(&approved));
-    let after = world.homing(&run(&["--sandbox", "off", "y"]));
-    let last = world.provider.requests().last().unwrap().body.clone();
-    assert!(last.contains("the server speaks"), "{} {last}", err(&after));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use homing_fake::{Answer, Seen};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::world::World;
+use crate::world::{World, code, err, has_results, out};
 
 /// A real server on its standard streams. It writes its process id into the file that it is given.
 const SERVER: &str = r#"
@@ -85,16 +85,8 @@ fn write(root: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 fn worked(output: &Output) {
     assert_eq!(output.status.code(), Some(0), "{}", err(output));
-}
-
-fn ran_dry(seen: &Seen) -> bool {
-    seen.body.contains("\"role\":\"tool\"") || seen.body.contains("\"role\": \"tool\"")
 }
 
 fn alive(log: &Path) -> bool {
@@ -144,7 +136,7 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
     let place = TempDir::new().unwrap();
     let (pids, was_gone) = (place.path().join("own.pids"), place.path().join("gone"));
     let (log, mark) = (pids.clone(), was_gone.clone());
-    let Some(world) = Servers::new(move |seen| match (seen.body.contains("You are keeper."), ran_dry(seen)) {
+    let Some(world) = Servers::new(move |seen| match (seen.body.contains("You are keeper."), has_results(seen)) {
         (true, false) => Answer::chat_calls(&[("mcp__own__look", "{}"), ("mcp__own__look", "{}")]),
         (true, true) => Answer::chat_text("kept"),
         (false, false) => Answer::chat_calls(&[("delegate", r#"{"agent": "keeper", "task": "look"}"#)]),
@@ -191,7 +183,7 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
 
 #[test]
 fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
-    let Some(world) = Servers::new(|seen| match ran_dry(seen) {
+    let Some(world) = Servers::new(|seen| match has_results(seen) {
         false => Answer::chat_calls(&[("mcp__mine__look", "{}")]),
         true => Answer::chat_text("done"),
     }) else {
@@ -210,7 +202,7 @@ fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
 
 #[test]
 fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end() {
-    let Some(world) = Servers::new(|seen| match (ran_dry(seen), seen.body.contains("one more thing")) {
+    let Some(world) = Servers::new(|seen| match (has_results(seen), seen.body.contains("one more thing")) {
         (false, _) => Answer::chat_calls(&[("ls", "{}"), ("glob", r#"{"pattern": "*"}"#)]),
         (true, false) => Answer::chat_text("done"),
         (true, true) => Answer::chat_text("done indeed"),
@@ -246,4 +238,28 @@ fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end
     assert!(world.asked(0).contains("blocked by a hook: no globs here"));
     assert!(world.asked(0).contains("mind the gap"), "what a hook says before a call is told with its result");
     assert!(err(&output).contains("broken"), "a hook that fails is shown to people: {}", err(&output));
+}
+
+#[test]
+fn tools_of_a_server_are_there_once_they_are_approved() {
+    let script = |seen: &Seen| match has_results(seen) {
+        true => Answer::chat_text("ok"),
+        false => Answer::chat_calls(&[("mcp__s__look", "{}")]),
+    };
+    let Some(world) = Servers::new(script) else { return };
+    let config = json!({"mcp": {"s": world.server("s")}});
+    write(world.home.path(), ".config/homing/config.toml", &toml::to_string(&config).unwrap());
+    let run = |task: &str| world.homing(&["run", "--model", "openai/gpt-4.1", "--sandbox", "off", task]);
+    let before = run("x");
+    assert!(err(&before).contains("homing trust --server s"), "{}", err(&before));
+    assert!(!world.provider.requests()[0].body.contains("Looks at"), "nobody has approved it");
+    let approved = world.homing(&["trust", "--server", "s", "--yes"]);
+    if err(&approved).contains("sandbox") && code(&approved) != 0 {
+        eprintln!("skipped: no sandbox works here: {}", err(&approved));
+        return;
+    }
+    assert!(code(&approved) == 0 && out(&approved).contains("mcp__s__look"), "{}", err(&approved));
+    let after = run("y");
+    let last = world.provider.requests().last().unwrap().body.clone();
+    assert!(last.contains("seen: s"), "{} {last}", err(&after));
 }

@@ -55,7 +55,8 @@ impl Log {
         }
     }
 
-    pub(super) fn is_damaged_at(&self, end: usize) -> JournalError {
+    /// What to say of damage behind byte `end`.
+    pub(super) fn refusal(&self, end: usize) -> JournalError {
         let log = self.0.display();
         JournalError::Damaged(format!(
             "{log} is damaged behind byte {end}, and what was committed behind it cannot be read. Nothing was changed. \

@@ -154,7 +154,7 @@ fn refuse_damaged_log(connection: &mut Connection, log: &Log) -> Result<(), Open
     }
     // Somebody may have been writing it just then: nobody is while this lock is held.
     let _still = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    log.damage().map_or(Ok(()), |end| Err(Opening::Journal(log.is_damaged_at(end))))
+    log.damage().map_or(Ok(()), |end| Err(Opening::Journal(log.refusal(end))))
 }
 
 /// Refuses files of other programs and of newer versions before anything is changed in them.
