@@ -69,6 +69,11 @@ pub enum Part {
         /// The provider's seal on them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
+        /// What they came as, because a provider refuses them under another name: a field of chat completions, such as
+        /// `reasoning`, or `genai/` and a provider. `None` for Anthropic's own blocks, and in records that are older
+        /// than this field.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<String>,
     },
     /// A wish to call a tool.
     Call(ToolCall),

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     provider::{Auth, ProviderRow},
-    wire::{Delivery, Wire, chat::Quirks},
+    wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn},
 };
 
 /// A model on this machine may have to be read from disk, and a long prompt by a slow processor.
@@ -99,14 +99,34 @@ fn row(line: &Line, wire: Wire) -> ProviderRow {
 }
 
 fn quirks(name: &str) -> Quirks {
-    let plain = Quirks::default();
+    let plain = Quirks { reasoning: reasoning(name), ..Quirks::default() };
     match name {
         "openai" | "azure" => Quirks { max_completion_tokens: true, ..plain },
-        "openrouter" => Quirks { effort_object: true, wants_reasoning_details: true, ..plain },
+        "openrouter" => Quirks { effort_object: true, ..plain },
         "mistral" => Quirks { nine_letter_ids: true, no_stream_options: true, no_effort: true, ..plain },
-        "deepseek" | "moonshot" | "xai" | "zai" => {
-            Quirks { wants_reasoning: name == "moonshot", no_effort: true, ..plain }
-        }
+        "deepseek" | "moonshot" | "xai" | "zai" => Quirks { no_effort: true, ..plain },
         _ => plain,
+    }
+}
+
+/// How reasoning goes back, as the providers document it or as their servers were seen to behave.
+fn reasoning(name: &str) -> ReasoningReturn {
+    match name {
+        // With thinking on, which is their default, both answer 400 if a reply that called tools comes back without it.
+        "deepseek" | "moonshot" => ReasoningReturn::Required,
+        // GLM thinks between calls and wants what it thought back with their results.
+        "zai" => ReasoningReturn::ReasoningContent,
+        // Both refuse `reasoning_content`, and Groq refuses `reasoning` for models that do not reason.
+        "groq" => ReasoningReturn::GptOss,
+        "cerebras" => ReasoningReturn::Reasoning,
+        "openrouter" => ReasoningReturn::Details,
+        "mistral" => ReasoningReturn::Content,
+        // Many models behind one server, or many versions of it: the field's name varies, unknown ones are ignored.
+        "together" | "fireworks" | "novita" | "deepinfra" | "nvidia" | "ollama" | "lmstudio" | "llamacpp" | "vllm" => {
+            ReasoningReturn::SameField
+        }
+        // OpenAI's own servers refuse fields that they do not know; xAI's chat completions have no use for it; a router
+        // passes it on to servers that may refuse it.
+        _ => ReasoningReturn::Never,
     }
 }

@@ -26,4 +26,4 @@ pub use http::Clocks;
 pub use offline::Offline;
 pub use prices::GivenPrice;
 pub use provider::{Auth, NoModel, OneOrMore, ProviderConfig, ProviderRow, Providers};
-pub use wire::{Delivery, Wire, chat::Quirks};
+pub use wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn};

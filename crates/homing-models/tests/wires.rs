@@ -32,7 +32,7 @@ fn result(index: u32, id: &str, text: &str) -> Arc<Entry> {
 fn conversation() -> Vec<Arc<Entry>> {
     let reply = Reply {
         parts: vec![
-            Part::Thinking { text: "Hm.".into(), signature: Some("seal==".into()) },
+            Part::Thinking { text: "Hm.".into(), signature: Some("seal==".into()), origin: None },
             Part::Opaque { wire: "anthropic".into(), block: json!({"type": "redacted_thinking", "data": "zzz"}) },
             Part::Text("I look \"twice\".\n".into()),
             call("same", "read", json!({"path": "a"})),
@@ -190,7 +190,7 @@ async fn anthropic(events: &[&str], reason: &str) -> Outcome {
 fn shape(reply: &Reply) -> Vec<String> {
     let show = |part: &Part| match part {
         Part::Text(text) => format!("text {text}"),
-        Part::Thinking { text, signature } => format!("thinking {text} {signature:?}"),
+        Part::Thinking { text, signature, .. } => format!("thinking {text} {signature:?}"),
         Part::Call(call) => format!("call {} {} {:?}", call.id, call.name, call.args),
         Part::Opaque { wire, block } => format!("opaque {wire} {block}"),
     };

@@ -228,7 +228,9 @@ fn assistant(reply: &Reply, position: usize) -> Vec<String> {
     let mut ids = ids::of_reply(reply, position, IdStyle::Free).into_iter();
     let blocks = reply.parts.iter().filter_map(|part| match part {
         Part::Text(text) => text_block(text),
-        Part::Thinking { text, signature } => signature.as_deref().map(|seal| thinking_block(text, seal)),
+        // A signature is checked by the provider that gave it, and refused by the others.
+        Part::Thinking { text, signature, origin: None } => signature.as_deref().map(|seal| thinking_block(text, seal)),
+        Part::Thinking { .. } => None,
         Part::Call(call) => {
             let input = match &call.args {
                 Args::Json(value @ Value::Object(_)) => value.to_string(),

@@ -2,7 +2,7 @@
 //! It knows providers only through [`Quirks`].
 
 use homing_core::{
-    message::{Args, Entry, Image, Message, Part, Reply, ToolResult},
+    message::{Args, Entry, Image, Message, Reply, ToolResult},
     model::{Effort, Request, ToolChoice, Toolbox},
 };
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use super::{
     draft::Draft,
     ids::{self, IdStyle},
     offered, push_string,
+    reasoning::{self, ReasoningReturn},
 };
 
 /// Separates a tool's answer from the pictures that follow its reply's answers; no JSON contains it bare.
@@ -29,10 +30,8 @@ pub struct Quirks {
     pub no_stream_options: bool,
     /// Call ids must be nine letters and digits.
     pub nine_letter_ids: bool,
-    /// Thoughts go back as `reasoning_content`.
-    pub wants_reasoning: bool,
-    /// `reasoning_details` go back as they came.
-    pub wants_reasoning_details: bool,
+    /// How reasoning goes back with the reply that it belongs to.
+    pub reasoning: ReasoningReturn,
     /// How hard to think is told as `reasoning: {effort}`.
     pub effort_object: bool,
     /// How hard to think cannot be told.
@@ -51,12 +50,8 @@ impl Quirks {
 
     /// The name under which an entry's fragment is kept: providers that want another fragment never get this one.
     fn fragment_name(self) -> &'static str {
-        match (self.nine_letter_ids, self.wants_reasoning, self.wants_reasoning_details) {
-            (false, false, false) => "chat",
-            (true, _, _) => "chat, nine letters",
-            (false, true, _) => "chat, reasoning",
-            (false, false, true) => "chat, reasoning details",
-        }
+        let [free, nine] = self.reasoning.fragment_names();
+        if self.nine_letter_ids { nine } else { free }
     }
 }
 
@@ -67,6 +62,7 @@ pub(crate) fn decoder(request: &Request<'_>) -> super::Decoder {
 
 /// The body of a request.
 pub(crate) fn body(request: &Request<'_>, model: &str, quirks: Quirks, delivery: Delivery) -> String {
+    let quirks = Quirks { reasoning: quirks.reasoning.for_model(model), ..quirks };
     let mut out = String::with_capacity(1_024);
     out.push_str("{\"model\":");
     push_string(&mut out, model);
@@ -252,11 +248,15 @@ fn user(text: &str, images: &[Image]) -> String {
 fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     let mut out = String::from("{\"role\":\"assistant\",\"content\":");
     let (text, mut calls) = (reply.text(), reply.calls().zip(ids::of_reply(reply, position, quirks.ids())).peekable());
-    match text.is_empty() && calls.peek().is_some() {
-        true => out.push_str("null"),
-        false => push_string(&mut out, &text),
+    let thoughts = reasoning::in_content(reply, quirks.reasoning);
+    if !thoughts.is_empty() {
+        push_pieces(&mut out, &thoughts, &text);
+    } else if text.is_empty() && calls.peek().is_some() {
+        out.push_str("null");
+    } else {
+        push_string(&mut out, &text);
     }
-    push_reasoning(&mut out, reply, quirks);
+    reasoning::push_field(&mut out, reply, quirks.reasoning);
     if calls.peek().is_some() {
         out.push_str(",\"tool_calls\":[");
         for (index, (call, id)) in calls.enumerate() {
@@ -282,23 +282,17 @@ fn arguments(args: &Args) -> String {
     }
 }
 
-fn push_reasoning(out: &mut String, reply: &Reply, quirks: Quirks) {
-    let mut thoughts = String::new();
-    for part in &reply.parts {
-        match part {
-            Part::Thinking { text, .. } => thoughts.push_str(text),
-            Part::Opaque { wire, block } if wire == "chat" && quirks.wants_reasoning_details => {
-                if let Some(details) = block.get("reasoning_details") {
-                    out.push_str(&format!(",\"reasoning_details\":{details}"));
-                }
-            }
-            Part::Text(_) | Part::Call(_) | Part::Opaque { .. } => (),
-        }
+/// Content in typed pieces: what the model thought, then what it said.
+fn push_pieces(out: &mut String, thoughts: &str, text: &str) {
+    out.push_str("[{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":");
+    push_string(out, thoughts);
+    out.push_str("}],\"closed\":true}");
+    if !text.is_empty() {
+        out.push_str(",{\"type\":\"text\",\"text\":");
+        push_string(out, text);
+        out.push('}');
     }
-    if quirks.wants_reasoning && !thoughts.is_empty() {
-        out.push_str(",\"reasoning_content\":");
-        push_string(out, &thoughts);
-    }
+    out.push(']');
 }
 
 fn tool(result: &ToolResult, id: &str) -> String {

@@ -11,7 +11,9 @@ use std::borrow::Cow;
 use super::{
     Listener, Progress, Text,
     draft::{Block, Draft, progress},
-    read, usage,
+    read,
+    reasoning::{FIELDS, IN_CONTENT},
+    usage,
 };
 use crate::errors::{self, shortened};
 
@@ -227,15 +229,9 @@ impl Decoder {
         let mut best = Progress::None;
         let details = piece.reasoning_details.map(parsed);
         // Servers disagree about the name, and some give the same thoughts under two.
-        let names = [piece.reasoning_content, piece.reasoning, piece.reasoning_text, piece.thinking];
-        match names.into_iter().find(|it| !it.is_empty()).unwrap_or_default() {
-            Words::None => (),
-            Words::One(text) => best = most(best, self.draft.thinking(&text, on_delta)?),
-            Words::Pieces(pieces) => {
-                for (_, text) in pieces {
-                    best = most(best, self.draft.thinking(&text, on_delta)?);
-                }
-            }
+        let thoughts = [piece.reasoning, piece.reasoning_content, piece.reasoning_text, piece.thinking];
+        if let Some((field, words)) = FIELDS.into_iter().zip(thoughts).find(|(_, words)| !words.is_empty()) {
+            best = most(best, self.take_thoughts(field, words, on_delta)?);
         }
         if let Some(Value::Array(details)) = details {
             self.take_details(details);
@@ -260,15 +256,37 @@ impl Decoder {
         Ok(best)
     }
 
+    /// Thoughts, and the field that they came in: it is the one that takes them back.
+    fn take_thoughts(
+        &mut self,
+        field: &'static str,
+        words: Words<'_>,
+        on_delta: Listener<'_>,
+    ) -> Result<Progress, ModelError> {
+        self.draft.origin.get_or_insert(Cow::Borrowed(field));
+        match words {
+            Words::None => Ok(Progress::None),
+            Words::One(text) => self.draft.thinking(&text, on_delta),
+            Words::Pieces(pieces) => {
+                let mut best = Progress::None;
+                for (_, text) in pieces {
+                    best = most(best, self.draft.thinking(&text, on_delta)?);
+                }
+                Ok(best)
+            }
+        }
+    }
+
     /// Content in typed pieces, some of which are thoughts.
     fn take_pieces(&mut self, pieces: Vec<(bool, String)>, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
         let mut best = Progress::None;
         for (is_thought, text) in pieces {
-            let progress = match is_thought {
-                true => self.draft.thinking(&text, on_delta)?,
-                false => self.draft.text(&text, on_delta)?,
-            };
-            best = most(best, progress);
+            if is_thought {
+                self.draft.origin.get_or_insert(Cow::Borrowed(IN_CONTENT));
+                best = most(best, self.draft.thinking(&text, on_delta)?);
+            } else {
+                best = most(best, self.draft.text(&text, on_delta)?);
+            }
         }
         Ok(best)
     }

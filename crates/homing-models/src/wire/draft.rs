@@ -5,6 +5,7 @@ use homing_core::{
     model::{Charge, Delta, Failure, ModelError},
 };
 use serde_json::Value;
+use std::borrow::Cow;
 
 use super::{Listener, Progress, spelled};
 
@@ -24,6 +25,8 @@ pub(crate) struct Draft {
     pub(crate) model: Option<String>,
     /// The tools that the reply may call.
     pub(crate) offered: Vec<String>,
+    /// What its reasoning came as.
+    pub(crate) origin: Option<Cow<'static, str>>,
 }
 
 /// One piece.
@@ -112,7 +115,7 @@ impl Draft {
             return Err(self.fail(ModelError::Broken { reason: "the stream ended before the reply did".into() }));
         };
         let usage = self.usage.unwrap_or(Usage { estimated: true, ..Usage::default() });
-        let mut parts = parts(self.blocks, &stop);
+        let mut parts = parts(self.blocks, &stop, self.origin.as_deref());
         let has_calls = parts.iter().any(|part| matches!(part, Part::Call(_)));
         if !has_calls && stop != Stop::Length {
             spelled::read_calls(&mut parts, &self.offered);
@@ -132,14 +135,17 @@ pub(crate) fn progress(text: &str) -> Progress {
     if text.trim().is_empty() { Progress::None } else { Progress::Content }
 }
 
-fn parts(blocks: Vec<Block>, stop: &Stop) -> Vec<Part> {
+fn parts(blocks: Vec<Block>, stop: &Stop, origin: Option<&str>) -> Vec<Part> {
     let last_call = blocks.iter().rposition(|block| matches!(block, Block::Call { .. }));
     let mut calls = 0;
     let made = blocks.into_iter().enumerate().filter_map(|(at, block)| match block {
         Block::Text(text) if text.is_empty() => None,
         Block::Text(text) => Some(Part::Text(text)),
         Block::Thinking(text, seal) if text.is_empty() && seal.is_empty() => None,
-        Block::Thinking(text, seal) => Some(Part::Thinking { text, signature: Some(seal).filter(|it| !it.is_empty()) }),
+        Block::Thinking(text, seal) => {
+            let signature = Some(seal).filter(|it| !it.is_empty());
+            Some(Part::Thinking { text, signature, origin: origin.map(str::to_owned) })
+        }
         Block::Opaque(wire, block) => Some(Part::Opaque { wire: wire.to_owned(), block }),
         Block::Skipped => None,
         Block::Call { id, name, args } => {

@@ -7,6 +7,7 @@ pub(crate) mod chat;
 mod chat_stream;
 mod draft;
 mod ids;
+pub(crate) mod reasoning;
 mod spelled;
 mod usage;
 

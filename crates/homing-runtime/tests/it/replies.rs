@@ -131,9 +131,11 @@ async fn l8_text_around_calls_is_kept_and_the_calls_are_made() {
 
 #[tokio::test(start_paused = true)]
 async fn l9_thinking_alone_is_no_answer() {
-    let envelope =
-        after(|| Reply { parts: vec![Part::Thinking { text: "hm".into(), signature: None }], ..Reply::default() })
-            .await;
+    let envelope = after(|| Reply {
+        parts: vec![Part::Thinking { text: "hm".into(), signature: None, origin: None }],
+        ..Reply::default()
+    })
+    .await;
     assert!(envelope.output.contains("Your last message was empty"), "{}", envelope.output);
 }
 

@@ -1,0 +1,134 @@
+//! Reasoning on its way back to the provider of a chat completion. Some providers refuse the second request of a tool loop
+//! without the reasoning of the first reply, some refuse a request that has it, and they call it by different names.
+
+use homing_core::message::{Part, Reply};
+use serde::Deserialize;
+use std::borrow::Cow;
+
+use super::push_string;
+
+/// The fields of a message that carry reasoning. If a server fills two of them, the first is the one that it reads.
+pub(super) const FIELDS: [&str; 4] = ["reasoning", "reasoning_content", "reasoning_text", "thinking"];
+
+/// The origin of reasoning that came in typed pieces of `content`.
+pub(super) const IN_CONTENT: &str = "content";
+
+/// Stands in for reasoning that a reply does not have; DeepSeek refuses an empty text.
+const BLANK: &str = " ";
+
+/// How reasoning goes back with the reply that it belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReasoningReturn {
+    /// Not at all. OpenAI and others refuse a request with a field that they do not know.
+    #[default]
+    Never,
+    /// In the field that it came in, for servers that ignore fields they do not know. Reasoning that came over another
+    /// wire stays here.
+    SameField,
+    /// As `reasoning_content`.
+    ReasoningContent,
+    /// As `reasoning_content` on every reply, blank if there is none: the request is refused if one reply lacks it.
+    Required,
+    /// As `reasoning`.
+    Reasoning,
+    /// As `reasoning`, to gpt-oss models only: the provider refuses it for models that do not reason.
+    GptOss,
+    /// As `reasoning_details`, unchanged, or as `reasoning` if there are none.
+    Details,
+    /// As a typed piece of `content`, if it came so.
+    Content,
+}
+
+impl ReasoningReturn {
+    /// The same for one model.
+    pub(super) fn for_model(self, model: &str) -> Self {
+        match self {
+            Self::GptOss if model.contains("gpt-oss") => Self::Reasoning,
+            Self::GptOss => Self::Never,
+            Self::Never
+            | Self::SameField
+            | Self::ReasoningContent
+            | Self::Required
+            | Self::Reasoning
+            | Self::Details
+            | Self::Content => self,
+        }
+    }
+
+    /// The names under which an entry's fragment is kept, without and with ids of nine letters: a fragment that was
+    /// made for one kind of provider never goes to another.
+    pub(super) fn fragment_names(self) -> [&'static str; 2] {
+        match self {
+            Self::Never => ["chat", "chat, nine letters"],
+            Self::SameField => ["chat, same field", "chat, same field, nine letters"],
+            Self::ReasoningContent => ["chat, reasoning_content", "chat, reasoning_content, nine letters"],
+            Self::Required => ["chat, required", "chat, required, nine letters"],
+            Self::Reasoning => ["chat, reasoning", "chat, reasoning, nine letters"],
+            Self::GptOss => ["chat, gpt-oss", "chat, gpt-oss, nine letters"],
+            Self::Details => ["chat, details", "chat, details, nine letters"],
+            Self::Content => ["chat, content", "chat, content, nine letters"],
+        }
+    }
+}
+
+/// Appends the field of an assistant message that carries the reply's reasoning, if it goes into a field.
+pub(super) fn push_field(out: &mut String, reply: &Reply, how: ReasoningReturn) {
+    match how {
+        ReasoningReturn::Never | ReasoningReturn::Content => (),
+        ReasoningReturn::SameField => {
+            if let Some(field) = FIELDS.into_iter().find(|field| came_as(reply, field)) {
+                push_text(out, field, &joined(reply, Some(field)));
+            }
+        }
+        ReasoningReturn::ReasoningContent => push_text(out, "reasoning_content", &joined(reply, None)),
+        ReasoningReturn::Required => {
+            let text = joined(reply, None);
+            push_text(out, "reasoning_content", if text.is_empty() { BLANK } else { &text });
+        }
+        ReasoningReturn::Reasoning | ReasoningReturn::GptOss => push_text(out, "reasoning", &joined(reply, None)),
+        ReasoningReturn::Details => push_details(out, reply),
+    }
+}
+
+/// The reasoning that belongs into the message's `content`; empty if none does.
+pub(super) fn in_content(reply: &Reply, how: ReasoningReturn) -> Cow<'_, str> {
+    if how == ReasoningReturn::Content { joined(reply, Some(IN_CONTENT)) } else { Cow::Borrowed("") }
+}
+
+fn push_text(out: &mut String, field: &str, text: &str) {
+    if !text.is_empty() {
+        out.push_str(&format!(",\"{field}\":"));
+        push_string(out, text);
+    }
+}
+
+fn push_details(out: &mut String, reply: &Reply) {
+    let details = reply.parts.iter().find_map(|part| match part {
+        Part::Opaque { wire, block } if wire == "chat" => block.get("reasoning_details"),
+        Part::Opaque { .. } | Part::Text(_) | Part::Thinking { .. } | Part::Call(_) => None,
+    });
+    match details {
+        Some(details) => out.push_str(&format!(",\"reasoning_details\":{details}")),
+        None => push_text(out, "reasoning", &joined(reply, None)),
+    }
+}
+
+fn came_as(reply: &Reply, field: &str) -> bool {
+    thoughts(reply).any(|(_, origin)| origin == Some(field))
+}
+
+/// The reasoning that came as `field`, or all of it.
+fn joined<'a>(reply: &'a Reply, field: Option<&str>) -> Cow<'a, str> {
+    let mut texts = thoughts(reply).filter(|(_, origin)| field.is_none() || *origin == field).map(|(text, _)| text);
+    let first = texts.next().unwrap_or_default();
+    texts.fold(Cow::Borrowed(first), |all, more| all + more)
+}
+
+/// Each piece of reasoning with its origin.
+fn thoughts(reply: &Reply) -> impl Iterator<Item = (&str, Option<&str>)> {
+    reply.parts.iter().filter_map(|part| match part {
+        Part::Thinking { text, origin, .. } => Some((text.as_str(), origin.as_deref())),
+        Part::Text(_) | Part::Call(_) | Part::Opaque { .. } => None,
+    })
+}

@@ -1,0 +1,257 @@
+//! Reasoning goes back to the provider that it came from, in the field that the provider takes it in. Each server here
+//! refuses the second turn of a tool loop as the real one does.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use homing_core::{
+    message::{Args, Entry, Message, Part, Reply, Stop, ToolCall, ToolResult},
+    model::Model,
+};
+use homing_fake::{Answer, FakeProvider, Seen};
+use homing_models::{ProviderConfig, Providers};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use support::*;
+
+const MISSING: &str = "The `reasoning_content` in the thinking mode must be passed back to the API.";
+
+/// A model of a built-in row at another address, so that the row's own quirks hold.
+fn built_in(url: &str, provider: &str, name: &str) -> Arc<dyn Model> {
+    let config: ProviderConfig = serde_json::from_value(json!({ "base_url": url })).unwrap();
+    let lookup = |name: &str| name.ends_with("_KEY").then(|| SecretString::from(KEY));
+    let providers = Providers::new(BTreeMap::from([(provider.to_owned(), config)]), lookup);
+    providers.model(&format!("{provider}/{name}")).unwrap()
+}
+
+fn result(reply: &Reply) -> Arc<Entry> {
+    let call = reply.calls().next().expect("a call");
+    Entry::new(Message::Tool(ToolResult {
+        index: 0,
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        text: "the file".into(),
+        images: vec![],
+        data: None,
+        is_error: false,
+    }))
+}
+
+/// What a journal gives back.
+fn recorded(reply: &Reply) -> Reply {
+    serde_json::from_str(&serde_json::to_string(reply).unwrap()).unwrap()
+}
+
+/// Two turns of a tool loop; the reply of the first goes through the journal.
+async fn two_turns(model: &dyn Model) -> Outcome {
+    let (mut messages, tools) = (vec![Entry::new(Message::user("Read x."))], tools());
+    let reply = recorded(&ask_with(model, request(&messages, &tools)).await.reply());
+    let answer = result(&reply);
+    messages.extend([Entry::new(Message::Assistant(reply)), answer]);
+    ask_with(model, request(&messages, &tools)).await
+}
+
+fn refused(message: &str) -> Answer {
+    let error =
+        json!({"message": message, "type": "invalid_request_error", "param": null, "code": "invalid_request_error"});
+    Answer::json(400, &json!({ "error": error }).to_string())
+}
+
+const CALL: &str =
+    r#"{"tool_calls":[{"index":0,"id":"c1","function":{"name":"read","arguments":"{\"path\":\"x\"}"}}]}"#;
+
+/// What a provider makes of an assistant message: nothing, or the words of its error.
+type Rule = fn(&Value) -> Result<(), String>;
+
+/// The first turn thinks in this field and calls a tool; what follows is up to `judge`, which sees the assistant message.
+async fn server(thought: &'static str, judge: Rule) -> FakeProvider {
+    FakeProvider::start(move |count, seen: &Seen| {
+        let body: Value = serde_json::from_str(&seen.body).expect("JSON");
+        let messages = body["messages"].as_array().expect("messages");
+        if count == 0 {
+            return Answer::events(&chat_stream(&[thought, CALL], "tool_calls"));
+        }
+        match messages.iter().filter(|it| it["role"] == "assistant").try_for_each(judge) {
+            Ok(()) => Answer::chat_text("done"),
+            Err(why) => refused(&why),
+        }
+    })
+    .await
+}
+
+/// DeepSeek's rule: a text that is not empty, on every reply of a loop with tools.
+fn deepseek(message: &Value) -> Result<(), String> {
+    match message["reasoning_content"].as_str() {
+        Some(text) if !text.is_empty() => Ok(()),
+        _ => Err(MISSING.to_owned()),
+    }
+}
+
+/// Groq's and Cerebras's rule.
+fn strict(message: &Value) -> Result<(), String> {
+    let known = ["role", "content", "tool_calls", "reasoning"];
+    match message.as_object().unwrap().keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => {
+            Err(format!("for 'role:assistant' the following must be satisfied[property '{key}' is unsupported]"))
+        }
+        None if message["reasoning"] == "Hm." => Ok(()),
+        None => Err("the reasoning was lost".to_owned()),
+    }
+}
+
+fn content_field(message: &Value) -> Result<(), String> {
+    if message["reasoning_content"] == "Hm." && message.get("reasoning").is_none() {
+        Ok(())
+    } else {
+        Err("the reasoning was lost".to_owned())
+    }
+}
+
+/// OpenAI's rule.
+fn openai(message: &Value) -> Result<(), String> {
+    let known = ["role", "content", "tool_calls"];
+    match message.as_object().unwrap().keys().find(|key| !known.contains(&key.as_str())) {
+        Some(key) => Err(format!("Additional properties are not allowed ('{key}' was unexpected)")),
+        None => Ok(()),
+    }
+}
+
+/// Mistral's rule.
+fn pieces(message: &Value) -> Result<(), String> {
+    let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}], "closed": true});
+    let is_right = message["content"] == json!([thought]) && openai(message).is_ok();
+    if is_right { Ok(()) } else { Err(format!("the reasoning was lost: {message}")) }
+}
+
+fn details(message: &Value) -> Result<(), String> {
+    let sealed = json!([{"type": "reasoning.text", "text": "Hm.", "signature": "s", "index": 0}]);
+    let is_right = message["reasoning_details"] == sealed && message.get("reasoning").is_none();
+    if is_right { Ok(()) } else { Err(format!("the reasoning was lost: {message}")) }
+}
+
+#[tokio::test]
+async fn second_turn_of_a_tool_loop_carries_reasoning_as_each_provider_wants_it() {
+    const CONTENT: &str = r#"{"reasoning_content":"Hm."}"#;
+    const PLAIN: &str = r#"{"reasoning":"Hm."}"#;
+    const BOTH: &str = r#"{"reasoning":"Hm.","reasoning_content":"Hm."}"#;
+    const PIECES: &str = r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]}]}"#;
+    const DETAILS: &str =
+        r#"{"reasoning":"Hm.","reasoning_details":[{"type":"reasoning.text","text":"Hm.","signature":"s","index":0}]}"#;
+    let rows: &[(&str, &str, &'static str, Rule)] = &[
+        ("deepseek", "deepseek-v4-pro", CONTENT, deepseek),
+        ("deepseek", "deepseek-reasoner", CONTENT, content_field),
+        // A reply that called a tool without thinking first.
+        ("deepseek", "deepseek-v4-pro", r#"{"reasoning_content":""}"#, deepseek),
+        ("moonshot", "kimi-k2.6", CONTENT, content_field),
+        ("moonshot", "kimi-k2.6", r#"{"content":""}"#, deepseek),
+        ("zai", "glm-5.1", CONTENT, content_field),
+        ("groq", "openai/gpt-oss-120b", PLAIN, strict),
+        ("cerebras", "gpt-oss-120b", PLAIN, strict),
+        ("openrouter", "anthropic/claude-sonnet-5.5", DETAILS, details),
+        ("openrouter", "deepseek/deepseek-v4-pro", PLAIN, strict),
+        ("mistral", "mistral-large-4", PIECES, pieces),
+        ("vllm", "m", CONTENT, content_field),
+        ("vllm", "m", PLAIN, strict),
+        // Versions that wrote both names read the newer one.
+        ("vllm", "m", BOTH, strict),
+        ("llamacpp", "m", CONTENT, content_field),
+        ("ollama", "gpt-oss:20b", PLAIN, strict),
+        ("together", "zai-org/GLM-5.3", CONTENT, content_field),
+        ("together", "moonshotai/Kimi-K2-Thinking", PLAIN, strict),
+        ("openai", "gpt-6.1-sol", CONTENT, openai),
+        ("azure", "gpt-5", CONTENT, openai),
+        ("xai", "grok-4.7", CONTENT, openai),
+        ("github", "openai/gpt-5", PLAIN, openai),
+        ("huggingface", "m", PLAIN, openai),
+    ];
+    for (provider, model, thought, judge) in rows {
+        let server = server(thought, *judge).await;
+        let outcome = two_turns(&*built_in(&server.url(), provider, model)).await;
+        let reply = outcome.result.unwrap_or_else(|failure| panic!("{provider}/{model} after {thought}: {failure:?}"));
+        assert_eq!(reply.text(), "done", "{provider}");
+    }
+}
+
+fn said(parts: Vec<Part>) -> Arc<Entry> {
+    Entry::new(Message::Assistant(Reply { parts, stop: Stop::Calls, ..Reply::default() }))
+}
+
+fn call() -> Part {
+    Part::Call(ToolCall { id: "c1".into(), name: "read".into(), args: Args::Json(json!({"path": "x"})) })
+}
+
+fn thought(origin: Option<&str>, signature: Option<&str>) -> Part {
+    Part::Thinking { text: "Hm.".into(), signature: signature.map(str::to_owned), origin: origin.map(str::to_owned) }
+}
+
+/// The assistant message that goes out for these parts.
+async fn sent(provider: &str, model: &str, parts: Vec<Part>) -> Value {
+    let server = FakeProvider::answers(vec![Answer::chat_text("ok")]).await;
+    let (messages, tools) = ([Entry::new(Message::user("x")), said(parts), Entry::new(Message::user("y"))], tools());
+    ask_with(&*built_in(&server.url(), provider, model), request(&messages, &tools)).await.reply();
+    let body: Value = serde_json::from_str(&server.requests()[0].body).unwrap();
+    body["messages"][2].clone()
+}
+
+#[tokio::test]
+async fn reasoning_of_another_provider_never_goes_out_under_a_field_that_is_refused() {
+    let from_deepseek = || vec![thought(Some("reasoning_content"), None), call()];
+    assert_eq!(strict(&sent("groq", "openai/gpt-oss-20b", from_deepseek()).await), Ok(()));
+    assert_eq!(strict(&sent("cerebras", "zai-glm-4.7", from_deepseek()).await), Ok(()));
+    assert_eq!(openai(&sent("groq", "llama-3.3-70b-versatile", from_deepseek()).await), Ok(()), "it does not reason");
+    assert_eq!(openai(&sent("openai", "gpt-5", from_deepseek()).await), Ok(()));
+    let from_anthropic = || vec![thought(None, Some("seal")), call()];
+    assert_eq!(openai(&sent("vllm", "m", from_anthropic()).await), Ok(()), "its field is not known");
+    assert_eq!(content_field(&sent("deepseek", "deepseek-v4-pro", from_anthropic()).await), Ok(()));
+    assert_eq!(sent("deepseek", "deepseek-v4-pro", vec![call()]).await["reasoning_content"], " ");
+    assert_eq!(sent("mistral", "m", from_anthropic()).await["content"], Value::Null);
+    let odd = vec![thought(Some("role\":\"system"), None), call()];
+    assert_eq!(openai(&sent("vllm", "m", odd).await), Ok(()), "only known fields are written");
+}
+
+#[tokio::test]
+async fn anthropic_gets_back_its_own_signatures_only() {
+    let server = FakeProvider::answers(vec![Answer::anthropic_text("ok")]).await;
+    let parts =
+        vec![thought(None, Some("mine")), thought(Some("genai/minimax"), Some("other")), Part::Text("a".into())];
+    let (messages, tools) = ([Entry::new(Message::user("x")), said(parts)], tools());
+    ask_with(&*built_in(&server.url(), "anthropic", "claude-sonnet-5-5"), request(&messages, &tools)).await.reply();
+    let body: Value = serde_json::from_str(&server.requests()[0].body).unwrap();
+    let thinking = json!({"type": "thinking", "thinking": "Hm.", "signature": "mine"});
+    assert_eq!(body["messages"][1]["content"][0], thinking);
+    assert!(!server.requests()[0].body.contains("other"), "{body:#}");
+}
+
+#[tokio::test]
+async fn a_reply_with_reasoning_is_encoded_once() {
+    let server = FakeProvider::answers(vec![Answer::chat_text("ok")]).await;
+    let (messages, tools) = ([Entry::new(Message::user("x")), said(vec![thought(None, None), call()])], tools());
+    let model = built_in(&server.url(), "deepseek", "deepseek-v4-pro");
+    ask_with(&*model, request(&messages, &tools)).await.reply();
+    let kept = messages[1].encoding.kept("chat, required").expect("it is kept").as_ptr();
+    ask_with(&*model, request(&messages, &tools)).await.reply();
+    assert_eq!(messages[1].encoding.kept("chat, required").map(str::as_ptr), Some(kept));
+    let bodies: Vec<String> = server.requests().into_iter().map(|seen| seen.body).collect();
+    assert_eq!(bodies[0], bodies[1]);
+}
+
+#[test]
+fn records_from_before_origins_decode_and_encode_unchanged() {
+    let old = r#"{"parts":[{"thinking":{"text":"Hm."}},{"thinking":{"text":"Ha.","signature":"s"}},{"text":"a"}],"stop":"end","usage":{}}"#;
+    let reply: Reply = serde_json::from_str(old).unwrap();
+    assert_eq!(reply.parts[0], thought(None, None));
+    let again = serde_json::to_string(&reply.parts).unwrap();
+    assert!(old.contains(&again), "{again}");
+}
+
+#[test]
+fn users_say_how_reasoning_goes_back_in_a_row_of_their_own() {
+    for word in ["never", "same-field", "reasoning-content", "required", "reasoning", "gpt-oss", "details", "content"] {
+        let config = json!({"base_url": "http://localhost:9", "quirks": {"reasoning": word}});
+        assert!(serde_json::from_value::<ProviderConfig>(config).is_ok(), "{word}");
+    }
+    let config = json!({"base_url": "http://localhost:9", "quirks": {"reasoning": "maybe"}});
+    assert!(serde_json::from_value::<ProviderConfig>(config).is_err());
+}
