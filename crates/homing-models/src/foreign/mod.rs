@@ -42,6 +42,8 @@ pub(crate) struct Foreign {
     endpoint: Option<String>,
     headers: Vec<(String, String)>,
     key: Key,
+    /// What reasoning from this provider is recorded as having come as.
+    origin: String,
     delivery: Delivery,
     clocks: Clocks,
     http: Arc<Http>,
@@ -63,8 +65,8 @@ impl Foreign {
         let endpoint = Some(row.base_url.trim_end_matches('/')).filter(|it| !it.is_empty()).map(|it| format!("{it}/"));
         let headers = row.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let (delivery, clocks) = (row.delivery, http.clocks.with_patience(row.patience).for_delivery(row.delivery));
-        let model = ModelIden::new(adapter, model.to_owned());
-        Ok(Self { card, model, endpoint, headers, key, delivery, clocks, http })
+        let (model, origin) = (ModelIden::new(adapter, model.to_owned()), format!("genai/{}", row.name));
+        Ok(Self { card, model, endpoint, headers, key, origin, delivery, clocks, http })
     }
 
     /// A client that takes key and address from us, never from the environment.
@@ -84,10 +86,12 @@ impl Foreign {
 
     async fn ask(&self, request: &Request<'_>, on_delta: OnDelta<'_>) -> Result<Reply, Failure> {
         let client = self.client().map_err(Failure::free)?;
-        let (chat, options) = (request::chat_request(request), request::options(request, &self.headers));
+        let chat = request::chat_request(request, &self.origin);
+        let options = request::options(request, &self.headers);
         let call = Call {
             client,
             model: self.model.clone(),
+            origin: self.origin.clone(),
             deadline: Deadline::new(request.time_left),
             clocks: self.clocks.for_effort(request.effort),
         };
@@ -102,11 +106,16 @@ impl Foreign {
 struct Call {
     client: Client,
     model: ModelIden,
+    origin: String,
     deadline: Deadline,
     clocks: Clocks,
 }
 
 impl Call {
+    fn draft(&self) -> Draft {
+        Draft { origin: Some(self.origin.clone().into()), ..Draft::default() }
+    }
+
     async fn stream(self, chat: ChatRequest, options: ChatOptions, on_delta: OnDelta<'_>) -> Result<Reply, Failure> {
         let witness = Arc::new(Mutex::new(Witness::default()));
         let sink = witness.clone();
@@ -118,7 +127,7 @@ impl Call {
         let opening = self.client.exec_chat_stream(self.model.clone(), chat, Some(&options));
         let opened = self.deadline.until(watch.until, "no answer began in time", opening).await;
         let mut stream = opened.map_err(Failure::free)?.map_err(|error| Failure::free(classify(&error)))?.stream;
-        let mut draft = Draft::default();
+        let mut draft = self.draft();
         let read = read(&mut stream, &self.deadline, &mut watch, &mut draft, on_delta).await;
         let witness = std::mem::take(&mut *witness.lock().unwrap_or_else(PoisonError::into_inner));
         match read {
@@ -142,7 +151,7 @@ impl Call {
         match asked {
             Ok(response) => {
                 witness.note_whole(response.captured_raw_body.as_ref().unwrap_or(&Value::Null));
-                Ending::of_whole(response).finish(Draft::default(), witness, on_delta)
+                Ending::of_whole(response).finish(self.draft(), witness, on_delta)
             }
             Err(error) => {
                 if let genai::Error::ChatResponseGeneration { response_body, .. } = &error {
@@ -238,7 +247,10 @@ impl Ending {
         words.push(witness.refusal.clone());
         let said = draft.thinking(&thoughts.unwrap_or_default(), listener);
         let said = said.and_then(|_| words.iter().try_for_each(|text| draft.text(text, listener).map(drop)));
-        let taken = said.and_then(|()| self.parts.into_iter().try_for_each(|part| take_part(&mut draft, part)));
+        let taken = said.and_then(|()| {
+            let rest = take_signed(&mut draft, self.parts)?;
+            rest.into_iter().try_for_each(|part| take_part(&mut draft, part))
+        });
         let filtered = match &self.reason {
             Some(StopReason::ContentFilter(why)) => {
                 Some(ModelError::Refused { reason: format!("content filter ({why})") })
@@ -255,14 +267,49 @@ impl Ending {
     }
 }
 
+/// Takes the thoughts that `genai` lists behind their signatures, and returns the other parts. They replace what was
+/// streamed of them, because a stream does not show where one block ends and the next begins, and they lead, in their
+/// order, as the provider wants them back.
+fn take_signed(draft: &mut Draft, parts: Vec<ContentPart>) -> Result<Vec<ContentPart>, ModelError> {
+    if !parts.iter().any(|part| matches!(part, ContentPart::ReasoningContent(_))) {
+        return Ok(parts);
+    }
+    let said = std::mem::take(&mut draft.blocks);
+    let (mut rest, mut parts) = (Vec::new(), parts.into_iter().peekable());
+    while let Some(part) = parts.next() {
+        match part {
+            ContentPart::ThoughtSignature(seal) => {
+                if let Some(ContentPart::ReasoningContent(text)) =
+                    parts.next_if(|next| matches!(next, ContentPart::ReasoningContent(_)))
+                {
+                    draft.open(Block::Thinking(text, seal))?;
+                } else {
+                    take_part(draft, ContentPart::ThoughtSignature(seal))?;
+                }
+            }
+            // Calls repeat the signatures, for callers that keep nothing else.
+            ContentPart::ToolCall(mut call) => {
+                call.thought_signatures = None;
+                rest.push(ContentPart::ToolCall(call));
+            }
+            other => rest.push(other),
+        }
+    }
+    draft.blocks.extend(said.into_iter().filter(|block| !matches!(block, Block::Thinking(..))));
+    Ok(rest)
+}
+
 /// Calls and seals; words and thoughts have their own way.
 fn take_part(draft: &mut Draft, part: ContentPart) -> Result<(), ModelError> {
     match part {
-        ContentPart::ThoughtSignature(seal) => draft.open(Block::Opaque("genai", json!({ "seal": seal }))).map(drop),
+        ContentPart::ThoughtSignature(seal) => {
+            let block = json!({ "seal": seal, "from": draft.origin });
+            draft.open(Block::Opaque("genai", block)).map(drop)
+        }
         ContentPart::ToolCall(call) => {
             if let Some(seals) = &call.thought_signatures {
                 let calls = draft.blocks.iter().filter(|block| matches!(block, Block::Call { .. })).count();
-                draft.open(Block::Opaque("genai", json!({ "call": calls, "seals": seals })))?;
+                draft.open(Block::Opaque("genai", json!({ "call": calls, "seals": seals, "from": draft.origin })))?;
             }
             let args = if let Value::String(text) = call.fn_arguments { text } else { call.fn_arguments.to_string() };
             draft.open(Block::Call { id: call.call_id, name: call.fn_name, args }).map(drop)

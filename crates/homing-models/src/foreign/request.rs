@@ -51,8 +51,8 @@ fn effort_of(effort: Effort) -> ReasoningEffort {
     }
 }
 
-/// The messages and tools of a request.
-pub(super) fn chat_request(request: &Request<'_>) -> ChatRequest {
+/// The messages and tools of a request. Signed thoughts go back if they came from the provider that is `origin`.
+pub(super) fn chat_request(request: &Request<'_>, origin: &str) -> ChatRequest {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let mut results: Vec<ToolResponse> = Vec::new();
     let mut pictures: Vec<ContentPart> = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn chat_request(request: &Request<'_>) -> ChatRequest {
         }
         reply = Some((position, &entry.message));
         flush(&mut messages, &mut results, &mut pictures);
-        messages.extend(message(&entry.message, position));
+        messages.extend(message(&entry.message, position, origin));
     }
     flush(&mut messages, &mut results, &mut pictures);
     let mut chat = ChatRequest::new(messages);
@@ -101,7 +101,7 @@ fn image(image: &Image) -> ContentPart {
     ContentPart::from_binary_base64(image.media_type.clone(), image.base64.clone(), None)
 }
 
-fn message(message: &Message, position: usize) -> Option<ChatMessage> {
+fn message(message: &Message, position: usize, origin: &str) -> Option<ChatMessage> {
     match message {
         Message::User { text, images } => {
             let parts: Vec<ContentPart> =
@@ -109,24 +109,35 @@ fn message(message: &Message, position: usize) -> Option<ChatMessage> {
             Some(ChatMessage::user(MessageContent::from_parts(parts)))
         }
         Message::Assistant(reply) => {
-            Some(ChatMessage::assistant(MessageContent::from_parts(assistant(reply, position))))
+            Some(ChatMessage::assistant(MessageContent::from_parts(assistant(reply, position, origin))))
         }
         Message::Tool(_) => None,
     }
 }
 
-fn assistant(reply: &Reply, position: usize) -> Vec<ContentPart> {
+fn assistant(reply: &Reply, position: usize, origin: &str) -> Vec<ContentPart> {
     let mut ids = of_reply(reply, position, IdStyle::Free).into_iter();
     let mut seals = None;
     let mut parts = Vec::new();
     for part in &reply.parts {
         match part {
             Part::Text(text) => parts.push(ContentPart::from_text(text)),
+            // A signature with its text behind it is how `genai` knows a signed block: Bedrock gets it as `reasoningText`,
+            // and gets a signature alone as `redactedContent`. Without a signature nobody takes thoughts back.
+            Part::Thinking { text, signature: Some(seal), origin: Some(from) } if from == origin => {
+                parts.push(ContentPart::ThoughtSignature(seal.clone()));
+                parts.push(ContentPart::ReasoningContent(text.clone()));
+            }
             Part::Thinking { .. } => (),
-            Part::Opaque { wire, block } if wire == "genai" => match block.get("seal").and_then(Value::as_str) {
-                Some(seal) => parts.push(ContentPart::ThoughtSignature(seal.to_owned())),
-                None => seals = serde_json::from_value(block.get("seals").cloned().unwrap_or_default()).ok(),
-            },
+            Part::Opaque { wire, block } if wire == "genai" && may_go_to(block, origin) => {
+                match block.get("seal").and_then(Value::as_str) {
+                    Some(seal) => {
+                        parts.push(ContentPart::ThoughtSignature(seal.to_owned()));
+                        parts.extend(recorded_apart(reply).map(|text| ContentPart::ReasoningContent(text.to_owned())));
+                    }
+                    None => seals = serde_json::from_value(block.get("seals").cloned().unwrap_or_default()).ok(),
+                }
+            }
             Part::Opaque { .. } => (),
             Part::Call(call) => parts.push(ContentPart::ToolCall(ForeignCall {
                 call_id: ids.next().unwrap_or_default(),
@@ -143,4 +154,23 @@ fn assistant(reply: &Reply, position: usize) -> Vec<ContentPart> {
         parts.push(ContentPart::from_text("(nothing)"));
     }
     parts
+}
+
+/// Whether a seal is the provider's own. Records that are older than the note of where a seal came from are trusted.
+fn may_go_to(block: &Value, origin: &str) -> bool {
+    block.get("from").and_then(Value::as_str).is_none_or(|from| from == origin)
+}
+
+/// The thoughts that a reply's only seal belongs to, in a record from before the two were kept together. Providers that
+/// seal something else take no notice of them.
+fn recorded_apart(reply: &Reply) -> Option<&str> {
+    let (mut thoughts, mut seals) = (Vec::new(), 0);
+    for part in &reply.parts {
+        match part {
+            Part::Thinking { text, signature: None, origin: None } => thoughts.push(text.as_str()),
+            Part::Opaque { wire, block } if wire == "genai" && block.get("seal").is_some() => seals += 1,
+            Part::Thinking { .. } | Part::Opaque { .. } | Part::Text(_) | Part::Call(_) => (),
+        }
+    }
+    if seals == 1 && thoughts.len() == 1 { thoughts.pop() } else { None }
 }
