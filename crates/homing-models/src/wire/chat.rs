@@ -252,9 +252,11 @@ fn user(text: &str, images: &[Image]) -> String {
 fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     let mut out = String::from("{\"role\":\"assistant\",\"content\":");
     let (text, mut calls) = (reply.text(), reply.calls().zip(ids::of_reply(reply, position, quirks.ids())).peekable());
-    match text.is_empty() && calls.peek().is_some() {
-        true => out.push_str("null"),
-        false => push_string(&mut out, &text),
+    match (text.trim().is_empty(), calls.peek().is_some()) {
+        // Some servers refuse an assistant message with neither: what was there may have been a call that was cut.
+        (true, false) => out.push_str("\"(nothing)\""),
+        (_, true) if text.is_empty() => out.push_str("null"),
+        (_, _) => push_string(&mut out, &text),
     }
     push_reasoning(&mut out, reply, quirks);
     if calls.peek().is_some() {
