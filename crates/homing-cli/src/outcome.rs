@@ -88,6 +88,10 @@ pub(crate) fn why(envelope: &Envelope) -> Option<String> {
     let hit = envelope.limit.as_ref()?;
     let (limit, spent) = (amount(hit.name, hit.limit), amount(hit.name, hit.spent));
     let whose = if hit.place == envelope.place { String::new() } else { format!(" of run {}", hit.place) };
+    if hit.name == Limit::Output {
+        let cut = "stopped because its replies were cut off again and again";
+        return Some(format!("{cut}, the last at {spent} of {limit} output tokens"));
+    }
     Some(format!("stopped at its {} limit{whose}: {spent} of {limit}", hit.name.name().replace('_', " ")))
 }
 
@@ -95,7 +99,7 @@ fn amount(limit: Limit, value: u64) -> String {
     match limit {
         Limit::Cost => usd(value),
         Limit::Wall | Limit::Work => figures::time(value),
-        Limit::Tokens => figures::tokens(value),
+        Limit::Tokens | Limit::Output => figures::tokens(value),
         Limit::Turns | Limit::Depth | Limit::ToolCalls | Limit::Children | Limit::Repeats | Limit::Compactions => {
             value.to_string()
         }
@@ -134,7 +138,8 @@ fn resume_line(envelope: &Envelope) -> String {
     let more = match envelope.limit.as_ref().map(|it| it.name) {
         Some(Limit::Cost) => " --max-cost +1.00",
         Some(Limit::Tokens) => " --max-tokens +100k",
-        Some(Limit::Turns) => " --max-turns +20",
+        // Nothing makes a reply longer yet; any extension lets the run go on.
+        Some(Limit::Turns | Limit::Output) => " --max-turns +20",
         Some(Limit::ToolCalls) => " --max-tool-calls +100",
         Some(Limit::Children) => " --max-children +10",
         Some(Limit::Wall) => " --timeout +10m",

@@ -71,6 +71,8 @@ pub enum Limit {
     Repeats,
     /// Compactions of the history that brought no progress.
     Compactions,
+    /// Output tokens of one reply: the provider cut several replies in a row.
+    Output,
 }
 
 impl Limit {
@@ -91,6 +93,7 @@ impl Limit {
             Self::Work => "work",
             Self::Repeats => "repeats",
             Self::Compactions => "compactions",
+            Self::Output => "output",
         }
     }
 }
@@ -217,7 +220,7 @@ impl Limits {
             Limit::Children => self.children,
             Limit::Wall => self.wall_ms,
             Limit::Work => self.work_ms,
-            Limit::Repeats | Limit::Compactions => Cap::Unlimited,
+            Limit::Repeats | Limit::Compactions | Limit::Output => Cap::Unlimited,
         }
     }
 

@@ -54,6 +54,9 @@ pub struct Reply {
     /// The model that answered, as the provider named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The tool whose call the output limit cut; that call is not among the parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_call: Option<String>,
 }
 
 /// One piece of a reply.
@@ -95,7 +98,8 @@ pub enum Stop {
     End,
     /// It waits for its calls.
     Calls,
-    /// It ran into the output limit; a call that was being written is not there.
+    /// The provider cut the reply at its output limit. A call that was being written is not among the parts; its tool is
+    /// in [`Reply::cut_call`].
     Length,
     /// It, or its provider, declined.
     Refusal,

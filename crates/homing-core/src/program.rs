@@ -91,7 +91,7 @@ pub fn call(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
         Part::Call(ToolCall { id: format!("c{i}"), name: name.to_owned(), args: Args::Json(args) })
     };
     let parts = calls.into_iter().enumerate().map(part).collect();
-    Reply { parts, stop: Stop::Calls, usage: Usage { input: 10, output: 5, ..Usage::default() }, model: None }
+    Reply { parts, stop: Stop::Calls, usage: Usage { input: 10, output: 5, ..Usage::default() }, ..Reply::default() }
 }
 
 /// The last thing said in a request, in words.

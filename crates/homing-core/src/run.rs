@@ -15,6 +15,7 @@ use crate::{
     tool::{CallKey, Replay},
 };
 
+mod cut;
 mod fold;
 
 /// The position that the check of `until` takes in a turn: no reply has so many calls.
@@ -69,6 +70,7 @@ pub struct Run {
     partial: String,
     waiting_words: Vec<String>,
     landing: Option<Landing>,
+    cuts: cut::Cuts,
     repairs: u32,
     repeats: (u64, u32),
     verified: Option<bool>,
@@ -189,6 +191,7 @@ impl Run {
             partial: String::new(),
             waiting_words: Vec::new(),
             landing: None,
+            cuts: cut::Cuts::default(),
             repairs: 0,
             repeats: (0, 0),
             verified: None,
@@ -238,10 +241,13 @@ impl Run {
         if let Some(Landing { hit, landed: false }) = &self.landing {
             return self.land(hit.clone());
         }
+        if let Some(hit) = self.output_hit() {
+            return self.stop(Outcome::Exhausted(hit));
+        }
         match self.limits.turns {
             Cap::At(limit) if self.own.turns >= limit => self.stop(Outcome::Exhausted(self.turns_hit(limit))),
             Cap::At(limit) if limit > 1 && self.own.turns + 1 == limit => self.land(self.turns_hit(limit)),
-            Cap::At(_) | Cap::Unlimited | Cap::Default => Step::Ask { purpose: Purpose::Turn, nudge: None },
+            Cap::At(_) | Cap::Unlimited | Cap::Default => Step::Ask { purpose: Purpose::Turn, nudge: self.cut_nudge() },
         }
     }
 
@@ -251,7 +257,7 @@ impl Run {
             Some(Landing { landed: true, hit }) => self.stop(out_of(hit.clone())),
             Some(Landing { landed: false, .. }) => Step::Ask { purpose: Purpose::Landing(hit), nudge: None },
             None => {
-                let nudge = Some(landing_words(hit.name));
+                let nudge = Some(self.landing_nudge(hit.name));
                 Step::Ask { purpose: Purpose::Landing(hit), nudge }
             }
         }
@@ -269,6 +275,10 @@ impl Run {
         if let Some(outcome) = stopped_short(reply) {
             return self.stop(outcome);
         }
+        // A reply that the provider cut is never an ending, not even a wrong one: the rules below are for whole replies.
+        if self.cuts.is_cut() {
+            return self.ask_turn();
+        }
         if self.spawned.schema.is_some() && self.answer.is_none() {
             return self.repair(
                 PROSE,
@@ -276,7 +286,7 @@ impl Run {
                 "the answer was prose, not the structured answer asked for",
             );
         }
-        if reply.text().trim().is_empty() && self.answer.is_none() {
+        if self.joined_text().trim().is_empty() && self.answer.is_none() {
             return self.repair(EMPTY, FailureKind::Model, "the model ended without an answer");
         }
         if self.open_background > 0 {
@@ -334,7 +344,11 @@ impl Run {
     /// The latest words of the model that say anything, whole or partial.
     fn last_words(&self) -> String {
         if !self.partial.trim().is_empty() {
-            return self.partial.clone();
+            return self.partial_text();
+        }
+        let joined = self.joined_text();
+        if !joined.trim().is_empty() {
+            return joined;
         }
         let words = self.transcript.iter().rev().filter_map(|entry| match &entry.message {
             Message::Assistant(reply) => Some(reply.text()),
@@ -407,16 +421,20 @@ const PROSE: &str = "Give your answer by calling the tool `answer`; its paramete
 const EMPTY: &str = "Your last message was empty. Report now what you found or did, in words.";
 
 fn landing_words(limit: Limit) -> String {
-    let what = match limit {
+    let reason = landing_reason(limit);
+    format!("{reason} Tools are off now. Report what you have: results first, then what is missing.")
+}
+
+fn landing_reason(limit: Limit) -> &'static str {
+    match limit {
         Limit::Turns => "This is your last turn.",
         Limit::Tokens => "Your token budget is nearly used up.",
         Limit::Cost => "Your money budget is nearly used up.",
         Limit::ToolCalls => "You have used all the tool calls you were given.",
         Limit::Wall | Limit::Work => "Your time is nearly up.",
         Limit::Repeats => "You are repeating yourself.",
-        Limit::Depth | Limit::Children | Limit::Compactions => "You have reached a limit.",
-    };
-    format!("{what} Tools are off now. Report what you have: results first, then what is missing.")
+        Limit::Depth | Limit::Children | Limit::Compactions | Limit::Output => "You have reached a limit.",
+    }
 }
 
 /// Running out of time has a name of its own.
@@ -430,7 +448,8 @@ pub fn out_of(hit: LimitHit) -> Outcome {
         | Limit::ToolCalls
         | Limit::Children
         | Limit::Repeats
-        | Limit::Compactions => Outcome::Exhausted(hit),
+        | Limit::Compactions
+        | Limit::Output => Outcome::Exhausted(hit),
     }
 }
 

@@ -100,34 +100,63 @@ impl Answer {
 
     /// A chat completion that calls tools: name and arguments as JSON text.
     pub fn chat_calls(calls: &[(&str, &str)]) -> Self {
-        let deltas: Vec<String> = calls
-            .iter()
-            .enumerate()
-            .map(|(at, (name, args))| {
-                let (name, args) = (quoted(name), quoted(args));
-                format!(
-                    "{{\"tool_calls\":[{{\"index\":{at},\"id\":\"call_x{at}\",\"type\":\"function\",\
-                     \"function\":{{\"name\":{name},\"arguments\":{args}}}}}]}}"
-                )
-            })
-            .collect();
-        Self::events(&chat_events(&deltas, "tool_calls"))
+        Self::events(&chat_events(&call_deltas(calls), "tool_calls"))
+    }
+
+    /// A chat completion of words that the output limit cut.
+    pub fn chat_cut_text(text: &str) -> Self {
+        Self::events(&chat_events(&[format!("{{\"content\":{}}}", quoted(text))], "length"))
+    }
+
+    /// A chat completion whose last call the output limit cut: name and arguments as far as they came.
+    pub fn chat_cut_calls(calls: &[(&str, &str)]) -> Self {
+        Self::events(&chat_events(&call_deltas(calls), "length"))
     }
 
     /// An Anthropic message of words, streamed.
     pub fn anthropic_text(text: &str) -> Self {
-        let text = quoted(text);
+        let block = r#"{"type":"text","text":""}"#;
+        Self::anthropic(block, &format!(r#"{{"type":"text_delta","text":{}}}"#, quoted(text)), "end_turn")
+    }
+
+    /// An Anthropic message of words that the output limit cut.
+    pub fn anthropic_cut_text(text: &str) -> Self {
+        let block = r#"{"type":"text","text":""}"#;
+        Self::anthropic(block, &format!(r#"{{"type":"text_delta","text":{}}}"#, quoted(text)), "max_tokens")
+    }
+
+    /// An Anthropic message whose one call the output limit cut: name and arguments as far as they came.
+    pub fn anthropic_cut_call(name: &str, args: &str) -> Self {
+        let block = format!(r#"{{"type":"tool_use","id":"toolu_x0","name":{},"input":{{}}}}"#, quoted(name));
+        let delta = format!(r#"{{"type":"input_json_delta","partial_json":{}}}"#, quoted(args));
+        Self::anthropic(&block, &delta, "max_tokens")
+    }
+
+    /// An Anthropic message of one block that comes in one delta, ten tokens in and five out.
+    fn anthropic(block: &str, delta: &str, reason: &str) -> Self {
         let events = [
             r#"{"type":"message_start","message":{"model":"fake","usage":{"input_tokens":10,"output_tokens":1}}}"#
                 .to_owned(),
-            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#.to_owned(),
-            format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":{text}}}}}"#),
+            format!(r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#),
+            format!(r#"{{"type":"content_block_delta","index":0,"delta":{delta}}}"#),
             r#"{"type":"content_block_stop","index":0}"#.to_owned(),
-            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}"#.to_owned(),
+            format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}},"usage":{{"output_tokens":5}}}}"#),
             r#"{"type":"message_stop"}"#.to_owned(),
         ];
         Self::events(&events.map(|event| format!("data: {event}\n\n")).concat())
     }
+}
+
+/// Calls as deltas of a chat completion, one each.
+fn call_deltas(calls: &[(&str, &str)]) -> Vec<String> {
+    let delta = |(at, (name, args)): (usize, &(&str, &str))| {
+        let (name, args) = (quoted(name), quoted(args));
+        format!(
+            "{{\"tool_calls\":[{{\"index\":{at},\"id\":\"call_x{at}\",\"type\":\"function\",\
+             \"function\":{{\"name\":{name},\"arguments\":{args}}}}}]}}"
+        )
+    };
+    calls.iter().enumerate().map(delta).collect()
 }
 
 /// The events of a chat completion with these deltas, ten tokens in and five out.

@@ -46,7 +46,7 @@ pub(crate) fn narrow(limits: &mut Limits, limit: Limit, cap: Cap) {
         Limit::Children => &mut limits.children,
         Limit::Wall => &mut limits.wall_ms,
         Limit::Work => &mut limits.work_ms,
-        Limit::Repeats | Limit::Compactions => return,
+        Limit::Repeats | Limit::Compactions | Limit::Output => return,
     };
     *slot = slot.tighter(cap);
 }

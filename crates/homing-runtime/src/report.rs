@@ -74,6 +74,9 @@ pub(crate) fn of_background(run: &Run, ended: &Ended, settings: &Settings) -> St
 pub(crate) fn how(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Done => "done".to_owned(),
+        Outcome::Exhausted(LimitHit { name: Limit::Output, limit, spent, place }) => format!(
+            "exhausted: replies of run {place} were cut off again and again, the last at {spent} of {limit} output tokens"
+        ),
         Outcome::Exhausted(hit) | Outcome::TimedOut(hit) => {
             let status = outcome.status().replace('_', " ");
             let (limit, spent) = (amount(hit.name, hit.limit), amount(hit.name, hit.spent));
@@ -94,7 +97,8 @@ fn amount(limit: Limit, value: u64) -> String {
         | Limit::ToolCalls
         | Limit::Children
         | Limit::Repeats
-        | Limit::Compactions => value.to_string(),
+        | Limit::Compactions
+        | Limit::Output => value.to_string(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use homing_core::{
     BoxFuture,
-    message::{Args, Part, Reply, Stop, ToolCall, Usage},
+    message::{Args, Part, Reply, Stop, ToolCall},
     model::{Charge, Delta, Failure, Model, ModelCard, ModelError, OnDelta, Request, ToolChoice},
 };
 use serde_json::{Value, json};
@@ -125,12 +125,7 @@ fn reply(words: String, calls: Vec<Call>) -> Reply {
     let stop = if calls.is_empty() { Stop::End } else { Stop::Calls };
     let part = |call: Call| Part::Call(ToolCall { id: call.id, name: call.tool, args: Args::Json(call.args) });
     let words = (!words.is_empty()).then_some(Part::Text(words));
-    Reply {
-        parts: words.into_iter().chain(calls.into_iter().map(part)).collect(),
-        stop,
-        usage: Usage::default(),
-        model: None,
-    }
+    Reply { parts: words.into_iter().chain(calls.into_iter().map(part)).collect(), stop, ..Reply::default() }
 }
 
 impl Model for Director {

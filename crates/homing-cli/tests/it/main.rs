@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod chaos;
+mod cut_replies;
 mod direction;
 mod faults;
 mod guide;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{CallState, Landing, MORE_ROOM, Run, VERIFICATION, is_family, landing_words};
+use super::{CallState, Landing, MORE_ROOM, Run, VERIFICATION, cut, is_family, landing_words};
 use crate::{
     bound::LastAsk,
     fact::{Asked, FailureKind, LimitHit, Outcome, Purpose, Refusal},
     limits::Limit,
-    message::{Args, Entry, FNV_START, Message, Part, Reply, ToolCall, ToolResult, fnv},
+    message::{Args, Entry, FNV_START, Message, Part, Reply, Stop, ToolCall, ToolResult, fnv},
     tool::{CallKey, Replay},
 };
 
@@ -22,6 +22,7 @@ impl Run {
         self.work_begins(clock);
         if let Some(nudge) = &asked.nudge {
             self.push(Message::user(nudge.clone()));
+            self.cuts.told();
         }
         match &asked.purpose {
             Purpose::Landing(hit) => self.landing = Some(Landing { hit: hit.clone(), landed: false }),
@@ -67,7 +68,7 @@ impl Run {
         self.last_error = None;
         self.partial.clear();
         if asked.purpose == Purpose::Compaction {
-            self.summary = Some(reply.text());
+            self.summary = Some(summary_of(reply));
             return;
         }
         self.own.turns += 1;
@@ -78,18 +79,15 @@ impl Run {
         }
         let turn = self.turn();
         let key = |index: usize| CallKey { run: self.id, turn, index: u32::try_from(index).unwrap_or(u32::MAX) };
-        let calls: Vec<&ToolCall> = match &asked.purpose {
-            // Calls in a landing are not carried out: tools are off.
-            Purpose::Landing(_) => Vec::new(),
-            Purpose::Turn | Purpose::Repair | Purpose::Compaction => reply.calls().collect(),
-        };
-        self.calls =
-            calls.into_iter().enumerate().map(|(i, call)| CallState::new(key(i), call.clone(), None)).collect();
         let mut said = Reply::clone(reply);
-        if matches!(asked.purpose, Purpose::Landing(_)) {
-            // A call without a result would make the transcript unfit to be sent again.
-            said.parts.retain(|part| !matches!(part, Part::Call(_)));
+        match &asked.purpose {
+            // Calls in a landing are not carried out: tools are off. A call without a result would make the transcript unfit
+            // to be sent again.
+            Purpose::Landing(_) => said.parts.retain(|part| !matches!(part, Part::Call(_))),
+            Purpose::Turn | Purpose::Repair | Purpose::Compaction => cut::drop_cut_call(&mut said),
         }
+        self.calls = said.calls().enumerate().map(|(i, call)| CallState::new(key(i), call.clone(), None)).collect();
+        self.note_cut(&said, &asked);
         self.push(Message::Assistant(said));
         if !reply.usage.estimated {
             // The next request holds this one and its reply; only what comes after them is new.
@@ -240,6 +238,7 @@ impl Run {
             self.over = None;
             self.doom = None;
             self.repeats = (0, 0);
+            self.cuts.reopen();
             self.push(Message::user(MORE_ROOM));
         }
     }
@@ -250,6 +249,16 @@ impl Run {
 
     fn push(&mut self, message: Message) {
         self.transcript.push(Entry::new(message));
+    }
+}
+
+/// The summary in a reply. One that the provider cut is used as far as it goes, because asking again would be cut again, and a
+/// summary that lacks its end is better than a history that does not fit; the model is told, so that it does not take the
+/// summary for complete.
+fn summary_of(reply: &Reply) -> String {
+    match reply.stop {
+        Stop::Length => format!("{}\n[The summary was cut off here.]", reply.text()),
+        Stop::End | Stop::Calls | Stop::Refusal | Stop::Other(_) => reply.text(),
     }
 }
 

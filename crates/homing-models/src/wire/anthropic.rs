@@ -185,7 +185,8 @@ fn role_of(message: &Message) -> &'static str {
     }
 }
 
-/// The content blocks of an entry, joined by commas; never none, because a message without content is refused.
+/// The content blocks of an entry, joined by commas; never none, because a message without content is refused, and never
+/// ending with thoughts, because that is refused, too: what followed them may have been a call that was cut.
 fn fragment(entry: &Entry, reply: Option<(usize, &Message)>) -> String {
     let mut blocks = Vec::new();
     match &entry.message {
@@ -196,10 +197,25 @@ fn fragment(entry: &Entry, reply: Option<(usize, &Message)>) -> String {
         Message::Assistant(it) => blocks = assistant(it, reply.map_or(0, |(position, _)| position)),
         Message::Tool(result) => blocks.push(tool_result(result, &ids::of_result(result, reply, IdStyle::Free))),
     }
-    if blocks.is_empty() {
+    if blocks.is_empty() || ends_with_thoughts(&entry.message) {
         blocks.extend(text_block("(nothing)"));
     }
     blocks.join(",")
+}
+
+fn ends_with_thoughts(message: &Message) -> bool {
+    let Message::Assistant(reply) = message else { return false };
+    let sent = |part: &&Part| match part {
+        Part::Text(text) => !text.trim().is_empty(),
+        Part::Thinking { signature, .. } => signature.is_some(),
+        Part::Call(_) => true,
+        Part::Opaque { wire, .. } => wire == "anthropic",
+    };
+    match reply.parts.iter().rfind(sent) {
+        Some(Part::Thinking { .. }) => true,
+        Some(Part::Opaque { block, .. }) => block.get("type").is_some_and(|kind| kind == "redacted_thinking"),
+        Some(Part::Text(_) | Part::Call(_)) | None => false,
+    }
 }
 
 /// Blank text blocks are refused by the provider, so they are left out.

@@ -107,6 +107,10 @@ impl Decoder {
             self.close(index as u64);
         }
         self.stop = Some(stop(value.get("stop_reason").and_then(Value::as_str).unwrap_or("end_turn")));
+        // In a body the input of a cut call is sound JSON that lacks fields: nothing shows that it was cut but its position.
+        if let (Some(Stop::Length), Some(Block::Call { args, .. })) = (&self.stop, self.draft.blocks.last_mut()) {
+            args.clear();
+        }
         self.draft.usage = Some(usage::of_anthropic(value.get("usage").unwrap_or(&Value::Null), None));
         self.end();
         Ok(())
@@ -235,7 +239,10 @@ impl Decoder {
         // A block that never closed is not whole, and a call of it must not get out.
         for (_, at) in self.open.drain(..) {
             if matches!(self.draft.blocks[at], Block::Call { .. } | Block::Opaque(..)) {
-                self.draft.blocks[at] = Block::Skipped;
+                let taken = std::mem::replace(&mut self.draft.blocks[at], Block::Skipped);
+                if let (Block::Call { name, .. }, Some(Stop::Length)) = (taken, &self.stop) {
+                    self.draft.cut_call = Some(name);
+                }
             }
         }
         self.draft.stop = self.stop.clone();

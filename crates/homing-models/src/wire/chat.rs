@@ -251,7 +251,10 @@ fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     let thoughts = reasoning::in_content(reply, quirks.reasoning);
     if !thoughts.is_empty() {
         push_pieces(&mut out, &thoughts, &text);
-    } else if text.is_empty() && calls.peek().is_some() {
+    } else if text.trim().is_empty() && calls.peek().is_none() {
+        // Some servers refuse an assistant message with neither: what was there may have been a call that was cut.
+        out.push_str("\"(nothing)\"");
+    } else if text.is_empty() {
         out.push_str("null");
     } else {
         push_string(&mut out, &text);

@@ -27,6 +27,8 @@ pub(crate) struct Draft {
     pub(crate) offered: Vec<String>,
     /// What its reasoning came as.
     pub(crate) origin: Option<Cow<'static, str>>,
+    /// The tool whose call the output limit cut, if its block has been taken out already.
+    pub(crate) cut_call: Option<String>,
 }
 
 /// One piece.
@@ -115,9 +117,13 @@ impl Draft {
             return Err(self.fail(ModelError::Broken { reason: "the stream ended before the reply did".into() }));
         };
         let usage = self.usage.unwrap_or(Usage { estimated: true, ..Usage::default() });
-        let mut parts = parts(self.blocks, &stop, self.origin.as_deref());
+        let (mut parts, cut_call) = parts(self.blocks, &stop, self.origin.as_deref());
+        let mut cut_call = cut_call.or(self.cut_call);
         let has_calls = parts.iter().any(|part| matches!(part, Part::Call(_)));
-        if !has_calls && stop != Stop::Length {
+        if !has_calls && cut_call.is_none() {
+            if stop == Stop::Length {
+                cut_call = spelled::drop_cut_call(&mut parts, &self.offered);
+            }
             spelled::read_calls(&mut parts, &self.offered);
         }
         let has_calls = parts.iter().any(|part| matches!(part, Part::Call(_)));
@@ -126,7 +132,7 @@ impl Draft {
             (Stop::Calls, false) => Stop::End,
             (stop, _) => stop,
         };
-        Ok(Reply { parts, stop, usage, model: self.model })
+        Ok(Reply { parts, stop, usage, model: self.model, cut_call })
     }
 }
 
@@ -135,9 +141,10 @@ pub(crate) fn progress(text: &str) -> Progress {
     if text.trim().is_empty() { Progress::None } else { Progress::Content }
 }
 
-fn parts(blocks: Vec<Block>, stop: &Stop, origin: Option<&str>) -> Vec<Part> {
+/// The parts of a reply, and the tool whose call the output limit cut.
+fn parts(blocks: Vec<Block>, stop: &Stop, origin: Option<&str>) -> (Vec<Part>, Option<String>) {
     let last_call = blocks.iter().rposition(|block| matches!(block, Block::Call { .. }));
-    let mut calls = 0;
+    let (mut calls, mut cut_call) = (0, None);
     let made = blocks.into_iter().enumerate().filter_map(|(at, block)| match block {
         Block::Text(text) if text.is_empty() => None,
         Block::Text(text) => Some(Part::Text(text)),
@@ -148,14 +155,18 @@ fn parts(blocks: Vec<Block>, stop: &Stop, origin: Option<&str>) -> Vec<Part> {
         }
         Block::Opaque(wire, block) => Some(Part::Opaque { wire: wire.to_owned(), block }),
         Block::Skipped => None,
+        Block::Call { name, .. } if name.trim().is_empty() => None,
+        Block::Call { name, args, .. } if *stop == Stop::Length && Some(at) == last_call && !is_object(&args) => {
+            cut_call = Some(name);
+            None
+        }
         Block::Call { id, name, args } => {
-            let cut = *stop == Stop::Length && Some(at) == last_call && !is_object(&args);
             let id = if id.is_empty() { format!("call_{calls}") } else { id };
             calls += 1;
-            (!cut && !name.trim().is_empty()).then(|| Part::Call(ToolCall { id, name, args: read_args(args) }))
+            Some(Part::Call(ToolCall { id, name, args: read_args(args) }))
         }
     });
-    made.collect()
+    (made.collect(), cut_call)
 }
 
 /// Only an object shows by itself that it is whole.

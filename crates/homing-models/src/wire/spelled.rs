@@ -34,6 +34,28 @@ pub(super) fn read_calls(parts: &mut Vec<Part>, offered: &[String]) {
     *parts = made;
 }
 
+/// Takes a spelled call out of a reply that the output limit cut, if the reply ends within it, and returns its tool.
+pub(super) fn drop_cut_call(parts: &mut Vec<Part>, offered: &[String]) -> Option<String> {
+    let Some(Part::Text(text)) = parts.last_mut() else { return None };
+    let marks = [("<tool_call>", "</tool_call>"), ("<function=", "</function>"), ("[TOOL_CALLS]", "\u{0}")];
+    let open = marks.iter().filter_map(|(open, close)| {
+        let at = text.rfind(open)?;
+        (!text[at..].contains(close)).then_some(at)
+    });
+    let at = open.min()?;
+    let begun = &text[at..];
+    let named = |tool: &&String| {
+        let spellings = [format!("\"{tool}\""), format!("<function={tool}>"), format!("[TOOL_CALLS]{tool}")];
+        spellings.iter().any(|spelling| begun.contains(spelling))
+    };
+    let tool = offered.iter().find(named)?.clone();
+    text.truncate(at);
+    if text.trim().is_empty() {
+        parts.pop();
+    }
+    Some(tool)
+}
+
 /// The text without its calls, and the calls.
 fn take_calls(text: &str, offered: &[String]) -> (String, Vec<ToolCall>) {
     let whole = text.trim();
@@ -171,6 +193,28 @@ mod tests {
             "[TOOL_CALLS]read[ARGS]{\"path\": \"a.rs\"}",
         ] {
             assert_eq!(read(text), (String::new(), expected.clone()), "{text}");
+        }
+    }
+
+    #[test]
+    fn spelled_call_at_the_cut_is_dropped_and_whole_ones_stay() {
+        let offered = ["read".to_owned(), "grep".to_owned()];
+        for (text, rest, tool) in [
+            ("Look.\n<tool_call>{\"name\": \"read\", \"arg", "Look.\n", Some("read")),
+            ("<tool_call>\n<function=grep>\n<parameter=path>a", "", Some("grep")),
+            ("[TOOL_CALLS]read{\"path\": ", "", Some("read")),
+            (
+                "<tool_call>{\"name\":\"read\"}</tool_call><tool_call>{\"name\":\"grep\"",
+                "<tool_call>{\"name\":\"read\"}</tool_call>",
+                Some("grep"),
+            ),
+            ("<tool_call>{\"name\": \"rm\", \"arg", "<tool_call>{\"name\": \"rm\", \"arg", None),
+            ("Write <tool_call> before it, th", "Write <tool_call> before it, th", None),
+        ] {
+            let mut parts = vec![Part::Text(text.to_owned())];
+            assert_eq!(drop_cut_call(&mut parts, &offered).as_deref(), tool, "{text}");
+            let reply = homing_core::message::Reply { parts, ..Default::default() };
+            assert_eq!(reply.text(), rest);
         }
     }
 

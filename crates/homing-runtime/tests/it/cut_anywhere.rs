@@ -18,6 +18,7 @@ use homing_runtime::{
 };
 use serde_json::json;
 
+use crate::cut_replies::{cut, cut_in_call};
 use crate::stage::{Actor, Prop, Rehearsal, Stage, agent, home, root_id};
 
 /// A scenario: a fresh stage each time, since actors and props keep logs.
@@ -110,6 +111,24 @@ fn context_full() -> (Stage, Arc<Actor>) {
     staged(&["a"], model, vec![Prop::simple("look")])
 }
 
+/// Text cut once and continued, after a cut call that is made again.
+fn cut_and_continued() -> (Stage, Arc<Actor>) {
+    let model = Actor::new(|request| {
+        Ok(match request.messages.len() {
+            1 => cut_in_call("look", "{\"at\": "),
+            3 => call([("look", json!({}))]),
+            5 => cut("mapp"),
+            _ => say("ed"),
+        })
+    });
+    staged(&["a"], model, vec![Prop::simple("look")])
+}
+
+fn cut_three_times() -> (Stage, Arc<Actor>) {
+    let model = Actor::new(|request| Ok(cut(&format!("{} ", request.messages.len()))));
+    staged(&["a"], model, vec![])
+}
+
 pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("scouts", Scenario { stage: lead_scouts_and_tools, task: || Task::new("lead", "go") }),
     ("background", Scenario { stage: background_and_follow_up, task: || Task::new("lead", "go") }),
@@ -124,6 +143,8 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     ),
     ("circles", Scenario { stage: going_round_in_circles, task: || Task::new("a", "go") }),
     ("context", Scenario { stage: context_full, task: || Task::new("a", "go") }),
+    ("cut and continued", Scenario { stage: cut_and_continued, task: || Task::new("a", "go") }),
+    ("cut three times", Scenario { stage: cut_three_times, task: || Task::new("a", "go") }),
 ];
 
 pub fn count(records: &[Arc<Record>], wanted: fn(&Fact) -> bool) -> usize {

@@ -3,6 +3,7 @@
 mod background;
 mod cancel;
 mod cut_anywhere;
+mod cut_replies;
 mod delegation;
 mod full_disk;
 mod ledger;

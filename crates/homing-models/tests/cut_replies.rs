@@ -1,0 +1,114 @@
+//! Replies that the output limit cut: what comes out of each wire, and what goes back in with the next request.
+#![allow(missing_docs)]
+
+mod support;
+
+use std::sync::Arc;
+
+use homing_core::message::{Entry, Message, Part, Reply, Stop};
+use homing_fake::{Answer, FakeProvider};
+use serde_json::{Value, json};
+use support::*;
+
+async fn reply_of(wire: &str, answer: Answer) -> Reply {
+    let provider = FakeProvider::answers(vec![answer]).await;
+    ask(&*model(&provider.url(), wire, patient())).await.reply()
+}
+
+/// The names of the calls that arrived whole, and of the one that did not.
+fn calls(reply: &Reply) -> (Vec<&str>, Option<&str>) {
+    (reply.calls().map(|call| call.name.as_str()).collect(), reply.cut_call.as_deref())
+}
+
+#[tokio::test]
+async fn chat_call_cut_within_its_json_is_named_and_not_made() {
+    let whole = ("read", r#"{"path":"a"}"#);
+    let reply = reply_of("chat", Answer::chat_cut_calls(&[whole, ("grep", r#"{"path":"b"#)])).await;
+    assert_eq!((calls(&reply), &reply.stop), ((vec!["read"], Some("grep")), &Stop::Length));
+    let reply = reply_of("chat", Answer::chat_cut_calls(&[("grep", "")])).await;
+    assert_eq!(calls(&reply), (vec![], Some("grep")), "arguments that had not begun");
+    let reply = reply_of("chat", Answer::chat_cut_calls(&[whole])).await;
+    assert_eq!(calls(&reply), (vec!["read"], None), "a call that was complete at the cut");
+    let reply = reply_of("chat", Answer::chat_calls(&[whole])).await;
+    assert_eq!(calls(&reply), (vec!["read"], None));
+}
+
+#[tokio::test]
+async fn anthropic_call_cut_within_its_json_is_named_and_not_made() {
+    let reply = reply_of("anthropic", Answer::anthropic_cut_call("read", r#"{"pa"#)).await;
+    assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &Stop::Length));
+    let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"read","input":{}}}"#;
+    let delta = r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}"#;
+    let reply = reply_of("anthropic", Answer::events(&anthropic_stream(&[start, delta], "max_tokens"))).await;
+    assert_eq!(calls(&reply), (vec![], Some("read")), "a block that never closed");
+    let reply = reply_of("anthropic", Answer::events(&anthropic_stream(&[start, delta], "tool_use"))).await;
+    assert_eq!(calls(&reply), (vec![], None), "not a cut");
+}
+
+#[tokio::test]
+async fn last_call_of_a_cut_anthropic_body_is_not_made() {
+    let call = |name: &str| json!({"type": "tool_use", "id": name, "name": name, "input": {"path": "a"}});
+    let body = json!({"content": [call("read"), call("grep")], "stop_reason": "max_tokens", "usage": {}});
+    let provider = FakeProvider::answers(vec![Answer::json(200, &body.to_string())]).await;
+    let model = unstreamed_model(&provider.url(), "anthropic", "fake", "m");
+    assert_eq!(calls(&ask(&*model).await.reply()), (vec!["read"], Some("grep")));
+}
+
+#[tokio::test]
+async fn spelled_call_cut_in_the_text_is_named_and_whole_ones_are_made() {
+    let whole = r#"<tool_call>{"name":"read","arguments":{"path":"a"}}</tool_call>"#;
+    let text = format!(r#"{whole}<tool_call>{{"name":"grep","argu"#);
+    let reply = reply_of("chat", Answer::chat_cut_text(&text)).await;
+    assert_eq!((calls(&reply), reply.text().as_str()), ((vec!["read"], Some("grep")), ""));
+    let reply = reply_of("chat", Answer::chat_cut_text("just te")).await;
+    assert_eq!((calls(&reply), reply.text().as_str()), ((vec![], None), "just te"));
+}
+
+#[tokio::test]
+async fn responses_call_cut_within_its_json_is_named_and_not_made() {
+    let item = json!({"type": "function_call", "id": "f", "call_id": "c", "name": "read", "arguments": ""});
+    let cut = json!({"type": "function_call", "id": "f", "call_id": "c", "name": "read", "arguments": "{\"pa", "status": "incomplete"});
+    let events: String = [
+        json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+        json!({"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "{\"pa"}),
+        json!({"type": "response.incomplete", "response": {"id": "r", "status": "incomplete", "model": "m", "output": [cut],
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}}}),
+    ]
+    .iter()
+    .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+    .collect();
+    let provider = FakeProvider::answers(vec![Answer::events(&events)]).await;
+    let model = model_named(&format!("{}/v1", provider.url()), "genai", "openai-responses", "gpt-5", patient());
+    let reply = ask(&*model).await.reply();
+    assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &Stop::Length));
+}
+
+/// The assistant message that a reply of these parts becomes in the next request.
+async fn sent_back(wire: &str, parts: Vec<Part>) -> Value {
+    let answer = if wire == "chat" { Answer::chat_text("ok") } else { Answer::anthropic_text("ok") };
+    let provider = FakeProvider::answers(vec![answer]).await;
+    let reply = Reply { parts, stop: Stop::Length, cut_call: Some("read".into()), ..Reply::default() };
+    let messages: [Arc<Entry>; 3] =
+        [Message::user("go"), Message::Assistant(reply), Message::user("cut")].map(Entry::new);
+    let tools = tools();
+    ask_with(&*model(&provider.url(), wire, patient()), request(&messages, &tools)).await.reply();
+    let body: Value = serde_json::from_str(&provider.requests().remove(0).body).unwrap();
+    body["messages"].as_array().unwrap().iter().find(|it| it["role"] == "assistant").unwrap()["content"].clone()
+}
+
+#[tokio::test]
+async fn reply_that_lost_its_call_goes_back_in_a_form_that_providers_take() {
+    let nothing = json!({"type": "text", "text": "(nothing)"});
+    let thought = || Part::Thinking { text: "hm".into(), signature: Some("seal".into()) };
+    let hidden = || Part::Opaque { wire: "anthropic".into(), block: json!({"type": "redacted_thinking", "data": "z"}) };
+    assert_eq!(sent_back("anthropic", vec![]).await, json!([nothing]));
+    for last in [thought(), hidden()] {
+        let content = sent_back("anthropic", vec![thought(), last]).await;
+        assert_eq!((content.as_array().unwrap().len(), &content[2]), (3, &nothing), "{content}");
+    }
+    let content = sent_back("anthropic", vec![thought(), Part::Text("text".into())]).await;
+    assert_eq!(content.as_array().unwrap().len(), 2, "{content}");
+    assert_eq!(sent_back("chat", vec![]).await, "(nothing)");
+    assert_eq!(sent_back("chat", vec![Part::Text("text".into())]).await, "text");
+}
