@@ -5,6 +5,7 @@
 mod bad_input;
 mod chaos;
 mod direction;
+mod failed_teams;
 mod faults;
 mod guide;
 mod map;
