@@ -249,6 +249,9 @@ fn hint(kind: FailureKind) -> Option<&'static str> {
         FailureKind::Schema => Some("simplify the schema, or use a model that is better at structured answers"),
         FailureKind::Journal => Some("make room on the disk or choose another file with --journal, then resume"),
         FailureKind::CrashLoop => Some("look at the last step with `homing show`, then `homing resume --force`"),
+        FailureKind::Team => {
+            Some("see each run of the team with `homing show`; a part that may fail takes `on_failure: skip`")
+        }
         FailureKind::Panic => Some("this is a defect: please report it with the message"),
         FailureKind::Refused | FailureKind::Config => None,
     }

@@ -366,6 +366,8 @@ pub enum FailureKind {
     Config,
     /// Its process died at the same step again and again.
     CrashLoop,
+    /// A team did not deliver: part of its work failed, or its own program could not go on.
+    Team,
 }
 
 impl FailureKind {
@@ -380,6 +382,7 @@ impl FailureKind {
             Self::Journal => "journal",
             Self::Config => "config",
             Self::CrashLoop => "crash_loop",
+            Self::Team => "team",
         }
     }
 }

@@ -283,6 +283,12 @@ pub enum ModelError {
         /// Why.
         reason: String,
     },
+    /// A team's program ends its run as failed: part of the work failed, or the program cannot go on.
+    #[error("{reason}")]
+    Team {
+        /// The parts that failed, or what is wrong with the program.
+        reason: String,
+    },
     /// The run's time was up.
     #[error("out of time")]
     OutOfTime,
@@ -297,6 +303,7 @@ impl ModelError {
             | Self::Refused { .. }
             | Self::Unauthorized { .. }
             | Self::Unusable { .. }
+            | Self::Team { .. }
             | Self::OutOfTime => false,
         }
     }

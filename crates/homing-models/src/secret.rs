@@ -36,7 +36,8 @@ impl Key {
             | ModelError::ContextFull { reason }
             | ModelError::Refused { reason }
             | ModelError::Unauthorized { reason }
-            | ModelError::Unusable { reason } => reason,
+            | ModelError::Unusable { reason }
+            | ModelError::Team { reason } => reason,
             ModelError::OutOfTime => return failure,
         };
         *reason = self.scrub_text(reason);

@@ -240,6 +240,7 @@ pub(crate) fn error_type(error: &ModelError) -> &'static str {
         ModelError::Refused { .. } => "refused",
         ModelError::Unauthorized { .. } => "unauthorized",
         ModelError::Unusable { .. } => "unusable",
+        ModelError::Team { .. } => "team",
         ModelError::OutOfTime => "timeout",
     }
 }

@@ -381,7 +381,10 @@ fn gives_up(error: &ModelError, failed: u32, patience: u32, another: bool) -> bo
         ModelError::Busy { .. } => another && failed >= patience,
         ModelError::Broken { .. } => failed >= patience,
         ModelError::ContextFull { .. } | ModelError::OutOfTime => false,
-        ModelError::Refused { .. } | ModelError::Unauthorized { .. } | ModelError::Unusable { .. } => true,
+        ModelError::Refused { .. }
+        | ModelError::Unauthorized { .. }
+        | ModelError::Unusable { .. }
+        | ModelError::Team { .. } => true,
     }
 }
 
@@ -390,6 +393,7 @@ pub(crate) fn failure_of(error: &ModelError) -> Outcome {
     let kind = match error {
         ModelError::Unauthorized { .. } => FailureKind::Auth,
         ModelError::Refused { .. } => FailureKind::Refused,
+        ModelError::Team { .. } => FailureKind::Team,
         ModelError::Busy { .. }
         | ModelError::Broken { .. }
         | ModelError::ContextFull { .. }

@@ -1,6 +1,7 @@
 //! What a parent's model reads about a run below it: short and factual. Who, how it ended, steps, then the answer.
 
 use homing_core::{
+    definition::OnFailure,
     fact::{By, Ended, LimitHit, Outcome},
     limits::{Limit, usd},
     place::Place,
@@ -29,7 +30,8 @@ pub(crate) fn of_child(run: &Run, ended: &Ended, settings: &Settings) -> String 
     }
 }
 
-/// What a program reads about a run below it: facts by name, and the plain answer beside them.
+/// What a program reads about a run below it: facts by name, and the plain answer beside them. `may_fail` is the agent's
+/// own word that its failure does not count, which only the program can act upon.
 pub(crate) fn facts(run: &Run) -> Value {
     let (status, error, data, limit) = match run.ended.as_deref() {
         None => ("running", None, None, None),
@@ -40,7 +42,7 @@ pub(crate) fn facts(run: &Run) -> Value {
     };
     json!({
         "run": run.id, "place": run.place.to_string(), "agent": run.spawned.agent.name, "status": status, "error": error,
-        "data": data, "limit": limit,
+        "data": data, "limit": limit, "may_fail": run.spawned.agent.on_failure == OnFailure::Skip,
     })
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bounds::Bounds;
+use crate::{bounds::Bounds, crew::OnFailure};
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,10 @@ pub struct Chat {
     pub summary: Option<String>,
     /// What each contribution may cost.
     pub limits: Bounds,
+    /// Consequence of a speaker or selector that failed. By default a failed selector, and a failed last speaker where
+    /// there is no summary, fail the chat. With `skip` the next in the round speaks instead, and the answer is the last
+    /// contribution that was made; `fail` ends the chat at the first failure.
+    pub on_failure: OnFailure,
 }
 
 /// Who speaks next. Where the way that was chosen names nobody who takes part, it is the next in the round.
@@ -65,6 +69,7 @@ impl Default for Chat {
             stop_words: Vec::new(),
             summary: None,
             limits: Bounds::default(),
+            on_failure: OnFailure::default(),
         }
     }
 }
@@ -115,6 +120,13 @@ impl Chat {
     #[must_use]
     pub fn summary(mut self, agent: impl Into<String>) -> Self {
         self.summary = Some(agent.into());
+        self
+    }
+
+    /// Consequence of a speaker or selector that failed.
+    #[must_use]
+    pub fn on_failure(mut self, policy: OnFailure) -> Self {
+        self.on_failure = policy;
         self
     }
 

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use crate::{
     bounds::Bounds,
     chat::{Chat, NextSpeaker},
-    past::{Past, Stand},
+    crew::OnFailure,
+    failed,
+    past::{Done, Past, Stand},
     program::{Call, Errand, Move, Script},
     team::{Scope, Team},
     template,
@@ -20,8 +22,14 @@ pub(crate) struct ChatScript {
 #[derive(Default)]
 struct Talk {
     said: Vec<(String, String)>,
-    /// Contributions in a row that came to nothing.
-    silent: usize,
+    /// Contributions in a row, up to the last one, that came to nothing.
+    silent: Vec<Silence>,
+}
+
+/// A contribution that came to nothing.
+struct Silence {
+    part: String,
+    counts: bool,
 }
 
 /// Where a conversation stands.
@@ -41,6 +49,16 @@ impl Talk {
 
     fn last(&self) -> Option<&(String, String)> {
         self.said.last()
+    }
+
+    /// The last contribution that was made.
+    fn last_words(&self) -> String {
+        let made = self.said.len().saturating_sub(self.silent.len());
+        self.said[..made].last().map(|(_, text)| text.clone()).unwrap_or_default()
+    }
+
+    fn silences(&self) -> String {
+        failed::listed(&self.silent.iter().map(|it| it.part.clone()).collect::<Vec<_>>())
     }
 }
 
@@ -67,21 +85,35 @@ impl ChatScript {
                     return (talk, Some(Where::Stuck(format!("run {place} is still under way"))));
                 }
             };
-            let is_done = done.is_done();
-            talk.silent = if is_done { 0 } else { talk.silent + 1 };
-            let words =
-                if is_done { done.output.trim().to_owned() } else { format!("(could not speak: {})", done.why()) };
-            let stops = is_done && self.chat.stop_words.iter().any(|word| words.contains(word.as_str()));
-            talk.said.push((speaker, words));
-            if talk.silent >= self.chat.members.len() {
-                let why = "nobody could speak for a whole round".to_owned();
-                return (talk, Some(Where::Stuck(why)));
-            }
-            if stops {
-                break;
+            match self.hear(round, speaker, &done, &mut talk) {
+                Ok(false) => (),
+                Ok(true) => break,
+                Err(why) => return (talk, Some(Where::Stuck(why))),
             }
         }
         (talk, None)
+    }
+
+    /// Takes a contribution into the conversation, and says whether it ends it. An error ends the chat as failed.
+    fn hear(&self, round: u32, speaker: String, done: &Done, talk: &mut Talk) -> Result<bool, String> {
+        if done.is_done() {
+            let words = done.output.trim().to_owned();
+            let stops = self.chat.stop_words.iter().any(|word| words.contains(word.as_str()));
+            talk.silent.clear();
+            talk.said.push((speaker, words));
+            return Ok(stops);
+        }
+        let part = failed::part(&format!("`{speaker}` in round {round}"), done);
+        let policy = failed::policy(self.chat.on_failure, done);
+        talk.said.push((speaker, format!("(could not speak: {})", done.why())));
+        talk.silent.push(Silence { part: part.clone(), counts: policy != OnFailure::Skip });
+        if policy == OnFailure::Fail {
+            return Err(part);
+        }
+        if talk.silent.len() >= self.chat.members.len() {
+            return Err(format!("nobody could speak for a whole round: {}", talk.silences()));
+        }
+        Ok(false)
     }
 
     /// Who speaks in this round; always somebody who takes part.
@@ -129,6 +161,11 @@ impl ChatScript {
             return Ok(None);
         }
         match past.stand(&format!("choose/{round}"), 0) {
+            Stand::Over(done) if !done.is_done() && failed::policy(self.chat.on_failure, &done) != OnFailure::Skip => {
+                let selector = self.chat.selector.as_deref().unwrap_or_default();
+                let name = format!("the selector `{selector}` in round {round}");
+                Err(Where::Stuck(failed::part(&name, &done)))
+            }
             Stand::Over(done) => {
                 let name = done.data.as_ref().and_then(|data| data.get("speaker")).and_then(Value::as_str);
                 Ok(name.map(str::to_owned))
@@ -169,11 +206,10 @@ impl ChatScript {
     }
 
     fn sum_up(&self, talk: &Talk, past: &Past<'_>) -> Move {
-        let last = talk.last().map(|(_, text)| text.clone()).unwrap_or_default();
-        let Some(agent) = &self.chat.summary else { return Move::Answer { text: last, data: None } };
+        let Some(agent) = &self.chat.summary else { return last_word(talk) };
         match past.stand("summary", 0) {
             Stand::Over(done) if done.is_done() => Move::Answer { text: done.output, data: None },
-            Stand::Over(done) => Move::Fail { why: format!("summary: {}", done.why()) },
+            Stand::Over(done) => Move::Fail { why: failed::part("summary", &done) },
             Stand::Running { place } => Move::Fail { why: format!("run {place} is still under way") },
             Stand::Open { id } => {
                 let task = format!(
@@ -186,6 +222,18 @@ impl ChatScript {
                 Move::Act { words: "Next: summary".to_owned(), calls: vec![errand.call(id)] }
             }
         }
+    }
+}
+
+/// The end of a chat without a summary: its last contribution is the answer.
+fn last_word(talk: &Talk) -> Move {
+    let last = talk.silent.last().filter(|it| it.counts);
+    match (last, talk.last_words()) {
+        (Some(silence), _) => Move::Fail { why: silence.part.clone() },
+        (None, text) if text.is_empty() && !talk.silent.is_empty() => {
+            Move::Fail { why: format!("nobody spoke: {}", talk.silences()) }
+        }
+        (None, text) => Move::Answer { text, data: None },
     }
 }
 

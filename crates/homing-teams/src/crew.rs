@@ -1,5 +1,6 @@
 //! Crews: tasks for agents, and which task needs the results of which others.
 
+use homing_core::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,16 +77,19 @@ pub struct CrewTask {
     pub on_failure: OnFailure,
 }
 
-/// What a failure means to the rest of a team.
+/// Consequence of a part that did not deliver, after all retries: one that failed, that was cancelled, or that a limit of
+/// its own stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// Whoever needs the result reads that it failed, and what there was by then.
+    /// The rest goes on, and whoever needs the result reads that it failed and what there was by then. The team ends
+    /// `failed` if it had to deliver this part: a crew's task that is the last or that others need; a graph's node whose
+    /// failure no edge handles; the last contribution of a chat, and its selector; any item of a map.
     #[default]
     Report,
-    /// The rest goes on without it.
+    /// The rest goes on without it, and the failure does not count.
     Skip,
-    /// The team fails.
+    /// The team fails at once.
     Fail,
 }
 
@@ -169,10 +173,19 @@ impl Crew {
     }
 
     /// The schema of the crew's answer, where it is that of one task.
-    pub(crate) fn schema(&self) -> Option<&Value> {
+    pub(crate) fn schema(&self, registry: &Registry) -> Option<&Value> {
+        let may_skip = |task: &CrewTask| match task.on_failure {
+            OnFailure::Skip => true,
+            OnFailure::Fail => false,
+            OnFailure::Report => task
+                .agent
+                .as_deref()
+                .and_then(|name| registry.get(name).ok())
+                .is_some_and(|agent| agent.on_failure == homing_core::definition::OnFailure::Skip),
+        };
         match self.last_tasks().as_slice() {
             // A crew whose last task may be left out cannot promise its form.
-            [only] if self.tasks[*only].when.is_none() && self.tasks[*only].on_failure != OnFailure::Skip => {
+            [only] if self.tasks[*only].when.is_none() && !may_skip(&self.tasks[*only]) => {
                 self.tasks[*only].schema.as_ref()
             }
             _ => None,

@@ -1,11 +1,15 @@
 //! The program of a crew: which tasks can begin, which are under way, and what the crew answers in the end.
 
-use std::{cell::LazyCell, collections::HashMap};
+use std::{
+    cell::LazyCell,
+    collections::{HashMap, HashSet},
+};
 
 use serde_json::{Value, json};
 
 use crate::{
     crew::{Crew, CrewTask, OnFailure, Process},
+    failed,
     past::{Done, Past, Stand},
     program::{Call, Errand, Move, Script, wait_for_any},
     team::{Scope, Team},
@@ -110,10 +114,10 @@ impl CrewScript {
             Progress::Next(call) => Ok(State::Open(call)),
             Progress::Running(place) => Ok(State::Running(place)),
             Progress::Over(done) if done.is_done() => Ok(State::Over(*done)),
-            Progress::Over(done) => match task.on_failure {
+            Progress::Over(done) => match failed::policy(task.on_failure, &done) {
                 OnFailure::Report => Ok(State::Over(*done)),
                 OnFailure::Skip => Ok(State::Skipped),
-                OnFailure::Fail => Err(told(done.why())),
+                OnFailure::Fail => Err(failed::part(&format!("task `{}`", task.name), &done)),
             },
         }
     }
@@ -172,10 +176,11 @@ impl CrewScript {
     /// The crew's answer: the result of its last task, or of its last tasks.
     fn answer(&self, states: &[State]) -> Move {
         let last = self.crew.last_tasks();
-        let results: Vec<(&str, &Done)> = last.iter().filter_map(|at| self.over(states, *at)).collect();
-        if let Some((name, done)) = results.iter().find(|(_, done)| !done.is_done()) {
-            return Move::Fail { why: format!("task `{name}`: {}", done.why()) };
+        let failed = self.not_delivered(&last, states);
+        if !failed.is_empty() {
+            return Move::Fail { why: failed::listed(&failed) };
         }
+        let results: Vec<(&str, &Done)> = last.iter().filter_map(|at| self.over(states, *at)).collect();
         match results.as_slice() {
             [(_, only)] => Move::Answer { text: only.output.clone(), data: only.data.clone() },
             // Where the last tasks were skipped, what was done before them is what there is.
@@ -185,6 +190,14 @@ impl CrewScript {
                 Move::Answer { text: parts.join("\n\n"), data: None }
             }
         }
+    }
+
+    /// The tasks that failed and that the crew had to deliver: its last ones, and those whose results others need.
+    fn not_delivered(&self, last: &[usize], states: &[State]) -> Vec<String> {
+        let needed: HashSet<usize> = self.context.iter().flatten().chain(last).copied().collect();
+        let over = (0..states.len()).filter(|at| needed.contains(at)).filter_map(|at| self.over(states, at));
+        let failed = over.filter(|(_, done)| !done.is_done());
+        failed.map(|(name, done)| failed::part(&format!("task `{name}`"), done)).collect()
     }
 
     fn over<'a>(&'a self, states: &'a [State], at: usize) -> Option<(&'a str, &'a Done)> {
@@ -237,9 +250,18 @@ impl Script for CrewScript {
 }
 
 impl CrewScript {
+    /// What came of a task the last time it was done.
+    fn last_result(&self, task: &CrewTask, past: &Past<'_>) -> Option<Done> {
+        match self.crew.process {
+            Process::Sequential | Process::Parallel => past.done(&format!("task/{}", task.name), task.retries),
+            Process::Hierarchical => (1..=self.crew.max_rounds.max(1))
+                .rev()
+                .find_map(|round| past.done(&format!("task/{}/{round}", task.name), task.retries)),
+        }
+    }
+
     fn results_alone(&self, past: &Past<'_>) -> String {
-        let done =
-            |task: &CrewTask| Some(section(&task.name, &past.done(&format!("task/{}", task.name), task.retries)?));
+        let done = |task: &CrewTask| Some(section(&task.name, &self.last_result(task, past)?));
         let parts: Vec<String> = self.crew.tasks.iter().filter_map(done).collect();
         if parts.is_empty() { "No task was done.".to_owned() } else { parts.join("\n\n") }
     }

@@ -124,7 +124,8 @@ pub struct Node {
     pub limits: Bounds,
     /// How often it is tried again after a failure.
     pub retries: u32,
-    /// What its failure means, after all retries.
+    /// What its failure means, after all retries. An edge handles a failure if it is taken and its condition asks about
+    /// it, as in `failures.NODE is defined`; `else` beside such a condition counts as well.
     pub on_failure: OnFailure,
 }
 

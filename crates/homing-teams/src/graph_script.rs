@@ -1,11 +1,12 @@
 //! The program of a graph: it walks again from the start through what has happened, until something is still to be done.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map as Object, Value, json};
 
 use crate::{
     crew::OnFailure,
+    failed,
     graph::{END, Edge, Graph, Node, Work},
     graph_state,
     past::{Done, Past, Stand},
@@ -20,12 +21,25 @@ pub(crate) struct GraphScript {
     nodes: HashMap<String, usize>,
     /// The edges out of each node, by position, in the order in which they are written.
     out: HashMap<String, Vec<usize>>,
+    /// The failures that each edge's condition asks about, by the edge's position.
+    asks_about: Vec<Failures>,
+}
+
+/// Failures that a condition asks about.
+#[derive(Clone, Debug, Default)]
+struct Failures {
+    /// All of them: the condition uses `failures` as a whole.
+    all: bool,
+    /// Those of these nodes.
+    of: BTreeSet<String>,
 }
 
 /// Where a walk has come to.
 struct Walk {
     state: Object<String, Value>,
     failures: Object<String, Value>,
+    /// The parts that failed, by node, and that no edge has handled.
+    unhandled: BTreeMap<String, Vec<String>>,
     frontier: Vec<usize>,
     taken: HashMap<usize, u32>,
     arrived: HashMap<usize, BTreeSet<String>>,
@@ -46,7 +60,8 @@ impl GraphScript {
         for (at, edge) in graph.edges.iter().enumerate() {
             out.entry(edge.from.clone()).or_default().push(at);
         }
-        Self { graph: graph.clone(), scope: team.scope(), nodes, out }
+        let asks_about = graph.edges.iter().map(Failures::in_condition_of).collect();
+        Self { graph: graph.clone(), scope: team.scope(), nodes, out, asks_about }
     }
 
     /// Walks as far as the past goes. `Some` is what is to be done there; `None` is the end.
@@ -54,6 +69,7 @@ impl GraphScript {
         let mut walk = Walk {
             state: graph_state::initial(&self.graph),
             failures: Object::new(),
+            unhandled: BTreeMap::new(),
             frontier: self.nodes.get(&self.graph.start).copied().into_iter().collect(),
             taken: HashMap::new(),
             arrived: HashMap::new(),
@@ -94,6 +110,7 @@ impl GraphScript {
             brought.iter().flat_map(|it| &it.done).filter(|it| it.is_done()).map(|it| it.output.clone()).collect();
         for it in &brought {
             let node = &self.graph.nodes[it.node];
+            count_failures(node, &it.done, walk)?;
             self.take_in(node, &it.done, walk).map_err(|why| format!("node `{}`: {why}", node.name))?;
         }
         self.move_on(walk, past.task)?;
@@ -148,17 +165,6 @@ impl GraphScript {
 
     /// Puts what a node brought into the state.
     fn take_in(&self, node: &Node, done: &[Done], walk: &mut Walk) -> Result<(), String> {
-        if let Some(failed) = done.iter().find(|it| !it.is_done()) {
-            match node.on_failure {
-                OnFailure::Fail => return Err(failed.why()),
-                OnFailure::Report => {
-                    walk.failures.insert(node.name.clone(), json!(failed.why()));
-                }
-                OnFailure::Skip => (),
-            }
-        } else {
-            walk.failures.remove(&node.name);
-        }
         let values: Vec<Value> = done.iter().filter(|it| it.is_done()).map(value).collect();
         match (&node.writes, &node.each) {
             (Some(field), Some(_)) => graph_state::put(&self.graph, &mut walk.state, field, Value::Array(values)),
@@ -182,7 +188,9 @@ impl GraphScript {
         let mut next: Vec<usize> = Vec::new();
         for at in std::mem::take(&mut walk.frontier) {
             let from = &self.graph.nodes[at].name;
-            for edge in self.choose(from, walk, &scope)? {
+            let chosen = self.choose(from, walk, &scope)?;
+            self.handle(from, &chosen, walk);
+            for edge in chosen {
                 *walk.taken.entry(edge).or_default() += 1;
                 let Some(to) = self.nodes.get(&self.graph.edges[edge].to).copied() else { continue };
                 if self.may_begin(to, from, walk) && !next.contains(&to) {
@@ -196,22 +204,42 @@ impl GraphScript {
 
     /// The edges that are taken: all whose condition holds, or else those that are for that case.
     fn choose(&self, from: &str, walk: &Walk, scope: &Value) -> Result<Vec<usize>, String> {
-        let out = self.out.get(from).map_or(&[][..], Vec::as_slice);
-        let open = |at: &&usize| {
-            let edge = &self.graph.edges[**at];
-            edge.limit.is_none_or(|limit| walk.taken.get(*at).copied().unwrap_or(0) < limit)
-        };
+        let open = self.open_edges(from, walk);
         let mut chosen = Vec::new();
-        for at in out.iter().filter(open) {
+        for at in &open {
             let edge = &self.graph.edges[*at];
             if !edge.otherwise && holds(edge, scope).map_err(|why| format!("edge {edge:?}: {why}"))? {
                 chosen.push(*at);
             }
         }
         if chosen.is_empty() {
-            chosen.extend(out.iter().filter(open).filter(|at| self.graph.edges[**at].otherwise));
+            chosen.extend(open.into_iter().filter(|at| self.graph.edges[*at].otherwise));
         }
         Ok(chosen)
+    }
+
+    /// The edges out of a node that may still be taken.
+    fn open_edges(&self, from: &str, walk: &Walk) -> Vec<usize> {
+        let out = self.out.get(from).map_or(&[][..], Vec::as_slice);
+        let open = |at: &usize| {
+            let taken = walk.taken.get(at).copied().unwrap_or(0);
+            self.graph.edges[*at].limit.is_none_or(|limit| taken < limit)
+        };
+        out.iter().copied().filter(open).collect()
+    }
+
+    /// Forgets the failures that the chosen edges handle: those that their conditions ask about. An `else` edge stands for
+    /// the conditions that did not hold beside it. One that was not asked because its edge is used up does not speak for
+    /// it: where a way back is closed and the rest goes on, the failure still counts.
+    fn handle(&self, from: &str, chosen: &[usize], walk: &mut Walk) {
+        let open = self.open_edges(from, walk);
+        let mut asked: Vec<usize> = chosen.to_vec();
+        if chosen.iter().any(|at| self.graph.edges[*at].otherwise) {
+            asked.extend(open);
+        }
+        let all = asked.iter().any(|at| self.asks_about[*at].all);
+        let asks = |name: &String| all || asked.iter().any(|at| self.asks_about[*at].of.contains(name));
+        walk.unhandled.retain(|name, _| !asks(name));
     }
 
     fn may_begin(&self, to: usize, from: &str, walk: &mut Walk) -> bool {
@@ -239,6 +267,52 @@ impl GraphScript {
     }
 }
 
+/// Notes what a node did not deliver; an error ends the graph.
+fn count_failures(node: &Node, done: &[Done], walk: &mut Walk) -> Result<(), String> {
+    let failed = || done.iter().enumerate().filter(|(_, it)| !it.is_done());
+    let under =
+        |policy| failed().filter(move |(_, it)| failed::policy(node.on_failure, it) == policy).collect::<Vec<_>>();
+    let (fatal, reported) = (under(OnFailure::Fail), under(OnFailure::Report));
+    if !fatal.is_empty() {
+        return Err(failed::listed(&parts(node, &fatal)));
+    }
+    if let Some((_, first)) = reported.first() {
+        walk.failures.insert(node.name.clone(), json!(first.why()));
+        walk.unhandled.insert(node.name.clone(), parts(node, &reported));
+    } else if failed().next().is_none() {
+        walk.failures.remove(&node.name);
+        walk.unhandled.remove(&node.name);
+    }
+    Ok(())
+}
+
+/// The parts of a node that did not deliver: the node itself, or items of its list.
+fn parts(node: &Node, failed: &[(usize, &Done)]) -> Vec<String> {
+    let name = |at: &usize| match node.each {
+        Some(_) => format!("node `{}`, item {at}", node.name),
+        None => format!("node `{}`", node.name),
+    };
+    failed.iter().map(|(at, done)| failed::part(&name(at), done)).collect()
+}
+
+impl Failures {
+    fn in_condition_of(edge: &Edge) -> Self {
+        let names = edge.when.as_deref().and_then(|condition| template::names_in_condition(condition).ok());
+        let mut found = Self::default();
+        for name in names.unwrap_or_default() {
+            let mut path = name.split('.');
+            match (path.next(), path.next()) {
+                (Some("failures"), Some(node)) => {
+                    found.of.insert(node.to_owned());
+                }
+                (Some("failures"), None) => found.all = true,
+                (Some(_), _) | (None, _) => (),
+            }
+        }
+        found
+    }
+}
+
 fn value(done: &Done) -> Value {
     done.data.clone().unwrap_or_else(|| json!(done.output))
 }
@@ -253,8 +327,14 @@ fn holds(edge: &Edge, scope: &Value) -> Result<bool, String> {
 impl Script for GraphScript {
     fn next(&self, past: &Past<'_>) -> Move {
         let (walk, verdict) = self.walk(past);
+        let failed: Vec<String> = walk.unhandled.values().flatten().cloned().collect();
         match verdict {
-            Err(why) => Move::Fail { why },
+            // What failed before may be why it cannot go on.
+            Err(why) => {
+                let all: Vec<String> = [why].into_iter().chain(failed).collect();
+                Move::Fail { why: failed::listed(&all) }
+            }
+            Ok(None) if !failed.is_empty() => Move::Fail { why: failed::listed(&failed) },
             Ok(None) => self.answer(&walk, past.task),
             Ok(Some(calls)) => {
                 let names: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
@@ -264,7 +344,13 @@ impl Script for GraphScript {
     }
 
     fn so_far(&self, past: &Past<'_>) -> String {
-        let (walk, _) = self.walk(past);
+        let (walk, verdict) = self.walk(past);
+        // A graph that came to its end keeps the answer, even if a part of it failed.
+        if let (Ok(None), Move::Answer { text, .. }) = (verdict, self.answer(&walk, past.task))
+            && !text.trim().is_empty()
+        {
+            return text;
+        }
         let state = serde_json::to_string_pretty(&walk.state).unwrap_or_default();
         format!("The state after {} steps:\n{state}", walk.step)
     }

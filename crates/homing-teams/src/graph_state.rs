@@ -81,7 +81,8 @@ fn kind_name(kind: FieldType) -> &'static str {
     }
 }
 
-fn brief(value: &Value) -> String {
+/// The beginning of a value, for messages.
+pub(crate) fn brief(value: &Value) -> String {
     let text = value.to_string();
     if text.len() <= 60 { text } else { format!("{}…", &text[..text.floor_char_boundary(60)]) }
 }

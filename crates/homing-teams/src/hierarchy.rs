@@ -64,9 +64,12 @@ impl CrewScript {
             task.name
         );
         let done = self.ask_manager(format!("assign/{}", task.name), question, &schema, past)?;
+        if !done.is_done() && !done.may_fail {
+            return Err(unmanaged(done, "choose who does it", String::new()));
+        }
         let said = |key: &str| done.data.as_ref()?.get(key)?.as_str().map(str::to_owned);
         let chosen = said("agent").filter(|name| self.candidates.contains(name));
-        // A manager that cannot choose must not stop the work.
+        // A manager that may fail does not stop the work.
         let agent = chosen.or_else(|| self.candidates.first().cloned()).unwrap_or_default();
         Ok((agent, said("instructions").unwrap_or_default()))
     }
@@ -91,6 +94,9 @@ impl CrewScript {
             self.crew.max_rounds, task.name, done.output
         );
         let said = self.ask_manager(format!("review/{}/{round}", task.name), question, &schema, past)?;
+        if !said.is_done() && !said.may_fail {
+            return Err(unmanaged(said, "review the result", done.output.clone()));
+        }
         let data = said.data.unwrap_or_default();
         let feedback = data.get("feedback").and_then(Value::as_str).unwrap_or("Do it again, better.").to_owned();
         Ok((data.get("accepted") == Some(&Value::Bool(false))).then_some(feedback))
@@ -108,6 +114,13 @@ impl CrewScript {
             }
         }
     }
+}
+
+/// A task whose manager failed: nobody chose who does it, or nobody accepted the result, which is kept.
+fn unmanaged(mut manager: Done, what: &str, output: String) -> Progress {
+    manager.error = Some(format!("the manager could not {what}: {}", manager.why()));
+    (manager.output, manager.data) = (output, None);
+    Progress::Over(Box::new(manager))
 }
 
 fn brief(text: &str, instructions: &str, sent_back: Option<&SentBack>) -> String {

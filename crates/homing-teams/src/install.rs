@@ -58,7 +58,7 @@ pub fn install(parts: &mut Parts, teams: impl IntoIterator<Item = Team>) -> Resu
 }
 
 fn agent(team: &Team, registry: &Registry, tools: &[String]) -> AgentDefinition {
-    let mut definition = team.definition();
+    let mut definition = team.definition(registry);
     if let Some(record) = record(team) {
         definition.metadata.insert(RECORD.to_owned(), record);
     }

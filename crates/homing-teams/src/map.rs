@@ -8,6 +8,9 @@ use homing_core::envelope::Envelope;
 
 use crate::{
     bounds::Bounds,
+    crew::OnFailure,
+    failed,
+    graph_state::brief,
     past::{Done, Past, Stand},
     program::{Call, Errand, Move, Script},
     team::{Scope, Team},
@@ -31,6 +34,9 @@ pub struct Map {
     pub limits: Bounds,
     /// How often an item is tried again after a failure.
     pub retries: u32,
+    /// Consequence of an item that failed, after all retries. By default the other items are done and reduced, and the map
+    /// ends `failed` with all results; `skip` lets it end `done`; `fail` leaves out what is made of the results.
+    pub on_failure: OnFailure,
     /// What is made of all results in the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reduce: Option<Reduce>,
@@ -81,6 +87,13 @@ impl Map {
     #[must_use]
     pub fn limits(mut self, limits: Bounds) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Consequence of an item that failed.
+    #[must_use]
+    pub fn on_failure(mut self, policy: OnFailure) -> Self {
+        self.on_failure = policy;
         self
     }
 
@@ -138,11 +151,46 @@ impl MapScript {
     fn lines(&self, past: &Past<'_>) -> String {
         let items = self.map.items_of(past.task);
         let line = |(index, item): (usize, &Value)| {
-            let done = past.done(&format!("item/{index}"), self.map.retries);
-            let Done { status, output, data, error, .. } = done.unwrap_or_else(Done::open);
+            let Done { status, output, data, error, .. } = self.item(index, past).unwrap_or_else(Done::open);
             serde_json::to_string(&MapResult { item: item.clone(), status, output, data, error }).unwrap_or_default()
         };
         items.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// What came of an item that is over.
+    fn item(&self, index: usize, past: &Past<'_>) -> Option<Done> {
+        past.done(&format!("item/{index}"), self.map.retries)
+    }
+
+    /// The items that failed and count, each in the words of the map's own failure.
+    fn failed(&self, items: &[Value], past: &Past<'_>) -> Vec<String> {
+        let part = |(index, item): (usize, &Value)| {
+            let done = self.item(index, past).filter(|done| !done.is_done())?;
+            let counts = failed::policy(self.map.on_failure, &done) != OnFailure::Skip;
+            counts.then(|| failed::part(&format!("item {index}, {}", brief(item)), &done))
+        };
+        items.iter().enumerate().filter_map(part).collect()
+    }
+
+    /// The end of a map of which every item is over.
+    fn end(&self, items: &[Value], past: &Past<'_>) -> Move {
+        let failed = self.failed(items, past);
+        let why = || format!("{} of {} items failed: {}", failed.len(), items.len(), failed::listed(&failed));
+        // Nothing can be made of nothing, and `fail` spends no more.
+        let is_hopeless = failed.len() == items.len() || self.map.on_failure == OnFailure::Fail;
+        if !failed.is_empty() && is_hopeless {
+            return Move::Fail { why: why() };
+        }
+        match self.map.reduce.as_ref().map(|reduce| self.reduce(reduce, past)) {
+            Some(unfinished @ Move::Act { .. }) => unfinished,
+            Some(Move::Fail { why: of_reduce }) if !failed.is_empty() => {
+                Move::Fail { why: format!("{of_reduce}; {}", why()) }
+            }
+            Some(failure @ Move::Fail { .. }) => failure,
+            Some(Move::Answer { .. }) | None if !failed.is_empty() => Move::Fail { why: why() },
+            Some(answer @ Move::Answer { .. }) => answer,
+            None => Move::Answer { text: self.lines(past), data: None },
+        }
     }
 
     fn reduce(&self, reduce: &Reduce, past: &Past<'_>) -> Move {
@@ -171,7 +219,7 @@ impl MapScript {
         };
         match done.is_done() {
             true => Move::Answer { text: done.output, data: None },
-            false => Move::Fail { why: format!("reduce: {}", done.why()) },
+            false => Move::Fail { why: failed::part("reduce", &done) },
         }
     }
 }
@@ -191,15 +239,18 @@ impl Script for MapScript {
         if !calls.is_empty() {
             return Move::Act { words: format!("Next: {} of {} items", calls.len(), items.len()), calls };
         }
-        match (&self.map.reduce, items.is_empty()) {
-            (_, true) => Move::Fail { why: "there are no items".to_owned() },
-            (Some(reduce), false) => self.reduce(reduce, past),
-            (None, false) => Move::Answer { text: self.lines(past), data: None },
+        if items.is_empty() {
+            return Move::Fail { why: "there are no items".to_owned() };
         }
+        self.end(&items, past)
     }
 
     fn so_far(&self, past: &Past<'_>) -> String {
         let lines = self.lines(past);
-        if lines.is_empty() { "There were no items.".to_owned() } else { lines }
+        match past.done("reduce", 0).map(|done| done.output).filter(|text| !text.trim().is_empty()) {
+            Some(reduced) => format!("{}\n\nResults, one a line:\n{lines}", reduced.trim_end()),
+            None if lines.is_empty() => "There were no items.".to_owned(),
+            None => lines,
+        }
     }
 }

@@ -26,6 +26,10 @@ pub(crate) struct Done {
     pub(crate) output: String,
     pub(crate) data: Option<Value>,
     pub(crate) error: Option<String>,
+    /// The place of its run; a function and a delegation that was refused have none.
+    pub(crate) place: Option<String>,
+    /// The agent's own definition says that its failure does not count.
+    pub(crate) may_fail: bool,
     /// It ended because the team, or something above it, had no more to spend.
     by_teams_limit: bool,
 }
@@ -42,6 +46,7 @@ pub(crate) enum Stand {
 }
 
 impl Done {
+    /// Whether it delivered. A member that a limit of its own stopped did not, whatever it had written by then.
     pub(crate) fn is_done(&self) -> bool {
         self.status == "done"
     }
@@ -62,13 +67,23 @@ impl Done {
             output: output.to_owned(),
             data: facts.get("data").filter(|data| !data.is_null()).cloned(),
             error: text("error"),
+            place: text("place"),
+            may_fail: facts.get("may_fail").and_then(Value::as_bool).unwrap_or(false),
             by_teams_limit: ended_by_others_limit(facts),
         }
     }
 
     /// Something that has not been done.
     pub(crate) fn open() -> Self {
-        Self { status: "open".to_owned(), output: String::new(), data: None, error: None, by_teams_limit: false }
+        Self {
+            status: "open".to_owned(),
+            output: String::new(),
+            data: None,
+            error: None,
+            place: None,
+            may_fail: false,
+            by_teams_limit: false,
+        }
     }
 
     fn of_tool(result: &ToolResult) -> Self {
@@ -77,6 +92,8 @@ impl Done {
             output: result.text.clone(),
             data: result.data.clone(),
             error: result.is_error.then(|| result.text.clone()),
+            place: None,
+            may_fail: false,
             by_teams_limit: false,
         }
     }

@@ -27,7 +27,7 @@ pub(crate) enum Move {
     Act { words: String, calls: Vec<Call> },
     /// The end, with this answer.
     Answer { text: String, data: Option<Value> },
-    /// The end, because it cannot go on.
+    /// The end as failed: part of the work failed, or the program cannot go on.
     Fail { why: String },
 }
 
@@ -99,7 +99,7 @@ impl Director {
                 None => reply(text, Vec::new()),
             }),
             Move::Fail { why } => {
-                let error = ModelError::Unusable { reason: why };
+                let error = ModelError::Team { reason: why };
                 Err(Failure { error, charge: Charge::Nothing, partial: self.script.so_far(&past) })
             }
         }

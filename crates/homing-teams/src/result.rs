@@ -1,6 +1,6 @@
 //! What a team brought: the final answer, who did what, what it cost. A view of the envelope, nothing more.
 
-use homing_core::envelope::{Envelope, Status, UsageNote};
+use homing_core::envelope::{Envelope, ErrorNote, Status, UsageNote};
 use serde_json::Value;
 
 /// The result of a team.
@@ -13,6 +13,8 @@ pub struct TeamResult {
     pub data: Option<Value>,
     /// How the team ended.
     pub status: Status,
+    /// The parts that failed, if the team failed.
+    pub error: Option<ErrorNote>,
     /// Every run that worked for the team, in the order of the tree.
     pub executions: Vec<Execution>,
     /// What all of it used.
@@ -62,6 +64,7 @@ impl From<&Envelope> for TeamResult {
             answer: envelope.output.clone(),
             data: envelope.data.clone(),
             status: envelope.status,
+            error: envelope.error.clone(),
             executions: envelope.all().into_iter().skip(1).map(execution).collect(),
             total: envelope.subtree,
             tree: envelope.tree(),

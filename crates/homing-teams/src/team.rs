@@ -9,8 +9,9 @@ use std::{
 use homing_core::{
     authority::Allow,
     builder::{AgentBuilder, BadAgent},
-    definition::{AgentDefinition, ModelChoice, Surroundings},
+    definition::{self, AgentDefinition, ModelChoice, Surroundings},
     limits::{Cap, Limits},
+    registry::Registry,
     rule::Rule,
     tool::Tool,
 };
@@ -89,6 +90,19 @@ pub struct Member {
     pub model: Option<String>,
     /// What it may spend each time.
     pub limits: Bounds,
+    /// Consequence of its failure, wherever the task, node, chat or map it works for leaves the default.
+    pub on_failure: MemberFailure,
+}
+
+/// Consequence of a member's failure. What ends the whole team is for its tasks and nodes to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberFailure {
+    /// The failure is the team's to deal with.
+    #[default]
+    Report,
+    /// The failure does not count.
+    Skip,
 }
 
 impl Member {
@@ -103,7 +117,11 @@ impl Member {
         if let Some(model) = &self.model {
             builder = builder.model(model);
         }
-        builder.build().map_err(|bad: BadAgent| bad.to_string())
+        let on_failure = match self.on_failure {
+            MemberFailure::Report => definition::OnFailure::Report,
+            MemberFailure::Skip => definition::OnFailure::Skip,
+        };
+        builder.on_failure(on_failure).build().map_err(|bad: BadAgent| bad.to_string())
     }
 }
 
@@ -222,15 +240,15 @@ impl Team {
     }
 
     /// JSON schema of the team's answer, where its last task has one.
-    fn schema(&self) -> Option<Value> {
+    fn schema(&self, registry: &Registry) -> Option<Value> {
         match &self.pattern {
-            Pattern::Crew(crew) => crew.schema().cloned(),
+            Pattern::Crew(crew) => crew.schema(registry).cloned(),
             Pattern::Orchestrator(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) => None,
         }
     }
 
     /// The team as an agent: what makes others able to delegate to it.
-    pub(crate) fn definition(&self) -> AgentDefinition {
+    pub(crate) fn definition(&self, registry: &Registry) -> AgentDefinition {
         let mut rules: Vec<Rule> = self.functions().into_iter().map(Rule::tool).collect();
         let members = self.members();
         if !members.is_empty() {
@@ -247,7 +265,7 @@ impl Team {
             model: ModelChoice::Named(vec![self.model_name()]),
             surroundings: Surroundings::None,
             limits: self.effective_limits(),
-            schema: self.schema(),
+            schema: self.schema(registry),
             ..AgentDefinition::new(&self.name, description, "")
         }
     }

@@ -11,7 +11,7 @@ use homing_core::{
     program::{Program, call, say},
 };
 use homing_runtime::{Parts, journal::Memory};
-use homing_teams::{Chat, Team};
+use homing_teams::{Chat, OnFailure, Team};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
 
@@ -37,16 +37,18 @@ async fn r45_everybody_speaks_in_turn_and_hears_the_same_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_a_model_chooses_the_speaker_and_an_invalid_choice_falls_back() {
+async fn r45_a_model_chooses_the_speaker_and_a_choice_that_failed_may_be_skipped() {
     let play = |asked: Asked<'_>| match (asked.who, asked.first_words().matches("\n[").count()) {
         ("host", 0) => call([("answer", json!({"speaker": "cyd"}))]),
-        // Nobody of that name: the schema says so twice, the chooser fails, and the round goes on.
+        // Nobody of that name: the schema says so twice, and the chooser fails.
         ("host", 1) => call([("answer", json!({"speaker": "nobody"}))]),
         ("host", _) => say("I would rather not say"),
         _ => speak(asked),
     };
-    let chat = Chat::new(["ada", "bob", "cyd"]).selected_by("host").max_rounds(4);
-    let whole = cut_anywhere(on_stage(chat, play), "talk", "tea").await;
+    let chat = || Chat::new(["ada", "bob", "cyd"]).selected_by("host").max_rounds(4);
+    let failed = cut_anywhere(on_stage(chat(), play), "talk", "tea").await;
+    assert_eq!((failed.status, who(&failed)), (Status::Failed, vec!["host", "cyd", "host"]));
+    let whole = cut_anywhere(on_stage(chat().on_failure(OnFailure::Skip), play), "talk", "tea").await;
     let speakers: Vec<&str> = who(&whole).into_iter().filter(|name| *name != "host").collect();
     assert_eq!(speakers, ["cyd", "ada", "bob", "cyd"]);
     assert_eq!(whole.status, Status::Done);

@@ -141,15 +141,21 @@ fn failing(policy: OnFailure, retries: u32) -> impl Fn(Arc<Memory>) -> Parts {
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_retried_then_reported_skipped_or_final() {
     let reported = cut_anywhere(failing(OnFailure::Report, 2), "report", "ants").await;
-    assert_eq!(who(&reported), ["researcher", "researcher", "researcher", "writer"]);
+    assert_eq!(
+        (reported.status, who(&reported)),
+        (Status::Failed, vec!["researcher", "researcher", "researcher", "writer"])
+    );
     assert!(reported.output.contains("## research (not done: failed (model)"), "{}", reported.output);
 
     let skipped = cut_anywhere(failing(OnFailure::Skip, 0), "report", "ants").await;
-    assert_eq!(skipped.output, "<writer: Write>");
+    assert_eq!((skipped.status, skipped.output.as_str()), (Status::Done, "<writer: Write>"));
 
     let failed = cut_anywhere(failing(OnFailure::Fail, 0), "report", "ants").await;
     assert_eq!((failed.status, who(&failed)), (Status::Failed, vec!["researcher"]));
-    assert!(failed.error.as_ref().unwrap().message.contains("task `research`: failed (model)"), "{failed:#?}");
+    assert!(
+        failed.error.as_ref().unwrap().message.contains("task `research` (run 1.1): failed (model)"),
+        "{failed:#?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

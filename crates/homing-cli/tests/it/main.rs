@@ -6,6 +6,7 @@ mod bad_input;
 mod chaos;
 mod cut_replies;
 mod direction;
+mod failed_teams;
 mod faults;
 mod guide;
 mod map;

@@ -48,6 +48,10 @@ fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once
     let expected = [("a.txt", "done"), ("b.txt", "failed"), ("c.txt", "done")];
     assert_eq!(told, expected.map(|(item, status)| (item.to_owned(), status.to_owned())), "{}", err(&first));
     assert_eq!((code(&first), world.provider.requests().len()), (1, 3));
+    assert!(err(&first).contains("2 of 3 items done") && err(&first).contains(" · failed · "), "{}", err(&first));
+    let runs = json(&world.homing(&["runs", "--json"]));
+    let map = runs.as_array().unwrap().iter().find(|it| it["agent"] == "map").unwrap();
+    assert_eq!(map["status"], "failed", "the map's own status agrees: {map}");
     is_mended.store(true, Ordering::SeqCst);
     let second = world.homing(&args);
     assert_eq!(

@@ -9,7 +9,7 @@ use homing_core::{
     fact::{Fact, Record},
     limits::Limits,
     message::Reply,
-    model::{OneModel, Request},
+    model::{Failure, ModelError, OneModel, Request},
     program::{Program, last_words},
 };
 use homing_runtime::{
@@ -44,9 +44,17 @@ pub(crate) fn agents<const N: usize>(names: [&str; N]) -> Vec<AgentDefinition> {
 
 /// A model that plays all members.
 pub(crate) fn cast(play: impl Fn(Asked<'_>) -> Reply + Send + Sync + 'static) -> Arc<OneModel> {
+    cast_with_failures(move |asked| Ok(play(asked)))
+}
+
+/// A model that plays all members, some of whom fail with these words.
+pub(crate) fn cast_with_failures(
+    play: impl Fn(Asked<'_>) -> Result<Reply, &'static str> + Send + Sync + 'static,
+) -> Arc<OneModel> {
     let decide = move |request: Request<'_>| {
         let task = last_words(&request);
-        Ok(play(Asked { who: request.system.split_whitespace().next().unwrap_or_default(), task, request }))
+        let asked = Asked { who: request.system.split_whitespace().next().unwrap_or_default(), task, request };
+        play(asked).map_err(|reason| Failure::free(ModelError::Unusable { reason: reason.to_owned() }))
     };
     Arc::new(OneModel(Arc::new(Program::new("script/cast", decide))))
 }
@@ -84,8 +92,8 @@ pub(crate) async fn cut_anywhere(make: impl Fn(Arc<Memory>) -> Parts, agent: &st
         let handle = runtime.resume(whole.run, Claim::IfGone, Limits::default()).await.unwrap();
         let again = handle.wait().await;
         assert_eq!(
-            (again.status, &again.output, &again.data),
-            (whole.status, &whole.output, &whole.data),
+            (again.status, &again.output, &again.data, &again.error),
+            (whole.status, &whole.output, &whole.data, &whole.error),
             "cut after {cut}"
         );
         let calls = children(&journal.records(whole.run));
