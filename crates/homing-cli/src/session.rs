@@ -139,9 +139,9 @@ impl Session {
         move |text| keys.iter().fold(text.to_owned(), |text, key| text.replace(key, "[redacted]"))
     }
 
-    /// Errors stop us; other remarks are counted.
+    /// Errors stop us; warnings are counted.
     fn say_remarks(&self, strict: bool) -> Result<(), Trouble> {
-        let all = self.homing.diagnostics();
+        let all: Vec<_> = self.homing.diagnostics().iter().filter(|it| it.severity > Severity::Info).collect();
         let given = all.iter().find(|it| it.path.is_none() && it.severity == Severity::Error);
         if let Some(error) = given {
             return Err(Trouble::config(format!("--agents{error}")));
@@ -154,7 +154,7 @@ impl Session {
             ))
             .hint("`homing check` shows all remarks; without --strict they are warnings"));
         }
-        let (files, others): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.path.is_some());
+        let (files, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.path.is_some());
         for it in others {
             let hint = it.hint.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
             terminal::say(&format!("warning: {}{hint}", it.message));

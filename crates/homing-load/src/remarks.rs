@@ -14,6 +14,11 @@ pub(crate) struct Remarks {
 }
 
 impl Remarks {
+    /// The file loads as it was meant; this is good to know.
+    pub(crate) fn info(&mut self, spot: Spot, field: &str, message: impl Into<String>, hint: &str) {
+        self.push(Diagnostic::info(message), spot, field, hint);
+    }
+
     /// The file loads, but somebody should know this.
     pub(crate) fn warn(&mut self, spot: Spot, field: &str, message: impl Into<String>, hint: &str) {
         self.push(Diagnostic::warning(message), spot, field, hint);
@@ -48,7 +53,7 @@ impl Remarks {
 
     /// Strict mode: what was repaired is refused.
     pub(crate) fn refuse_repairs(&mut self) {
-        for diagnostic in &mut self.list {
+        for diagnostic in self.list.iter_mut().filter(|it| it.severity == Severity::Warning) {
             diagnostic.severity = Severity::Error;
         }
     }

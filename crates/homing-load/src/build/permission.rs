@@ -83,7 +83,7 @@ impl Builder<'_> {
             (_, "edit") => vec![Rule::tool("edit"), Rule::tool("write")],
             (Meaning::Everything, _) => vec![Rule::tool("*")],
             (Meaning::Rules(rules), _) => rules,
-            (Meaning::Unknown, name) => {
+            (Meaning::NoCounterpart | Meaning::Unknown, name) => {
                 self.warn(entry.spot, key, format!("there is no tool `{name}` to permit or forbid"), "");
                 return;
             }
@@ -156,7 +156,7 @@ impl Builder<'_> {
                     let message = "only file endings are understood of regular expressions; the group was left out";
                     self.warn(group.spot, key, message, "name the tool with a path instead, such as edit(docs/**)");
                 }
-                (Some(Meaning::Everything | Meaning::Unknown) | None, _) => {
+                (Some(Meaning::Everything | Meaning::NoCounterpart | Meaning::Unknown) | None, _) => {
                     self.warn(group.spot, key, "there is no such group; it was left out", "");
                 }
             }
