@@ -29,6 +29,14 @@ impl Remarks {
         self.push(Diagnostic::error(message), spot, field, hint);
     }
 
+    /// The same remark on the same place is made once.
+    pub(crate) fn once(&mut self, severity: Severity, spot: Spot, field: &str, message: String) {
+        let said = |it: &Diagnostic| (it.line, it.column, &it.message) == (spot.line, spot.column, &message);
+        if !self.list.iter().any(said) {
+            self.push(Diagnostic { severity, ..Diagnostic::warning(message) }, spot, field, "");
+        }
+    }
+
     fn push(&mut self, diagnostic: Diagnostic, spot: Spot, field: &str, hint: &str) {
         let mut diagnostic = diagnostic.at(spot.line, spot.column);
         diagnostic.field = Some(field.to_owned()).filter(|it| !it.is_empty());

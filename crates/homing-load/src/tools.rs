@@ -88,7 +88,7 @@ impl Vocabulary<'_> {
     }
 
     /// The tool that an unknown name is probably a misspelling of.
-    fn near(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn near(&self, name: &str) -> Option<&'static str> {
         let name = name.split('(').next().unwrap_or_default().trim().to_lowercase();
         let near = |it: &&str| distance(&name, it) <= if it.len() > 4 { 2 } else { 1 };
         tool_names::all().find(near)

@@ -100,6 +100,7 @@ fn as_json(registered: &Registered, loaded: &Loaded) -> Value {
         "model": model_as_json(&definition.model),
         "tools": tools_as_json(&definition.tools),
         "denied": definition.denied.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "asked": definition.asked.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "skills": definition.skills,
         "limits": limits_as_json(definition),
         "diagnostics": remarks(definition, loaded).map(diagnostic_as_json).collect::<Vec<_>>(),

@@ -31,6 +31,9 @@ pub(super) fn explain(registered: &Registered, loaded: &Loaded, out: &mut dyn Wr
     if !definition.denied.is_empty() {
         page.line("never", &rules(&definition.denied))?;
     }
+    if !definition.asked.is_empty() {
+        page.line("asks", &rules(&definition.asked))?;
+    }
     if let Some(mode) = definition.permission_mode {
         page.line("mode", permission(mode))?;
     }
