@@ -81,7 +81,7 @@ impl Page<'_> {
         if definition.source.kind != Scope::Project {
             return Ok(());
         }
-        for remark in without_authority(&mut definition.clone()) {
+        for remark in without_authority(&mut definition.clone(), Limits::default()) {
             self.line("trust", &remark.message)?;
         }
         Ok(())
