@@ -28,7 +28,7 @@ pub(crate) struct Config {
     pub(crate) parallel: Option<u64>,
     /// Where runs are recorded: a file, or `off`.
     pub(crate) journal: Option<String>,
-    /// What a tree may spend where neither flags nor its agent say.
+    /// What a tree may spend. Agents can ask for less, flags for more.
     pub(crate) limits: LimitsConfig,
     /// Short names of models.
     pub(crate) aliases: BTreeMap<String, String>,
@@ -219,11 +219,15 @@ impl Layered {
         said.iter().filter(|(_, is_said)| *is_said).map(|(key, _)| word(key)).collect()
     }
 
-    /// Limits: flags over the agent's own over the user's; the project narrows all but the flags.
+    /// What the user's configuration allows; a flag alone goes beyond it.
+    pub(crate) fn ceiling(&self) -> Limits {
+        self.user.limits.limits().unwrap_or_default()
+    }
+
+    /// Limits: flags, else the tighter of the agent's own and the user's; the project narrows all but the flags.
     pub(crate) fn limits(&self, flags: Limits, agent: Limits) -> Limits {
-        let user = self.user.limits.limits().unwrap_or_default();
         let project = self.project.limits.limits().unwrap_or_default();
-        let below = agent.or(user);
+        let below = agent.tighter(self.ceiling());
         let narrowed = match Limit::SETTABLE.iter().any(|it| project.cap(*it) != Cap::Default) {
             // Where the project is silent, `tighter` leaves what was said; where nobody spoke, the default is what it narrows.
             true => only_where_said(below.or(Limits::root()).tighter(project), project, below),
@@ -348,10 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_agent_and_the_agent_over_the_user() {
-        let it = layered("[limits]\nturns = 9\ndepth = 1\ntime = '5m'\n", "");
-        let limits = it.limits(Limits::default().turns(2), Limits::default().turns(5).depth(2));
-        assert_eq!((limits.turns, limits.depth, limits.wall_ms), (Cap::At(2), Cap::At(2), Cap::At(300_000)));
+    fn flags_win_and_an_agent_stays_below_the_user() {
+        let it = layered("[limits]\nturns = 9\ndepth = 1\ntime = '5m'\ncost = 'none'\n", "");
+        let agent = Limits { tokens: Cap::Unlimited, wall_ms: Cap::Unlimited, ..Limits::default().turns(5).depth(2) };
+        let limits = it.limits(Limits::default().turns(20), agent);
+        assert_eq!((limits.turns, limits.depth, limits.wall_ms), (Cap::At(20), Cap::At(1), Cap::At(300_000)));
+        assert_eq!((limits.cost_micros, limits.tokens), (Cap::Unlimited, Cap::Unlimited), "nobody limits these");
+        let narrow = it.limits(Limits::default(), agent);
+        assert_eq!(narrow.turns, Cap::At(5), "an agent narrows");
     }
 
     #[test]

@@ -6,12 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use homing::{BuildError, Builder, Catalog, Claim, Folders, Homing, ModelOptions, RunHandle, SpawnError, Standard};
+use homing::{
+    BuildError, Builder, Catalog, Claim, Folders, Homing, ModelOptions, RunHandle, SpawnError, Standard, Task,
+};
 use homing_core::{
     authority::Layer,
     definition::{AgentDefinition, ModelChoice, Scope},
-    diagnostic::Severity,
-    limits::Limits,
+    diagnostic::{Diagnostic, Severity},
+    limits::{Cap, Limit, Limits},
 };
 use homing_models::{
     Providers,
@@ -104,10 +106,33 @@ impl Session {
         self.homing.resume(tree, claim, more).await
     }
 
-    /// What a task of `agent` may spend.
-    pub(crate) fn limits(&self, flags: Limits, agent: &str) -> Limits {
-        let own = self.homing.registry().get(agent).map(|it| it.limits).unwrap_or_default();
-        self.config.limits(flags, own)
+    /// The task with what it may spend, and with a warning where its agent's file asks for more.
+    pub(crate) fn bounded(&self, mut task: Task, flags: Limits) -> Task {
+        let Ok(agent) = self.homing.registry().get(&task.agent) else {
+            return task.limits(self.config.limits(flags, Limits::default()));
+        };
+        task.warnings.extend(self.lowered(agent, flags));
+        task.limits(self.config.limits(flags, agent.limits))
+    }
+
+    /// What the agent's file asks for in vain: without trust, or beyond the user's configuration. A flag settles it.
+    fn lowered(&self, agent: &AgentDefinition, flags: Limits) -> Vec<String> {
+        let path = agent.source.path.as_ref();
+        let on_limits =
+            |it: &&Diagnostic| path.is_some() && it.path.as_deref() == path && it.field.as_deref() == Some("limits");
+        let untrusted = self.homing.diagnostics().iter().filter(on_limits).map(|it| it.message.clone());
+        let ceiling = self.config.ceiling();
+        let above = |limit: &Limit| match (agent.limits.cap(*limit), ceiling.cap(*limit)) {
+            (Cap::Unlimited, Cap::At(_)) => true,
+            (Cap::At(said), Cap::At(most)) => said > most,
+            (Cap::Default, _) | (_, Cap::Default | Cap::Unlimited) => false,
+        };
+        let open = Limit::SETTABLE.into_iter().filter(|it| flags.cap(*it) == Cap::Default);
+        let words = |limit: Limit| {
+            let (asks, most) = (limit.shown(agent.limits.cap(limit)), limit.shown(ceiling.cap(limit)));
+            format!("agent {} asks for {limit} {asks}; your configuration allows {most}", agent.name)
+        };
+        untrusted.chain(open.filter(above).map(words)).collect()
     }
 
     /// Makes sure that there is a model for `agent`, and says which one was chosen where nobody chose.
@@ -139,9 +164,9 @@ impl Session {
         move |text| keys.iter().fold(text.to_owned(), |text, key| text.replace(key, "[redacted]"))
     }
 
-    /// Errors stop us; other remarks are counted.
+    /// Errors stop us; warnings are counted.
     fn say_remarks(&self, strict: bool) -> Result<(), Trouble> {
-        let all = self.homing.diagnostics();
+        let all: Vec<_> = self.homing.diagnostics().iter().filter(|it| it.severity > Severity::Info).collect();
         let given = all.iter().find(|it| it.path.is_none() && it.severity == Severity::Error);
         if let Some(error) = given {
             return Err(Trouble::config(format!("--agents{error}")));
@@ -154,7 +179,7 @@ impl Session {
             ))
             .hint("`homing check` shows all remarks; without --strict they are warnings"));
         }
-        let (files, others): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.path.is_some());
+        let (files, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.path.is_some());
         for it in others {
             let hint = it.hint.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
             terminal::say(&format!("warning: {}{hint}", it.message));
@@ -212,6 +237,7 @@ fn with_delegates(mut standard: Standard, with: &WithArgs, wanted: &Wanted<'_>, 
     }
     standard.sandbox = config.user.sandbox.options();
     standard.servers.clone_from(&config.user.mcp);
+    standard.limits = config.ceiling();
     standard
 }
 

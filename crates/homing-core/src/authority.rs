@@ -294,11 +294,11 @@ impl Authority {
 
 fn narrow(grant: &Arc<Grant>, definition: &AgentDefinition) -> Arc<Grant> {
     let mut own = Grant::clone(grant);
-    if definition.tools != Allow::All || !definition.denied.is_empty() {
+    if definition.tools != Allow::All || !definition.denied.is_empty() || !definition.asked.is_empty() {
         own = own.under(Layer {
             from: format!("agent {}", definition.name),
             allow: definition.tools.clone(),
-            ask: Vec::new(),
+            ask: definition.asked.clone(),
             deny: definition.denied.clone(),
             settled: Vec::new(),
         });

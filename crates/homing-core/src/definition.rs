@@ -28,6 +28,9 @@ pub struct AgentDefinition {
     /// Which tools it may not use.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<Rule>,
+    /// Which calls somebody is asked about first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Rule>,
     /// What it may hand on beyond its own tools. Kept by hosts from trusted files only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegates: Option<Vec<Rule>>,
@@ -109,6 +112,7 @@ impl Default for AgentDefinition {
             prompt: String::new(),
             tools: Allow::All,
             denied: Vec::new(),
+            asked: Vec::new(),
             delegates: None,
             model: ModelChoice::Inherit,
             effort: None,

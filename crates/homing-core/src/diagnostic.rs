@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
+    /// The file loads as it was meant, except for something that does not exist here.
+    Info,
     /// The file loads; something was repaired, ignored or replaced.
     Warning,
     /// The file gives no definition.
@@ -17,7 +19,7 @@ pub enum Severity {
 /// One remark about one place in one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// Warning or error.
+    /// How much it matters.
     pub severity: Severity,
     /// The file, where there is one.
     pub path: Option<Arc<PathBuf>>,
@@ -45,6 +47,11 @@ impl Diagnostic {
             message: message.into(),
             hint: None,
         }
+    }
+
+    /// A piece of information without a place.
+    pub fn info(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Info, ..Self::warning(message) }
     }
 
     /// An error without a place.
@@ -83,6 +90,7 @@ impl fmt::Display for Diagnostic {
             write!(f, "{}:{}:", self.line, self.column)?;
         }
         let severity = match self.severity {
+            Severity::Info => "info",
             Severity::Warning => "warning",
             Severity::Error => "error",
         };

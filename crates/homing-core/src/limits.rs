@@ -98,6 +98,28 @@ impl Limit {
     }
 }
 
+impl Limit {
+    /// A cap of this limit as people read it: `$0.50`, `90 s`, `12`, `none`.
+    pub fn shown(self, cap: Cap) -> String {
+        match (cap, self) {
+            (Cap::Default, _) => "the default".to_owned(),
+            (Cap::Unlimited, _) => "none".to_owned(),
+            (Cap::At(value), Self::Cost) => usd(value),
+            (Cap::At(value), Self::Wall | Self::Work) => format!("{} s", value as f64 / 1_000.0),
+            (
+                Cap::At(value),
+                Self::Turns
+                | Self::Depth
+                | Self::Tokens
+                | Self::ToolCalls
+                | Self::Children
+                | Self::Repeats
+                | Self::Compactions,
+            ) => value.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -244,6 +266,15 @@ impl Limits {
         self.zip(other, Cap::or)
     }
 
+    /// These limits without what lies above `ceiling`: a larger number becomes the ceiling's, and `none` says nothing.
+    #[must_use]
+    pub fn within(self, ceiling: Self) -> Self {
+        self.zip(ceiling, |said, most| match said {
+            Cap::Default | Cap::Unlimited => Cap::Default,
+            Cap::At(value) => Cap::At(most.value().map_or(value, |most| value.min(most))),
+        })
+    }
+
     /// The tighter of the two, limit by limit.
     #[must_use]
     pub fn tighter(self, other: Self) -> Self {
@@ -302,6 +333,20 @@ mod tests {
         assert_eq!(Cap::Unlimited.or(Cap::At(5)), Cap::Unlimited);
         assert_eq!(Cap::Unlimited.tighter(Cap::At(5)), Cap::At(5));
         assert_eq!(Cap::At(7).tighter(Cap::At(5)), Cap::At(5));
+    }
+
+    #[test]
+    fn a_ceiling_lowers_numbers_and_silences_none() {
+        let said = Limits { cost_micros: Cap::At(9), tokens: Cap::Unlimited, turns: Cap::At(3), ..Limits::default() };
+        let ceiling = Limits { cost_micros: Cap::At(5), turns: Cap::Unlimited, ..Limits::default() };
+        let within = said.within(ceiling);
+        assert_eq!((within.cost_micros, within.tokens, within.turns), (Cap::At(5), Cap::Default, Cap::At(3)));
+        assert_eq!(within.depth, Cap::Default, "silence stays silence");
+        assert_eq!(Limit::Cost.shown(Cap::At(500_000)), "$0.50");
+        assert_eq!(
+            (Limit::Wall.shown(Cap::At(1_500)), Limit::Turns.shown(Cap::Unlimited)),
+            ("1.5 s".into(), "none".into())
+        );
     }
 
     #[test]

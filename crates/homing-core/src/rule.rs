@@ -1,4 +1,5 @@
-//! Rules on tools: `read`, `bash(git log *)`, `edit(src/**)`, `mcp__github__*`. Parsing and matching, nothing else.
+//! Rules on tools: `read`, `bash(git log *)`, `edit(src/**)`, `edit(=README.md)`, `mcp__github__*`. Parsing and matching,
+//! nothing else.
 
 use std::{fmt, str::FromStr};
 
@@ -88,7 +89,10 @@ impl Rule {
             Subject::Command { text, classes } => {
                 classes.iter().any(|class| class == pattern) || matches_command(pattern, text)
             }
-            Subject::Path(path) => matches_path(pattern, path),
+            Subject::Path(path) => match pattern.strip_prefix('=') {
+                Some(whole) => matches_glob(whole, path),
+                None => matches_path(pattern, path),
+            },
             Subject::Host(host) => pattern.strip_prefix("domain:").is_some_and(|it| matches_host(it, host)),
             Subject::Name(name) => pattern.split(',').any(|it| matches_glob(it.trim(), name)),
         }
@@ -324,6 +328,15 @@ mod tests {
         assert!(!matches("/repo", "/repo-evil/x"));
         assert!(matches("//etc", "/etc/passwd"));
         assert!(matches(".env", "deep/.env"));
+    }
+
+    #[test]
+    fn a_path_pattern_with_an_equals_sign_is_the_whole_path() {
+        let matches = |pattern: &str, path: &str| Rule::calls("edit", pattern).matches(&Subject::Path(path.into()));
+        assert!(matches("=README.md", "README.md") && !matches("=README.md", "docs/README.md"));
+        assert!(!matches("=docs", "docs/a.md"));
+        assert!(matches("=src/*.rs", "src/a/b.rs") && !matches("=src/*.rs", "x/src/a.rs"));
+        assert_eq!(rule("edit(=README.md)").to_string(), "edit(=README.md)");
     }
 
     #[test]

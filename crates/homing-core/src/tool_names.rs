@@ -1,6 +1,9 @@
 //! One table that maps every ecosystem's tool names onto ours.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::LazyLock,
+};
 
 /// Our names, each with what the field calls the same thing. Matched without regard to case, `-`, `_` and spaces.
 const TABLE: &[(&str, &[&str])] = &[
@@ -8,7 +11,6 @@ const TABLE: &[(&str, &[&str])] = &[
         "read",
         &[
             "Read",
-            "NotebookRead",
             "read_file",
             "read_many_files",
             "ReadFile",
@@ -18,7 +20,6 @@ const TABLE: &[(&str, &[&str])] = &[
             "view_file",
             "cat",
             "open_file",
-            "read/problems",
             "readFile",
         ],
     ),
@@ -28,7 +29,6 @@ const TABLE: &[(&str, &[&str])] = &[
         &[
             "Edit",
             "MultiEdit",
-            "NotebookEdit",
             "replace",
             "edit_file",
             "EditFile",
@@ -41,8 +41,6 @@ const TABLE: &[(&str, &[&str])] = &[
             "str_replace_based_edit_tool",
             "patch",
             "search_replace",
-            "edit/editNotebook",
-            "editNotebook",
         ],
     ),
     (
@@ -62,9 +60,6 @@ const TABLE: &[(&str, &[&str])] = &[
             "terminal",
             "exec",
             "command",
-            "BashOutput",
-            "KillShell",
-            "KillBash",
             "execute_command",
             "runTasks",
         ],
@@ -134,6 +129,80 @@ const TABLE: &[(&str, &[&str])] = &[
     ("answer", &["structured_output"]),
 ];
 
+/// Names of other programs' tools that do a part of what one of ours does, or something that none of ours does.
+///
+/// None of them may stand for a tool of ours: `BashOutput` reads what a command printed and `KillShell` ends one, but
+/// `bash` starts any; `NotebookEdit` changes notebooks, but `edit` changes every file. As a permission such a name would
+/// grant more than its author meant, and as a denial it would take more away.
+const WITHOUT_COUNTERPART: &[&str] = &[
+    // Claude Code
+    "BashOutput",
+    "KillShell",
+    "KillBash",
+    "Monitor",
+    "NotebookEdit",
+    "NotebookRead",
+    "ListMcpResources",
+    "ListMcpResourcesTool",
+    "ReadMcpResource",
+    "ReadMcpResourceTool",
+    "EnterPlanMode",
+    "ExitPlanMode",
+    "EnterWorktree",
+    "ExitWorktree",
+    "LSP",
+    "SlashCommand",
+    "ToolSearch",
+    // Codex and OpenCode
+    "write_stdin",
+    "list_mcp_resources",
+    "list_mcp_resource_templates",
+    "read_mcp_resource",
+    "view_image",
+    "codesearch",
+    "external_directory",
+    "doom_loop",
+    "plan_enter",
+    "plan_exit",
+    // Gemini CLI, Qwen Code, Factory, Copilot CLI
+    "save_memory",
+    "exit_plan_mode",
+    "exit_spec_mode",
+    "read_bash",
+    "write_bash",
+    "stop_bash",
+    "list_bash",
+    "read_powershell",
+    "write_powershell",
+    "stop_powershell",
+    // VS Code
+    "problems",
+    "read/problems",
+    "editNotebook",
+    "edit/editNotebook",
+    "read/getNotebookSummary",
+    "getTerminalOutput",
+    "get_terminal_output",
+    "execute/getTerminalOutput",
+    "execute/awaitTerminal",
+    "execute/killTerminal",
+    "execute/testFailure",
+    "terminalLastCommand",
+    "terminalSelection",
+    "read/terminalLastCommand",
+    "read/terminalSelection",
+    "getTaskOutput",
+    "get_task_output",
+    "testFailure",
+];
+
+/// Whether `name` is a tool of another program that none of ours stands for.
+pub fn lacks_counterpart(name: &str) -> bool {
+    FOREIGN.contains(&fold(name.trim()))
+}
+
+static FOREIGN: LazyLock<HashSet<String>> = LazyLock::new(|| WITHOUT_COUNTERPART.iter().map(|it| fold(it)).collect());
+
 /// Our name for `name`, if we have such a tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
     BY_NAME.get(&fold(name.trim())).copied()
@@ -189,5 +258,15 @@ mod tests {
                 assert!(before.is_none_or(|it| it == *ours), "{name} is both {ours} and {before:?}");
             }
         }
+    }
+
+    #[test]
+    fn names_that_do_less_than_a_tool_of_ours_never_stand_for_it() {
+        let partial = ["BashOutput", "KillShell", "kill_bash", "NotebookEdit", "notebook-read", "edit/editNotebook"];
+        for name in partial.iter().chain(WITHOUT_COUNTERPART) {
+            assert_eq!(canonical(name), None, "{name}");
+            assert!(lacks_counterpart(name), "{name}");
+        }
+        assert!(!lacks_counterpart("Bash") && !lacks_counterpart("Bassh"));
     }
 }

@@ -2,8 +2,10 @@
 //! It reads no files and decides no precedence.
 
 mod finish;
+mod opencode;
 mod permission;
 mod values;
+mod verdict;
 
 use homing_core::{
     authority::Allow,

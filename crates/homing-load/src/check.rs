@@ -92,7 +92,8 @@ impl Report {
     fn add_skill(&mut self, path: PathBuf, options: &Options) {
         let (card, mut diagnostics) = read_card(&path, Scope::Project);
         if options.strict {
-            diagnostics.iter_mut().for_each(|it| it.severity = Severity::Error);
+            let warnings = diagnostics.iter_mut().filter(|it| it.severity == Severity::Warning);
+            warnings.for_each(|it| it.severity = Severity::Error);
         }
         self.files += 1;
         // Without front matter it is documentation that lies there.

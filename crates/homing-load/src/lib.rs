@@ -23,6 +23,7 @@ mod toml_nodes;
 mod tools;
 mod trust;
 mod walk;
+mod wildcard;
 mod yaml;
 
 pub use check::{Report, check};

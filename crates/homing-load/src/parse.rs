@@ -380,8 +380,10 @@ pub fn parse_json(text: &str, scope: Scope, options: &Options) -> Parsed {
     for definition in &mut definitions {
         definition.source.path = None;
     }
-    if options.strict && remarks.len() > 0 {
+    if options.strict {
         remarks.refuse_repairs();
+    }
+    if options.strict && remarks.has_error() {
         definitions.clear();
     }
     Parsed { what: What::Agent, definitions, diagnostics: remarks.into_diagnostics(None) }

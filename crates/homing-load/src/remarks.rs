@@ -14,6 +14,11 @@ pub(crate) struct Remarks {
 }
 
 impl Remarks {
+    /// The file loads as it was meant; this is good to know.
+    pub(crate) fn info(&mut self, spot: Spot, field: &str, message: impl Into<String>, hint: &str) {
+        self.push(Diagnostic::info(message), spot, field, hint);
+    }
+
     /// The file loads, but somebody should know this.
     pub(crate) fn warn(&mut self, spot: Spot, field: &str, message: impl Into<String>, hint: &str) {
         self.push(Diagnostic::warning(message), spot, field, hint);
@@ -22,6 +27,14 @@ impl Remarks {
     /// The file gives no definition, for this reason.
     pub(crate) fn error(&mut self, spot: Spot, field: &str, message: impl Into<String>, hint: &str) {
         self.push(Diagnostic::error(message), spot, field, hint);
+    }
+
+    /// The same remark on the same place is made once.
+    pub(crate) fn once(&mut self, severity: Severity, spot: Spot, field: &str, message: String) {
+        let said = |it: &Diagnostic| (it.line, it.column, &it.message) == (spot.line, spot.column, &message);
+        if !self.list.iter().any(said) {
+            self.push(Diagnostic { severity, ..Diagnostic::warning(message) }, spot, field, "");
+        }
     }
 
     fn push(&mut self, diagnostic: Diagnostic, spot: Spot, field: &str, hint: &str) {
@@ -48,7 +61,7 @@ impl Remarks {
 
     /// Strict mode: what was repaired is refused.
     pub(crate) fn refuse_repairs(&mut self) {
-        for diagnostic in &mut self.list {
+        for diagnostic in self.list.iter_mut().filter(|it| it.severity == Severity::Warning) {
             diagnostic.severity = Severity::Error;
         }
     }

@@ -42,6 +42,8 @@ const EDITOR: &[&str] = &[
 pub(crate) enum Meaning {
     Everything,
     Rules(Vec<Rule>),
+    /// Another program's tool that none of ours stands for.
+    NoCounterpart,
     Unknown,
 }
 
@@ -59,7 +61,7 @@ impl Vocabulary<'_> {
         };
         let tools = self.tools(name);
         if tools.is_empty() {
-            return Meaning::Unknown;
+            return if tool_names::lacks_counterpart(name) { Meaning::NoCounterpart } else { Meaning::Unknown };
         }
         let pattern = pattern.map(str::trim).filter(|it| !matches!(*it, "" | "*" | "**"));
         let rule = |tool: String| Rule { tool, pattern: pattern.map(str::to_owned) };
@@ -86,7 +88,7 @@ impl Vocabulary<'_> {
     }
 
     /// The tool that an unknown name is probably a misspelling of.
-    fn near(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn near(&self, name: &str) -> Option<&'static str> {
         let name = name.split('(').next().unwrap_or_default().trim().to_lowercase();
         let near = |it: &&str| distance(&name, it) <= if it.len() > 4 { 2 } else { 1 };
         tool_names::all().find(near)
@@ -167,7 +169,9 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     let listed = text.lines().map(|it| it.trim().trim_start_matches("- ")).collect::<Vec<_>>().join(",");
     let parts = pieces(&listed, ',');
     match parts.as_slice() {
-        [one] if one.contains(' ') && canonical(one).is_none() => pieces(one, ' '),
+        [one] if one.contains(' ') && canonical(one).is_none() && !tool_names::lacks_counterpart(one) => {
+            pieces(one, ' ')
+        }
         _ => parts,
     }
 }
@@ -202,6 +206,10 @@ pub(crate) fn allowed(
         match names.meaning(&word) {
             Meaning::Everything => everything = true,
             Meaning::Rules(found) => add(&mut rules, found),
+            Meaning::NoCounterpart => {
+                let message = format!("`{word}` has no counterpart here; it grants nothing");
+                remarks.info(spot, field, message, "");
+            }
             Meaning::Unknown => {
                 let message = format!("there is no tool `{word}`; the agent does without it");
                 remarks.warn(spot, field, message, &suggestion(&word, names));
@@ -211,13 +219,18 @@ pub(crate) fn allowed(
     (!everything).then_some(rules)
 }
 
-/// Reads a list that forbids. An unknown name is forbidden as it stands, and so is what it probably meant.
+/// Reads a list that forbids. An unknown name is forbidden as it stands, and so is what it probably meant. A name without a
+/// counterpart forbids itself alone: another tool may do the same and more, but the author did not forbid that one.
 pub(crate) fn denied(words: Vec<Item>, names: Vocabulary<'_>, field: &str, remarks: &mut Remarks) -> Vec<Rule> {
     let mut rules = Vec::new();
     for (word, spot) in words {
         match names.meaning(&word) {
             Meaning::Everything => add(&mut rules, vec![Rule::tool("*")]),
             Meaning::Rules(found) => add(&mut rules, found),
+            Meaning::NoCounterpart => {
+                let message = format!("`{word}` has no counterpart here; forbidding it takes nothing away");
+                remarks.info(spot, field, message, "");
+            }
             Meaning::Unknown => {
                 remarks.warn(spot, field, format!("there is no tool `{word}` to forbid"), &suggestion(&word, names));
                 let bare = word.split('(').next().unwrap_or_default().trim();

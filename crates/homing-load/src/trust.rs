@@ -5,13 +5,15 @@ use std::sync::Arc;
 use homing_core::{
     definition::{AgentDefinition, PermissionMode},
     diagnostic::Diagnostic,
-    limits::{Cap, Limits},
+    limits::{Limit, Limits},
 };
 use serde_json::Value;
 
-/// Takes away hooks, MCP servers, what may be handed on, modes that act without asking, and limits that were lifted;
-/// says what was taken. Name, description, prompt, model and everything that narrows stay.
-pub fn without_authority(definition: &mut AgentDefinition) -> Vec<Diagnostic> {
+/// Takes away hooks, MCP servers, what may be handed on, modes that act without asking, and limits above `ceiling`, which
+/// is what the user allows, or the built-in default where the user is silent; says what was taken. Name, description,
+/// prompt, model and everything that narrows stay.
+pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> Vec<Diagnostic> {
+    let lowered = lower(&mut definition.limits, ceiling);
     let mut taken = Vec::new();
     if !std::mem::take(&mut definition.hooks).is_null() {
         taken.push(("hooks", "hooks do not run"));
@@ -26,8 +28,8 @@ pub fn without_authority(definition: &mut AgentDefinition) -> Vec<Diagnostic> {
         definition.permission_mode = None;
         taken.push(("permissionMode", "the default permission mode applies"));
     }
-    if lower(&mut definition.limits) {
-        taken.push(("limits", "limits that were lifted are the default ones"));
+    if let Some(lowered) = &lowered {
+        taken.push(("limits", lowered.as_str()));
     }
     for key in ["base_url", "baseUrl", "env", "api_key", "apiKey"] {
         if definition.unknown.remove(key).is_some() | definition.metadata.remove(key).is_some() {
@@ -45,18 +47,17 @@ pub fn without_authority(definition: &mut AgentDefinition) -> Vec<Diagnostic> {
     taken.into_iter().map(remark).collect()
 }
 
-/// `none` in a stranger's file says nothing.
-fn lower(limits: &mut Limits) -> bool {
-    let caps = [
-        &mut limits.turns,
-        &mut limits.depth,
-        &mut limits.tokens,
-        &mut limits.cost_micros,
-        &mut limits.tool_calls,
-        &mut limits.children,
-        &mut limits.wall_ms,
-        &mut limits.work_ms,
-    ];
-    let lifted = caps.into_iter().filter(|it| **it == Cap::Unlimited);
-    lifted.map(|it| *it = Cap::Default).count() > 0
+/// Lowers what lies above the ceiling; says what became of each such limit.
+fn lower(limits: &mut Limits, ceiling: Limits) -> Option<String> {
+    // A delegated run has less time by default than a root, and the file may be used for either.
+    let work_ms = ceiling.work_ms.or(Limits::delegated().work_ms);
+    let ceiling = Limits { work_ms, ..ceiling }.or(Limits::root());
+    let before = std::mem::replace(limits, limits.within(ceiling));
+    let lowered = Limit::SETTABLE.into_iter().filter(|it| before.cap(*it) != limits.cap(*it));
+    let words = |limit: Limit| {
+        let got = limits.cap(limit).or(ceiling.cap(limit));
+        format!("{limit} {} instead of {}", limit.shown(got), limit.shown(before.cap(limit)))
+    };
+    let lowered: Vec<String> = lowered.map(words).collect();
+    (!lowered.is_empty()).then(|| format!("its limits only narrow yours: {}", lowered.join(", ")))
 }

@@ -159,12 +159,12 @@ You write docs.
     name: "docs"
     description: "Writes docs"
     prompt: "You write docs."
-    tools: {"only":["read","write","edit","grep","glob","ls","tree","fetch","websearch","think","todo","skill","ask","diff","delegate","wait","tell","cancel","answer","mcp__*","bash(git log*)"]}
-    denied: ["bash","fetch"]
+    tools: {"only":["read","edit","write","bash(git log*)","grep","glob","ls","tree","websearch","think","todo","skill","ask","diff","delegate","wait","tell","cancel","answer","mcp__*"]}
+    denied: ["bash"]
+    asked: ["edit","write"]
     model: {"named":["anthropic/claude-sonnet-4-5"]}
     temperature_milli: 100
     limit turns: {"at":5}
-    permission_mode: "ask"
     metadata: {"mode":"subagent"}
     dialect: opencode
     "#);

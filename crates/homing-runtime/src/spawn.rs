@@ -54,7 +54,9 @@ impl Inner {
         let resolved = self.parts.models.resolve(&choice, None).map_err(SpawnError::NoModel)?;
         let asked_for = task.limits.or(agent.limits);
         let limits = asked_for.or(Limits::root());
-        let (limits, mut warnings) = self.priced(limits, asked_for.cost_micros, &resolved)?;
+        let (limits, unpriced) = self.priced(limits, asked_for.cost_micros, &resolved)?;
+        let mut warnings = task.warnings.clone();
+        warnings.extend(unpriced);
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
         let policy = task.policy.clone().unwrap_or_else(|| self.parts.policy.clone());
         let authority = Authority::root(policy, &agent);

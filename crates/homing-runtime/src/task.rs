@@ -35,6 +35,8 @@ pub struct Task {
     pub account: Option<String>,
     /// Labels for finding it again.
     pub tags: BTreeMap<String, String>,
+    /// What the host has to say about it beforehand; it stands in the run's warnings.
+    pub warnings: Vec<String>,
 }
 
 impl Task {

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use homing_core::{
     definition::{AgentDefinition, Scope},
     diagnostic::Diagnostic,
+    limits::Limits,
 };
 use homing_load::{Library, discover, without_authority};
 use homing_tools::{
@@ -65,7 +66,7 @@ impl Standard {
         let mut in_vain = Vec::new();
         for definition in known.filter(|it| self.built_in || it.source.kind != Scope::BuiltIn) {
             let mut definition = AgentDefinition::clone(definition);
-            in_vain.extend(project.believe(&mut definition));
+            in_vain.extend(project.believe(&mut definition, self.limits));
             if let Some(rules) = self.delegates.get(&definition.name) {
                 definition.delegates = Some(rules.clone());
             }
@@ -94,13 +95,13 @@ impl Standard {
 
 impl Project {
     /// Takes from a project's definition what it may not ask for; names what was lost that would have run something.
-    fn believe(&mut self, definition: &mut AgentDefinition) -> Vec<String> {
+    fn believe(&mut self, definition: &mut AgentDefinition, ceiling: Limits) -> Vec<String> {
         let vouched = || definition.source.path.as_deref().is_some_and(|path| self.files.covers(path));
         if definition.source.kind != Scope::Project || (self.trust == Trust::Trusted && vouched()) {
             return Vec::new();
         }
         let asks = [("mcpServers", !definition.mcp_servers.is_empty()), ("hooks", !definition.hooks.is_null())];
-        self.diagnostics.extend(without_authority(definition));
+        self.diagnostics.extend(without_authority(definition, ceiling));
         let asks = asks.iter().filter(|(_, asks)| *asks);
         asks.map(|(field, _)| format!("`{field}` of agent {}", definition.name)).collect()
     }

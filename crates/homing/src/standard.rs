@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use homing_core::{authority::Layer, diagnostic::Diagnostic, rule::Rule, tool::Tool};
+use homing_core::{authority::Layer, diagnostic::Diagnostic, limits::Limits, rule::Rule, tool::Tool};
 use homing_load::{Options, Places};
 use homing_tools::{
     bash::Bash,
@@ -44,6 +44,8 @@ pub struct Standard {
     pub tools: ToolsConfig,
     /// Whether the built-in agents are there.
     pub built_in: bool,
+    /// The most that files without trust may ask for; where nothing is said, the built-in defaults are.
+    pub limits: Limits,
     /// What agents may hand on beyond their own tools, by name. The user's word, so it needs no trust.
     pub delegates: BTreeMap<String, Vec<Rule>>,
     /// MCP servers of the user's, by name, as `mcpServers` writes them. Their tools are there once they are approved.
@@ -74,6 +76,7 @@ impl Standard {
             private: std::env::temp_dir().join("homing"),
             tools: ToolsConfig::default(),
             built_in: true,
+            limits: Limits::default(),
             delegates: BTreeMap::new(),
             servers: BTreeMap::new(),
             pins: folders.pins(),

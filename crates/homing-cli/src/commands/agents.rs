@@ -52,8 +52,8 @@ fn list(loaded: &Loaded, out: &mut dyn Write) -> std::io::Result<()> {
     for [name, source, description] in &rows {
         writeln!(out, "{name:names$}  {source:sources$}  {}", terminal::cut(description, room))?;
     }
-    if !loaded.diagnostics.is_empty() {
-        let count = loaded.diagnostics.len();
+    let count = loaded.diagnostics.iter().filter(|it| it.severity > Severity::Info).count();
+    if count > 0 {
         anstream::eprintln!(
             "{count} remark{} on these files; `homing check` shows them",
             if count == 1 { "" } else { "s" }
@@ -100,6 +100,7 @@ fn as_json(registered: &Registered, loaded: &Loaded) -> Value {
         "model": model_as_json(&definition.model),
         "tools": tools_as_json(&definition.tools),
         "denied": definition.denied.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "asked": definition.asked.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "skills": definition.skills,
         "limits": limits_as_json(definition),
         "diagnostics": remarks(definition, loaded).map(diagnostic_as_json).collect::<Vec<_>>(),

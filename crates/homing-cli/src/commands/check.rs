@@ -89,6 +89,7 @@ fn as_json(report: &Report, teams: usize) -> Value {
         "ignored": report.ignored,
         "errors": all(Severity::Error),
         "warnings": all(Severity::Warning),
+        "infos": all(Severity::Info),
     })
 }
 

@@ -58,8 +58,7 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     let session = Session::open(&args.with, wanted).await?;
     let agent = session.homing.registry().get(&args.agent).map_err(|it| Trouble::from(homing::SpawnError::from(it)))?;
     session.choose_model(agent, false)?;
-    let mut task =
-        Task::new("map", format!("{} items", open.len())).limits(session.limits(args.limits.limits(), "map"));
+    let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
     task.key = Some(key(&name, generation, args.fresh));
     task.tags = [("map".to_owned(), name)].into();
     task.account.clone_from(&args.with.account);

@@ -150,7 +150,7 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
         let person_reads = !args.json && !args.events;
         session.choose_model(agent, person_reads)?;
     }
-    let mut task = Task::new(agent.name.clone(), text).limits(session.limits(args.limits.limits(), &args.agent));
+    let mut task = session.bounded(Task::new(agent.name.clone(), text), args.limits.limits());
     task.model = session.model.clone().filter(|_| !is_replay);
     task.schema = args.schema.as_deref().map(schema).transpose()?;
     task.until.clone_from(&args.until);

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
         return Ok(Exit::Done);
     }
     session.choose_model(&somebody(), false)?;
-    let mut task = Task::new(&team.name, text).limits(session.limits(args.limits.limits(), &team.name));
+    let mut task = session.bounded(Task::new(&team.name, text), args.limits.limits());
     task.key.clone_from(&args.key);
     task.tags = args.tags.iter().cloned().collect();
     task.account.clone_from(&args.with.account);

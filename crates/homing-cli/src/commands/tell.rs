@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
     let before = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
     let agent = before.spawned.agent.name.clone();
-    let mut task = Task::new(agent.clone(), text).limits(session.limits(args.limits.limits(), &agent));
+    let mut task = session.bounded(Task::new(agent, text), args.limits.limits());
     task.history = before.messages().iter().map(|entry| entry.message.clone()).collect();
     task.model = session.model.clone().or_else(|| before.spawned.models.first().cloned());
     task.context.clone_from(&before.spawned.context);

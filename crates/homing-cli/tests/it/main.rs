@@ -11,6 +11,7 @@ mod faults;
 mod guide;
 mod map;
 mod mcp;
+mod restrictions;
 mod run;
 mod servers;
 mod teams;

@@ -23,7 +23,7 @@ impl Builder<'_> {
         self.deny(rules);
     }
 
-    fn deny(&mut self, rules: Vec<Rule>) {
+    pub(super) fn deny(&mut self, rules: Vec<Rule>) {
         for rule in rules {
             if !self.definition.denied.contains(&rule) {
                 self.definition.denied.push(rule);
@@ -33,6 +33,9 @@ impl Builder<'_> {
 
     /// `tools: {bash: false, read: true}`.
     pub(super) fn tool_switches(&mut self, key: &str, value: &Node) {
+        if self.dialect().tool_map == ToolMap::Switches {
+            return self.opencode_switches(key, value);
+        }
         let switch = |it: &Entry| match it.value.text() {
             Some("allow") => Some(true),
             Some("deny") => Some(false),
@@ -53,66 +56,12 @@ impl Builder<'_> {
         }
         let all_off = off.iter().any(|(name, _)| name == "*");
         off.retain(|(name, _)| name != "*");
-        let exact = all_off || (self.dialect().tool_map == ToolMap::Exact && !on.is_empty());
+        let exact = all_off || !on.is_empty();
         let rules = tools::allowed(on, self.names, key, self.remarks).filter(|_| exact);
         self.closed(key, value.spot, rules.as_deref(), all_off);
         self.narrow(rules);
         let denied = tools::denied(off, self.names, key, self.remarks);
         self.deny(denied);
-    }
-
-    /// OpenCode's `permission`: a word for everything, or a map of tool to a word or to patterns.
-    pub(super) fn permission(&mut self, key: &str, value: &Node) {
-        match (&value.kind, value.text()) {
-            (Kind::Map(entries), _) => entries.iter().for_each(|it| self.tool_permission(key, it)),
-            (_, Some(word)) => self.act(key, value, word, vec![Rule::tool("*")]),
-            (Kind::List(_) | Kind::Plain(_) | Kind::Quoted(_), None) => {
-                self.remarks.error(
-                    value.spot,
-                    key,
-                    "a list is no permission",
-                    "write a map of tools to allow, ask or deny",
-                );
-            }
-        }
-    }
-
-    fn tool_permission(&mut self, key: &str, entry: &Entry) {
-        let tools = match (self.names.meaning(&entry.key), entry.key.as_str()) {
-            // Its `edit` stands for every tool that changes files.
-            (_, "edit") => vec![Rule::tool("edit"), Rule::tool("write")],
-            (Meaning::Everything, _) => vec![Rule::tool("*")],
-            (Meaning::Rules(rules), _) => rules,
-            (Meaning::Unknown, name) => {
-                self.warn(entry.spot, key, format!("there is no tool `{name}` to permit or forbid"), "");
-                return;
-            }
-        };
-        match (&entry.value.kind, entry.value.text()) {
-            (Kind::Map(patterns), _) => tools.iter().for_each(|tool| self.patterns(key, tool, patterns)),
-            (_, Some(word)) => self.act(key, &entry.value, word, tools),
-            (Kind::List(_) | Kind::Plain(_) | Kind::Quoted(_), None) => self.act(key, &entry.value, "", tools),
-        }
-    }
-
-    /// The last pattern that matches decides there. Here a denial always holds, which is never wider.
-    fn patterns(&mut self, key: &str, tool: &Rule, patterns: &[Entry]) {
-        let denies = |it: &Entry| it.value.text() == Some("deny");
-        let closed = patterns.iter().any(|it| it.key == "*" && denies(it));
-        let mut open = Vec::new();
-        for entry in patterns.iter().filter(|it| !(closed && it.key == "*")) {
-            let rule = Rule { tool: tool.tool.clone(), pattern: Some(entry.key.clone()).filter(|it| it != "*") };
-            match denies(entry) {
-                false => {
-                    self.act(key, &entry.value, entry.value.text().unwrap_or_default(), vec![rule.clone()]);
-                    open.push(rule);
-                }
-                true => self.deny(vec![rule]),
-            }
-        }
-        if closed {
-            self.only(&tool.tool, open);
-        }
     }
 
     /// Of `tool` only these calls; everything else stays as it is.
@@ -121,19 +70,6 @@ impl Builder<'_> {
         rules.push(Rule::tool("mcp__*"));
         rules.extend(calls);
         self.narrow(Some(rules));
-    }
-
-    fn act(&mut self, key: &str, value: &Node, word: &str, rules: Vec<Rule>) {
-        match word {
-            "allow" => (),
-            "ask" => self.narrow_mode(PermissionMode::Ask),
-            "deny" => self.deny(rules),
-            other => {
-                let message = format!("`{other}` is not a permission; it was taken for deny");
-                self.warn(value.spot, key, message, "write allow, ask or deny");
-                self.deny(rules);
-            }
-        }
     }
 
     /// Roo's groups: a name, or a name with a pattern of files.
@@ -156,7 +92,7 @@ impl Builder<'_> {
                     let message = "only file endings are understood of regular expressions; the group was left out";
                     self.warn(group.spot, key, message, "name the tool with a path instead, such as edit(docs/**)");
                 }
-                (Some(Meaning::Everything | Meaning::Unknown) | None, _) => {
+                (Some(Meaning::Everything | Meaning::NoCounterpart | Meaning::Unknown) | None, _) => {
                     self.warn(group.spot, key, "there is no such group; it was left out", "");
                 }
             }

@@ -31,6 +31,9 @@ pub(super) fn explain(registered: &Registered, loaded: &Loaded, out: &mut dyn Wr
     if !definition.denied.is_empty() {
         page.line("never", &rules(&definition.denied))?;
     }
+    if !definition.asked.is_empty() {
+        page.line("asks", &rules(&definition.asked))?;
+    }
     if let Some(mode) = definition.permission_mode {
         page.line("mode", permission(mode))?;
     }
@@ -78,7 +81,7 @@ impl Page<'_> {
         if definition.source.kind != Scope::Project {
             return Ok(());
         }
-        for remark in without_authority(&mut definition.clone()) {
+        for remark in without_authority(&mut definition.clone(), Limits::default()) {
             self.line("trust", &remark.message)?;
         }
         Ok(())

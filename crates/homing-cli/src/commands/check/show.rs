@@ -45,6 +45,7 @@ fn groups(diagnostic: &Diagnostic, line: Option<String>) -> Vec<Group<'static>> 
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
+        Severity::Info => Level::INFO,
     };
     let title = level.primary_title(text::inert_line(&diagnostic.message));
     let path = text::inert_line(&shown(diagnostic));
@@ -109,6 +110,7 @@ pub(super) fn github(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let kind = match diagnostic.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
+            Severity::Info => "notice",
         };
         let path = shown(diagnostic);
         let mut message = text::inert(&diagnostic.message);

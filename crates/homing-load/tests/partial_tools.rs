@@ -1,0 +1,93 @@
+//! Tools of other programs that do only a part of what one of ours does: they grant nothing and take nothing away.
+
+mod show;
+
+use homing_core::{
+    authority::{Allow, Authority, Grant, Layer, Network, Sandbox},
+    definition::AgentDefinition,
+    diagnostic::Severity,
+};
+use homing_load::{Found, Options, parse};
+use show::{definition, parsed};
+
+const CODE_EXPLORER: &str = "---
+name: code-explorer
+description: Deeply analyzes existing codebase features
+tools: Glob, Grep, LS, Read, NotebookRead, WebFetch, TodoWrite, WebSearch, KillShell, BashOutput
+model: sonnet
+color: yellow
+---
+
+You are an expert code analyst.
+";
+
+/// Every name that observes a command, ends one, or works on notebooks only.
+const PARTIAL: [&str; 12] = [
+    "BashOutput",
+    "KillShell",
+    "KillBash",
+    "kill_shell",
+    "NotebookEdit",
+    "NotebookRead",
+    "edit/editNotebook",
+    "editNotebook",
+    "write_stdin",
+    "getTerminalOutput",
+    "ListMcpResourcesTool",
+    "read/problems",
+];
+
+fn shows(agent: &AgentDefinition, tool: &str) -> bool {
+    let policy = Grant {
+        layers: vec![Layer::everything("user").into()],
+        read: vec![],
+        write: vec![],
+        network: Network::Off,
+        sandbox: Sandbox::WorkspaceWrite,
+    };
+    Authority::root(policy, agent).own.shows(tool)
+}
+
+#[test]
+fn a_read_only_agent_that_observes_commands_gets_no_shell() {
+    let parsed = parsed(".claude/agents/code-explorer.md", CODE_EXPLORER);
+    let agent = &parsed.definitions[0];
+    for tool in ["bash", "edit", "write"] {
+        assert!(!shows(agent, tool), "{tool}");
+    }
+    for tool in ["glob", "grep", "ls", "read", "fetch", "todo", "websearch"] {
+        assert!(shows(agent, tool), "{tool}");
+    }
+    let severities: Vec<Severity> = parsed.diagnostics.iter().map(|it| it.severity).collect();
+    assert_eq!(severities, [Severity::Info; 3], "{:?}", parsed.diagnostics);
+    assert_eq!(parsed.diagnostics[0].message, "`NotebookRead` has no counterpart here; it grants nothing");
+}
+
+#[test]
+fn partial_names_grant_nothing() {
+    for name in PARTIAL {
+        let agent = definition(&format!("---\nname: a\ndescription: d\ntools: Glob, {name}\n---\nP\n"));
+        assert_eq!(agent.tools, Allow::Only(vec!["glob".parse().unwrap()]), "{name}");
+        let alone = definition(&format!("---\nname: a\ndescription: d\ntools: [\"{name}\"]\n---\nP\n"));
+        assert_eq!(alone.tools, Allow::Only(vec![]), "{name}");
+    }
+}
+
+#[test]
+fn a_denied_partial_name_takes_nothing_else_away() {
+    for name in PARTIAL {
+        let agent = definition(&format!("---\nname: a\ndescription: d\ndisallowedTools: {name}\n---\nP\n"));
+        for tool in ["bash", "edit", "write", "read", "wait", "cancel"] {
+            assert!(shows(&agent, tool), "{name} took {tool} away");
+        }
+    }
+}
+
+#[test]
+fn strict_mode_accepts_names_without_a_counterpart() {
+    let options = Options { strict: true, ..Options::default() };
+    let path = std::path::Path::new(".claude/agents/code-explorer.md");
+    let scope = homing_core::definition::Scope::Project;
+    let parsed = parse(path, CODE_EXPLORER.into(), Found::Named, scope, &options);
+    assert_eq!(parsed.definitions.len(), 1, "{:?}", parsed.diagnostics);
+}
