@@ -114,7 +114,8 @@ impl Limit {
                 | Self::ToolCalls
                 | Self::Children
                 | Self::Repeats
-                | Self::Compactions,
+                | Self::Compactions
+                | Self::Output,
             ) => value.to_string(),
         }
     }
