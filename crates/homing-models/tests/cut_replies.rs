@@ -100,7 +100,7 @@ async fn sent_back(wire: &str, parts: Vec<Part>) -> Value {
 #[tokio::test]
 async fn reply_that_lost_its_call_goes_back_in_a_form_that_providers_take() {
     let nothing = json!({"type": "text", "text": "(nothing)"});
-    let thought = || Part::Thinking { text: "hm".into(), signature: Some("seal".into()) };
+    let thought = || Part::Thinking { text: "hm".into(), signature: Some("seal".into()), origin: None };
     let hidden = || Part::Opaque { wire: "anthropic".into(), block: json!({"type": "redacted_thinking", "data": "z"}) };
     assert_eq!(sent_back("anthropic", vec![]).await, json!([nothing]));
     for last in [thought(), hidden()] {
