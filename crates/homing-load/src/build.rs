@@ -18,6 +18,7 @@ use crate::{
     fields::{self, Field},
     node::{Entry, Kind, Node, Spot},
     remarks::Remarks,
+    restrictions,
     tools::{self, Vocabulary},
 };
 
@@ -127,9 +128,8 @@ impl Builder<'_> {
             self.remark_on_spelling(folded, entry);
             return Some(field);
         }
-        let (meant, field) = fields::misspelt(folded)?;
-        let message =
-            format!("`{}` is no key; it was taken for `{meant}`, because it may restrict the agent", entry.key);
+        let (meant, field) = restrictions::meant(folded)?;
+        let message = format!("unknown key `{}`: treated as `{meant}`, because it may be a restriction", entry.key);
         self.warn(entry.spot, &entry.key, message, "correct the spelling");
         Some(field)
     }

@@ -1,7 +1,7 @@
 //! One table: which key of which ecosystem means which field of a definition.
 //! It names fields; how a value is read is `build`'s business.
 
-use homing_core::{limits::Limit, registry::distance};
+use homing_core::limits::Limit;
 
 /// A field of a definition, as a key names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,22 +184,6 @@ const TABLE: &[(&str, Field)] = &[
     ("nicknamecandidates", F::Note),
 ];
 
-/// Fields whose misspelling would silently take a restriction away.
-const RESTRICTIONS: &[&str] = &[
-    "tools",
-    "allowedtools",
-    "disallowedtools",
-    "permissionmode",
-    "readonly",
-    "maxturns",
-    "maxtokens",
-    "maxcost",
-    "timeout",
-    "limits",
-    "budget",
-    "isolation",
-];
-
 /// A key without regard to case, `-`, `_` and spaces.
 pub(crate) fn fold(key: &str) -> String {
     key.chars().filter(|it| !matches!(it, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
@@ -208,11 +192,4 @@ pub(crate) fn fold(key: &str) -> String {
 /// The field that a folded key names.
 pub(crate) fn lookup(folded: &str) -> Option<Field> {
     TABLE.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field)
-}
-
-/// The restriction that a folded key is a misspelling of, if it looks like one.
-pub(crate) fn misspelt(folded: &str) -> Option<(&'static str, Field)> {
-    let near = |key: &&&str| distance(folded, key) <= if key.len() > 7 { 2 } else { 1 };
-    let key = RESTRICTIONS.iter().find(near)?;
-    lookup(key).map(|field| (*key, field))
 }

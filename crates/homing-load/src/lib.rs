@@ -18,6 +18,7 @@ mod node;
 mod parse;
 mod remarks;
 mod repair;
+mod restrictions;
 mod skills;
 mod toml_nodes;
 mod tools;

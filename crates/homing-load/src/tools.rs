@@ -134,6 +134,20 @@ pub(crate) fn items(node: &Node, field: &str, remarks: &mut Remarks) -> Vec<Item
     }
 }
 
+/// The same for a list that forbids, which must not lose a name because of its form: keys of maps and entries of lists
+/// within lists count, too.
+pub(crate) fn named(node: &Node, field: &str, remarks: &mut Remarks) -> Vec<Item> {
+    match &node.kind {
+        Kind::Plain(_) | Kind::Quoted(_) => items(node, field, remarks),
+        Kind::List(list) => list.iter().flat_map(|it| named(it, field, remarks)).collect(),
+        Kind::Map(entries) => {
+            let message = format!("{} inside `{field}`: every key of it is forbidden", node.noun());
+            remarks.warn(node.spot, field, message, "write the names in one flat list");
+            entries.iter().map(|it| (it.key.clone(), it.spot)).collect()
+        }
+    }
+}
+
 /// Where each piece of a one-line text stands.
 fn placed(pieces: Vec<String>, text: &str, spot: Spot) -> Vec<Item> {
     let mut from = 0;

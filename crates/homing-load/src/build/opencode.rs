@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     dialect::ToolMap,
+    fields,
     node::{Entry, Kind, Node, Spot},
-    tools::Meaning,
+    tools::{self, Meaning},
     wildcard,
 };
 
@@ -77,16 +78,22 @@ impl Builder<'_> {
     pub(super) fn permission(&mut self, key: &str, value: &Node) {
         match (&value.kind, value.text()) {
             (Kind::Map(entries), _) => {
+                let (lists, entries): (Vec<_>, Vec<_>) = entries.iter().partition(|it| is_list_of_calls(it));
+                lists.iter().for_each(|it| self.list_of_calls(it));
                 let lines = entries.iter().flat_map(|it| self.lines(key, it)).collect();
                 self.permit(key, value.spot, lines);
+            }
+            (_, Some(word)) if matches!(fields::fold(word).as_str(), "readonly" | "plan") => {
+                self.permission_mode(key, value);
             }
             (_, Some(word)) => {
                 let action = self.action(key, value, word);
                 self.permit(key, value.spot, vec![Line::new("*", "*", action, value.spot)]);
             }
             (Kind::List(_) | Kind::Plain(_) | Kind::Quoted(_), None) => {
-                let hint = "write a map of tools to allow, ask or deny";
-                self.remarks.error(value.spot, key, "a list is not a permission", hint);
+                let message = format!("`{key}` is a list; it was read as `tools`");
+                self.warn(value.spot, key, message, "write a map of tools to allow, ask or deny");
+                self.tools(key, value);
             }
         }
     }
@@ -117,6 +124,28 @@ impl Builder<'_> {
             let off = |it: &Entry| it.key == tool && it.value.truth() == Some(false);
             if value.entries().unwrap_or_default().iter().any(off) {
                 self.deny(vec![Rule::tool(tool)]);
+            }
+        }
+    }
+
+    /// `allow`, `ask` or `deny` with calls, as Claude Code's settings have it.
+    fn list_of_calls(&mut self, entry: &Entry) {
+        let (key, value) = (entry.key.as_str(), &entry.value);
+        match fields::fold(key).as_str() {
+            "allow" | "allowed" => self.tools(key, value),
+            "ask" => {
+                let items = tools::named(value, key, self.remarks);
+                let rules = tools::denied(items, self.names, key, self.remarks);
+                self.ask_about(rules);
+            }
+            _ => self.denied(key, value),
+        }
+    }
+
+    fn ask_about(&mut self, rules: Vec<Rule>) {
+        for rule in rules {
+            if !self.definition.asked.contains(&rule) {
+                self.definition.asked.push(rule);
             }
         }
     }
@@ -264,11 +293,7 @@ impl Builder<'_> {
             self.remarks.once(it.severity, it.spot, key, it.message);
         }
         self.deny(verdict.denied);
-        for rule in verdict.asked {
-            if !self.definition.asked.contains(&rule) {
-                self.definition.asked.push(rule);
-            }
-        }
+        self.ask_about(verdict.asked);
         match verdict.allowed {
             None => Access::Whole,
             Some(rules) if rules.is_empty() => Access::None,
@@ -285,6 +310,19 @@ impl Access {
             Self::None => Vec::new(),
         }
     }
+}
+
+/// Whether an entry is a list of calls rather than what OpenCode has: a tool with a word or with patterns.
+fn is_list_of_calls(entry: &Entry) -> bool {
+    let key = fields::fold(&entry.key);
+    let names_an_action =
+        matches!(key.as_str(), "allow" | "allowed" | "ask" | "deny" | "denied" | "disallow" | "disallowed");
+    let has_calls = match &entry.value.kind {
+        Kind::List(_) => true,
+        Kind::Plain(word) | Kind::Quoted(word) => !matches!(word.as_str(), "allow" | "ask" | "deny"),
+        Kind::Map(_) => true,
+    };
+    names_an_action && has_calls
 }
 
 /// The line, with the name as its pattern: which MCP tools there are is not known when a file is read.

@@ -18,7 +18,7 @@ use crate::{
 
 impl Builder<'_> {
     pub(super) fn denied(&mut self, key: &str, value: &Node) {
-        let items = tools::items(value, key, self.remarks);
+        let items = tools::named(value, key, self.remarks);
         let rules = tools::denied(items, self.names, key, self.remarks);
         self.deny(rules);
     }

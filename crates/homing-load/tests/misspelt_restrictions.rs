@@ -1,0 +1,112 @@
+//! A restriction under a name that nobody defined closes all the same, and says what it was taken for.
+
+mod show;
+
+use homing_core::{
+    authority::{Allow, Authority, Decision, Grant, Layer, Network, Sandbox},
+    definition::{AgentDefinition, PermissionMode},
+    diagnostic::Severity,
+    rule::Subjects,
+};
+use show::parsed;
+
+fn agent(front: &str) -> (AgentDefinition, Vec<String>) {
+    let text = format!("---\nname: a\ndescription: d\n{front}\n---\nP\n");
+    let mut parsed = parsed(".claude/agents/a.md", &text);
+    assert!(parsed.diagnostics.iter().all(|it| it.severity == Severity::Warning), "{front}: {:?}", parsed.diagnostics);
+    assert_eq!(parsed.definitions.len(), 1, "{front}");
+    (parsed.definitions.remove(0), parsed.diagnostics.iter().map(|it| it.message.clone()).collect())
+}
+
+fn may(agent: &AgentDefinition, tool: &str) -> bool {
+    let policy = Grant {
+        layers: vec![Layer::everything("user").into()],
+        read: vec![],
+        write: vec![],
+        network: Network::Off,
+        sandbox: Sandbox::WorkspaceWrite,
+    };
+    matches!(Authority::root(policy, agent).own.decide(tool, &Subjects::None), Decision::Allow { .. })
+}
+
+#[test]
+fn words_that_forbid_tools_forbid_them() {
+    let keys = [
+        "blockedTools",
+        "blocked_tools",
+        "disabledTools",
+        "disabled-tools",
+        "forbidden_tools",
+        "forbiddenTools",
+        "deny",
+        "denied",
+        "disallow",
+        "disallowed",
+        "denied_tools",
+        "denyTools",
+        "exclude_tools",
+        "excluded-tools",
+        "restricted_tools",
+        "prohibitedTools",
+        "bannedTools",
+        "disallowTools",
+        "disalowedTools",
+        "dissallowedTools",
+        "tools_denied",
+        "toolBlacklist",
+        "toolsDenyList",
+        "blacklist",
+        "not_allowed_tools",
+    ];
+    for key in keys {
+        for value in ["Bash", "[Bash, Write]", "\n  - Bash\n  - Write", "{Bash: true}", "[[Bash]]"] {
+            let (agent, _) = agent(&format!("{key}: {value}"));
+            assert!(!may(&agent, "bash"), "{key}: {value}");
+            assert!(may(&agent, "read"), "{key}: {value}");
+        }
+    }
+    let (_, remarks) = agent("blockedTools: Bash");
+    assert_eq!(remarks, ["unknown key `blockedTools`: treated as `disallowedTools`, because it may be a restriction"]);
+}
+
+#[test]
+fn words_that_allow_tools_allow_no_others() {
+    let keys =
+        ["alowedTools", "allowed-tool", "allow_tools", "allow", "permittedTools", "enabled_tools", "toolWhitelist"];
+    for key in keys {
+        let (agent, _) = agent(&format!("{key}: Read, Grep"));
+        assert_eq!(agent.tools, Allow::Only(vec!["read".parse().unwrap(), "grep".parse().unwrap()]), "{key}");
+    }
+}
+
+#[test]
+fn permissions_in_every_form_restrict() {
+    let closed = [
+        "permissions: {bash: deny}",
+        "permissions:\n  deny: [Bash, Write]",
+        "permissions:\n  deny: Bash",
+        "permissions:\n  allow: [Read, Grep]",
+        "permissions:\n  ask: [Bash]",
+        "permissions: [Read, Grep]",
+        "permissions: none of your business",
+        "permissions: deny",
+        "permission: [Read]",
+        "permisions: {bash: deny}",
+        "tool_permissions: {bash: false}",
+        "permissions:\n  deny:\n    Bash: true",
+    ];
+    for front in closed {
+        assert!(!may(&agent(front).0, "bash"), "{front}");
+    }
+    for front in ["permissions:\n  deny: [Bash, Write]", "permissions: [Read, Grep]", "permissions: {bash: deny}"] {
+        assert!(may(&agent(front).0, "read"), "{front}");
+    }
+    let (agent, _) = agent("permissions: read-only");
+    assert_eq!(agent.permission_mode, Some(PermissionMode::Plan));
+}
+
+#[test]
+fn a_disabled_agent_is_not_there() {
+    let text = "---\nname: a\ndescription: d\ndisabled: true\n---\nP\n";
+    assert!(parsed(".claude/agents/a.md", text).definitions.is_empty());
+}
