@@ -15,11 +15,11 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::{
+    git_folder,
     process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams, WayOut},
     proxy::Proxy,
     sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
     shell::{GIT_ONLY, git_only_env, git_only_env_for, only_looks_with_git},
-    worktree,
 };
 
 /// How long git may take to list its settings.
@@ -129,8 +129,12 @@ impl Commands {
     /// A command with its walls, ready to be started.
     pub(crate) async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
         let mut access = Access::of(command.grant, &self.options);
-        // In a worktree of the user's, git must be able to look into the repository that it belongs to.
-        access.read.extend(worktree::locate(command.workdir).map(|(_, git)| git));
+        // In a worktree of the user's, git must be able to look into the repository that it belongs to. A run that may
+        // only read is given what another one could write, so every folder of the grant counts.
+        let grant = command.grant;
+        let roots: Vec<PathBuf> =
+            [&grant.read, &grant.write, &self.options.write].into_iter().flatten().cloned().collect();
+        access.read.extend(git_folder::readable(command.workdir, &roots));
         let none = Sandboxes::none(&self.launcher.helper);
         let sandboxes = match access.sandbox {
             Sandbox::Off => &none,

@@ -21,6 +21,7 @@ use crate::{
     authority_files,
     process::{Jail, KeptFiles, LandlockRules, Net, Sockets},
     proxy,
+    roots::unswapped,
 };
 
 /// The user's additions to what commands may touch.
@@ -99,13 +100,14 @@ impl Access {
     /// What a run's grant lets its commands touch, with the user's additions.
     pub fn of(grant: &Grant, options: &SandboxOptions) -> Self {
         let with = |roots: &[PathBuf], more: &[PathBuf]| roots.iter().chain(more).cloned().collect::<Vec<_>>();
+        let writable = with(&grant.write, &options.write);
         let write = match grant.sandbox {
             Sandbox::ReadOnly => Vec::new(),
-            Sandbox::WorkspaceWrite | Sandbox::Off => with(&grant.write, &options.write),
+            Sandbox::WorkspaceWrite | Sandbox::Off => unswapped(&writable, &writable),
         };
         Self {
             sandbox: grant.sandbox,
-            read: with(&grant.read, &options.read),
+            read: unswapped(&with(&grant.read, &options.read), &writable),
             write,
             network: grant.network.clone(),
             way_out: None,
