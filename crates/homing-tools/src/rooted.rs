@@ -22,6 +22,7 @@ use crate::{
     authority_files,
     beneath::{self, FOLDER, real_path},
     roots::{outermost, unswapped},
+    sandbox::protected::is_git_folder,
     wanted::{Wanted, canonical, relative_real},
 };
 
@@ -188,9 +189,11 @@ fn make_folders(roots: &[PathBuf], path: &Path) -> Result<OwnedFd, Errno> {
 
 fn unprotected(roots: &[PathBuf], path: &Path, wanted: &Wanted) -> Result<(), String> {
     let below = |root: &PathBuf| {
-        path.strip_prefix(root).or_else(|_| path.strip_prefix(canonical(root))).ok().map(Path::to_owned)
+        let rest = path.strip_prefix(root).or_else(|_| path.strip_prefix(canonical(root))).ok()?;
+        let in_git = || is_git_folder(root, roots).then(|| authority_files::protects_in_git(rest)).flatten();
+        authority_files::protects(rest).or_else(in_git)
     };
-    match roots.iter().filter_map(below).find_map(|rest| authority_files::protects(&rest)) {
+    match roots.iter().find_map(below) {
         None => Ok(()),
         Some(why) => Err(format!(
             "{} may not be written by an agent: {why}. Say in your answer what should stand there; a person can put it there.",

@@ -13,8 +13,13 @@ use std::{
 use homing_core::{
     authority::{Grant, Sandbox},
     tool::ToolContext,
+    workspace::Workspaces,
 };
-use workshop::{again_as_ordinary_user, each, isolated::git};
+use workshop::{
+    Workshop, again_as_ordinary_user, each,
+    isolated::{Isolated, git, write_tool},
+    sandboxes,
+};
 
 const SECRET: &str = "marker-of-the-user";
 
@@ -136,11 +141,52 @@ async fn working_folder_swapped_for_a_link_opens_no_repository() {
     }
 }
 
+/// `GIT` is the repository's git folder, `RUN` the run, `TREE` its worktree.
+const REDIRECTIONS: &[(&str, &str)] = &[
+    ("its common folder", "echo OUT > GIT/worktrees/RUN/commondir"),
+    (
+        "its git file",
+        "mkdir TREE/f; echo TREE/.git > TREE/f/gitdir; echo OUT > TREE/f/commondir; echo gitdir: f > TREE/.git",
+    ),
+    ("its working folder", "cd /; mv TREE/a TREE/c; mkdir TREE/a; ln -s OUT TREE/a/b"),
+    ("its git folder", "mv GIT/worktrees GIT/w; mkdir GIT/worktrees; ln -s OUT GIT/worktrees/RUN"),
+];
+
+#[tokio::test]
+async fn isolated_run_cannot_turn_its_worktree_towards_another_folder() {
+    let found = sandboxes().await;
+    for name in &found.ready {
+        for (what, redirection) in REDIRECTIONS {
+            let shop = Workshop::with(found.only(|it| it == name), |it| it);
+            let outside = Outside::new(shop.outside.join("private"));
+            let isolated = Isolated::new(&shop).await;
+            let tree = isolated.worktrees.folder.join(isolated.run.to_string());
+            let command = redirection
+                .replace("GIT", &shop.workspace.join(".git").display().to_string())
+                .replace("TREE", &tree.display().to_string())
+                .replace("RUN", &isolated.run.to_string())
+                .replace("OUT", &outside.folder.display().to_string());
+            shop.bash_with(&isolated.context, &command).await;
+            // The folder that it starts in may be gone; it may not be another one.
+            let output = shop.bash_with(&isolated.context, &reach(&outside.folder)).await;
+            outside.is_untouched(&format!("{name:?}, {what}"), &output.text);
+            let file = write_tool();
+            let path = isolated.workspace.workdir.join("made");
+            let args = serde_json::json!({"path": path, "content": "x"});
+            let output = file.call(&isolated.context, args).await;
+            outside.is_untouched(&format!("{name:?}, {what}, by the file tools"), &output.text);
+            let left = isolated.worktrees.leave(isolated.run, &isolated.workspace).await;
+            outside.is_untouched(&format!("{name:?}, {what}, at the end"), &format!("{left:?}"));
+        }
+    }
+}
+
 #[test]
 fn forged_git_files_are_not_believed_for_an_ordinary_user() {
     again_as_ordinary_user(&[
         "forged_git_file_opens_no_folder_outside",
         "forged_git_file_that_came_with_the_project_opens_nothing",
         "working_folder_swapped_for_a_link_opens_no_repository",
+        "isolated_run_cannot_turn_its_worktree_towards_another_folder",
     ]);
 }

@@ -6,6 +6,7 @@ pub(crate) mod confine;
 mod environment;
 mod nested;
 mod probe;
+pub(crate) mod protected;
 mod toolchains;
 mod walls;
 

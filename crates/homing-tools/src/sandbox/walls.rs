@@ -14,11 +14,10 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use super::{
     bubblewrap,
     environment::{GitHooks, Surroundings, git_guards},
-    nested,
     probe::{Backend, OwnNetwork, Sandboxes},
+    protected,
 };
 use crate::{
-    authority_files,
     process::{Jail, KeptFiles, LandlockRules, Net, Sockets},
     proxy,
     roots::unswapped,
@@ -121,43 +120,6 @@ impl Access {
             Network::Off | Network::Hosts(_) => false,
         }
     }
-
-    /// What must be the same after a command: files that decide what somebody else will run.
-    fn kept(&self) -> Vec<KeptFiles> {
-        let roots: Vec<PathBuf> = self.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
-        let folders = roots.iter().filter(|root| root.is_dir()).map(|root| kept_in(root.clone()));
-        // What is writable by itself, such as a worktree's own git files, is not kept by a folder around it.
-        let given = |root: &Path, name: &PathBuf| roots.iter().any(|it| it.starts_with(root.join(name)));
-        let mut kept: Vec<KeptFiles> = folders.collect();
-        for KeptFiles { root, names, .. } in &mut kept {
-            names.retain(|name| !given(root, name));
-        }
-        kept
-    }
-
-    /// What must be the same after a command further down, where it is still there. Such folders stay ordinary ones
-    /// inside, because builds make and remove them.
-    fn kept_below(&self) -> Vec<KeptFiles> {
-        let roots: Vec<PathBuf> = self.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
-        roots.iter().filter(|root| root.is_dir()).flat_map(|root| nested::kept(root)).collect()
-    }
-}
-
-/// The authority files of a folder, whether they exist or not.
-fn kept_in(root: PathBuf) -> KeptFiles {
-    if ["HEAD", "objects", "refs"].iter().all(|it| root.join(it).exists()) {
-        // A git folder itself: that of a worktree's repository.
-        let names = authority_files::GIT.iter().map(PathBuf::from).collect();
-        return KeptFiles { root, names, unless_gone: None };
-    }
-    let mut names: Vec<PathBuf> = authority_files::names().collect();
-    let git = root.join(".git");
-    if git.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
-        names.push(".git".into());
-    } else {
-        names.extend(authority_files::GIT.iter().map(|name| Path::new(".git").join(name)));
-    }
-    KeptFiles { root, names, unless_gone: None }
 }
 
 impl Private {
@@ -245,7 +207,9 @@ impl Walls {
         }
         let kept = match access.sandbox {
             Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
-            Sandbox::WorkspaceWrite => access.kept().into_iter().chain(access.kept_below()).collect(),
+            Sandbox::WorkspaceWrite => {
+                protected::in_roots(&access.write).into_iter().chain(protected::below_roots(&access.write)).collect()
+            }
         };
         Ok(Self { jail, env, kept })
     }
@@ -278,7 +242,7 @@ const MACHINE: &[&str] = &[
 impl Plan<'_> {
     /// The files that must not change, for a back-end that can show them read-only.
     pub(super) fn kept(&self) -> Vec<KeptFiles> {
-        self.access.kept()
+        protected::in_roots(&self.access.write)
     }
 
     fn landlock(&self, network: OwnNetwork) -> LandlockRules {
