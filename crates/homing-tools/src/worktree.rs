@@ -18,7 +18,7 @@ use crate::{
     commands::{Commands, ShellCommand},
     git_folder::{GitFolder, locate},
     process::{Collector, Ending, Job},
-    sandbox::Private,
+    sandbox::{Private, private},
 };
 
 /// How long git may take for one step; checking out a large repository is slow.
@@ -29,7 +29,7 @@ const TIME: Duration = Duration::from_secs(300);
 pub struct GitWorktrees {
     /// Runs git.
     pub commands: Arc<Commands>,
-    /// Where worktrees are made; outside every repository.
+    /// Where worktrees are made; outside every repository, and writable by this user alone.
     pub folder: PathBuf,
     /// How git itself is confined.
     pub sandbox: Sandbox,
@@ -67,6 +67,8 @@ impl Workspaces for GitWorktrees {
     fn enter<'a>(&'a self, run: Uuid, workdir: &'a Path) -> BoxFuture<'a, Result<Workspace, String>> {
         Box::pin(async move {
             let repository = self.repository(workdir).await?;
+            private::open(&self.folder)
+                .map_err(|error| format!("cannot use the folder of worktrees {}: {error}", self.folder.display()))?;
             let place = self.place(run);
             if !place.is_dir() {
                 self.add(run, &repository).await?;
@@ -124,7 +126,6 @@ impl GitWorktrees {
     }
 
     async fn add(&self, run: Uuid, repository: &Repository) -> Result<(), String> {
-        std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string())?;
         let (place, branch) = (self.place(run).display().to_string(), Self::branch(run));
         let args = ["worktree", "add", "--quiet", "-b", &branch, &place, &repository.commit];
         self.git(&repository.top, &args, self.writing(&repository.top, &repository.git)).await?;

@@ -9,6 +9,7 @@ mod faults;
 mod guide;
 mod map;
 mod mcp;
+mod private_folder;
 mod run;
 mod servers;
 mod teams;

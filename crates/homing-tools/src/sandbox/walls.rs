@@ -3,9 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +11,7 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use super::{
     bubblewrap,
     environment::{GitHooks, Surroundings, git_guards},
+    private::Private,
     probe::{Backend, OwnNetwork, Sandboxes},
     protected,
 };
@@ -33,13 +31,6 @@ pub struct SandboxOptions {
     pub write: Vec<PathBuf>,
     /// More variables to pass on; `NAME` or `PREFIX_*`. Secrets only when named in full.
     pub env: Vec<String>,
-}
-
-/// A folder of a run's own, outside its workspace: home, temporary files, caches. It goes with the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Private {
-    /// The folder.
-    pub root: PathBuf,
 }
 
 /// What a command may touch.
@@ -76,8 +67,8 @@ pub enum Refusal {
         "commands are refused, because nothing here can confine them ({0}); install bubblewrap, or switch the sandbox off with --sandbox off"
     )]
     NoSandbox(String),
-    /// The private folder cannot be made.
-    #[error("cannot make the private folder {path}: {why}")]
+    /// The private folder cannot be made, or another user could reach it.
+    #[error("cannot use the private folder {path}: {why}")]
     Private {
         /// The folder.
         path: PathBuf,
@@ -119,59 +110,6 @@ impl Access {
             Network::On => true,
             Network::Off | Network::Hosts(_) => false,
         }
-    }
-}
-
-impl Private {
-    /// Where temporary files go.
-    pub fn tmp(&self) -> PathBuf {
-        self.root.join("tmp")
-    }
-
-    /// Makes the folders, for the user alone. Registries that were fetched before are linked, so that builds work offline.
-    pub fn prepare(&self, surroundings: &Surroundings) -> Result<(), Refusal> {
-        let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-        let all = || -> io::Result<()> {
-            for name in ["home", "tmp", "cargo/registry", "output"] {
-                make(&self.root.join(name))?;
-            }
-            for name in ["registry/index", "registry/cache", "git", "config.toml"] {
-                let cargo_home = surroundings.var("CARGO_HOME").map_or(surroundings.home.join(".cargo"), PathBuf::from);
-                let (theirs, ours) = (cargo_home.join(name), self.root.join("cargo").join(name));
-                if theirs.exists() && ours.symlink_metadata().is_err() {
-                    symlink(theirs, ours)?;
-                }
-            }
-            Ok(())
-        };
-        all().map_err(|error| Refusal::Private { path: self.root.clone(), why: error.to_string() })
-    }
-
-    pub(super) fn env(&self, surroundings: &Surroundings, tmp: &Path) -> BTreeMap<String, String> {
-        let place = |name: &str| self.root.join(name).display().to_string();
-        let mut env = BTreeMap::from(
-            [
-                ("HOME", place("home")),
-                ("TMPDIR", tmp.display().to_string()),
-                ("XDG_CACHE_HOME", place("home/.cache")),
-                ("CARGO_HOME", place("cargo")),
-                ("npm_config_cache", place("home/.npm")),
-                ("PIP_CACHE_DIR", place("home/.cache/pip")),
-                ("GOCACHE", place("home/.cache/go-build")),
-                ("GOPATH", place("home/go")),
-            ]
-            .map(|(name, value)| (name.to_owned(), value)),
-        );
-        let modules = surroundings.home.join("go/pkg/mod");
-        if modules.is_dir() {
-            env.insert("GOMODCACHE".to_owned(), modules.display().to_string());
-        }
-        env
-    }
-
-    /// Takes the folder away.
-    pub fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.root);
     }
 }
 
