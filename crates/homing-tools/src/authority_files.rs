@@ -69,6 +69,12 @@ pub fn protects(path: &Path) -> Option<String> {
     })
 }
 
+/// Why `path`, relative to a git folder, must not be written by an agent; `None` where it may.
+pub(crate) fn protects_in_git(path: &Path) -> Option<String> {
+    let first = path.components().find_map(name)?;
+    GIT.contains(&first.as_str()).then(|| format!("`{first}` of a git folder decides what git runs"))
+}
+
 /// Through the file tools nothing in a git folder is written at all: git itself has commands for that.
 fn git(below: &[String]) -> Option<String> {
     Some(match below.first() {

@@ -15,11 +15,11 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::{
+    git_folder,
     process::{Collector, Finished, Input, Job, LaunchError, Launcher, ProcessLimits, Streams, WayOut},
     proxy::Proxy,
-    sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls},
+    sandbox::{Access, GitHooks, Private, Refusal, SandboxOptions, Sandboxes, Surroundings, Walls, private},
     shell::{GIT_ONLY, git_only_env, git_only_env_for, only_looks_with_git},
-    worktree,
 };
 
 /// How long git may take to list its settings.
@@ -128,16 +128,21 @@ impl Commands {
 
     /// A command with its walls, ready to be started.
     pub(crate) async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<Job, NotRun> {
+        // First of all: a back-end that is tried in a folder which is refused would be blamed for it.
+        room.prepare(&self.surroundings)?;
         let mut access = Access::of(command.grant, &self.options);
-        // In a worktree of the user's, git must be able to look into the repository that it belongs to.
-        access.read.extend(worktree::locate(command.workdir).map(|(_, git)| git));
+        // In a worktree of the user's, git must be able to look into the repository that it belongs to. A run that may
+        // only read is given what another one could write, so every folder of the grant counts.
+        let grant = command.grant;
+        let roots: Vec<PathBuf> =
+            [&grant.read, &grant.write, &self.options.write].into_iter().flatten().cloned().collect();
+        access.read.extend(git_folder::readable(command.workdir, &roots));
         let none = Sandboxes::none(&self.launcher.helper);
         let sandboxes = match access.sandbox {
             Sandbox::Off => &none,
             Sandbox::ReadOnly | Sandbox::WorkspaceWrite => self.sandboxes().await,
         };
         let hooks = git_hooks(command.grant);
-        room.prepare(&self.surroundings)?;
         let way_out = way_out(&access, sandboxes, room);
         access.way_out = way_out.as_ref().map(|it| it.0.socket.clone());
         let walls = Walls::build(&access, sandboxes, &self.surroundings, &self.options, room, command.workdir, hooks)?;
@@ -156,6 +161,9 @@ impl Commands {
 
     /// Takes away private folders that a killed process has left behind: those of runs that are not alive any more.
     pub fn sweep(&self, is_alive: impl Fn(Uuid) -> bool) {
+        if private::open(&self.private).is_err() {
+            return;
+        }
         let entries = self.private.read_dir().into_iter().flatten().flatten();
         let named = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<Uuid>().ok()?, entry.path())));
         named.filter(|(run, _)| !is_alive(*run)).for_each(|(_, root)| Private { root }.remove());

@@ -21,6 +21,8 @@ use rustix::{
 use crate::{
     authority_files,
     beneath::{self, FOLDER, real_path},
+    roots::{outermost, unswapped},
+    sandbox::protected::is_git_folder,
     wanted::{Wanted, canonical, relative_real},
 };
 
@@ -78,7 +80,8 @@ pub(crate) fn open_file(context: &ToolContext, tool: &str, wanted: &Wanted) -> R
 
 /// Opens a regular file or a folder for reading.
 pub(crate) fn find(context: &ToolContext, tool: &str, wanted: &Wanted) -> Result<Found, String> {
-    let roots = &context.authority.own.read;
+    let own = &context.authority.own;
+    let roots = &unswapped(&own.read, &own.write);
     let fd = open_within(roots, &wanted.absolute, READ).map_err(|error| refusal(error, wanted, roots, "read"))?;
     let real = real_path(&fd, &wanted.absolute);
     if is_kernel_made(&real) {
@@ -186,9 +189,11 @@ fn make_folders(roots: &[PathBuf], path: &Path) -> Result<OwnedFd, Errno> {
 
 fn unprotected(roots: &[PathBuf], path: &Path, wanted: &Wanted) -> Result<(), String> {
     let below = |root: &PathBuf| {
-        path.strip_prefix(root).or_else(|_| path.strip_prefix(canonical(root))).ok().map(Path::to_owned)
+        let rest = path.strip_prefix(root).or_else(|_| path.strip_prefix(canonical(root))).ok()?;
+        let in_git = || is_git_folder(root, roots).then(|| authority_files::protects_in_git(rest)).flatten();
+        authority_files::protects(rest).or_else(in_git)
     };
-    match roots.iter().filter_map(below).find_map(|rest| authority_files::protects(&rest)) {
+    match roots.iter().find_map(below) {
         None => Ok(()),
         Some(why) => Err(format!(
             "{} may not be written by an agent: {why}. Say in your answer what should stand there; a person can put it there.",
@@ -214,11 +219,12 @@ fn open_as_written(roots: &[PathBuf], path: &Path, flags: OFlags) -> Result<Owne
     beneath::open(&below.root, &below.rest, flags)
 }
 
-/// The innermost root that `path` lies in. A root is the user's word, so links on the way to it are followed.
+/// The root that `path` lies in. A root is the user's word, so links on the way to it are followed; but one that lies in
+/// another root can have been replaced by a link, so the outer one is what is opened.
 fn below(roots: &[PathBuf], path: &Path) -> Option<Below> {
-    let as_written = roots.iter().filter_map(|root| Some((root, path.strip_prefix(root).ok()?.to_owned())));
-    let (root, rest) = as_written.min_by_key(|(_, rest)| rest.as_os_str().len()).or_else(|| {
-        roots.iter().find_map(|root| Some((root, path.strip_prefix(root.canonicalize().ok()?).ok()?.to_owned())))
+    let mut as_written = outermost(roots).filter_map(|root| Some((root, path.strip_prefix(root).ok()?.to_owned())));
+    let (root, rest) = as_written.next().or_else(|| {
+        outermost(roots).find_map(|root| Some((root, path.strip_prefix(root.canonicalize().ok()?).ok()?.to_owned())))
     })?;
     let root = rustix::fs::open(root, FOLDER, Mode::empty()).ok()?;
     Some(Below { root, rest })

@@ -16,8 +16,9 @@ use uuid::Uuid;
 
 use crate::{
     commands::{Commands, ShellCommand},
+    git_folder::{GitFolder, locate},
     process::{Collector, Ending, Job},
-    sandbox::Private,
+    sandbox::{Private, private},
 };
 
 /// How long git may take for one step; checking out a large repository is slow.
@@ -28,7 +29,7 @@ const TIME: Duration = Duration::from_secs(300);
 pub struct GitWorktrees {
     /// Runs git.
     pub commands: Arc<Commands>,
-    /// Where worktrees are made; outside every repository.
+    /// Where worktrees are made; outside every repository, and writable by this user alone.
     pub folder: PathBuf,
     /// How git itself is confined.
     pub sandbox: Sandbox,
@@ -44,10 +45,30 @@ struct Repository {
     commit: String,
 }
 
+/// What a run started from: tells later whether it has committed anything, and to which repository its worktree belongs.
+/// It is written down out of the run's reach, because the run can change the files in which git says the same.
+struct Beginning {
+    commit: String,
+    git: PathBuf,
+}
+
+impl Beginning {
+    fn text(&self) -> String {
+        format!("{}\n{}\n", self.commit, self.git.display())
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (commit, git) = text.strip_suffix('\n')?.split_once('\n')?;
+        Some(Self { commit: commit.to_owned(), git: git.into() })
+    }
+}
+
 impl Workspaces for GitWorktrees {
     fn enter<'a>(&'a self, run: Uuid, workdir: &'a Path) -> BoxFuture<'a, Result<Workspace, String>> {
         Box::pin(async move {
             let repository = self.repository(workdir).await?;
+            private::open(&self.folder)
+                .map_err(|error| format!("cannot use the folder of worktrees {}: {error}", self.folder.display()))?;
             let place = self.place(run);
             if !place.is_dir() {
                 self.add(run, &repository).await?;
@@ -60,7 +81,7 @@ impl Workspaces for GitWorktrees {
         Box::pin(async move {
             let place = self.place(run);
             match self.unchanged(run).await {
-                Ok(repository) => match self.remove(run, &repository).await {
+                Ok(git) => match self.remove(run, &git).await {
                     Ok(()) => Left::Removed,
                     Err(why) => Left::Kept { path: place, summary: format!("it could not be removed: {why}") },
                 },
@@ -68,23 +89,6 @@ impl Workspaces for GitWorktrees {
             }
         })
     }
-}
-
-/// The top of the repository that a folder belongs to, and its git folder.
-///
-/// A `.git` file names its git folder, and a hostile one could name any folder: it is believed only if that folder
-/// names the file in turn, as git makes it.
-pub(crate) fn locate(workdir: &Path) -> Option<(PathBuf, PathBuf)> {
-    let top = workdir.ancestors().find(|it| it.join(".git").symlink_metadata().is_ok())?;
-    let git = top.join(".git");
-    if git.symlink_metadata().ok()?.is_dir() {
-        return Some((top.to_owned(), git));
-    }
-    let text = std::fs::read_to_string(&git).ok()?;
-    let own = top.join(text.strip_prefix("gitdir:")?.trim());
-    let back = std::fs::read_to_string(own.join("gitdir")).ok()?;
-    let common = own.join(std::fs::read_to_string(own.join("commondir")).ok()?.trim()).canonicalize().ok()?;
-    (Path::new(back.trim()) == git).then(|| (top.to_owned(), common))
 }
 
 /// The worktree's own git files are writable, and where commits go; hooks and configuration are kept by the sandbox.
@@ -113,7 +117,7 @@ impl GitWorktrees {
     async fn repository(&self, workdir: &Path) -> Result<Repository, String> {
         let no_repository = |why: &str| format!("{} is no git repository with a commit: {why}", workdir.display());
         let workdir = workdir.canonicalize().map_err(|error| error.to_string())?;
-        let (top, git) = locate(&workdir).ok_or_else(|| no_repository("no .git was found"))?;
+        let GitFolder { top, common: git } = locate(&workdir, &[]).ok_or_else(|| no_repository("no .git was found"))?;
         let read = [top.clone(), git.clone()];
         let head = self.git(&top, &["rev-parse", "--verify", "HEAD"], Touch::Reading(&read)).await;
         let commit = head.map_err(|why| no_repository(why.trim()))?.trim().to_owned();
@@ -122,37 +126,36 @@ impl GitWorktrees {
     }
 
     async fn add(&self, run: Uuid, repository: &Repository) -> Result<(), String> {
-        std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string())?;
         let (place, branch) = (self.place(run).display().to_string(), Self::branch(run));
         let args = ["worktree", "add", "--quiet", "-b", &branch, &place, &repository.commit];
         self.git(&repository.top, &args, self.writing(&repository.top, &repository.git)).await?;
-        // What the run starts from, to tell later whether it has committed anything; out of the run's reach.
-        std::fs::write(self.base(run), &repository.commit).map_err(|error| error.to_string())
+        let beginning = Beginning { commit: repository.commit.clone(), git: repository.git.clone() };
+        std::fs::write(self.base(run), beginning.text()).map_err(|error| error.to_string())
     }
 
-    /// The repository, if nothing was done in the worktree; otherwise what was.
-    async fn unchanged(&self, run: Uuid) -> Result<Repository, String> {
+    /// The repository's git folder, if nothing was done in the worktree; otherwise what was.
+    async fn unchanged(&self, run: Uuid) -> Result<PathBuf, String> {
         let place = &self.place(run);
-        let repository = self.repository(place).await?;
-        let base = std::fs::read_to_string(self.base(run));
-        let base = base.map_err(|error| format!("its beginning is not known: {error}"))?;
+        let beginning = std::fs::read_to_string(self.base(run)).ok().and_then(|text| Beginning::parse(&text));
+        let Beginning { commit, git } = beginning.ok_or("its beginning is not known")?;
+        let reading = [place.to_owned(), git.clone()];
+        let head = self.git(place, &["rev-parse", "--verify", "HEAD"], Touch::Reading(&reading)).await?;
         let args = ["status", "--porcelain", "--untracked-files=all"];
-        let reading = [place.to_owned(), repository.git.clone()];
         let changes = self.git(place, &args, Touch::Reading(&reading)).await?;
-        match (changes.lines().count(), repository.commit == base.trim()) {
-            (0, true) => Ok(repository),
-            (files, committed) => {
-                let commits = if committed { "" } else { ", new commits" };
+        match (changes.lines().count(), head.trim() == commit) {
+            (0, true) => Ok(git),
+            (files, is_same) => {
+                let commits = if is_same { "" } else { ", new commits" };
                 Err(format!("{files} changed files{commits}, on branch {}", Self::branch(run)))
             }
         }
     }
 
-    async fn remove(&self, run: Uuid, repository: &Repository) -> Result<(), String> {
+    async fn remove(&self, run: Uuid, git: &Path) -> Result<(), String> {
         let (place, branch) = (self.place(run).display().to_string(), Self::branch(run));
-        let top = repository.git.parent().unwrap_or(&repository.git).to_owned();
-        self.git(&top, &["worktree", "remove", "--force", &place], self.writing(&top, &repository.git)).await?;
-        self.git(&top, &["branch", "--quiet", "-D", &branch], self.writing(&top, &repository.git)).await?;
+        let top = git.parent().unwrap_or(git).to_owned();
+        self.git(&top, &["worktree", "remove", "--force", &place], self.writing(&top, git)).await?;
+        self.git(&top, &["branch", "--quiet", "-D", &branch], self.writing(&top, git)).await?;
         std::fs::remove_file(self.base(run)).map_err(|error| error.to_string())
     }
 

@@ -30,8 +30,7 @@ pub async fn example(folder: &Path) -> Result<String, Box<dyn std::error::Error>
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "an example talks")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::temp_dir().join("homing-example");
-    std::fs::create_dir_all(&folder)?;
-    println!("{}", example(&folder).await?);
+    let folder = tempfile::tempdir()?;
+    println!("{}", example(folder.path()).await?);
     Ok(())
 }

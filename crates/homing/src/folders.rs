@@ -14,6 +14,10 @@ pub struct Folders {
     pub config: Option<PathBuf>,
     /// Data, such as `~/.local/share/homing`: the journal, what is trusted.
     pub data: Option<PathBuf>,
+    /// State that can be lost, such as `~/.local/state/homing`: worktrees of runs.
+    pub state: Option<PathBuf>,
+    /// Files that live as long as the user is logged in: the value of `XDG_RUNTIME_DIR`, with `homing` in it.
+    pub runtime: Option<PathBuf>,
 }
 
 impl Folders {
@@ -27,7 +31,9 @@ impl Folders {
         let is_mac = cfg!(target_os = "macos");
         let config = below("XDG_CONFIG_HOME", ".config");
         let data = below("XDG_DATA_HOME", if is_mac { "Library/Application Support" } else { ".local/share" });
-        Self { config, data, home }
+        let state = below("XDG_STATE_HOME", if is_mac { "Library/Caches" } else { ".local/state" });
+        let runtime = folder("XDG_RUNTIME_DIR").map(|it| it.join("homing"));
+        Self { config, data, state, runtime, home }
     }
 
     /// The journal.

@@ -14,13 +14,14 @@ use homing_tools::{
     commands::Commands,
     git::SandboxedGit,
     hooks::{CommandHooks, HookConfig},
-    sandbox::{SandboxOptions, Surroundings},
+    sandbox::{SandboxOptions, Surroundings, is_users_alone},
     settings::{self, Trust},
     toolset::{ToolsConfig, files_tools},
     trust::{AuthorityFiles, TrustStore},
     worktree::GitWorktrees,
 };
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::{Builder, Folders, servers::serve};
 
@@ -38,8 +39,10 @@ pub struct Standard {
     pub env: BTreeMap<String, String>,
     /// What commands may touch besides.
     pub sandbox: SandboxOptions,
-    /// Private folders of runs lie here.
+    /// Private folders of runs lie here. It must be writable by this user alone; otherwise commands are refused.
     pub private: PathBuf,
+    /// Worktrees of runs lie here, also those that are kept because something was done in them. Like `private`.
+    pub worktrees: PathBuf,
     /// The tools' own options.
     pub tools: ToolsConfig,
     /// Whether the built-in agents are there.
@@ -66,6 +69,7 @@ impl Standard {
         places.managed = ["/etc/homing", "/etc/claude-code"].map(PathBuf::from).to_vec();
         let env =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let private = private_folder(&folders);
         Self {
             places,
             options: Options::default(),
@@ -73,7 +77,8 @@ impl Standard {
             helper: None,
             env: env.collect(),
             sandbox: SandboxOptions::default(),
-            private: std::env::temp_dir().join("homing"),
+            worktrees: worktrees_folder(&folders).unwrap_or_else(|| private.join("worktrees")),
+            private,
             tools: ToolsConfig::default(),
             built_in: true,
             limits: Limits::default(),
@@ -120,10 +125,25 @@ impl Standard {
             .hooks(Arc::new(CommandHooks::new(commands.clone(), hooks).with_agents(vouched)))
             .workspaces(Arc::new(GitWorktrees {
                 commands,
-                folder: self.private.join("worktrees"),
+                folder: self.worktrees,
                 sandbox: homing_core::authority::Sandbox::WorkspaceWrite,
             }))
     }
+}
+
+/// Chooses the folder for the private folders of runs.
+///
+/// A fixed name in the temporary folder of the machine would belong to the user who is first to make it. The user's own
+/// folders are out of reach of others; a user who has none gets a name that nobody can guess.
+fn private_folder(folders: &Folders) -> PathBuf {
+    let runtime = folders.runtime.as_ref().filter(|it| it.parent().is_some_and(is_users_alone));
+    let own = runtime.or(folders.state.as_ref()).cloned();
+    own.unwrap_or_else(|| std::env::temp_dir().join(format!("homing-{}", Uuid::new_v4())))
+}
+
+/// Chooses the folder for worktrees: work that is kept there must outlast the session, so it is never the runtime folder.
+fn worktrees_folder(folders: &Folders) -> Option<PathBuf> {
+    Some(folders.state.as_ref()?.join("worktrees"))
 }
 
 /// The folder in which MCP servers work, and the project's other folders, from none of which their programs come.
@@ -186,5 +206,35 @@ impl Builder {
             builder = builder.journal(path);
         }
         builder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn private_folders_lie_where_no_other_user_can_reach() {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = folder.path().join("run");
+        fs::create_dir(&runtime).unwrap();
+        let state = Some(folder.path().join("state/homing"));
+        let mut folders = Folders { runtime: Some(runtime.join("homing")), state: state.clone(), ..Folders::default() };
+        let mode = |mode| fs::set_permissions(&runtime, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o700);
+        assert_eq!(private_folder(&folders), runtime.join("homing"));
+        for open in [0o755, 0o770, 0o777] {
+            mode(open);
+            assert_eq!(Some(private_folder(&folders)), state, "{open:o}");
+        }
+        assert_eq!(worktrees_folder(&folders), Some(folder.path().join("state/homing/worktrees")));
+        folders = Folders::default();
+        assert_ne!(
+            private_folder(&folders),
+            private_folder(&folders),
+            "a name in the temporary folder is no fixed one"
+        );
     }
 }

@@ -11,6 +11,7 @@ mod faults;
 mod guide;
 mod map;
 mod mcp;
+mod private_folder;
 mod restrictions;
 mod run;
 mod servers;

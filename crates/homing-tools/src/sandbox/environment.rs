@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::walls::{Private, SandboxOptions};
+use super::{private::Private, walls::SandboxOptions};
 
 /// The host's surroundings, as values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

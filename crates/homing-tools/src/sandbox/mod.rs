@@ -5,10 +5,13 @@ mod bubblewrap;
 pub(crate) mod confine;
 mod environment;
 mod nested;
+pub(crate) mod private;
 mod probe;
+pub(crate) mod protected;
 mod toolchains;
 mod walls;
 
 pub use environment::{GitHooks, Surroundings, git_guards, is_secret};
+pub use private::{Private, is_users_alone};
 pub use probe::{Backend, OwnNetwork, Sandboxes, Variant};
-pub use walls::{Access, Private, Refusal, SandboxOptions, Walls};
+pub use walls::{Access, Refusal, SandboxOptions, Walls};

@@ -10,8 +10,9 @@ use homing_core::authority::{Network, Sandbox};
 use super::{
     confine,
     environment::{GitHooks, Surroundings},
+    private::Private,
     toolchains,
-    walls::{Access, Private, SandboxOptions, Walls},
+    walls::{Access, SandboxOptions, Walls},
 };
 use crate::process::{Collector, Ending, Input, Job, Launcher, ProcessLimits, Streams};
 

@@ -3,9 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -14,13 +11,14 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use super::{
     bubblewrap,
     environment::{GitHooks, Surroundings, git_guards},
-    nested,
+    private::Private,
     probe::{Backend, OwnNetwork, Sandboxes},
+    protected,
 };
 use crate::{
-    authority_files,
     process::{Jail, KeptFiles, LandlockRules, Net, Sockets},
     proxy,
+    roots::unswapped,
 };
 
 /// The user's additions to what commands may touch.
@@ -33,13 +31,6 @@ pub struct SandboxOptions {
     pub write: Vec<PathBuf>,
     /// More variables to pass on; `NAME` or `PREFIX_*`. Secrets only when named in full.
     pub env: Vec<String>,
-}
-
-/// A folder of a run's own, outside its workspace: home, temporary files, caches. It goes with the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Private {
-    /// The folder.
-    pub root: PathBuf,
 }
 
 /// What a command may touch.
@@ -76,8 +67,8 @@ pub enum Refusal {
         "commands are refused, because nothing here can confine them ({0}); install bubblewrap, or switch the sandbox off with --sandbox off"
     )]
     NoSandbox(String),
-    /// The private folder cannot be made.
-    #[error("cannot make the private folder {path}: {why}")]
+    /// The private folder cannot be made, or another user could reach it.
+    #[error("cannot use the private folder {path}: {why}")]
     Private {
         /// The folder.
         path: PathBuf,
@@ -99,13 +90,14 @@ impl Access {
     /// What a run's grant lets its commands touch, with the user's additions.
     pub fn of(grant: &Grant, options: &SandboxOptions) -> Self {
         let with = |roots: &[PathBuf], more: &[PathBuf]| roots.iter().chain(more).cloned().collect::<Vec<_>>();
+        let writable = with(&grant.write, &options.write);
         let write = match grant.sandbox {
             Sandbox::ReadOnly => Vec::new(),
-            Sandbox::WorkspaceWrite | Sandbox::Off => with(&grant.write, &options.write),
+            Sandbox::WorkspaceWrite | Sandbox::Off => unswapped(&writable, &writable),
         };
         Self {
             sandbox: grant.sandbox,
-            read: with(&grant.read, &options.read),
+            read: unswapped(&with(&grant.read, &options.read), &writable),
             write,
             network: grant.network.clone(),
             way_out: None,
@@ -118,96 +110,6 @@ impl Access {
             Network::On => true,
             Network::Off | Network::Hosts(_) => false,
         }
-    }
-
-    /// What must be the same after a command: files that decide what somebody else will run.
-    fn kept(&self) -> Vec<KeptFiles> {
-        let roots: Vec<PathBuf> = self.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
-        let folders = roots.iter().filter(|root| root.is_dir()).map(|root| kept_in(root.clone()));
-        // What is writable by itself, such as a worktree's own git files, is not kept by a folder around it.
-        let given = |root: &Path, name: &PathBuf| roots.iter().any(|it| it.starts_with(root.join(name)));
-        let mut kept: Vec<KeptFiles> = folders.collect();
-        for KeptFiles { root, names, .. } in &mut kept {
-            names.retain(|name| !given(root, name));
-        }
-        kept
-    }
-
-    /// What must be the same after a command further down, where it is still there. Such folders stay ordinary ones
-    /// inside, because builds make and remove them.
-    fn kept_below(&self) -> Vec<KeptFiles> {
-        let roots: Vec<PathBuf> = self.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
-        roots.iter().filter(|root| root.is_dir()).flat_map(|root| nested::kept(root)).collect()
-    }
-}
-
-/// The authority files of a folder, whether they exist or not.
-fn kept_in(root: PathBuf) -> KeptFiles {
-    if ["HEAD", "objects", "refs"].iter().all(|it| root.join(it).exists()) {
-        // A git folder itself: that of a worktree's repository.
-        let names = authority_files::GIT.iter().map(PathBuf::from).collect();
-        return KeptFiles { root, names, unless_gone: None };
-    }
-    let mut names: Vec<PathBuf> = authority_files::names().collect();
-    let git = root.join(".git");
-    if git.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
-        names.push(".git".into());
-    } else {
-        names.extend(authority_files::GIT.iter().map(|name| Path::new(".git").join(name)));
-    }
-    KeptFiles { root, names, unless_gone: None }
-}
-
-impl Private {
-    /// Where temporary files go.
-    pub fn tmp(&self) -> PathBuf {
-        self.root.join("tmp")
-    }
-
-    /// Makes the folders, for the user alone. Registries that were fetched before are linked, so that builds work offline.
-    pub fn prepare(&self, surroundings: &Surroundings) -> Result<(), Refusal> {
-        let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-        let all = || -> io::Result<()> {
-            for name in ["home", "tmp", "cargo/registry", "output"] {
-                make(&self.root.join(name))?;
-            }
-            for name in ["registry/index", "registry/cache", "git", "config.toml"] {
-                let cargo_home = surroundings.var("CARGO_HOME").map_or(surroundings.home.join(".cargo"), PathBuf::from);
-                let (theirs, ours) = (cargo_home.join(name), self.root.join("cargo").join(name));
-                if theirs.exists() && ours.symlink_metadata().is_err() {
-                    symlink(theirs, ours)?;
-                }
-            }
-            Ok(())
-        };
-        all().map_err(|error| Refusal::Private { path: self.root.clone(), why: error.to_string() })
-    }
-
-    pub(super) fn env(&self, surroundings: &Surroundings, tmp: &Path) -> BTreeMap<String, String> {
-        let place = |name: &str| self.root.join(name).display().to_string();
-        let mut env = BTreeMap::from(
-            [
-                ("HOME", place("home")),
-                ("TMPDIR", tmp.display().to_string()),
-                ("XDG_CACHE_HOME", place("home/.cache")),
-                ("CARGO_HOME", place("cargo")),
-                ("npm_config_cache", place("home/.npm")),
-                ("PIP_CACHE_DIR", place("home/.cache/pip")),
-                ("GOCACHE", place("home/.cache/go-build")),
-                ("GOPATH", place("home/go")),
-            ]
-            .map(|(name, value)| (name.to_owned(), value)),
-        );
-        let modules = surroundings.home.join("go/pkg/mod");
-        if modules.is_dir() {
-            env.insert("GOMODCACHE".to_owned(), modules.display().to_string());
-        }
-        env
-    }
-
-    /// Takes the folder away.
-    pub fn remove(&self) {
-        let _ = fs::remove_dir_all(&self.root);
     }
 }
 
@@ -243,7 +145,9 @@ impl Walls {
         }
         let kept = match access.sandbox {
             Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
-            Sandbox::WorkspaceWrite => access.kept().into_iter().chain(access.kept_below()).collect(),
+            Sandbox::WorkspaceWrite => {
+                protected::in_roots(&access.write).into_iter().chain(protected::below_roots(&access.write)).collect()
+            }
         };
         Ok(Self { jail, env, kept })
     }
@@ -276,7 +180,7 @@ const MACHINE: &[&str] = &[
 impl Plan<'_> {
     /// The files that must not change, for a back-end that can show them read-only.
     pub(super) fn kept(&self) -> Vec<KeptFiles> {
-        self.access.kept()
+        protected::in_roots(&self.access.write)
     }
 
     fn landlock(&self, network: OwnNetwork) -> LandlockRules {

@@ -1,6 +1,8 @@
 //! A workspace, an outside, and commands with the back-ends of this machine, for tests that run real processes.
 #![allow(dead_code, unreachable_pub, clippy::print_stderr)]
 
+pub mod isolated;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -24,6 +26,13 @@ use serde_json::json;
 
 pub const HELPER: &str = env!("CARGO_BIN_EXE_homing-helper");
 
+/// Names a copy of the helper, for a user who cannot reach the folder that it was built in.
+const HELPER_COPY: &str = "HOMING_TEST_HELPER";
+
+pub fn helper() -> PathBuf {
+    std::env::var_os(HELPER_COPY).map_or(HELPER.into(), PathBuf::from)
+}
+
 pub struct Workshop {
     pub folder: tempfile::TempDir,
     pub workspace: PathBuf,
@@ -40,7 +49,7 @@ pub fn surroundings() -> Surroundings {
 /// The back-ends of this machine; what is missing is said aloud.
 pub async fn sandboxes() -> Sandboxes {
     let scratch = tempfile::tempdir().unwrap();
-    let found = Sandboxes::probe(Path::new(HELPER), &surroundings(), scratch.path()).await;
+    let found = Sandboxes::probe(&helper(), &surroundings(), scratch.path()).await;
     for why in &found.failed {
         eprintln!("not tested on this machine: {why}");
     }
@@ -76,7 +85,7 @@ impl Workshop {
         for path in [&workspace, &outside] {
             fs::create_dir(path).unwrap();
         }
-        let commands = Commands::new(HELPER.into(), surroundings(), SandboxOptions::default(), root.join("private"));
+        let commands = Commands::new(helper(), surroundings(), SandboxOptions::default(), root.join("private"));
         let commands = Arc::new(change(commands).with_sandboxes(sandboxes));
         Self { folder, workspace, outside, commands }
     }
@@ -109,8 +118,12 @@ impl Workshop {
     }
 
     pub async fn bash_in(&self, sandbox: Sandbox, command: &str) -> ToolOutput {
-        let context = self.context(self.grant(sandbox));
-        Bash::new(self.commands.clone()).call(&context, json!({"command": command, "timeout": 60})).await
+        self.bash_with(&self.context(self.grant(sandbox)), command).await
+    }
+
+    /// Runs a command in a context that several calls share.
+    pub async fn bash_with(&self, context: &ToolContext, command: &str) -> ToolOutput {
+        Bash::new(self.commands.clone()).call(context, json!({"command": command, "timeout": 60})).await
     }
 
     pub fn files(&self, folder: &Path) -> Vec<String> {
@@ -122,6 +135,43 @@ impl Workshop {
         names
     }
 }
+
+/// Runs tests of this binary once more, as the user `nobody`; says so if that is not possible.
+pub fn again_as_ordinary_user(tests: &[&str]) {
+    use std::os::unix::fs::PermissionsExt;
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can become another user; the tests themselves ran as an ordinary one");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |from: &Path, name: &str| {
+        let to = folder.path().join(name);
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
+        to
+    };
+    let test = copy(&std::env::current_exe().unwrap(), "test");
+    let helper = copy(Path::new(HELPER), "helper");
+    let (home, temp) = (folder.path().join("home"), folder.path().join("tmp"));
+    for path in [&home, &temp] {
+        fs::create_dir(path).unwrap();
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let id = NOBODY.to_string();
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(test).arg("--exact").args(tests);
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &home).env("TMPDIR", &temp);
+    let Ok(output) = command.env(HELPER_COPY, helper).current_dir("/").output() else {
+        return eprintln!("skipped: there is no setpriv on this machine");
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "as nobody: {said}{complaints}");
+    assert!(said.contains(&format!("{} passed", tests.len())), "as nobody: {said}{complaints}");
+}
+
+/// The user that owns nothing.
+pub const NOBODY: u32 = 65_534;
 
 /// A host without a person, which never cancels.
 pub struct Nobody;

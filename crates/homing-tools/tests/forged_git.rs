@@ -1,0 +1,192 @@
+//! Git files that a command forges: they open no folder outside the workspace.
+#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+
+mod workshop;
+
+use std::{
+    fs,
+    io::Read,
+    os::unix::{fs::symlink, net::UnixListener},
+    path::{Path, PathBuf},
+};
+
+use homing_core::{
+    authority::{Grant, Sandbox},
+    tool::ToolContext,
+    workspace::Workspaces,
+};
+use workshop::{
+    Workshop, again_as_ordinary_user, each,
+    isolated::{Isolated, git, write_tool},
+    sandboxes,
+};
+
+const SECRET: &str = "marker-of-the-user";
+
+/// Reads the marker outside and writes one there, and knocks at the socket beside it.
+fn reach(folder: &Path) -> String {
+    let knock = format!(
+        "import socket; s = socket.socket(socket.AF_UNIX); s.connect(\"{}/socket\"); s.send(b\"knock\")",
+        folder.display()
+    );
+    format!("cat {0}/secret; touch {0}/made; python3 -c '{knock}' 2>/dev/null; true", folder.display())
+}
+
+/// The outside with a marker and a socket, and a check that neither was reached.
+struct Outside {
+    folder: PathBuf,
+    socket: UnixListener,
+}
+
+impl Outside {
+    fn new(folder: PathBuf) -> Self {
+        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir(folder.join(".claude")).unwrap();
+        for name in ["secret", ".claude/settings.json"] {
+            fs::write(folder.join(name), SECRET).unwrap();
+        }
+        let socket = UnixListener::bind(folder.join("socket")).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self { folder, socket }
+    }
+
+    fn is_untouched(&self, what: &str, text: &str) {
+        assert!(!text.contains(SECRET), "{what}: the marker outside was read");
+        let mut found: Vec<_> = fs::read_dir(&self.folder).unwrap().map(|it| it.unwrap().file_name()).collect();
+        found.sort();
+        assert_eq!(found, [".claude", "secret", "socket"], "{what}: the outside was changed");
+        assert!(self.folder.join(".claude/settings.json").exists(), "{what}: a file outside was removed");
+        if let Ok((mut stream, _)) = self.socket.accept() {
+            let mut said = String::new();
+            let _ = stream.read_to_string(&mut said);
+            panic!("{what}: the socket outside was reached: {said}");
+        }
+    }
+}
+
+/// `OUT` is the folder to be opened. Each is one command; the next command tries to reach `OUT`.
+const FORGERIES: &[(&str, &str)] = &[
+    ("both ends", "echo 'gitdir: fake' > .git; mkdir -p fake; echo $PWD/.git > fake/gitdir; echo OUT > fake/commondir"),
+    (
+        "an absolute git folder",
+        "echo gitdir: $PWD/fake > .git; mkdir -p fake; echo $PWD/.git > fake/gitdir; echo OUT > fake/commondir",
+    ),
+    (
+        "the form of a worktree",
+        "echo gitdir: repo/worktrees/x > .git; mkdir -p repo/worktrees/x; echo $PWD/.git > repo/worktrees/x/gitdir; \
+         echo OUT > repo/worktrees/x/commondir",
+    ),
+    (
+        "a link as the common folder",
+        "echo gitdir: repo/worktrees/x > .git; mkdir -p repo/worktrees/x; echo $PWD/.git > repo/worktrees/x/gitdir; \
+         ln -s OUT common; echo $PWD/common > repo/worktrees/x/commondir",
+    ),
+    (
+        "a git folder in the run's own home",
+        "mkdir -p ~/g; echo gitdir: ~/g > .git; echo $PWD/.git > ~/g/gitdir; echo OUT > ~/g/commondir",
+    ),
+    ("a link as the git folder", "ln -s OUT .git"),
+    ("a pipe instead of a file", "mkfifo .git"),
+];
+
+#[tokio::test]
+async fn forged_git_file_opens_no_folder_outside() {
+    for (name, shop) in each().await {
+        let outside = Outside::new(shop.outside.join("private"));
+        for (what, forgery) in FORGERIES {
+            // Further in than a root, where no protected file is missed before it is made.
+            let workdir = shop.workspace.join("sub");
+            fs::create_dir_all(&workdir).unwrap();
+            let context = ToolContext { workdir: workdir.clone(), ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
+            let command = forgery.replace("OUT", &outside.folder.display().to_string());
+            let forged = shop.bash_with(&context, &command).await;
+            assert!(workdir.join(".git").symlink_metadata().is_ok(), "{name}, {what}: {}", forged.text);
+            let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+            outside.is_untouched(&format!("{name}, {what}"), &output.text);
+            // A run that may only read is misled by what another one wrote just as little.
+            let grant = Grant { write: Vec::new(), ..shop.grant(Sandbox::ReadOnly) };
+            let context = ToolContext { workdir: workdir.clone(), ..shop.context(grant) };
+            let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+            outside.is_untouched(&format!("{name}, {what}, read-only"), &output.text);
+            fs::remove_dir_all(&workdir).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn forged_git_file_that_came_with_the_project_opens_nothing() {
+    for (name, shop) in each().await {
+        let outside = Outside::new(shop.outside.join("private"));
+        let at = |path: &str| shop.workspace.join(path);
+        fs::create_dir(at("fake")).unwrap();
+        fs::write(at(".git"), "gitdir: fake\n").unwrap();
+        fs::write(at("fake/gitdir"), at(".git").display().to_string()).unwrap();
+        fs::write(at("fake/commondir"), outside.folder.display().to_string()).unwrap();
+        let output = shop.bash(&reach(&outside.folder)).await;
+        outside.is_untouched(name, &output.text);
+    }
+}
+
+#[tokio::test]
+async fn working_folder_swapped_for_a_link_opens_no_repository() {
+    for (name, shop) in each().await {
+        git(&shop.outside, &["init", "-q"]);
+        let outside = Outside::new(shop.outside.join(".git/private"));
+        let workdir = shop.workspace.join("a/b");
+        fs::create_dir_all(workdir.parent().unwrap()).unwrap();
+        symlink(&shop.outside, &workdir).unwrap();
+        let context = ToolContext { workdir, ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
+        let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+        outside.is_untouched(name, &output.text);
+    }
+}
+
+/// `GIT` is the repository's git folder, `RUN` the run, `TREE` its worktree.
+const REDIRECTIONS: &[(&str, &str)] = &[
+    ("its common folder", "echo OUT > GIT/worktrees/RUN/commondir"),
+    (
+        "its git file",
+        "mkdir TREE/f; echo TREE/.git > TREE/f/gitdir; echo OUT > TREE/f/commondir; echo gitdir: f > TREE/.git",
+    ),
+    ("its working folder", "cd /; mv TREE/a TREE/c; mkdir TREE/a; ln -s OUT TREE/a/b"),
+    ("its git folder", "mv GIT/worktrees GIT/w; mkdir GIT/worktrees; ln -s OUT GIT/worktrees/RUN"),
+];
+
+#[tokio::test]
+async fn isolated_run_cannot_turn_its_worktree_towards_another_folder() {
+    let found = sandboxes().await;
+    for name in &found.ready {
+        for (what, redirection) in REDIRECTIONS {
+            let shop = Workshop::with(found.only(|it| it == name), |it| it);
+            let outside = Outside::new(shop.outside.join("private"));
+            let isolated = Isolated::new(&shop).await;
+            let tree = isolated.worktrees.folder.join(isolated.run.to_string());
+            let command = redirection
+                .replace("GIT", &shop.workspace.join(".git").display().to_string())
+                .replace("TREE", &tree.display().to_string())
+                .replace("RUN", &isolated.run.to_string())
+                .replace("OUT", &outside.folder.display().to_string());
+            shop.bash_with(&isolated.context, &command).await;
+            // The folder that it starts in may be gone; it may not be another one.
+            let output = shop.bash_with(&isolated.context, &reach(&outside.folder)).await;
+            outside.is_untouched(&format!("{name:?}, {what}"), &output.text);
+            let file = write_tool();
+            let path = isolated.workspace.workdir.join("made");
+            let args = serde_json::json!({"path": path, "content": "x"});
+            let output = file.call(&isolated.context, args).await;
+            outside.is_untouched(&format!("{name:?}, {what}, by the file tools"), &output.text);
+            let left = isolated.worktrees.leave(isolated.run, &isolated.workspace).await;
+            outside.is_untouched(&format!("{name:?}, {what}, at the end"), &format!("{left:?}"));
+        }
+    }
+}
+
+#[test]
+fn forged_git_files_are_not_believed_for_an_ordinary_user() {
+    again_as_ordinary_user(&[
+        "forged_git_file_opens_no_folder_outside",
+        "forged_git_file_that_came_with_the_project_opens_nothing",
+        "working_folder_swapped_for_a_link_opens_no_repository",
+        "isolated_run_cannot_turn_its_worktree_towards_another_folder",
+    ]);
+}

@@ -1,0 +1,132 @@
+//! Protected paths stay protected, whatever a command makes of the folder around them.
+#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+
+mod workshop;
+
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use homing_core::workspace::{Left, Workspaces};
+use workshop::{
+    Workshop, again_as_ordinary_user, each,
+    isolated::{Isolated, git, write_tool},
+};
+
+/// What decides what git, agents and editors run; `evil` in them is what must not stay.
+const PROTECTED: &[&str] = &[
+    ".git/hooks/pre-commit",
+    ".git/config",
+    ".claude/agents/a.md",
+    ".claude/settings.json",
+    ".vscode/tasks.json",
+    ".mcp.json",
+    ".homing/agents/a.md",
+];
+
+fn write_all(root: &Path, names: &[&str], text: &str) {
+    for name in names {
+        fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+        fs::write(root.join(name), text).unwrap();
+    }
+}
+
+/// Writes to the named files and beside those in folders that are protected as a whole.
+async fn attack(shop: &Workshop, what: &str, names: &[&str]) {
+    let script: Vec<String> = names
+        .iter()
+        .map(|it| format!("mkdir -p $(dirname {it}); echo evil > {it}; echo evil > $(dirname {it})/new"))
+        .collect();
+    let output = shop.bash(&format!("{{ {}; }} 2>/dev/null; true", script.join("; "))).await;
+    for name in names {
+        let path = shop.workspace.join(name);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(text, "ours", "{what}: {name}: {}", output.text);
+        let is_whole = ["hooks", "agents", ".vscode"].iter().any(|it| path.parent().unwrap().ends_with(it));
+        assert!(!is_whole || !path.with_file_name("new").exists(), "{what}: beside {name}: {}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn root_made_to_look_like_a_git_folder_stays_protected() {
+    for (name, shop) in each().await {
+        write_all(&shop.workspace, PROTECTED, "ours");
+        shop.bash("mkdir -p objects refs; touch HEAD").await;
+        assert!(shop.workspace.join("HEAD").exists(), "{name}");
+        attack(&shop, name, PROTECTED).await;
+        // Those that were not there do not come to stay, either.
+        shop.bash("mkdir -p .cursor .github/agents; echo evil > .cursor/x; echo evil > .github/agents/x; true").await;
+        assert!(!shop.workspace.join(".cursor").exists() && !shop.workspace.join(".github/agents").exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn bare_repository_as_root_stays_protected_without_its_head() {
+    for (name, shop) in each().await {
+        git(&shop.workspace, &["init", "-q", "--bare"]);
+        let names = ["hooks/pre-commit", ".mcp.json", ".claude/settings.json"];
+        write_all(&shop.workspace, &names, "ours");
+        let config = fs::read_to_string(shop.workspace.join("config")).unwrap();
+        shop.bash("mv HEAD h; mv objects o; mv refs r").await;
+        assert!(!shop.workspace.join("HEAD").exists(), "{name}");
+        attack(&shop, name, &names).await;
+        shop.bash("echo evil > config; echo evil > config.worktree").await;
+        assert_eq!(fs::read_to_string(shop.workspace.join("config")).unwrap(), config, "{name}");
+        assert!(!shop.workspace.join("config.worktree").exists(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn separate_git_folder_in_the_workspace_is_protected() {
+    for (name, shop) in each().await {
+        let store = shop.workspace.join("store");
+        git(&shop.workspace, &["init", "-q", "--separate-git-dir", store.to_str().unwrap()]);
+        write_all(&shop.workspace, &["store/hooks/pre-commit"], "ours");
+        attack(&shop, name, &["store/hooks/pre-commit"]).await;
+        fs::remove_file(shop.workspace.join(".git")).unwrap();
+        symlink("store", shop.workspace.join(".git")).unwrap();
+        attack(&shop, name, &["store/hooks/pre-commit"]).await;
+    }
+}
+
+#[tokio::test]
+async fn isolated_run_changes_no_other_worktree_and_nothing_that_git_runs() {
+    for (name, shop) in each().await {
+        let isolated = Isolated::new(&shop).await;
+        let at = |path: &str| shop.workspace.join(".git").join(path);
+        let common = fs::read_to_string(at("worktrees/users/commondir")).unwrap();
+        let shown = at("").display().to_string();
+        let attack = format!(
+            "cd {shown}; echo evil > worktrees/users/commondir; echo evil > worktrees/users/config.worktree; mv HEAD H; true"
+        );
+        shop.bash_with(&isolated.context, &attack).await;
+        assert!(!at("HEAD").exists(), "{name}");
+        let attack = format!("cd {shown}; echo evil > hooks/x; echo evil >> config; mv H HEAD; true");
+        shop.bash_with(&isolated.context, &attack).await;
+        assert_eq!(fs::read_to_string(at("worktrees/users/commondir")).unwrap(), common, "{name}");
+        assert!(!at("worktrees/users/config.worktree").exists() && !at("hooks/x").exists(), "{name}");
+        assert!(!fs::read_to_string(at("config")).unwrap().contains("evil"), "{name}");
+        let file = write_tool();
+        for path in ["hooks/pre-commit", "config.worktree", "worktrees/users/config.worktree"] {
+            let args = serde_json::json!({"path": at(path), "content": "evil"});
+            let output = file.call(&isolated.context, args).await;
+            assert!(output.is_error && !at(path).exists(), "{name}: {path}: {}", output.text);
+        }
+        // What the run is for still works.
+        let commit = "echo y > new && git add new && git -c user.name=a -c user.email=a@b commit -qm b && git log --oneline | wc -l";
+        let output = shop.bash_with(&isolated.context, commit).await;
+        assert_eq!(output.text, "2", "{name}");
+        match isolated.worktrees.leave(isolated.run, &isolated.workspace).await {
+            Left::Kept { summary, .. } => assert!(summary.contains("new commits"), "{name}: {summary}"),
+            Left::Removed => panic!("{name}: work was thrown away"),
+        }
+    }
+}
+
+#[test]
+fn protected_paths_stay_protected_for_an_ordinary_user() {
+    again_as_ordinary_user(&[
+        "root_made_to_look_like_a_git_folder_stays_protected",
+        "bare_repository_as_root_stays_protected_without_its_head",
+        "separate_git_folder_in_the_workspace_is_protected",
+        "isolated_run_changes_no_other_worktree_and_nothing_that_git_runs",
+    ]);
+}

@@ -1,0 +1,59 @@
+//! A run in a worktree of its own, and what tests of it need.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use homing_core::{
+    authority::{Grant, Sandbox},
+    tool::{Tool, ToolContext},
+    workspace::{Workspace, Workspaces},
+};
+use homing_tools::worktree::GitWorktrees;
+
+use super::Workshop;
+
+pub fn git(folder: &Path, args: &[&str]) {
+    let identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.hooksPath=/dev/null"];
+    let output = Command::new("git").args(identity).args(args).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub fn write_tool() -> std::sync::Arc<dyn Tool> {
+    let tools = homing_tools::toolset::files_tools(homing_tools::toolset::ToolsConfig::default());
+    tools.into_iter().find(|it| it.spec().name == "write").unwrap()
+}
+
+/// A run in a worktree of its own, in a folder two levels in, as the runtime sets it up.
+pub struct Isolated {
+    pub worktrees: GitWorktrees,
+    pub run: uuid::Uuid,
+    pub workspace: Workspace,
+    pub context: ToolContext,
+}
+
+impl Isolated {
+    pub async fn new(shop: &Workshop) -> Self {
+        git(&shop.workspace, &["init", "-q", "-b", "main"]);
+        fs::create_dir_all(shop.workspace.join("a/b")).unwrap();
+        fs::write(shop.workspace.join("a/b/file"), "x").unwrap();
+        git(&shop.workspace, &["add", "."]);
+        git(&shop.workspace, &["commit", "-qm", "a"]);
+        let root = shop.folder.path().canonicalize().unwrap();
+        git(&shop.workspace, &["worktree", "add", "-q", root.join("users").to_str().unwrap()]);
+        let worktrees = GitWorktrees {
+            commands: shop.commands.clone(),
+            folder: root.join("trees"),
+            sandbox: Sandbox::WorkspaceWrite,
+        };
+        let run = uuid::Uuid::new_v4();
+        let workspace = worktrees.enter(run, &shop.workspace.join("a/b")).await.unwrap();
+        let with = |roots: &[PathBuf]| [std::slice::from_ref(&workspace.workdir), roots].concat();
+        let grant =
+            Grant { read: with(&workspace.read), write: with(&workspace.write), ..shop.grant(Sandbox::WorkspaceWrite) };
+        let context = ToolContext { workdir: workspace.workdir.clone(), ..shop.context(grant) };
+        Self { worktrees, run, workspace, context }
+    }
+}
