@@ -133,7 +133,7 @@ async fn cut_text_that_was_already_complete_is_the_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn reply_cut_before_it_said_anything_is_told_and_repeated() {
-    let thoughts = || Part::Thinking { text: "hm".into(), signature: None };
+    let thoughts = || Part::Thinking { text: "hm".into(), signature: None, origin: None };
     let silent = Reply { parts: vec![thoughts()], stop: Stop::Length, ..Reply::default() };
     let (envelope, heard, _) = play([silent, say("short")], task()).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "short"));
