@@ -70,7 +70,7 @@ fuzz SECONDS="600" TARGETS="args cassette parse record shell team wires":
 # Lines that the tests reach: just coverage -p homing-core. Needs `cargo install cargo-llvm-cov` and
 # `rustup component add llvm-tools`.
 coverage *ARGS="--workspace":
-    cargo llvm-cov {{ARGS}} --ignore-run-fail --summary-only --ignore-filename-regex 'benches/|homing-fake|tests/'
+    cargo llvm-cov {{ARGS}} --ignore-run-fail --summary-only --ignore-filename-regex 'benches/|homing-testing|tests/'
 
 # The documentation of all crates.
 doc:

@@ -1,7 +1,7 @@
 //! Cassettes. What can be read is written and read again as itself.
 #![no_main]
 
-use homing_runtime::sqlite::{Cassette, Replay};
+use homing_runtime::journal::sqlite::{Cassette, Replay};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

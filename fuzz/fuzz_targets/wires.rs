@@ -2,7 +2,7 @@
 //! The first byte chooses the wire, the second how the bytes are cut and where they break off.
 #![no_main]
 
-use homing_core::message::{Reply, Stop};
+use homing_core::message::{Reply, StopReason};
 use homing_models::{Wire, fuzz};
 use libfuzzer_sys::fuzz_target;
 
@@ -41,5 +41,5 @@ fn check(reply: &Reply) {
     for call in reply.calls() {
         assert!(!call.name.trim().is_empty() && !call.id.is_empty(), "{reply:?}");
     }
-    assert!(reply.stop != Stop::Calls || reply.calls().count() > 0, "{reply:?}");
+    assert!(reply.stop != StopReason::Calls || reply.calls().count() > 0, "{reply:?}");
 }

@@ -12,8 +12,8 @@ use homing_core::{
     rule::Rule,
 };
 use homing_models::ProviderConfig;
-use homing_runtime::sqlite::Account;
-use homing_tools::sandbox::SandboxOptions;
+use homing_runtime::journal::sqlite::Account;
+use homing_sandbox::SandboxOptions;
 use serde::Deserialize;
 
 use crate::{cli::values, exit::Trouble};
@@ -41,7 +41,7 @@ pub(crate) struct Config {
     /// Who pays, and how much at most.
     pub(crate) accounts: BTreeMap<String, AccountConfig>,
     /// Which calls are allowed beforehand, asked about, denied.
-    pub(crate) rules: Rules,
+    pub(crate) rules: RuleLists,
     /// What agents may hand on beyond their own tools, by name.
     pub(crate) delegates: BTreeMap<String, Vec<Rule>>,
     /// MCP servers, by name: `command`, `args` and `env`, or `url` and `headers`.
@@ -52,25 +52,25 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LimitsConfig {
-    cost: Option<Amount>,
-    tokens: Option<Amount>,
-    turns: Option<Amount>,
-    tool_calls: Option<Amount>,
-    children: Option<Amount>,
-    depth: Option<Amount>,
-    time: Option<Amount>,
+    cost: Option<ConfigAmount>,
+    tokens: Option<ConfigAmount>,
+    turns: Option<ConfigAmount>,
+    tool_calls: Option<ConfigAmount>,
+    children: Option<ConfigAmount>,
+    depth: Option<ConfigAmount>,
+    time: Option<ConfigAmount>,
 }
 
 /// A number or text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Amount {
+pub(crate) enum ConfigAmount {
     Whole(u64),
     Fraction(f64),
     Text(String),
 }
 
-impl std::fmt::Display for Amount {
+impl std::fmt::Display for ConfigAmount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Whole(number) => number.fmt(f),
@@ -107,12 +107,12 @@ impl SandboxConfig {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AccountConfig {
     /// US dollars per day.
-    per_day: Option<Amount>,
+    per_day: Option<ConfigAmount>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Rules {
+pub(crate) struct RuleLists {
     /// Calls that are not asked about.
     pub(crate) allow: Vec<Rule>,
     /// Calls that are asked about.
@@ -123,7 +123,7 @@ pub(crate) struct Rules {
 
 impl LimitsConfig {
     fn limits(&self) -> Result<Limits, String> {
-        let read = |amount: &Option<Amount>, how: fn(&str) -> Result<Cap, String>| match amount {
+        let read = |amount: &Option<ConfigAmount>, how: fn(&str) -> Result<Cap, String>| match amount {
             None => Ok(Cap::Default),
             Some(amount) => how(&amount.to_string()),
         };

@@ -3,9 +3,9 @@
 use std::{io, io::Write, process::ExitCode};
 
 use homing_core::{
-    envelope::{Envelope, ErrorNote, Status, UsageNote},
+    envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status},
     place::Place,
-    text,
+    sanitize,
 };
 use homing_runtime::{SpawnError, journal::JournalError};
 
@@ -56,7 +56,7 @@ impl Exit {
     }
 }
 
-fn of_error(error: &ErrorNote) -> Exit {
+fn of_error(error: &EnvelopeError) -> Exit {
     match (error.kind.as_str(), error.retryable) {
         ("auth" | "config" | "usage", _) => Exit::Usage,
         ("refused", _) => Exit::Refused,
@@ -74,14 +74,14 @@ impl From<Exit> for ExitCode {
 /// What kept a command from beginning: whose fault it is, what happened, what to try.
 #[derive(Debug)]
 pub(crate) struct Trouble {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TroubleKind,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
 }
 
 /// Whose fault it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TroubleKind {
     Usage,
     Config,
     Auth,
@@ -89,7 +89,7 @@ pub(crate) enum Kind {
     Limit,
 }
 
-impl Kind {
+impl TroubleKind {
     fn name(self) -> &'static str {
         match self {
             Self::Usage => "usage",
@@ -110,16 +110,16 @@ impl Kind {
 }
 
 impl Trouble {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: TroubleKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Kind::Usage, message)
+        Self::new(TroubleKind::Usage, message)
     }
 
     pub(crate) fn config(message: impl Into<String>) -> Self {
-        Self::new(Kind::Config, message)
+        Self::new(TroubleKind::Config, message)
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -140,10 +140,12 @@ impl From<SpawnError> for Trouble {
     fn from(error: SpawnError) -> Self {
         let message = error.to_string();
         match error {
-            SpawnError::NoModel(homing_core::model::ModelError::Unauthorized { .. }) => Self::new(Kind::Auth, message),
+            SpawnError::NoModel(homing_core::model::ModelError::Unauthorized { .. }) => {
+                Self::new(TroubleKind::Auth, message)
+            }
             SpawnError::UnknownAgent(_) => Self::usage(message).hint("`homing agents` lists the agents that are known"),
             SpawnError::EmptyTask => Self::usage(message),
-            SpawnError::Limit(_) => Self::new(Kind::Limit, message),
+            SpawnError::Limit(_) => Self::new(TroubleKind::Limit, message),
             SpawnError::Journal(error) => error.into(),
             _ => Self::config(message),
         }
@@ -158,7 +160,7 @@ impl From<JournalError> for Trouble {
                 trouble.hint("choose another file with --journal PATH, or go without one with --journal off")
             }
             JournalError::Damaged(_) => trouble.hint("`homing doctor --journal` says what is damaged"),
-            JournalError::KeyTaken { .. } => Self { kind: Kind::Usage, ..trouble },
+            JournalError::KeyTaken { .. } => Self { kind: TroubleKind::Usage, ..trouble },
             JournalError::Unknown(_)
             | JournalError::Owned { .. }
             | JournalError::Fenced { .. }
@@ -196,7 +198,7 @@ pub(crate) fn report_json(outcome: anyhow::Result<Exit>, agent: &str) -> Exit {
         && !is_broken_pipe(error)
     {
         let trouble = error.downcast_ref::<Trouble>();
-        let kind = trouble.map_or(Kind::Config, |it| it.kind);
+        let kind = trouble.map_or(TroubleKind::Config, |it| it.kind);
         let hint = trouble.and_then(|it| it.hint.clone());
         let envelope = envelope_of(kind, &format!("{error:#}"), hint, agent);
         let _ = print(&terminal::json(&serde_json::to_value(envelope).unwrap_or_default()));
@@ -204,7 +206,7 @@ pub(crate) fn report_json(outcome: anyhow::Result<Exit>, agent: &str) -> Exit {
     report(outcome)
 }
 
-fn envelope_of(kind: Kind, message: &str, hint: Option<String>, agent: &str) -> Envelope {
+fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &str) -> Envelope {
     Envelope {
         v: 1,
         run: uuid::Uuid::nil(),
@@ -215,10 +217,15 @@ fn envelope_of(kind: Kind, message: &str, hint: Option<String>, agent: &str) -> 
         output: String::new(),
         data: None,
         partial: true,
-        error: Some(ErrorNote { kind: kind.name().to_owned(), message: text::inert(message), retryable: false, hint }),
+        error: Some(EnvelopeError {
+            kind: kind.name().to_owned(),
+            message: sanitize::inert(message),
+            retryable: false,
+            hint,
+        }),
         limit: None,
-        usage: UsageNote::default(),
-        subtree: UsageNote::default(),
+        usage: EnvelopeUsage::default(),
+        subtree: EnvelopeUsage::default(),
         verified: None,
         warnings: Vec::new(),
         denied: Vec::new(),
@@ -233,7 +240,7 @@ pub(crate) fn misused(error: &clap::Error) -> Exit {
     if asked_for_json && error.use_stderr() {
         let message = error.to_string();
         let message = message.trim_start_matches("error: ").trim().to_owned();
-        let envelope = envelope_of(Kind::Usage, &message, None, "");
+        let envelope = envelope_of(TroubleKind::Usage, &message, None, "");
         let _ = print(&terminal::json(&serde_json::to_value(envelope).unwrap_or_default()));
     }
     let _ = error.print();

@@ -1,12 +1,12 @@
 //! The command line of Homing: the composition root, and the only room that reads the environment.
 
-mod asker;
 mod cli;
 mod commands;
 mod config;
 mod exit;
-mod outcome;
+mod permission_prompt;
 mod places;
+mod print_result;
 mod progress;
 mod session;
 mod signals;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use homing::{
-    BuildError, Builder, Catalog, Claim, Folders, Homing, ModelOptions, RunHandle, SpawnError, Standard, Task,
+    BuildError, Catalog, Claim, CodingSetup, Folders, Homing, HomingBuilder, ModelOptions, RunHandle, SpawnError, Task,
 };
 use homing_core::{
     authority::Layer,
@@ -20,18 +20,18 @@ use homing_models::{
     names::{OfflineCase, Resolver, may_go_offline},
 };
 use homing_otel::Telemetry;
-use homing_runtime::sqlite::{Options, Replay};
+use homing_runtime::journal::sqlite::{Replay, SqliteOptions};
 use homing_tools::trust::TrustHash;
 use uuid::Uuid;
 
 use crate::{
-    asker::TerminalAsker,
     cli::{
         run::{JournalArgs, WithArgs},
         values,
     },
     config::Layered,
-    exit::{Kind, Trouble},
+    exit::{Trouble, TroubleKind},
+    permission_prompt::TerminalPrompt,
     terminal,
 };
 
@@ -41,13 +41,13 @@ pub(crate) struct Session {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) config: Layered,
     pub(crate) model: Option<String>,
-    pub(crate) asker: Arc<TerminalAsker>,
+    pub(crate) asker: Arc<TerminalPrompt>,
     telemetry: Option<Telemetry>,
 }
 
 /// How a session differs from one command to another.
 #[derive(Default)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct SessionRequest<'a> {
     /// The agent that gets `--delegates`.
     pub(crate) agent: Option<&'a str>,
     /// A recording that answers instead of models and tools.
@@ -57,14 +57,14 @@ pub(crate) struct Wanted<'a> {
     /// Teams that are known besides the agents.
     pub(crate) teams: Vec<homing_teams::Team>,
     /// Who is asked instead of the person at the terminal.
-    pub(crate) asker: Option<Arc<dyn homing::Asker>>,
+    pub(crate) asker: Option<Arc<dyn homing::PermissionHandler>>,
     /// Who is told of every fact.
     pub(crate) telemetry: Option<Telemetry>,
 }
 
 impl Session {
     /// Puts everything together. Nothing is spent.
-    pub(crate) async fn open(with: &WithArgs, mut wanted: Wanted<'_>) -> anyhow::Result<Self> {
+    pub(crate) async fn open(with: &WithArgs, mut wanted: SessionRequest<'_>) -> anyhow::Result<Self> {
         let folder = working_folder(with.cwd.as_deref())?;
         let folders = Folders::from_env();
         let standard = standard(with, &folder)?;
@@ -75,8 +75,8 @@ impl Session {
         }
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
-        let asker = Arc::new(TerminalAsker::new(with.yes, config.user_path.clone()));
-        let on_ask: Arc<dyn homing::Asker> = match wanted.asker.take() {
+        let asker = Arc::new(TerminalPrompt::new(with.yes, config.user_path.clone()));
+        let on_ask: Arc<dyn homing::PermissionHandler> = match wanted.asker.take() {
             // `--yes` was the answer already.
             Some(other) if !with.yes => other,
             Some(_) | None => asker.clone(),
@@ -87,7 +87,7 @@ impl Session {
         let builder = models(builder, &catalog, wanted.replay.clone());
         let path = journal_path(&with.journal, &config, &folders);
         let builder = keep(builder, path, &config, &wanted)?;
-        let builder = std::mem::take(&mut wanted.teams).into_iter().fold(builder, Builder::team);
+        let builder = std::mem::take(&mut wanted.teams).into_iter().fold(builder, HomingBuilder::team);
         let telemetry = wanted.telemetry.take();
         let builder = telemetry.iter().fold(builder, |builder, it| builder.on_fact(it.listener()));
         let homing = builder.build().await.map_err(trouble)?;
@@ -153,7 +153,7 @@ impl Session {
             terminal::say(OFFLINE);
             return Ok(());
         }
-        Err(Trouble::new(Kind::Auth, "there is no model to speak with: no provider's key is set")
+        Err(Trouble::new(TroubleKind::Auth, "there is no model to speak with: no provider's key is set")
             .hint("set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key, or pass --model offline, which needs none; `homing doctor` lists the providers"))
     }
 
@@ -211,8 +211,8 @@ pub(crate) fn working_folder(said: Option<&Path>) -> Result<PathBuf, Trouble> {
     }
 }
 
-fn standard(with: &WithArgs, folder: &Path) -> Result<Standard, Trouble> {
-    let mut standard = Standard::from_env(folder);
+fn standard(with: &WithArgs, folder: &Path) -> Result<CodingSetup, Trouble> {
+    let mut standard = CodingSetup::from_env(folder);
     standard.places.agents_json.clone_from(&with.agents);
     standard.options.strict = with.strict;
     standard.helper = std::env::current_exe().ok();
@@ -230,7 +230,12 @@ fn standard(with: &WithArgs, folder: &Path) -> Result<Standard, Trouble> {
     Ok(standard)
 }
 
-fn with_delegates(mut standard: Standard, with: &WithArgs, wanted: &Wanted<'_>, config: &Layered) -> Standard {
+fn with_delegates(
+    mut standard: CodingSetup,
+    with: &WithArgs,
+    wanted: &SessionRequest<'_>,
+    config: &Layered,
+) -> CodingSetup {
     standard.delegates.clone_from(&config.user.delegates);
     if let (Some(agent), false) = (wanted.agent, with.delegates.is_empty()) {
         standard.delegates.insert(agent.to_owned(), with.delegates.clone());
@@ -241,12 +246,12 @@ fn with_delegates(mut standard: Standard, with: &WithArgs, wanted: &Wanted<'_>, 
     standard
 }
 
-fn permissions(builder: Builder, with: &WithArgs, config: &Layered) -> Result<Builder, Trouble> {
+fn permissions(builder: HomingBuilder, with: &WithArgs, config: &Layered) -> Result<HomingBuilder, Trouble> {
     let network = with.network.as_deref().map(values::network).transpose();
     let network = network.map_err(|error| Trouble::usage(format!("--network: {error}")))?;
     let flags = Layer { settled: with.allow.clone(), deny: with.deny.clone(), ..Layer::everything("flags") };
     let layers = config.layers().into_iter().chain([flags]);
-    let mut builder = layers.fold(builder, Builder::layer);
+    let mut builder = layers.fold(builder, HomingBuilder::layer);
     builder = builder.network(config.network(network)).sandbox(config.sandbox(with.sandbox.map(Into::into)));
     for folder in &config.user.sandbox.read {
         builder = builder.may_read(folder);
@@ -260,7 +265,7 @@ fn permissions(builder: Builder, with: &WithArgs, config: &Layered) -> Result<Bu
     Ok(builder)
 }
 
-fn models(builder: Builder, catalog: &Arc<Catalog>, replay: Option<Arc<Replay>>) -> Builder {
+fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<Replay>>) -> HomingBuilder {
     let Some(replay) = replay else { return builder.models(catalog.clone()) };
     let prices = catalog.clone();
     let card = move |name: &str| {
@@ -279,11 +284,16 @@ pub(crate) fn journal_path(args: &JournalArgs, config: &Layered, folders: &Folde
     }
 }
 
-fn keep(builder: Builder, path: Option<PathBuf>, config: &Layered, wanted: &Wanted<'_>) -> Result<Builder, Trouble> {
+fn keep(
+    builder: HomingBuilder,
+    path: Option<PathBuf>,
+    config: &Layered,
+    wanted: &SessionRequest<'_>,
+) -> Result<HomingBuilder, Trouble> {
     let said_off = |it: &Option<String>| it.as_deref() == Some("off");
     match path {
         Some(path) => {
-            let mut options = Options::default();
+            let mut options = SqliteOptions::default();
             options.accounts = config.user.accounts().map_err(Trouble::config)?;
             Ok(builder.journal_with(path, options))
         }
@@ -345,7 +355,7 @@ fn checked_model(catalog: &Catalog, config: &Layered, with: &WithArgs, name: &st
     };
     let why = why.trim_end_matches(" (--strict)");
     Err(match why.contains("no key") {
-        true => Trouble::new(Kind::Auth, why).hint("`homing doctor` says which variable holds its key"),
+        true => Trouble::new(TroubleKind::Auth, why).hint("`homing doctor` says which variable holds its key"),
         false => Trouble::usage(why.to_owned())
             .hint("write provider/model, such as anthropic/claude-sonnet-5-5; `homing doctor` lists the providers"),
     })

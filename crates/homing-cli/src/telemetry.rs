@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homing_otel::{Options, Report, Telemetry};
+use homing_otel::{ExportReport, Telemetry, TelemetryOptions};
 
 use crate::{exit::Exit, terminal};
 
@@ -13,7 +13,7 @@ const AFTER_SIGNAL: Duration = Duration::from_millis(250);
 
 /// Starts telling the collector that the environment names, if it does. A mistake in it is a warning: the work goes on.
 pub(crate) fn start() -> Option<Telemetry> {
-    let options = Options::from_variables(|name| std::env::var(name).ok()).and_then(|options| match options {
+    let options = TelemetryOptions::from_variables(|name| std::env::var(name).ok()).and_then(|options| match options {
         Some(options) => Telemetry::start(options).map(Some),
         None => Ok(None),
     });
@@ -27,7 +27,7 @@ pub(crate) fn start() -> Option<Telemetry> {
 pub(crate) async fn finish(telemetry: Option<Telemetry>, outcome: &anyhow::Result<Exit>) {
     let Some(telemetry) = telemetry else { return };
     let within = if matches!(outcome, Ok(Exit::Signal(_))) { AFTER_SIGNAL } else { PATIENCE };
-    let Report { dropped, why, .. } = telemetry.finish(within).await;
+    let ExportReport { dropped, why, .. } = telemetry.finish(within).await;
     if dropped > 0 {
         let why = why.unwrap_or_else(|| "there was more than it took".to_owned());
         terminal::say(&format!("warning: {dropped} spans did not reach the telemetry collector: {why}"));

@@ -5,14 +5,14 @@ use std::{
     io::{IsTerminal, Write as _, stderr, stdout},
 };
 
-use homing_core::text;
+use homing_core::sanitize;
 use serde_json::Value;
 
 /// JSON for programs that people look at, too: what a terminal would obey stands there as an escape.
 pub(crate) fn json(value: &Value) -> String {
     let mut out = String::new();
     for it in format!("{value:#}").chars() {
-        match text::is_active(it) {
+        match sanitize::is_active(it) {
             false => out.push(it),
             true => it.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}")),
         }
@@ -44,7 +44,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 
 /// A line to whoever watches. Whether anybody does is none of our business: a closed stderr is no reason to stop.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{}", text::inert(line));
+    let _ = writeln!(anstream::stderr().lock(), "{}", sanitize::inert(line));
 }
 
 /// The size of the terminal behind stderr: columns and lines.

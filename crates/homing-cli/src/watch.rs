@@ -5,14 +5,14 @@ use std::time::Duration;
 use homing::{Homing, RunHandle};
 use homing_core::{
     envelope::Envelope,
-    fact::{By, Record},
+    fact::{CancelledBy, Record},
 };
 use homing_runtime::event::{Event, Events};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{
-    asker::TerminalAsker,
     exit::{Exit, print},
+    permission_prompt::TerminalPrompt,
     progress::{
         Board,
         frame::{Look, bar, coloured, frame},
@@ -53,12 +53,12 @@ impl Show {
 }
 
 /// How it ended, and the signal that stopped it.
-pub(crate) struct Seen {
+pub(crate) struct SeenSignals {
     pub(crate) envelope: Envelope,
     pub(crate) signal: Option<u8>,
 }
 
-impl Seen {
+impl SeenSignals {
     pub(crate) fn exit(&self) -> Exit {
         match self.signal {
             Some(number) => Exit::Signal(number),
@@ -72,9 +72,9 @@ pub(crate) async fn watch(
     homing: &Homing,
     run: &RunHandle,
     show: Show,
-    asker: &TerminalAsker,
+    asker: &TerminalPrompt,
     signals: &mut Signals,
-) -> Seen {
+) -> SeenSignals {
     watch_with(homing, run, show, asker, signals, &mut |_| ()).await
 }
 
@@ -83,10 +83,10 @@ pub(crate) async fn watch_with(
     homing: &Homing,
     run: &RunHandle,
     show: Show,
-    asker: &TerminalAsker,
+    asker: &TerminalPrompt,
     signals: &mut Signals,
     learn: &mut dyn FnMut(&Record),
-) -> Seen {
+) -> SeenSignals {
     let mut watcher = Watcher { homing, run, show, asker, board: Board::default(), next_seq: 0, learn };
     let _restore = Restore::new(show);
     let mut events = run.events();
@@ -104,7 +104,7 @@ pub(crate) async fn watch_with(
             number = signals.next() => match signal {
                 None => {
                     (signal, deadline) = (Some(number), Instant::now() + LAST_CALL);
-                    homing.runtime().cancel_all(&By::Signal);
+                    homing.runtime().cancel_all(&CancelledBy::Signal);
                 }
                 Some(first) => leave_now(first),
             },
@@ -112,7 +112,7 @@ pub(crate) async fn watch_with(
         }
     };
     watcher.draw();
-    Seen { envelope, signal }
+    SeenSignals { envelope, signal }
 }
 
 /// The second signal: nothing is waited for, and the terminal is left as it was.
@@ -125,7 +125,7 @@ struct Watcher<'a> {
     homing: &'a Homing,
     run: &'a RunHandle,
     show: Show,
-    asker: &'a TerminalAsker,
+    asker: &'a TerminalPrompt,
     board: Board,
     /// The first position that was not seen yet.
     next_seq: u64,

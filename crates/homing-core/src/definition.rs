@@ -56,7 +56,7 @@ pub struct AgentDefinition {
     /// Which of the parent's messages it starts with.
     pub inherit: Inherit,
     /// Whether it gets the environment block and the project's instruction files.
-    pub surroundings: Surroundings,
+    pub surroundings: ProjectContext,
     /// How freely it may act.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
@@ -67,7 +67,7 @@ pub struct AgentDefinition {
     pub isolation: Isolation,
     /// Where it keeps notes between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryScope>,
     /// MCP servers it wants, by name, with their configuration where the file carries it. Need trust.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, Value>,
@@ -122,7 +122,7 @@ impl Default for AgentDefinition {
             limits: Limits::default(),
             shared_context: Vec::new(),
             inherit: Inherit::None,
-            surroundings: Surroundings::Full,
+            surroundings: ProjectContext::Full,
             permission_mode: None,
             background: false,
             isolation: Isolation::None,
@@ -169,7 +169,7 @@ pub enum Inherit {
 /// What an agent is told about where it works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Surroundings {
+pub enum ProjectContext {
     /// The environment block and the project's instruction files.
     #[default]
     Full,
@@ -207,7 +207,7 @@ pub enum Isolation {
 /// Where an agent keeps notes between runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Memory {
+pub enum MemoryScope {
     /// For this user, in all projects.
     User,
     /// In the project, shared with others.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::{
     fact::{FailureKind, LimitHit, Outcome},
     place::Place,
-    run::{Run, Tally},
+    run::{Run, Totals},
     tree::RunTree,
 };
 
@@ -33,13 +33,13 @@ pub struct Envelope {
     /// Whether `output` is less than the whole answer.
     pub partial: bool,
     /// What went wrong.
-    pub error: Option<ErrorNote>,
+    pub error: Option<EnvelopeError>,
     /// The limit that was reached.
     pub limit: Option<LimitHit>,
     /// What this run used.
-    pub usage: UsageNote,
+    pub usage: EnvelopeUsage,
     /// What this run and everything below it used.
-    pub subtree: UsageNote,
+    pub subtree: EnvelopeUsage,
     /// Whether the check of `--until` succeeded; null where there was none.
     pub verified: Option<bool>,
     /// What was repaired, replaced or lacking.
@@ -115,7 +115,7 @@ impl From<&Outcome> for Status {
 
 /// What went wrong, for people and for scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrorNote {
+pub struct EnvelopeError {
     /// One of the kinds of [`FailureKind`], or `usage` for a command that could not be understood.
     pub kind: String,
     /// What happened.
@@ -128,7 +128,7 @@ pub struct ErrorNote {
 
 /// Figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UsageNote {
+pub struct EnvelopeUsage {
     /// Tokens sent, cached ones included.
     pub input: u64,
     /// Of these, read from a cache.
@@ -147,8 +147,8 @@ pub struct UsageNote {
     pub wall_ms: u64,
 }
 
-impl UsageNote {
-    fn new(tally: &Tally, wall_ms: u64) -> Self {
+impl EnvelopeUsage {
+    fn new(tally: &Totals, wall_ms: u64) -> Self {
         Self {
             input: tally.usage.input,
             cached: tally.usage.cached,
@@ -182,8 +182,8 @@ impl Envelope {
             partial: status != Status::Done,
             error,
             limit,
-            usage: UsageNote::new(&run.own, wall_ms),
-            subtree: UsageNote::new(&run.subtree, wall_ms),
+            usage: EnvelopeUsage::new(&run.own, wall_ms),
+            subtree: EnvelopeUsage::new(&run.subtree, wall_ms),
             verified: run.verified(),
             warnings: run.spawned.warnings.clone(),
             denied: run.denied.clone(),
@@ -226,12 +226,12 @@ pub fn status(run: &Run) -> Status {
     }
 }
 
-fn notes(outcome: Option<&Outcome>) -> (Option<ErrorNote>, Option<LimitHit>) {
+fn notes(outcome: Option<&Outcome>) -> (Option<EnvelopeError>, Option<LimitHit>) {
     match outcome {
         None | Some(Outcome::Done | Outcome::Cancelled { .. }) => (None, None),
         Some(Outcome::Exhausted(hit) | Outcome::TimedOut(hit)) => (None, Some(hit.clone())),
         Some(Outcome::Failed { kind, message, retryable }) => {
-            let note = ErrorNote {
+            let note = EnvelopeError {
                 kind: kind.name().to_owned(),
                 message: message.clone(),
                 retryable: *retryable,

@@ -12,7 +12,7 @@ use crate::{
     definition::AgentDefinition,
     limits::{Limit, Limits},
     message::{Message, Reply, ToolCall, ToolResult, Usage},
-    model::Failure,
+    model::AskFailure,
     place::Place,
     tool::{CallKey, Replay},
 };
@@ -52,7 +52,7 @@ pub enum Fact {
     /// The attempt gave no answer.
     AskFailed {
         /// Why, and the words that had arrived.
-        failure: Failure,
+        failure: AskFailure,
         /// What it is charged.
         charge: Usage,
     },
@@ -66,7 +66,7 @@ pub enum Fact {
         result: Arc<ToolResult>,
         /// Set where the call never began, or where the run's own limit is why it came to nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<Refusal>,
+        refused: Option<CallRefusal>,
     },
     /// Somebody said something to the run: a follow-up, or a background child's result.
     Told {
@@ -78,7 +78,7 @@ pub enum Fact {
     /// Somebody asked the run to stop.
     Halted {
         /// Who.
-        by: By,
+        by: CancelledBy,
     },
     /// Older history is superseded by a summary. Nothing is rewritten.
     Compacted {
@@ -184,7 +184,7 @@ pub struct Asked {
     /// How large the input is at most.
     pub input_bound: u64,
     /// The most it may cost; held until it is known.
-    pub hold: Hold,
+    pub hold: Reservation,
     /// Words added to the transcript before asking.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nudge: Option<String>,
@@ -193,7 +193,7 @@ pub struct Asked {
 /// Why a call never began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum CallRefusal {
     /// There is no such tool, or its arguments cannot be read: the model's mistake.
     Mistake,
     /// No tool was needed: the runtime itself took it, as it does with `answer`.
@@ -222,21 +222,21 @@ pub enum Purpose {
 
 /// A promise to pay at most this much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hold {
+pub struct Reservation {
     /// Tokens, in and out.
     pub tokens: u64,
     /// Micro-dollars.
     pub cost_micros: u64,
 }
 
-impl std::ops::AddAssign for Hold {
+impl std::ops::AddAssign for Reservation {
     fn add_assign(&mut self, other: Self) {
         self.tokens = self.tokens.saturating_add(other.tokens);
         self.cost_micros = self.cost_micros.saturating_add(other.cost_micros);
     }
 }
 
-impl std::ops::SubAssign for Hold {
+impl std::ops::SubAssign for Reservation {
     fn sub_assign(&mut self, other: Self) {
         self.tokens = self.tokens.saturating_sub(other.tokens);
         self.cost_micros = self.cost_micros.saturating_sub(other.cost_micros);
@@ -259,7 +259,7 @@ pub struct Called {
 /// Who asked a run to stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum CancelledBy {
     /// The person or program that started the tree.
     Host,
     /// The parent's model.
@@ -297,7 +297,7 @@ pub enum Outcome {
     /// Somebody stopped it.
     Cancelled {
         /// Who.
-        by: By,
+        by: CancelledBy,
     },
     /// It could not go on.
     Failed {

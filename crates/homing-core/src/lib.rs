@@ -3,9 +3,8 @@
 //! This room touches nothing: no files, no network, no clock, no environment, no randomness, no async runtime.
 //! Everything here can be tested by calling it.
 
+pub mod agent_builder;
 pub mod authority;
-pub mod bound;
-pub mod builder;
 pub mod definition;
 pub mod diagnostic;
 pub mod envelope;
@@ -15,12 +14,13 @@ pub mod limits;
 pub mod message;
 pub mod model;
 pub mod place;
-pub mod program;
 pub mod registry;
 pub mod rule;
 pub mod run;
+pub mod sanitize;
+pub mod scripted_model;
 pub mod skill;
-pub mod text;
+pub mod token_estimate;
 pub mod tool;
 pub mod tool_names;
 pub mod tree;

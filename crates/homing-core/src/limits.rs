@@ -185,7 +185,7 @@ impl Limits {
     }
 
     /// Sets the money limit from a decimal amount of dollars, such as `"0.50"`.
-    pub fn cost_usd(mut self, amount: &str) -> Result<Self, BadAmount> {
+    pub fn cost_usd(mut self, amount: &str) -> Result<Self, AmountError> {
         self.cost_micros = Cap::At(micros_from_usd(amount)?);
         Ok(self)
     }
@@ -286,13 +286,13 @@ impl Limits {
 /// An amount of money that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an amount of dollars: write a number such as 0.50, or none")]
-pub struct BadAmount(pub String);
+pub struct AmountError(pub String);
 
 /// Reads a plain decimal amount of dollars, with or without a leading `$`, into micro-dollars.
 ///
 /// Digits beyond the sixth are cut off, so that a limit is never larger than what was written.
-pub fn micros_from_usd(amount: &str) -> Result<u64, BadAmount> {
-    let bad = || BadAmount(amount.to_owned());
+pub fn micros_from_usd(amount: &str) -> Result<u64, AmountError> {
+    let bad = || AmountError(amount.to_owned());
     let text = amount.trim();
     let text = text.strip_prefix('$').unwrap_or(text).trim_end_matches("USD").trim();
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));

@@ -48,7 +48,7 @@ pub struct Reply {
     /// Words, thoughts and calls.
     pub parts: Vec<Part>,
     /// Why the model stopped.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// What it used.
     pub usage: Usage,
     /// The model that answered, as the provider named it.
@@ -92,7 +92,7 @@ pub enum Part {
 /// Why a model stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stop {
+pub enum StopReason {
     /// It had said what it had to say.
     #[default]
     End,
@@ -218,7 +218,7 @@ impl std::ops::AddAssign for Usage {
 ///
 /// Entries are shared, never copied, and each is encoded once: a turn costs its new messages, not the whole history again.
 #[derive(Debug)]
-pub struct Entry {
+pub struct TranscriptEntry {
     /// The message.
     pub message: Message,
     /// What the run's wire made of it.
@@ -233,7 +233,7 @@ struct Measure {
     hash: u64,
 }
 
-impl Entry {
+impl TranscriptEntry {
     /// An entry that no wire has seen yet.
     pub fn new(message: Message) -> Arc<Self> {
         Arc::new(Self { message, encoding: Encoding::default(), measure: OnceLock::new() })

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     BoxFuture,
     definition::ModelChoice,
-    message::{Encoding, Entry, Reply, Usage},
+    message::{Encoding, Reply, TranscriptEntry, Usage},
     tool::ToolSpec,
 };
 
@@ -19,7 +19,11 @@ pub trait Model: Send + Sync {
     /// Answers `request` in one attempt: no retries in here, the runtime does them.
     ///
     /// Streaming is this same call: deltas go to `on_delta` as they arrive. Dropping the future abandons the request.
-    fn reply<'a>(&'a self, request: Request<'a>, on_delta: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>>;
+    fn reply<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Reply, AskFailure>>;
 }
 
 /// Takes what arrives while a reply is being written.
@@ -109,11 +113,11 @@ impl Rates {
 
 /// Everything a model needs to answer.
 #[derive(Clone, Copy)]
-pub struct Request<'a> {
+pub struct ModelRequest<'a> {
     /// The agent's prompt, as rendered at spawn.
     pub system: &'a str,
     /// The transcript so far.
-    pub messages: &'a [Arc<Entry>],
+    pub messages: &'a [Arc<TranscriptEntry>],
     /// The tools on offer.
     pub tools: &'a Toolbox,
     /// Whether tools may, must or must not be called.
@@ -181,7 +185,7 @@ pub enum Effort {
 /// Where a runtime gets its models from.
 pub trait Models: Send + Sync {
     /// What `choice` means for a child of a run that speaks with `parent`: names to try, best first, and remarks for people.
-    fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, ModelError>;
+    fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedModel, ModelError>;
 
     /// The model of that name.
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
@@ -189,7 +193,7 @@ pub trait Models: Send + Sync {
 
 /// Models to try, best first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedModel {
     /// Names that [`Models::get`] knows.
     pub names: Vec<String>,
     /// What was replaced, and why.
@@ -197,11 +201,11 @@ pub struct Resolved {
 }
 
 /// One model for everybody.
-pub struct OneModel(pub Arc<dyn Model>);
+pub struct SingleModel(pub Arc<dyn Model>);
 
-impl Models for OneModel {
-    fn resolve(&self, _: &ModelChoice, _: Option<&str>) -> Result<Resolved, ModelError> {
-        Ok(Resolved { names: vec![self.0.card().name.clone()], warnings: Vec::new() })
+impl Models for SingleModel {
+    fn resolve(&self, _: &ModelChoice, _: Option<&str>) -> Result<ResolvedModel, ModelError> {
+        Ok(ResolvedModel { names: vec![self.0.card().name.clone()], warnings: Vec::new() })
     }
 
     fn get(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
@@ -212,7 +216,7 @@ impl Models for OneModel {
 /// A model call that gave no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{error}")]
-pub struct Failure {
+pub struct AskFailure {
     /// Why.
     pub error: ModelError,
     /// What it costs all the same.
@@ -222,7 +226,7 @@ pub struct Failure {
     pub partial: String,
 }
 
-impl Failure {
+impl AskFailure {
     /// A failure before anything was billed.
     pub fn free(error: ModelError) -> Self {
         Self { error, charge: Charge::Nothing, partial: String::new() }

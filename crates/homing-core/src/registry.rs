@@ -7,13 +7,13 @@ use crate::definition::AgentDefinition;
 /// Every agent that is known, by name. A value: reloading builds a new one.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    agents: BTreeMap<String, Registered>,
+    agents: BTreeMap<String, RegistryEntry>,
     aliases: BTreeMap<String, String>,
 }
 
 /// An agent together with those of the same name that it hides.
 #[derive(Clone, Debug)]
-pub struct Registered {
+pub struct RegistryEntry {
     /// The one that counts.
     pub definition: Arc<AgentDefinition>,
     /// The hidden ones, the most recently hidden first.
@@ -40,7 +40,7 @@ impl Registry {
         }
         match self.agents.get_mut(&name) {
             None => {
-                self.agents.insert(name, Registered { definition, shadows: Vec::new() });
+                self.agents.insert(name, RegistryEntry { definition, shadows: Vec::new() });
             }
             Some(registered) => {
                 let hidden = std::mem::replace(&mut registered.definition, definition);
@@ -62,7 +62,7 @@ impl Registry {
     }
 
     /// Like [`Self::get`], with what the agent hides.
-    pub fn registered(&self, name: &str) -> Result<&Registered, UnknownAgent> {
+    pub fn registered(&self, name: &str) -> Result<&RegistryEntry, UnknownAgent> {
         let by_alias = || self.agents.get(self.aliases.get(&fold(name))?);
         let found = self.agents.get(name).or_else(by_alias).or_else(|| self.agents.get(&name.trim().to_lowercase()));
         found.ok_or_else(|| UnknownAgent { name: name.to_owned(), known: self.names().map(str::to_owned).collect() })
@@ -74,7 +74,7 @@ impl Registry {
     }
 
     /// Every agent, in the order of names.
-    pub fn all(&self) -> impl Iterator<Item = &Registered> {
+    pub fn all(&self) -> impl Iterator<Item = &RegistryEntry> {
         self.agents.values()
     }
 

@@ -50,7 +50,7 @@ pub enum Subjects {
 #[error(
     "`{0}` is not a rule: write a tool name, or a tool name with a pattern in parentheses, such as bash(git log *)"
 )]
-pub struct BadRule(pub String);
+pub struct RuleError(pub String);
 
 impl Rule {
     /// Every call of `tool`, which is taken as a canonical name.
@@ -126,10 +126,10 @@ fn spellings(text: &str) -> Vec<String> {
 }
 
 impl FromStr for Rule {
-    type Err = BadRule;
+    type Err = RuleError;
 
-    fn from_str(text: &str) -> Result<Self, BadRule> {
-        let bad = || BadRule(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        let bad = || RuleError(text.to_owned());
         let text = text.trim();
         let (name, pattern) = match text.split_once('(') {
             None => (text, None),

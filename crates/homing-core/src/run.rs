@@ -7,11 +7,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    bound::LastAsk,
-    fact::{Asked, By, Ended, FailureKind, Hold, LimitHit, Outcome, Purpose, Spawned},
+    fact::{Asked, CancelledBy, Ended, FailureKind, LimitHit, Outcome, Purpose, Reservation, Spawned},
     limits::{Cap, Limit, Limits},
-    message::{Entry, Message, Reply, ToolCall, ToolResult, Usage},
+    message::{Message, Reply, ToolCall, ToolResult, TranscriptEntry, Usage},
     place::Place,
+    token_estimate::LastAsk,
     tool::{CallKey, Replay},
 };
 
@@ -36,15 +36,15 @@ pub struct Run {
     /// What it may spend, extensions included.
     pub limits: Limits,
     /// Everything said so far.
-    pub transcript: Vec<Arc<Entry>>,
+    pub transcript: Vec<Arc<TranscriptEntry>>,
     /// How many entries the latest summary stands for.
     pub superseded: usize,
     /// What this run itself used.
-    pub own: Tally,
+    pub own: Totals,
     /// What this run and everything below it used.
-    pub subtree: Tally,
+    pub subtree: Totals,
     /// What this run and everything below it may still be charged for asks under way.
-    pub held: Hold,
+    pub held: Reservation,
     /// The tree's clock at its first step.
     pub began: Option<u64>,
     /// The tree's clock at its end.
@@ -83,7 +83,7 @@ pub struct Run {
     doom: Option<Outcome>,
     last_ask: Option<LastAsk>,
     /// Who asked it to stop.
-    pub halted: Option<By>,
+    pub halted: Option<CancelledBy>,
     /// How it ended.
     pub ended: Option<Arc<Ended>>,
     /// Calls that policy refused.
@@ -92,7 +92,7 @@ pub struct Run {
 
 /// What was used, in the words of the envelope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Totals {
     /// Tokens and money.
     pub usage: Usage,
     /// Replies that entered the transcript.
@@ -161,8 +161,8 @@ pub enum Step {
 
 impl Run {
     pub(crate) fn new(id: Uuid, place: Place, parent: Option<usize>, spawned: Arc<Spawned>) -> Self {
-        let inherited = spawned.inherited.iter().cloned().map(Entry::new);
-        let transcript = inherited.chain([Entry::new(Message::user(spawned.task.clone()))]).collect();
+        let inherited = spawned.inherited.iter().cloned().map(TranscriptEntry::new);
+        let transcript = inherited.chain([TranscriptEntry::new(Message::user(spawned.task.clone()))]).collect();
         Self {
             id,
             place,
@@ -172,9 +172,9 @@ impl Run {
             spawned,
             transcript,
             superseded: 0,
-            own: Tally::default(),
-            subtree: Tally::default(),
-            held: Hold::default(),
+            own: Totals::default(),
+            subtree: Totals::default(),
+            held: Reservation::default(),
             began: None,
             over: None,
             worked_ms: 0,
@@ -383,7 +383,7 @@ impl Run {
     }
 
     /// What the model is sent: the transcript, or the summary and what came after it.
-    pub fn messages(&self) -> &[Arc<Entry>] {
+    pub fn messages(&self) -> &[Arc<TranscriptEntry>] {
         &self.transcript[self.superseded..]
     }
 
@@ -455,10 +455,10 @@ pub fn out_of(hit: LimitHit) -> Outcome {
 
 /// A reply that ended for a reason that makes it no answer.
 fn stopped_short(reply: &Reply) -> Option<Outcome> {
-    use crate::message::Stop;
+    use crate::message::StopReason;
     match reply.stop {
-        Stop::Refusal => Some(Outcome::failed(FailureKind::Refused, "the model declined to answer")),
-        Stop::End | Stop::Calls | Stop::Length | Stop::Other(_) => None,
+        StopReason::Refusal => Some(Outcome::failed(FailureKind::Refused, "the model declined to answer")),
+        StopReason::End | StopReason::Calls | StopReason::Length | StopReason::Other(_) => None,
     }
 }
 

@@ -34,7 +34,7 @@ pub trait Tool: Send + Sync {
 }
 
 /// Somebody who knows which tools an agent's own file brings along, such as those of a server that it defines.
-pub trait AgentTools: Send + Sync {
+pub trait AgentToolSource: Send + Sync {
     /// The tools that one run of `agent` brings, for itself and its descendants. What they have started ends when they
     /// are dropped, and they are dropped when the run ends.
     fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>>;

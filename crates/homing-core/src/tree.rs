@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use crate::{
     definition::OnFailure,
-    fact::{Called, Ended, Fact, Hold, LimitHit, Outcome, Record, Spawned},
+    fact::{Called, Ended, Fact, LimitHit, Outcome, Record, Reservation, Spawned},
     limits::{Cap, Limit, Limits},
     message::Usage,
     place::Place,
-    run::{Run, Tally},
+    run::{Run, Totals},
     tool::CallKey,
 };
 
@@ -30,7 +30,7 @@ pub struct RunTree {
 
 /// A record that cannot follow the ones before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misfit {
+pub enum FoldError {
     /// Records are missing, or come twice.
     #[error("record {got} does not follow: {expected} was expected")]
     Gap {
@@ -51,13 +51,13 @@ pub enum Misfit {
 
 /// Whether an ask fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum Fit {
     /// It fits with this much output.
     Fits {
         /// The most the reply may have, at most what was wished for.
         max_output: u64,
         /// What is to be held.
-        hold: Hold,
+        hold: Reservation,
     },
     /// It would fit if asks under way cost less than they may: wait for one of them to settle.
     Later,
@@ -67,7 +67,7 @@ pub enum Room {
 
 /// What is to be asked, as the ledger sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct AskSize {
     /// The most tokens that are sent.
     pub input: u64,
     /// The output that is wished for.
@@ -80,12 +80,12 @@ pub struct Wish {
 
 impl RunTree {
     /// Takes one record in.
-    pub fn apply(&mut self, record: &Record) -> Result<(), Misfit> {
+    pub fn apply(&mut self, record: &Record) -> Result<(), FoldError> {
         if record.seq != self.next_seq {
-            return Err(Misfit::Gap { expected: self.next_seq, got: record.seq });
+            return Err(FoldError::Gap { expected: self.next_seq, got: record.seq });
         }
         if !matches!(record.fact, Fact::Spawned(_)) && !self.by_id.contains_key(&record.run) {
-            return Err(Misfit::Stranger { seq: record.seq, run: record.run });
+            return Err(FoldError::Stranger { seq: record.seq, run: record.run });
         }
         self.next_seq += 1;
         self.advance(record.epoch, record.at);
@@ -277,19 +277,19 @@ impl RunTree {
     }
 
     /// Whether `wish` fits at the run and at every ancestor; the answer of the tightest counts.
-    pub fn room(&self, id: Uuid, wish: Wish, price: &crate::model::Rates) -> Room {
+    pub fn room(&self, id: Uuid, wish: AskSize, price: &crate::model::Rates) -> Fit {
         let mut output = wish.output;
         for run in self.lineage(id) {
             for purse in purses(run) {
                 match purse.largest_output(wish, price, purse.spent + purse.held) {
                     Some(fits) => output = output.min(fits),
-                    None if purse.largest_output(wish, price, purse.spent).is_some() => return Room::Later,
-                    None => return Room::Full(purse.hit(run)),
+                    None if purse.largest_output(wish, price, purse.spent).is_some() => return Fit::Later,
+                    None => return Fit::Full(purse.hit(run)),
                 }
             }
         }
-        let hold = Hold { tokens: wish.input + output, cost_micros: price.worst(wish.input, output) };
-        Room::Fits { max_output: output, hold }
+        let hold = Reservation { tokens: wish.input + output, cost_micros: price.worst(wish.input, output) };
+        Fit::Fits { max_output: output, hold }
     }
 
     /// The limit that one more tool call would break.
@@ -348,27 +348,27 @@ fn time_under(run: &Run, name: Limit, spent: u64) -> Option<(u64, LimitHit)> {
 }
 
 /// One limited quantity of one run: what was spent and what is held against it.
-struct Purse {
+struct Budget {
     name: Limit,
     limit: u64,
     spent: u64,
     held: u64,
 }
 
-fn purses(run: &Run) -> impl Iterator<Item = Purse> {
-    let Tally { usage, .. } = run.subtree;
+fn purses(run: &Run) -> impl Iterator<Item = Budget> {
+    let Totals { usage, .. } = run.subtree;
     let purse = |name, spent, held| {
         let limit = run.limits.cap(name).value()?;
-        Some(Purse { name, limit, spent, held })
+        Some(Budget { name, limit, spent, held })
     };
     let tokens = purse(Limit::Tokens, usage.tokens(), run.held.tokens);
     let cost = purse(Limit::Cost, usage.cost_micros, run.held.cost_micros);
     tokens.into_iter().chain(cost)
 }
 
-impl Purse {
+impl Budget {
     /// The largest output, between the floor and the wish, that fits beside `used` and leaves room for a landing.
-    fn largest_output(&self, wish: Wish, price: &crate::model::Rates, used: u64) -> Option<u64> {
+    fn largest_output(&self, wish: AskSize, price: &crate::model::Rates, used: u64) -> Option<u64> {
         let left = self.limit.checked_sub(used)?;
         let fits = |output: u64| self.needed(wish, price, output) <= left;
         if fits(wish.output) {
@@ -387,7 +387,7 @@ impl Purse {
     }
 
     /// The ask itself, and the landing that may have to follow it with this reply in its input.
-    fn needed(&self, wish: Wish, price: &crate::model::Rates, output: u64) -> u64 {
+    fn needed(&self, wish: AskSize, price: &crate::model::Rates, output: u64) -> u64 {
         let landing_input = wish.input.saturating_add(output);
         match self.name {
             Limit::Tokens if wish.reserve == 0 => wish.input.saturating_add(output),

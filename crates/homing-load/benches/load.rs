@@ -5,7 +5,7 @@
 use std::{fs, path::Path};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use homing_load::{Options, Places, discover};
+use homing_load::{ParseOptions, Places, discover};
 use tempfile::TempDir;
 
 /// A project with `count` agents of a usual size: some 300 bytes of front matter and 2 KB of prompt.
@@ -35,7 +35,7 @@ fn load(criterion: &mut Criterion) {
         let places = Places::new(folder.path());
         group.bench_function(format!("{count} files"), |bencher| {
             bencher.iter(|| {
-                let loaded = discover(&places, &Options::default());
+                let loaded = discover(&places, &ParseOptions::default());
                 assert!(loaded.registry.len() >= count && loaded.diagnostics.is_empty());
                 loaded
             });

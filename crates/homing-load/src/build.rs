@@ -14,20 +14,20 @@ use homing_core::{
 };
 
 use crate::{
+    diagnostics::Diagnostics,
     dialect::Dialect,
     fields::{self, Field},
-    node::{Entry, Kind, Node, Spot},
-    remarks::Remarks,
+    node::{Node, NodeEntry, NodeKind, Position},
     restrictions,
     tools::{self, Vocabulary},
 };
 
 /// The raw material of one definition.
-pub(crate) struct Draft<'a> {
+pub(crate) struct PartialDefinition<'a> {
     /// The key under which it stood, where it was a member of a map.
     pub(crate) key: Option<&'a str>,
-    pub(crate) entries: &'a [Entry],
-    pub(crate) spot: Spot,
+    pub(crate) entries: &'a [NodeEntry],
+    pub(crate) spot: Position,
     /// The text below the front matter and its first line.
     pub(crate) body: Option<(&'a str, u32)>,
     /// The file's name without its endings.
@@ -46,10 +46,10 @@ pub(crate) enum Built {
 }
 
 /// Builds the definition; everything worth saying goes to `remarks`.
-pub(crate) fn build(draft: &Draft<'_>, remarks: &mut Remarks) -> Built {
+pub(crate) fn build(draft: &PartialDefinition<'_>, remarks: &mut Diagnostics) -> Built {
     let mark = remarks.len();
     let definition = AgentDefinition { source: draft.source.clone(), ..AgentDefinition::default() };
-    let mut builder = Builder {
+    let mut builder = DefinitionBuilder {
         definition,
         names: draft.names,
         remarks,
@@ -75,30 +75,30 @@ pub(crate) fn build(draft: &Draft<'_>, remarks: &mut Remarks) -> Built {
 }
 
 /// A definition in the making.
-struct Builder<'a> {
+struct DefinitionBuilder<'a> {
     definition: AgentDefinition,
     names: Vocabulary<'a>,
-    remarks: &'a mut Remarks,
+    remarks: &'a mut Diagnostics,
     /// Every key so far, folded, with its field.
     seen: Vec<(String, Option<Field>)>,
     models: Vec<String>,
     model_choice: Option<ModelChoice>,
     provider: Option<String>,
-    name: Option<(String, Spot)>,
+    name: Option<(String, Position)>,
     more: String,
     disabled: bool,
 }
 
-impl Builder<'_> {
+impl DefinitionBuilder<'_> {
     fn dialect(&self) -> &Dialect {
         self.names.dialect
     }
 
-    fn warn(&mut self, spot: Spot, field: &str, message: impl Into<String>, hint: &str) {
+    fn warn(&mut self, spot: Position, field: &str, message: impl Into<String>, hint: &str) {
         self.remarks.warn(spot, field, message, hint);
     }
 
-    fn apply(&mut self, entry: &Entry) {
+    fn apply(&mut self, entry: &NodeEntry) {
         let folded = fields::fold(&entry.key);
         let field = self.field(&folded, entry);
         let again = self.seen.iter().any(|(key, _)| *key == folded);
@@ -122,7 +122,7 @@ impl Builder<'_> {
     }
 
     /// The field that a key names here; remarks where it took some guessing.
-    fn field(&mut self, folded: &str, entry: &Entry) -> Option<Field> {
+    fn field(&mut self, folded: &str, entry: &NodeEntry) -> Option<Field> {
         let own = self.dialect().fields.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field);
         if let Some(field) = own.or_else(|| fields::lookup(folded)) {
             self.remark_on_spelling(folded, entry);
@@ -134,7 +134,7 @@ impl Builder<'_> {
         Some(field)
     }
 
-    fn remark_on_spelling(&mut self, folded: &str, entry: &Entry) {
+    fn remark_on_spelling(&mut self, folded: &str, entry: &NodeEntry) {
         if folded == "allowedtools" {
             let message = format!("`{}` was read as `tools`; Claude Code ignores it and allows everything", entry.key);
             self.warn(entry.spot, &entry.key, message, "write `tools`");
@@ -144,14 +144,14 @@ impl Builder<'_> {
         }
     }
 
-    fn unknown(&mut self, entry: &Entry) {
+    fn unknown(&mut self, entry: &NodeEntry) {
         let message = format!("nobody here knows the key `{}`; it is kept, without effect", entry.key);
         self.warn(entry.spot, &entry.key, message, "");
         self.definition.unknown.insert(entry.key.clone(), entry.value.to_json());
     }
 
     /// Fields that restrict, then fields that describe.
-    fn set(&mut self, field: Field, entry: &Entry) {
+    fn set(&mut self, field: Field, entry: &NodeEntry) {
         let (key, value) = (entry.key.as_str(), &entry.value);
         match field {
             Field::Tools => self.tools(key, value),
@@ -206,7 +206,7 @@ impl Builder<'_> {
         if value.entries().is_some() {
             return self.tool_switches(key, value);
         }
-        let none = value.text() == Some("none") || matches!(&value.kind, Kind::List(list) if list.is_empty());
+        let none = value.text() == Some("none") || matches!(&value.kind, NodeKind::List(list) if list.is_empty());
         let items = if none { Vec::new() } else { tools::items(value, key, self.remarks) };
         let rules = tools::allowed(items, self.names, key, self.remarks);
         self.closed(key, value.spot, rules.as_deref(), none);
@@ -214,7 +214,7 @@ impl Builder<'_> {
     }
 
     /// Says so, loudly, where a restriction leaves nothing.
-    fn closed(&mut self, key: &str, spot: Spot, rules: Option<&[Rule]>, on_purpose: bool) {
+    fn closed(&mut self, key: &str, spot: Position, rules: Option<&[Rule]>, on_purpose: bool) {
         if rules.is_some_and(<[Rule]>::is_empty) && !on_purpose {
             let message = format!("`{key}` names no tool that exists, so the agent has no tools at all");
             let hint = "name tools such as `read, grep`; write `[]` for no tools, `\"*\"` for all, or delete the key to inherit";

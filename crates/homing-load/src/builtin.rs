@@ -7,7 +7,7 @@ use homing_core::definition::{AgentDefinition, Scope};
 
 use crate::{
     dialect,
-    parse::{Found, Options, parse},
+    parse::{ParseOptions, ParsedFile, parse},
 };
 
 const BUILT_IN: &[(&str, &str)] = &[
@@ -28,8 +28,8 @@ pub const EXAMPLES: &[(&str, &str)] = &[
 
 static AGENTS: LazyLock<Vec<AgentDefinition>> = LazyLock::new(|| {
     let each = BUILT_IN.iter().flat_map(|(name, text)| {
-        let found = Found::Among(dialect::own());
-        let parsed = parse(Path::new(name), text.as_bytes().to_vec(), found, Scope::BuiltIn, &Options::default());
+        let found = ParsedFile::Among(dialect::own());
+        let parsed = parse(Path::new(name), text.as_bytes().to_vec(), found, Scope::BuiltIn, &ParseOptions::default());
         debug_assert!(parsed.diagnostics.is_empty(), "{:?}", parsed.diagnostics);
         parsed.definitions
     });

@@ -10,9 +10,9 @@ use homing_core::{
 use crate::{
     dialect::Depth,
     discover::{load_found, repository},
-    parse::{Found, Options, What, is_skill},
+    parse::{FileKind, ParseOptions, ParsedFile, is_skill},
     skills::read_card,
-    walk::{self, Wanted},
+    walk::{self, WalkFilter},
 };
 
 const ENDINGS: &[&str] = &[".md", ".json", ".jsonc", ".yaml", ".yml", ".toml", ".roomodes"];
@@ -21,7 +21,7 @@ const SKIPPED: &[&str] = &[".git", "node_modules", "target", ".venv", "__pycache
 /// What was found wrong, and how much was looked at.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Report {
+pub struct CheckReport {
     /// Files that were read.
     pub files: usize,
     /// Files that gave an agent.
@@ -34,7 +34,7 @@ pub struct Report {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl Report {
+impl CheckReport {
     /// The remarks of one severity.
     pub fn of(&self, severity: Severity) -> impl Iterator<Item = &Diagnostic> {
         self.diagnostics.iter().filter(move |it| it.severity == severity)
@@ -42,19 +42,20 @@ impl Report {
 }
 
 /// Checks files, and every agent and skill file below folders; `on_file` is told how many of how many are done.
-pub fn check(paths: &[PathBuf], options: &Options, on_file: &mut dyn FnMut(usize, usize)) -> Report {
-    let mut report = Report::default();
-    let mut files: Vec<(PathBuf, Found)> = Vec::new();
+pub fn check(paths: &[PathBuf], options: &ParseOptions, on_file: &mut dyn FnMut(usize, usize)) -> CheckReport {
+    let mut report = CheckReport::default();
+    let mut files: Vec<(PathBuf, ParsedFile)> = Vec::new();
     for path in paths {
         if path.is_dir() {
             // Remarks show lines of files, so a stranger's link must not choose the file.
             let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
             let fence = Some(repository(&whole).unwrap_or(&whole));
-            let listing = walk::list(path, Wanted { depth: Depth::Deep, endings: ENDINGS, fence, skipped: SKIPPED });
+            let listing =
+                walk::list(path, WalkFilter { depth: Depth::Deep, endings: ENDINGS, fence, skipped: SKIPPED });
             report.diagnostics.extend(listing.diagnostics);
-            files.extend(listing.files.into_iter().map(|it| (it, Found::Anywhere)));
+            files.extend(listing.files.into_iter().map(|it| (it, ParsedFile::Anywhere)));
         } else {
-            files.push((path.clone(), Found::Named));
+            files.push((path.clone(), ParsedFile::Named));
         }
     }
     let total = files.len();
@@ -65,8 +66,8 @@ pub fn check(paths: &[PathBuf], options: &Options, on_file: &mut dyn FnMut(usize
     report
 }
 
-impl Report {
-    fn add(&mut self, path: PathBuf, found: Found, options: &Options) {
+impl CheckReport {
+    fn add(&mut self, path: PathBuf, found: ParsedFile, options: &ParseOptions) {
         // A single file in a folder of skills is one, too.
         let single = path.parent().is_some_and(|it| it.ends_with("skills"));
         if is_skill(&path) || (single && path.extension().is_some_and(|it| it == "md")) {
@@ -75,13 +76,13 @@ impl Report {
         let parsed = load_found(&path, found, Scope::Project, options);
         let markdown = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"));
         match parsed.what {
-            What::Agent | What::Skill => {
+            FileKind::Agent | FileKind::Skill => {
                 self.files += 1;
                 self.agents += usize::from(!parsed.definitions.is_empty());
             }
             // Every project is full of data files; those without agents are none of our business.
-            What::Other(_) if !markdown => return,
-            What::Other(_) => {
+            FileKind::Other(_) if !markdown => return,
+            FileKind::Other(_) => {
                 self.files += 1;
                 self.ignored += 1;
             }
@@ -89,7 +90,7 @@ impl Report {
         self.diagnostics.extend(parsed.diagnostics);
     }
 
-    fn add_skill(&mut self, path: PathBuf, options: &Options) {
+    fn add_skill(&mut self, path: PathBuf, options: &ParseOptions) {
         let (card, mut diagnostics) = read_card(&path, Scope::Project);
         if options.strict {
             let warnings = diagnostics.iter_mut().filter(|it| it.severity == Severity::Warning);

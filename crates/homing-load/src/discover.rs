@@ -12,25 +12,25 @@ use homing_core::{
 
 pub use places::Places;
 pub(crate) use places::repository;
-use places::{Spot, agent_spots};
+use places::{AgentFolder, agent_spots};
 
 use crate::{
     builtin,
     dialect::{self, Depth, Dialect},
     file, naming,
-    parse::{Found, Options, Parsed, What, parse, parse_json},
-    skills::Library,
-    walk::{self, Wanted},
+    parse::{FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json},
+    skills::SkillFolders,
+    walk::{self, WalkFilter},
 };
 
 /// Everything that was found.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Loaded {
+pub struct Discovered {
     /// The agents, by name, with those that they hide.
     pub registry: Registry,
     /// The skills.
-    pub skills: Library,
+    pub skills: SkillFolders,
     /// What there is to say about the files.
     pub diagnostics: Vec<Diagnostic>,
     /// Files in agent folders that hold no agent, and why.
@@ -42,8 +42,8 @@ pub struct Loaded {
 }
 
 /// Looks everywhere that `places` names. Loading runs nothing, connects to nothing and expands no variables.
-pub fn discover(places: &Places, options: &Options) -> Loaded {
-    let mut loaded = Loaded::default();
+pub fn discover(places: &Places, options: &ParseOptions) -> Discovered {
+    let mut loaded = Discovered::default();
     let mut candidates = built_in();
     for spot in agent_spots(places) {
         loaded.read_spot(&spot, options, &mut candidates);
@@ -55,41 +55,41 @@ pub fn discover(places: &Places, options: &Options) -> Loaded {
     }
     loaded.diagnostics.extend(same_folder(&candidates));
     loaded.registry = register(candidates);
-    let (skills, diagnostics) = Library::discover(places);
+    let (skills, diagnostics) = SkillFolders::discover(places);
     loaded.skills = skills;
     loaded.diagnostics.extend(diagnostics);
     loaded
 }
 
 /// Reads the agents in one file.
-pub fn load_file(path: &Path, scope: Scope, options: &Options) -> Parsed {
-    load_found(path, Found::Named, scope, options)
+pub fn load_file(path: &Path, scope: Scope, options: &ParseOptions) -> Parsed {
+    load_found(path, ParsedFile::Named, scope, options)
 }
 
 /// Reads the agents in one folder, or in the folders below it, too.
-pub fn load_folder(folder: &Path, below: Below, scope: Scope, options: &Options) -> Vec<Parsed> {
+pub fn load_folder(folder: &Path, below: Recurse, scope: Scope, options: &ParseOptions) -> Vec<Parsed> {
     let depth = match below {
-        Below::Not => Depth::Flat,
-        Below::Too => Depth::Deep,
+        Recurse::Not => Depth::Flat,
+        Recurse::Too => Depth::Deep,
     };
     let endings = [".md", ".json", ".yaml", ".yml", ".toml"];
-    let listing = walk::list(folder, Wanted { depth, endings: &endings, fence: None, skipped: &[".git"] });
+    let listing = walk::list(folder, WalkFilter { depth, endings: &endings, fence: None, skipped: &[".git"] });
     let problems = Parsed { diagnostics: listing.diagnostics, ..Parsed::default() };
     let among = dialect::by_path(&folder.join("x.md")).unwrap_or(dialect::interchange());
-    let each = listing.files.iter().map(|it| load_found(it, Found::Among(among), scope, options));
+    let each = listing.files.iter().map(|it| load_found(it, ParsedFile::Among(among), scope, options));
     each.chain((!problems.diagnostics.is_empty()).then_some(problems)).collect()
 }
 
 /// Whether folders below a folder count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Below {
+pub enum Recurse {
     /// They do not.
     Not,
     /// They do.
     Too,
 }
 
-pub(crate) fn load_found(path: &Path, found: Found, scope: Scope, options: &Options) -> Parsed {
+pub(crate) fn load_found(path: &Path, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
     match file::read(path) {
         Ok(bytes) => parse(path, bytes, found, scope, options),
         Err(message) => {
@@ -101,15 +101,15 @@ pub(crate) fn load_found(path: &Path, found: Found, scope: Scope, options: &Opti
     }
 }
 
-impl Loaded {
-    fn read_spot(&mut self, spot: &Spot, options: &Options, candidates: &mut Vec<Candidate>) {
+impl Discovered {
+    fn read_spot(&mut self, spot: &AgentFolder, options: &ParseOptions, candidates: &mut Vec<Candidate>) {
         let listing = spot.list();
         self.diagnostics.extend(listing.diagnostics);
         for (order, path) in listing.files.iter().enumerate() {
-            let parsed = load_found(path, Found::Among(spot.dialect), spot.scope, options);
+            let parsed = load_found(path, ParsedFile::Among(spot.dialect), spot.scope, options);
             self.files += 1;
             self.diagnostics.extend(parsed.diagnostics);
-            if let What::Other(reason) = parsed.what {
+            if let FileKind::Other(reason) = parsed.what {
                 self.ignored.push((path.clone(), reason));
             }
             self.agent_files += usize::from(!parsed.definitions.is_empty());

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::{node::Spot, remarks::Remarks};
+use crate::{diagnostics::Diagnostics, node::Position};
 
 /// What an agent file may weigh.
 pub const MAX_FILE: u64 = 1024 * 1024;
@@ -53,8 +53,8 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 /// Bytes to text with plain line ends; `None` where the bytes are no text, which is then an error among the remarks.
-pub(crate) fn decode(bytes: Vec<u8>, remarks: &mut Remarks) -> Option<String> {
-    let start = Spot { line: 1, column: 1 };
+pub(crate) fn decode(bytes: Vec<u8>, remarks: &mut Diagnostics) -> Option<String> {
+    let start = Position { line: 1, column: 1 };
     let text = match bytes.as_slice() {
         [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes, remarks)?,
         [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes, remarks)?,
@@ -84,8 +84,8 @@ pub(crate) fn decode(bytes: Vec<u8>, remarks: &mut Remarks) -> Option<String> {
     })
 }
 
-fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16, remarks: &mut Remarks) -> Option<String> {
-    let start = Spot { line: 1, column: 1 };
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16, remarks: &mut Diagnostics) -> Option<String> {
+    let start = Position { line: 1, column: 1 };
     let units: Vec<u16> = bytes.chunks_exact(2).map(|it| unit([it[0], it[1]])).collect();
     match String::from_utf16(&units) {
         Ok(text) => {
@@ -99,8 +99,11 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16, remarks: &mut Remarks) -> Optio
     }
 }
 
-fn spot_after(bytes: &[u8]) -> Spot {
+fn spot_after(bytes: &[u8]) -> Position {
     let line = bytes.iter().filter(|it| **it == b'\n').count();
     let column = bytes.iter().rev().take_while(|it| **it != b'\n').count();
-    Spot { line: u32::try_from(line + 1).unwrap_or(u32::MAX), column: u32::try_from(column + 1).unwrap_or(u32::MAX) }
+    Position {
+        line: u32::try_from(line + 1).unwrap_or(u32::MAX),
+        column: u32::try_from(column + 1).unwrap_or(u32::MAX),
+    }
 }

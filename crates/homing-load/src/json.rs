@@ -1,20 +1,20 @@
 //! JSON to [`Node`]s, with comments and trailing commas allowed, as the field's configuration files have them.
 //! Knows JSON and nothing of agents.
 
-use crate::node::{Entry, Kind, Node, Spot};
+use crate::node::{Node, NodeEntry, NodeKind, Position};
 
 const MAX_DEPTH: usize = 64;
 
 /// Why a text is not JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JsonError {
-    pub(crate) spot: Spot,
+    pub(crate) spot: Position,
     pub(crate) message: String,
 }
 
 /// Reads one JSON value.
 pub(crate) fn parse(text: &str) -> Result<Node, JsonError> {
-    let mut reader = Reader { rest: text, spot: Spot { line: 1, column: 1 }, depth: 0 };
+    let mut reader = JsonReader { rest: text, spot: Position { line: 1, column: 1 }, depth: 0 };
     let node = reader.value()?;
     reader.skip_blank()?;
     match reader.rest.is_empty() {
@@ -23,13 +23,13 @@ pub(crate) fn parse(text: &str) -> Result<Node, JsonError> {
     }
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     rest: &'a str,
-    spot: Spot,
+    spot: Position,
     depth: usize,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn error(&self, message: impl Into<String>) -> JsonError {
         JsonError { spot: self.spot, message: message.into() }
     }
@@ -42,7 +42,7 @@ impl Reader<'_> {
         let next = self.peek()?;
         self.rest = &self.rest[next.len_utf8()..];
         match next {
-            '\n' => self.spot = Spot { line: self.spot.line + 1, column: 1 },
+            '\n' => self.spot = Position { line: self.spot.line + 1, column: 1 },
             _ => self.spot.column += 1,
         }
         Some(next)
@@ -74,14 +74,14 @@ impl Reader<'_> {
         let kind = match self.peek() {
             Some('{') => self.nested(Self::map)?,
             Some('[') => self.nested(Self::list)?,
-            Some('"') => Kind::Quoted(self.string()?),
-            Some(_) => Kind::Plain(self.word()?),
+            Some('"') => NodeKind::Quoted(self.string()?),
+            Some(_) => NodeKind::Plain(self.word()?),
             None => return Err(self.error("the text ends where a value should stand")),
         };
         Ok(Node::new(spot, kind))
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Kind, JsonError>) -> Result<Kind, JsonError> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<NodeKind, JsonError>) -> Result<NodeKind, JsonError> {
         if self.depth >= MAX_DEPTH {
             return Err(self.error(format!("nested more than {MAX_DEPTH} levels deep")));
         }
@@ -92,16 +92,16 @@ impl Reader<'_> {
         kind
     }
 
-    fn list(&mut self) -> Result<Kind, JsonError> {
+    fn list(&mut self) -> Result<NodeKind, JsonError> {
         let mut items = Vec::new();
         while !self.ends(']')? {
             items.push(self.value()?);
             self.separator(']')?;
         }
-        Ok(Kind::List(items))
+        Ok(NodeKind::List(items))
     }
 
-    fn map(&mut self) -> Result<Kind, JsonError> {
+    fn map(&mut self) -> Result<NodeKind, JsonError> {
         let mut entries = Vec::new();
         while !self.ends('}')? {
             let spot = self.spot;
@@ -113,10 +113,10 @@ impl Reader<'_> {
             if self.next() != Some(':') {
                 return Err(self.error("a `:` should stand after the key"));
             }
-            entries.push(Entry { key, spot, value: self.value()? });
+            entries.push(NodeEntry { key, spot, value: self.value()? });
             self.separator('}')?;
         }
-        Ok(Kind::Map(entries))
+        Ok(NodeKind::Map(entries))
     }
 
     fn ends(&mut self, close: char) -> Result<bool, JsonError> {

@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value};
 
 /// A line and a column, both from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
+pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
@@ -13,14 +13,14 @@ pub(crate) struct Spot {
 /// A value and where it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
-    pub(crate) spot: Spot,
-    pub(crate) kind: Kind,
+    pub(crate) spot: Position,
+    pub(crate) kind: NodeKind,
 }
 
 /// What a value is. Plain scalars stay text until somebody asks for a number or a truth value, so that nothing is
 /// lost on the way (`1_000`, `no`, `.inf`).
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     /// Text without quotes, or a number, a truth value, nothing.
     Plain(String),
     /// Text that its author marked as text.
@@ -28,33 +28,33 @@ pub(crate) enum Kind {
     /// Values in order.
     List(Vec<Node>),
     /// Keys and values in order; a key may stand twice.
-    Map(Vec<Entry>),
+    Map(Vec<NodeEntry>),
 }
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
+pub(crate) struct NodeEntry {
     pub(crate) key: String,
-    pub(crate) spot: Spot,
+    pub(crate) spot: Position,
     pub(crate) value: Node,
 }
 
 impl Node {
-    pub(crate) fn new(spot: Spot, kind: Kind) -> Self {
+    pub(crate) fn new(spot: Position, kind: NodeKind) -> Self {
         Self { spot, kind }
     }
 
     /// The text of a scalar.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Plain(text) | Kind::Quoted(text) => Some(text),
-            Kind::List(_) | Kind::Map(_) => None,
+            NodeKind::Plain(text) | NodeKind::Quoted(text) => Some(text),
+            NodeKind::List(_) | NodeKind::Map(_) => None,
         }
     }
 
     /// Whether nothing was written.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(&self.kind, Kind::Plain(text) if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+        matches!(&self.kind, NodeKind::Plain(text) if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
     /// A truth value in any of the spellings that people use.
@@ -67,10 +67,10 @@ impl Node {
     }
 
     /// The entries of a map.
-    pub(crate) fn entries(&self) -> Option<&[Entry]> {
+    pub(crate) fn entries(&self) -> Option<&[NodeEntry]> {
         match &self.kind {
-            Kind::Map(entries) => Some(entries),
-            Kind::Plain(_) | Kind::Quoted(_) | Kind::List(_) => None,
+            NodeKind::Map(entries) => Some(entries),
+            NodeKind::Plain(_) | NodeKind::Quoted(_) | NodeKind::List(_) => None,
         }
     }
 
@@ -82,20 +82,20 @@ impl Node {
     /// What kind of thing this is, for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match &self.kind {
-            Kind::Plain(_) if self.is_null() => "nothing",
-            Kind::Plain(_) | Kind::Quoted(_) => "text",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a map",
+            NodeKind::Plain(_) if self.is_null() => "nothing",
+            NodeKind::Plain(_) | NodeKind::Quoted(_) => "text",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a map",
         }
     }
 
     /// The value as JSON; of a key that stands twice the first counts.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
-            Kind::Plain(text) => plain_to_json(text),
-            Kind::Quoted(text) => Value::String(text.clone()),
-            Kind::List(items) => Value::Array(items.iter().map(Self::to_json).collect()),
-            Kind::Map(entries) => {
+            NodeKind::Plain(text) => plain_to_json(text),
+            NodeKind::Quoted(text) => Value::String(text.clone()),
+            NodeKind::List(items) => Value::Array(items.iter().map(Self::to_json).collect()),
+            NodeKind::Map(entries) => {
                 let mut map = Map::new();
                 for entry in entries {
                     map.entry(entry.key.clone()).or_insert_with(|| entry.value.to_json());

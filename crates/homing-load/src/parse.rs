@@ -9,13 +9,13 @@ use homing_core::{
 };
 
 use crate::{
-    build::{Built, Draft, build},
+    build::{Built, PartialDefinition, build},
+    diagnostics::Diagnostics,
     dialect::{self, Dialect},
     fields::{self, Field},
     file::{self, MAX_FRONT_MATTER},
-    front, json,
-    node::{Entry, Kind, Node, Spot},
-    remarks::Remarks,
+    front_matter, json,
+    node::{Node, NodeEntry, NodeKind, Position},
     repair, toml_nodes,
     tools::Vocabulary,
     yaml,
@@ -23,7 +23,7 @@ use crate::{
 
 /// How files are read.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ParseOptions {
     /// Whether what could be repaired is refused instead.
     pub strict: bool,
     /// Tools of the host's beyond the canonical ones.
@@ -32,7 +32,7 @@ pub struct Options {
 
 /// Where a file was found, which decides what it may be.
 #[derive(Clone, Copy, Debug)]
-pub enum Found {
+pub enum ParsedFile {
     /// In a folder of agents of this dialect.
     Among(&'static Dialect),
     /// Somebody named it.
@@ -47,7 +47,7 @@ pub enum Found {
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
     /// What it is.
-    pub what: What,
+    pub what: FileKind,
     /// Its agents.
     pub definitions: Vec<AgentDefinition>,
     /// What there is to say about it.
@@ -56,7 +56,7 @@ pub struct Parsed {
 
 /// What a file is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum What {
+pub enum FileKind {
     /// One or more agents, or something that should have been one.
     #[default]
     Agent,
@@ -67,8 +67,8 @@ pub enum What {
 }
 
 /// Reads the agents in `bytes`, the content of the file at `path`.
-pub fn parse(path: &Path, bytes: Vec<u8>, found: Found, scope: Scope, options: &Options) -> Parsed {
-    let mut remarks = Remarks::default();
+pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
+    let mut remarks = Diagnostics::default();
     let (what, definitions) = match file::decode(bytes, &mut remarks) {
         Some(text) => read(&text, &Context { path, found, scope, options }, &mut remarks),
         None => (undecodable(found), Vec::new()),
@@ -77,13 +77,13 @@ pub fn parse(path: &Path, bytes: Vec<u8>, found: Found, scope: Scope, options: &
 }
 
 fn finish(
-    what: What,
+    what: FileKind,
     mut definitions: Vec<AgentDefinition>,
-    mut remarks: Remarks,
+    mut remarks: Diagnostics,
     path: &Path,
-    options: &Options,
+    options: &ParseOptions,
 ) -> Parsed {
-    if let What::Other(_) = what {
+    if let FileKind::Other(_) = what {
         return Parsed { what, ..Parsed::default() };
     }
     if options.strict {
@@ -96,24 +96,24 @@ fn finish(
 }
 
 /// Binary files lie around everywhere; in a folder of agents they are a mistake.
-fn undecodable(found: Found) -> What {
+fn undecodable(found: ParsedFile) -> FileKind {
     match found {
-        Found::Among(_) | Found::Named | Found::SkillAsAgent => What::Agent,
-        Found::Anywhere => What::Other("not text"),
+        ParsedFile::Among(_) | ParsedFile::Named | ParsedFile::SkillAsAgent => FileKind::Agent,
+        ParsedFile::Anywhere => FileKind::Other("not text"),
     }
 }
 
 /// What is known of a file before it is read.
 struct Context<'a> {
     path: &'a Path,
-    found: Found,
+    found: ParsedFile,
     scope: Scope,
-    options: &'a Options,
+    options: &'a ParseOptions,
 }
 
-type Gave = (What, Vec<AgentDefinition>);
+type Gave = (FileKind, Vec<AgentDefinition>);
 
-fn read(text: &str, context: &Context<'_>, remarks: &mut Remarks) -> Gave {
+fn read(text: &str, context: &Context<'_>, remarks: &mut Diagnostics) -> Gave {
     match context.path.extension().and_then(|it| it.to_str()).unwrap_or_default() {
         "json" | "jsonc" => document(json::parse(text).map_err(|it| (it.spot, it.message)), context, remarks),
         "yaml" | "yml" | "roomodes" => document(yaml_or_json(text), context, remarks),
@@ -123,9 +123,9 @@ fn read(text: &str, context: &Context<'_>, remarks: &mut Remarks) -> Gave {
     }
 }
 
-fn yaml_or_json(text: &str) -> Result<Node, (Spot, String)> {
+fn yaml_or_json(text: &str) -> Result<Node, (Position, String)> {
     if text.len() > MAX_FRONT_MATTER * 4 {
-        return Err((Spot { line: 1, column: 1 }, "too large for a YAML file of agents".into()));
+        return Err((Position { line: 1, column: 1 }, "too large for a YAML file of agents".into()));
     }
     match text.trim_start().starts_with('{') {
         true => json::parse(text).map_err(|it| (it.spot, it.message)),
@@ -134,18 +134,18 @@ fn yaml_or_json(text: &str) -> Result<Node, (Spot, String)> {
 }
 
 /// A file that is one value: JSON, YAML, TOML.
-fn document(node: Result<Node, (Spot, String)>, context: &Context<'_>, remarks: &mut Remarks) -> Gave {
-    let placed = !matches!(context.found, Found::Anywhere) || dialect::by_path(context.path).is_some();
+fn document(node: Result<Node, (Position, String)>, context: &Context<'_>, remarks: &mut Diagnostics) -> Gave {
+    let placed = !matches!(context.found, ParsedFile::Anywhere) || dialect::by_path(context.path).is_some();
     let node = match node {
         Ok(node) => node,
-        Err(_) if !placed => return (What::Other("not a file of agents"), Vec::new()),
+        Err(_) if !placed => return (FileKind::Other("not a file of agents"), Vec::new()),
         Err((spot, message)) => {
             remarks.error(spot, "", format!("cannot be read: {message}"), "correct the syntax");
-            return (What::Agent, Vec::new());
+            return (FileKind::Agent, Vec::new());
         }
     };
     if is_configuration(context) && node.get("agent").is_none() {
-        return (What::Other("a configuration without agents"), Vec::new());
+        return (FileKind::Other("a configuration without agents"), Vec::new());
     }
     let mut parts = members(&node);
     if is_configuration(context) {
@@ -153,7 +153,7 @@ fn document(node: Result<Node, (Spot, String)>, context: &Context<'_>, remarks: 
         parts.retain(|(_, it)| it.get("description").is_some() || it.get("prompt").is_some());
     }
     if !placed && !parts.iter().any(|(_, it)| has_prompt_and_name(it)) {
-        return (What::Other("not a file of agents"), Vec::new());
+        return (FileKind::Other("not a file of agents"), Vec::new());
     }
     let fallback = || if is_toml(context.path) { dialect::named("codex") } else { dialect::named("json") };
     let dialect = dialect_of(context, parts.first().map_or(&node, |(_, it)| it));
@@ -161,7 +161,7 @@ fn document(node: Result<Node, (Spot, String)>, context: &Context<'_>, remarks: 
     let stem = (parts.len() == 1).then(|| stem(context.path)).flatten();
     let definitions =
         parts.iter().filter_map(|(key, it)| one(*key, it, None, stem, dialect, context, remarks)).collect();
-    (What::Agent, definitions)
+    (FileKind::Agent, definitions)
 }
 
 /// OpenCode and Kilo keep agents among their other settings, or not.
@@ -182,10 +182,10 @@ fn has_prompt_and_name(node: &Node) -> bool {
 
 /// The agents in a document: itself, the members of a list, or of a map of name to agent.
 fn members(node: &Node) -> Vec<(Option<&str>, &Node)> {
-    if let Kind::List(items) = &node.kind {
+    if let NodeKind::List(items) = &node.kind {
         return items.iter().map(|it| (None, it)).collect();
     }
-    if let Some(Node { kind: Kind::List(modes), .. }) = node.get("customModes") {
+    if let Some(Node { kind: NodeKind::List(modes), .. }) = node.get("customModes") {
         return modes.iter().map(|it| (None, it)).collect();
     }
     let described = ["name", "description", "prompt", "systemPrompt", "title", "slug"]
@@ -204,58 +204,58 @@ fn members(node: &Node) -> Vec<(Option<&str>, &Node)> {
     }
 }
 
-fn markdown(text: &str, context: &Context<'_>, remarks: &mut Remarks) -> Gave {
-    if is_skill(context.path) && !matches!(context.found, Found::SkillAsAgent) {
-        return (What::Skill, Vec::new());
+fn markdown(text: &str, context: &Context<'_>, remarks: &mut Diagnostics) -> Gave {
+    if is_skill(context.path) && !matches!(context.found, ParsedFile::SkillAsAgent) {
+        return (FileKind::Skill, Vec::new());
     }
-    let split = front::split(text, remarks);
+    let split = front_matter::split(text, remarks);
     let Some((yaml, line)) = split.front else { return without_front_matter(text, context, remarks) };
-    let start = Spot { line, column: 1 };
+    let start = Position { line, column: 1 };
     if yaml.len() > MAX_FRONT_MATTER {
         let message = format!("the front matter has {} bytes; it may have {MAX_FRONT_MATTER}", yaml.len());
         remarks.error(start, "", message, "move text into the body");
-        return (What::Agent, Vec::new());
+        return (FileKind::Agent, Vec::new());
     }
     let node = match repair::read(yaml, line, remarks) {
         Ok(node) => node,
-        Err(_) if !is_placed(context) => return (What::Other("front matter of something else"), Vec::new()),
+        Err(_) if !is_placed(context) => return (FileKind::Other("front matter of something else"), Vec::new()),
         Err(error) => {
             let message = format!("the front matter cannot be read: {}", error.message);
             remarks.error(error.spot, "", message, "correct the YAML");
-            return (What::Agent, Vec::new());
+            return (FileKind::Agent, Vec::new());
         }
     };
     if let Some(reason) = not_an_agent(&node, context) {
-        return (What::Other(reason), Vec::new());
+        return (FileKind::Other(reason), Vec::new());
     }
     let body = (split.body, split.body_line);
     let dialect = dialect_of(context, &node).unwrap_or(dialect::interchange());
     let definitions = match &node.kind {
-        Kind::List(items) => {
+        NodeKind::List(items) => {
             items.iter().filter_map(|it| one(None, it, Some(body), None, dialect, context, remarks)).collect()
         }
-        Kind::Map(_) => {
+        NodeKind::Map(_) => {
             one(None, &node, Some(body), stem(context.path), dialect, context, remarks).into_iter().collect()
         }
-        Kind::Plain(_) | Kind::Quoted(_) => {
+        NodeKind::Plain(_) | NodeKind::Quoted(_) => {
             remarks.error(start, "", "the front matter has no keys", "write `name: …` and `description: …`");
             Vec::new()
         }
     };
-    (What::Agent, definitions)
+    (FileKind::Agent, definitions)
 }
 
 /// A file that somebody named should have been an agent; everything else without front matter is documentation.
-fn without_front_matter(text: &str, context: &Context<'_>, remarks: &mut Remarks) -> Gave {
+fn without_front_matter(text: &str, context: &Context<'_>, remarks: &mut Diagnostics) -> Gave {
     match context.found {
-        Found::Named | Found::SkillAsAgent if !is_documentation(context.path) => {
-            let start = Spot { line: 1, column: 1 };
+        ParsedFile::Named | ParsedFile::SkillAsAgent if !is_documentation(context.path) => {
+            let start = Position { line: 1, column: 1 };
             let message = if text.trim().is_empty() { "the file is empty" } else { "the file has no front matter" };
             remarks.error(start, "", message, "begin it with `---`, `name: …`, `description: …`, `---`");
-            (What::Agent, Vec::new())
+            (FileKind::Agent, Vec::new())
         }
-        Found::Named | Found::SkillAsAgent | Found::Among(_) | Found::Anywhere => {
-            (What::Other("no front matter"), Vec::new())
+        ParsedFile::Named | ParsedFile::SkillAsAgent | ParsedFile::Among(_) | ParsedFile::Anywhere => {
+            (FileKind::Other("no front matter"), Vec::new())
         }
     }
 }
@@ -280,10 +280,10 @@ fn not_an_agent(node: &Node, context: &Context<'_>) -> Option<&'static str> {
         return Some("documentation");
     }
     let evidence = match context.found {
-        Found::Named | Found::SkillAsAgent => true,
-        Found::Among(_) => known || has(&["tools", "model", "mode", "permission", "disable"]),
-        Found::Anywhere if is_placed(context) => known || has(&["tools", "model", "mode"]),
-        Found::Anywhere => has(&["name"]) && has(&["description"]) && !is_command(context.path),
+        ParsedFile::Named | ParsedFile::SkillAsAgent => true,
+        ParsedFile::Among(_) => known || has(&["tools", "model", "mode", "permission", "disable"]),
+        ParsedFile::Anywhere if is_placed(context) => known || has(&["tools", "model", "mode"]),
+        ParsedFile::Anywhere => has(&["name"]) && has(&["description"]) && !is_command(context.path),
     };
     (!evidence).then_some("front matter of something else")
 }
@@ -303,8 +303,8 @@ fn is_placed(context: &Context<'_>) -> bool {
             .any(|it| ["agents", "agent", "subagents", "droids", "chatmodes"].iter().any(|name| it == *name))
     };
     match context.found {
-        Found::Named | Found::SkillAsAgent | Found::Among(_) => true,
-        Found::Anywhere => {
+        ParsedFile::Named | ParsedFile::SkillAsAgent | ParsedFile::Among(_) => true,
+        ParsedFile::Anywhere => {
             dialect::by_path(context.path).is_some() || (among(context.path) && !is_command(context.path))
         }
     }
@@ -313,11 +313,11 @@ fn is_placed(context: &Context<'_>) -> bool {
 fn dialect_of(context: &Context<'_>, node: &Node) -> Option<&'static Dialect> {
     match context.found {
         // instructor-php shares Claude Code's folder, so only the content can tell.
-        Found::Among(dialect) if dialect.name == "claude-code" => {
+        ParsedFile::Among(dialect) if dialect.name == "claude-code" => {
             dialect::by_content(node).filter(|it| it.name == "instructor").or(Some(dialect))
         }
-        Found::Among(dialect) => Some(dialect),
-        Found::Named | Found::SkillAsAgent | Found::Anywhere => {
+        ParsedFile::Among(dialect) => Some(dialect),
+        ParsedFile::Named | ParsedFile::SkillAsAgent | ParsedFile::Anywhere => {
             let by_path = dialect::by_path(context.path);
             let claude = by_path.is_none_or(|it| it.name == "claude-code");
             dialect::by_content(node).filter(|it| by_path.is_none() || (claude && it.name == "instructor")).or(by_path)
@@ -340,31 +340,31 @@ fn one<'a>(
     stem: Option<&'a str>,
     dialect: &'static Dialect,
     context: &'a Context<'_>,
-    remarks: &mut Remarks,
+    remarks: &mut Diagnostics,
 ) -> Option<AgentDefinition> {
     let Some(entries) = node.entries() else {
         remarks.error(node.spot, "", format!("{} is no agent", node.noun()), "an agent is a map of keys");
         return None;
     };
-    let entries: &[Entry] = entries;
+    let entries: &[NodeEntry] = entries;
     let source = Source { kind: context.scope, path: Some(context.path.to_owned()), dialect: dialect.name.to_owned() };
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
-    match build(&Draft { key, entries, spot: node.spot, body, stem, names, source }, remarks) {
+    match build(&PartialDefinition { key, entries, spot: node.spot, body, stem, names, source }, remarks) {
         Built::Definition(definition) => Some(*definition),
         Built::Disabled | Built::Refused => None,
     }
 }
 
 /// The names of the MCP servers that a file brings along.
-fn servers(entries: &[Entry]) -> Vec<String> {
+fn servers(entries: &[NodeEntry]) -> Vec<String> {
     let maps = entries.iter().filter(|it| fields::lookup(&fields::fold(&it.key)) == Some(Field::McpServers));
     maps.filter_map(|it| it.value.entries()).flatten().map(|it| it.key.clone()).collect()
 }
 
 /// Reads agents from JSON that is no file: a command line, a configuration.
-pub fn parse_json(text: &str, scope: Scope, options: &Options) -> Parsed {
-    let mut remarks = Remarks::default();
+pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
+    let mut remarks = Diagnostics::default();
     let node = match json::parse(text) {
         Ok(node) => node,
         Err(error) => {
@@ -372,7 +372,7 @@ pub fn parse_json(text: &str, scope: Scope, options: &Options) -> Parsed {
             return Parsed { diagnostics: remarks.into_diagnostics(None), ..Parsed::default() };
         }
     };
-    let context = Context { path: Path::new(""), found: Found::Named, scope, options };
+    let context = Context { path: Path::new(""), found: ParsedFile::Named, scope, options };
     let dialect = dialect::named("json").unwrap_or(dialect::own());
     let each = members(&node);
     let mut definitions: Vec<AgentDefinition> =
@@ -386,5 +386,5 @@ pub fn parse_json(text: &str, scope: Scope, options: &Options) -> Parsed {
     if options.strict && remarks.has_error() {
         definitions.clear();
     }
-    Parsed { what: What::Agent, definitions, diagnostics: remarks.into_diagnostics(None) }
+    Parsed { what: FileKind::Agent, definitions, diagnostics: remarks.into_diagnostics(None) }
 }

@@ -2,15 +2,15 @@
 //! the keys that it knows. It decides how text becomes values, not what the values mean.
 
 use crate::{
+    diagnostics::Diagnostics,
     fields,
-    front::key_of,
-    node::{Entry, Kind, Node, Spot},
-    remarks::Remarks,
+    front_matter::key_of,
+    node::{Node, NodeEntry, NodeKind, Position},
     yaml::{self, YamlError},
 };
 
 /// Reads front matter whose first line is line `first_line` of its file, repairing what has to be repaired.
-pub(crate) fn read(text: &str, first_line: u32, remarks: &mut Remarks) -> Result<Node, YamlError> {
+pub(crate) fn read(text: &str, first_line: u32, remarks: &mut Diagnostics) -> Result<Node, YamlError> {
     let error = match yaml::parse(text, first_line) {
         Ok(node) => return Ok(node),
         Err(error) if error.hostile => return Err(error),
@@ -24,7 +24,7 @@ pub(crate) fn read(text: &str, first_line: u32, remarks: &mut Remarks) -> Result
         return Ok(node);
     }
     let node = scan(text, first_line);
-    if node.entries().is_none_or(<[Entry]>::is_empty) {
+    if node.entries().is_none_or(<[NodeEntry]>::is_empty) {
         return Err(error);
     }
     remarks.warn(
@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str, first_line: u32, remarks: &mut Remarks) -> Result
     Ok(node)
 }
 
-fn report(repaired: &[(String, Spot)], error: &YamlError, remarks: &mut Remarks) {
+fn report(repaired: &[(String, Position)], error: &YamlError, remarks: &mut Diagnostics) {
     for (key, spot) in repaired {
         remarks.warn(
             *spot,
@@ -56,7 +56,7 @@ fn is_dialogue(key: &str) -> bool {
 }
 
 /// Quotes top-level values that cannot stand without quotes. Line numbers stay what they are.
-fn quote(text: &str, first_line: u32) -> (String, Vec<(String, Spot)>) {
+fn quote(text: &str, first_line: u32) -> (String, Vec<(String, Position)>) {
     let lines: Vec<&str> = text.lines().collect();
     let (mut out, mut repaired, mut at) = (String::with_capacity(text.len() + 64), Vec::new(), 0);
     while at < lines.len() {
@@ -75,7 +75,7 @@ fn quote(text: &str, first_line: u32) -> (String, Vec<(String, Spot)>) {
         out.push_str(&"\n".repeat(more));
         let line = first_line + u32::try_from(at).unwrap_or(0);
         let column = u32::try_from(key.chars().count()).unwrap_or(0) + 3;
-        repaired.push((key.to_owned(), Spot { line, column }));
+        repaired.push((key.to_owned(), Position { line, column }));
         at += 1 + more;
     }
     (out, repaired)
@@ -104,7 +104,7 @@ fn scan(text: &str, first_line: u32) -> Node {
         let line = first_line + u32::try_from(*start).unwrap_or(0);
         entries.extend(scanned(&lines[*start..end], line));
     }
-    Node::new(Spot { line: first_line, column: 1 }, Kind::Map(entries))
+    Node::new(Position { line: first_line, column: 1 }, NodeKind::Map(entries))
 }
 
 fn known_key(line: &str) -> Option<(&str, &str)> {
@@ -112,19 +112,19 @@ fn known_key(line: &str) -> Option<(&str, &str)> {
     key_of(line).filter(|(key, _)| known(key))
 }
 
-fn scanned(lines: &[&str], line: u32) -> Option<Entry> {
+fn scanned(lines: &[&str], line: u32) -> Option<NodeEntry> {
     let (key, value) = known_key(lines[0])?;
-    let spot = Spot { line, column: 1 };
+    let spot = Position { line, column: 1 };
     let key = key.to_owned();
     // The value may well be YAML when it is looked at alone.
     let alone = yaml::parse(&lines.join("\n"), line).ok();
-    if let Some(Kind::Map(mut entries)) = alone.map(|it| it.kind)
+    if let Some(NodeKind::Map(mut entries)) = alone.map(|it| it.kind)
         && entries.len() == 1
     {
         return entries.pop();
     }
     let text = [value].iter().chain(&lines[1..]).map(|it| it.trim_end()).collect::<Vec<_>>().join("\n");
     let text = text.trim().trim_matches(['"', '\'']).to_owned();
-    let value_spot = Spot { line, column: u32::try_from(key.chars().count()).unwrap_or(0) + 3 };
-    Some(Entry { key, spot, value: Node::new(value_spot, Kind::Quoted(text)) })
+    let value_spot = Position { line, column: u32::try_from(key.chars().count()).unwrap_or(0) + 3 };
+    Some(NodeEntry { key, spot, value: Node::new(value_spot, NodeKind::Quoted(text)) })
 }

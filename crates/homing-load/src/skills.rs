@@ -9,20 +9,20 @@ use std::{
 use homing_core::{
     definition::Scope,
     diagnostic::Diagnostic,
+    sanitize,
     skill::{Skill, SkillCard, SkillLibrary},
-    text,
 };
 
 use crate::{
+    diagnostics::Diagnostics,
     dialect::Depth,
     discover::{Places, plugin_name},
     file::{self, MAX_FRONT_MATTER},
-    front,
-    node::{Node, Spot},
-    parse::{Found, Options, Parsed, is_skill, parse},
-    remarks::Remarks,
+    front_matter,
+    node::{Node, Position},
+    parse::{ParseOptions, Parsed, ParsedFile, is_skill, parse},
     repair,
-    walk::{self, Wanted},
+    walk::{self, WalkFilter},
 };
 
 /// Where skills lie in a project and below a home folder, the weakest first.
@@ -32,11 +32,11 @@ const HEAD: u64 = MAX_FRONT_MATTER as u64 + 8 * 1024;
 
 /// The skills of a project and its user.
 #[derive(Clone, Debug, Default)]
-pub struct Library {
+pub struct SkillFolders {
     cards: Vec<SkillCard>,
 }
 
-impl Library {
+impl SkillFolders {
     /// Reads the cards of all skills in `places`.
     pub fn discover(places: &Places) -> (Self, Vec<Diagnostic>) {
         let mut library = Shelf::default();
@@ -67,7 +67,7 @@ impl Library {
     }
 }
 
-impl SkillLibrary for Library {
+impl SkillLibrary for SkillFolders {
     fn list(&self) -> &[SkillCard] {
         &self.cards
     }
@@ -89,7 +89,8 @@ impl Shelf {
     fn add(&mut self, folder: &Path, scope: Scope, plugin: Option<&str>, fence: Option<&PathBuf>) {
         let fence = fence.map(PathBuf::as_path);
         let skipped = [".git", "node_modules"];
-        let listing = walk::list(folder, Wanted { depth: Depth::Deep, endings: &[".md"], fence, skipped: &skipped });
+        let listing =
+            walk::list(folder, WalkFilter { depth: Depth::Deep, endings: &[".md"], fence, skipped: &skipped });
         self.diagnostics.extend(listing.diagnostics);
         for path in listing.files.iter().filter(|it| is_skill(it) || it.parent() == Some(folder)) {
             let (card, diagnostics) = read_card(path, scope);
@@ -105,23 +106,23 @@ impl Shelf {
 
 /// Reads what stands at the head of a skill; no card where the file is no skill.
 pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Diagnostic>) {
-    let mut remarks = Remarks::default();
+    let mut remarks = Diagnostics::default();
     let card = match file::read_up_to(path, HEAD) {
         Ok((_, size)) if size > file::MAX_FILE => {
             let message = format!("the file has {size} bytes; skill files may have {}", file::MAX_FILE);
-            remarks.error(Spot::default(), "", message, "move text into files beside it");
+            remarks.error(Position::default(), "", message, "move text into files beside it");
             None
         }
         Ok((bytes, _)) => card_of(path, scope, bytes, &mut remarks),
         Err(message) => {
-            remarks.error(Spot::default(), "", message, "");
+            remarks.error(Position::default(), "", message, "");
             None
         }
     };
     (card, remarks.into_diagnostics(Some(path)))
 }
 
-fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Remarks) -> Option<SkillCard> {
+fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Diagnostics) -> Option<SkillCard> {
     // The head may end inside a character.
     if let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()
@@ -129,8 +130,8 @@ fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Remarks)
         bytes.truncate(error.valid_up_to());
     }
     let text = file::decode(bytes, remarks)?;
-    let split = front::split(&text, remarks);
-    let start = Spot { line: 1, column: 1 };
+    let split = front_matter::split(&text, remarks);
+    let start = Position { line: 1, column: 1 };
     let Some((yaml, line)) = split.front else {
         if is_skill(path) {
             remarks.error(
@@ -163,7 +164,7 @@ fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Remarks)
     Some(SkillCard { name, description, path: path.to_owned(), scope })
 }
 
-fn card_name(path: &Path, node: &Node, remarks: &mut Remarks) -> Option<String> {
+fn card_name(path: &Path, node: &Node, remarks: &mut Diagnostics) -> Option<String> {
     let folder = match is_skill(path) {
         true => path.parent().and_then(Path::file_name),
         false => path.file_stem(),
@@ -171,7 +172,7 @@ fn card_name(path: &Path, node: &Node, remarks: &mut Remarks) -> Option<String> 
     let folder = folder.and_then(|it| it.to_str()).unwrap_or_default();
     let spot = node.get("name").map_or(node.spot, |it| it.spot);
     let written = node.get("name").and_then(Node::text).map(str::trim).filter(|it| !it.is_empty());
-    let name = text::inert_line(written.unwrap_or(folder));
+    let name = sanitize::inert_line(written.unwrap_or(folder));
     if written.is_none() {
         remarks.warn(spot, "name", format!("there is no `name`; the folder gives `{folder}`"), "write `name: …`");
     }
@@ -191,14 +192,14 @@ fn card_name(path: &Path, node: &Node, remarks: &mut Remarks) -> Option<String> 
     Some(name)
 }
 
-fn card_description(node: &Node, body: &str, body_line: u32, remarks: &mut Remarks) -> Option<String> {
+fn card_description(node: &Node, body: &str, body_line: u32, remarks: &mut Diagnostics) -> Option<String> {
     let written = node.get("description").and_then(Node::text).map(str::trim).filter(|it| !it.is_empty());
     if let Some(written) = written {
         return Some(written.to_owned());
     }
     let paragraph =
         body.split("\n\n").map(str::trim).find(|it| !it.is_empty() && !it.starts_with(['#', '`', '-', '<']));
-    let spot = Spot { line: body_line, column: 1 };
+    let spot = Position { line: body_line, column: 1 };
     match paragraph {
         Some(paragraph) => {
             let message = "there is no `description`; the first paragraph stands in";
@@ -214,9 +215,9 @@ fn card_description(node: &Node, body: &str, body_line: u32, remarks: &mut Remar
 
 fn read_skill(card: &SkillCard) -> Result<Skill, String> {
     let bytes = file::read(&card.path).map_err(|it| format!("{}: {it}", card.path.display()))?;
-    let mut remarks = Remarks::default();
+    let mut remarks = Diagnostics::default();
     let text = file::decode(bytes, &mut remarks).ok_or_else(|| format!("{}: not text", card.path.display()))?;
-    let split = front::split(&text, &mut remarks);
+    let split = front_matter::split(&text, &mut remarks);
     let mut resources = listed(split.front, &mut remarks);
     resources.extend(beside(&card.path));
     resources.sort();
@@ -225,7 +226,7 @@ fn read_skill(card: &SkillCard) -> Result<Skill, String> {
 }
 
 /// What the front matter itself names.
-fn listed(front: Option<(&str, u32)>, remarks: &mut Remarks) -> Vec<String> {
+fn listed(front: Option<(&str, u32)>, remarks: &mut Diagnostics) -> Vec<String> {
     let node = front.and_then(|(yaml, line)| repair::read(yaml, line, remarks).ok());
     let resources = node.as_ref().and_then(|it| it.get("resources"));
     let items = resources.map(|it| crate::tools::items(it, "resources", remarks));
@@ -237,14 +238,14 @@ fn beside(path: &Path) -> Vec<String> {
     const MOST: usize = 200;
     let Some(folder) = path.parent().filter(|_| is_skill(path)) else { return Vec::new() };
     let skipped = [".git", "node_modules", "__pycache__"];
-    let wanted = Wanted { depth: Depth::Deep, endings: &[""], fence: Some(folder), skipped: &skipped };
+    let wanted = WalkFilter { depth: Depth::Deep, endings: &[""], fence: Some(folder), skipped: &skipped };
     let files = walk::list(folder, wanted).files;
     let relative = files.iter().filter(|it| !is_skill(it)).filter_map(|it| it.strip_prefix(folder).ok());
     relative.take(MOST).map(|it| it.to_string_lossy().into_owned()).collect()
 }
 
 /// Reads a skill as an agent: its body is the prompt, its files are the agent's resources.
-pub fn skill_as_agent(path: &Path, scope: Scope, options: &Options) -> Parsed {
+pub fn skill_as_agent(path: &Path, scope: Scope, options: &ParseOptions) -> Parsed {
     let bytes = match file::read(path) {
         Ok(bytes) => bytes,
         Err(message) => {
@@ -253,7 +254,7 @@ pub fn skill_as_agent(path: &Path, scope: Scope, options: &Options) -> Parsed {
             return Parsed { diagnostics, ..Parsed::default() };
         }
     };
-    let mut parsed = parse(path, bytes, Found::SkillAsAgent, scope, options);
+    let mut parsed = parse(path, bytes, ParsedFile::SkillAsAgent, scope, options);
     for definition in &mut parsed.definitions {
         let more = beside(path).into_iter().filter(|it| !definition.resources.contains(it)).collect::<Vec<_>>();
         definition.resources.extend(more);

@@ -5,12 +5,12 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::node::{Entry, Kind, Node, Spot};
+use crate::node::{Node, NodeEntry, NodeKind, Position};
 
 /// Why a text is not TOML.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TomlError {
-    pub(crate) spot: Spot,
+    pub(crate) spot: Position,
     pub(crate) message: String,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, TomlError> {
         spot: lines.spot(error.span().map_or(0, |it| it.start)),
         message: error.message().to_owned(),
     })?;
-    Ok(lines.table(Spot { line: 1, column: 1 }, table.get_ref()))
+    Ok(lines.table(Position { line: 1, column: 1 }, table.get_ref()))
 }
 
 /// A text and where its lines begin.
@@ -36,16 +36,19 @@ impl<'a> Lines<'a> {
         Self { text, starts }
     }
 
-    fn spot(&self, offset: usize) -> Spot {
+    fn spot(&self, offset: usize) -> Position {
         let line = self.starts.partition_point(|start| *start <= offset).max(1);
         let column = self.text.get(self.starts[line - 1]..offset).map_or(0, |it| it.chars().count());
-        Spot { line: u32::try_from(line).unwrap_or(u32::MAX), column: u32::try_from(column + 1).unwrap_or(u32::MAX) }
+        Position {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            column: u32::try_from(column + 1).unwrap_or(u32::MAX),
+        }
     }
 
-    fn table(&self, spot: Spot, table: &DeTable<'_>) -> Node {
-        let mut entries: Vec<Entry> = table
+    fn table(&self, spot: Position, table: &DeTable<'_>) -> Node {
+        let mut entries: Vec<NodeEntry> = table
             .iter()
-            .map(|(key, value)| Entry {
+            .map(|(key, value)| NodeEntry {
                 key: key.get_ref().to_string(),
                 spot: self.spot(key.span().start),
                 value: self.value(value),
@@ -53,16 +56,16 @@ impl<'a> Lines<'a> {
             .collect();
         // The table comes sorted by key; people expect the order of the file.
         entries.sort_by_key(|it| it.spot);
-        Node::new(spot, Kind::Map(entries))
+        Node::new(spot, NodeKind::Map(entries))
     }
 
     fn value(&self, value: &Spanned<DeValue<'_>>) -> Node {
         let spot = self.spot(value.span().start);
         match value.get_ref() {
-            DeValue::String(text) => Node::new(spot, Kind::Quoted(text.to_string())),
-            DeValue::Array(items) => Node::new(spot, Kind::List(items.iter().map(|it| self.value(it)).collect())),
+            DeValue::String(text) => Node::new(spot, NodeKind::Quoted(text.to_string())),
+            DeValue::Array(items) => Node::new(spot, NodeKind::List(items.iter().map(|it| self.value(it)).collect())),
             DeValue::Table(table) => self.table(spot, table),
-            _ => Node::new(spot, Kind::Plain(self.text.get(value.span()).unwrap_or_default().to_owned())),
+            _ => Node::new(spot, NodeKind::Plain(self.text.get(value.span()).unwrap_or_default().to_owned())),
         }
     }
 }

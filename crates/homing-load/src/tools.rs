@@ -7,9 +7,9 @@ use homing_core::{
 };
 
 use crate::{
+    diagnostics::Diagnostics,
     dialect::Dialect,
-    node::{Kind, Node, Spot},
-    remarks::Remarks,
+    node::{Node, NodeKind, Position},
 };
 
 /// The names that mean something: our table, a dialect's groups, and the host's own tools.
@@ -121,26 +121,26 @@ fn mcp(name: &str) -> Option<String> {
 }
 
 /// An entry of a list and where it stands.
-type Item = (String, Spot);
+type ToolItem = (String, Position);
 
 /// The entries of a comma string or a list; what is neither text nor a list is reported and left out.
-pub(crate) fn items(node: &Node, field: &str, remarks: &mut Remarks) -> Vec<Item> {
+pub(crate) fn items(node: &Node, field: &str, remarks: &mut Diagnostics) -> Vec<ToolItem> {
     match &node.kind {
-        Kind::Plain(text) => placed(words(text), text, node.spot),
+        NodeKind::Plain(text) => placed(words(text), text, node.spot),
         // The quote stands before the text.
-        Kind::Quoted(text) => placed(words(text), text, Spot { column: node.spot.column + 1, ..node.spot }),
-        Kind::List(list) => list.iter().flat_map(|it| item(it, field, remarks)).collect(),
-        Kind::Map(_) => item(node, field, remarks),
+        NodeKind::Quoted(text) => placed(words(text), text, Position { column: node.spot.column + 1, ..node.spot }),
+        NodeKind::List(list) => list.iter().flat_map(|it| item(it, field, remarks)).collect(),
+        NodeKind::Map(_) => item(node, field, remarks),
     }
 }
 
 /// The same for a list that forbids, which must not lose a name because of its form: keys of maps and entries of lists
 /// within lists count, too.
-pub(crate) fn named(node: &Node, field: &str, remarks: &mut Remarks) -> Vec<Item> {
+pub(crate) fn named(node: &Node, field: &str, remarks: &mut Diagnostics) -> Vec<ToolItem> {
     match &node.kind {
-        Kind::Plain(_) | Kind::Quoted(_) => items(node, field, remarks),
-        Kind::List(list) => list.iter().flat_map(|it| named(it, field, remarks)).collect(),
-        Kind::Map(entries) => {
+        NodeKind::Plain(_) | NodeKind::Quoted(_) => items(node, field, remarks),
+        NodeKind::List(list) => list.iter().flat_map(|it| named(it, field, remarks)).collect(),
+        NodeKind::Map(entries) => {
             let message = format!("{} inside `{field}`: every key of it is forbidden", node.noun());
             remarks.warn(node.spot, field, message, "write the names in one flat list");
             entries.iter().map(|it| (it.key.clone(), it.spot)).collect()
@@ -149,13 +149,13 @@ pub(crate) fn named(node: &Node, field: &str, remarks: &mut Remarks) -> Vec<Item
 }
 
 /// Where each piece of a one-line text stands.
-fn placed(pieces: Vec<String>, text: &str, spot: Spot) -> Vec<Item> {
+fn placed(pieces: Vec<String>, text: &str, spot: Position) -> Vec<ToolItem> {
     let mut from = 0;
     let mut place = |piece: &str| {
         let at = text[from..].find(piece).filter(|_| !text.contains('\n'))? + from;
         from = at + piece.len();
         let column = spot.column + u32::try_from(text[..at].chars().count()).ok()?;
-        Some(Spot { column, ..spot })
+        Some(Position { column, ..spot })
     };
     pieces
         .into_iter()
@@ -166,7 +166,7 @@ fn placed(pieces: Vec<String>, text: &str, spot: Spot) -> Vec<Item> {
         .collect()
 }
 
-fn item(node: &Node, field: &str, remarks: &mut Remarks) -> Vec<Item> {
+fn item(node: &Node, field: &str, remarks: &mut Diagnostics) -> Vec<ToolItem> {
     match node.text() {
         Some(text) => pieces(text, ',').into_iter().map(|it| (it, node.spot)).collect(),
         None => {
@@ -210,10 +210,10 @@ fn pieces(text: &str, separator: char) -> Vec<String> {
 
 /// Reads a list that allows. `None` is every tool.
 pub(crate) fn allowed(
-    words: Vec<Item>,
+    words: Vec<ToolItem>,
     names: Vocabulary<'_>,
     field: &str,
-    remarks: &mut Remarks,
+    remarks: &mut Diagnostics,
 ) -> Option<Vec<Rule>> {
     let (mut rules, mut everything) = (Vec::new(), false);
     for (word, spot) in words {
@@ -235,7 +235,7 @@ pub(crate) fn allowed(
 
 /// Reads a list that forbids. An unknown name is forbidden as it stands, and so is what it probably meant. A name without a
 /// counterpart forbids itself alone: another tool may do the same and more, but the author did not forbid that one.
-pub(crate) fn denied(words: Vec<Item>, names: Vocabulary<'_>, field: &str, remarks: &mut Remarks) -> Vec<Rule> {
+pub(crate) fn denied(words: Vec<ToolItem>, names: Vocabulary<'_>, field: &str, remarks: &mut Diagnostics) -> Vec<Rule> {
     let mut rules = Vec::new();
     for (word, spot) in words {
         match names.meaning(&word) {

@@ -18,7 +18,7 @@ const MAX_FILES: usize = 100_000;
 
 /// What to list.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct WalkFilter<'a> {
     pub(crate) depth: Depth,
     /// Endings in lower case, with their dot.
     pub(crate) endings: &'a [&'a str],
@@ -37,7 +37,7 @@ pub(crate) struct Listing {
 }
 
 /// Lists the files below `root`; a missing folder is an empty one.
-pub(crate) fn list(root: &Path, wanted: Wanted<'_>) -> Listing {
+pub(crate) fn list(root: &Path, wanted: WalkFilter<'_>) -> Listing {
     let mut listing = Listing::default();
     let Ok(metadata) = fs::symlink_metadata(root) else { return listing };
     if metadata.is_symlink() && !listing.may_follow(root, wanted) {
@@ -53,7 +53,7 @@ pub(crate) fn list(root: &Path, wanted: Wanted<'_>) -> Listing {
 pub(crate) fn single(path: &Path, fence: Option<&Path>) -> Listing {
     let mut listing = Listing::default();
     let Ok(metadata) = fs::symlink_metadata(path) else { return listing };
-    let wanted = Wanted { depth: Depth::Flat, endings: &[], fence, skipped: &[] };
+    let wanted = WalkFilter { depth: Depth::Flat, endings: &[], fence, skipped: &[] };
     if metadata.is_file() || (metadata.is_symlink() && path.is_file() && listing.may_follow(path, wanted)) {
         listing.files.push(path.to_owned());
     }
@@ -66,7 +66,7 @@ impl Listing {
         self.diagnostics.push(Diagnostic { path, ..Diagnostic::warning(message) });
     }
 
-    fn folder(&mut self, folder: &Path, wanted: Wanted<'_>, level: usize) {
+    fn folder(&mut self, folder: &Path, wanted: WalkFilter<'_>, level: usize) {
         if level > MAX_LEVELS || self.files.len() > MAX_FILES {
             return self.warn(folder, "too deep or too many files; not everything in this folder was read");
         }
@@ -77,7 +77,7 @@ impl Listing {
         }
     }
 
-    fn entry(&mut self, entry: &DirEntry, wanted: Wanted<'_>, level: usize) {
+    fn entry(&mut self, entry: &DirEntry, wanted: WalkFilter<'_>, level: usize) {
         let Ok(kind) = entry.file_type() else { return };
         let name = entry.file_name();
         let name = name.to_string_lossy();
@@ -96,7 +96,7 @@ impl Listing {
         }
     }
 
-    fn link(&mut self, path: &Path, name: &str, wanted: Wanted<'_>, level: usize) {
+    fn link(&mut self, path: &Path, name: &str, wanted: WalkFilter<'_>, level: usize) {
         let named = ends(name, wanted.endings);
         match fs::metadata(path) {
             Ok(target) if target.is_dir() => {
@@ -118,7 +118,7 @@ impl Listing {
     }
 
     /// Each target is followed once, and never out of the fence.
-    fn may_follow(&mut self, link: &Path, wanted: Wanted<'_>) -> bool {
+    fn may_follow(&mut self, link: &Path, wanted: WalkFilter<'_>) -> bool {
         let Ok(target) = fs::canonicalize(link) else { return false };
         let fence = wanted.fence.and_then(|it| fs::canonicalize(it).ok());
         if fence.is_some_and(|it| !target.starts_with(it)) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span};
 
-use crate::node::{Entry, Kind, Node, Spot};
+use crate::node::{Node, NodeEntry, NodeKind, Position};
 
 /// Front matter of real agents nests four levels; what nests this deep was made to hurt.
 const MAX_DEPTH: usize = 48;
@@ -14,7 +14,7 @@ const MAX_NODES: usize = 20_000;
 /// Why a text is not YAML, or not YAML that we read.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct YamlError {
-    pub(crate) spot: Spot,
+    pub(crate) spot: Position,
     pub(crate) message: String,
     /// A budget was exceeded: there is no point in trying to repair the text.
     pub(crate) hostile: bool,
@@ -22,7 +22,7 @@ pub(crate) struct YamlError {
 
 /// Reads the first document of `text`, whose first line is line `first_line` of its file.
 pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node, YamlError> {
-    let mut builder = Builder { first_line, ..Builder::default() };
+    let mut builder = NodeBuilder { first_line, ..NodeBuilder::default() };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| YamlError {
@@ -34,7 +34,9 @@ pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node, YamlError> {
             break;
         }
     }
-    Ok(builder.root.unwrap_or_else(|| Node::new(Spot { line: first_line, column: 1 }, Kind::Plain(String::new()))))
+    Ok(builder
+        .root
+        .unwrap_or_else(|| Node::new(Position { line: first_line, column: 1 }, NodeKind::Plain(String::new()))))
 }
 
 #[derive(PartialEq)]
@@ -44,30 +46,30 @@ enum Go {
 }
 
 #[derive(Default)]
-struct Builder {
+struct NodeBuilder {
     first_line: u32,
-    open: Vec<Open>,
+    open: Vec<OpenNode>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     root: Option<Node>,
 }
 
 /// A collection that has not been closed yet.
-struct Open {
+struct OpenNode {
     anchor: usize,
-    spot: Spot,
+    spot: Position,
     what: Unfinished,
 }
 
 enum Unfinished {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(String, Spot)> },
+    Map { entries: Vec<NodeEntry>, key: Option<(String, Position)> },
 }
 
-impl Builder {
-    fn spot_of(&self, line: usize, column: usize) -> Spot {
+impl NodeBuilder {
+    fn spot_of(&self, line: usize, column: usize) -> Position {
         let line = u32::try_from(line.max(1)).unwrap_or(u32::MAX);
-        Spot {
+        Position {
             line: self.first_line.saturating_add(line - 1),
             column: u32::try_from(column).unwrap_or(u32::MAX).saturating_add(1),
         }
@@ -78,8 +80,8 @@ impl Builder {
         match event {
             Event::Scalar(text, style, anchor, _tag) => {
                 let kind = match style {
-                    ScalarStyle::Plain => Kind::Plain(text.into_owned()),
-                    _ => Kind::Quoted(text.into_owned()),
+                    ScalarStyle::Plain => NodeKind::Plain(text.into_owned()),
+                    _ => NodeKind::Quoted(text.into_owned()),
                 };
                 self.finish(anchor, Node::new(spot, kind))?;
             }
@@ -99,19 +101,19 @@ impl Builder {
         Ok(Go::On)
     }
 
-    fn open(&mut self, anchor: usize, spot: Spot, what: Unfinished) -> Result<(), YamlError> {
+    fn open(&mut self, anchor: usize, spot: Position, what: Unfinished) -> Result<(), YamlError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(hostile(spot, format!("nested more than {MAX_DEPTH} levels deep")));
         }
-        self.open.push(Open { anchor, spot, what });
+        self.open.push(OpenNode { anchor, spot, what });
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), YamlError> {
-        let Some(Open { anchor, spot, what }) = self.open.pop() else { return Ok(()) };
+        let Some(OpenNode { anchor, spot, what }) = self.open.pop() else { return Ok(()) };
         let kind = match what {
-            Unfinished::List(items) => Kind::List(items),
-            Unfinished::Map { entries, .. } => Kind::Map(merged(entries)),
+            Unfinished::List(items) => NodeKind::List(items),
+            Unfinished::Map { entries, .. } => NodeKind::Map(merged(entries)),
         };
         self.finish(anchor, Node::new(spot, kind))
     }
@@ -129,7 +131,7 @@ impl Builder {
             None => self.root = Some(node),
             Some(Unfinished::List(items)) => items.push(node),
             Some(Unfinished::Map { entries, key }) => match key.take() {
-                Some((key, spot)) => entries.push(Entry { key, spot, value: node }),
+                Some((key, spot)) => entries.push(NodeEntry { key, spot, value: node }),
                 None => *key = Some((node.text().unwrap_or("?").to_owned(), node.spot)),
             },
         }
@@ -137,7 +139,7 @@ impl Builder {
     }
 }
 
-fn hostile(spot: Spot, message: impl Into<String>) -> YamlError {
+fn hostile(spot: Position, message: impl Into<String>) -> YamlError {
     YamlError { spot, message: message.into(), hostile: true }
 }
 
@@ -145,22 +147,22 @@ fn hostile(spot: Spot, message: impl Into<String>) -> YamlError {
 /// so counting everything again errs on the safe side.
 fn size(node: &Node) -> usize {
     match &node.kind {
-        Kind::Plain(_) | Kind::Quoted(_) => 1,
-        Kind::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Kind::Map(entries) => 1 + entries.iter().map(|it| size(&it.value)).sum::<usize>(),
+        NodeKind::Plain(_) | NodeKind::Quoted(_) => 1,
+        NodeKind::List(items) => 1 + items.iter().map(size).sum::<usize>(),
+        NodeKind::Map(entries) => 1 + entries.iter().map(|it| size(&it.value)).sum::<usize>(),
     }
 }
 
 /// Follows merge keys (`<<: *base`): what the map says itself counts, the rest comes from the base.
-fn merged(entries: Vec<Entry>) -> Vec<Entry> {
+fn merged(entries: Vec<NodeEntry>) -> Vec<NodeEntry> {
     if !entries.iter().any(|it| it.key == "<<") {
         return entries;
     }
     let (bases, mut own): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| it.key == "<<");
     for base in bases {
         let maps = match base.value.kind {
-            Kind::List(items) => items,
-            Kind::Map(_) | Kind::Plain(_) | Kind::Quoted(_) => vec![base.value],
+            NodeKind::List(items) => items,
+            NodeKind::Map(_) | NodeKind::Plain(_) | NodeKind::Quoted(_) => vec![base.value],
         };
         for entry in maps.iter().filter_map(Node::entries).flatten() {
             if !own.iter().any(|it| it.key == entry.key) {

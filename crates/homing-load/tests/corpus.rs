@@ -7,7 +7,7 @@ use std::{
 };
 
 use homing_core::diagnostic::Severity;
-use homing_load::{Options, Report, check};
+use homing_load::{CheckReport, ParseOptions, check};
 
 fn corpus(part: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus").join(part);
@@ -18,8 +18,8 @@ fn corpus(part: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
-fn checked(folder: PathBuf) -> Report {
-    check(&[folder], &Options::default(), &mut |_, _| ())
+fn checked(folder: PathBuf) -> CheckReport {
+    check(&[folder], &ParseOptions::default(), &mut |_, _| ())
 }
 
 /// Markdown files that begin with a fence, apart from blank lines.

@@ -437,7 +437,7 @@ fn all_and_none_in_words() {
 fn a_configuration_without_agents_is_no_agent() {
     for text in [r#"{"$schema": "x", "model": "y", "mcp": {}}"#, "{}"] {
         let parsed = show::parsed("opencode.json", text);
-        assert!(matches!(parsed.what, homing_load::What::Other(_)) && parsed.diagnostics.is_empty());
+        assert!(matches!(parsed.what, homing_load::FileKind::Other(_)) && parsed.diagnostics.is_empty());
     }
     for text in [r#"{"agent": {}}"#, r#"{"agent": {"build": {"model": "x"}}}"#] {
         let parsed = show::parsed("opencode.json", text);

@@ -6,11 +6,11 @@ use std::{fs, path::Path};
 
 use homing_core::{
     authority::Allow,
-    definition::{AgentDefinition, Scope, Surroundings},
+    definition::{AgentDefinition, ProjectContext, Scope},
     diagnostic::Severity,
     registry::Registry,
 };
-use homing_load::{Below, Loaded, Options, Places, builtin, discover, load_file, load_folder, parse_json};
+use homing_load::{Discovered, ParseOptions, Places, Recurse, builtin, discover, load_file, load_folder, parse_json};
 use tempfile::TempDir;
 
 /// A home, a repository with a folder inside, a plugin and an administrator's folder.
@@ -50,8 +50,8 @@ impl World {
         places
     }
 
-    fn load(&self) -> Loaded {
-        discover(&self.places(), &Options::default())
+    fn load(&self) -> Discovered {
+        discover(&self.places(), &ParseOptions::default())
     }
 
     fn winner(&self, name: &str) -> String {
@@ -86,10 +86,10 @@ fn r6_the_command_line_stands_between_project_and_administrator() {
     world.agent("repo/.claude/agents/a.md", "a");
     let mut places = world.places();
     places.agents_json = Some(r#"{"a": {"description": "typed", "prompt": "p"}}"#.into());
-    let loaded = discover(&places, &Options::default());
+    let loaded = discover(&places, &ParseOptions::default());
     assert_eq!(loaded.registry.get("a").unwrap().description, "typed");
     world.agent("managed/agents/a.md", "a");
-    let loaded = discover(&places, &Options::default());
+    let loaded = discover(&places, &ParseOptions::default());
     assert_eq!(loaded.registry.get("a").unwrap().description, "managed/agents/a.md");
 }
 
@@ -126,7 +126,7 @@ fn a_home_folder_is_the_users_also_when_it_is_the_working_folder() {
     world.agent("home/.claude/agents/a.md", "a");
     let mut places = world.places();
     places.cwd = world.path("home");
-    let loaded = discover(&places, &Options::default());
+    let loaded = discover(&places, &ParseOptions::default());
     assert_eq!(loaded.registry.get("a").unwrap().source.kind, Scope::User);
     assert!(loaded.registry.registered("a").unwrap().shadows.is_empty());
 }
@@ -160,8 +160,8 @@ fn r4_strict_mode_refuses_what_lenient_mode_repairs() {
     let world = World::new();
     world.file("repo/.claude/agents/a.md", "---\nname: A\ndescription: one: two\n---\nP\n");
     let path = world.path("repo/.claude/agents/a.md");
-    assert_eq!(load_file(&path, Scope::Project, &Options::default()).definitions.len(), 1);
-    let strict = Options { strict: true, ..Options::default() };
+    assert_eq!(load_file(&path, Scope::Project, &ParseOptions::default()).definitions.len(), 1);
+    let strict = ParseOptions { strict: true, ..ParseOptions::default() };
     let parsed = load_file(&path, Scope::Project, &strict);
     assert!(parsed.definitions.is_empty());
     assert!(parsed.diagnostics.iter().all(|it| it.severity == Severity::Error));
@@ -174,21 +174,21 @@ fn r7_agents_load_from_a_file_a_folder_or_json() {
     world.agent("set/deep/two.md", "two");
     world.file("set/three.json", r#"{"name": "three", "description": "d", "prompt": "p"}"#);
     let names = |below| {
-        let parsed = load_folder(&world.path("set"), below, Scope::User, &Options::default());
+        let parsed = load_folder(&world.path("set"), below, Scope::User, &ParseOptions::default());
         let registry: Registry = parsed.into_iter().flat_map(|it| it.definitions).collect();
         registry.names().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(names(Below::Not), ["one", "three"]);
-    assert_eq!(names(Below::Too), ["one", "three", "two"]);
-    let one = load_file(&world.path("set/one.md"), Scope::User, &Options::default());
+    assert_eq!(names(Recurse::Not), ["one", "three"]);
+    assert_eq!(names(Recurse::Too), ["one", "three", "two"]);
+    let one = load_file(&world.path("set/one.md"), Scope::User, &ParseOptions::default());
     assert_eq!(one.definitions[0].name, "one");
     let json = parse_json(
         r#"{"a": {"description": "d", "prompt": "p"}, "b": {"description": "d", "prompt": "p"}}"#,
         Scope::CommandLine,
-        &Options::default(),
+        &ParseOptions::default(),
     );
     assert_eq!(json.definitions.len(), 2);
-    assert!(!parse_json("{", Scope::CommandLine, &Options::default()).diagnostics.is_empty());
+    assert!(!parse_json("{", Scope::CommandLine, &ParseOptions::default()).diagnostics.is_empty());
 }
 
 #[test]
@@ -196,13 +196,13 @@ fn r8_tools_are_validated_against_those_that_exist() {
     let world = World::new();
     world.file("repo/.claude/agents/a.md", "---\nname: a\ndescription: d\ntools: Read, deploy\n---\nP\n");
     let path = world.path("repo/.claude/agents/a.md");
-    let lenient = load_file(&path, Scope::Project, &Options::default());
+    let lenient = load_file(&path, Scope::Project, &ParseOptions::default());
     assert_eq!(lenient.diagnostics[0].severity, Severity::Warning);
     assert_eq!((lenient.diagnostics[0].line, lenient.diagnostics[0].column), (4, 14));
     assert_eq!(lenient.definitions[0].tools, Allow::Only(vec!["read".parse().unwrap()]));
-    let strict = load_file(&path, Scope::Project, &Options { strict: true, ..Options::default() });
+    let strict = load_file(&path, Scope::Project, &ParseOptions { strict: true, ..ParseOptions::default() });
     assert!(strict.definitions.is_empty());
-    let known = load_file(&path, Scope::Project, &Options { strict: true, tools: vec!["deploy".into()] });
+    let known = load_file(&path, Scope::Project, &ParseOptions { strict: true, tools: vec!["deploy".into()] });
     assert_eq!(known.definitions[0].tools, Allow::Only(vec!["read".parse().unwrap(), "deploy".parse().unwrap()]));
 }
 
@@ -226,8 +226,8 @@ fn r10_the_built_in_agents_have_their_tools_and_can_be_overridden() {
     assert_eq!(tools("code-review"), ["glob", "grep", "read", "diff", "bash(git only)"]);
     assert_eq!(tools("general"), ["*"]);
     assert!(["explore", "plan", "code-review"].iter().all(|it| built_in(it).schema.is_some()));
-    assert_eq!(built_in("explore").surroundings, Surroundings::Environment);
-    assert_eq!(built_in("plan").surroundings, Surroundings::Environment);
+    assert_eq!(built_in("explore").surroundings, ProjectContext::Environment);
+    assert_eq!(built_in("plan").surroundings, ProjectContext::Environment);
     assert!(built_in("general").prompt.contains("`explore`"));
     let world = World::new();
     // What the prompts in the wild call it.
@@ -238,11 +238,16 @@ fn r10_the_built_in_agents_have_their_tools_and_can_be_overridden() {
 
 #[test]
 fn r10_r12_what_ships_needs_no_repair() {
-    let strict = Options { strict: true, ..Options::default() };
+    let strict = ParseOptions { strict: true, ..ParseOptions::default() };
     for (name, text) in builtin::EXAMPLES {
         let path = Path::new(".claude/agents").join(name);
-        let parsed =
-            homing_load::parse(&path, text.as_bytes().to_vec(), homing_load::Found::Named, Scope::Project, &strict);
+        let parsed = homing_load::parse(
+            &path,
+            text.as_bytes().to_vec(),
+            homing_load::ParsedFile::Named,
+            Scope::Project,
+            &strict,
+        );
         assert_eq!(parsed.diagnostics, [], "{name}");
         assert_eq!(format!("{}.md", parsed.definitions[0].name), *name);
     }
@@ -258,7 +263,7 @@ fn r11_agents_come_from_configuration_and_plugins() {
     world.agent("extra/typed.md", "typed");
     let mut places = world.places();
     places.folders.push(world.path("extra"));
-    let registry = discover(&places, &Options::default()).registry;
+    let registry = discover(&places, &ParseOptions::default()).registry;
     for (name, scope) in
         [("configured", Scope::User), ("filed", Scope::User), ("plugged", Scope::Plugin), ("typed", Scope::CommandLine)]
     {

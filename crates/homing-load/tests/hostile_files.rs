@@ -13,7 +13,9 @@ use homing_core::{
     diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limits},
 };
-use homing_load::{Found, Loaded, Options, Parsed, Places, What, discover, load_file, parse, without_authority};
+use homing_load::{
+    Discovered, FileKind, ParseOptions, Parsed, ParsedFile, Places, discover, load_file, parse, without_authority,
+};
 use show::{definition, parsed};
 use tempfile::TempDir;
 
@@ -21,7 +23,7 @@ const GOOD: &str = "---\nname: good\ndescription: Works\n---\nPrompt.\n";
 
 fn bytes(bytes: &[u8]) -> Parsed {
     let path = Path::new(".claude/agents/file.md");
-    parse(path, bytes.to_vec(), Found::Named, Scope::Project, &Options::default())
+    parse(path, bytes.to_vec(), ParsedFile::Named, Scope::Project, &ParseOptions::default())
 }
 
 fn error(parsed: &Parsed) -> &str {
@@ -35,13 +37,13 @@ fn warns(diagnostics: &[Diagnostic], part: &str) -> bool {
 }
 
 /// A project with one good agent and whatever `fill` puts beside it.
-fn project(fill: impl FnOnce(&Path)) -> (TempDir, Loaded) {
+fn project(fill: impl FnOnce(&Path)) -> (TempDir, Discovered) {
     let folder = TempDir::new().expect("a temporary folder");
     let agents = folder.path().join(".claude/agents");
     fs::create_dir_all(&agents).unwrap();
     fs::write(agents.join("good.md"), GOOD).unwrap();
     fill(&agents);
-    let loaded = discover(&Places::new(folder.path()), &Options::default());
+    let loaded = discover(&Places::new(folder.path()), &ParseOptions::default());
     assert!(loaded.registry.has("good"), "the good one loads whatever lies beside it");
     (folder, loaded)
 }
@@ -177,7 +179,7 @@ fn f15_pipes_sockets_and_devices_are_not_opened() {
     let skipped = loaded.diagnostics.iter().filter(|it| it.message.contains("not a regular file"));
     assert_eq!(skipped.count(), 3);
     let pipe = _folder.path().join(".claude/agents/pipe.md");
-    assert!(error(&load_file(&pipe, Scope::Project, &Options::default())).contains("not a regular file"));
+    assert!(error(&load_file(&pipe, Scope::Project, &ParseOptions::default())).contains("not a regular file"));
 }
 
 #[cfg(unix)]
@@ -207,7 +209,7 @@ fn f16_a_link_inside_the_project_is_followed() {
     fs::create_dir_all(folder.path().join(".claude")).unwrap();
     fs::write(folder.path().join("shared/good.md"), GOOD).unwrap();
     std::os::unix::fs::symlink("../shared", folder.path().join(".claude/agents")).unwrap();
-    assert!(discover(&Places::new(folder.path()), &Options::default()).registry.has("good"));
+    assert!(discover(&Places::new(folder.path()), &ParseOptions::default()).registry.has("good"));
 }
 
 #[test]
@@ -218,7 +220,7 @@ fn f17_what_was_parsed_is_what_was_read() {
     fs::write(&path, GOOD).unwrap();
     let content = fs::read(&path).unwrap();
     fs::write(&path, GOOD.replace("Works", "Evil")).unwrap();
-    let parsed = parse(&path, content, Found::Named, Scope::Project, &Options::default());
+    let parsed = parse(&path, content, ParsedFile::Named, Scope::Project, &ParseOptions::default());
     assert_eq!(parsed.definitions[0].description, "Works");
 }
 
@@ -329,14 +331,14 @@ fn a_file_of_something_else_among_agents_is_counted_apart() {
     assert_eq!(loaded.ignored[0].1, "front matter of something else");
     let path = Path::new("docs/page.md");
     let text = b"---\ntitle: A page\n---\n".to_vec();
-    let parsed = parse(path, text, Found::Anywhere, Scope::Project, &Options::default());
-    assert_eq!(parsed.what, What::Other("front matter of something else"));
+    let parsed = parse(path, text, ParsedFile::Anywhere, Scope::Project, &ParseOptions::default());
+    assert_eq!(parsed.what, FileKind::Other("front matter of something else"));
 }
 
 #[test]
 fn pages_that_are_no_agents_are_left_alone_wherever_they_lie() {
     let anywhere = |path: &str, text: &str| {
-        parse(Path::new(path), text.as_bytes().to_vec(), Found::Anywhere, Scope::Project, &Options::default())
+        parse(Path::new(path), text.as_bytes().to_vec(), ParsedFile::Anywhere, Scope::Project, &ParseOptions::default())
     };
     for (path, text) in [
         ("docs/page.md", "---\ntitle: A: B\n  bad: [\n---\nText\n"),
@@ -346,7 +348,7 @@ fn pages_that_are_no_agents_are_left_alone_wherever_they_lie() {
         ("tsconfig.json", "{\"name\": \"x\", // comment\n \"compilerOptions\": {}}"),
     ] {
         let parsed = anywhere(path, text);
-        assert!(matches!(parsed.what, What::Other(_)) && parsed.diagnostics.is_empty(), "{path}: {parsed:?}");
+        assert!(matches!(parsed.what, FileKind::Other(_)) && parsed.diagnostics.is_empty(), "{path}: {parsed:?}");
     }
     assert_eq!(anywhere("team/reviewer.md", GOOD).definitions.len(), 1);
 }
@@ -359,7 +361,7 @@ fn a_plugins_file_cannot_take_another_plugins_long_name() {
     fs::write(&file, GOOD.replace("name: good", "name: \"other:agent\"")).unwrap();
     let mut places = Places::new(folder.path());
     places.plugins = vec![folder.path().join("kit")];
-    let loaded = discover(&places, &Options::default());
+    let loaded = discover(&places, &ParseOptions::default());
     assert!(loaded.registry.names().any(|it| it == "other-agent"));
     assert!(!loaded.registry.has("other:agent"));
     assert!(loaded.registry.has("kit:other-agent"));

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use homing_core::{authority::Allow, definition::Scope};
-use homing_load::{Found, Options, parse};
+use homing_load::{ParseOptions, ParsedFile, parse};
 
 /// A small generator, so that a failure can be repeated from its number.
 struct Dice(u64);
@@ -100,8 +100,8 @@ fn inv45_twenty_thousand_odd_files_neither_panic_nor_hang() {
     for _ in 0..20_000 {
         let (path, bytes) = (Path::new(NAMES[dice.roll(NAMES.len())]), text(&mut dice));
         for strict in [false, true] {
-            let options = Options { strict, ..Options::default() };
-            let parsed = parse(path, bytes.clone(), Found::Named, Scope::Project, &options);
+            let options = ParseOptions { strict, ..ParseOptions::default() };
+            let parsed = parse(path, bytes.clone(), ParsedFile::Named, Scope::Project, &options);
             assert!(parsed.definitions.iter().all(|it| !it.name.is_empty() && !it.prompt.is_empty()));
         }
     }
@@ -114,7 +114,7 @@ fn whatever_follows_a_restriction_never_lifts_it() {
         let mut bytes = b"---\nname: a\ndescription: d\ntools: Read\n".to_vec();
         bytes.extend(text(&mut dice));
         let path = Path::new(".claude/agents/x.md");
-        let parsed = parse(path, bytes.clone(), Found::Named, Scope::Project, &Options::default());
+        let parsed = parse(path, bytes.clone(), ParsedFile::Named, Scope::Project, &ParseOptions::default());
         for agent in parsed.definitions {
             assert_ne!(agent.tools, Allow::All, "{}", String::from_utf8_lossy(&bytes));
         }
@@ -137,7 +137,7 @@ fn inv45_damaged_real_files_neither_panic_nor_hang() {
         let head = &whole[..whole.len().min(1_500)];
         for _ in 0..20 {
             let bytes = damaged(head, &mut dice);
-            parse(path, bytes, Found::Named, Scope::Project, &Options::default());
+            parse(path, bytes, ParsedFile::Named, Scope::Project, &ParseOptions::default());
         }
     }
 }

@@ -7,7 +7,7 @@ use homing_core::{
     definition::AgentDefinition,
     diagnostic::Severity,
 };
-use homing_load::{Found, Options, parse};
+use homing_load::{ParseOptions, ParsedFile, parse};
 use show::{definition, parsed};
 
 const CODE_EXPLORER: &str = "---
@@ -85,9 +85,9 @@ fn a_denied_partial_name_takes_nothing_else_away() {
 
 #[test]
 fn strict_mode_accepts_names_without_a_counterpart() {
-    let options = Options { strict: true, ..Options::default() };
+    let options = ParseOptions { strict: true, ..ParseOptions::default() };
     let path = std::path::Path::new(".claude/agents/code-explorer.md");
     let scope = homing_core::definition::Scope::Project;
-    let parsed = parse(path, CODE_EXPLORER.into(), Found::Named, scope, &options);
+    let parsed = parse(path, CODE_EXPLORER.into(), ParsedFile::Named, scope, &options);
     assert_eq!(parsed.definitions.len(), 1, "{:?}", parsed.diagnostics);
 }

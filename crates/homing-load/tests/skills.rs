@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use homing_core::{definition::Scope, skill::SkillLibrary};
-use homing_load::{Library, Options, Places, skill_as_agent};
+use homing_load::{ParseOptions, Places, SkillFolders, skill_as_agent};
 use tempfile::TempDir;
 
 fn write(root: &Path, path: &str, text: &str) {
@@ -22,7 +22,7 @@ fn r13_the_library_lists_has_and_gets_and_reads_bodies_on_demand() {
     write(root.path(), ".claude/skills/pdf/scripts/x.py", "print()");
     write(root.path(), ".agents/skills/style.md", "---\nname: style\ndescription: How we write\n---\nWrite well.\n");
     write(root.path(), ".acai/skills/none/SKILL.md", "no front matter");
-    let (library, diagnostics) = Library::discover(&Places::new(root.path()));
+    let (library, diagnostics) = SkillFolders::discover(&Places::new(root.path()));
     let names: Vec<&str> = library.list().iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["pdf", "style"]);
     assert_eq!(library.list()[0].description, "Reads PDF files");
@@ -51,7 +51,7 @@ fn r13_a_projects_skill_wins_over_the_users_and_a_plugins_has_a_long_name() {
     let mut places = Places::new(root.path().join("repo"));
     places.home = Some(root.path().join("home"));
     places.plugins = vec![root.path().join("kit")];
-    let (library, _) = Library::discover(&places);
+    let (library, _) = SkillFolders::discover(&places);
     let found: Vec<(&str, Scope)> = library.list().iter().map(|it| (it.name.as_str(), it.scope)).collect();
     assert_eq!(found, [("kit:pdf", Scope::Plugin), ("pdf", Scope::Project)]);
 }
@@ -60,7 +60,7 @@ fn r13_a_projects_skill_wins_over_the_users_and_a_plugins_has_a_long_name() {
 fn r13_problems_with_a_skill_are_remarks_and_it_still_loads() {
     let root = TempDir::new().unwrap();
     write(root.path(), "My_Skill/SKILL.md", "---\ndescription: Use: always\n---\nBody.\n");
-    let (library, diagnostics) = Library::in_folder(root.path(), Scope::User);
+    let (library, diagnostics) = SkillFolders::in_folder(root.path(), Scope::User);
     assert_eq!(library.list()[0].name, "My_Skill");
     assert_eq!(library.list()[0].description, "Use: always");
     assert_eq!(diagnostics.len(), 3, "{diagnostics:?}");
@@ -72,7 +72,7 @@ fn r9_a_skill_can_be_an_agent_and_keeps_its_resources() {
     let root = TempDir::new().unwrap();
     write(root.path(), "pdf/SKILL.md", &PDF.replace("---\n\n", "resources: [guide.txt]\n---\n\n"));
     write(root.path(), "pdf/scripts/x.py", "print()");
-    let parsed = skill_as_agent(&root.path().join("pdf/SKILL.md"), Scope::Project, &Options::default());
+    let parsed = skill_as_agent(&root.path().join("pdf/SKILL.md"), Scope::Project, &ParseOptions::default());
     let agent = &parsed.definitions[0];
     assert_eq!((agent.name.as_str(), agent.description.as_str()), ("pdf", "Reads PDF files"));
     assert!(agent.prompt.starts_with("# PDF"));
@@ -84,7 +84,7 @@ fn r13_a_skill_with_gaps_is_filled_up_or_refused_with_its_place() {
     let root = TempDir::new().unwrap();
     let said = |text: &str| {
         write(root.path(), "one/SKILL.md", text);
-        let (library, diagnostics) = Library::in_folder(root.path(), Scope::User);
+        let (library, diagnostics) = SkillFolders::in_folder(root.path(), Scope::User);
         let said: Vec<String> = diagnostics.iter().map(|it| format!("{}: {}", it.line, it.message)).collect();
         format!("{} · {}", library.list().len(), said.join("; "))
     };
@@ -105,6 +105,6 @@ fn r13_a_skill_with_gaps_is_filled_up_or_refused_with_its_place() {
     1 · 2: there is no `description`; the first paragraph stands in; 2: not valid YAML (while scanning a plain scalar, found a tab); it was repaired; 2: the name `one - {` is not one that other programs accept
     0 · 1: the front matter has more than 65536 bytes
     "###);
-    let missing = skill_as_agent(&root.path().join("none/SKILL.md"), Scope::Project, &Options::default());
+    let missing = skill_as_agent(&root.path().join("none/SKILL.md"), Scope::Project, &ParseOptions::default());
     assert!(missing.definitions.is_empty() && missing.diagnostics.len() == 1, "{missing:?}");
 }

@@ -5,23 +5,23 @@ use std::{
     time::Duration,
 };
 
-use homing::{By, Cap, Homing, Limits, Message, RunHandle, Task, usd};
+use homing::{CancelledBy, Cap, Homing, Limits, Message, RunHandle, Task, usd};
 use rmcp::{Peer, RoleServer};
 use uuid::Uuid;
 
-use crate::{asker::Desk, served::Served};
+use crate::{elicitation::QuestionDesk, server_state::ServerState};
 
 /// Ended runs that a client can still look at; older ones are in the journal.
 const KEPT: usize = 1_000;
 
 /// One client.
 pub(crate) struct Client {
-    pub(crate) served: Arc<Served>,
+    pub(crate) served: Arc<ServerState>,
     /// The way to the client, once it has introduced itself.
     peer: OnceLock<Peer<RoleServer>>,
     sent: Mutex<SentOut>,
     /// Requests that wait, and the runs that each waits for.
-    desks: Mutex<Vec<(Vec<RunHandle>, Desk)>>,
+    desks: Mutex<Vec<(Vec<RunHandle>, QuestionDesk)>>,
 }
 
 /// What a client sent out.
@@ -53,7 +53,7 @@ struct Spent {
 pub(crate) struct NotSent(pub(crate) String);
 
 impl Client {
-    pub(crate) fn new(served: Arc<Served>) -> Self {
+    pub(crate) fn new(served: Arc<ServerState>) -> Self {
         Self { served, peer: OnceLock::new(), sent: Mutex::default(), desks: Mutex::default() }
     }
 
@@ -103,19 +103,19 @@ impl Client {
     }
 
     /// Takes questions of these runs to this desk for as long as the guard lives.
-    pub(crate) fn open_desk(&self, runs: &[RunHandle], desk: Desk) -> OpenDesk<'_> {
+    pub(crate) fn open_desk(&self, runs: &[RunHandle], desk: QuestionDesk) -> OpenDesk<'_> {
         let mut desks = self.desks();
         desks.push((runs.to_vec(), desk.clone()));
         OpenDesk(self, desk)
     }
 
     /// The desk of the latest request that waits for this run, or for one above it.
-    pub(crate) fn desk(&self, run: Uuid) -> Option<Desk> {
+    pub(crate) fn desk(&self, run: Uuid) -> Option<QuestionDesk> {
         let waits = |runs: &[RunHandle]| runs.iter().any(|it| it.of(run).is_some());
         self.desks().iter().rev().find(|(runs, _)| waits(runs)).map(|(_, desk)| desk.clone())
     }
 
-    fn desks(&self) -> MutexGuard<'_, Vec<(Vec<RunHandle>, Desk)>> {
+    fn desks(&self) -> MutexGuard<'_, Vec<(Vec<RunHandle>, QuestionDesk)>> {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,7 +148,7 @@ impl Client {
 }
 
 /// Closes a desk when it goes.
-pub(crate) struct OpenDesk<'a>(&'a Client, Desk);
+pub(crate) struct OpenDesk<'a>(&'a Client, QuestionDesk);
 
 impl Drop for OpenDesk<'_> {
     fn drop(&mut self) {
@@ -164,8 +164,8 @@ impl Drop for Client {
 }
 
 /// Who stops runs here.
-pub(crate) fn by() -> By {
-    By::Other("the MCP client".to_owned())
+pub(crate) fn by() -> CancelledBy {
+    CancelledBy::Other("the MCP client".to_owned())
 }
 
 impl Sent {
@@ -186,7 +186,7 @@ impl Sent {
 
 impl SentOut {
     /// The limits of a new run: what was asked for, within what its agent and the host allow and what the client has left.
-    fn allot(&self, served: &Served, own: Limits, asked: Limits) -> Result<Limits, NotSent> {
+    fn allot(&self, served: &ServerState, own: Limits, asked: Limits) -> Result<Limits, NotSent> {
         let budget = served.options.budget;
         let open = self.runs.iter().filter(|it| it.is_open()).count();
         if open >= budget.open {

@@ -47,7 +47,7 @@ pub(crate) struct Guard {
 
 /// Why a request goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) &'static str);
+pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
 
 impl Guard {
     /// A guard for a server at `address`, which is also known by `names`.
@@ -63,20 +63,20 @@ impl Guard {
     }
 
     /// Looks at the head of a request.
-    pub(crate) fn admit(&self, head: &Parts) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, head: &Parts) -> Result<(), HttpRefusal> {
         self.host(&head.headers, &head.uri)?;
         self.origin(&head.headers)?;
         self.token(&head.headers)?;
         content_type(&head.method, &head.headers)?;
         match head.uri.path() {
             PATH => Ok(()),
-            _ => Err(Refusal(StatusCode::NOT_FOUND, "there is nothing here")),
+            _ => Err(HttpRefusal(StatusCode::NOT_FOUND, "there is nothing here")),
         }
     }
 
     /// A name that leads elsewhere today may lead here tomorrow: only our own names count, whatever the connection.
-    fn host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
-        let forbidden = Refusal(StatusCode::FORBIDDEN, "this server is not known by that name");
+    fn host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), HttpRefusal> {
+        let forbidden = HttpRefusal(StatusCode::FORBIDDEN, "this server is not known by that name");
         let known = |it: &str| self.hosts.contains(&it.to_ascii_lowercase());
         let named = only(headers, &HOST).ok_or(forbidden)?;
         let absolute = uri.authority().is_none_or(|it| known(it.as_str()));
@@ -84,8 +84,8 @@ impl Guard {
     }
 
     /// A web page of somebody else's has no business here, whatever it knows.
-    fn origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let forbidden = Refusal(StatusCode::FORBIDDEN, "requests of other sites are refused");
+    fn origin(&self, headers: &HeaderMap) -> Result<(), HttpRefusal> {
+        let forbidden = HttpRefusal(StatusCode::FORBIDDEN, "requests of other sites are refused");
         let ours = |it: &str| self.origins.contains(&it.to_ascii_lowercase());
         if headers.contains_key(ORIGIN) && !only(headers, &ORIGIN).is_some_and(ours) {
             return Err(forbidden);
@@ -98,25 +98,25 @@ impl Guard {
         Ok(())
     }
 
-    fn token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn token(&self, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let given = only(headers, &AUTHORIZATION).and_then(|it| it.split_once(' '));
         let right = given.is_some_and(|(scheme, token)| {
             let given: [u8; 32] = Sha256::digest(token.trim()).into();
             let differs = given.iter().zip(&self.token).fold(0, |sum, (a, b)| sum | (a ^ b));
             scheme.eq_ignore_ascii_case("bearer") && differs == 0
         });
-        if right { Ok(()) } else { Err(Refusal(StatusCode::UNAUTHORIZED, "this needs the token of this start")) }
+        if right { Ok(()) } else { Err(HttpRefusal(StatusCode::UNAUTHORIZED, "this needs the token of this start")) }
     }
 }
 
 /// A form on any page can post text; nothing but JSON is read.
-fn content_type(method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+fn content_type(method: &Method, headers: &HeaderMap) -> Result<(), HttpRefusal> {
     let is_json = |it: &str| {
         let kind = it.split(';').next().unwrap_or_default().trim();
         kind.eq_ignore_ascii_case("application/json")
     };
     match *method == Method::POST && !only(headers, &CONTENT_TYPE).is_some_and(is_json) {
-        true => Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json is read")),
+        true => Err(HttpRefusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only application/json is read")),
         false => Ok(()),
     }
 }

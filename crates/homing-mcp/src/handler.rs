@@ -18,9 +18,9 @@ use uuid::Uuid;
 
 use crate::{
     args::{self, Cancel, Delegate, Runs, Tell, Wait},
-    attend::{Attended, Wanted, attend},
     client::{Client, NotSent, by},
-    report, resources, schema,
+    resources, run_report, tools,
+    wait_for_runs::{Attended, WaitFor, attend},
 };
 
 /// How long a run that was given up may take to say what it has.
@@ -95,7 +95,7 @@ impl ServerHandler for Handler {
             "runs" => self.runs(args),
             other => return Err(ErrorData::invalid_params(format!("there is no tool named `{other}`"), None)),
         };
-        Ok(done.unwrap_or_else(report::mistake).into())
+        Ok(done.unwrap_or_else(run_report::mistake).into())
     }
 
     async fn list_resources(
@@ -135,7 +135,7 @@ impl Handler {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        schema::tools(self.client.served.homing().registry())
+        tools::tools(self.client.served.homing().registry())
     }
 
     async fn delegate(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> Done {
@@ -143,17 +143,17 @@ impl Handler {
         let sent = self.client.send_out(&args.agent, &args.task, args.limits()?, Vec::new());
         let sent = sent.map_err(|NotSent(why)| why)?;
         if args.background {
-            return Ok(report::started(&sent));
+            return Ok(run_report::started(&sent));
         }
         let run = [sent.handle];
-        match attend(&run, Wanted::All, None, &self.client, context).await {
+        match attend(&run, WaitFor::All, None, &self.client, context).await {
             Attended::Over | Attended::TimeUp => (),
             Attended::GivenUp => {
                 run[0].cancel(by());
                 let _ = tokio::time::timeout(GRACE, run[0].wait()).await;
             }
         }
-        Ok(report::one(&run[0].envelope()))
+        Ok(run_report::one(&run[0].envelope()))
     }
 
     async fn wait(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> Done {
@@ -163,13 +163,13 @@ impl Handler {
             Some(ids) => ids.iter().map(|id| self.own(*id)).collect::<Result<Vec<_>, _>>()?,
             None => self.open(),
         };
-        let wanted = if args.any { Wanted::Any } else { Wanted::All };
+        let wanted = if args.any { WaitFor::Any } else { WaitFor::All };
         attend(&runs, wanted, timeout, &self.client, context).await;
         let mut envelopes: Vec<_> = runs.iter().map(RunHandle::envelope).collect();
-        if wanted == Wanted::Any && envelopes.iter().any(|it| it.status.is_over()) {
+        if wanted == WaitFor::Any && envelopes.iter().any(|it| it.status.is_over()) {
             envelopes.retain(|it| it.status.is_over());
         }
-        Ok(report::many(&envelopes))
+        Ok(run_report::many(&envelopes))
     }
 
     fn tell(&self, args: Option<JsonObject>) -> Done {
@@ -179,7 +179,7 @@ impl Handler {
             return Err("the message is empty".to_owned());
         }
         if run.tell(&args.message) {
-            return Ok(report::result(
+            return Ok(run_report::result(
                 "It reads this at its next step.".into(),
                 json!({"run": run.id(), "continues": null}),
                 false,
@@ -189,7 +189,7 @@ impl Handler {
         let sent = self.client.send_out(&agent, &args.message, Limits::default(), history);
         let next = sent.map_err(|NotSent(why)| why)?.handle.id();
         let text = format!("It had ended. Run {next} continues it in the background: `wait` for that.");
-        Ok(report::result(text, json!({"run": next, "continues": run.id()}), false))
+        Ok(run_report::result(text, json!({"run": next, "continues": run.id()}), false))
     }
 
     fn cancel(&self, args: Option<JsonObject>) -> Done {
@@ -197,7 +197,7 @@ impl Handler {
         let run = self.own(args.run)?;
         let cancelled = run.cancel(by());
         let text = if cancelled { "It is stopping." } else { "It had ended, or was stopping." };
-        Ok(report::result(text.into(), json!({"run": run.id(), "cancelled": cancelled}), false))
+        Ok(run_report::result(text.into(), json!({"run": run.id(), "cancelled": cancelled}), false))
     }
 
     fn runs(&self, args: Option<JsonObject>) -> Done {
@@ -205,7 +205,7 @@ impl Handler {
         let mut runs = self.client.runs();
         runs.retain(|it| args.status.is_none_or(|wanted| it.handle.status() == wanted));
         runs.reverse();
-        Ok(report::list(&runs))
+        Ok(run_report::list(&runs))
     }
 
     /// A run of this client's. Another client's and one that never was are the same.

@@ -25,10 +25,10 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    guard::{self, Guard, Refusal},
+    guard::{self, Guard, HttpRefusal},
     handler::Handler,
-    options::Options,
-    served::{Served, Watch},
+    options::ServerOptions,
+    server_state::{ServerState, Watch},
 };
 
 /// Connections at once; the next one waits until one is closed.
@@ -73,7 +73,7 @@ pub enum ServeError {
 pub struct HttpServer {
     address: SocketAddr,
     token: String,
-    served: Arc<Served>,
+    served: Arc<ServerState>,
     _watch: Watch,
     _stop: DropGuard,
 }
@@ -108,7 +108,7 @@ type Service = StreamableHttpService<Handler, LocalSessionManager>;
 pub async fn serve_http(
     homing: Arc<Homing>,
     address: SocketAddr,
-    options: Options,
+    options: ServerOptions,
     http: HttpOptions,
 ) -> Result<HttpServer, ServeError> {
     if !guard::is_loopback(address.ip()) && !http.public {
@@ -118,7 +118,7 @@ pub async fn serve_http(
     let listener = TcpListener::bind(address).await.map_err(no_port)?;
     let address = listener.local_addr().map_err(no_port)?;
     let token = guard::fresh_token();
-    let served = Served::new(homing, options);
+    let served = ServerState::new(homing, options);
     let stop = CancellationToken::new();
     let door = Arc::new(Door {
         guard: Guard::new(address, &http.hosts, &token),
@@ -128,7 +128,7 @@ pub async fn serve_http(
     Ok(HttpServer { address, token, _watch: served.watch(), served, _stop: stop.drop_guard() })
 }
 
-fn service(served: Arc<Served>, stop: CancellationToken) -> Service {
+fn service(served: Arc<ServerState>, stop: CancellationToken) -> Service {
     let mut sessions = LocalSessionManager::default();
     let mut session = SessionConfig::default();
     session.keep_alive = Some(SILENCE);
@@ -178,7 +178,7 @@ struct Door {
     service: Service,
 }
 
-type Answer = Response<BoxBody<Bytes, Infallible>>;
+type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
 
 impl Door {
     async fn serve(self: Arc<Self>, stream: TcpStream) {
@@ -195,7 +195,7 @@ impl Door {
         let _ = connection.await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer(&self, request: Request<Incoming>) -> HttpAnswer {
         let mut answer = match self.admit(request).await {
             Ok(request) => self.service.handle(request).await,
             Err(refusal) => refused(refusal),
@@ -207,24 +207,24 @@ impl Door {
     }
 
     /// Reads a request whole, if it may come in.
-    async fn admit(&self, request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Refusal> {
+    async fn admit(&self, request: Request<Incoming>) -> Result<Request<Full<Bytes>>, HttpRefusal> {
         let (head, body) = request.into_parts();
         self.guard.admit(&head)?;
         let body = tokio::time::timeout(PATIENCE, whole(body));
-        let late = |_| Refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+        let late = |_| HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
         Ok(Request::from_parts(head, Full::new(body.await.map_err(late)??)))
     }
 }
 
-async fn whole(body: Incoming) -> Result<Bytes, Refusal> {
-    let too_large = Refusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
+async fn whole(body: Incoming) -> Result<Bytes, HttpRefusal> {
+    let too_large = HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
     if body.size_hint().lower() > BODY as u64 {
         return Err(too_large);
     }
     Limited::new(body, BODY).collect().await.map(|it| it.to_bytes()).map_err(|_| too_large)
 }
 
-fn refused(Refusal(status, why): Refusal) -> Answer {
+fn refused(HttpRefusal(status, why): HttpRefusal) -> HttpAnswer {
     let mut answer = Response::new(Full::new(Bytes::from_static(why.as_bytes())).boxed());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

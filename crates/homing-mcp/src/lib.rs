@@ -4,20 +4,20 @@
 //! Each client reaches its own runs only, and what it started ends with it.
 
 mod args;
-mod asker;
-mod attend;
 mod client;
+mod elicitation;
 mod guard;
 mod handler;
 mod http;
 mod options;
-mod report;
 mod resources;
-mod schema;
-mod served;
+mod run_report;
+mod server_state;
 mod stdio;
+mod tools;
+mod wait_for_runs;
 
-pub use asker::McpAsker;
+pub use elicitation::ElicitationHandler;
 pub use http::{HttpOptions, HttpServer, ServeError, serve_http};
-pub use options::{Budget, Options, Reload};
+pub use options::{ClientBudget, Reload, ServerOptions};
 pub use stdio::{StdioError, serve_on, serve_stdio};

@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use homing::{Homing, Limits, rooms::core::BoxFuture};
+use homing::{Homing, Limits, crates::core::BoxFuture};
 
-use crate::McpAsker;
+use crate::ElicitationHandler;
 
 /// Gives a new [`Homing`] where agents have changed, and nothing where they have not. It is called every few seconds.
 pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Option<Arc<Homing>>> + Send + Sync>;
@@ -12,11 +12,11 @@ pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Option<Arc<Homing>>> + Send
 /// What a host decides about serving.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Options {
+pub struct ServerOptions {
     /// The most that one delegation may have; what is left open has the usual defaults. A client can only ask for less.
     pub limits: Limits,
     /// The most that one client may have in all.
-    pub budget: Budget,
+    pub budget: ClientBudget,
     /// The model of what clients delegate, whatever the agents' files say.
     pub model: Option<String>,
     /// The account that pays.
@@ -26,14 +26,14 @@ pub struct Options {
     /// How often it looks.
     pub reload_every: Duration,
     /// Puts questions to clients; the same one that the [`Homing`] was built with. Without it nobody is asked.
-    pub asker: Option<Arc<McpAsker>>,
+    pub asker: Option<Arc<ElicitationHandler>>,
 }
 
-impl Default for Options {
+impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
-            budget: Budget::default(),
+            budget: ClientBudget::default(),
             model: None,
             account: None,
             reload: None,
@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for ServerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options").field("limits", &self.limits).field("budget", &self.budget).finish_non_exhaustive()
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for Options {
 /// The most that one client may have in all. A run that is under way counts with everything it may still spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Budget {
+pub struct ClientBudget {
     /// Micro-dollars.
     pub cost_micros: Option<u64>,
     /// Tokens.
@@ -61,7 +61,7 @@ pub struct Budget {
     pub open: usize,
 }
 
-impl Default for Budget {
+impl Default for ClientBudget {
     fn default() -> Self {
         Self { cost_micros: None, tokens: None, open: 64 }
     }

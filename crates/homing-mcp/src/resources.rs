@@ -8,7 +8,7 @@ use rmcp::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{client::Client, schema};
+use crate::{client::Client, tools};
 
 const AGENTS: &str = "homing://agents/";
 const RUNS: &str = "homing://runs/";
@@ -51,7 +51,7 @@ pub(crate) fn read(client: &Client, uri: &str) -> Result<ReadResourceResult, Err
 
 fn agent_entry(agent: &AgentDefinition) -> Resource {
     Resource::new(format!("{AGENTS}{}", encode(&agent.name)), agent.name.clone())
-        .with_description(schema::described(&agent.description))
+        .with_description(tools::described(&agent.description))
         .with_mime_type(JSON)
 }
 

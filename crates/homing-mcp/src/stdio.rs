@@ -6,7 +6,7 @@ use homing::Homing;
 use rmcp::{ServiceExt, transport::async_rw::AsyncRwTransport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{handler::Handler, options::Options, served::Served};
+use crate::{handler::Handler, options::ServerOptions, server_state::ServerState};
 
 /// The longest line that is read; a longer one is dropped.
 const LONGEST_LINE: usize = 4 << 20;
@@ -29,7 +29,7 @@ pub enum StdioError {
 /// Serves one client over standard input and output until it goes or `stop` resolves; then everything it started is ended.
 pub async fn serve_stdio(
     homing: Arc<Homing>,
-    options: Options,
+    options: ServerOptions,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), StdioError> {
     let (read, write) = rmcp::transport::stdio();
@@ -39,7 +39,7 @@ pub async fn serve_stdio(
 /// Serves one client over any pair of pipes.
 pub async fn serve_on<R, W>(
     homing: Arc<Homing>,
-    options: Options,
+    options: ServerOptions,
     (read, write): (R, W),
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), StdioError>
@@ -47,7 +47,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let served = Served::new(homing, options);
+    let served = ServerState::new(homing, options);
     let _watch = served.watch();
     let client = served.admit().expect("the first client of a server");
     let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(LONGEST_LINE);

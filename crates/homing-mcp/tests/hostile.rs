@@ -5,7 +5,7 @@ mod stage;
 use std::{sync::Arc, time::Duration};
 
 use homing::Homing;
-use homing_mcp::{Options, StdioError};
+use homing_mcp::{ServerOptions, StdioError};
 use serde_json::{Value, json};
 use stage::*;
 use tokio::{
@@ -25,7 +25,8 @@ impl Raw {
     fn new(homing: Arc<Homing>) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let pipes = tokio::io::split(theirs);
-        let served = tokio::spawn(homing_mcp::serve_on(homing, Options::default(), pipes, std::future::pending()));
+        let served =
+            tokio::spawn(homing_mcp::serve_on(homing, ServerOptions::default(), pipes, std::future::pending()));
         let (read, write) = tokio::io::split(ours);
         Self { write, lines: BufReader::new(read).lines(), served }
     }

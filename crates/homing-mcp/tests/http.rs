@@ -9,7 +9,7 @@ use std::{
 };
 
 use homing::Status;
-use homing_mcp::{HttpOptions, HttpServer, McpAsker, Options, serve_http};
+use homing_mcp::{ElicitationHandler, HttpOptions, HttpServer, ServerOptions, serve_http};
 use rmcp::{
     ServiceExt,
     transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
@@ -24,7 +24,7 @@ use tokio::{
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-async fn server(homing: Arc<homing::Homing>, options: Options) -> HttpServer {
+async fn server(homing: Arc<homing::Homing>, options: ServerOptions) -> HttpServer {
     serve_http(homing, LOOPBACK, options, HttpOptions::default()).await.expect("a free port")
 }
 
@@ -214,7 +214,7 @@ fn flaws(server: &HttpServer) -> Vec<Flaw> {
 #[tokio::test]
 async fn inv43_every_route_refuses_every_flaw_and_nothing_happens() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     let session = session(&server).await;
     let mut routes = Vec::new();
     for method in ["GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"] {
@@ -248,7 +248,7 @@ async fn inv43_every_route_refuses_every_flaw_and_nothing_happens() {
 #[tokio::test]
 async fn a_client_over_http_delegates_sees_progress_and_cancels() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     let probe = Probe::default();
     let talk = client(&server, probe.clone()).await;
     assert_eq!(talk.list_all_tools().await.unwrap().len(), 5);
@@ -267,7 +267,7 @@ async fn a_client_over_http_delegates_sees_progress_and_cancels() {
 #[tokio::test]
 async fn m14_clients_over_http_do_not_reach_each_others_runs() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     let (one, other) = (client(&server, Probe::default()).await, client(&server, Probe::default()).await);
     let run = start(&one, "hang").await;
     for (name, args) in [
@@ -287,7 +287,7 @@ async fn m14_clients_over_http_do_not_reach_each_others_runs() {
 #[tokio::test]
 async fn m14_h14_a_guessed_session_or_none_starts_nothing() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     session(&server).await;
     let mut guessed = Wire::new(&server, "POST", "/mcp", delegate());
     guessed.set("Mcp-Session-Id", "019a0000-0000-7000-8000-000000000000");
@@ -313,9 +313,9 @@ async fn m14_h14_a_guessed_session_or_none_starts_nothing() {
 
 #[tokio::test]
 async fn permission_is_asked_over_http() {
-    let asker = Arc::new(McpAsker::new());
+    let asker = Arc::new(ElicitationHandler::new());
     let homing = Arc::new(builder().on_ask(asker.clone()).build().await.unwrap());
-    let mut options = Options::default();
+    let mut options = ServerOptions::default();
     options.asker = Some(asker);
     let server = server(homing, options).await;
     let probe = Probe { answer: Some(json!(true)), ..Probe::default() };
@@ -328,9 +328,9 @@ async fn permission_is_asked_over_http() {
 
 #[tokio::test]
 async fn a_question_reaches_a_client_as_part_of_the_request_it_is_about() {
-    let asker = Arc::new(McpAsker::new());
+    let asker = Arc::new(ElicitationHandler::new());
     let homing = Arc::new(builder().on_ask(asker.clone()).build().await.unwrap());
-    let mut options = Options::default();
+    let mut options = ServerOptions::default();
     options.asker = Some(asker);
     let server = server(homing, options).await;
     // This client listens to the answer of its request and to nothing else.
@@ -354,7 +354,7 @@ async fn a_question_reaches_a_client_as_part_of_the_request_it_is_about() {
 #[tokio::test]
 async fn with_a_token_other_content_types_and_paths_are_refused_too() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     for kind in ["text/plain", "multipart/form-data", "application/jsonx", ""] {
         let mut wire = Wire::new(&server, "POST", "/mcp", initialize());
         wire.set("Content-Type", kind);
@@ -369,7 +369,7 @@ async fn with_a_token_other_content_types_and_paths_are_refused_too() {
 #[tokio::test]
 async fn h10_a_body_whose_end_is_in_doubt_hides_no_second_request() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
          Accept: application/json, text/event-stream\r\n",
@@ -398,7 +398,7 @@ async fn h10_a_body_whose_end_is_in_doubt_hides_no_second_request() {
 #[tokio::test]
 async fn h12_a_large_body_and_a_large_head_are_refused_unread() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n",
         server.address(),
@@ -416,7 +416,7 @@ async fn h12_a_large_body_and_a_large_head_are_refused_unread() {
 #[tokio::test]
 async fn h11_a_client_that_takes_for_ever_is_cut_off() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     let slow_head = raw(server.address(), b"GET /mcp HTTP/1.1\r\nHost: ");
     let body = format!(
         "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
@@ -432,7 +432,7 @@ async fn h11_a_client_that_takes_for_ever_is_cut_off() {
 #[tokio::test]
 async fn h13_there_are_64_connections_at_once_and_the_next_one_waits() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     let mut idle = Vec::new();
     for _ in 0..64 {
         idle.push(TcpStream::connect(server.address()).await.unwrap());
@@ -447,7 +447,8 @@ async fn h13_there_are_64_connections_at_once_and_the_next_one_waits() {
 #[tokio::test]
 async fn h17_the_token_of_another_start_opens_nothing() {
     let homing = homing().await;
-    let (one, other) = (server(homing.clone(), Options::default()).await, server(homing, Options::default()).await);
+    let (one, other) =
+        (server(homing.clone(), ServerOptions::default()).await, server(homing, ServerOptions::default()).await);
     let mut wire = Wire::new(&one, "POST", "/mcp", initialize());
     wire.set("Authorization", &format!("Bearer {}", other.token()));
     assert_eq!(wire.send(&one).await.0, 401);
@@ -457,20 +458,21 @@ async fn h17_the_token_of_another_start_opens_nothing() {
 async fn an_address_that_other_machines_reach_must_be_asked_for() {
     let homing = homing().await;
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let refused = serve_http(homing.clone(), address.parse().unwrap(), Options::default(), HttpOptions::default());
+        let refused =
+            serve_http(homing.clone(), address.parse().unwrap(), ServerOptions::default(), HttpOptions::default());
         let error = refused.await.err().expect("refused").to_string();
         assert!(error.contains("--bind-public"), "{error}");
     }
     let mut http = HttpOptions::default();
     http.public = true;
-    let server = serve_http(homing, "0.0.0.0:0".parse().unwrap(), Options::default(), http).await.unwrap();
+    let server = serve_http(homing, "0.0.0.0:0".parse().unwrap(), ServerOptions::default(), http).await.unwrap();
     assert_ne!(server.address().port(), 0);
 }
 
 #[tokio::test]
 async fn stopping_the_server_ends_what_clients_started() {
     let homing = homing().await;
-    let server = server(homing.clone(), Options::default()).await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
     let address = server.address();
     let talk = client(&server, Probe::default()).await;
     start(&talk, "hang").await;

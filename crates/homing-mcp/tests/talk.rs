@@ -10,15 +10,15 @@ use std::{
     time::Duration,
 };
 
-use homing::{AgentDefinition, By, Status};
-use homing_mcp::{Budget, McpAsker, Options};
+use homing::{AgentDefinition, CancelledBy, Status};
+use homing_mcp::{ClientBudget, ElicitationHandler, ServerOptions};
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ReadResourceRequestParams, ResourceContents};
 use rmcp::service::PeerRequestOptions;
 use serde_json::{Value, json};
 use stage::*;
 
 async fn plain() -> Talk {
-    talk(homing().await, Options::default(), Probe::default()).await.0
+    talk(homing().await, ServerOptions::default(), Probe::default()).await.0
 }
 
 async fn resource(talk: &Talk, uri: &str) -> Option<Value> {
@@ -81,14 +81,14 @@ async fn what_comes_back_fits_the_schemas_that_were_promised() {
 async fn a_client_that_wants_progress_gets_it_while_a_run_works() {
     let probe = Probe::default();
     let homing = homing().await;
-    let (talk, _) = talk(homing.clone(), Options::default(), probe.clone()).await;
+    let (talk, _) = talk(homing.clone(), ServerOptions::default(), probe.clone()).await;
     // The client of this library asks for progress with every request.
     let delegates = tokio::spawn({
         let peer = talk.peer().clone();
         async move { call_tool(&peer, "delegate", json!({"agent": "echo", "task": "hang"})).await }
     });
     until("progress", || probe.says("echo 1 calls hang · step 1 · 15 tokens")).await;
-    homing.runtime().cancel_all(&By::Host);
+    homing.runtime().cancel_all(&CancelledBy::Host);
     assert_eq!(data(&delegates.await.unwrap())["status"], "cancelled");
     let heard = probe.heard.lock().unwrap();
     assert!(heard.progress.windows(2).all(|it| it[0].progress < it[1].progress), "it only grows");
@@ -116,7 +116,7 @@ async fn background_runs_are_waited_for_together_or_for_the_first() {
 #[tokio::test]
 async fn a_request_that_is_given_up_cancels_its_run() {
     let homing = homing().await;
-    let (talk, _) = talk(homing.clone(), Options::default(), Probe::default()).await;
+    let (talk, _) = talk(homing.clone(), ServerOptions::default(), Probe::default()).await;
     let args = json!({"agent": "echo", "task": "hang"}).as_object().cloned().unwrap();
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(
         CallToolRequestParams::new("delegate").with_arguments(args),
@@ -130,7 +130,7 @@ async fn a_request_that_is_given_up_cancels_its_run() {
 #[tokio::test]
 async fn what_a_client_started_ends_when_it_goes() {
     let homing = homing().await;
-    let (talk, served) = talk(homing.clone(), Options::default(), Probe::default()).await;
+    let (talk, served) = talk(homing.clone(), ServerOptions::default(), Probe::default()).await;
     start(&talk, "hang").await;
     talk.cancel().await.unwrap();
     served.await.unwrap();
@@ -151,8 +151,8 @@ async fn telling_an_ended_run_continues_it_with_what_was_said() {
 #[tokio::test]
 async fn m14_another_clients_run_is_as_if_it_did_not_exist() {
     let homing = homing().await;
-    let (one, _) = talk(homing.clone(), Options::default(), Probe::default()).await;
-    let (other, _) = talk(homing.clone(), Options::default(), Probe::default()).await;
+    let (one, _) = talk(homing.clone(), ServerOptions::default(), Probe::default()).await;
+    let (other, _) = talk(homing.clone(), ServerOptions::default(), Probe::default()).await;
     let run = start(&one, "hang").await;
     let nobody = json!("019a0000-0000-7000-8000-000000000000");
     for (name, more) in [("tell", json!({"message": "x"})), ("cancel", json!({})), ("wait", json!({}))] {
@@ -179,7 +179,7 @@ async fn m14_another_clients_run_is_as_if_it_did_not_exist() {
 
 #[tokio::test]
 async fn m14_a_client_cannot_spawn_beyond_its_budget() {
-    let mut options = Options::default();
+    let mut options = ServerOptions::default();
     options.budget.cost_micros = Some(1_000_000);
     let (talk, _) = talk(homing().await, options, Probe::default()).await;
     start(&talk, "hang").await;
@@ -193,7 +193,7 @@ async fn m14_a_client_cannot_ask_for_more_than_an_agents_file_allows() {
     let mut agent = AgentDefinition::new("brief", "d", "p");
     agent.limits = agent.limits.wall(Duration::from_millis(200));
     let homing = Arc::new(builder().agent(agent).build().await.unwrap());
-    let (talk, _) = talk(homing, Options::default(), Probe::default()).await;
+    let (talk, _) = talk(homing, ServerOptions::default(), Probe::default()).await;
     let args = json!({"agent": "brief", "task": "hang", "limits": {"timeout": 600}});
     let late = call_tool(&talk, "delegate", args).await;
     assert_eq!((&data(&late)["status"], &data(&late)["limit"]["limit"]), (&json!("timed_out"), &json!(200)));
@@ -201,7 +201,7 @@ async fn m14_a_client_cannot_ask_for_more_than_an_agents_file_allows() {
 
 #[tokio::test]
 async fn a_budget_gets_back_what_a_run_did_not_use() {
-    let mut options = Options::default();
+    let mut options = ServerOptions::default();
     options.budget.cost_micros = Some(1_000_000);
     let (talk, _) = talk(homing().await, options, Probe::default()).await;
     for _ in 0..3 {
@@ -213,8 +213,8 @@ async fn a_budget_gets_back_what_a_run_did_not_use() {
 
 #[tokio::test]
 async fn m14_only_so_many_runs_are_under_way_at_once() {
-    let mut options = Options::default();
-    options.budget = Budget::default();
+    let mut options = ServerOptions::default();
+    options.budget = ClientBudget::default();
     options.budget.open = 2;
     let (talk, _) = talk(homing().await, options, Probe::default()).await;
     start(&talk, "hang").await;
@@ -292,7 +292,7 @@ async fn secrets_of_servers_and_hooks_are_no_part_of_a_definition() {
     agent.hooks = json!({"Stop": "curl -H hunter2"});
     agent.unknown.insert("x".into(), json!("hunter2"));
     let homing = Arc::new(builder().agent(agent).build().await.unwrap());
-    let (talk, _) = talk(homing, Options::default(), Probe::default()).await;
+    let (talk, _) = talk(homing, ServerOptions::default(), Probe::default()).await;
     let shown = resource(&talk, "homing://agents/keeper").await.unwrap().to_string();
     assert!(shown.contains("\"db\"") && !shown.contains("hunter2"), "{shown}");
 }
@@ -300,7 +300,7 @@ async fn secrets_of_servers_and_hooks_are_no_part_of_a_definition() {
 #[tokio::test]
 async fn clients_are_told_when_agents_change() {
     let changed = Arc::new(AtomicBool::new(false));
-    let mut options = Options::default();
+    let mut options = ServerOptions::default();
     options.reload_every = Duration::from_millis(20);
     let flag = changed.clone();
     options.reload = Some(Arc::new(move || {
@@ -324,9 +324,9 @@ async fn clients_are_told_when_agents_change() {
 }
 
 async fn risk(answer: Option<Value>) -> (Value, usize) {
-    let asker = Arc::new(McpAsker::new());
+    let asker = Arc::new(ElicitationHandler::new());
     let homing = Arc::new(builder().on_ask(asker.clone()).build().await.unwrap());
-    let mut options = Options::default();
+    let mut options = ServerOptions::default();
     options.asker = Some(asker);
     let probe = Probe { answer, ..Probe::default() };
     let (talk, _) = talk(homing, options, probe.clone()).await;

@@ -12,8 +12,8 @@ use std::{
 };
 
 use homing_core::{
-    message::{Args, Entry, Message, Part, Reply, Stop, ToolCall, ToolResult},
-    model::{Model, Request, ToolChoice, Toolbox},
+    message::{Args, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
+    model::{Model, ModelRequest, ToolChoice, Toolbox},
 };
 use homing_models::{ProviderConfig, Providers};
 use http_body_util::{BodyExt, Full};
@@ -45,7 +45,7 @@ async fn compare(port: u16) {
     let models =
         [our_model(&format!("http://127.0.0.1:{port}/v1")), our_model(&format!("http://127.0.0.1:{port}/tool/v1"))];
     for model in &models {
-        let (messages, tools) = ([Entry::new(Message::user("hello"))], Toolbox::default());
+        let (messages, tools) = ([TranscriptEntry::new(Message::user("hello"))], Toolbox::default());
         model.reply(request(&messages, &tools), &|_| ()).await.expect("a reply");
     }
     // Rounds alternate, so that a busy moment of the machine hits both.
@@ -176,8 +176,8 @@ fn our_model(url: &str) -> Arc<dyn Model> {
     providers.model("fake/m").expect("a model")
 }
 
-fn request<'a>(messages: &'a [Arc<Entry>], tools: &'a Toolbox) -> Request<'a> {
-    Request {
+fn request<'a>(messages: &'a [Arc<TranscriptEntry>], tools: &'a Toolbox) -> ModelRequest<'a> {
+    ModelRequest {
         system: "",
         messages,
         tools,
@@ -191,7 +191,7 @@ fn request<'a>(messages: &'a [Arc<Entry>], tools: &'a Toolbox) -> Request<'a> {
 }
 
 async fn our_calls(model: &dyn Model) {
-    let (messages, tools) = ([Entry::new(Message::user("hello"))], Toolbox::default());
+    let (messages, tools) = ([TranscriptEntry::new(Message::user("hello"))], Toolbox::default());
     for _ in 0..CALLS {
         let reply = model.reply(request(&messages, &tools), &|_| ()).await.expect("a reply");
         assert_eq!(reply.text().len(), 20 * 6);
@@ -200,11 +200,11 @@ async fn our_calls(model: &dyn Model) {
 
 async fn our_steps(model: &dyn Model) {
     let tools = Toolbox::default();
-    let mut messages = vec![Entry::new(Message::user("hello"))];
+    let mut messages = vec![TranscriptEntry::new(Message::user("hello"))];
     for step in 0..STEPS {
         let reply = model.reply(request(&messages, &tools), &|_| ()).await.expect("a reply");
-        assert_eq!(reply.stop, Stop::Calls);
-        messages.push(Entry::new(Message::Assistant(with_id(reply, step))));
+        assert_eq!(reply.stop, StopReason::Calls);
+        messages.push(TranscriptEntry::new(Message::Assistant(with_id(reply, step))));
         let call_id = format!("c{step}");
         let result = ToolResult {
             index: 0,
@@ -215,7 +215,7 @@ async fn our_steps(model: &dyn Model) {
             data: None,
             is_error: false,
         };
-        messages.push(Entry::new(Message::Tool(result)));
+        messages.push(TranscriptEntry::new(Message::Tool(result)));
     }
 }
 

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use homing_core::{
-    message::{Entry, Message, ToolResult},
-    model::{Delta, Request, ToolChoice, Toolbox},
+    message::{Message, ToolResult, TranscriptEntry},
+    model::{Delta, ModelRequest, ToolChoice, Toolbox},
     tool::{Replay, ToolSpec},
 };
 use homing_models::{ProviderConfig, Providers};
@@ -27,13 +27,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         replay: Replay::Safe,
     };
     let tools = Toolbox::new(vec![weather]);
-    let mut messages = vec![Entry::new(Message::user("How is the weather in Paris?"))];
+    let mut messages = vec![TranscriptEntry::new(Message::user("How is the weather in Paris?"))];
 
     let reply = model.reply(request(&messages, &tools, ToolChoice::Required), &|_| ()).await?;
     let call = reply.calls().next().ok_or("the model called no tool")?.clone();
     println!("called {} with {:?}; usage {:?}", call.name, call.args, reply.usage);
-    messages.push(Entry::new(Message::Assistant(reply)));
-    messages.push(Entry::new(Message::Tool(ToolResult {
+    messages.push(TranscriptEntry::new(Message::Assistant(reply)));
+    messages.push(TranscriptEntry::new(Message::Tool(ToolResult {
         index: 0,
         call_id: call.id,
         name: call.name,
@@ -55,8 +55,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if reply.text().trim().is_empty() { Err("the model said nothing".into()) } else { Ok(()) }
 }
 
-fn request<'a>(messages: &'a [std::sync::Arc<Entry>], tools: &'a Toolbox, choice: ToolChoice) -> Request<'a> {
-    Request {
+fn request<'a>(
+    messages: &'a [std::sync::Arc<TranscriptEntry>],
+    tools: &'a Toolbox,
+    choice: ToolChoice,
+) -> ModelRequest<'a> {
+    ModelRequest {
         system: "You are a helpful assistant.",
         messages,
         tools,

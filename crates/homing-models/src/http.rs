@@ -7,7 +7,7 @@ use std::{
 
 use homing_core::{
     message::Reply,
-    model::{Effort, Failure, ModelError, OnDelta},
+    model::{AskFailure, Effort, ModelError, OnDelta},
 };
 use reqwest::{
     Client, Method, Response, Url,
@@ -16,9 +16,9 @@ use reqwest::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    errors::{self, Refusal, shortened},
-    reader::{EventReader, MAX_BODY, too_large},
-    wire::{Decoder, Delivery, Progress},
+    classify_error::{self, ErrorBody, shortened},
+    event_reader::{EventReader, MAX_BODY, too_large},
+    wire::{Decoder, Delivery, StreamProgress},
 };
 
 /// What is read of an answer that is no success.
@@ -29,7 +29,7 @@ const LAST_BREATH: Duration = Duration::from_millis(50);
 
 /// How long each phase of a call may take. The total is the run's, and comes with each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clocks {
+pub struct Timeouts {
     /// Until the connection stands.
     pub connect: Duration,
     /// From then until the response's headers.
@@ -42,7 +42,7 @@ pub struct Clocks {
     pub tail: Duration,
 }
 
-impl Default for Clocks {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -54,7 +54,7 @@ impl Default for Clocks {
     }
 }
 
-impl Clocks {
+impl Timeouts {
     /// These clocks, for a provider whose answers may take `patience` to begin.
     pub(crate) fn with_patience(self, patience: Option<Duration>) -> Self {
         let longer = |clock: Duration| patience.map_or(clock, |it| it.max(clock));
@@ -62,7 +62,7 @@ impl Clocks {
     }
 }
 
-impl Clocks {
+impl Timeouts {
     /// These clocks, for answers of this kind: one that is not streamed begins when it is finished.
     pub(crate) fn for_delivery(self, delivery: Delivery) -> Self {
         match delivery {
@@ -89,14 +89,14 @@ impl Clocks {
 
 /// The connections, shared by every model of a host.
 pub(crate) struct Http {
-    pub(crate) clocks: Clocks,
+    pub(crate) clocks: Timeouts,
     proxy: Option<String>,
     client: OnceLock<Result<Client, String>>,
 }
 
 impl Http {
     /// Connections that are opened when they are first needed: loading root certificates takes time.
-    pub(crate) fn new(clocks: Clocks, proxy: Option<String>) -> Self {
+    pub(crate) fn new(clocks: Timeouts, proxy: Option<String>) -> Self {
         Self { clocks, proxy, client: OnceLock::new() }
     }
 
@@ -133,15 +133,15 @@ pub(crate) struct Outgoing<'a> {
 /// Sends a request once and reads the answer to its end.
 pub(crate) async fn exchange(
     http: &Http,
-    clocks: &Clocks,
+    clocks: &Timeouts,
     outgoing: Outgoing<'_>,
     mut decoder: Decoder,
     on_delta: OnDelta<'_>,
-) -> Result<Reply, Failure> {
+) -> Result<Reply, AskFailure> {
     let deadline = Deadline::new(outgoing.time_left);
     let response = match open(http, clocks, outgoing, &deadline).await {
         Ok(response) => response,
-        Err(error) => return Err(Failure::free(error)),
+        Err(error) => return Err(AskFailure::free(error)),
     };
     match read(response, clocks, &deadline, &mut decoder, on_delta).await {
         Ok(()) => decoder.finish(),
@@ -151,7 +151,7 @@ pub(crate) async fn exchange(
 
 async fn open(
     http: &Http,
-    clocks: &Clocks,
+    clocks: &Timeouts,
     outgoing: Outgoing<'_>,
     deadline: &Deadline,
 ) -> Result<Response, ModelError> {
@@ -168,7 +168,7 @@ async fn open(
     Err(refused(response, clocks, deadline).await)
 }
 
-async fn refused(mut response: Response, clocks: &Clocks, deadline: &Deadline) -> ModelError {
+async fn refused(mut response: Response, clocks: &Timeouts, deadline: &Deadline) -> ModelError {
     let status = response.status().as_u16();
     let mut body = Vec::new();
     let until = Instant::now() + clocks.headers;
@@ -186,7 +186,7 @@ async fn refused(mut response: Response, clocks: &Clocks, deadline: &Deadline) -
     }
     let headers = response.headers();
     let header = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).map(str::to_owned);
-    errors::from_status(&Refusal { status, header: &header, body: &body, now: SystemTime::now() })
+    classify_error::from_status(&ErrorBody { status, header: &header, body: &body, now: SystemTime::now() })
 }
 
 /// What a body turns out to be.
@@ -197,13 +197,13 @@ enum Body {
 
 async fn read(
     mut response: Response,
-    clocks: &Clocks,
+    clocks: &Timeouts,
     deadline: &Deadline,
     decoder: &mut Decoder,
     on_delta: OnDelta<'_>,
 ) -> Result<(), ModelError> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
-    let mut watch = Watch::new(clocks);
+    let mut watch = StreamTimers::new(clocks);
     let mut head = Vec::new();
     // A server may forget or mistake the type; the first bytes tell.
     let body = loop {
@@ -254,7 +254,7 @@ async fn read_whole(
     mut response: Response,
     mut body: Vec<u8>,
     deadline: &Deadline,
-    watch: &Watch<'_>,
+    watch: &StreamTimers<'_>,
     decoder: &mut Decoder,
     on_delta: OnDelta<'_>,
 ) -> Result<(), ModelError> {
@@ -271,7 +271,7 @@ async fn read_events(
     mut response: Response,
     head: Vec<u8>,
     deadline: &Deadline,
-    watch: &mut Watch<'_>,
+    watch: &mut StreamTimers<'_>,
     decoder: &mut Decoder,
     on_delta: OnDelta<'_>,
 ) -> Result<(), ModelError> {
@@ -279,7 +279,7 @@ async fn read_events(
     let mut chunk = bytes::Bytes::from(head);
     loop {
         let progress = events.push(&chunk, decoder, on_delta)?;
-        if progress == Progress::Over {
+        if progress == StreamProgress::Over {
             // A body that is read to its end gives its connection back; the end is due at once.
             let _end = timeout_at(Instant::now() + LAST_BREATH, response.chunk()).await;
             return Ok(());
@@ -298,34 +298,34 @@ async fn read_events(
 async fn next(
     response: &mut Response,
     deadline: &Deadline,
-    watch: &Watch<'_>,
+    watch: &StreamTimers<'_>,
 ) -> Result<Option<bytes::Bytes>, ModelError> {
     let chunk = deadline.until(watch.until, watch.complaint(), response.chunk()).await?;
     chunk.map_err(|error| transport(&error))
 }
 
 /// When the provider has been silent for too long.
-pub(crate) struct Watch<'a> {
-    clocks: &'a Clocks,
+pub(crate) struct StreamTimers<'a> {
+    clocks: &'a Timeouts,
     pub(crate) until: Instant,
     has_content: bool,
     is_whole: bool,
 }
 
-impl<'a> Watch<'a> {
-    pub(crate) fn new(clocks: &'a Clocks) -> Self {
+impl<'a> StreamTimers<'a> {
+    pub(crate) fn new(clocks: &'a Timeouts) -> Self {
         Self { clocks, until: Instant::now() + clocks.first_content, has_content: false, is_whole: false }
     }
 
-    pub(crate) fn note(&mut self, progress: Progress) {
+    pub(crate) fn note(&mut self, progress: StreamProgress) {
         match progress {
-            Progress::None | Progress::Over => (),
-            Progress::Content => {
+            StreamProgress::None | StreamProgress::Over => (),
+            StreamProgress::Content => {
                 self.has_content = true;
                 self.until = Instant::now() + self.clocks.idle;
             }
-            Progress::Whole if self.is_whole => (),
-            Progress::Whole => {
+            StreamProgress::Whole if self.is_whole => (),
+            StreamProgress::Whole => {
                 self.is_whole = true;
                 self.until = Instant::now() + self.clocks.tail;
             }

@@ -4,26 +4,24 @@
 //! This room makes one network attempt per call. Retrying, waiting for a rate limit and paying are the runtime's; reading
 //! the environment and configuration files is the host's.
 
-mod builtin;
-mod errors;
-mod foreign;
+mod classify_error;
+mod event_reader;
 #[cfg(fuzzing)]
 pub mod fuzz;
+mod genai;
 mod http;
 mod known_names;
 pub mod names;
-mod offline;
+mod native_model;
 mod output_limits;
 mod prices;
 mod provider;
-mod reader;
-mod remote;
+mod provider_table;
 mod secret;
 mod sse;
 mod wire;
 
-pub use http::Clocks;
-pub use offline::Offline;
+pub use http::Timeouts;
 pub use prices::GivenPrice;
-pub use provider::{Auth, NoModel, OneOrMore, ProviderConfig, ProviderRow, Providers};
+pub use provider::{Auth, NoModelError, OneOrMore, ProviderConfig, ProviderRow, Providers};
 pub use wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn};

@@ -324,9 +324,9 @@ pub fn may_go_offline(case: OfflineCase) -> bool {
 mod tests {
     use super::*;
 
-    struct Known(&'static [&'static str]);
+    struct KnownName(&'static [&'static str]);
 
-    impl Availability for Known {
+    impl Availability for KnownName {
         fn has(&self, provider: &str) -> bool {
             ["anthropic", "openai", "gemini", "openrouter", "ollama", "xai"].contains(&provider)
         }
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    const ALL: Known = Known(&["anthropic", "openai", "gemini", "openrouter", "ollama"]);
+    const ALL: KnownName = KnownName(&["anthropic", "openai", "gemini", "openrouter", "ollama"]);
 
     fn resolver(providers: &dyn Availability) -> Resolver<'_> {
         let default = Some("openai/gpt-4.1".to_owned());
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn r19_a_list_means_the_first_that_can_be_had() {
-        let providers = Known(&["openai"]);
+        let providers = KnownName(&["openai"]);
         let resolved = resolver(&providers).resolve(&named(&["sonnet", "GPT-4.1 | 'gpt-5'"]), None).unwrap();
         assert_eq!(resolved.names, ["openai/gpt-4.1", "openai/gpt-5"]);
         assert_eq!(resolved.warnings, ["`sonnet` cannot be had: no key for anthropic"]);
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn r19_what_is_inherited_or_the_default_must_be_one_that_can_be_asked() {
-        let providers = Known(&["openai"]);
+        let providers = KnownName(&["openai"]);
         let with = |default: Option<&str>| Resolver { default: default.map(str::to_owned), ..resolver(&providers) };
         let inherited = with(Some("openai/gpt-4.1")).resolve(&ModelChoice::Inherit, Some("anthropic/x")).unwrap();
         assert_eq!(inherited.names, ["openai/gpt-4.1"]);

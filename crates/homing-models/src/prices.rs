@@ -46,7 +46,7 @@ impl GivenPrice {
 
 /// What is known of a model without asking it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownPrice {
     /// What it costs.
     pub(crate) rates: Option<Rates>,
     /// Tokens that fit into one request and its reply.
@@ -54,17 +54,17 @@ pub(crate) struct Known {
 }
 
 /// What the table knows of `model` at `provider`.
-pub(crate) fn known(provider: &str, model: &str) -> Known {
+pub(crate) fn known(provider: &str, model: &str) -> KnownPrice {
     // LiteLLM stands before other providers, and their names stand before the models'.
     let (provider, model) = match model.split_once('/') {
         Some(behind) if provider.eq_ignore_ascii_case("litellm") => behind,
         Some(_) | None => (provider, model),
     };
-    let Some(provider) = read(provider) else { return Known::default() };
+    let Some(provider) = read(provider) else { return KnownPrice::default() };
     let table = Table { provider: &provider, model };
-    let Some(base) = table.rates(0) else { return Known::default() };
+    let Some(base) = table.rates(0) else { return KnownPrice::default() };
     let above = table.tiers(&base);
-    Known { rates: Some(Rates { above, ..base }), context_window: table.context_window() }
+    KnownPrice { rates: Some(Rates { above, ..base }), context_window: table.context_window() }
 }
 
 /// The prices that ship with the program, a line of JSON for each provider.
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn an_unknown_model_has_no_price() {
-        assert_eq!(known("openai", "no-such-model-at-all"), Known::default());
+        assert_eq!(known("openai", "no-such-model-at-all"), KnownPrice::default());
         assert_eq!(known("no-such-provider", "gpt-4o").rates, None);
     }
 

@@ -8,13 +8,12 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 use crate::{
-    builtin,
-    foreign::Foreign,
-    http::{Clocks, Http},
-    offline::Offline,
+    genai::GenaiModel,
+    http::{Http, Timeouts},
+    native_model::NativeModel,
     output_limits,
-    prices::{self, GivenPrice, Known},
-    remote::Remote,
+    prices::{self, GivenPrice, KnownPrice},
+    provider_table,
     secret::Key,
     wire::{Delivery, Wire, chat::Quirks},
 };
@@ -108,7 +107,7 @@ pub struct ProviderRow {
 
 /// Why a model cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoModel {
+pub enum NoModelError {
     /// No such provider.
     #[error("no provider `{provider}` (known: {known})")]
     UnknownProvider {
@@ -154,17 +153,17 @@ impl Providers {
         configured: BTreeMap<String, ProviderConfig>,
         lookup: impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static,
     ) -> Self {
-        Self::with_clocks(configured, lookup, Clocks::default(), None)
+        Self::with_clocks(configured, lookup, Timeouts::default(), None)
     }
 
     /// The same with other clocks, and through a proxy where one is given.
     pub fn with_clocks(
         configured: BTreeMap<String, ProviderConfig>,
         lookup: impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static,
-        clocks: Clocks,
+        clocks: Timeouts,
         proxy: Option<String>,
     ) -> Self {
-        let mut rows = builtin::rows();
+        let mut rows = provider_table::rows();
         for (name, config) in configured {
             match rows.iter_mut().find(|row| row.name == name) {
                 Some(row) => change(row, config),
@@ -215,29 +214,26 @@ impl Providers {
     }
 
     /// The model called `provider/model`, or `offline`.
-    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, NoModel> {
-        if name == "offline" {
-            return Ok(Arc::new(Offline::new()));
-        }
+    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, NoModelError> {
         let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
-            return Err(NoModel::NoProvider(name.to_owned()));
+            return Err(NoModelError::NoProvider(name.to_owned()));
         };
-        let row = self.rows.iter().find(|row| row.name == provider).ok_or_else(|| NoModel::UnknownProvider {
+        let row = self.rows.iter().find(|row| row.name == provider).ok_or_else(|| NoModelError::UnknownProvider {
             provider: provider.to_owned(),
             known: self.rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>().join(", "),
         })?;
         let key = self.key(row)?;
         let card = card(row, model, &key);
         match row.wire {
-            Wire::Chat | Wire::Anthropic => Ok(Arc::new(Remote::new(row, model, key, card, self.http.clone())?)),
-            Wire::Genai => Ok(Arc::new(Foreign::new(row, model, key, card, self.http.clone())?)),
+            Wire::Chat | Wire::Anthropic => Ok(Arc::new(NativeModel::new(row, model, key, card, self.http.clone())?)),
+            Wire::Genai => Ok(Arc::new(GenaiModel::new(row, model, key, card, self.http.clone())?)),
         }
     }
 
-    fn key(&self, row: &ProviderRow) -> Result<Key, NoModel> {
+    fn key(&self, row: &ProviderRow) -> Result<Key, NoModelError> {
         let key = Key::new(row.key_vars.iter().find_map(|name| (self.lookup)(name)));
         if key.expose().is_none() && !row.key_vars.is_empty() && !row.is_moved {
-            return Err(NoModel::NoKey { provider: row.name.clone(), vars: row.key_vars.join(" or ") });
+            return Err(NoModelError::NoKey { provider: row.name.clone(), vars: row.key_vars.join(" or ") });
         }
         Ok(key)
     }
@@ -303,7 +299,7 @@ impl From<OneOrMore> for Vec<String> {
 fn card(row: &ProviderRow, model: &str, key: &Key) -> ModelCard {
     let known = match &row.price_table {
         Some(table) => prices::known(table, model),
-        None => Known { rates: Some(Rates::default()), context_window: None },
+        None => KnownPrice { rates: Some(Rates::default()), context_window: None },
     };
     let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
     // A reply of no tokens is no reply; such a limit is a mistake.
@@ -329,7 +325,6 @@ mod tests {
         assert!(providers.model("nowhere/x").is_err());
         assert!(providers.model("claude").is_err());
         assert!(providers.model("ollama/llama3").is_ok());
-        assert_eq!(providers.model("offline").unwrap().card().name, "offline");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Keys: held so that they cannot be printed, and cut out of whatever a provider says back.
 
-use homing_core::model::{Failure, ModelError};
+use homing_core::model::{AskFailure, ModelError};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
@@ -29,7 +29,7 @@ impl Key {
     }
 
     /// `failure` without the key, in whatever form a provider quoted it.
-    pub(crate) fn scrub(&self, mut failure: Failure) -> Failure {
+    pub(crate) fn scrub(&self, mut failure: AskFailure) -> AskFailure {
         let reason = match &mut failure.error {
             ModelError::Busy { reason, .. }
             | ModelError::Broken { reason }

@@ -35,7 +35,7 @@ impl Splitter {
             self.after_cr = chunk[end] == b'\r';
             let (head, rest) = (&chunk[..end], &chunk[end + 1..]);
             chunk = rest;
-            if self.end_line(head)? == Line::Blank && self.flush(&mut on_event) == Flow::Enough {
+            if self.end_line(head)? == SseLine::Blank && self.flush(&mut on_event) == Flow::Enough {
                 return Ok(Flow::Enough);
             }
         }
@@ -46,7 +46,7 @@ impl Splitter {
     pub(crate) fn finish(&mut self, mut on_event: impl FnMut(&[u8]) -> Flow) -> Flow {
         let line = std::mem::take(&mut self.line);
         match self.take_line(&line) {
-            Ok(Line::Blank | Line::Taken) => self.flush(&mut on_event),
+            Ok(SseLine::Blank | SseLine::Taken) => self.flush(&mut on_event),
             Err(TooLong) => Flow::More,
         }
     }
@@ -59,7 +59,7 @@ impl Splitter {
         Ok(())
     }
 
-    fn end_line(&mut self, end: &[u8]) -> Result<Line, TooLong> {
+    fn end_line(&mut self, end: &[u8]) -> Result<SseLine, TooLong> {
         if self.line.is_empty() {
             return self.take_line(end);
         }
@@ -71,12 +71,12 @@ impl Splitter {
         taken
     }
 
-    fn take_line(&mut self, mut line: &[u8]) -> Result<Line, TooLong> {
+    fn take_line(&mut self, mut line: &[u8]) -> Result<SseLine, TooLong> {
         if !std::mem::replace(&mut self.begun, true) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         if line.is_empty() {
-            return Ok(Line::Blank);
+            return Ok(SseLine::Blank);
         }
         if let Some(data) = line.strip_prefix(b"data:") {
             let data = data.strip_prefix(b" ").unwrap_or(data);
@@ -88,7 +88,7 @@ impl Splitter {
             }
             self.data.extend_from_slice(data);
         }
-        Ok(Line::Taken)
+        Ok(SseLine::Taken)
     }
 
     fn flush(&mut self, on_event: &mut impl FnMut(&[u8]) -> Flow) -> Flow {
@@ -111,7 +111,7 @@ pub(crate) enum Flow {
 }
 
 #[derive(PartialEq, Eq)]
-enum Line {
+enum SseLine {
     Blank,
     Taken,
 }

@@ -6,10 +6,10 @@ mod support;
 use std::sync::Arc;
 
 use homing_core::{
-    message::{Args, Entry, Message, Part, Reply, Stop, ToolCall, ToolResult},
+    message::{Args, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
     model::Model,
 };
-use homing_fake::{Answer, FakeProvider};
+use homing_testing::{FakeProvider, FakeResponse};
 use serde_json::{Value, json};
 use support::*;
 
@@ -54,7 +54,7 @@ fn stop(index: u32) -> Vec<u8> {
 }
 
 /// Two signed blocks, a hidden one between them, words, a call.
-fn thinking_stream() -> Answer {
+fn thinking_stream() -> FakeResponse {
     let thought = |index, key: &str, text: &str| delta(index, json!({"reasoningContent": {key: text}}));
     let call = json!({"contentBlockIndex": 4, "start": {"toolUse": {"toolUseId": "t1", "name": "read"}}});
     let usage = json!({"usage": {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}});
@@ -77,7 +77,7 @@ fn thinking_stream() -> Answer {
         frame("messageStop", &json!({"stopReason": "tool_use"})),
         frame("metadata", &usage),
     ];
-    Answer::response(200, &[("content-type", "application/vnd.amazon.eventstream")], frames.concat())
+    FakeResponse::response(200, &[("content-type", "application/vnd.amazon.eventstream")], frames.concat())
 }
 
 fn blocks() -> Value {
@@ -90,14 +90,14 @@ fn blocks() -> Value {
     ])
 }
 
-fn thinking_whole() -> Answer {
+fn thinking_whole() -> FakeResponse {
     let whole = json!({"output": {"message": {"role": "assistant", "content": blocks()}}, "stopReason": "tool_use",
         "usage": {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}});
-    Answer::json(200, &whole.to_string())
+    FakeResponse::json(200, &whole.to_string())
 }
 
-fn result() -> Arc<Entry> {
-    Entry::new(Message::Tool(ToolResult {
+fn result() -> Arc<TranscriptEntry> {
+    TranscriptEntry::new(Message::Tool(ToolResult {
         index: 0,
         call_id: "t1".into(),
         name: "read".into(),
@@ -111,8 +111,10 @@ fn result() -> Arc<Entry> {
 /// The assistant message of the second turn, as the provider saw it.
 async fn second_turn(model: &dyn Model, provider: &FakeProvider, reply: &Reply) -> Value {
     let kept: Reply = serde_json::from_str(&serde_json::to_string(reply).unwrap()).unwrap();
-    let (messages, tools) =
-        ([Entry::new(Message::user("go")), Entry::new(Message::Assistant(kept)), result()], tools());
+    let (messages, tools) = (
+        [TranscriptEntry::new(Message::user("go")), TranscriptEntry::new(Message::Assistant(kept)), result()],
+        tools(),
+    );
     ask_with(model, request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests().last().unwrap().body).unwrap();
     body["messages"][1]["content"].clone()
@@ -125,7 +127,7 @@ async fn streamed_thinking_goes_back_to_bedrock_with_text_and_signature() {
     let outcome = ask(&*model).await;
     assert_eq!(outcome.deltas, "<First, ><look.><Then read.>I read x.[read][read]");
     let reply = outcome.reply();
-    assert_eq!((reply.text().as_str(), reply.calls().count(), &reply.stop), ("I read x.", 1, &Stop::Calls));
+    assert_eq!((reply.text().as_str(), reply.calls().count(), &reply.stop), ("I read x.", 1, &StopReason::Calls));
     assert!(provider.requests()[0].path.ends_with("/converse-stream"), "{}", provider.requests()[0].path);
     assert_eq!(second_turn(&*model, &provider, &reply).await, blocks());
 }
@@ -141,7 +143,7 @@ async fn whole_thinking_goes_back_to_bedrock_with_text_and_signature() {
 
 fn said(mut parts: Vec<Part>) -> Reply {
     parts.push(Part::Call(ToolCall { id: "t1".into(), name: "read".into(), args: Args::Json(json!({"path": "x"})) }));
-    Reply { parts, stop: Stop::Calls, ..Reply::default() }
+    Reply { parts, stop: StopReason::Calls, ..Reply::default() }
 }
 
 fn thought(signature: Option<&str>, origin: Option<&str>) -> Part {
@@ -194,7 +196,7 @@ async fn signed_thinking_goes_back_to_minimax_too() {
             let data = format!("data: {{\"type\":\"{name}\"");
             all.replace(&data, &format!("event: {name}\n{data}"))
         });
-    let provider = FakeProvider::answers(vec![Answer::events(&named)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&named)]).await;
     let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", patient());
     let reply = ask(&*model).await.reply();
     let content = second_turn(&*model, &provider, &reply).await;

@@ -5,12 +5,12 @@ mod support;
 
 use std::sync::Arc;
 
-use homing_core::message::{Entry, Message, Part, Reply, Stop};
-use homing_fake::{Answer, FakeProvider};
+use homing_core::message::{Message, Part, Reply, StopReason, TranscriptEntry};
+use homing_testing::{FakeProvider, FakeResponse};
 use serde_json::{Value, json};
 use support::*;
 
-async fn reply_of(wire: &str, answer: Answer) -> Reply {
+async fn reply_of(wire: &str, answer: FakeResponse) -> Reply {
     let provider = FakeProvider::answers(vec![answer]).await;
     ask(&*model(&provider.url(), wire, patient())).await.reply()
 }
@@ -23,25 +23,25 @@ fn calls(reply: &Reply) -> (Vec<&str>, Option<&str>) {
 #[tokio::test]
 async fn chat_call_cut_within_its_json_is_named_and_not_made() {
     let whole = ("read", r#"{"path":"a"}"#);
-    let reply = reply_of("chat", Answer::chat_cut_calls(&[whole, ("grep", r#"{"path":"b"#)])).await;
-    assert_eq!((calls(&reply), &reply.stop), ((vec!["read"], Some("grep")), &Stop::Length));
-    let reply = reply_of("chat", Answer::chat_cut_calls(&[("grep", "")])).await;
+    let reply = reply_of("chat", FakeResponse::chat_cut_calls(&[whole, ("grep", r#"{"path":"b"#)])).await;
+    assert_eq!((calls(&reply), &reply.stop), ((vec!["read"], Some("grep")), &StopReason::Length));
+    let reply = reply_of("chat", FakeResponse::chat_cut_calls(&[("grep", "")])).await;
     assert_eq!(calls(&reply), (vec![], Some("grep")), "arguments that had not begun");
-    let reply = reply_of("chat", Answer::chat_cut_calls(&[whole])).await;
+    let reply = reply_of("chat", FakeResponse::chat_cut_calls(&[whole])).await;
     assert_eq!(calls(&reply), (vec!["read"], None), "a call that was complete at the cut");
-    let reply = reply_of("chat", Answer::chat_calls(&[whole])).await;
+    let reply = reply_of("chat", FakeResponse::chat_calls(&[whole])).await;
     assert_eq!(calls(&reply), (vec!["read"], None));
 }
 
 #[tokio::test]
 async fn anthropic_call_cut_within_its_json_is_named_and_not_made() {
-    let reply = reply_of("anthropic", Answer::anthropic_cut_call("read", r#"{"pa"#)).await;
-    assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &Stop::Length));
+    let reply = reply_of("anthropic", FakeResponse::anthropic_cut_call("read", r#"{"pa"#)).await;
+    assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &StopReason::Length));
     let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"read","input":{}}}"#;
     let delta = r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}"#;
-    let reply = reply_of("anthropic", Answer::events(&anthropic_stream(&[start, delta], "max_tokens"))).await;
+    let reply = reply_of("anthropic", FakeResponse::events(&anthropic_stream(&[start, delta], "max_tokens"))).await;
     assert_eq!(calls(&reply), (vec![], Some("read")), "a block that never closed");
-    let reply = reply_of("anthropic", Answer::events(&anthropic_stream(&[start, delta], "tool_use"))).await;
+    let reply = reply_of("anthropic", FakeResponse::events(&anthropic_stream(&[start, delta], "tool_use"))).await;
     assert_eq!(calls(&reply), (vec![], None), "not a cut");
 }
 
@@ -49,7 +49,7 @@ async fn anthropic_call_cut_within_its_json_is_named_and_not_made() {
 async fn last_call_of_a_cut_anthropic_body_is_not_made() {
     let call = |name: &str| json!({"type": "tool_use", "id": name, "name": name, "input": {"path": "a"}});
     let body = json!({"content": [call("read"), call("grep")], "stop_reason": "max_tokens", "usage": {}});
-    let provider = FakeProvider::answers(vec![Answer::json(200, &body.to_string())]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::json(200, &body.to_string())]).await;
     let model = unstreamed_model(&provider.url(), "anthropic", "fake", "m");
     assert_eq!(calls(&ask(&*model).await.reply()), (vec!["read"], Some("grep")));
 }
@@ -58,9 +58,9 @@ async fn last_call_of_a_cut_anthropic_body_is_not_made() {
 async fn spelled_call_cut_in_the_text_is_named_and_whole_ones_are_made() {
     let whole = r#"<tool_call>{"name":"read","arguments":{"path":"a"}}</tool_call>"#;
     let text = format!(r#"{whole}<tool_call>{{"name":"grep","argu"#);
-    let reply = reply_of("chat", Answer::chat_cut_text(&text)).await;
+    let reply = reply_of("chat", FakeResponse::chat_cut_text(&text)).await;
     assert_eq!((calls(&reply), reply.text().as_str()), ((vec!["read"], Some("grep")), ""));
-    let reply = reply_of("chat", Answer::chat_cut_text("just te")).await;
+    let reply = reply_of("chat", FakeResponse::chat_cut_text("just te")).await;
     assert_eq!((calls(&reply), reply.text().as_str()), ((vec![], None), "just te"));
 }
 
@@ -78,19 +78,19 @@ async fn responses_call_cut_within_its_json_is_named_and_not_made() {
     .iter()
     .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
     .collect();
-    let provider = FakeProvider::answers(vec![Answer::events(&events)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&events)]).await;
     let model = model_named(&format!("{}/v1", provider.url()), "genai", "openai-responses", "gpt-5", patient());
     let reply = ask(&*model).await.reply();
-    assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &Stop::Length));
+    assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &StopReason::Length));
 }
 
 /// The assistant message that a reply of these parts becomes in the next request.
 async fn sent_back(wire: &str, parts: Vec<Part>) -> Value {
-    let answer = if wire == "chat" { Answer::chat_text("ok") } else { Answer::anthropic_text("ok") };
+    let answer = if wire == "chat" { FakeResponse::chat_text("ok") } else { FakeResponse::anthropic_text("ok") };
     let provider = FakeProvider::answers(vec![answer]).await;
-    let reply = Reply { parts, stop: Stop::Length, cut_call: Some("read".into()), ..Reply::default() };
-    let messages: [Arc<Entry>; 3] =
-        [Message::user("go"), Message::Assistant(reply), Message::user("cut")].map(Entry::new);
+    let reply = Reply { parts, stop: StopReason::Length, cut_call: Some("read".into()), ..Reply::default() };
+    let messages: [Arc<TranscriptEntry>; 3] =
+        [Message::user("go"), Message::Assistant(reply), Message::user("cut")].map(TranscriptEntry::new);
     let tools = tools();
     ask_with(&*model(&provider.url(), wire, patient()), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests().remove(0).body).unwrap();

@@ -7,11 +7,11 @@ mod support;
 use std::time::{Duration, Instant};
 
 use homing_core::{
-    message::{Stop, Usage},
-    model::{Charge, Failure, ModelError},
+    message::{StopReason, Usage},
+    model::{AskFailure, Charge, ModelError},
 };
-use homing_fake::{Answer, FakeProvider, Fault, FaultProxy, Step};
-use homing_models::Clocks;
+use homing_models::Timeouts;
+use homing_testing::{FakeProvider, FakeResponse, Fault, FaultProxy, ResponseStep};
 use support::*;
 
 /// Cuts at every single byte are tried on the decoders themselves; over sockets every so many do.
@@ -20,16 +20,16 @@ const STRIDE: usize = 13;
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
 
 /// The failure of an answer that fails by itself.
-async fn fails(answer: Answer) -> Failure {
+async fn fails(answer: FakeResponse) -> AskFailure {
     fails_within(answer, patient()).await
 }
 
 /// The failure of an answer that only a clock can end.
-async fn is_ended(answer: Answer) -> Failure {
+async fn is_ended(answer: FakeResponse) -> AskFailure {
     fails_within(answer, fast()).await
 }
 
-async fn fails_within(answer: Answer, clocks: Clocks) -> Failure {
+async fn fails_within(answer: FakeResponse, clocks: Timeouts) -> AskFailure {
     let provider = FakeProvider::answers(vec![answer]).await;
     let begun = Instant::now();
     let failure = ask(&*model(&provider.url(), "chat", clocks)).await.failure();
@@ -38,15 +38,15 @@ async fn fails_within(answer: Answer, clocks: Clocks) -> Failure {
     failure
 }
 
-fn broken(failure: &Failure) -> &str {
+fn broken(failure: &AskFailure) -> &str {
     match &failure.error {
         ModelError::Broken { reason } => reason,
         other => panic!("{other:?}"),
     }
 }
 
-fn bytes(text: &str) -> Step {
-    Step::Bytes(text.as_bytes().to_vec())
+fn bytes(text: &str) -> ResponseStep {
+    ResponseStep::Bytes(text.as_bytes().to_vec())
 }
 
 #[tokio::test]
@@ -67,21 +67,21 @@ async fn fault11_a_listener_that_never_accepts_ends_at_a_clock() {
 
 #[tokio::test]
 async fn fault12_headers_that_never_come_end_at_their_clock() {
-    let failure = is_ended(Answer::steps(vec![Step::Stall])).await;
+    let failure = is_ended(FakeResponse::steps(vec![ResponseStep::Stall])).await;
     assert_eq!(broken(&failure), "no answer began in time");
     assert_eq!(failure.charge, Charge::Nothing);
 }
 
 #[tokio::test]
 async fn fault13_a_silent_stream_ends_at_the_idle_clock_and_keeps_its_words() {
-    let failure = is_ended(Answer::open_stream(vec![bytes(HELLO), Step::Stall])).await;
+    let failure = is_ended(FakeResponse::open_stream(vec![bytes(HELLO), ResponseStep::Stall])).await;
     assert_eq!(broken(&failure), "the stream went silent");
     assert_eq!((failure.charge, failure.partial.as_str()), (Charge::Hold, "Hello"));
 }
 
 #[tokio::test]
 async fn fault13_a_stream_without_content_costs_nothing() {
-    let failure = is_ended(Answer::open_stream(vec![Step::Stall])).await;
+    let failure = is_ended(FakeResponse::open_stream(vec![ResponseStep::Stall])).await;
     assert_eq!(broken(&failure), "no content came in time");
     assert_eq!(failure.charge, Charge::Nothing);
 }
@@ -94,14 +94,14 @@ async fn fault14_inv15_s7_pings_for_ever_end_at_the_content_clock() {
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
         "data: {\"choices\":[]}\n\n",
     ] {
-        let pings = Step::Repeat {
+        let pings = ResponseStep::Repeat {
             bytes: ping.as_bytes().to_vec(),
             pause: Duration::from_millis(20),
             limit: Duration::from_secs(60),
         };
         let (bare, begun) = tokio::join!(
-            is_ended(Answer::open_stream(vec![pings.clone()])),
-            is_ended(Answer::open_stream(vec![bytes(HELLO), pings])),
+            is_ended(FakeResponse::open_stream(vec![pings.clone()])),
+            is_ended(FakeResponse::open_stream(vec![bytes(HELLO), pings])),
         );
         for failure in [bare, begun] {
             assert!(
@@ -114,31 +114,32 @@ async fn fault14_inv15_s7_pings_for_ever_end_at_the_content_clock() {
 
 #[tokio::test]
 async fn fault14_a_flood_of_pings_cannot_drown_the_clock() {
-    let pings = Step::Repeat {
+    let pings = ResponseStep::Repeat {
         bytes: ": ping\n\n".repeat(100).into_bytes(),
         pause: Duration::from_micros(1),
         limit: Duration::from_secs(60),
     };
-    let failure = is_ended(Answer::open_stream(vec![pings])).await;
+    let failure = is_ended(FakeResponse::open_stream(vec![pings])).await;
     assert_eq!(broken(&failure), "no content came in time");
 }
 
 #[tokio::test]
 async fn fault15_whitespace_for_ever_ends_at_the_content_clock() {
-    let blanks = Step::Repeat {
+    let blanks = ResponseStep::Repeat {
         bytes: b"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" \\n\"}}]}\n\n".to_vec(),
         pause: Duration::from_millis(20),
         limit: Duration::from_secs(60),
     };
-    let failure = is_ended(Answer::open_stream(vec![bytes(HELLO), blanks])).await;
+    let failure = is_ended(FakeResponse::open_stream(vec![bytes(HELLO), blanks])).await;
     assert_eq!(broken(&failure), "the stream went silent");
 }
 
 #[tokio::test]
 async fn fault16_a_slow_loris_ends_at_the_runs_own_deadline() {
-    let drip = Step::Drip { bytes: HELLO.repeat(50).into_bytes(), pause: Duration::from_millis(2) };
-    let provider = FakeProvider::answers(vec![Answer::open_stream(vec![bytes(HELLO), drip])]).await;
-    let (messages, tools) = ([homing_core::message::Entry::new(homing_core::message::Message::user("x"))], tools());
+    let drip = ResponseStep::Drip { bytes: HELLO.repeat(50).into_bytes(), pause: Duration::from_millis(2) };
+    let provider = FakeProvider::answers(vec![FakeResponse::open_stream(vec![bytes(HELLO), drip])]).await;
+    let (messages, tools) =
+        ([homing_core::message::TranscriptEntry::new(homing_core::message::Message::user("x"))], tools());
     let mut request = request(&messages, &tools);
     request.time_left = Some(Duration::from_secs(2));
     let failure = ask_with(&*model(&provider.url(), "chat", patient()), request).await.failure();
@@ -150,13 +151,13 @@ async fn fault16_a_slow_loris_ends_at_the_runs_own_deadline() {
 async fn fault17_a_healthy_stream_outlives_every_clock() {
     let mut steps = Vec::new();
     for _ in 0..12 {
-        steps.extend([bytes(HELLO), Step::Sleep(Duration::from_millis(200))]);
+        steps.extend([bytes(HELLO), ResponseStep::Sleep(Duration::from_millis(200))]);
     }
     steps.push(bytes(&chat_stream(&[], "stop")));
-    let provider = FakeProvider::answers(vec![Answer::open_stream(steps)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::open_stream(steps)]).await;
     let begun = Instant::now();
     let clock = Duration::from_millis(1_800);
-    let clocks = Clocks { connect: clock, headers: clock, first_content: clock, idle: clock, tail: clock };
+    let clocks = Timeouts { connect: clock, headers: clock, first_content: clock, idle: clock, tail: clock };
     let reply = ask(&*model(&provider.url(), "chat", clocks)).await.reply();
     assert_eq!(reply.text(), "Hello".repeat(12));
     assert!(begun.elapsed() > clock, "longer than every clock");
@@ -185,7 +186,7 @@ async fn fault18_s11_a_connection_cut_anywhere_is_no_reply_and_runs_no_call() {
     let message_end = message.find("{\"type\":\"message_stop\"}").unwrap() + "{\"type\":\"message_stop\"}".len();
     for (wire, body, end) in [("chat", chat, chat_end), ("anthropic", message, message_end)] {
         let text = body.clone();
-        let provider = FakeProvider::start(move |count, _| Answer::cut_stream(&text, count * STRIDE)).await;
+        let provider = FakeProvider::start(move |count, _| FakeResponse::cut_stream(&text, count * STRIDE)).await;
         let model = model(&provider.url(), wire, patient());
         for len in (0..body.len()).step_by(STRIDE) {
             // A server that closes a chunked body early may do so before or after its last bytes were read.
@@ -208,7 +209,8 @@ async fn fault19_s12_an_error_event_ends_the_call_at_once() {
     let event = "data: {\"error\":{\"code\":529,\"message\":\"overloaded, try later\"}}\n\n";
     let begun = Instant::now();
     let provider =
-        FakeProvider::answers(vec![Answer::open_stream(vec![bytes(HELLO), bytes(event), Step::Stall])]).await;
+        FakeProvider::answers(vec![FakeResponse::open_stream(vec![bytes(HELLO), bytes(event), ResponseStep::Stall])])
+            .await;
     let failure = ask(&*model(&provider.url(), "chat", patient())).await.failure();
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert!(
@@ -217,7 +219,8 @@ async fn fault19_s12_an_error_event_ends_the_call_at_once() {
     );
     assert_eq!((failure.charge, failure.partial.as_str()), (Charge::Hold, "Hello"));
     let event = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
-    let provider = FakeProvider::answers(vec![Answer::open_stream(vec![bytes(event), Step::Stall])]).await;
+    let provider =
+        FakeProvider::answers(vec![FakeResponse::open_stream(vec![bytes(event), ResponseStep::Stall])]).await;
     let failure = ask(&*model(&provider.url(), "anthropic", patient())).await.failure();
     assert!(matches!(failure.error, ModelError::Busy { .. }), "{failure:?}");
     assert_eq!(failure.charge, Charge::Nothing);
@@ -225,11 +228,15 @@ async fn fault19_s12_an_error_event_ends_the_call_at_once() {
 
 #[tokio::test]
 async fn fault20_s17_resets_lies_and_bad_compression_are_broken_connections() {
-    let cut = |steps: Vec<Step>| Answer::steps(steps);
+    let cut = |steps: Vec<ResponseStep>| FakeResponse::steps(steps);
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
     for answer in [
-        Answer::open_stream(vec![bytes(HELLO), Step::Sleep(Duration::from_millis(50)), Step::Reset]),
-        cut(vec![Step::Reset]),
+        FakeResponse::open_stream(vec![
+            bytes(HELLO),
+            ResponseStep::Sleep(Duration::from_millis(50)),
+            ResponseStep::Reset,
+        ]),
+        cut(vec![ResponseStep::Reset]),
         cut(vec![bytes(&format!("{head}content-length: 9999\r\n\r\n{HELLO}"))]),
         cut(vec![bytes(&format!("{head}transfer-encoding: chunked\r\n\r\nzz\r\n{HELLO}"))]),
         cut(vec![bytes(&format!("{head}transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n{HELLO}"))]),
@@ -250,7 +257,8 @@ async fn fault21_a_429_carries_the_providers_advice() {
         ("retry-after", "-5", None),
         ("retry-after", "tomorrow", None),
     ] {
-        let failure = fails(Answer::response(429, &[(header, value)], "{\"error\":{\"message\":\"slow down\"}}")).await;
+        let failure =
+            fails(FakeResponse::response(429, &[(header, value)], "{\"error\":{\"message\":\"slow down\"}}")).await;
         let ModelError::Busy { retry_after_ms, reason } = failure.error else { panic!("{failure:?}") };
         assert_eq!(retry_after_ms, wait, "{value}");
         assert_eq!(reason, "HTTP 429: slow down");
@@ -261,14 +269,14 @@ async fn fault21_a_429_carries_the_providers_advice() {
 #[tokio::test]
 async fn fault22_529_is_busy_and_503_too() {
     for status in [503, 529] {
-        assert!(matches!(fails(Answer::json(status, "{}")).await.error, ModelError::Busy { .. }));
+        assert!(matches!(fails(FakeResponse::json(status, "{}")).await.error, ModelError::Busy { .. }));
     }
 }
 
 #[tokio::test]
 async fn fault23_inv40_401_stops_at_once_and_never_shows_the_key() {
     let body = format!("{{\"error\":{{\"message\":\"bad key {KEY} given\"}}}}");
-    let failure = fails(Answer::json(401, &body)).await;
+    let failure = fails(FakeResponse::json(401, &body)).await;
     let ModelError::Unauthorized { reason } = &failure.error else { panic!("{failure:?}") };
     assert_eq!(reason, "HTTP 401: bad key [key] given");
     assert!(!failure.error.is_retryable());
@@ -278,27 +286,27 @@ async fn fault23_inv40_401_stops_at_once_and_never_shows_the_key() {
 #[tokio::test]
 async fn fault24_context_too_long_is_its_own_error() {
     let body = "{\"error\":{\"message\":\"This model's maximum context length is 9 tokens\"}}";
-    assert!(matches!(fails(Answer::json(400, body)).await.error, ModelError::ContextFull { .. }));
+    assert!(matches!(fails(FakeResponse::json(400, body)).await.error, ModelError::ContextFull { .. }));
 }
 
 #[tokio::test]
 async fn fault25_s16_a_web_page_or_an_error_in_a_good_answer_is_typed() {
-    let page = Answer::response(200, &[("content-type", "text/html")], "<html><title>Login</title></html>");
+    let page = FakeResponse::response(200, &[("content-type", "text/html")], "<html><title>Login</title></html>");
     let ModelError::Unusable { reason } = fails(page).await.error else { panic!() };
     assert!(reason.contains("text/html"), "{reason}");
-    let error = Answer::json(200, "{\"error\":{\"message\":\"no capacity\",\"code\":503}}");
+    let error = FakeResponse::json(200, "{\"error\":{\"message\":\"no capacity\",\"code\":503}}");
     assert!(matches!(fails(error).await.error, ModelError::Busy { .. }));
-    assert!(matches!(fails(Answer::json(200, "{}")).await.error, ModelError::Unusable { .. }));
-    assert!(matches!(fails(Answer::json(200, "{\"choices\":")).await.error, ModelError::Unusable { .. }));
-    assert!(matches!(fails(Answer::json(200, "")).await.error, ModelError::Broken { .. }));
+    assert!(matches!(fails(FakeResponse::json(200, "{}")).await.error, ModelError::Unusable { .. }));
+    assert!(matches!(fails(FakeResponse::json(200, "{\"choices\":")).await.error, ModelError::Unusable { .. }));
+    assert!(matches!(fails(FakeResponse::json(200, "")).await.error, ModelError::Broken { .. }));
 }
 
 #[tokio::test]
 async fn fault26_a_redirect_never_gets_the_key() {
-    let elsewhere = FakeProvider::answers(vec![Answer::chat_text("stolen")]).await;
+    let elsewhere = FakeProvider::answers(vec![FakeResponse::chat_text("stolen")]).await;
     let target = elsewhere.url();
     for status in [301, 302, 307, 308] {
-        let failure = fails(Answer::response(status, &[("location", &target)], "")).await;
+        let failure = fails(FakeResponse::response(status, &[("location", &target)], "")).await;
         assert!(matches!(failure.error, ModelError::Unusable { .. }), "{failure:?}");
     }
     assert!(elsewhere.requests().is_empty());
@@ -312,7 +320,7 @@ async fn fault27_a_name_that_does_not_resolve_is_a_broken_connection() {
 
 #[tokio::test]
 async fn fault28_plain_text_is_never_a_fallback_for_tls() {
-    let provider = FakeProvider::answers(vec![Answer::chat_text("hi")]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::chat_text("hi")]).await;
     let url = provider.url().replace("http://", "https://");
     let failure = ask(&*model(&url, "chat", fast())).await.failure();
     assert_eq!(failure.charge, Charge::Nothing);
@@ -332,7 +340,7 @@ async fn fault29_usage_that_is_missing_or_mad_is_flagged() {
         ",\"usage\":{\"prompt_tokens\":-1,\"completion_tokens\":5}",
         ",\"usage\":{\"prompt_tokens\":1e18,\"completion_tokens\":5}",
     ] {
-        let provider = FakeProvider::answers(vec![Answer::events(&stream(usage))]).await;
+        let provider = FakeProvider::answers(vec![FakeResponse::events(&stream(usage))]).await;
         let reply = ask(&*model(&provider.url(), "chat", patient())).await.reply();
         assert_eq!(reply.usage, Usage { estimated: true, ..Usage::default() }, "{usage}");
     }
@@ -341,8 +349,8 @@ async fn fault29_usage_that_is_missing_or_mad_is_flagged() {
 #[tokio::test]
 async fn s8_inv45_a_line_of_a_hundred_megabytes_is_refused_long_before() {
     let mut steps = vec![bytes("data: ")];
-    steps.extend((0..100).map(|_| Step::Bytes(vec![b'a'; 1024 * 1024])));
-    let provider = FakeProvider::answers(vec![Answer::open_stream(steps)]).await;
+    steps.extend((0..100).map(|_| ResponseStep::Bytes(vec![b'a'; 1024 * 1024])));
+    let provider = FakeProvider::answers(vec![FakeResponse::open_stream(steps)]).await;
     let failure = ask(&*model(&provider.url(), "chat", patient())).await.failure();
     assert!(matches!(failure.error, ModelError::Unusable { .. }), "{failure:?}");
 }
@@ -356,12 +364,12 @@ async fn s14_the_end_mark_may_be_missing_or_come_twice() {
         (format!("{whole}data: [DONE]\n\n"), "Hi"),
         (format!("{HELLO}data: [DONE]\n\n{whole}"), "Hello"),
     ] {
-        let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+        let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
         assert_eq!(ask(&*model(&provider.url(), "chat", patient())).await.reply().text(), text);
     }
     let early = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":\
                  {\"name\":\"read\",\"arguments\":\"{}\"}}]}}]}\n\ndata: [DONE]\n\n";
-    let failure = fails(Answer::events(early)).await;
+    let failure = fails(FakeResponse::events(early)).await;
     assert_eq!(failure.charge, Charge::Hold);
 }
 
@@ -369,8 +377,8 @@ async fn s14_the_end_mark_may_be_missing_or_come_twice() {
 async fn s14_a_server_that_keeps_the_line_open_after_the_end_is_not_waited_for() {
     let whole = chat_stream(&[r#"{"content":"Hi"}"#], "stop");
     let cut = &whole[..whole.find("data: {\"choices\":[],").unwrap()];
-    let provider = FakeProvider::answers(vec![Answer::open_stream(vec![bytes(cut), Step::Stall])]).await;
-    let clocks = Clocks { tail: Duration::from_millis(300), ..patient() };
+    let provider = FakeProvider::answers(vec![FakeResponse::open_stream(vec![bytes(cut), ResponseStep::Stall])]).await;
+    let clocks = Timeouts { tail: Duration::from_millis(300), ..patient() };
     let reply = ask(&*model(&provider.url(), "chat", clocks)).await.reply();
     assert_eq!(reply.text(), "Hi");
     assert!(reply.usage.estimated);
@@ -382,8 +390,8 @@ async fn s15_a_compression_bomb_is_bounded() {
     let mut steps = vec![bytes(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\nconnection: close\r\n\r\n",
     )];
-    steps.push(Step::Bytes(bomb));
-    let provider = FakeProvider::answers(vec![Answer::steps(steps)]).await;
+    steps.push(ResponseStep::Bytes(bomb));
+    let provider = FakeProvider::answers(vec![FakeResponse::steps(steps)]).await;
     let failure = ask(&*model(&provider.url(), "chat", patient())).await.failure();
     assert!(matches!(failure.error, ModelError::Unusable { .. }), "{failure:?}");
 }
@@ -439,21 +447,22 @@ async fn s18_ten_thousand_headers_are_refused() {
     for at in 0..10_000 {
         head.push_str(&format!("x-{at}: y\r\n"));
     }
-    let failure = fails(Answer::steps(vec![bytes(&head), bytes("\r\n"), bytes(HELLO)])).await;
+    let failure = fails(FakeResponse::steps(vec![bytes(&head), bytes("\r\n"), bytes(HELLO)])).await;
     broken(&failure);
 }
 
 #[tokio::test]
 async fn s20_events_after_the_end_do_not_matter() {
     let stream = format!("{}{}", chat_stream(&[r#"{"content":"Hi"}"#], "stop"), HELLO);
-    let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
     let reply = ask(&*model(&provider.url(), "chat", patient())).await.reply();
-    assert_eq!((reply.text().as_str(), reply.stop), ("Hi", Stop::End));
+    assert_eq!((reply.text().as_str(), reply.stop), ("Hi", StopReason::End));
 }
 
 #[tokio::test]
 async fn dropping_the_future_abandons_the_request() {
-    let provider = FakeProvider::answers(vec![Answer::open_stream(vec![bytes(HELLO), Step::Stall])]).await;
+    let provider =
+        FakeProvider::answers(vec![FakeResponse::open_stream(vec![bytes(HELLO), ResponseStep::Stall])]).await;
     let model = model(&provider.url(), "chat", patient());
     let asked = tokio::time::timeout(Duration::from_millis(300), ask(&*model)).await;
     assert!(asked.is_err());
@@ -461,7 +470,7 @@ async fn dropping_the_future_abandons_the_request() {
 
 #[tokio::test]
 async fn fault18_fault20_a_proxy_that_breaks_a_sound_answer_makes_it_retryable() {
-    let provider = FakeProvider::answers(vec![Answer::chat_text("a sound answer")]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::chat_text("a sound answer")]).await;
     for fault in [Fault::CutAfter(150), Fault::ResetAfter(150), Fault::StallAfter(150)] {
         let proxy = FaultProxy::start(&provider.url(), fault).await;
         let failure = ask(&*model(&proxy.url(), "chat", fast())).await.failure();

@@ -7,11 +7,11 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use homing_core::{
-    message::{Args, Entry, Image, Message, Part, Reply, Stop, ToolCall, ToolResult},
+    message::{Args, Image, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
     model::{Charge, Model, ModelError},
 };
-use homing_fake::{Answer, FakeProvider, Step};
-use homing_models::Clocks;
+use homing_models::Timeouts;
+use homing_testing::{FakeProvider, FakeResponse, ResponseStep};
 use serde_json::{Value, json};
 use support::*;
 
@@ -19,7 +19,7 @@ fn gemini(url: &str) -> Arc<dyn Model> {
     gemini_within(url, patient())
 }
 
-fn gemini_within(url: &str, clocks: Clocks) -> Arc<dyn Model> {
+fn gemini_within(url: &str, clocks: Timeouts) -> Arc<dyn Model> {
     model_named(&format!("{url}/v1beta"), "genai", "gemini", "gemini-2.5-flash", clocks)
 }
 
@@ -37,27 +37,27 @@ fn gemini_stream(parts: Value) -> String {
 #[tokio::test]
 async fn a_foreign_reply_comes_out_whole() {
     let stream = gemini_stream(json!([{"text": "Hello"}, {"functionCall": {"name": "read", "args": {"path": "x"}}}]));
-    let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
     let outcome = ask(&*gemini(&provider.url())).await;
     assert!(outcome.deltas.starts_with("Hello"), "{}", outcome.deltas);
     let reply = outcome.reply();
     assert_eq!(reply.text(), "Hello");
     let call = reply.calls().next().unwrap();
     assert_eq!((call.name.as_str(), &call.args), ("read", &Args::Json(json!({"path": "x"}))));
-    assert_eq!(reply.stop, Stop::Calls);
+    assert_eq!(reply.stop, StopReason::Calls);
     assert_eq!(provider.requests().len(), 1, "one call is one attempt");
 }
 
 #[tokio::test]
 async fn trap1_the_status_and_headers_of_a_failed_stream_are_dug_out() {
     let body = "{\"error\":{\"code\":429,\"message\":\"slow down\",\"status\":\"RESOURCE_EXHAUSTED\"}}";
-    let answer = Answer::response(429, &[("retry-after", "7"), ("content-type", "application/json")], body);
+    let answer = FakeResponse::response(429, &[("retry-after", "7"), ("content-type", "application/json")], body);
     let provider = FakeProvider::answers(vec![answer]).await;
     let failure = ask(&*gemini(&provider.url())).await.failure();
     let ModelError::Busy { retry_after_ms, reason } = failure.error else { panic!("{failure:?}") };
     assert_eq!((retry_after_ms, reason.as_str()), (Some(7_000), "HTTP 429: slow down"));
     assert_eq!(failure.charge, Charge::Nothing);
-    let provider = FakeProvider::answers(vec![Answer::json(401, "{\"error\":{\"message\":\"no\"}}")]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::json(401, "{\"error\":{\"message\":\"no\"}}")]).await;
     let failure = ask(&*gemini(&provider.url())).await.failure();
     assert!(matches!(failure.error, ModelError::Unauthorized { .. }), "{failure:?}");
 }
@@ -65,7 +65,7 @@ async fn trap1_the_status_and_headers_of_a_failed_stream_are_dug_out() {
 #[tokio::test]
 async fn trap2_a_stream_that_ends_without_its_end_is_incomplete() {
     for stream in [gemini_event(json!([{"text": "Hel"}]), ""), String::new()] {
-        let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+        let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
         let failure = ask(&*gemini(&provider.url())).await.failure();
         assert!(failure.error.is_retryable(), "{failure:?}");
         assert_eq!(failure.charge, if stream.is_empty() { Charge::Nothing } else { Charge::Hold });
@@ -74,7 +74,7 @@ async fn trap2_a_stream_that_ends_without_its_end_is_incomplete() {
 
 #[tokio::test]
 async fn trap3_cached_tokens_are_counted_once() {
-    let provider = FakeProvider::answers(vec![Answer::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
     let usage = ask(&*gemini(&provider.url())).await.reply().usage;
     assert_eq!((usage.input, usage.cached, usage.output), (100, 40, 7));
     let message = anthropic_stream(
@@ -89,24 +89,24 @@ async fn trap3_cached_tokens_are_counted_once() {
         "\"input_tokens\":10",
         "\"input_tokens\":10,\"cache_read_input_tokens\":90,\"cache_creation_input_tokens\":5",
     );
-    let provider = FakeProvider::answers(vec![Answer::events(&message)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&message)]).await;
     let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", patient());
     let usage = ask(&*model).await.reply().usage;
     assert_eq!((usage.input, usage.cached), (105, 90), "what was cached is already within");
     for figure in ["3000000000", "-5"] {
         let stream = gemini_stream(json!([{"text": "Hi"}]))
             .replace("\"promptTokenCount\":100", &format!("\"promptTokenCount\":{figure}"));
-        let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+        let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
         assert!(ask(&*gemini(&provider.url())).await.reply().usage.estimated, "{figure} is no figure of 31 bits");
     }
 }
 
-fn conversation() -> Vec<Arc<Entry>> {
+fn conversation() -> Vec<Arc<TranscriptEntry>> {
     let call = |id: &str, path: &str| {
         Part::Call(ToolCall { id: id.into(), name: "read".into(), args: Args::Json(json!({ "path": path })) })
     };
     let result = |index: u32, id: &str, is_error| {
-        Entry::new(Message::Tool(ToolResult {
+        TranscriptEntry::new(Message::Tool(ToolResult {
             index,
             call_id: id.into(),
             name: "read".into(),
@@ -116,10 +116,10 @@ fn conversation() -> Vec<Arc<Entry>> {
             is_error,
         }))
     };
-    let reply = Reply { parts: vec![call("a", "x"), call("b", "y")], stop: Stop::Calls, ..Reply::default() };
+    let reply = Reply { parts: vec![call("a", "x"), call("b", "y")], stop: StopReason::Calls, ..Reply::default() };
     vec![
-        Entry::new(Message::user("go")),
-        Entry::new(Message::Assistant(reply)),
+        TranscriptEntry::new(Message::user("go")),
+        TranscriptEntry::new(Message::Assistant(reply)),
         result(0, "a", false),
         result(1, "b", true),
     ]
@@ -127,7 +127,7 @@ fn conversation() -> Vec<Arc<Entry>> {
 
 #[tokio::test]
 async fn trap4_trap5_parallel_results_go_back_together_and_errors_stay_visible() {
-    let provider = FakeProvider::answers(vec![Answer::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
     let (messages, tools) = (conversation(), tools());
     ask_with(&*gemini(&provider.url()), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
@@ -140,11 +140,11 @@ async fn trap4_trap5_parallel_results_go_back_together_and_errors_stay_visible()
 
 #[tokio::test]
 async fn trap4_pictures_of_results_follow_them() {
-    let provider = FakeProvider::answers(vec![Answer::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
     let (mut messages, tools) = (conversation(), tools());
     let Message::Tool(mut result) = messages[2].message.clone() else { panic!("a result") };
     result.images = vec![Image { media_type: "image/png".into(), base64: "QUJD".into() }];
-    messages[2] = Entry::new(Message::Tool(result));
+    messages[2] = TranscriptEntry::new(Message::Tool(result));
     ask_with(&*gemini(&provider.url()), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
     assert_eq!(body["contents"][2]["parts"].as_array().unwrap().len(), 2, "results stay together: {body:#}");
@@ -154,10 +154,11 @@ async fn trap4_pictures_of_results_follow_them() {
 
 #[tokio::test]
 async fn the_clocks_hold_for_foreign_wires_too() {
-    for steps in
-        [vec![Step::Stall], vec![Step::Bytes(gemini_event(json!([{"text": "Hel"}]), "").into_bytes()), Step::Stall]]
-    {
-        let provider = FakeProvider::answers(vec![Answer::open_stream(steps)]).await;
+    for steps in [
+        vec![ResponseStep::Stall],
+        vec![ResponseStep::Bytes(gemini_event(json!([{"text": "Hel"}]), "").into_bytes()), ResponseStep::Stall],
+    ] {
+        let provider = FakeProvider::answers(vec![FakeResponse::open_stream(steps)]).await;
         let asked = tokio::time::timeout(Duration::from_secs(15), async {
             ask(&*gemini_within(&provider.url(), fast())).await.failure()
         });
@@ -168,7 +169,7 @@ async fn the_clocks_hold_for_foreign_wires_too() {
 #[tokio::test]
 async fn inv40_a_foreign_error_never_shows_the_key() {
     let body = format!("{{\"error\":{{\"code\":400,\"message\":\"API key not valid: {KEY}\"}}}}");
-    let provider = FakeProvider::answers(vec![Answer::json(400, &body)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::json(400, &body)]).await;
     let failure = ask(&*gemini(&provider.url())).await.failure();
     assert!(matches!(failure.error, ModelError::Unauthorized { .. }), "{failure:?}");
     assert!(!format!("{failure:?}").contains("0123456789"), "{failure:?}");
@@ -177,11 +178,11 @@ async fn inv40_a_foreign_error_never_shows_the_key() {
 #[tokio::test]
 async fn sealed_thoughts_of_gemini_go_back_with_their_calls() {
     let parts = json!([{"functionCall": {"name": "read", "args": {"path": "x"}}, "thoughtSignature": "seal=="}]);
-    let provider = FakeProvider::answers(vec![Answer::events(&gemini_stream(parts))]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(parts))]).await;
     let model = gemini(&provider.url());
     let reply = ask(&*model).await.reply();
     let kept: Reply = serde_json::from_str(&serde_json::to_string(&reply).unwrap()).unwrap();
-    let mut messages = vec![Entry::new(Message::user("go")), Entry::new(Message::Assistant(kept))];
+    let mut messages = vec![TranscriptEntry::new(Message::user("go")), TranscriptEntry::new(Message::Assistant(kept))];
     messages.push(conversation()[2].clone());
     let tools = tools();
     ask_with(&*model, request(&messages, &tools)).await.reply();
@@ -193,8 +194,8 @@ fn responses(url: &str) -> Arc<dyn Model> {
     model_named(&format!("{url}/v1"), "genai", "openai-responses", "gpt-5", patient())
 }
 
-fn events(events: &[Value]) -> Answer {
-    Answer::events(&events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>())
+fn events(events: &[Value]) -> FakeResponse {
+    FakeResponse::events(&events.iter().map(|event| format!("data: {event}\n\n")).collect::<String>())
 }
 
 #[tokio::test]
@@ -224,7 +225,7 @@ async fn trap7_the_words_of_a_refusal_are_not_lost() {
     let piece = |text: &str| json!({"type": "response.refusal.delta", "delta": text});
     let provider = FakeProvider::answers(vec![events(&[piece("I can"), piece("not."), end])]).await;
     let reply = ask(&*responses(&provider.url())).await.reply();
-    assert_eq!((reply.text().as_str(), &reply.stop), ("I cannot.", &Stop::Refusal));
+    assert_eq!((reply.text().as_str(), &reply.stop), ("I cannot.", &StopReason::Refusal));
     assert_eq!(reply.model.as_deref(), Some("gpt-5"));
 }
 
@@ -239,7 +240,7 @@ async fn trap8_an_answer_cut_by_a_filter_is_refused_and_not_merely_long() {
     let failure = ask(&*responses(&provider.url())).await.failure();
     assert!(matches!(failure.error, ModelError::Refused { .. }), "{failure:?}");
     let provider = FakeProvider::answers(vec![events(&[words, incomplete("max_output_tokens")])]).await;
-    assert_eq!(ask(&*responses(&provider.url())).await.reply().stop, Stop::Length);
+    assert_eq!(ask(&*responses(&provider.url())).await.reply().stop, StopReason::Length);
     let blocked =
         json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}});
     let provider = FakeProvider::answers(vec![events(&[blocked])]).await;
@@ -267,7 +268,7 @@ async fn foreign_answers_come_in_one_piece_where_streams_are_switched_off() {
     let whole = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hm.", "thought": true}, {"text": "Hi"},
         {"functionCall": {"name": "read", "args": {"path": "x"}}}]}, "finishReason": "STOP"}], "modelVersion": "gemini-x",
         "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 14}});
-    let provider = FakeProvider::answers(vec![Answer::json(200, &whole.to_string())]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::json(200, &whole.to_string())]).await;
     let model = unstreamed_model(&format!("{}/v1beta", provider.url()), "genai", "gemini", "gemini-2.5-flash");
     let outcome = ask(&*model).await;
     assert_eq!(outcome.deltas, "<Hm.>Hi");
@@ -280,7 +281,7 @@ async fn foreign_answers_come_in_one_piece_where_streams_are_switched_off() {
 #[tokio::test]
 async fn a_foreign_server_that_does_not_stream_is_told_from_a_cut_stream() {
     let whole = r#"{"object":"response","status":"completed","model":"m","output":[]}"#;
-    let provider = FakeProvider::answers(vec![Answer::json(200, whole)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::json(200, whole)]).await;
     let failure = ask(&*responses(&provider.url())).await.failure();
     assert!(failure.error.to_string().contains("stream = false"), "{failure:?}");
     assert_eq!(failure.charge, Charge::Nothing);

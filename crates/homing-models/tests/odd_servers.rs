@@ -4,14 +4,14 @@
 mod support;
 
 use homing_core::{
-    message::{Args, Part, Stop},
+    message::{Args, Part, StopReason},
     model::ModelError,
 };
-use homing_fake::{Answer, FakeProvider};
+use homing_testing::{FakeProvider, FakeResponse};
 use serde_json::{Value, json};
 use support::*;
 
-async fn chat(answer: Answer) -> Outcome {
+async fn chat(answer: FakeResponse) -> Outcome {
     let provider = FakeProvider::answers(vec![answer]).await;
     ask(&*model(&provider.url(), "chat", patient())).await
 }
@@ -30,7 +30,7 @@ async fn a_whole_message_beside_a_delta_is_read_once() {
     let whole = json!({"object": "chat.completion", "choices": [{"index": 0, "finish_reason": "stop",
         "delta": {"role": "assistant", "content": ""}, "message": {"role": "assistant", "content": "Hello"}}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 1}});
-    assert_eq!(chat(Answer::json(200, &whole.to_string())).await.reply().text(), "Hello");
+    assert_eq!(chat(FakeResponse::json(200, &whole.to_string())).await.reply().text(), "Hello");
     let chunk = |delta: &str, so_far: &str, reason: Value| {
         let choice =
             json!({"index": 0, "delta": {"content": delta}, "message": {"content": so_far}, "finish_reason": reason});
@@ -38,7 +38,7 @@ async fn a_whole_message_beside_a_delta_is_read_once() {
     };
     let stream =
         [chunk("Hel", "Hel", Value::Null), chunk("lo", "Hello", Value::Null), chunk("", "Hello", json!("stop"))];
-    assert_eq!(chat(Answer::events(&stream.concat())).await.reply().text(), "Hello");
+    assert_eq!(chat(FakeResponse::events(&stream.concat())).await.reply().text(), "Hello");
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn thoughts_are_found_under_every_name_and_taken_once() {
         r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#,
     ] {
         let stream = chat_stream(&[delta, r#"{"content":"Yes."}"#], "stop");
-        assert_eq!(thoughts(chat(Answer::events(&stream)).await), "hm", "{delta}");
+        assert_eq!(thoughts(chat(FakeResponse::events(&stream)).await), "hm", "{delta}");
     }
 }
 
@@ -66,7 +66,7 @@ async fn calls_that_are_interleaved_or_numbered_oddly_stay_apart() {
         ],
         "tool_calls",
     );
-    let reply = chat(Answer::events(&stream)).await.reply();
+    let reply = chat(FakeResponse::events(&stream)).await.reply();
     let calls: Vec<(&str, &Args)> = reply.calls().map(|call| (call.name.as_str(), &call.args)).collect();
     let args = |path: &str| Args::Json(json!({ "path": path }));
     assert_eq!(calls, [("read", &args("a")), ("grep", &args("b"))]);
@@ -75,7 +75,7 @@ async fn calls_that_are_interleaved_or_numbered_oddly_stay_apart() {
 #[tokio::test]
 async fn s12_errors_in_a_stream_are_known_in_every_dress() {
     let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
-    let error = |data: &str| Answer::events(&format!("{half}data: {data}\n\n"));
+    let error = |data: &str| FakeResponse::events(&format!("{half}data: {data}\n\n"));
     for (data, is_right) in [
         (
             r#"{"error":{"message":"slow down","code":429}}"#,
@@ -112,7 +112,7 @@ async fn error_bodies_of_every_shape_keep_their_words() {
         "the words",
         "<html><head><title>the words</title></head></html>",
     ] {
-        let failure = chat(Answer::response(400, &[], body)).await.failure();
+        let failure = chat(FakeResponse::response(400, &[], body)).await.failure();
         let ModelError::Unusable { reason } = failure.error else { panic!("{body}: {failure:?}") };
         assert!(reason.contains("the words"), "{body}: {reason}");
     }
@@ -123,12 +123,12 @@ async fn s14_an_end_without_its_mark_and_figures_in_their_own_event_are_fine() {
     let words = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
     let end = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":null},\"finish_reason\":\"stop\"}],\"usage\":null}\n\n";
     let figures = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}\n\n";
-    let reply = chat(Answer::events(&format!("{words}{end}{figures}"))).await.reply();
+    let reply = chat(FakeResponse::events(&format!("{words}{end}{figures}"))).await.reply();
     assert_eq!((reply.text().as_str(), reply.usage.input, reply.usage.output), ("Hi", 9, 4));
-    let reply = chat(Answer::events(&format!("{words}{end}"))).await.reply();
+    let reply = chat(FakeResponse::events(&format!("{words}{end}"))).await.reply();
     assert!(reply.usage.estimated, "what was not told is not zero");
     let nothing = "data: {\"choices\":[],\"prompt_filter_results\":[]}\n\n";
-    assert_eq!(chat(Answer::events(&format!("{nothing}{words}{end}"))).await.reply().text(), "Hi");
+    assert_eq!(chat(FakeResponse::events(&format!("{nothing}{words}{end}"))).await.reply().text(), "Hi");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn only_the_first_of_several_choices_is_the_reply() {
         chunk(1, "", json!("stop")),
         chunk(0, "!", json!("stop")),
     ];
-    assert_eq!(chat(Answer::events(&stream.concat())).await.reply().text(), "mine!");
+    assert_eq!(chat(FakeResponse::events(&stream.concat())).await.reply().text(), "mine!");
 }
 
 #[tokio::test]
@@ -151,9 +151,9 @@ async fn a_server_that_cannot_stream_is_asked_for_whole_answers() {
     let whole = r#"{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#;
     let message = r#"{"type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
     for (wire, body) in [("chat", whole), ("anthropic", message)] {
-        let provider = FakeProvider::answers(vec![Answer::json(200, body)]).await;
+        let provider = FakeProvider::answers(vec![FakeResponse::json(200, body)]).await;
         let reply = ask(&*unstreamed_model(&provider.url(), wire, "fake", "m")).await.reply();
-        assert_eq!((reply.text().as_str(), reply.stop), ("Hi", Stop::End), "{wire}");
+        assert_eq!((reply.text().as_str(), reply.stop), ("Hi", StopReason::End), "{wire}");
         let sent: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
         assert_eq!((&sent["stream"], sent.get("stream_options")), (&json!(false), None), "{wire}");
     }

@@ -7,11 +7,11 @@ mod support;
 use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
-    message::{Args, Entry, Message, Part, Reply, Stop, ToolCall, ToolResult},
+    message::{Args, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
     model::Model,
 };
-use homing_fake::{Answer, FakeProvider, Seen};
 use homing_models::{ProviderConfig, Providers};
+use homing_testing::{FakeProvider, FakeResponse, ReceivedRequest};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use support::*;
@@ -26,9 +26,9 @@ fn built_in(url: &str, provider: &str, name: &str) -> Arc<dyn Model> {
     providers.model(&format!("{provider}/{name}")).unwrap()
 }
 
-fn result(reply: &Reply) -> Arc<Entry> {
+fn result(reply: &Reply) -> Arc<TranscriptEntry> {
     let call = reply.calls().next().expect("a call");
-    Entry::new(Message::Tool(ToolResult {
+    TranscriptEntry::new(Message::Tool(ToolResult {
         index: 0,
         call_id: call.id.clone(),
         name: call.name.clone(),
@@ -46,17 +46,17 @@ fn recorded(reply: &Reply) -> Reply {
 
 /// Two turns of a tool loop; the reply of the first goes through the journal.
 async fn two_turns(model: &dyn Model) -> Outcome {
-    let (mut messages, tools) = (vec![Entry::new(Message::user("Read x."))], tools());
+    let (mut messages, tools) = (vec![TranscriptEntry::new(Message::user("Read x."))], tools());
     let reply = recorded(&ask_with(model, request(&messages, &tools)).await.reply());
     let answer = result(&reply);
-    messages.extend([Entry::new(Message::Assistant(reply)), answer]);
+    messages.extend([TranscriptEntry::new(Message::Assistant(reply)), answer]);
     ask_with(model, request(&messages, &tools)).await
 }
 
-fn refused(message: &str) -> Answer {
+fn refused(message: &str) -> FakeResponse {
     let error =
         json!({"message": message, "type": "invalid_request_error", "param": null, "code": "invalid_request_error"});
-    Answer::json(400, &json!({ "error": error }).to_string())
+    FakeResponse::json(400, &json!({ "error": error }).to_string())
 }
 
 const CALL: &str =
@@ -67,14 +67,14 @@ type Rule = fn(&Value) -> Result<(), String>;
 
 /// The first turn thinks in this field and calls a tool; what follows is up to `judge`, which sees the assistant message.
 async fn server(thought: &'static str, judge: Rule) -> FakeProvider {
-    FakeProvider::start(move |count, seen: &Seen| {
+    FakeProvider::start(move |count, seen: &ReceivedRequest| {
         let body: Value = serde_json::from_str(&seen.body).expect("JSON");
         let messages = body["messages"].as_array().expect("messages");
         if count == 0 {
-            return Answer::events(&chat_stream(&[thought, CALL], "tool_calls"));
+            return FakeResponse::events(&chat_stream(&[thought, CALL], "tool_calls"));
         }
         match messages.iter().filter(|it| it["role"] == "assistant").try_for_each(judge) {
-            Ok(()) => Answer::chat_text("done"),
+            Ok(()) => FakeResponse::chat_text("done"),
             Err(why) => refused(&why),
         }
     })
@@ -174,8 +174,8 @@ async fn second_turn_of_a_tool_loop_carries_reasoning_as_each_provider_wants_it(
     }
 }
 
-fn said(parts: Vec<Part>) -> Arc<Entry> {
-    Entry::new(Message::Assistant(Reply { parts, stop: Stop::Calls, ..Reply::default() }))
+fn said(parts: Vec<Part>) -> Arc<TranscriptEntry> {
+    TranscriptEntry::new(Message::Assistant(Reply { parts, stop: StopReason::Calls, ..Reply::default() }))
 }
 
 fn call() -> Part {
@@ -188,8 +188,9 @@ fn thought(origin: Option<&str>, signature: Option<&str>) -> Part {
 
 /// The assistant message that goes out for these parts.
 async fn sent(provider: &str, model: &str, parts: Vec<Part>) -> Value {
-    let server = FakeProvider::answers(vec![Answer::chat_text("ok")]).await;
-    let (messages, tools) = ([Entry::new(Message::user("x")), said(parts), Entry::new(Message::user("y"))], tools());
+    let server = FakeProvider::answers(vec![FakeResponse::chat_text("ok")]).await;
+    let (messages, tools) =
+        ([TranscriptEntry::new(Message::user("x")), said(parts), TranscriptEntry::new(Message::user("y"))], tools());
     ask_with(&*built_in(&server.url(), provider, model), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&server.requests()[0].body).unwrap();
     body["messages"][2].clone()
@@ -213,10 +214,10 @@ async fn reasoning_of_another_provider_never_goes_out_under_a_field_that_is_refu
 
 #[tokio::test]
 async fn anthropic_gets_back_its_own_signatures_only() {
-    let server = FakeProvider::answers(vec![Answer::anthropic_text("ok")]).await;
+    let server = FakeProvider::answers(vec![FakeResponse::anthropic_text("ok")]).await;
     let parts =
         vec![thought(None, Some("mine")), thought(Some("genai/minimax"), Some("other")), Part::Text("a".into())];
-    let (messages, tools) = ([Entry::new(Message::user("x")), said(parts)], tools());
+    let (messages, tools) = ([TranscriptEntry::new(Message::user("x")), said(parts)], tools());
     ask_with(&*built_in(&server.url(), "anthropic", "claude-sonnet-5-5"), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&server.requests()[0].body).unwrap();
     let thinking = json!({"type": "thinking", "thinking": "Hm.", "signature": "mine"});
@@ -226,8 +227,9 @@ async fn anthropic_gets_back_its_own_signatures_only() {
 
 #[tokio::test]
 async fn a_reply_with_reasoning_is_encoded_once() {
-    let server = FakeProvider::answers(vec![Answer::chat_text("ok")]).await;
-    let (messages, tools) = ([Entry::new(Message::user("x")), said(vec![thought(None, None), call()])], tools());
+    let server = FakeProvider::answers(vec![FakeResponse::chat_text("ok")]).await;
+    let (messages, tools) =
+        ([TranscriptEntry::new(Message::user("x")), said(vec![thought(None, None), call()])], tools());
     let model = built_in(&server.url(), "deepseek", "deepseek-v4-pro");
     ask_with(&*model, request(&messages, &tools)).await.reply();
     let kept = messages[1].encoding.kept("chat, required").expect("it is kept").as_ptr();

@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{Reason, SendStream, server::SendResponse};
-use homing_core::model::{Charge, Failure, ModelError};
+use homing_core::model::{AskFailure, Charge, ModelError};
 use support::*;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -177,7 +177,7 @@ async fn answer(mut respond: SendResponse<Bytes>, then: Then) {
     }
 }
 
-async fn asked_of(key: &Key, then: Then) -> (Result<homing_core::message::Reply, Failure>, usize) {
+async fn asked_of(key: &Key, then: Then) -> (Result<homing_core::message::Reply, AskFailure>, usize) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let port = listen(key, b"h2", move |stream| serve(stream, then, count.clone())).await;

@@ -6,10 +6,10 @@ mod support;
 use std::sync::Arc;
 
 use homing_core::{
-    message::{Args, Entry, Image, Message, Part, Reply, Stop, ToolCall, ToolResult},
+    message::{Args, Image, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
     model::{Effort, ToolChoice},
 };
-use homing_fake::{Answer, FakeProvider};
+use homing_testing::{FakeProvider, FakeResponse};
 use serde_json::{Value, json};
 use support::*;
 
@@ -17,8 +17,8 @@ fn call(id: &str, name: &str, args: Value) -> Part {
     Part::Call(ToolCall { id: id.into(), name: name.into(), args: Args::Json(args) })
 }
 
-fn result(index: u32, id: &str, text: &str) -> Arc<Entry> {
-    Entry::new(Message::Tool(ToolResult {
+fn result(index: u32, id: &str, text: &str) -> Arc<TranscriptEntry> {
+    TranscriptEntry::new(Message::Tool(ToolResult {
         index,
         call_id: id.into(),
         name: "read".into(),
@@ -29,7 +29,7 @@ fn result(index: u32, id: &str, text: &str) -> Arc<Entry> {
     }))
 }
 
-fn conversation() -> Vec<Arc<Entry>> {
+fn conversation() -> Vec<Arc<TranscriptEntry>> {
     let reply = Reply {
         parts: vec![
             Part::Thinking { text: "Hm.".into(), signature: Some("seal==".into()), origin: None },
@@ -38,22 +38,26 @@ fn conversation() -> Vec<Arc<Entry>> {
             call("same", "read", json!({"path": "a"})),
             call("same", "read", json!({"path": "b"})),
         ],
-        stop: Stop::Calls,
+        stop: StopReason::Calls,
         ..Reply::default()
     };
     let picture = Image { media_type: "image/png".into(), base64: "AAAA".into() };
     vec![
-        Entry::new(Message::User { text: "Look.".into(), images: vec![picture] }),
-        Entry::new(Message::Assistant(reply)),
+        TranscriptEntry::new(Message::User { text: "Look.".into(), images: vec![picture] }),
+        TranscriptEntry::new(Message::Assistant(reply)),
         result(0, "same", "one"),
         result(1, "same", "two"),
-        Entry::new(Message::user("And now?")),
+        TranscriptEntry::new(Message::user("And now?")),
     ]
 }
 
 /// The body that a model sends for a conversation.
-async fn sent(wire: &str, messages: &[Arc<Entry>], change: impl Fn(&mut homing_core::model::Request<'_>)) -> Value {
-    let answer = if wire == "chat" { Answer::chat_text("ok") } else { Answer::anthropic_text("ok") };
+async fn sent(
+    wire: &str,
+    messages: &[Arc<TranscriptEntry>],
+    change: impl Fn(&mut homing_core::model::ModelRequest<'_>),
+) -> Value {
+    let answer = if wire == "chat" { FakeResponse::chat_text("ok") } else { FakeResponse::anthropic_text("ok") };
     let provider = FakeProvider::answers(vec![answer]).await;
     let tools = tools();
     let mut request = request(messages, &tools);
@@ -130,21 +134,22 @@ async fn pictures_of_tools_follow_all_results_of_their_reply_in_chat() {
         data: None,
         is_error: false,
     };
-    messages.push(Entry::new(Message::Tool(with_picture)));
+    messages.push(TranscriptEntry::new(Message::Tool(with_picture)));
     messages.push(result(1, "same", "two"));
     let chat = sent("chat", &messages, |_| ()).await;
     let roles: Vec<&str> = chat["messages"].as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "tool", "user"]);
     assert_eq!(chat["messages"][5]["content"][1]["image_url"]["url"], "data:image/png;base64,BBBB");
-    let messages: Vec<Arc<Entry>> = messages.iter().map(|entry| Entry::new(entry.message.clone())).collect();
+    let messages: Vec<Arc<TranscriptEntry>> =
+        messages.iter().map(|entry| TranscriptEntry::new(entry.message.clone())).collect();
     let anthropic = sent("anthropic", &messages, |_| ()).await;
     assert_eq!(anthropic["messages"][2]["content"][0]["content"][1]["source"]["data"], "BBBB");
 }
 
 #[tokio::test]
 async fn choices_effort_and_temperature_reach_the_provider() {
-    let messages = [Entry::new(Message::user("x"))];
-    let fresh = || [Entry::new(messages[0].message.clone())];
+    let messages = [TranscriptEntry::new(Message::user("x"))];
+    let fresh = || [TranscriptEntry::new(messages[0].message.clone())];
     let required = sent("chat", &fresh(), |it| it.choice = ToolChoice::Required).await;
     assert_eq!(required["tool_choice"], "required");
     let off = sent("anthropic", &fresh(), |it| it.choice = ToolChoice::Off).await;
@@ -166,7 +171,7 @@ async fn choices_effort_and_temperature_reach_the_provider() {
 #[tokio::test]
 async fn the_key_travels_in_one_header_only() {
     for (wire, header) in [("chat", "authorization"), ("anthropic", "x-api-key")] {
-        let answer = if wire == "chat" { Answer::chat_text("ok") } else { Answer::anthropic_text("ok") };
+        let answer = if wire == "chat" { FakeResponse::chat_text("ok") } else { FakeResponse::anthropic_text("ok") };
         let provider = FakeProvider::answers(vec![answer]).await;
         ask(&*model(&provider.url(), wire, patient())).await.reply();
         let seen = provider.requests().remove(0);
@@ -178,12 +183,12 @@ async fn the_key_travels_in_one_header_only() {
 }
 
 async fn chat(deltas: &[&str], reason: &str) -> Outcome {
-    let provider = FakeProvider::answers(vec![Answer::events(&chat_stream(deltas, reason))]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&chat_stream(deltas, reason))]).await;
     ask(&*model(&provider.url(), "chat", patient())).await
 }
 
 async fn anthropic(events: &[&str], reason: &str) -> Outcome {
-    let provider = FakeProvider::answers(vec![Answer::events(&anthropic_stream(events, reason))]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&anthropic_stream(events, reason))]).await;
     ask(&*model(&provider.url(), "anthropic", patient())).await
 }
 
@@ -213,7 +218,7 @@ async fn words_thoughts_and_calls_are_streamed_and_kept() {
     assert_eq!(outcome.deltas, "<Hm>Hello[read]");
     let reply = outcome.reply();
     assert_eq!(shape(&reply), ["thinking Hm None", "text Hello", r#"call c1 read Json(Object {"path": String("x")})"#]);
-    assert_eq!((reply.stop.clone(), reply.usage.input, reply.usage.output), (Stop::Calls, 10, 5));
+    assert_eq!((reply.stop.clone(), reply.usage.input, reply.usage.output), (StopReason::Calls, 10, 5));
     assert_eq!(reply.usage.cost_micros, 10 + 50);
 }
 
@@ -226,11 +231,11 @@ async fn connections_are_used_again() {
     );
     // The end of the body comes in a packet of its own, as it does from real servers.
     let steps = vec![
-        homing_fake::Step::Bytes(chunked.into_bytes()),
-        homing_fake::Step::Sleep(std::time::Duration::from_millis(5)),
-        homing_fake::Step::Bytes(b"0\r\n\r\n".to_vec()),
+        homing_testing::ResponseStep::Bytes(chunked.into_bytes()),
+        homing_testing::ResponseStep::Sleep(std::time::Duration::from_millis(5)),
+        homing_testing::ResponseStep::Bytes(b"0\r\n\r\n".to_vec()),
     ];
-    let provider = FakeProvider::answers(vec![Answer { steps, keeps_open: true }]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse { steps, keeps_open: true }]).await;
     let model = model(&provider.url(), "chat", patient());
     for _ in 0..5 {
         ask(&*model).await.reply();
@@ -250,7 +255,7 @@ async fn l4_l5_calls_without_index_or_id_are_told_apart() {
     .await
     .reply();
     assert_eq!(same_index.calls().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["read", "grep"]);
-    assert_eq!(same_index.stop, Stop::Calls, "calls are calls, whatever the reason says");
+    assert_eq!(same_index.stop, StopReason::Calls, "calls are calls, whatever the reason says");
     let bare = chat(
         &[
             r#"{"tool_calls":[{"function":{"name":"read","arguments":"{}"}}]}"#,
@@ -283,7 +288,7 @@ async fn l7_a_call_cut_by_the_output_limit_is_dropped_and_its_neighbours_stay() 
     )
     .await
     .reply();
-    assert_eq!(reply.stop, Stop::Length);
+    assert_eq!(reply.stop, StopReason::Length);
     assert_eq!(reply.calls().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["read"]);
     let reply = anthropic(
         &[
@@ -295,7 +300,7 @@ async fn l7_a_call_cut_by_the_output_limit_is_dropped_and_its_neighbours_stay() 
     )
     .await
     .reply();
-    assert_eq!((reply.calls().count(), reply.stop), (0, Stop::Length));
+    assert_eq!((reply.calls().count(), reply.stop), (0, StopReason::Length));
 }
 
 #[tokio::test]
@@ -386,10 +391,10 @@ async fn s9_s10_events_that_belong_to_nothing_do_no_harm() {
 
 #[tokio::test]
 async fn l6_l8_l9_l15_l16_odd_replies_are_replies() {
-    assert_eq!(chat(&[], "tool_calls").await.reply().stop, Stop::End);
+    assert_eq!(chat(&[], "tool_calls").await.reply().stop, StopReason::End);
     assert_eq!(chat(&[r#"{"content":null}"#], "stop").await.reply().parts, vec![]);
-    assert_eq!(chat(&[r#"{"content":"x"}"#], "brand_new").await.reply().stop, Stop::Other("brand_new".into()));
-    assert_eq!(chat(&[r#"{"refusal":"I cannot."}"#], "stop").await.reply().stop, Stop::Refusal);
+    assert_eq!(chat(&[r#"{"content":"x"}"#], "brand_new").await.reply().stop, StopReason::Other("brand_new".into()));
+    assert_eq!(chat(&[r#"{"refusal":"I cannot."}"#], "stop").await.reply().stop, StopReason::Refusal);
     let filtered = chat(&[r#"{"content":"The"}"#], "content_filter").await.failure();
     assert!(matches!(filtered.error, homing_core::model::ModelError::Refused { .. }));
     assert_eq!(filtered.partial, "The");
@@ -403,7 +408,7 @@ async fn l6_l8_l9_l15_l16_odd_replies_are_replies() {
     .await
     .reply();
     assert_eq!(shape(&unknown), [r#"opaque anthropic {"type":"hologram","x":1}"#]);
-    assert_eq!(unknown.stop, Stop::Refusal);
+    assert_eq!(unknown.stop, StopReason::Refusal);
 }
 
 #[tokio::test]
@@ -412,12 +417,12 @@ async fn answers_that_are_not_streamed_are_understood() {
         {"id":"a","type":"function","function":{"name":"read","arguments":"{}"}},
         {"id":"b","type":"function","function":{"name":"grep","arguments":"{}"}}]},"finish_reason":"tool_calls"}],
         "usage":{"prompt_tokens":3,"completion_tokens":4}}"#;
-    let provider = FakeProvider::answers(vec![Answer::json(200, whole)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::json(200, whole)]).await;
     let reply = ask(&*model(&provider.url(), "chat", patient())).await.reply();
     assert_eq!((reply.text().as_str(), reply.calls().count(), reply.usage.input), ("Hi", 2, 3));
     let whole = r#"{"model":"m","content":[{"type":"text","text":"Hi"},{"type":"tool_use","id":"t","name":"read",
         "input":{"path":"x"}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4}}"#;
-    let provider = FakeProvider::answers(vec![Answer::json(200, whole)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::json(200, whole)]).await;
     let reply = ask(&*model(&provider.url(), "anthropic", patient())).await.reply();
     assert_eq!((reply.text().as_str(), reply.calls().count(), reply.usage.output), ("Hi", 1, 4));
 }
@@ -432,13 +437,16 @@ async fn sealed_thoughts_of_a_gateway_go_back_as_they_came() {
         ],
         "stop",
     );
-    let provider = FakeProvider::answers(vec![Answer::events(&stream)]).await;
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
     let reply = ask(&*model(&provider.url(), "chat", patient())).await.reply();
     let kept: Reply = serde_json::from_str(&serde_json::to_string(&reply).unwrap()).unwrap();
     let config = serde_json::from_value(json!({"base_url": provider.url()})).unwrap();
     let providers = homing_models::Providers::new([("openrouter".to_owned(), config)].into(), |_| None);
-    let messages =
-        [Entry::new(Message::user("x")), Entry::new(Message::Assistant(kept)), Entry::new(Message::user("y"))];
+    let messages = [
+        TranscriptEntry::new(Message::user("x")),
+        TranscriptEntry::new(Message::Assistant(kept)),
+        TranscriptEntry::new(Message::user("y")),
+    ];
     let tools = tools();
     ask_with(&*providers.model("openrouter/x/y").unwrap(), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests()[1].body).unwrap();
@@ -490,10 +498,10 @@ async fn inv45_s1_any_bytes_in_any_chunking_give_no_panic_and_no_half_call() {
                     _ => bytes.truncate(at.max(1)),
                 }
             }
-            let mut answer = Answer::open_stream(vec![]);
+            let mut answer = FakeResponse::open_stream(vec![]);
             while !bytes.is_empty() {
                 let rest = bytes.split_off((1 + dice.roll(60)).min(bytes.len()));
-                answer.steps.push(homing_fake::Step::Bytes(std::mem::replace(&mut bytes, rest)));
+                answer.steps.push(homing_testing::ResponseStep::Bytes(std::mem::replace(&mut bytes, rest)));
             }
             answer
         })

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use homing_core::{
-    fact::{Asked, Called, Ended, Refusal, Spawned},
+    fact::{Asked, CallRefusal, Called, Ended, Spawned},
     message::{Reply, ToolResult, Usage},
-    model::Failure,
+    model::AskFailure,
     place::Place,
     tool::CallKey,
 };
@@ -15,7 +15,7 @@ use crate::span::SpanId;
 
 /// Something that took time and is over.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Activity<What> {
+pub struct Activity<TransientKind> {
     /// The tree it belongs to.
     pub tree: Uuid,
     /// The run whose it is.
@@ -33,10 +33,10 @@ pub struct Activity<What> {
     /// Milliseconds since 1970.
     pub to: u64,
     /// What it was.
-    pub what: What,
+    pub what: TransientKind,
 }
 
-impl<What> Activity<What> {
+impl<TransientKind> Activity<TransientKind> {
     /// How long it took, in seconds.
     pub fn seconds(&self) -> f64 {
         self.to.saturating_sub(self.from) as f64 / 1e3
@@ -60,7 +60,7 @@ pub struct Ask {
     /// What was asked.
     pub asked: Asked,
     /// The reply, or why there is none.
-    pub answer: Result<Arc<Reply>, Failure>,
+    pub answer: Result<Arc<Reply>, AskFailure>,
     /// What it was charged.
     pub used: Usage,
 }
@@ -75,5 +75,5 @@ pub struct Call {
     /// What came of it.
     pub result: Arc<ToolResult>,
     /// Why it never began, or came to nothing.
-    pub refused: Option<Refusal>,
+    pub refused: Option<CallRefusal>,
 }

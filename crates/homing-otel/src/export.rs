@@ -7,7 +7,7 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 
-use crate::options::{BadOptions, Options, bad};
+use crate::options::{TelemetryOptions, TelemetryOptionsError, bad};
 
 /// The way to a collector.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    pub(crate) fn new(options: &Options) -> Result<Self, BadOptions> {
+    pub(crate) fn new(options: &TelemetryOptions) -> Result<Self, TelemetryOptionsError> {
         let client = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(options.timeout)
@@ -60,7 +60,7 @@ fn reason(error: &reqwest::Error) -> String {
     reason.to_string()
 }
 
-fn url(variable: &'static str, text: Option<&str>) -> Result<Option<Url>, BadOptions> {
+fn url(variable: &'static str, text: Option<&str>) -> Result<Option<Url>, TelemetryOptionsError> {
     let Some(text) = text else { return Ok(None) };
     match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Some(url)),
@@ -68,7 +68,7 @@ fn url(variable: &'static str, text: Option<&str>) -> Result<Option<Url>, BadOpt
     }
 }
 
-fn headers(options: &Options) -> Result<HeaderMap, BadOptions> {
+fn headers(options: &TelemetryOptions) -> Result<HeaderMap, TelemetryOptionsError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &options.headers {
         let wrong = || bad("OTEL_EXPORTER_OTLP_HEADERS", format!("`{name}` is no header, or its value is none"));

@@ -4,9 +4,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use homing_core::{
-    fact::{Asked, Called, Ended, Fact, Record, Refusal, Spawned},
+    fact::{Asked, CallRefusal, Called, Ended, Fact, Record, Spawned},
     message::{Reply, ToolResult, Usage},
-    model::Failure,
+    model::AskFailure,
     place::Place,
     tool::CallKey,
 };
@@ -119,7 +119,7 @@ impl Node {
         self.ask = Some((at, asked.clone()));
     }
 
-    fn replied(&mut self, record: &Record, answer: Result<Arc<Reply>, Failure>, used: Usage) -> Option<Finished> {
+    fn replied(&mut self, record: &Record, answer: Result<Arc<Reply>, AskFailure>, used: Usage) -> Option<Finished> {
         self.used += used;
         let (from, asked) = self.ask.take()?;
         let id = SpanId::of_ask(record.run, record.seq);
@@ -133,7 +133,7 @@ impl Node {
         record: &Record,
         key: CallKey,
         result: &Arc<ToolResult>,
-        refused: &Option<Refusal>,
+        refused: &Option<CallRefusal>,
     ) -> Finished {
         let open = self.calls.remove(&key);
         let from = open.as_ref().map_or(record.at, |(at, _)| *at);

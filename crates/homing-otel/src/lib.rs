@@ -17,18 +17,18 @@
 
 mod activity;
 mod export;
-mod figures;
 mod fold;
+mod metrics;
 mod names;
 mod options;
+mod otlp;
 mod span;
 mod telemetry;
-mod wire;
 mod worker;
 
 pub use activity::{Activity, Ask, Call, Run};
-pub use figures::{Figure, Figures, Labels, Shape};
 pub use fold::{Finished, Fold};
-pub use options::{BadOptions, Options};
+pub use metrics::{Labels, Measurement, MetricShape, Metrics};
+pub use options::{TelemetryOptions, TelemetryOptionsError};
 pub use span::{Attribute, Attributes, Bodies, Kind, Span, SpanId};
-pub use telemetry::{Listener, Report, Telemetry};
+pub use telemetry::{ExportReport, Listener, Telemetry};

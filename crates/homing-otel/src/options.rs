@@ -11,7 +11,7 @@ const BODIES: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 /// Where telemetry goes and what it carries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct TelemetryOptions {
     /// Where spans go, such as `http://127.0.0.1:4318/v1/traces`; `None` is nowhere.
     pub traces: Option<String>,
     /// Where figures go, such as `http://127.0.0.1:4318/v1/metrics`; `None` is nowhere.
@@ -33,14 +33,14 @@ pub struct Options {
 /// Why telemetry cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {why}")]
-pub struct BadOptions {
+pub struct TelemetryOptionsError {
     /// The variable, or the option, that is at fault.
     pub variable: &'static str,
     /// What is wrong with it.
     pub why: String,
 }
 
-impl Options {
+impl TelemetryOptions {
     /// Everything goes to the collector at `endpoint`, without its paths.
     pub fn new(endpoint: &str) -> Self {
         let base = endpoint.trim_end_matches('/');
@@ -57,7 +57,7 @@ impl Options {
     }
 
     /// What the variables say; `None` where they name no collector.
-    pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, BadOptions> {
+    pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, TelemetryOptionsError> {
         let get = |name: &str| lookup(name).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
         let is_on = |name: &str| get(name).is_some_and(|it| it.eq_ignore_ascii_case("true"));
         let base = get("OTEL_EXPORTER_OTLP_ENDPOINT");
@@ -88,11 +88,11 @@ impl Options {
     }
 }
 
-pub(crate) fn bad(variable: &'static str, why: impl Into<String>) -> BadOptions {
-    BadOptions { variable, why: why.into() }
+pub(crate) fn bad(variable: &'static str, why: impl Into<String>) -> TelemetryOptionsError {
+    TelemetryOptionsError { variable, why: why.into() }
 }
 
-fn protocol(said: Option<String>) -> Result<(), BadOptions> {
+fn protocol(said: Option<String>) -> Result<(), TelemetryOptionsError> {
     match said.as_deref() {
         None | Some("http/protobuf") => Ok(()),
         Some(other) => Err(bad(
@@ -107,7 +107,7 @@ fn wanted(exporter: Option<String>, endpoint: Option<String>) -> Option<String> 
 }
 
 /// `key=value,key=value`, with values in percent encoding.
-fn pairs(variable: &'static str, text: Option<String>) -> Result<Vec<(String, String)>, BadOptions> {
+fn pairs(variable: &'static str, text: Option<String>) -> Result<Vec<(String, String)>, TelemetryOptionsError> {
     let text = text.unwrap_or_default();
     let parts = text.split(',').map(str::trim).filter(|it| !it.is_empty());
     let pair = |part: &str| {
@@ -144,9 +144,9 @@ mod tests {
 
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Options>, BadOptions> {
+    fn read(variables: &[(&str, &str)]) -> Result<Option<TelemetryOptions>, TelemetryOptionsError> {
         let map: HashMap<&str, &str> = variables.iter().copied().collect();
-        Options::from_variables(|name| map.get(name).map(|it| (*it).to_owned()))
+        TelemetryOptions::from_variables(|name| map.get(name).map(|it| (*it).to_owned()))
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! in the same trace.
 
 use homing_core::{
-    fact::{Outcome, Refusal},
-    message::{Args, FNV_START, Stop, fnv},
+    fact::{CallRefusal, Outcome},
+    message::{Args, FNV_START, StopReason, fnv},
     model::ModelError,
     tool::CallKey,
 };
@@ -245,23 +245,23 @@ pub(crate) fn error_type(error: &ModelError) -> &'static str {
     }
 }
 
-fn tool_error(refused: Option<&Refusal>, is_error: bool) -> Option<&'static str> {
+fn tool_error(refused: Option<&CallRefusal>, is_error: bool) -> Option<&'static str> {
     match refused {
-        Some(Refusal::Mistake) => Some("mistake"),
-        Some(Refusal::Denied) => Some("denied"),
-        Some(Refusal::Limit(_)) => Some("limit"),
-        Some(Refusal::OutcomeUnknown) => Some("outcome_unknown"),
-        Some(Refusal::NoTool) | None => is_error.then_some("tool_error"),
+        Some(CallRefusal::Mistake) => Some("mistake"),
+        Some(CallRefusal::Denied) => Some("denied"),
+        Some(CallRefusal::Limit(_)) => Some("limit"),
+        Some(CallRefusal::OutcomeUnknown) => Some("outcome_unknown"),
+        Some(CallRefusal::NoTool) | None => is_error.then_some("tool_error"),
     }
 }
 
-fn finish(stop: &Stop) -> &str {
+fn finish(stop: &StopReason) -> &str {
     match stop {
-        Stop::End => "stop",
-        Stop::Calls => "tool_call",
-        Stop::Length => "length",
-        Stop::Refusal => "content_filter",
-        Stop::Other(other) => other,
+        StopReason::End => "stop",
+        StopReason::Calls => "tool_call",
+        StopReason::Length => "length",
+        StopReason::Refusal => "content_filter",
+        StopReason::Other(other) => other,
     }
 }
 

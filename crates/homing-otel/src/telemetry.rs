@@ -13,9 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     export::Exporter,
-    options::{BadOptions, Options},
-    wire::Source,
-    worker::{Message, Worker},
+    options::{TelemetryOptions, TelemetryOptionsError},
+    otlp::Source,
+    worker::{Worker, WorkerMessage},
 };
 
 /// Facts that may wait to be folded; what comes when there is no room is dropped and counted.
@@ -53,14 +53,14 @@ impl Counts {
 /// Takes facts, and tells a collector what became of them. A cheap handle: clone it freely.
 #[derive(Clone)]
 pub struct Telemetry {
-    queue: mpsc::Sender<Message>,
+    queue: mpsc::Sender<WorkerMessage>,
     counts: Arc<Counts>,
 }
 
 /// What became of telemetry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct ExportReport {
     /// Spans that the collector took.
     pub sent: u64,
     /// Facts and spans that it did not get.
@@ -71,7 +71,7 @@ pub struct Report {
 
 impl Telemetry {
     /// Starts telling. Must be called within an async runtime.
-    pub fn start(options: Options) -> Result<Self, BadOptions> {
+    pub fn start(options: TelemetryOptions) -> Result<Self, TelemetryOptionsError> {
         let exporter = Exporter::new(&options)?;
         let (queue, inbox) = mpsc::channel(QUEUE);
         let counts = Arc::new(Counts::default());
@@ -82,15 +82,15 @@ impl Telemetry {
 
     /// Takes a fact. Never waits: where there is no room it is dropped and counted.
     pub fn take(&self, record: &Arc<Record>) {
-        self.put(Message::Fact(record.clone()));
+        self.put(WorkerMessage::Fact(record.clone()));
     }
 
     /// Takes in what happened to a tree before it is resumed, so that what goes on has its beginning.
     pub fn recall(&self, records: impl IntoIterator<Item = Arc<Record>>) {
-        self.put(Message::Past(records.into_iter().collect()));
+        self.put(WorkerMessage::Past(records.into_iter().collect()));
     }
 
-    fn put(&self, message: Message) {
+    fn put(&self, message: WorkerMessage) {
         if self.queue.try_send(message).is_err() {
             Counts::add(&self.counts.dropped, 1);
         }
@@ -103,10 +103,10 @@ impl Telemetry {
     }
 
     /// Sends what there is, for at most as long as `within`, and says what became of everything.
-    pub async fn finish(&self, within: Duration) -> Report {
+    pub async fn finish(&self, within: Duration) -> ExportReport {
         let (answer, answered) = oneshot::channel();
         let asked = async {
-            self.queue.send(Message::Finish(answer)).await.ok()?;
+            self.queue.send(WorkerMessage::Finish(answer)).await.ok()?;
             answered.await.ok()
         };
         let why = match tokio::time::timeout(within, asked).await {
@@ -115,12 +115,12 @@ impl Telemetry {
         };
         // What is still under way is given up: the host will not wait for it.
         let left = self.counts.waiting.load(Ordering::Relaxed);
-        Report { sent: self.counts.sent.load(Ordering::Relaxed), dropped: self.counts.dropped() + left, why }
+        ExportReport { sent: self.counts.sent.load(Ordering::Relaxed), dropped: self.counts.dropped() + left, why }
     }
 }
 
 /// What is said about this process. Its number tells it from others that count at the same time.
-fn resource(options: &Options) -> Vec<(String, String)> {
+fn resource(options: &TelemetryOptions) -> Vec<(String, String)> {
     let own = [
         ("service.name", options.service.clone()),
         ("service.version", env!("CARGO_PKG_VERSION").to_owned()),

@@ -11,12 +11,12 @@ use tokio::{
 
 use crate::{
     export::Exporter,
-    figures::Figures,
     fold::Fold,
-    options::Options,
+    metrics::Metrics,
+    options::TelemetryOptions,
+    otlp::Source,
     span::{Bodies, Span},
     telemetry::{Counts, now_ms},
-    wire::Source,
 };
 
 /// Spans that wait to be sent; the oldest make room.
@@ -24,7 +24,7 @@ const WAITING: usize = 8_192;
 /// Spans in one request.
 const BATCH: usize = 512;
 
-pub(crate) enum Message {
+pub(crate) enum WorkerMessage {
     /// Something happened.
     Fact(Arc<Record>),
     /// Something had happened before a tree was resumed.
@@ -45,7 +45,7 @@ pub(crate) struct Worker {
     bodies: Bodies,
     every: Duration,
     fold: Fold,
-    figures: Figures,
+    figures: Metrics,
     /// Whether figures changed since they were sent.
     is_news: bool,
     waiting: VecDeque<Span>,
@@ -55,14 +55,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(exporter: Exporter, source: Source, options: &Options, counts: Arc<Counts>) -> Self {
+    pub(crate) fn new(exporter: Exporter, source: Source, options: &TelemetryOptions, counts: Arc<Counts>) -> Self {
         Self {
             exporter,
             source,
             bodies: options.bodies,
             every: options.every.max(Duration::from_millis(10)),
             fold: Fold::default(),
-            figures: Figures::default(),
+            figures: Metrics::default(),
             is_news: false,
             waiting: VecDeque::new(),
             sending: None,
@@ -72,7 +72,7 @@ impl Worker {
     }
 
     /// Works until nobody holds a handle any more.
-    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
+    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<WorkerMessage>) {
         let mut ticks = interval_at(Instant::now() + self.every, self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -80,12 +80,12 @@ impl Worker {
                 // Facts come first: they must not be lost because a request is slow.
                 biased;
                 message = inbox.recv() => match message {
-                    Some(Message::Finish(answer)) => {
+                    Some(WorkerMessage::Finish(answer)) => {
                         self.flush().await;
                         let _ = answer.send(self.why.clone());
                     }
-                    Some(Message::Fact(record)) => self.take(&record),
-                    Some(Message::Past(records)) => records.iter().for_each(|record| self.fold.recall(record)),
+                    Some(WorkerMessage::Fact(record)) => self.take(&record),
+                    Some(WorkerMessage::Past(records)) => records.iter().for_each(|record| self.fold.recall(record)),
                     None => return,
                 },
                 result = progress(&mut self.sending), if self.sending.is_some() => {

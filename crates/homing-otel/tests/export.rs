@@ -14,13 +14,13 @@ use homing_core::{
     definition::AgentDefinition,
     fact::Record,
     message::{Reply, Usage},
-    model::{Failure, Model, ModelCard, ModelError, OnDelta, OneModel, Rates, Request},
-    program::{call, say},
+    model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta, Rates, SingleModel},
     registry::Registry,
+    scripted_model::{call, say},
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
-use homing_otel::{Bodies, Listener, Options, Telemetry};
-use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_otel::{Bodies, Listener, Telemetry, TelemetryOptions};
+use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue, any_value::Value as One},
     metrics::v1::metric::Data,
@@ -39,7 +39,7 @@ impl Model for Cast {
         &self.card
     }
 
-    fn reply<'a>(&'a self, request: Request<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+    fn reply<'a>(&'a self, request: ModelRequest<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         let step = request.messages.len();
         let used = Usage { input: 100, output: 10, ..Usage::default() };
         let reply = match (request.system, step) {
@@ -48,7 +48,7 @@ impl Model for Cast {
             _ => say("secret-answer"),
         };
         let breaks = request.system == "worker" && !std::mem::replace(&mut *self.failed.lock().expect("fine"), true);
-        let broken = || Failure::free(ModelError::Broken { reason: "cut".into() });
+        let broken = || AskFailure::free(ModelError::Broken { reason: "cut".into() });
         Box::pin(async move { if breaks { Err(broken()) } else { Ok(Reply { usage: used, ..reply }) } })
     }
 }
@@ -71,7 +71,8 @@ fn runtime(on_fact: Listener) -> Runtime {
     let rates = Rates { input: 2_000_000, output: 5_000_000, ..Rates::default() };
     let card = ModelCard { rates: Some(rates), ..ModelCard::free("acme/large") };
     let model = Cast { card, failed: Mutex::new(false) };
-    let mut parts = Parts::new(Registry::from_iter(agents), Arc::new(OneModel(Arc::new(model))), Memory::new());
+    let mut parts =
+        RuntimeParts::new(Registry::from_iter(agents), Arc::new(SingleModel(Arc::new(model))), MemoryJournal::new());
     let spec = ToolSpec {
         name: "read".into(),
         description: "reads".into(),
@@ -112,7 +113,7 @@ fn path(span: &Span, by_id: &HashMap<Vec<u8>, Span>) -> String {
 #[tokio::test]
 async fn a_lead_with_children_is_one_trace_with_each_child_below_its_delegation() {
     let collector = Collector::start().await;
-    let mut options = Options::new(&collector.url());
+    let mut options = TelemetryOptions::new(&collector.url());
     options.headers = vec![("Authorization".into(), "Bearer abc".into())];
     options.service = "our-agents".into();
     let telemetry = Telemetry::start(options).expect("the options are fine");
@@ -174,7 +175,7 @@ async fn a_lead_with_children_is_one_trace_with_each_child_below_its_delegation(
 #[tokio::test]
 async fn figures_count_runs_by_status_tokens_cost_and_the_time_in_the_queue() {
     let collector = Collector::start().await;
-    let telemetry = Telemetry::start(Options::new(&collector.url())).expect("the options are fine");
+    let telemetry = Telemetry::start(TelemetryOptions::new(&collector.url())).expect("the options are fine");
     run_a_lead(&telemetry).await;
     run_a_lead(&telemetry).await;
     telemetry.finish(Duration::from_secs(20)).await;
@@ -204,7 +205,7 @@ async fn figures_count_runs_by_status_tokens_cost_and_the_time_in_the_queue() {
 #[tokio::test]
 async fn bodies_are_told_only_where_somebody_asked_for_them() {
     let collector = Collector::start().await;
-    let mut options = Options::new(&collector.url());
+    let mut options = TelemetryOptions::new(&collector.url());
     options.bodies = Bodies::Carried;
     let telemetry = Telemetry::start(options).expect("the options are fine");
     run_a_lead(&telemetry).await;
@@ -218,7 +219,7 @@ async fn bodies_are_told_only_where_somebody_asked_for_them() {
 #[tokio::test]
 async fn a_collector_that_never_answers_or_is_not_there_delays_nobody() {
     for address in [black_hole().await, closed_port().await] {
-        let mut options = Options::new(&format!("http://{address}"));
+        let mut options = TelemetryOptions::new(&format!("http://{address}"));
         options.every = Duration::from_millis(10);
         let telemetry = Telemetry::start(options).expect("the options are fine");
         let begun = Instant::now();
@@ -237,7 +238,7 @@ async fn a_collector_that_never_answers_or_is_not_there_delays_nobody() {
 
 #[tokio::test]
 async fn facts_beyond_the_queue_are_dropped_and_counted() {
-    let telemetry = Telemetry::start(Options::new(&format!("http://{}", black_hole().await))).expect("fine");
+    let telemetry = Telemetry::start(TelemetryOptions::new(&format!("http://{}", black_hole().await))).expect("fine");
     let records = Arc::new(Mutex::new(Vec::new()));
     let keep = records.clone();
     let run = runtime(Arc::new(move |it: &Arc<Record>| keep.lock().expect("fine").push(it.clone())));
@@ -256,6 +257,6 @@ fn an_address_that_is_none_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _guard = runtime.enter();
     for address in ["collector:4318", "ftp://collector", "not an address"] {
-        assert!(Telemetry::start(Options::new(address)).is_err(), "{address}");
+        assert!(Telemetry::start(TelemetryOptions::new(address)).is_err(), "{address}");
     }
 }

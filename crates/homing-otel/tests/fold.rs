@@ -6,21 +6,21 @@ use homing_core::{
     definition::AgentDefinition,
     fact::{Fact, Record},
     limits::{Cap, Limits},
-    model::{ModelCard, OneModel},
-    program::{Program, call, say},
+    model::{ModelCard, SingleModel},
     registry::Registry,
+    scripted_model::{FunctionModel, call, say},
 };
 use homing_otel::{Bodies, Fold, Span, SpanId};
 use homing_runtime::{
-    Parts, Runtime, Task,
-    journal::{Claim, Memory},
+    Runtime, RuntimeParts, Task,
+    journal::{Claim, MemoryJournal},
 };
 use serde_json::json;
 
 /// Every fact of a lead with one child that stops at its limit of turns and is given one more.
 async fn facts() -> Vec<Arc<Record>> {
     let agents = ["lead", "worker"].map(|name| AgentDefinition::new(name, name, name));
-    let model = Program::with_card(ModelCard::free("acme/large"), |request| {
+    let model = FunctionModel::with_card(ModelCard::free("acme/large"), |request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call(["worker", "nobody"].map(|agent| ("delegate", json!({"agent": agent, "task": "go"})))),
             _ => say("done"),
@@ -28,7 +28,8 @@ async fn facts() -> Vec<Arc<Record>> {
     });
     let records: Arc<Mutex<Vec<Arc<Record>>>> = Arc::default();
     let keep = records.clone();
-    let mut parts = Parts::new(Registry::from_iter(agents), Arc::new(OneModel(Arc::new(model))), Memory::new());
+    let mut parts =
+        RuntimeParts::new(Registry::from_iter(agents), Arc::new(SingleModel(Arc::new(model))), MemoryJournal::new());
     parts.on_fact = Some(Arc::new(move |it: &Arc<Record>| keep.lock().expect("fine").push(it.clone())));
     let runtime = Runtime::new(parts);
     let limits = Limits { turns: Cap::At(2), ..Limits::default() };

@@ -19,15 +19,14 @@ use homing_core::{
     BoxFuture,
     definition::AgentDefinition,
     message::Reply,
-    model::{Failure, Model, ModelCard, OnDelta, OneModel, Request},
-    program,
+    model::{AskFailure, Model, ModelCard, ModelRequest, OnDelta, SingleModel},
     registry::Registry,
+    scripted_model,
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
-    Parts, Runtime, Task,
-    journal::{Journal, Memory},
-    sqlite::SqliteJournal,
+    Runtime, RuntimeParts, Task,
+    journal::{Journal, MemoryJournal, sqlite::SqliteJournal},
 };
 use journal_support::*;
 
@@ -55,14 +54,15 @@ fn main() {
         in_company(&dir.path().join("company.db"));
         big(&dir.path().join("big.db"));
     }
-    runs("off, in memory only", Memory::new());
+    runs("off, in memory only", MemoryJournal::new());
     runs("on", open(&dir.path().join("runs.db")));
 }
 
 /// A thousand runs side by side, each of four asks of a model that takes 100 ms.
 fn runs(what: &str, journal: Arc<dyn Journal>) {
     let agent = AgentDefinition::new("asker", "asks", "you ask");
-    let mut parts = Parts::new(Registry::from_iter([agent]), Arc::new(OneModel(Arc::new(Slow::new()))), journal);
+    let mut parts =
+        RuntimeParts::new(Registry::from_iter([agent]), Arc::new(SingleModel(Arc::new(Slow::new()))), journal);
     parts.tools = vec![Arc::new(Nod::new())];
     (parts.settings.max_runs, parts.settings.max_asks) = (1_000, 1_000);
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -93,12 +93,12 @@ impl Model for Slow {
         &self.0
     }
 
-    fn reply<'a>(&'a self, request: Request<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+    fn reply<'a>(&'a self, request: ModelRequest<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         let turn = request.messages.len() / 2;
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
             let turn_args = serde_json::json!({ "turn": turn });
-            Ok(if turn < 3 { program::call([("nod", turn_args)]) } else { program::say("done") })
+            Ok(if turn < 3 { scripted_model::call([("nod", turn_args)]) } else { scripted_model::say("done") })
         })
     }
 }

@@ -13,13 +13,13 @@ use homing_core::{
     BoxFuture,
     definition::AgentDefinition,
     limits::{Cap, Limits},
-    message::{Entry, Message, Reply},
-    model::{Failure, Model, ModelCard, OnDelta, OneModel, Request, Toolbox},
-    program::{call, say},
+    message::{Message, Reply, TranscriptEntry},
+    model::{AskFailure, Model, ModelCard, ModelRequest, OnDelta, SingleModel, Toolbox},
     registry::Registry,
+    scripted_model::{call, say},
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
-use homing_runtime::{Parts, RunHandle, Runtime, Task, journal::Nowhere};
+use homing_runtime::{RunHandle, Runtime, RuntimeParts, Task, journal::NullJournal};
 use serde_json::{Value, json};
 
 /// A model that reads `steps` times and then answers, after a pause.
@@ -31,7 +31,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn decide(&self, request: &Request<'_>) -> Reply {
+    fn decide(&self, request: &ModelRequest<'_>) -> Reply {
         let turn = request.messages.len() / 2;
         match (request.system, turn) {
             ("lead", 0) => {
@@ -49,7 +49,7 @@ impl Model for Worker {
         &self.card
     }
 
-    fn reply<'a>(&'a self, request: Request<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+    fn reply<'a>(&'a self, request: ModelRequest<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         let reply = self.decide(&request);
         Box::pin(async move {
             if !self.pause.is_zero() {
@@ -89,7 +89,8 @@ impl Reads {
 fn runtime(worker: Worker) -> Runtime {
     let agent = |name: &str| AgentDefinition::new(name, name, name);
     let registry = Registry::from_iter([agent("lead"), agent("worker")]);
-    let mut parts = Parts::new(registry, Arc::new(OneModel(Arc::new(worker))), Arc::new(Nowhere::default()));
+    let mut parts =
+        RuntimeParts::new(registry, Arc::new(SingleModel(Arc::new(worker))), Arc::new(NullJournal::default()));
     parts.tools = vec![Reads::new()];
     (parts.settings.max_runs, parts.settings.max_asks) = (20_000, 20_000);
     Runtime::new(parts)
@@ -160,9 +161,9 @@ async fn bare(count: usize) -> f64 {
     let toolbox = Toolbox::new(vec![tool.0.clone()]);
     let before = cpu();
     for _ in 0..count {
-        let mut messages = vec![Entry::new(Message::user("x"))];
+        let mut messages = vec![TranscriptEntry::new(Message::user("x"))];
         loop {
-            let request = Request {
+            let request = ModelRequest {
                 system: "worker",
                 messages: &messages,
                 tools: &toolbox,
@@ -176,8 +177,8 @@ async fn bare(count: usize) -> f64 {
             let reply = model.reply(request, &|_| ()).await.unwrap();
             let Some(wanted) = reply.calls().next().cloned() else { break };
             let output = tool.act(&json!({"n": messages.len() / 2}));
-            messages.push(Entry::new(Message::Assistant(reply)));
-            messages.push(Entry::new(Message::Tool(homing_core::message::ToolResult {
+            messages.push(TranscriptEntry::new(Message::Assistant(reply)));
+            messages.push(TranscriptEntry::new(Message::Tool(homing_core::message::ToolResult {
                 index: 0,
                 call_id: wanted.id,
                 name: wanted.name,

@@ -13,14 +13,14 @@ pub enum Event {
     /// A fact, durable.
     Fact(Arc<Record>),
     /// Something passing; it has no position and may be lost.
-    Passing(Arc<Passing>),
+    Transient(Arc<Transient>),
     /// The subscriber was too slow and missed so many events; facts can be read again from the journal.
     Missed(u64),
 }
 
 /// Something passing.
 #[derive(Clone, Debug)]
-pub struct Passing {
+pub struct Transient {
     /// The tree.
     pub tree: Uuid,
     /// The run.
@@ -30,12 +30,12 @@ pub struct Passing {
     /// Milliseconds since 1970.
     pub at: u64,
     /// What.
-    pub what: What,
+    pub what: TransientKind,
 }
 
 /// Passing things.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum TransientKind {
     /// The run waits for a slot.
     Queued,
     /// An attempt failed and another follows.
@@ -57,7 +57,7 @@ pub enum What {
     Warning(String),
 }
 
-impl What {
+impl TransientKind {
     fn kind(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -76,7 +76,7 @@ impl Event {
     pub fn to_json(&self) -> Value {
         match self {
             Self::Fact(record) => record_json(record),
-            Self::Passing(passing) => passing_json(passing),
+            Self::Transient(passing) => passing_json(passing),
             Self::Missed(count) => json!({"kind": "missed", "count": count}),
         }
     }
@@ -99,15 +99,18 @@ fn record_json(record: &Record) -> Value {
     Value::Object(object)
 }
 
-fn passing_json(passing: &Passing) -> Value {
+fn passing_json(passing: &Transient) -> Value {
     let mut value = json!({
         "tree": passing.tree, "at": passing.at, "run": passing.run, "place": passing.place, "kind": passing.what.kind(),
     });
     let more = match &passing.what {
-        What::Queued => json!({}),
-        What::Retrying { in_ms, reason } => json!({"in_ms": in_ms, "reason": reason}),
-        What::Progress(text) | What::Text(text) | What::Thinking(text) | What::Warning(text) => json!({"text": text}),
-        What::Question(question) => json!({"question": question}),
+        TransientKind::Queued => json!({}),
+        TransientKind::Retrying { in_ms, reason } => json!({"in_ms": in_ms, "reason": reason}),
+        TransientKind::Progress(text)
+        | TransientKind::Text(text)
+        | TransientKind::Thinking(text)
+        | TransientKind::Warning(text) => json!({"text": text}),
+        TransientKind::Question(question) => json!({"question": question}),
     };
     if let (Some(object), Value::Object(more)) = (value.as_object_mut(), more) {
         object.extend(more);
@@ -139,7 +142,7 @@ impl Events {
     fn concerns(&self, event: &Event) -> bool {
         match event {
             Event::Fact(record) => record.place.is_within(&self.top),
-            Event::Passing(passing) => passing.place.is_within(&self.top),
+            Event::Transient(passing) => passing.place.is_within(&self.top),
             Event::Missed(_) => true,
         }
     }

@@ -6,15 +6,15 @@ use std::{
 };
 
 use homing_core::{
-    envelope::{Envelope, Status, UsageNote, status},
-    fact::By,
+    envelope::{Envelope, EnvelopeUsage, Status, status},
+    fact::CancelledBy,
     tree::RunTree,
 };
 use uuid::Uuid;
 
 use crate::{
-    book::Book,
     event::Events,
+    live_tree::LiveTree,
     runtime::{OnComplete, Runtime, SpawnError},
     task::Task,
 };
@@ -23,12 +23,12 @@ use crate::{
 #[derive(Clone)]
 pub struct RunHandle {
     runtime: Runtime,
-    book: Arc<Book>,
+    book: Arc<LiveTree>,
     run: Uuid,
 }
 
 impl RunHandle {
-    pub(crate) fn new(runtime: Runtime, book: Arc<Book>, run: Uuid) -> Self {
+    pub(crate) fn new(runtime: Runtime, book: Arc<LiveTree>, run: Uuid) -> Self {
         Self { runtime, book, run }
     }
 
@@ -71,7 +71,7 @@ impl RunHandle {
     }
 
     /// Asks it to stop; `false` where it has ended.
-    pub fn cancel(&self, by: By) -> bool {
+    pub fn cancel(&self, by: CancelledBy) -> bool {
         self.runtime.0.halt(&self.book, self.run, by)
     }
 
@@ -88,7 +88,7 @@ impl RunHandle {
 
     /// What it did so far, a line each.
     pub fn log(&self) -> Vec<String> {
-        self.book.look_at(self.run, crate::log::lines)
+        self.book.look_at(self.run, crate::transcript_lines::lines)
     }
 }
 
@@ -98,7 +98,7 @@ pub struct Statistics {
     /// Runs by how they are going, in the order of [`Status`].
     pub by_status: Vec<(Status, usize)>,
     /// What all of them used.
-    pub total: UsageNote,
+    pub total: EnvelopeUsage,
 }
 
 impl Runtime {
@@ -115,7 +115,7 @@ impl Runtime {
 
     /// Every run that is going like this.
     pub fn list(&self, wanted: Status) -> Vec<RunHandle> {
-        let of = |book: Arc<Book>| {
+        let of = |book: Arc<LiveTree>| {
             let ids: Vec<Uuid> =
                 book.look(|tree| tree.runs().iter().filter(|run| status(run) == wanted).map(|run| run.id).collect());
             ids.into_iter().map(move |id| (book.clone(), id)).collect::<Vec<_>>()
@@ -151,7 +151,7 @@ impl Runtime {
             }
         }
         for run in runs {
-            run.cancel(By::Host);
+            run.cancel(CancelledBy::Host);
         }
         done
     }
@@ -162,7 +162,7 @@ impl Runtime {
     }
 
     /// Asks every root to stop, and says how many were still going.
-    pub fn cancel_all(&self, by: &By) -> usize {
+    pub fn cancel_all(&self, by: &CancelledBy) -> usize {
         self.0.books().iter().filter(|book| self.0.halt(book, book.id, by.clone())).count()
     }
 
@@ -202,7 +202,7 @@ impl Runtime {
             .map(|book| RunHandle::new(self.clone(), book.clone(), book.id))
             .collect();
         for run in &open {
-            run.cancel(By::Host);
+            run.cancel(CancelledBy::Host);
         }
         let _ = tokio::time::timeout(grace, futures::future::join_all(open.iter().map(RunHandle::wait))).await;
         open.iter().map(RunHandle::envelope).collect()
@@ -210,15 +210,15 @@ impl Runtime {
 
     /// Carries out what other processes want of runs in hand. Returns when there is nothing more.
     pub async fn answer_inbox(&self) {
-        use crate::journal::Request;
+        use crate::journal::InboxRequest;
         for request in self.0.parts.journal.inbox().await {
             match request {
-                Request::Cancel { tree, run, by } => {
+                InboxRequest::Cancel { tree, run, by } => {
                     if let Some(book) = self.0.book(tree) {
-                        self.0.halt(&book, run, By::Other(by));
+                        self.0.halt(&book, run, CancelledBy::Other(by));
                     }
                 }
-                Request::Tell { tree, run, message } => {
+                InboxRequest::Tell { tree, run, message } => {
                     if let Some(book) = self.0.book(tree) {
                         self.0.tell(&book, run, None, &message);
                     }
@@ -228,7 +228,7 @@ impl Runtime {
     }
 }
 
-fn add(total: &mut UsageNote, more: &UsageNote) {
+fn add(total: &mut EnvelopeUsage, more: &EnvelopeUsage) {
     total.input += more.input;
     total.cached += more.cached;
     total.output += more.output;
@@ -241,7 +241,7 @@ fn add(total: &mut UsageNote, more: &UsageNote) {
 
 /// Several results as one report: what was answered, what failed, what it cost.
 pub fn aggregate(results: &[Envelope]) -> String {
-    let mut total = UsageNote::default();
+    let mut total = EnvelopeUsage::default();
     let mut text = String::new();
     for result in results {
         add(&mut total, &result.subtree);

@@ -1,5 +1,7 @@
 //! Where facts are kept. The runtime writes through this seam and never asks what is behind it.
 
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 use std::{
     collections::HashMap,
     future::Future,
@@ -10,7 +12,7 @@ use std::{
 
 use homing_core::{
     BoxFuture,
-    fact::{Fact, Hold, LimitHit, Record},
+    fact::{Fact, LimitHit, Record, Reservation},
     message::Usage,
     tree::RunTree,
 };
@@ -19,7 +21,7 @@ use uuid::Uuid;
 /// Where facts are kept: durable before anything acts on them.
 pub trait Journal: Send + Sync {
     /// Sets who is told of records once they are durable, in order. Called once, before anything is written.
-    fn on_durable(&self, tell: Tell);
+    fn on_durable(&self, tell: FactListener);
 
     /// Begins a tree with its first record, and makes this process its owner.
     ///
@@ -59,7 +61,7 @@ pub trait Journal: Send + Sync {
     fn release(&self, tree: Uuid);
 
     /// What other processes want of trees that this process owns. Taken once.
-    fn inbox(&self) -> BoxFuture<'_, Vec<Request>> {
+    fn inbox(&self) -> BoxFuture<'_, Vec<InboxRequest>> {
         Box::pin(std::future::ready(Vec::new()))
     }
 
@@ -75,19 +77,23 @@ pub trait Journal: Send + Sync {
     }
 
     /// Reserves at an account, which is one more ancestor that processes share. `None` is yes.
-    fn hold_at_account(&self, account: &str, hold: Hold) -> BoxFuture<'_, Result<Option<LimitHit>, JournalError>> {
+    fn hold_at_account(
+        &self,
+        account: &str,
+        hold: Reservation,
+    ) -> BoxFuture<'_, Result<Option<LimitHit>, JournalError>> {
         let _ = (account, hold);
         Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Turns a reservation at an account into what was used.
-    fn settle_at_account(&self, account: &str, hold: Hold, used: Usage) {
+    fn settle_at_account(&self, account: &str, hold: Reservation, used: Usage) {
         let _ = (account, hold, used);
     }
 }
 
 /// Takes records that have become durable.
-pub type Tell = Arc<dyn Fn(&Arc<Record>) + Send + Sync>;
+pub type FactListener = Arc<dyn Fn(&Arc<Record>) + Send + Sync>;
 
 /// What became of a tree's first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +115,7 @@ pub enum Claim {
 
 /// What another process wants of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum InboxRequest {
     /// Stop it.
     Cancel {
         /// The tree.
@@ -200,9 +206,9 @@ impl Future for Commit {
 
 /// A journal that keeps nothing: a crash loses everything, and nothing can be resumed.
 #[derive(Default)]
-pub struct Nowhere(OnceLock<Tell>);
+pub struct NullJournal(OnceLock<FactListener>);
 
-impl Nowhere {
+impl NullJournal {
     fn tell(&self, record: &Arc<Record>) {
         if let Some(tell) = self.0.get() {
             tell(record);
@@ -210,8 +216,8 @@ impl Nowhere {
     }
 }
 
-impl Journal for Nowhere {
-    fn on_durable(&self, tell: Tell) {
+impl Journal for NullJournal {
+    fn on_durable(&self, tell: FactListener) {
         let _ = self.0.set(tell);
     }
 
@@ -238,13 +244,13 @@ impl Journal for Nowhere {
 
 /// A journal that forgets everything with its process.
 #[derive(Default)]
-pub struct Memory {
+pub struct MemoryJournal {
     trees: Mutex<HashMap<Uuid, Vec<Arc<Record>>>>,
     keys: Mutex<HashMap<String, Uuid>>,
-    tell: OnceLock<Tell>,
+    tell: OnceLock<FactListener>,
 }
 
-impl Memory {
+impl MemoryJournal {
     /// An empty journal.
     pub fn new() -> Arc<Self> {
         Arc::default()
@@ -294,8 +300,8 @@ impl Memory {
     }
 }
 
-impl Journal for Memory {
-    fn on_durable(&self, tell: Tell) {
+impl Journal for MemoryJournal {
+    fn on_durable(&self, tell: FactListener) {
         let _ = self.tell.set(tell);
     }
 

@@ -1,32 +1,24 @@
 //! Spawns runs, drives each to its end, and records what happens. It knows neither files nor providers nor terminals:
 //! models, tools and the journal are handed to it.
 
-mod ask;
-mod book;
-mod call;
-mod compaction;
-mod drive;
-mod driver;
-pub mod environment;
+mod agent_loop;
+pub mod clock;
+mod config;
+mod delegation;
 pub mod event;
-mod family;
-mod gate;
 mod handle;
 pub mod journal;
-mod log;
+mod live_tree;
 mod prompt;
-mod report;
 mod resume;
 mod runtime;
-mod settings;
-mod slots;
+mod scheduler;
 mod spawn;
-#[cfg(feature = "sqlite")]
-pub mod sqlite;
 mod task;
+mod transcript_lines;
 
+pub use config::RuntimeConfig;
 pub use handle::{RunHandle, Statistics, aggregate};
-pub use prompt::Setting;
-pub use runtime::{Asker, OnComplete, Parts, Runtime, SpawnError, Submission};
-pub use settings::Settings;
+pub use prompt::PromptContext;
+pub use runtime::{OnComplete, PermissionHandler, Runtime, RuntimeParts, SpawnError, Submission};
 pub use task::Task;

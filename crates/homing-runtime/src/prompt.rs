@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use homing_core::{
-    definition::{AgentDefinition, Surroundings},
+    definition::{AgentDefinition, ProjectContext},
     skill::SkillLibrary,
 };
 use serde_json::Value;
 
 /// What a host knows about a folder, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Setting {
+pub struct PromptContext {
     /// Folder, platform, date, state of the repository.
     pub environment: String,
     /// The project's instruction files.
@@ -23,7 +23,7 @@ pub(crate) fn render(
     task: &str,
     context: &BTreeMap<String, Value>,
     skills: Option<&dyn SkillLibrary>,
-    setting: &Setting,
+    setting: &PromptContext,
 ) -> (String, Vec<String>) {
     let mut warnings = Vec::new();
     let mut text = fill(&agent.prompt, task, context);
@@ -43,9 +43,9 @@ pub(crate) fn render(
         section(&mut text, &block);
     }
     let (instructions, environment) = match agent.surroundings {
-        Surroundings::Full => (setting.instructions.as_str(), setting.environment.as_str()),
-        Surroundings::Environment => ("", setting.environment.as_str()),
-        Surroundings::None => ("", ""),
+        ProjectContext::Full => (setting.instructions.as_str(), setting.environment.as_str()),
+        ProjectContext::Environment => ("", setting.environment.as_str()),
+        ProjectContext::None => ("", ""),
     };
     section(&mut text, instructions);
     section(&mut text, environment);

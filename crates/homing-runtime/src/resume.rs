@@ -2,12 +2,12 @@
 
 use homing_core::{
     fact::{Asked, Fact},
-    model::{Charge, Failure, ModelError},
+    model::{AskFailure, Charge, ModelError},
 };
 
 /// An ask that was under way when the process died: it may have been billed, so its hold is charged, and it is asked again.
 pub(crate) fn lost(asked: &Asked) -> Fact {
     let reason = "the process died while the model was answering".to_owned();
-    let failure = Failure { error: ModelError::Broken { reason }, charge: Charge::Hold, partial: String::new() };
-    Fact::AskFailed { failure, charge: crate::ask::worst(asked) }
+    let failure = AskFailure { error: ModelError::Broken { reason }, charge: Charge::Hold, partial: String::new() };
+    Fact::AskFailed { failure, charge: crate::agent_loop::model_call::worst(asked) }
 }

@@ -11,7 +11,7 @@ use homing_core::{
     authority::{Grant, Network, Sandbox},
     definition::{AgentDefinition, Isolation},
     envelope::Envelope,
-    fact::{By, Fact, FailureKind, LimitHit, Outcome, Record, Spawned},
+    fact::{CancelledBy, Fact, FailureKind, LimitHit, Outcome, Record, Spawned},
     hooks::Hooks,
     limits::{Cap, Limits},
     message::Message,
@@ -19,7 +19,7 @@ use homing_core::{
     place::Place,
     registry::{Registry, UnknownAgent},
     skill::SkillLibrary,
-    tool::{AgentTools, Answer, CallKey, Question, Tool, ToolSpec},
+    tool::{AgentToolSource, Answer, CallKey, Question, Tool, ToolSpec},
     tree::RunTree,
     workspace::Workspaces,
 };
@@ -28,21 +28,20 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    book::{Book, Cell},
-    driver::Driver,
-    environment::Environment,
-    gate::Gates,
+    agent_loop::run_driver::RunDriver,
+    clock::Clock,
+    config::RuntimeConfig,
     handle::RunHandle,
-    journal::{Begun, Claim, Commit, Journal, JournalError, Tell},
-    prompt::Setting,
-    settings::Settings,
-    slots::Slots,
-    spawn::Known,
+    journal::{Begun, Claim, Commit, FactListener, Journal, JournalError},
+    live_tree::{LiveRun, LiveTree},
+    prompt::PromptContext,
+    scheduler::{fair_semaphore::FairSemaphore, rate_limit::RateLimiters},
+    spawn::SpawnCaches,
     task::Task,
 };
 
 /// Everything a host hands over.
-pub struct Parts {
+pub struct RuntimeParts {
     /// The agents that there are.
     pub registry: Arc<Registry>,
     /// Where models come from.
@@ -50,32 +49,32 @@ pub struct Parts {
     /// The tools that there are; which run gets which is its authority's to say.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The tools that agents bring along besides, each for its own runs and their descendants.
-    pub agent_tools: Option<Arc<dyn AgentTools>>,
+    pub agent_tools: Option<Arc<dyn AgentToolSource>>,
     /// The skills that there are.
     pub skills: Option<Arc<dyn SkillLibrary>>,
     /// Where facts are kept.
     pub journal: Arc<dyn Journal>,
     /// Time, ids, chance.
-    pub environment: Arc<dyn Environment>,
+    pub environment: Arc<dyn Clock>,
     /// What a root may do at most.
     pub policy: Grant,
     /// Where roots work, unless their task says otherwise.
     pub workdir: PathBuf,
     /// What agents are told about a folder.
-    pub setting: Arc<dyn Fn(&Path) -> Setting + Send + Sync>,
+    pub setting: Arc<dyn Fn(&Path) -> PromptContext + Send + Sync>,
     /// The user's own commands at certain moments.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Who makes folders for runs that want one of their own.
     pub workspaces: Option<Arc<dyn Workspaces>>,
     /// Who answers questions.
-    pub asker: Option<Arc<dyn Asker>>,
+    pub asker: Option<Arc<dyn PermissionHandler>>,
     /// Who is told of every fact of every tree once it is durable, in each tree's order. It must not wait.
-    pub on_fact: Option<Tell>,
+    pub on_fact: Option<FactListener>,
     /// The knobs.
-    pub settings: Settings,
+    pub settings: RuntimeConfig,
 }
 
-impl Parts {
+impl RuntimeParts {
     /// The least that is needed; the rest is empty, real time, and a policy that allows every tool but no folder and no
     /// network.
     pub fn new(registry: Registry, models: Arc<dyn Models>, journal: Arc<dyn Journal>) -> Self {
@@ -93,21 +92,21 @@ impl Parts {
             agent_tools: None,
             skills: None,
             journal,
-            environment: Arc::new(crate::environment::RealWorld::new()),
+            environment: Arc::new(crate::clock::SystemClock::new()),
             policy,
             workdir: PathBuf::from("."),
-            setting: Arc::new(|_| Setting::default()),
+            setting: Arc::new(|_| PromptContext::default()),
             hooks: None,
             workspaces: None,
             asker: None,
             on_fact: None,
-            settings: Settings::default(),
+            settings: RuntimeConfig::default(),
         }
     }
 }
 
 /// Somebody who answers questions.
-pub trait Asker: Send + Sync {
+pub trait PermissionHandler: Send + Sync {
     /// Answers, sooner or later; the runtime does not wait for ever.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 }
@@ -117,11 +116,11 @@ pub trait Asker: Send + Sync {
 pub struct Runtime(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) parts: Parts,
-    pub(crate) runs: Arc<Slots>,
-    pub(crate) gates: Gates,
+    pub(crate) parts: RuntimeParts,
+    pub(crate) runs: Arc<FairSemaphore>,
+    pub(crate) gates: RateLimiters,
     trees: Mutex<Trees>,
-    pub(crate) known: Known,
+    pub(crate) known: SpawnCaches,
     pub(crate) on_complete: Mutex<Vec<OnComplete>>,
 }
 
@@ -130,7 +129,7 @@ pub type OnComplete = Arc<dyn Fn(&Envelope) + Send + Sync>;
 
 #[derive(Default)]
 struct Trees {
-    books: HashMap<Uuid, Arc<Book>>,
+    books: HashMap<Uuid, Arc<LiveTree>>,
     ended: VecDeque<Uuid>,
 }
 
@@ -167,7 +166,7 @@ pub enum SpawnError {
 }
 
 /// A child to be sent out.
-pub(crate) struct Order {
+pub(crate) struct SpawnOrder {
     pub(crate) agent: Arc<AgentDefinition>,
     pub(crate) text: String,
     pub(crate) limits: Limits,
@@ -179,9 +178,9 @@ pub(crate) struct Order {
 }
 
 /// A root that is ready to begin.
-struct Root {
-    book: Arc<Book>,
-    cell: Arc<Cell>,
+struct RootSpec {
+    book: Arc<LiveTree>,
+    cell: Arc<LiveRun>,
     first: Arc<Record>,
 }
 
@@ -195,9 +194,9 @@ pub enum Submission {
 
 impl Runtime {
     /// Starts with nothing running.
-    pub fn new(parts: Parts) -> Self {
-        let runs = Slots::new(parts.settings.max_runs.max(1));
-        let gates = Gates::new(parts.settings.max_asks.max(1));
+    pub fn new(parts: RuntimeParts) -> Self {
+        let runs = FairSemaphore::new(parts.settings.max_runs.max(1));
+        let gates = RateLimiters::new(parts.settings.max_asks.max(1));
         let inner = Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let inner = inner.clone();
             let on_fact = parts.on_fact.clone();
@@ -214,7 +213,7 @@ impl Runtime {
                 runs,
                 gates,
                 trees: Mutex::default(),
-                known: Known::default(),
+                known: SpawnCaches::default(),
                 on_complete: Mutex::default(),
             }
         });
@@ -222,13 +221,13 @@ impl Runtime {
     }
 
     /// What the host handed over.
-    pub fn parts(&self) -> &Parts {
+    pub fn parts(&self) -> &RuntimeParts {
         &self.0.parts
     }
 
     /// Starts `task`. Returns at once; a task with a key goes through [`Self::submit`].
     pub fn spawn(&self, task: Task) -> Result<RunHandle, SpawnError> {
-        let Root { book, cell, first } = self.0.root(task)?;
+        let RootSpec { book, cell, first } = self.0.root(task)?;
         let inner = self.0.clone();
         let handle = RunHandle::new(self.clone(), book.clone(), cell.run);
         tokio::spawn(async move {
@@ -242,7 +241,7 @@ impl Runtime {
 
     /// Starts `task` once it is durable, or says which earlier tree has its key.
     pub async fn submit(&self, task: Task) -> Result<Submission, SpawnError> {
-        let Root { book, cell, first } = self.0.root(task)?;
+        let RootSpec { book, cell, first } = self.0.root(task)?;
         match self.0.parts.journal.begin(first).await {
             Ok(Begun::New) => {
                 let handle = RunHandle::new(self.clone(), book.clone(), cell.run);
@@ -277,7 +276,7 @@ impl Runtime {
                 fold.apply(&record).map_err(|misfit| JournalError::Damaged(misfit.to_string()))?;
             }
         }
-        let book = Book::new(tree, epoch, fold, journal.clone(), self.0.parts.environment.clone());
+        let book = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.environment.clone());
         if goes_on {
             self.0.lock_trees().books.insert(tree, book.clone());
             if more != Limits::default() {
@@ -299,26 +298,26 @@ impl Runtime {
 }
 
 impl Inner {
-    fn root(self: &Arc<Self>, task: Task) -> Result<Root, SpawnError> {
+    fn root(self: &Arc<Self>, task: Task) -> Result<RootSpec, SpawnError> {
         let spawned = self.root_spawned(&task)?;
         let id = self.parts.environment.fresh_id();
         let (journal, environment) = (self.parts.journal.clone(), self.parts.environment.clone());
-        let book = Book::new(id, 1, RunTree::default(), journal, environment);
+        let book = LiveTree::new(id, 1, RunTree::default(), journal, environment);
         let place = Place::root();
         let first = book.make(&RunTree::default(), id, place.clone(), Fact::Spawned(Arc::new(spawned)));
         book.adopt(&first);
-        let cell = Cell::new(id, place, CancellationToken::new());
+        let cell = LiveRun::new(id, place, CancellationToken::new());
         book.add_cell(cell.clone());
         self.lock_trees().books.insert(id, book.clone());
-        Ok(Root { book, cell, first })
+        Ok(RootSpec { book, cell, first })
     }
 
     /// Spawns a child of a run that is under way.
     pub(crate) async fn spawn_child(
         self: &Arc<Self>,
-        book: &Arc<Book>,
+        book: &Arc<LiveTree>,
         parent: Uuid,
-        order: Order,
+        order: SpawnOrder,
     ) -> Result<(Uuid, Commit), SpawnError> {
         let id = self.parts.environment.fresh_id();
         let mut spawned = self.child_spawned(book, parent, order)?;
@@ -331,7 +330,7 @@ impl Inner {
             Some(hit) => Err(SpawnError::Limit(hit)),
         })?;
         let stop = book.cell(parent).map_or_else(CancellationToken::new, |cell| cell.stop.child_token());
-        let cell = Cell::new(id, place, stop);
+        let cell = LiveRun::new(id, place, stop);
         book.add_cell(cell.clone());
         self.drive(book.clone(), cell);
         Ok((id, commit))
@@ -344,7 +343,7 @@ impl Inner {
     /// Continues an ended run of the same tree with one more message.
     pub(crate) async fn continue_run(
         self: &Arc<Self>,
-        book: &Arc<Book>,
+        book: &Arc<LiveTree>,
         parent: Uuid,
         run: Uuid,
         message: &str,
@@ -354,7 +353,7 @@ impl Inner {
             let history = run.messages().iter().map(|entry| entry.message.clone()).collect::<Vec<_>>();
             (run.spawned.agent.name.clone(), history)
         });
-        let order = Order {
+        let order = SpawnOrder {
             agent: self.parts.registry.get(&agent)?.clone(),
             text: message.to_owned(),
             limits: Limits::default(),
@@ -368,7 +367,7 @@ impl Inner {
     }
 
     /// Tells a live run something; `false` where it has ended.
-    pub(crate) fn tell(&self, book: &Book, run: Uuid, from: Option<Uuid>, message: &str) -> bool {
+    pub(crate) fn tell(&self, book: &LiveTree, run: Uuid, from: Option<Uuid>, message: &str) -> bool {
         let told = book.record_if(run, |tree| match tree.get(run) {
             Some(it) if it.ended.is_none() => Ok(Fact::Told { from, message: message.to_owned() }),
             Some(_) | None => Err(()),
@@ -380,7 +379,7 @@ impl Inner {
     }
 
     /// Asks a run to stop; `false` where it has ended.
-    pub(crate) fn halt(&self, book: &Book, run: Uuid, by: By) -> bool {
+    pub(crate) fn halt(&self, book: &LiveTree, run: Uuid, by: CancelledBy) -> bool {
         let halted = book.record_if(run, |tree| match tree.get(run) {
             Some(it) if it.ended.is_none() && it.halted.is_none() => Ok(Fact::Halted { by }),
             Some(_) | None => Err(()),
@@ -392,13 +391,13 @@ impl Inner {
     }
 
     /// Starts driving a run.
-    fn drive(self: &Arc<Self>, book: Arc<Book>, cell: Arc<Cell>) {
-        let driver = Driver { inner: self.clone(), book, cell };
+    fn drive(self: &Arc<Self>, book: Arc<LiveTree>, cell: Arc<LiveRun>) {
+        let driver = RunDriver { inner: self.clone(), book, cell };
         tokio::spawn(driver.run_to_end());
     }
 
     /// Every open run goes on; an ask that was under way is charged as if it had been answered.
-    fn go_on(self: &Arc<Self>, book: &Arc<Book>) {
+    fn go_on(self: &Arc<Self>, book: &Arc<LiveTree>) {
         let open: Vec<Uuid> =
             book.look(|tree| tree.runs().iter().filter(|run| run.ended.is_none()).map(|run| run.id).collect());
         for id in &open {
@@ -406,7 +405,7 @@ impl Inner {
                 book.look_at(*id, |run| (run.place.clone(), run.spawned.parent, run.open_ask().cloned()));
             let stop =
                 parent.and_then(|id| book.cell(id)).map_or_else(CancellationToken::new, |cell| cell.stop.child_token());
-            book.add_cell(Cell::new(*id, place, stop));
+            book.add_cell(LiveRun::new(*id, place, stop));
             if let Some(asked) = ask {
                 drop(book.record(*id, crate::resume::lost(&asked)));
             }
@@ -416,7 +415,7 @@ impl Inner {
         }
     }
 
-    fn never_began(&self, book: &Arc<Book>, cell: &Cell, error: &JournalError) {
+    fn never_began(&self, book: &Arc<LiveTree>, cell: &LiveRun, error: &JournalError) {
         let message = error.to_string();
         let kind = FailureKind::Journal;
         let outcome = Outcome::Failed { kind, message, retryable: true };
@@ -427,7 +426,7 @@ impl Inner {
         self.tree_ended(book);
     }
 
-    pub(crate) fn run_ended(&self, book: &Book, run: Uuid) {
+    pub(crate) fn run_ended(&self, book: &LiveTree, run: Uuid) {
         let callbacks = self.on_complete.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if callbacks.is_empty() {
             return;
@@ -440,7 +439,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn tree_ended(&self, book: &Book) {
+    pub(crate) fn tree_ended(&self, book: &LiveTree) {
         self.parts.journal.release(book.id);
         let mut trees = self.lock_trees();
         trees.ended.push_back(book.id);
@@ -451,11 +450,11 @@ impl Inner {
         }
     }
 
-    pub(crate) fn book(&self, tree: Uuid) -> Option<Arc<Book>> {
+    pub(crate) fn book(&self, tree: Uuid) -> Option<Arc<LiveTree>> {
         self.lock_trees().books.get(&tree).cloned()
     }
 
-    pub(crate) fn books(&self) -> Vec<Arc<Book>> {
+    pub(crate) fn books(&self) -> Vec<Arc<LiveTree>> {
         self.lock_trees().books.values().cloned().collect()
     }
 

@@ -11,7 +11,7 @@ use homing_core::{
     fact::Spawned,
     limits::{Cap, Limits},
     message::Message,
-    model::Resolved,
+    model::ResolvedModel,
     rule::{Rule, Subject, Subjects},
     run::shared,
     tool::{Replay, Tool, ToolSpec},
@@ -21,19 +21,20 @@ use homing_core::{
 use uuid::Uuid;
 
 use crate::{
-    book::{Book, Brought, Cell, Kit},
-    driver::Driver,
-    event::What,
-    family, prompt,
-    runtime::{Inner, Order, SpawnError},
+    agent_loop::run_driver::RunDriver,
+    delegation,
+    event::TransientKind,
+    live_tree::{AgentTools, LiveRun, LiveTree, RunTools},
+    prompt,
+    runtime::{Inner, SpawnError, SpawnOrder},
     task::Task,
 };
 
 /// What was worked out once and is the same for every child of the same parent and agent.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct SpawnCaches {
     authorities: Mutex<HashMap<AuthorityKey, (Arc<Grant>, Authority)>>,
-    kits: Mutex<HashMap<KitKey, Arc<Kit>>>,
+    kits: Mutex<HashMap<KitKey, Arc<RunTools>>>,
 }
 
 /// The parent's grant, by address, and the agent's name.
@@ -89,7 +90,12 @@ impl Inner {
     }
 
     /// Money can be limited only where prices are known: the default becomes a token limit, an explicit one is refused.
-    fn priced(&self, limits: Limits, explicit: Cap, models: &Resolved) -> Result<(Limits, Vec<String>), SpawnError> {
+    fn priced(
+        &self,
+        limits: Limits,
+        explicit: Cap,
+        models: &ResolvedModel,
+    ) -> Result<(Limits, Vec<String>), SpawnError> {
         let unpriced = models
             .names
             .iter()
@@ -132,7 +138,12 @@ impl Inner {
         Ok(())
     }
 
-    pub(crate) fn child_spawned(&self, book: &Book, parent: Uuid, order: Order) -> Result<Spawned, SpawnError> {
+    pub(crate) fn child_spawned(
+        &self,
+        book: &LiveTree,
+        parent: Uuid,
+        order: SpawnOrder,
+    ) -> Result<Spawned, SpawnError> {
         let (above, inherited) = book.look_at(parent, |run| {
             let inherited = match &order.continues {
                 Some((_, history)) => history.clone(),
@@ -190,7 +201,7 @@ impl Inner {
     }
 
     /// A misspelt tool must not go unnoticed, and neither must an agent that can do nothing.
-    fn missing_tools(&self, agent: &AgentDefinition, authority: &Authority, brought: &Brought) -> Vec<String> {
+    fn missing_tools(&self, agent: &AgentDefinition, authority: &Authority, brought: &AgentTools) -> Vec<String> {
         let Allow::Only(rules) = &agent.tools else { return Vec::new() };
         let all = || brought.iter().chain(&self.parts.tools);
         let exists = |rule: &Rule| {
@@ -216,7 +227,7 @@ impl Inner {
     }
 
     /// What a run of `agent` brings, before what was brought above it.
-    pub(crate) fn brought(&self, agent: &AgentDefinition, above: &[Arc<dyn Tool>]) -> Brought {
+    pub(crate) fn brought(&self, agent: &AgentDefinition, above: &[Arc<dyn Tool>]) -> AgentTools {
         let own = self.parts.agent_tools.as_ref().filter(|_| !agent.mcp_servers.is_empty());
         let own = own.map(|tools| tools.brought_by(agent)).unwrap_or_default();
         let hidden = |tool: &Arc<dyn Tool>| own.iter().any(|it| it.spec().name == tool.spec().name);
@@ -225,7 +236,7 @@ impl Inner {
     }
 
     /// The same for a run under way: made once, on first use.
-    pub(crate) fn brought_to(&self, book: &Book, cell: &Cell) -> Brought {
+    pub(crate) fn brought_to(&self, book: &LiveTree, cell: &LiveRun) -> AgentTools {
         cell.brought(|| {
             let (agent, parent) = book.look_at(cell.run, |run| (run.spawned.agent.clone(), run.spawned.parent));
             let above = parent.and_then(|id| book.cell(id)).map(|cell| self.brought_to(book, &cell));
@@ -234,7 +245,7 @@ impl Inner {
     }
 
     /// The tools of a run, from the same authority that decides each call.
-    pub(crate) fn kit(&self, spawned: &Arc<Spawned>, deeper: bool, brought: &Brought) -> Arc<Kit> {
+    pub(crate) fn kit(&self, spawned: &Arc<Spawned>, deeper: bool, brought: &AgentTools) -> Arc<RunTools> {
         let own = &spawned.authority.own;
         let key = (Arc::as_ptr(own) as usize, deeper);
         // A root's authority is its own; only children share theirs, and those are kept alive beside it.
@@ -242,14 +253,14 @@ impl Inner {
         if let Some(kit) = shared.then(|| self.lock_kits().get(&key).cloned()).flatten() {
             return kit;
         }
-        let kit = Kit::new(self.specs(own, deeper, spawned, brought));
+        let kit = RunTools::new(self.specs(own, deeper, spawned, brought));
         if shared {
             self.lock_kits().insert(key, kit.clone());
         }
         kit
     }
 
-    fn specs(&self, own: &Grant, deeper: bool, spawned: &Spawned, brought: &Brought) -> Vec<ToolSpec> {
+    fn specs(&self, own: &Grant, deeper: bool, spawned: &Spawned, brought: &AgentTools) -> Vec<ToolSpec> {
         let hidden = |tool: &&Arc<dyn Tool>| brought.iter().any(|it| it.spec().name == tool.spec().name);
         let hosts = self.parts.tools.iter().filter(|tool| !hidden(tool));
         let tools = hosts.chain(brought.iter()).map(|tool| tool.spec());
@@ -260,7 +271,7 @@ impl Inner {
                 !matches!(own.decide("delegate", &subject), Decision::Deny { .. })
             };
             let agents = self.parts.registry.all().map(|it| &*it.definition).filter(may);
-            specs.extend(family::specs(agents));
+            specs.extend(delegation::specs(agents));
         }
         if let Some(schema) = &spawned.schema {
             specs.push(ToolSpec {
@@ -274,12 +285,12 @@ impl Inner {
         specs
     }
 
-    fn lock_kits(&self) -> MutexGuard<'_, HashMap<KitKey, Arc<Kit>>> {
+    fn lock_kits(&self) -> MutexGuard<'_, HashMap<KitKey, Arc<RunTools>>> {
         self.known.kits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Driver {
+impl RunDriver {
     /// Takes the run's own folder back, if it has one.
     pub(crate) async fn close_workspace(&self) {
         let (isolated, workdir) = self.run(|run| {
@@ -290,7 +301,7 @@ impl Driver {
             let workspace = Workspace { workdir, read: Vec::new(), write: Vec::new() };
             if let Left::Kept { path, summary } = workspaces.leave(self.cell.run, &workspace).await {
                 let text = format!("files kept in {}: {summary}", path.display());
-                self.book.pass(&self.cell, || What::Warning(text));
+                self.book.pass(&self.cell, || TransientKind::Warning(text));
             }
         }
     }

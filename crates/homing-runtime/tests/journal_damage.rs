@@ -11,8 +11,8 @@ use std::{
 };
 
 use homing_core::envelope::Status;
-use homing_runtime::{
-    journal::{Claim, Journal, JournalError},
+use homing_runtime::journal::{
+    Claim, Journal, JournalError,
     sqlite::{Filter, SqliteJournal},
 };
 use journal_support::*;

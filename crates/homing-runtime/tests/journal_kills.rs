@@ -19,17 +19,19 @@ use homing_core::{
     authority::Allow,
     definition::AgentDefinition,
     envelope::{Envelope, Status},
-    fact::{Fact, Record, Refusal},
+    fact::{CallRefusal, Fact, Record},
     limits::Limits,
-    model::{OneModel, Request},
-    program::{Program, call, last_words, say as speak},
+    model::{ModelRequest, SingleModel},
     registry::Registry,
+    scripted_model::{FunctionModel, call, last_words, say as speak},
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
-    Parts, Runtime, Task,
-    journal::{Claim, Journal},
-    sqlite::{Failpoint, Filter, SqliteJournal},
+    Runtime, RuntimeParts, Task,
+    journal::{
+        Claim, Journal,
+        sqlite::{Failpoint, Filter, SqliteJournal},
+    },
 };
 use journal_support::*;
 use serde_json::{Value, json};
@@ -100,26 +102,29 @@ impl Tool for Noted {
 /// The lead looks, writes, posts and sends two scouts; each scout looks and writes; all report.
 fn runtime(path: &Path, journal: Arc<SqliteJournal>) -> Runtime {
     let log = path.to_owned();
-    let model = Program::with_card(homing_core::model::ModelCard::free("script/one"), move |request: Request<'_>| {
-        note(&log, "asks", request.key);
-        let lead = request.system.contains("lead");
-        Ok(match (lead, request.messages.len()) {
-            (true, 1) => call([
-                ("look", json!({})),
-                ("change", json!({})),
-                ("post", json!({})),
-                ("delegate", json!({"agent": "scout", "task": "the door"})),
-                ("delegate", json!({"agent": "scout", "task": "the window"})),
-            ]),
-            (false, 1) => call([("look", json!({})), ("change", json!({}))]),
-            (true, _) => speak("all is well"),
-            (false, _) => speak(format!("it is there: {}", last_words(&request).len())),
-        })
-    });
+    let model = FunctionModel::with_card(
+        homing_core::model::ModelCard::free("script/one"),
+        move |request: ModelRequest<'_>| {
+            note(&log, "asks", request.key);
+            let lead = request.system.contains("lead");
+            Ok(match (lead, request.messages.len()) {
+                (true, 1) => call([
+                    ("look", json!({})),
+                    ("change", json!({})),
+                    ("post", json!({})),
+                    ("delegate", json!({"agent": "scout", "task": "the door"})),
+                    ("delegate", json!({"agent": "scout", "task": "the window"})),
+                ]),
+                (false, 1) => call([("look", json!({})), ("change", json!({}))]),
+                (true, _) => speak("all is well"),
+                (false, _) => speak(format!("it is there: {}", last_words(&request).len())),
+            })
+        },
+    );
     let tools = Allow::Only(["look", "change"].iter().map(|it| it.parse().unwrap()).collect());
     let scout = AgentDefinition { tools, ..AgentDefinition::new("scout", "scouts", "you scout") };
     let registry = Registry::from_iter([AgentDefinition::new("lead", "leads", "you are the lead"), scout]);
-    let mut parts = Parts::new(registry, Arc::new(OneModel(Arc::new(model))), journal);
+    let mut parts = RuntimeParts::new(registry, Arc::new(SingleModel(Arc::new(model))), journal);
     parts.tools = vec![
         Noted::new("look", Replay::Safe, path),
         Noted::new("change", Replay::Unsafe, path),
@@ -216,7 +221,7 @@ fn check_calls(records: &[Arc<Record>], made: &HashMap<String, usize>, kills: &s
         let times = made.get(&format!("{} {key}", result.name)).copied().unwrap_or(0);
         match (result.name.as_str(), refused) {
             ("change", None) => assert_eq!(times, 1, "{kills}"),
-            ("change", Some(Refusal::OutcomeUnknown)) => {
+            ("change", Some(CallRefusal::OutcomeUnknown)) => {
                 unknown += 1;
                 assert!(times <= 1, "{kills}: it was repeated");
             }

@@ -13,11 +13,11 @@ use std::{
 
 use homing_core::{
     envelope::Status,
-    fact::{Fact, Hold},
+    fact::{Fact, Reservation},
     message::Usage,
 };
-use homing_runtime::{
-    journal::{Begun, Claim, Journal, JournalError},
+use homing_runtime::journal::{
+    Begun, Claim, Journal, JournalError,
     sqlite::{Account, Failpoint, Filter, SqliteJournal},
 };
 use journal_support::*;
@@ -281,7 +281,7 @@ fn spend(path: &Path) {
     let mut options = options();
     options.accounts.insert("ci".into(), Account { per_day_micros: Some(50) });
     let journal = SqliteJournal::open(path, options).unwrap();
-    let hold = Hold { tokens: 10, cost_micros: 2 };
+    let hold = Reservation { tokens: 10, cost_micros: 2 };
     let mut held = 0;
     while wait(journal.hold_at_account("ci", hold)).unwrap().is_none() {
         held += 1;
@@ -302,7 +302,7 @@ fn an_account_is_never_overdrawn_by_processes_that_race_and_die() {
     let held: u64 = children.into_iter().map(|mut it| hear_all(&mut it)[0].parse::<u64>().unwrap()).sum();
     assert!((25..=34).contains(&held), "{held} reservations of 2, half of them settled at 1, and a limit of 50");
     let journal = open(&path);
-    wait(journal.hold_at_account("ci", Hold::default())).unwrap();
+    wait(journal.hold_at_account("ci", Reservation::default())).unwrap();
     let db = rusqlite::Connection::open(&path).unwrap();
     let spent: i64 = db.query_row("SELECT sum(cost_micros) FROM accounts", [], |row| row.get(0)).unwrap();
     assert!((49..=50).contains(&spent), "{spent}");

@@ -9,13 +9,13 @@ use std::{
 
 use homing_core::{
     envelope::Status,
-    fact::{Fact, Hold, Spawned},
+    fact::{Fact, Reservation, Spawned},
     limits::Limit,
     message::Usage,
     place::Place,
 };
-use homing_runtime::{
-    journal::{Begun, Claim, Journal, JournalError, Request},
+use homing_runtime::journal::{
+    Begun, Claim, InboxRequest, Journal, JournalError,
     sqlite::{Account, Filter, FindError, Posted, SqliteJournal, SumBy, Which},
 };
 use journal_support::*;
@@ -279,8 +279,8 @@ fn requests_reach_the_owner_once_and_nobody_else() {
     let (owner, other) = (open(&path), open(&path));
     let mut pen = Pen::new();
     pen.begin(&*owner, plain()).unwrap();
-    let tell = Request::Tell { tree: pen.tree, run: pen.tree, message: "hurry".into() };
-    let cancel = Request::Cancel { tree: pen.tree, run: pen.tree, by: "ctrl-c".into() };
+    let tell = InboxRequest::Tell { tree: pen.tree, run: pen.tree, message: "hurry".into() };
+    let cancel = InboxRequest::Cancel { tree: pen.tree, run: pen.tree, by: "ctrl-c".into() };
     let pid = std::process::id();
     for request in [&tell, &cancel] {
         let posted = wait(other.post(request.clone())).unwrap();
@@ -293,7 +293,7 @@ fn requests_reach_the_owner_once_and_nobody_else() {
     drop(owner);
     assert_eq!(wait(other.post(tell)), Ok(Posted::Nobody));
     let nowhere = Uuid::now_v7();
-    let lost = Request::Tell { tree: nowhere, run: nowhere, message: String::new() };
+    let lost = InboxRequest::Tell { tree: nowhere, run: nowhere, message: String::new() };
     assert_eq!(wait(other.post(lost)), Err(JournalError::NoSuchTree(nowhere)));
 }
 
@@ -328,7 +328,7 @@ fn an_account_is_one_purse_for_all_processes() {
         SqliteJournal::open(&path, options).unwrap()
     };
     let (one, two) = (open(), open());
-    let hold = |cost_micros| Hold { tokens: 1, cost_micros };
+    let hold = |cost_micros| Reservation { tokens: 1, cost_micros };
     assert_eq!(wait(one.hold_at_account("ci", hold(60))), Ok(None));
     let hit = wait(two.hold_at_account("ci", hold(60))).unwrap().unwrap();
     assert_eq!((hit.name, hit.limit, hit.spent), (Limit::Cost, 100, 60));

@@ -10,15 +10,17 @@ use homing_core::{
     authority::Allow,
     definition::AgentDefinition,
     envelope::{Envelope, Status},
-    model::{Model, ModelCard, OneModel, Rates, Request},
-    program::{Program, call, last_words, say},
+    model::{Model, ModelCard, ModelRequest, Rates, SingleModel},
     registry::Registry,
+    scripted_model::{FunctionModel, call, last_words, say},
     tool::{Replay as ReplayPolicy, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
-    Parts, Runtime, Task,
-    journal::Memory,
-    sqlite::{Cassette, Replay},
+    Runtime, RuntimeParts, Task,
+    journal::{
+        MemoryJournal,
+        sqlite::{Cassette, Replay},
+    },
 };
 use serde_json::{Value, json};
 
@@ -60,7 +62,7 @@ fn card() -> ModelCard {
 
 /// The lead delegates twice and reports; a scout looks and reports.
 fn model() -> Arc<dyn Model> {
-    Arc::new(Program::with_card(card(), |request: Request<'_>| {
+    Arc::new(FunctionModel::with_card(card(), |request: ModelRequest<'_>| {
         let words = last_words(&request);
         Ok(match (request.system.contains("lead"), request.messages.len()) {
             (true, 1) => call([
@@ -81,8 +83,8 @@ fn agents() -> Registry {
 }
 
 async fn record() -> (Envelope, Cassette) {
-    let journal = Memory::new();
-    let mut parts = Parts::new(agents(), Arc::new(OneModel(model())), journal.clone());
+    let journal = MemoryJournal::new();
+    let mut parts = RuntimeParts::new(agents(), Arc::new(SingleModel(model())), journal.clone());
     parts.tools = vec![Look::new()];
     let envelope = Runtime::new(parts).spawn(Task::new("lead", "what is green?")).unwrap().wait().await;
     let cassette = Cassette::from_records(journal.records(envelope.run)).unwrap();
@@ -93,7 +95,7 @@ async fn record() -> (Envelope, Cassette) {
 
 async fn play(replay: &Arc<Replay>, agents: Registry, task: &str) -> (Envelope, usize) {
     let look = Look::new();
-    let mut parts = Parts::new(agents, replay.models(|_| card()), Memory::new());
+    let mut parts = RuntimeParts::new(agents, replay.models(|_| card()), MemoryJournal::new());
     parts.tools = vec![replay.tool(look.clone())];
     let envelope = Runtime::new(parts).spawn(Task::new("lead", task)).unwrap().wait().await;
     (envelope, look.times.load(Ordering::Relaxed))

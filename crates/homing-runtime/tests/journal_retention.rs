@@ -11,9 +11,9 @@ use homing_core::{
     envelope::Status,
     fact::{Fact, Spawned},
 };
-use homing_runtime::{
-    journal::{Begun, Claim, Journal, JournalError},
-    sqlite::{Cassette, CassetteError, Filter, Options, Retention, SqliteJournal, SumBy},
+use homing_runtime::journal::{
+    Begun, Claim, Journal, JournalError,
+    sqlite::{Cassette, CassetteError, Filter, Retention, SqliteJournal, SqliteOptions, SumBy},
 };
 use journal_support::*;
 use rusqlite::Connection;
@@ -101,7 +101,7 @@ fn opening_prunes_in_the_background_once_a_day() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     small_tree(&open(&path), plain());
-    let journal = SqliteJournal::open(&path, Options::default()).unwrap();
+    let journal = SqliteJournal::open(&path, SqliteOptions::default()).unwrap();
     let began = Instant::now();
     while records(&path) > 0 && began.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(10));
@@ -109,7 +109,7 @@ fn opening_prunes_in_the_background_once_a_day() {
     assert_eq!(records(&path), 0);
     small_tree(&journal, plain());
     drop(journal);
-    let journal = SqliteJournal::open(&path, Options::default()).unwrap();
+    let journal = SqliteJournal::open(&path, SqliteOptions::default()).unwrap();
     wait(journal.prune(Retention { age: Duration::MAX, bytes: u64::MAX })).unwrap();
     assert_eq!(records(&path), 4, "it was done today");
 }

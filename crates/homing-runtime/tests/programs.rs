@@ -8,16 +8,16 @@ use homing_core::{
     fact::Spawned,
     limits::{Cap, Limits},
     message::{Message, ToolResult},
-    model::{OneModel, Request},
-    program::{Program, call, say},
+    model::{ModelRequest, SingleModel},
     registry::Registry,
+    scripted_model::{FunctionModel, call, say},
 };
-use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use serde_json::{Value, json};
 
 /// A boss that makes one delegation with these arguments, and what it was answered.
 async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
-    let decide = move |request: Request<'_>| {
+    let decide = move |request: ModelRequest<'_>| {
         Ok(match (request.system.split_whitespace().next(), request.messages.len()) {
             (Some("boss"), 1) => call([("delegate", args.clone())]),
             (Some("boss"), _) => say("done"),
@@ -30,8 +30,8 @@ async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
         ..AgentDefinition::new("worker", "works", "worker on {{topic}}")
     };
     let registry = Registry::from_iter([AgentDefinition::new("boss", "leads", "boss"), worker]);
-    let model = Arc::new(OneModel(Arc::new(Program::new("script/both", decide))));
-    let runtime = Runtime::new(Parts::new(registry, model, Memory::new()));
+    let model = Arc::new(SingleModel(Arc::new(FunctionModel::new("script/both", decide))));
+    let runtime = Runtime::new(RuntimeParts::new(registry, model, MemoryJournal::new()));
     let handle = runtime.spawn(Task::new("boss", "lead")).unwrap();
     let envelope = handle.wait().await;
     let tree = handle.tree();

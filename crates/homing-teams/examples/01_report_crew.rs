@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use homing_core::{
-    builder::AgentBuilder,
-    model::{OneModel, Request},
-    program::{Program, last_words, say},
+    agent_builder::AgentBuilder,
+    model::{ModelRequest, SingleModel},
     registry::Registry,
+    scripted_model::{FunctionModel, last_words, say},
 };
-use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Crew, CrewTask, Team, TeamResult, install};
 
 /// Stands for a provider: answers as the agent whose prompt it gets.
-fn scripted() -> Arc<OneModel> {
-    let decide = |request: Request<'_>| {
+fn scripted() -> Arc<SingleModel> {
+    let decide = |request: ModelRequest<'_>| {
         let task = last_words(&request);
         Ok(match request.system {
             "You research." => say("Ants store food and rest together in winter."),
@@ -22,7 +22,7 @@ fn scripted() -> Arc<OneModel> {
             other => say(format!("{other} had nothing to work with")),
         })
     };
-    Arc::new(OneModel(Arc::new(Program::new("script/example", decide))))
+    Arc::new(SingleModel(Arc::new(FunctionModel::new("script/example", decide))))
 }
 
 /// Runs the crew and returns what it brought.
@@ -36,7 +36,7 @@ pub async fn example() -> Result<TeamResult, Box<dyn std::error::Error>> {
         .agent(AgentBuilder::new("writer").description("writes").prompt("You write.").build()?)
         .agent(AgentBuilder::new("reviewer").description("reviews").prompt("You review.").build()?);
 
-    let mut parts = Parts::new(Registry::default(), scripted(), Memory::new());
+    let mut parts = RuntimeParts::new(Registry::default(), scripted(), MemoryJournal::new());
     install(&mut parts, [team]).map_err(|problems| format!("{problems:?}"))?;
     let envelope = Runtime::new(parts).spawn(Task::new("report", "ants in winter"))?.wait().await;
     Ok(TeamResult::from(&envelope))

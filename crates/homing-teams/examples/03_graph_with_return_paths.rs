@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use homing_core::{
-    builder::AgentBuilder,
-    model::{OneModel, Request},
-    program::{Program, last_words, say},
+    agent_builder::AgentBuilder,
+    model::{ModelRequest, SingleModel},
     registry::Registry,
+    scripted_model::{FunctionModel, last_words, say},
 };
-use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Edge, FieldType, Graph, Node, Reducer, Team, TeamResult, install};
 
 /// Stands for a provider: answers as the agent whose prompt it gets.
-fn scripted() -> Arc<OneModel> {
-    let decide = |request: Request<'_>| {
+fn scripted() -> Arc<SingleModel> {
+    let decide = |request: ModelRequest<'_>| {
         let task = last_words(&request);
         Ok(match request.system {
             "You lead." if task.ends_with("0 notes") => say("needs_research"),
@@ -23,7 +23,7 @@ fn scripted() -> Arc<OneModel> {
             _ => say(format!("Report: {task}")),
         })
     };
-    Arc::new(OneModel(Arc::new(Program::new("script/example", decide))))
+    Arc::new(SingleModel(Arc::new(FunctionModel::new("script/example", decide))))
 }
 
 /// Walks the graph and returns what came of it.
@@ -45,7 +45,7 @@ pub async fn example() -> Result<TeamResult, Box<dyn std::error::Error>> {
         .agent(agent("lead", "You lead.")?)
         .agent(agent("researcher", "You research.")?)
         .agent(agent("writer", "You write.")?);
-    let mut parts = Parts::new(Registry::default(), scripted(), Memory::new());
+    let mut parts = RuntimeParts::new(Registry::default(), scripted(), MemoryJournal::new());
     install(&mut parts, [team]).map_err(|problems| format!("{problems:?}"))?;
     let envelope = Runtime::new(parts).spawn(Task::new("desk", "ants"))?.wait().await;
     Ok(TeamResult::from(&envelope))

@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use homing_core::{
-    builder::AgentBuilder,
-    model::{OneModel, Request},
-    program::{Program, call, last_words, say},
+    agent_builder::AgentBuilder,
+    model::{ModelRequest, SingleModel},
     registry::Registry,
+    scripted_model::{FunctionModel, call, last_words, say},
 };
-use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Edge, FieldType, Graph, Node, Reducer, Team, TeamResult, install};
 use serde_json::json;
 
 /// Stands for a provider: answers as the agent whose prompt it gets.
-fn scripted() -> Arc<OneModel> {
-    let decide = |request: Request<'_>| {
+fn scripted() -> Arc<SingleModel> {
+    let decide = |request: ModelRequest<'_>| {
         Ok(match request.system {
             "You sort." => call([("answer", json!({"kind": "money", "sure": 0.9}))]),
             "You know money." => say(format!("About money: {}", last_words(&request))),
             _ => say("I answer anything."),
         })
     };
-    Arc::new(OneModel(Arc::new(Program::new("script/example", decide))))
+    Arc::new(SingleModel(Arc::new(FunctionModel::new("script/example", decide))))
 }
 
 /// Routes a question and returns the answer.
@@ -46,7 +46,7 @@ pub async fn example() -> Result<TeamResult, Box<dyn std::error::Error>> {
         .agent(agent("sorter", "You sort.")?)
         .agent(agent("accountant", "You know money.")?)
         .agent(agent("generalist", "You know a bit of everything.")?);
-    let mut parts = Parts::new(Registry::default(), scripted(), Memory::new());
+    let mut parts = RuntimeParts::new(Registry::default(), scripted(), MemoryJournal::new());
     install(&mut parts, [team]).map_err(|problems| format!("{problems:?}"))?;
     let envelope = Runtime::new(parts).spawn(Task::new("router", "What does a run cost?"))?.wait().await;
     Ok(TeamResult::from(&envelope))

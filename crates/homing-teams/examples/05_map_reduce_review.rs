@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use homing_core::{
-    builder::AgentBuilder,
-    model::{OneModel, Request},
-    program::{Program, last_words, say},
+    agent_builder::AgentBuilder,
+    model::{ModelRequest, SingleModel},
     registry::Registry,
+    scripted_model::{FunctionModel, last_words, say},
 };
-use homing_runtime::{Parts, Runtime, Task, journal::Memory};
-use homing_teams::{Bounds, Map, Team, TeamResult, install};
+use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
+use homing_teams::{LimitFields, Map, Team, TeamResult, install};
 
 /// Stands for a provider: answers as the agent whose prompt it gets.
-fn scripted() -> Arc<OneModel> {
-    let decide = |request: Request<'_>| {
+fn scripted() -> Arc<SingleModel> {
+    let decide = |request: ModelRequest<'_>| {
         let task = last_words(&request);
         Ok(match request.system {
             "You review one file." if task.contains("lib.rs") => say("an unwrap in line 7"),
@@ -21,20 +21,20 @@ fn scripted() -> Arc<OneModel> {
             _ => say(format!("{} files are fine", task.matches("\"output\":\"fine\"").count())),
         })
     };
-    Arc::new(OneModel(Arc::new(Program::new("script/example", decide))))
+    Arc::new(SingleModel(Arc::new(FunctionModel::new("script/example", decide))))
 }
 
 /// Reviews three files and returns the summary.
 pub async fn example() -> Result<TeamResult, Box<dyn std::error::Error>> {
     let map = Map::new("reviewer", "Review {{ item }} for {{ task }}")
         .items(["src/lib.rs", "src/run.rs", "src/tree.rs"])
-        .limits(Bounds { max_turns: Some(5), ..Bounds::default() })
+        .limits(LimitFields { max_turns: Some(5), ..LimitFields::default() })
         .reduce("editor", "Sum up the reviews in one sentence.");
     let team = Team::new("review", map)
         .agent(AgentBuilder::new("reviewer").description("reviews").prompt("You review one file.").build()?)
         .agent(AgentBuilder::new("editor").description("sums up").prompt("You sum up.").build()?);
 
-    let mut parts = Parts::new(Registry::default(), scripted(), Memory::new());
+    let mut parts = RuntimeParts::new(Registry::default(), scripted(), MemoryJournal::new());
     install(&mut parts, [team]).map_err(|problems| format!("{problems:?}"))?;
     let envelope = Runtime::new(parts).spawn(Task::new("review", "errors that are not handled"))?.wait().await;
     Ok(TeamResult::from(&envelope))

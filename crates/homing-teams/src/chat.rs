@@ -1,9 +1,10 @@
 //! Chats: several agents and one conversation that all of them see.
 
+pub(crate) mod script;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{bounds::Bounds, crew::OnFailure};
+use crate::{crew::OnFailure, limit_fields::LimitFields};
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +27,7 @@ pub struct Chat {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// What each contribution may cost.
-    pub limits: Bounds,
+    pub limits: LimitFields,
     /// Consequence of a speaker or selector that failed. By default a failed selector, and a failed last speaker where
     /// there is no summary, fail the chat. With `skip` the next in the round speaks instead, and the answer is the last
     /// contribution that was made; `fail` ends the chat at the first failure.
@@ -68,7 +69,7 @@ impl Default for Chat {
             max_rounds: 10,
             stop_words: Vec::new(),
             summary: None,
-            limits: Bounds::default(),
+            limits: LimitFields::default(),
             on_failure: OnFailure::default(),
         }
     }

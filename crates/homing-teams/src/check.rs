@@ -2,17 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use homing_core::{builder::is_name, diagnostic::Diagnostic, registry::Registry};
+use homing_core::{agent_builder::is_name, diagnostic::Diagnostic, registry::Registry};
 use serde_json::Value;
 
 use crate::{
-    bounds::Bounds,
     chat::{Chat, NextSpeaker},
-    crew::{Crew, Process},
-    crew_script::in_order,
-    graph::{Graph, Node, Work},
-    graph_script::is_end,
-    graph_state,
+    crew::{Crew, Process, script::in_order},
+    graph::{Graph, Node, Work, script::is_end, state},
+    limit_fields::LimitFields,
     map::Map,
     references::references,
     team::{Pattern, Team},
@@ -122,7 +119,7 @@ impl Finder<'_> {
         self.problems.push(Problem::new(path, message));
     }
 
-    fn bounds(&mut self, path: &str, bounds: &Bounds) {
+    fn bounds(&mut self, path: &str, bounds: &LimitFields) {
         if let Err(why) = bounds.limits() {
             self.say(path, why);
         }
@@ -154,7 +151,7 @@ impl Finder<'_> {
     fn names(
         &mut self,
         path: &str,
-        names: Result<BTreeSet<String>, template::Problem>,
+        names: Result<BTreeSet<String>, template::TemplateError>,
         offers: &[&str],
     ) -> BTreeSet<String> {
         let names = match names {
@@ -282,7 +279,7 @@ impl Finder<'_> {
         if !names.contains(graph.start.as_str()) {
             self.say("graph.start", format!("there is no node `{}` to start at", graph.start));
         }
-        for (name, _) in graph.state.iter().filter(|(_, field)| !graph_state::default_fits(field)) {
+        for (name, _) in graph.state.iter().filter(|(_, field)| !state::default_fits(field)) {
             self.say(format!("graph.state.{name}.default"), format!("the default of `{name}` is not of its type"));
         }
         for (at, node) in graph.nodes.iter().enumerate() {

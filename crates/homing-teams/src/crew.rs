@@ -1,11 +1,13 @@
 //! Crews: tasks for agents, and which task needs the results of which others.
 
+pub(crate) mod hierarchy;
+pub(crate) mod script;
 use homing_core::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{bounds::Bounds, team::Team};
+use crate::{limit_fields::LimitFields, team::Team};
 
 /// Tasks with dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +72,7 @@ pub struct CrewTask {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// What it may spend, each time.
-    pub limits: Bounds,
+    pub limits: LimitFields,
     /// How often it is tried again after a failure.
     pub retries: u32,
     /// What its failure means, after all retries.
@@ -234,7 +236,7 @@ impl CrewTask {
 
     /// What it may spend.
     #[must_use]
-    pub fn limits(mut self, limits: Bounds) -> Self {
+    pub fn limits(mut self, limits: LimitFields) -> Self {
         self.limits = limits;
         self
     }

@@ -1,6 +1,6 @@
 //! The parts of a team that did not deliver, in the words of the team's own failure.
 
-use crate::{crew::OnFailure, past::Done};
+use crate::{crew::OnFailure, history::Done};
 
 /// Parts that one message names; a map of a thousand items must not end in a page of the same error.
 const MOST_NAMED: usize = 5;

@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    bounds::Bounds,
     chat::Chat,
     check::{self, Problem},
     crew::Crew,
     graph::Graph,
+    limit_fields::LimitFields,
     map::Map,
     orchestrator::Orchestrator,
     references::references,
-    spots::Spots,
     team::{Member, Pattern, Team},
+    yaml_positions::YamlPositions,
 };
 
 /// What is larger was not written by a person.
@@ -48,7 +48,7 @@ pub(crate) struct TeamFile {
     /// Whether members share a memory.
     pub(crate) memory: bool,
     /// What the whole team may spend.
-    pub(crate) limits: Bounds,
+    pub(crate) limits: LimitFields,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) orchestrator: Option<Orchestrator>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ impl TeamFile {
 }
 
 /// What became of a team file.
-pub struct Loaded {
+pub struct LoadedTeam {
     /// The team, where it can be made out.
     pub team: Option<Team>,
     /// What is to be said about the file, with places.
@@ -140,9 +140,9 @@ pub struct Loaded {
 }
 
 /// Reads a team from `text`; `path` is where it came from, for messages.
-pub fn load(text: &str, path: Option<&Path>) -> Loaded {
+pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
     let path = path.map(|it| Arc::new(it.to_owned()));
-    let mut loaded = Loaded { team: None, diagnostics: Vec::new(), text: String::new(), path };
+    let mut loaded = LoadedTeam { team: None, diagnostics: Vec::new(), text: String::new(), path };
     match parse(text) {
         Err(diagnostic) => loaded.diagnostics.push(Diagnostic { path: loaded.path.clone(), ..diagnostic }),
         Ok(file) => {
@@ -179,7 +179,7 @@ fn plain(message: &str) -> &str {
     line.split(", set DuplicateKeyPolicy").next().unwrap_or(line)
 }
 
-impl Loaded {
+impl LoadedTeam {
     /// Gives a parameter its value: JSON where it can be read as JSON, text otherwise.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Diagnostic> {
         let Some(team) = &mut self.team else { return Ok(()) };
@@ -223,7 +223,7 @@ impl Loaded {
         if problems.is_empty() {
             return Vec::new();
         }
-        let spots = Spots::of(&self.text);
+        let spots = YamlPositions::of(&self.text);
         let place = |problem: Problem| {
             let (line, column) = spots.find(&problem.path);
             let field = Some(problem.path).filter(|path| !path.is_empty());

@@ -1,12 +1,14 @@
 //! Graphs: nodes that work on a shared state, and edges that say what comes after what.
 
+pub(crate) mod script;
+pub(crate) mod state;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{bounds::Bounds, crew::OnFailure};
+use crate::{crew::OnFailure, limit_fields::LimitFields};
 
 /// A graph over a shared state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -121,7 +123,7 @@ pub struct Node {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub join: Vec<String>,
     /// What it may spend, each time.
-    pub limits: Bounds,
+    pub limits: LimitFields,
     /// How often it is tried again after a failure.
     pub retries: u32,
     /// What its failure means, after all retries. An edge handles a failure if it is taken and its condition asks about

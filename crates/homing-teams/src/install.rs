@@ -6,10 +6,10 @@ use homing_core::{
     definition::{AgentDefinition, ModelChoice},
     diagnostic::Diagnostic,
     fact::{Fact, Record, Spawned},
-    model::{Model, ModelError, Models, Resolved},
+    model::{Model, ModelError, Models, ResolvedModel},
     registry::Registry,
 };
-use homing_runtime::Parts;
+use homing_runtime::RuntimeParts;
 use serde_json::{Value, json};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 /// Makes `teams` known: registers their members, the teams themselves as agents, their functions and their programs.
 ///
 /// Give the host's default model to `parts.models`, not to the task: a task's own model would take the program's place.
-pub fn install(parts: &mut Parts, teams: impl IntoIterator<Item = Team>) -> Result<(), Vec<Diagnostic>> {
+pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) -> Result<(), Vec<Diagnostic>> {
     let teams: Vec<Team> = teams.into_iter().collect();
     let all: Vec<&Team> = teams.iter().flat_map(Team::flat).collect();
     let mut registry = Registry::clone(&parts.registry);
@@ -116,11 +116,11 @@ pub struct TeamModels {
 }
 
 impl Models for TeamModels {
-    fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, ModelError> {
+    fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedModel, ModelError> {
         if let ModelChoice::Named(names) = choice
             && let Some(name) = names.iter().find(|name| self.programs.contains_key(*name))
         {
-            return Ok(Resolved { names: vec![name.clone()], warnings: Vec::new() });
+            return Ok(ResolvedModel { names: vec![name.clone()], warnings: Vec::new() });
         }
         // A member does not inherit its team's program: for it, the team is transparent.
         self.inner.resolve(choice, parent.filter(|name| !name.starts_with(MODEL_PREFIX)))

@@ -5,40 +5,35 @@
 //! member is a run with a place in the tree, under the team's limits, in the journal; and a team that was killed goes on
 //! where it was, because what it does next depends on nothing but what was said.
 
-mod bounds;
 mod chat;
-mod chat_script;
 mod check;
 mod crew;
-mod crew_script;
 mod failed;
 mod file;
 mod function;
 mod graph;
-mod graph_script;
-mod graph_state;
-mod hierarchy;
+mod history;
 mod install;
+mod limit_fields;
 mod map;
 mod memory;
 mod mermaid;
 mod orchestrator;
-mod past;
 mod plan;
 mod program;
 mod references;
 mod result;
-mod spots;
 mod team;
 mod template;
+mod yaml_positions;
 
-pub use bounds::Bounds;
 pub use chat::{Chat, NextSpeaker, SpeakerRule};
 pub use crew::{Crew, CrewTask, OnFailure, Process};
-pub use file::{Loaded, load, schema};
+pub use file::{LoadedTeam, load, schema};
 pub use function::function;
 pub use graph::{Edge, Field, FieldType, Graph, Node, Reducer, Work};
 pub use install::{TeamModels, install, recorded, recorded_in};
+pub use limit_fields::LimitFields;
 pub use map::{Map, MapResult, Reduce, map_results};
 pub use mermaid::mermaid;
 pub use orchestrator::Orchestrator;

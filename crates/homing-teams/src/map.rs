@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use homing_core::envelope::Envelope;
 
 use crate::{
-    bounds::Bounds,
     crew::OnFailure,
     failed,
-    graph_state::brief,
-    past::{Done, Past, Stand},
-    program::{Call, Errand, Move, Script},
-    team::{Scope, Team},
+    graph::state::brief,
+    history::{Done, History, JobState},
+    limit_fields::LimitFields,
+    program::{Errand, Move, TeamCall, TeamScript},
+    team::{Team, TemplateScope},
     template,
 };
 
@@ -31,7 +31,7 @@ pub struct Map {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// What each item may cost.
-    pub limits: Bounds,
+    pub limits: LimitFields,
     /// How often an item is tried again after a failure.
     pub retries: u32,
     /// Consequence of an item that failed, after all retries. By default the other items are done and reduced, and the map
@@ -51,7 +51,7 @@ pub struct Reduce {
     /// What is to be done with the results, which follow it: a template over `task` and `results`.
     pub task: String,
     /// What it may spend.
-    pub limits: Bounds,
+    pub limits: LimitFields,
 }
 
 /// What came of one item.
@@ -85,7 +85,7 @@ impl Map {
 
     /// What each item may spend.
     #[must_use]
-    pub fn limits(mut self, limits: Bounds) -> Self {
+    pub fn limits(mut self, limits: LimitFields) -> Self {
         self.limits = limits;
         self
     }
@@ -100,7 +100,7 @@ impl Map {
     /// One more run that makes one answer of all results.
     #[must_use]
     pub fn reduce(mut self, agent: impl Into<String>, task: impl Into<String>) -> Self {
-        self.reduce = Some(Reduce { agent: agent.into(), task: task.into(), limits: Bounds::default() });
+        self.reduce = Some(Reduce { agent: agent.into(), task: task.into(), limits: LimitFields::default() });
         self
     }
 
@@ -133,7 +133,7 @@ pub fn map_results(envelope: &Envelope) -> Vec<MapResult> {
 
 pub(crate) struct MapScript {
     map: Map,
-    scope: Scope,
+    scope: TemplateScope,
 }
 
 impl MapScript {
@@ -141,14 +141,14 @@ impl MapScript {
         Self { map: map.clone(), scope: team.scope() }
     }
 
-    fn call(&self, id: String, index: usize, item: &Value, task: &str) -> Result<Call, String> {
+    fn call(&self, id: String, index: usize, item: &Value, task: &str) -> Result<TeamCall, String> {
         let scope = self.scope.with(task, [("item", item.clone()), ("index", json!(index))]);
         let text = template::render(&self.map.each, &scope)?;
         let (agent, schema, bounds) = (&self.map.agent, self.map.schema.as_ref(), &self.map.limits);
         Ok(Errand { agent, task: text, schema, bounds, background: false }.call(id))
     }
 
-    fn lines(&self, past: &Past<'_>) -> String {
+    fn lines(&self, past: &History<'_>) -> String {
         let items = self.map.items_of(past.task);
         let line = |(index, item): (usize, &Value)| {
             let Done { status, output, data, error, .. } = self.item(index, past).unwrap_or_else(Done::open);
@@ -158,12 +158,12 @@ impl MapScript {
     }
 
     /// What came of an item that is over.
-    fn item(&self, index: usize, past: &Past<'_>) -> Option<Done> {
+    fn item(&self, index: usize, past: &History<'_>) -> Option<Done> {
         past.done(&format!("item/{index}"), self.map.retries)
     }
 
     /// The items that failed and count, each in the words of the map's own failure.
-    fn failed(&self, items: &[Value], past: &Past<'_>) -> Vec<String> {
+    fn failed(&self, items: &[Value], past: &History<'_>) -> Vec<String> {
         let part = |(index, item): (usize, &Value)| {
             let done = self.item(index, past).filter(|done| !done.is_done())?;
             let counts = failed::policy(self.map.on_failure, &done) != OnFailure::Skip;
@@ -173,7 +173,7 @@ impl MapScript {
     }
 
     /// The end of a map of which every item is over.
-    fn end(&self, items: &[Value], past: &Past<'_>) -> Move {
+    fn end(&self, items: &[Value], past: &History<'_>) -> Move {
         let failed = self.failed(items, past);
         let why = || format!("{} of {} items failed: {}", failed.len(), items.len(), failed::listed(&failed));
         // Nothing can be made of nothing, and `fail` spends no more.
@@ -193,12 +193,12 @@ impl MapScript {
         }
     }
 
-    fn reduce(&self, reduce: &Reduce, past: &Past<'_>) -> Move {
+    fn reduce(&self, reduce: &Reduce, past: &History<'_>) -> Move {
         let done = match past.stand("reduce", 0) {
-            Stand::Over(done) => done,
+            JobState::Over(done) => done,
             // Foreground delegations never stay under way.
-            Stand::Running { place } => return Move::Fail { why: format!("run {place} is still under way") },
-            Stand::Open { id } => {
+            JobState::Running { place } => return Move::Fail { why: format!("run {place} is still under way") },
+            JobState::Open { id } => {
                 let results = self.lines(past);
                 let scope = self.scope.with(past.task, [("results", json!(results))]);
                 return match template::render(&reduce.task, &scope) {
@@ -224,12 +224,12 @@ impl MapScript {
     }
 }
 
-impl Script for MapScript {
-    fn next(&self, past: &Past<'_>) -> Move {
+impl TeamScript for MapScript {
+    fn next(&self, past: &History<'_>) -> Move {
         let items = self.map.items_of(past.task);
         let mut calls = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            if let Stand::Open { id } = past.stand(&format!("item/{index}"), self.map.retries) {
+            if let JobState::Open { id } = past.stand(&format!("item/{index}"), self.map.retries) {
                 match self.call(id, index, item, past.task) {
                     Ok(call) => calls.push(call),
                     Err(why) => return Move::Fail { why: format!("each: {why}") },
@@ -245,7 +245,7 @@ impl Script for MapScript {
         self.end(&items, past)
     }
 
-    fn so_far(&self, past: &Past<'_>) -> String {
+    fn so_far(&self, past: &History<'_>) -> String {
         let lines = self.lines(past);
         match past.done("reduce", 0).map(|done| done.output).filter(|text| !text.trim().is_empty()) {
             Some(reduced) => format!("{}\n\nResults, one a line:\n{lines}", reduced.trim_end()),

@@ -2,8 +2,7 @@
 
 use crate::{
     crew::Crew,
-    graph::{Graph, Work},
-    graph_script::is_end,
+    graph::{Graph, Work, script::is_end},
     team::{Pattern, Team},
 };
 

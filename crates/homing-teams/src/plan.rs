@@ -6,12 +6,12 @@ use homing_core::{
     definition::AgentDefinition,
     limits::{Limits, usd},
 };
-use homing_runtime::Parts;
+use homing_runtime::RuntimeParts;
 
 use crate::{
-    bounds::Bounds,
     crew::Process,
     graph::Work,
+    limit_fields::LimitFields,
     team::{Pattern, Team},
 };
 
@@ -57,14 +57,14 @@ pub struct Planned {
 struct Sketch<'a> {
     name: String,
     agent: &'a str,
-    bounds: Bounds,
+    bounds: LimitFields,
     at_most: Option<u64>,
     after: Vec<String>,
     when: Option<String>,
 }
 
 /// Plans a team for a host that has these parts, whether it is installed there or not.
-pub fn plan(team: &Team, parts: &Parts) -> Plan {
+pub fn plan(team: &Team, parts: &RuntimeParts) -> Plan {
     let mut notes = Vec::new();
     let runs: Vec<Planned> = sketches(team).into_iter().map(|it| look_up(it, team, parts, &mut notes)).collect();
     let limits = team.effective_limits().or(Limits::root());
@@ -89,7 +89,7 @@ fn pattern_name(team: &Team) -> String {
 }
 
 fn sketches(team: &Team) -> Vec<Sketch<'_>> {
-    let sketch = |name: &str, agent, bounds: &Bounds, at_most| Sketch {
+    let sketch = |name: &str, agent, bounds: &LimitFields, at_most| Sketch {
         name: name.to_owned(),
         agent,
         bounds: bounds.clone(),
@@ -97,7 +97,7 @@ fn sketches(team: &Team) -> Vec<Sketch<'_>> {
         after: Vec::new(),
         when: None,
     };
-    let none = Bounds::default();
+    let none = LimitFields::default();
     match &team.pattern {
         Pattern::Orchestrator(it) => {
             let head = sketch("coordinator", &it.coordinator, &none, Some(1));
@@ -155,7 +155,7 @@ fn rounds(crew: &crate::crew::Crew) -> u64 {
     }
 }
 
-fn look_up(sketch: Sketch<'_>, team: &Team, parts: &Parts, notes: &mut Vec<String>) -> Planned {
+fn look_up(sketch: Sketch<'_>, team: &Team, parts: &RuntimeParts, notes: &mut Vec<String>) -> Planned {
     let own = team.agents.iter().find(|agent| agent.name == sketch.agent);
     let agent: Option<&AgentDefinition> = own.or_else(|| parts.registry.get(sketch.agent).ok().map(|it| &**it));
     let models = match agent.map(|agent| parts.models.resolve(&agent.model, None)) {

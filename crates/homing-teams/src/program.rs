@@ -4,27 +4,27 @@ use std::{collections::HashMap, sync::Arc};
 
 use homing_core::{
     BoxFuture,
-    message::{Args, Part, Reply, Stop, ToolCall},
-    model::{Charge, Delta, Failure, Model, ModelCard, ModelError, OnDelta, Request, ToolChoice},
+    message::{Args, Part, Reply, StopReason, ToolCall},
+    model::{AskFailure, Charge, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta, ToolChoice},
 };
 use serde_json::{Value, json};
 
-use crate::{bounds::Bounds, past::Past};
+use crate::{history::History, limit_fields::LimitFields};
 
 /// Decides what a team does next. Pure: the same past always decides the same.
-pub(crate) trait Script: Send + Sync {
+pub(crate) trait TeamScript: Send + Sync {
     /// What comes next.
-    fn next(&self, past: &Past<'_>) -> Move;
+    fn next(&self, past: &History<'_>) -> Move;
 
     /// What there is by now, for a team that must stop here.
-    fn so_far(&self, past: &Past<'_>) -> String;
+    fn so_far(&self, past: &History<'_>) -> String;
 }
 
 /// What a team does next.
 #[derive(Debug)]
 pub(crate) enum Move {
     /// Send somebody out, call functions, wait.
-    Act { words: String, calls: Vec<Call> },
+    Act { words: String, calls: Vec<TeamCall> },
     /// The end, with this answer.
     Answer { text: String, data: Option<Value> },
     /// The end as failed: part of the work failed, or the program cannot go on.
@@ -33,7 +33,7 @@ pub(crate) enum Move {
 
 /// One call of a team's program. Its id says which job it is for, and so the transcript needs no other index.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct TeamCall {
     pub(crate) id: String,
     pub(crate) tool: String,
     pub(crate) args: Value,
@@ -44,13 +44,13 @@ pub(crate) struct Errand<'a> {
     pub(crate) agent: &'a str,
     pub(crate) task: String,
     pub(crate) schema: Option<&'a Value>,
-    pub(crate) bounds: &'a Bounds,
+    pub(crate) bounds: &'a LimitFields,
     pub(crate) background: bool,
 }
 
 impl Errand<'_> {
     /// The call that sends them out.
-    pub(crate) fn call(self, id: String) -> Call {
+    pub(crate) fn call(self, id: String) -> TeamCall {
         let mut args =
             json!({"agent": self.agent, "task": self.task, "report": "facts", "background": self.background});
         if let Some(schema) = self.schema {
@@ -59,48 +59,49 @@ impl Errand<'_> {
         if let Some(limits) = self.bounds.for_delegate() {
             args["limits"] = limits;
         }
-        Call { id, tool: "delegate".to_owned(), args }
+        TeamCall { id, tool: "delegate".to_owned(), args }
     }
 }
 
 /// Waits until the first of these runs is over.
-pub(crate) fn wait_for_any(places: Vec<String>) -> Call {
+pub(crate) fn wait_for_any(places: Vec<String>) -> TeamCall {
     let args = json!({"runs": places, "any": true, "report": "facts"});
-    Call { id: "wait".to_owned(), tool: "wait".to_owned(), args }
+    TeamCall { id: "wait".to_owned(), tool: "wait".to_owned(), args }
 }
 
 /// A script as a model.
 pub(crate) struct Director {
     card: ModelCard,
-    script: Arc<dyn Script>,
+    script: Arc<dyn TeamScript>,
     /// The parameters that each member's prompt names, by the member's name.
     shared: HashMap<String, Value>,
 }
 
 impl Director {
     /// The director of the team whose model has this name.
-    pub(crate) fn new(name: &str, script: Arc<dyn Script>, shared: HashMap<String, Value>) -> Self {
+    pub(crate) fn new(name: &str, script: Arc<dyn TeamScript>, shared: HashMap<String, Value>) -> Self {
         // It writes no tokens, which is how the runtime knows that nothing need be held for it.
         Self { card: ModelCard { max_output: Some(0), ..ModelCard::free(name) }, script, shared }
     }
 
-    fn decide(&self, request: Request<'_>) -> Result<Reply, Failure> {
-        let past = Past::new(request.messages);
+    fn decide(&self, request: ModelRequest<'_>) -> Result<Reply, AskFailure> {
+        let past = History::new(request.messages);
         if request.choice == ToolChoice::Off {
             return Ok(reply(self.script.so_far(&past), Vec::new()));
         }
         match self.script.next(&past) {
             Move::Act { words, calls } => Ok(reply(words, calls.into_iter().map(|call| self.share(call)).collect())),
             Move::Answer { text, data } => Ok(match data.filter(|_| takes_data(&request)) {
-                Some(data) => {
-                    reply(String::new(), vec![Call { id: "answer".to_owned(), tool: "answer".to_owned(), args: data }])
-                }
+                Some(data) => reply(
+                    String::new(),
+                    vec![TeamCall { id: "answer".to_owned(), tool: "answer".to_owned(), args: data }],
+                ),
                 None if text.trim().is_empty() => reply("The team ended without words.".to_owned(), Vec::new()),
                 None => reply(text, Vec::new()),
             }),
             Move::Fail { why } => {
                 let error = ModelError::Team { reason: why };
-                Err(Failure { error, charge: Charge::Nothing, partial: self.script.so_far(&past) })
+                Err(AskFailure { error, charge: Charge::Nothing, partial: self.script.so_far(&past) })
             }
         }
     }
@@ -108,7 +109,7 @@ impl Director {
 
 impl Director {
     /// Gives a member the parameters that its prompt names.
-    fn share(&self, mut call: Call) -> Call {
+    fn share(&self, mut call: TeamCall) -> TeamCall {
         let agent = call.args.get("agent").and_then(Value::as_str).filter(|_| call.tool == "delegate");
         if let Some(context) = agent.and_then(|name| self.shared.get(name)) {
             call.args["context"] = context.clone();
@@ -117,13 +118,13 @@ impl Director {
     }
 }
 
-fn takes_data(request: &Request<'_>) -> bool {
+fn takes_data(request: &ModelRequest<'_>) -> bool {
     request.tools.specs.iter().any(|spec| spec.name == "answer")
 }
 
-fn reply(words: String, calls: Vec<Call>) -> Reply {
-    let stop = if calls.is_empty() { Stop::End } else { Stop::Calls };
-    let part = |call: Call| Part::Call(ToolCall { id: call.id, name: call.tool, args: Args::Json(call.args) });
+fn reply(words: String, calls: Vec<TeamCall>) -> Reply {
+    let stop = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
+    let part = |call: TeamCall| Part::Call(ToolCall { id: call.id, name: call.tool, args: Args::Json(call.args) });
     let words = (!words.is_empty()).then_some(Part::Text(words));
     Reply { parts: words.into_iter().chain(calls.into_iter().map(part)).collect(), stop, ..Reply::default() }
 }
@@ -133,7 +134,11 @@ impl Model for Director {
         &self.card
     }
 
-    fn reply<'a>(&'a self, request: Request<'a>, on_delta: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+    fn reply<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
             let reply = self.decide(request)?;
             on_delta(Delta::Text(&reply.text()));

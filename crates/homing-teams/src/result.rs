@@ -1,6 +1,6 @@
 //! What a team brought: the final answer, who did what, what it cost. A view of the envelope, nothing more.
 
-use homing_core::envelope::{Envelope, ErrorNote, Status, UsageNote};
+use homing_core::envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status};
 use serde_json::Value;
 
 /// The result of a team.
@@ -14,11 +14,11 @@ pub struct TeamResult {
     /// How the team ended.
     pub status: Status,
     /// The parts that failed, if the team failed.
-    pub error: Option<ErrorNote>,
+    pub error: Option<EnvelopeError>,
     /// Every run that worked for the team, in the order of the tree.
     pub executions: Vec<Execution>,
     /// What all of it used.
-    pub total: UsageNote,
+    pub total: EnvelopeUsage,
     /// The tree as indented lines.
     pub tree: String,
 }
@@ -36,7 +36,7 @@ pub struct Execution {
     /// What it answered.
     pub output: String,
     /// What it used itself.
-    pub usage: UsageNote,
+    pub usage: EnvelopeUsage,
 }
 
 impl TeamResult {

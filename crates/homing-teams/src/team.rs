@@ -7,9 +7,9 @@ use std::{
 };
 
 use homing_core::{
+    agent_builder::{AgentBuildError, AgentBuilder},
     authority::Allow,
-    builder::{AgentBuilder, BadAgent},
-    definition::{self, AgentDefinition, ModelChoice, Surroundings},
+    definition::{self, AgentDefinition, ModelChoice, ProjectContext},
     limits::{Cap, Limits},
     registry::Registry,
     rule::Rule,
@@ -20,17 +20,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map as Object, Value, json};
 
 use crate::{
-    bounds::Bounds,
-    chat::Chat,
-    chat_script::ChatScript,
-    crew::Crew,
-    crew_script::CrewScript,
-    graph::Graph,
-    graph_script::GraphScript,
+    chat::{Chat, script::ChatScript},
+    crew::{Crew, script::CrewScript},
+    graph::{Graph, script::GraphScript},
+    limit_fields::LimitFields,
     map::{Map, MapScript},
     memory,
     orchestrator::Orchestrator,
-    program::Script,
+    program::TeamScript,
 };
 
 /// A team.
@@ -52,7 +49,7 @@ pub struct Team {
     /// Whether members share a memory.
     pub memory: bool,
     /// What the whole team may spend.
-    pub limits: Bounds,
+    pub limits: LimitFields,
     /// How the members work together.
     pub pattern: Pattern,
 }
@@ -89,7 +86,7 @@ pub struct Member {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// What it may spend each time.
-    pub limits: Bounds,
+    pub limits: LimitFields,
     /// Consequence of its failure, wherever the task, node, chat or map it works for leaves the default.
     pub on_failure: MemberFailure,
 }
@@ -121,7 +118,7 @@ impl Member {
             MemberFailure::Report => definition::OnFailure::Report,
             MemberFailure::Skip => definition::OnFailure::Skip,
         };
-        builder.on_failure(on_failure).build().map_err(|bad: BadAgent| bad.to_string())
+        builder.on_failure(on_failure).build().map_err(|bad: AgentBuildError| bad.to_string())
     }
 }
 
@@ -136,7 +133,7 @@ impl Team {
             teams: Vec::new(),
             tools: Vec::new(),
             memory: false,
-            limits: Bounds::default(),
+            limits: LimitFields::default(),
             pattern: pattern.into(),
         }
     }
@@ -185,7 +182,7 @@ impl Team {
 
     /// What the whole team may spend.
     #[must_use]
-    pub fn limits(mut self, limits: Bounds) -> Self {
+    pub fn limits(mut self, limits: LimitFields) -> Self {
         self.limits = limits;
         self
     }
@@ -229,7 +226,7 @@ impl Team {
     }
 
     /// The team's program; an orchestrator has none, its coordinator is a language model.
-    pub(crate) fn script(&self) -> Option<Arc<dyn Script>> {
+    pub(crate) fn script(&self) -> Option<Arc<dyn TeamScript>> {
         match &self.pattern {
             Pattern::Orchestrator(_) => None,
             Pattern::Crew(crew) => Some(Arc::new(CrewScript::new(crew, self))),
@@ -263,7 +260,7 @@ impl Team {
             // A team does nothing itself; its members may do what whoever sends it out may hand on.
             delegates: Some(vec![Rule::tool("*")]),
             model: ModelChoice::Named(vec![self.model_name()]),
-            surroundings: Surroundings::None,
+            surroundings: ProjectContext::None,
             limits: self.effective_limits(),
             schema: self.schema(registry),
             ..AgentDefinition::new(&self.name, description, "")
@@ -321,8 +318,8 @@ impl Team {
     }
 
     /// What every template sees: the parameters and the task.
-    pub(crate) fn scope(&self) -> Scope {
-        Scope(self.parameters.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+    pub(crate) fn scope(&self) -> TemplateScope {
+        TemplateScope(self.parameters.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 }
 
@@ -331,9 +328,9 @@ pub(crate) const MODEL_PREFIX: &str = "team/";
 
 /// The values that a team's templates see whatever has happened.
 #[derive(Clone, Debug)]
-pub(crate) struct Scope(Object<String, Value>);
+pub(crate) struct TemplateScope(Object<String, Value>);
 
-impl Scope {
+impl TemplateScope {
     /// The whole scope, with the task and what the pattern adds.
     pub(crate) fn with(&self, task: &str, more: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
         let mut all = self.0.clone();

@@ -18,7 +18,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
 
 /// What is wrong with a template, and on which of its lines.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct TemplateError {
     pub(crate) line: usize,
     pub(crate) message: String,
 }
@@ -75,19 +75,19 @@ fn lone_expression(text: &str) -> Option<&str> {
 }
 
 /// The names that a template uses and does not set itself, with their path, such as `results.research.output`.
-pub(crate) fn names(template: &str) -> Result<BTreeSet<String>, Problem> {
+pub(crate) fn names(template: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.template_from_str(template).map_err(|error| problem(&error))?;
     Ok(parsed.undeclared_variables(true).into_iter().collect())
 }
 
 /// The same for a condition.
-pub(crate) fn names_in_condition(condition: &str) -> Result<BTreeSet<String>, Problem> {
+pub(crate) fn names_in_condition(condition: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.compile_expression(condition).map_err(|error| problem(&error))?;
     Ok(parsed.undeclared_variables(true).into_iter().collect())
 }
 
-fn problem(error: &Error) -> Problem {
-    Problem { line: error.line().unwrap_or(1), message: words(error) }
+fn problem(error: &Error) -> TemplateError {
+    TemplateError { line: error.line().unwrap_or(1), message: words(error) }
 }
 
 fn words(error: &Error) -> String {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use homing_core::{
     envelope::Status,
     message::Reply,
-    model::{Failure, ModelError, OneModel, Request},
-    program::{Program, call, say},
+    model::{AskFailure, ModelError, ModelRequest, SingleModel},
+    scripted_model::{FunctionModel, call, say},
 };
-use homing_runtime::{Parts, journal::Memory};
+use homing_runtime::{RuntimeParts, journal::MemoryJournal};
 use homing_teams::{Chat, OnFailure, Team};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
@@ -18,7 +18,7 @@ use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
 fn on_stage(
     chat: Chat,
     play: impl Fn(Asked<'_>) -> Reply + Send + Sync + Copy + 'static,
-) -> impl Fn(Arc<Memory>) -> Parts {
+) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let team = Team::new("talk", chat);
     move |journal| parts(journal, agents(["ada", "bob", "cyd", "host"]), cast(play), vec![team.clone()])
 }
@@ -86,9 +86,9 @@ async fn r45_rules_choose_the_speaker_and_a_stop_word_ends_it_with_a_summary() {
 #[tokio::test(start_paused = true)]
 async fn r45_a_conversation_in_which_nobody_can_speak_ends() {
     let team = Team::new("talk", Chat::new(["ada", "bob"]).max_rounds(1_000));
-    let make = move |journal: Arc<Memory>| {
-        let mute = |_: Request<'_>| Err(Failure::free(ModelError::Unusable { reason: "mute".into() }));
-        let models = Arc::new(OneModel(Arc::new(Program::new("script/mute", mute))));
+    let make = move |journal: Arc<MemoryJournal>| {
+        let mute = |_: ModelRequest<'_>| Err(AskFailure::free(ModelError::Unusable { reason: "mute".into() }));
+        let models = Arc::new(SingleModel(Arc::new(FunctionModel::new("script/mute", mute))));
         parts(journal, agents(["ada", "bob"]), models, vec![team.clone()])
     };
     let (result, _) = run(&make, "talk", "tea").await;

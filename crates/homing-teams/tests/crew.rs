@@ -10,14 +10,14 @@ use homing_core::{
     envelope::Status,
     limits::Limits,
     message::Reply,
-    model::{Failure, Model, ModelCard, ModelError, OnDelta, OneModel, Request},
-    program::{Program, call, last_words, say},
+    model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta, SingleModel},
+    scripted_model::{FunctionModel, call, last_words, say},
 };
 use homing_runtime::{
-    Parts, Runtime, Task,
-    journal::{Claim, Memory},
+    Runtime, RuntimeParts, Task,
+    journal::{Claim, MemoryJournal},
 };
-use homing_teams::{Bounds, Crew, CrewTask, OnFailure, Team, TeamResult};
+use homing_teams::{Crew, CrewTask, LimitFields, OnFailure, Team, TeamResult};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
 
@@ -33,7 +33,7 @@ fn echo(asked: Asked<'_>) -> Reply {
     say(format!("<{}: {}>", asked.who, asked.task.replace('\n', " ")))
 }
 
-fn on_stage(team: Team) -> impl Fn(Arc<Memory>) -> Parts {
+fn on_stage(team: Team) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     move |journal| parts(journal, agents(["researcher", "writer", "reviewer", "boss"]), cast(echo), vec![team.clone()])
 }
 
@@ -124,17 +124,17 @@ async fn a_condition_decides_whether_a_task_is_done() {
     assert!(whole.output.starts_with("<writer: Praise"), "{}", whole.output);
 }
 
-fn failing(policy: OnFailure, retries: u32) -> impl Fn(Arc<Memory>) -> Parts {
+fn failing(policy: OnFailure, retries: u32) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let crew = Crew::sequential()
         .task(CrewTask::new("research", "researcher", "Research").retries(retries).on_failure(policy))
         .task(CrewTask::new("write", "writer", "Write").context(["research"]));
     let team = Team::new("report", crew);
     move |journal| {
-        let model = Program::new("script/cast", |request: Request<'_>| match request.system {
-            "researcher" => Err(Failure::free(ModelError::Unusable { reason: "no books".into() })),
+        let model = FunctionModel::new("script/cast", |request: ModelRequest<'_>| match request.system {
+            "researcher" => Err(AskFailure::free(ModelError::Unusable { reason: "no books".into() })),
             _ => Ok(say(format!("<writer: {}>", last_words(&request)))),
         });
-        parts(journal, agents(["researcher", "writer"]), Arc::new(OneModel(Arc::new(model))), vec![team.clone()])
+        parts(journal, agents(["researcher", "writer"]), Arc::new(SingleModel(Arc::new(model))), vec![team.clone()])
     }
 }
 
@@ -161,10 +161,11 @@ async fn a_failure_is_retried_then_reported_skipped_or_final() {
 #[tokio::test(start_paused = true)]
 async fn a_task_has_limits_of_its_own_which_only_narrow() {
     let crew = Crew::sequential().task(
-        CrewTask::new("research", "researcher", "Research").limits(Bounds { max_turns: Some(2), ..Bounds::default() }),
+        CrewTask::new("research", "researcher", "Research")
+            .limits(LimitFields { max_turns: Some(2), ..LimitFields::default() }),
     );
     let team = Team::new("report", crew);
-    let make = move |journal: Arc<Memory>| {
+    let make = move |journal: Arc<MemoryJournal>| {
         let endless = |asked: Asked<'_>| match asked.request.choice {
             homing_core::model::ToolChoice::Off => say("had to stop"),
             _ => call([("nothing", json!({"n": asked.request.messages.len()}))]),
@@ -181,7 +182,7 @@ async fn a_task_has_limits_of_its_own_which_only_narrow() {
 #[tokio::test(start_paused = true)]
 async fn a_team_is_an_agent_that_anybody_can_delegate_to() {
     let team = report_crew(Crew::sequential());
-    let make = move |journal: Arc<Memory>| {
+    let make = move |journal: Arc<MemoryJournal>| {
         let play = |asked: Asked<'_>| match asked.who {
             "boss" if asked.request.messages.len() == 1 => {
                 call([("delegate", json!({"agent": "report", "task": "ants"}))])
@@ -203,7 +204,7 @@ async fn r44_members_share_a_memory_that_survives_a_crash_and_knows_who_wrote_wh
         .task(CrewTask::new("note", "writer", "Note it"))
         .task(CrewTask::new("read", "reviewer", "Read it"));
     let team = Team::new("report", crew).with_memory();
-    let make = move |journal: Arc<Memory>| {
+    let make = move |journal: Arc<MemoryJournal>| {
         let play = |asked: Asked<'_>| match (asked.who, asked.request.messages.len()) {
             ("writer", 1) => call([("memory_set", json!({"key": "fact", "value": "ants sleep"}))]),
             ("reviewer", 1) => call([("memory_get", json!({"key": "fact"})), ("memory_list", json!({}))]),
@@ -227,7 +228,7 @@ impl Model for Sleeper {
         &self.0
     }
 
-    fn reply<'a>(&'a self, request: Request<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+    fn reply<'a>(&'a self, request: ModelRequest<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         let words = last_words(&request);
         let millis: u64 =
             words.split_whitespace().next().and_then(|it| it.parse().ok()).expect("a number of milliseconds");
@@ -257,8 +258,8 @@ async fn r44_a_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
         crew = crew.task(task.context(context.iter().map(String::as_str)));
     }
     let critical = *ends.iter().max().unwrap();
-    let sleeper = Arc::new(OneModel(Arc::new(Sleeper(ModelCard::free("script/sleeper")))));
-    let mut parts = parts(Memory::new(), agents(["worker"]), sleeper, vec![Team::new("dag", crew)]);
+    let sleeper = Arc::new(SingleModel(Arc::new(Sleeper(ModelCard::free("script/sleeper")))));
+    let mut parts = parts(MemoryJournal::new(), agents(["worker"]), sleeper, vec![Team::new("dag", crew)]);
     (parts.settings.max_runs, parts.settings.max_asks) = (256, 256);
     let begun = tokio::time::Instant::now();
     let result = Runtime::new(parts).spawn(Task::new("dag", "go")).unwrap().wait().await;
@@ -272,8 +273,8 @@ async fn r44_a_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
 async fn a_team_at_its_token_limit_still_reports_what_it_has() {
     let crew =
         Crew::sequential().task(CrewTask::new("one", "writer", "One")).task(CrewTask::new("two", "writer", "Two"));
-    let team = Team::new("report", crew).limits(Bounds { max_tokens: Some(9_500), ..Bounds::default() });
-    let make = move |journal: Arc<Memory>| {
+    let team = Team::new("report", crew).limits(LimitFields { max_tokens: Some(9_500), ..LimitFields::default() });
+    let make = move |journal: Arc<MemoryJournal>| {
         let play = |asked: Asked<'_>| {
             let mut reply = echo(asked);
             reply.usage.input = 9_000;
@@ -285,7 +286,7 @@ async fn a_team_at_its_token_limit_still_reports_what_it_has() {
     assert!(result.output.contains("## one\n<writer: One>"), "{result:#?}");
     assert_eq!((result.status, result.resumable), (Status::Exhausted, true));
 
-    let runtime = Runtime::new(make(Memory::with(records)));
+    let runtime = Runtime::new(make(MemoryJournal::with(records)));
     let more = Limits::default().tokens(20_000);
     let again = runtime.resume(result.run, Claim::IfGone, more).await.unwrap().wait().await;
     assert_eq!(again.status, Status::Done, "{again:#?}");
@@ -299,13 +300,13 @@ async fn a_parallel_team_that_ran_out_of_children_goes_on_with_more() {
         .task(CrewTask::new("a", "writer", "A"))
         .task(CrewTask::new("b", "writer", "B"))
         .task(CrewTask::new("c", "writer", "C").context(["a", "b"]));
-    let team = Team::new("report", crew).limits(Bounds { max_children: Some(2), ..Bounds::default() });
-    let make = move |journal: Arc<Memory>| parts(journal, agents(["writer"]), cast(echo), vec![team.clone()]);
+    let team = Team::new("report", crew).limits(LimitFields { max_children: Some(2), ..LimitFields::default() });
+    let make = move |journal: Arc<MemoryJournal>| parts(journal, agents(["writer"]), cast(echo), vec![team.clone()]);
     let (result, records) = run(&make, "report", "ants").await;
     assert_eq!(result.status, Status::Exhausted, "{result:#?}");
     assert!(result.output.contains("## a\n<writer: A>"), "{}", result.output);
 
-    let runtime = Runtime::new(make(Memory::with(records)));
+    let runtime = Runtime::new(make(MemoryJournal::with(records)));
     let more = Limits::default().children(5);
     let again = runtime.resume(result.run, Claim::IfGone, more).await.unwrap().wait().await;
     assert_eq!((again.status, again.children.len()), (Status::Done, 3), "{again:#?}");
@@ -316,7 +317,7 @@ async fn the_crews_answer_has_the_form_of_its_last_task() {
     let schema = json!({"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]});
     let crew = Crew::sequential().task(CrewTask::new("judge", "reviewer", "Judge").schema(schema));
     let team = Team::new("report", crew);
-    let make = move |journal: Arc<Memory>| {
+    let make = move |journal: Arc<MemoryJournal>| {
         let play = |_: Asked<'_>| call([("answer", json!({"score": 7}))]);
         parts(journal, agents(["reviewer"]), cast(play), vec![team.clone()])
     };
@@ -328,6 +329,6 @@ async fn the_crews_answer_has_the_form_of_its_last_task() {
 fn agents_of_a_team_come_with_it() {
     let crew = Crew::sequential().task(CrewTask::new("a", "own", "A"));
     let team = Team::new("report", crew).agent(AgentDefinition::new("own", "d", "p"));
-    let parts = parts(Memory::new(), Vec::new(), cast(echo), vec![team]);
+    let parts = parts(MemoryJournal::new(), Vec::new(), cast(echo), vec![team]);
     assert!(parts.registry.has("own") && parts.registry.has("report"));
 }

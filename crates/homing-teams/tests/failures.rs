@@ -9,13 +9,13 @@ use homing_core::{
     envelope::{Envelope, Status},
     message::Reply,
     model::ToolChoice,
-    program::{call, say},
+    scripted_model::{call, say},
     tool::Replay,
 };
-use homing_runtime::{Parts, journal::Memory};
+use homing_runtime::{RuntimeParts, journal::MemoryJournal};
 use homing_teams::{
-    Bounds, Chat, Crew, CrewTask, Edge, FieldType, Graph, Map, Node, OnFailure, Reducer, Team, TeamResult, function,
-    load, map_results,
+    Chat, Crew, CrewTask, Edge, FieldType, Graph, LimitFields, Map, Node, OnFailure, Reducer, Team, TeamResult,
+    function, load, map_results,
 };
 use serde_json::json;
 use stage::{Asked, agents, cast_with_failures, cut_anywhere, parts, run, who};
@@ -32,7 +32,7 @@ fn play(asked: Asked<'_>) -> Result<Reply, &'static str> {
     }
 }
 
-fn on_stage_with(team: Team, own: MembersOwn) -> impl Fn(Arc<Memory>) -> Parts {
+fn on_stage_with(team: Team, own: MembersOwn) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     move |journal| {
         let mut members = agents(["ada", "bob", "mute", "tired"]);
         members.iter_mut().for_each(|member| match member.name.as_str() {
@@ -44,7 +44,7 @@ fn on_stage_with(team: Team, own: MembersOwn) -> impl Fn(Arc<Memory>) -> Parts {
     }
 }
 
-fn on_stage(team: Team) -> impl Fn(Arc<Memory>) -> Parts {
+fn on_stage(team: Team) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     on_stage_with(team, MembersOwn::Report)
 }
 
@@ -371,7 +371,8 @@ async fn member_that_its_own_limit_stopped_has_not_delivered() {
 
 #[tokio::test(start_paused = true)]
 async fn teams_own_limit_still_ends_it_exhausted() {
-    let team = two_nodes("ada", "bob", OnFailure::Report).limits(Bounds { max_children: Some(1), ..Bounds::default() });
+    let team = two_nodes("ada", "bob", OnFailure::Report)
+        .limits(LimitFields { max_children: Some(1), ..LimitFields::default() });
     let (result, _) = run(&on_stage(team), "g", "go").await;
     assert_eq!((result.status, result.resumable), (Status::Exhausted, true), "{result:#?}");
     assert!(result.output.contains("<ada: Draft>"), "{}", result.output);

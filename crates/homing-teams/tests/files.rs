@@ -4,10 +4,10 @@ mod stage;
 
 use std::{path::Path, sync::Arc, time::Instant};
 
-use homing_core::{diagnostic::Severity, envelope::Status, limits::Limits, program::say, registry::Registry};
+use homing_core::{diagnostic::Severity, envelope::Status, limits::Limits, registry::Registry, scripted_model::say};
 use homing_runtime::{
     Runtime, Task,
-    journal::{Claim, Memory},
+    journal::{Claim, MemoryJournal},
 };
 use homing_teams::{Pattern, load, recorded_in, schema};
 use stage::{Asked, agents, cast, parts, who};
@@ -67,7 +67,7 @@ async fn a_team_file_runs() {
     loaded.set("topic", "ants").unwrap();
     let team = loaded.ready().unwrap();
     let play = |asked: Asked<'_>| say(format!("<{}: {}>", asked.who, asked.task.replace('\n', " ")));
-    let runtime = Runtime::new(parts(Memory::new(), Vec::new(), cast(play), vec![team]));
+    let runtime = Runtime::new(parts(MemoryJournal::new(), Vec::new(), cast(play), vec![team]));
     let result = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
     assert_eq!((result.status, who(&result)), (Status::Done, vec!["researcher", "writer"]));
     assert!(
@@ -87,13 +87,13 @@ async fn a_team_is_in_the_journal_and_can_be_installed_again_from_there() {
     let mut loaded = load(REPORT, None);
     loaded.set("topic", "ants").unwrap();
     let play = |asked: Asked<'_>| say(format!("<{}>", asked.who));
-    let journal = Memory::new();
+    let journal = MemoryJournal::new();
     let runtime = Runtime::new(parts(journal.clone(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
     let whole = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
     let records = journal.records(whole.run);
     let teams = recorded_in(records.iter().map(|record| &**record));
     assert_eq!(teams.len(), 1);
-    let journal = Memory::with(records[..6].iter().cloned());
+    let journal = MemoryJournal::with(records[..6].iter().cloned());
     let runtime = Runtime::new(parts(journal, Vec::new(), cast(play), teams));
     let again = runtime.resume(whole.run, Claim::IfGone, Limits::default()).await.unwrap().wait().await;
     assert_eq!((again.status, again.output), (Status::Done, whole.output));
@@ -126,7 +126,7 @@ async fn template_injection_does_nothing() {
     let mut loaded = load(REPORT, None);
     loaded.set("topic", "{{ audience }}{% for x in range(9) %}!{% endfor %}\nagents: []").unwrap();
     let play = |asked: Asked<'_>| say(asked.task.clone());
-    let runtime = Runtime::new(parts(Memory::new(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
+    let runtime = Runtime::new(parts(MemoryJournal::new(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
     let result = runtime.spawn(Task::new("report", "{{ audience }} {{ 7 * 7 }}")).unwrap().wait().await;
     let expected = "Research {{ audience }}{% for x in range(9) %}!{% endfor %}\nagents: []";
     assert_eq!(result.children[0].output, expected);
@@ -241,7 +241,7 @@ fn the_published_schema_is_the_one_of_the_code() {
 #[test]
 fn unknown_agents_are_found_at_installation_too() {
     let team = load(&crew("    - {name: x, agent: nobody, description: d}\n"), None).ready().unwrap();
-    let mut parts = parts(Memory::new(), agents(["a"]), cast(|_: Asked<'_>| say("")), Vec::new());
+    let mut parts = parts(MemoryJournal::new(), agents(["a"]), cast(|_: Asked<'_>| say("")), Vec::new());
     let problems = homing_teams::install(&mut parts, [team]).unwrap_err();
     assert!(problems[0].message.contains("no agent named `nobody`"), "{problems:#?}");
     assert!(Arc::strong_count(&parts.registry) > 0);

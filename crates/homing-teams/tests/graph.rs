@@ -12,11 +12,11 @@ use homing_core::{
     definition::AgentDefinition,
     envelope::Status,
     message::Reply,
-    program::{call, say},
     rule::Rule,
+    scripted_model::{call, say},
     tool::Replay,
 };
-use homing_runtime::{Parts, Runtime, Task, journal::Memory};
+use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnFailure, Reducer, Team, function, mermaid};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
@@ -24,7 +24,7 @@ use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
 fn on_stage(
     team: Team,
     play: impl Fn(Asked<'_>) -> Reply + Send + Sync + Copy + 'static,
-) -> impl Fn(Arc<Memory>) -> Parts {
+) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     move |journal| parts(journal, agents(["researcher", "writer", "reviewer"]), cast(play), vec![team.clone()])
 }
 
@@ -172,7 +172,7 @@ async fn fault_an_unsafe_function_that_was_under_way_is_never_called_twice() {
     let (_, records) = run(&make, "g", "x").await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     let begun = records.iter().position(|it| it.fact.kind() == "called").unwrap();
-    let journal = Memory::with(records[..=begun].iter().cloned());
+    let journal = MemoryJournal::with(records[..=begun].iter().cloned());
     let runtime = homing_runtime::Runtime::new(make(journal));
     let claim = homing_runtime::journal::Claim::IfGone;
     let handle = runtime.resume(records[0].tree, claim, homing_core::limits::Limits::default()).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_team_may_not_do_what_its_sender_may_not_hand_on() {
             _ => say(asked.task.clone()),
         };
         let boss = AgentDefinition { tools: Allow::Only(rules), ..AgentDefinition::new("boss", "d", "boss") };
-        parts(Memory::new(), vec![boss], cast(play), vec![team.clone()])
+        parts(MemoryJournal::new(), vec![boss], cast(play), vec![team.clone()])
     };
     let spawn = |parts| Runtime::new(parts).spawn(Task::new("boss", "shop")).unwrap();
     let refused = spawn(make(vec![Rule::tool("delegate")])).wait().await;

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use homing_core::{
     definition::AgentDefinition,
     envelope::Status,
-    program::{call, say},
     rule::Rule,
+    scripted_model::{call, say},
 };
-use homing_runtime::{Parts, journal::Memory};
-use homing_teams::{Bounds, Map, Orchestrator, Team, TeamResult, map_results, plan};
+use homing_runtime::{RuntimeParts, journal::MemoryJournal};
+use homing_teams::{LimitFields, Map, Orchestrator, Team, TeamResult, map_results, plan};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
 
-fn orchestra() -> impl Fn(Arc<Memory>) -> Parts {
+fn orchestra() -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let planner = AgentDefinition {
         tools: homing_core::authority::Allow::Only(vec![Rule::tool("read")]),
         ..AgentDefinition::new("planner", "plans", "planner")
@@ -49,7 +49,7 @@ async fn r43_a_coordinator_reaches_its_workers_and_nobody_else() {
     assert!(result.tree.contains("1.2"), "{}", result.tree);
 }
 
-fn map_team(map: Map) -> impl Fn(Arc<Memory>) -> Parts {
+fn map_team(map: Map) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let team = Team::new("each", map);
     move |journal| {
         let play = |asked: Asked<'_>| match asked.who {
@@ -87,8 +87,8 @@ async fn a_map_of_two_hundred_items_is_not_stopped_by_defaults_made_for_one_agen
 #[tokio::test(start_paused = true)]
 async fn a_map_that_reaches_its_limit_says_what_it_has_in_order() {
     let team = Team::new("each", Map::new("researcher", "{{ item }}").items(["a", "b", "c", "d"]))
-        .limits(Bounds { max_children: Some(2), ..Bounds::default() });
-    let make = move |journal: Arc<Memory>| {
+        .limits(LimitFields { max_children: Some(2), ..LimitFields::default() });
+    let make = move |journal: Arc<MemoryJournal>| {
         parts(journal, agents(["researcher"]), cast(|asked: Asked<'_>| say(asked.task.clone())), vec![team.clone()])
     };
     let (result, _) = run(&make, "each", "go").await;
@@ -99,11 +99,11 @@ async fn a_map_that_reaches_its_limit_says_what_it_has_in_order() {
 
 #[test]
 fn a_plan_says_who_would_work_and_what_it_can_cost_without_asking_anybody() {
-    let bounds = |cost: &str| serde_json::from_value::<Bounds>(json!({"max_cost": cost})).unwrap();
+    let bounds = |cost: &str| serde_json::from_value::<LimitFields>(json!({"max_cost": cost})).unwrap();
     let map = Map::new("researcher", "{{ item }}").items(["a", "b"]).limits(bounds("0.25"));
     let team = Team::new("each", map);
     let never = cast(|_: Asked<'_>| panic!("a plan asks nobody"));
-    let parts = parts(Memory::new(), agents(["researcher"]), never, Vec::new());
+    let parts = parts(MemoryJournal::new(), agents(["researcher"]), never, Vec::new());
     let planned = plan(&team, &parts);
     assert_eq!(planned.runs.len(), 1);
     assert_eq!(

@@ -2,7 +2,7 @@
 
 mod stage;
 
-use homing_runtime::journal::Memory;
+use homing_runtime::journal::MemoryJournal;
 use homing_teams::{Chat, Crew, CrewTask, Edge, Graph, Map, Node, Orchestrator, Team, mermaid, plan};
 use insta::assert_snapshot;
 use stage::{Asked, agents, cast, parts};
@@ -10,7 +10,7 @@ use stage::{Asked, agents, cast, parts};
 /// The picture, and the plan on a stage where only the researcher and the writer are known.
 fn look(team: &Team) -> String {
     let never = cast(|_: Asked<'_>| panic!("a plan asks nobody"));
-    let parts = parts(Memory::new(), agents(["researcher", "writer"]), never, Vec::new());
+    let parts = parts(MemoryJournal::new(), agents(["researcher", "writer"]), never, Vec::new());
     format!("{}\n{}", mermaid(team).trim_end(), plan(team, &parts))
 }
 

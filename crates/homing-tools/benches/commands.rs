@@ -9,10 +9,8 @@ use std::{
 };
 
 use homing_core::authority::{Grant, Network, Sandbox};
-use homing_tools::{
-    commands::{Commands, ShellCommand},
-    sandbox::{Private, SandboxOptions, Sandboxes, Surroundings},
-};
+use homing_sandbox::{CommandEnv, Private, SandboxOptions, Sandboxes};
+use homing_tools::shell::commands::{Commands, ShellCommand};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_homing-helper");
 const TIMES: u32 = 50;
@@ -33,7 +31,7 @@ fn main() {
 async fn measure() {
     let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
     let home = env.get("HOME").map_or("/".into(), PathBuf::from);
-    let surroundings = Surroundings { home, env };
+    let surroundings = CommandEnv { home, env };
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().canonicalize().expect("it exists");
     let found = Sandboxes::probe(Path::new(HELPER), &surroundings, &root).await;

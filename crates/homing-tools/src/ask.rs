@@ -4,7 +4,7 @@ use homing_core::tool::{Answer, Question, Replay, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::typed::TypedTool;
+use crate::typed_tool::TypedTool;
 
 /// Asks a person.
 pub(crate) struct Ask;

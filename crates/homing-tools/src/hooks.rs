@@ -12,10 +12,10 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-use crate::{
-    commands::{Commands, ShellCommand},
-    process::{Captured, Collector, Ending, Finished, Input, Job, Streams},
-    sandbox::Private,
+use crate::shell::commands::{Commands, ShellCommand};
+use homing_sandbox::{
+    Private,
+    process::{Captured, Collector, CommandEnd, CommandSpec, FinishedCommand, Input, Streams},
 };
 
 /// How long a hook may take unless it says otherwise, and at most.
@@ -140,7 +140,7 @@ impl CommandHooks {
     fn config(&self, run: &HookRun) -> HookConfig {
         let believed = self.agents.contains(&run.own_hooks);
         let mut own = if believed { HookConfig::parse(&run.own_hooks).0 } else { HookConfig::default() };
-        // In an agent's file `Stop` means that agent's end, also when it was delegated to.
+        // In an agent's file `StopSignal` means that agent's end, also when it was delegated to.
         for hook in own.hooks.iter_mut().filter(|hook| run.delegated && hook.moment == "Stop") {
             hook.moment = "SubagentStop".to_owned();
         }
@@ -160,7 +160,7 @@ impl CommandHooks {
     }
 
     /// The user's own commands are run as the user would, only without secrets in their environment.
-    async fn run(&self, hook: &Hook, run: &HookRun, input: String) -> Result<Finished, String> {
+    async fn run(&self, hook: &Hook, run: &HookRun, input: String) -> Result<FinishedCommand, String> {
         let open = Grant {
             layers: Vec::new(),
             read: Vec::new(),
@@ -175,7 +175,7 @@ impl CommandHooks {
         env.insert("HOME".to_owned(), self.commands.surroundings.home.display().to_string());
         env.insert("CLAUDE_PROJECT_DIR".to_owned(), run.workdir.display().to_string());
         env.insert("HOMING_PROJECT_DIR".to_owned(), run.workdir.display().to_string());
-        let job = Job { env, input: Input::Text(input), streams: Streams::Apart, ..job };
+        let job = CommandSpec { env, input: Input::Text(input), streams: Streams::Apart, ..job };
         let running = self.commands.launcher.start(job).await.map_err(|error| error.to_string())?;
         let finished = running.finish(Collector::new(None), hook.time, std::future::pending(), &mut |_| ()).await;
         room.remove();
@@ -202,16 +202,16 @@ impl CommandHooks {
 }
 
 /// What a hook's ending means.
-fn said(finished: &Finished) -> Said {
+fn said(finished: &FinishedCommand) -> Said {
     let words = |captured: &Captured| captured.text.trim().to_owned();
     match &finished.ending {
-        Ending::Exited(0) => said_well(&words(&finished.output)),
-        Ending::Exited(BLOCKS) => Said::Block(words(&finished.complaints)),
-        Ending::Exited(code) => Said::Failed(format!("exit code {code}: {}", words(&finished.complaints))),
-        Ending::Signalled(signal) => Said::Failed(format!("ended by signal {signal}")),
-        Ending::TimedOut => Said::Failed("its time was up".to_owned()),
-        Ending::Cancelled => Said::Failed("cancelled".to_owned()),
-        Ending::Refused(why) => Said::Failed(why.clone()),
+        CommandEnd::Exited(0) => said_well(&words(&finished.output)),
+        CommandEnd::Exited(BLOCKS) => Said::Block(words(&finished.complaints)),
+        CommandEnd::Exited(code) => Said::Failed(format!("exit code {code}: {}", words(&finished.complaints))),
+        CommandEnd::Signalled(signal) => Said::Failed(format!("ended by signal {signal}")),
+        CommandEnd::TimedOut => Said::Failed("its time was up".to_owned()),
+        CommandEnd::Cancelled => Said::Failed("cancelled".to_owned()),
+        CommandEnd::Refused(why) => Said::Failed(why.clone()),
     }
 }
 

@@ -1,15 +1,18 @@
 //! What a shell line would do, as far as rules need to know it: the simple commands it is made of, each with its words.
 //! Nothing is run here, and whatever is not understood for certain is said to be unclear.
 
-mod gadgets;
-mod git;
+pub mod bash;
+pub mod commands;
+mod git_rules;
+mod indirect_exec;
+mod indirect_exec_tables;
 mod lexer;
-mod lists;
+pub mod sandboxed_git;
 mod syntax;
 
 use homing_core::rule::{Subject, Subjects};
 
-pub use git::{GIT_ONLY, git_only_env, git_only_env_for};
+pub use git_rules::{GIT_ONLY, git_only_env, git_only_env_for};
 
 /// Longer lines are not looked at.
 const MOST_BYTES: usize = 64 * 1024;
@@ -75,7 +78,7 @@ fn parts(command: &str) -> Result<Vec<Subject>, Unclear> {
 fn is_odd(character: char) -> bool {
     match character {
         '\n' | '\t' | ' ' => false,
-        it => it.is_control() || it.is_whitespace() || crate::wanted::is_invisible(it),
+        it => it.is_control() || it.is_whitespace() || homing_core::sanitize::is_invisible(it),
     }
 }
 
@@ -89,11 +92,11 @@ fn add(parts: &mut Vec<Subject>, words: &[Word]) -> Result<(), Unclear> {
     if let Some(word) = words.iter().find(|it| it.is_pattern && it.text.starts_with(['*', '?', '['])) {
         return Err(format!("`{}` may stand for options; write `./{0}`", word.text));
     }
-    let inner = gadgets::unwrap(words)?;
+    let inner = indirect_exec::unwrap(words)?;
     if inner.is_none() {
-        gadgets::check(words)?;
+        indirect_exec::check(words)?;
     }
-    let classes = if git::is_read_only(words) { vec![GIT_ONLY.to_owned()] } else { Vec::new() };
+    let classes = if git_rules::is_read_only(words) { vec![GIT_ONLY.to_owned()] } else { Vec::new() };
     parts.push(Subject::Command { text: canonical(words), classes });
     match inner {
         Some(inner) if parts.len() < MOST_COMMANDS => add(parts, inner),

@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    sight::Sight,
-    typed::{TypedTool, blocking},
-    wanted::inert,
+    files::path_arg::inert,
+    result_filter::ResultFilter,
+    typed_tool::{TypedTool, blocking},
 };
 
 /// Characters of each skill's description in the tool's own.
@@ -73,7 +73,7 @@ impl TypedTool for Skill {
 }
 
 fn list(context: &ToolContext, library: &dyn SkillLibrary) -> ToolOutput {
-    let sight = Sight::new(context, Skill::NAME, Subject::Name(String::new()));
+    let sight = ResultFilter::new(context, Skill::NAME, Subject::Name(String::new()));
     let cards = library.list().iter().filter(|card| sight.allows(|| Subject::Name(card.name.clone())));
     let text = named(cards);
     ToolOutput::text(if text.is_empty() { "There are no skills.".to_owned() } else { text })

@@ -4,7 +4,7 @@ use homing_core::tool::{Replay, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::typed::TypedTool;
+use crate::typed_tool::TypedTool;
 
 /// Thinks.
 pub(crate) struct Think;

@@ -6,7 +6,7 @@ use homing_core::tool::{Replay, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{typed::TypedTool, wanted::inert};
+use crate::{files::path_arg::inert, typed_tool::TypedTool};
 
 /// Items in one list at most.
 const MOST: usize = 200;
@@ -19,43 +19,43 @@ pub(crate) struct Todo;
 pub(crate) struct Args {
     /// The whole list, in order; it replaces the one before. Absent: the list is only shown.
     #[serde(default, alias = "todos", alias = "tasks", alias = "plan", alias = "list")]
-    items: Option<Vec<Entry>>,
+    items: Option<Vec<TodoEntry>>,
 }
 
 /// An item as models write it.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Entry {
-    Whole(Item),
+enum TodoEntry {
+    Whole(TodoItem),
     Words(String),
 }
 
 // The schema shows one way to write an item; both are understood.
-impl JsonSchema for Entry {
+impl JsonSchema for TodoEntry {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        Item::schema_name()
+        TodoItem::schema_name()
     }
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        Item::json_schema(generator)
+        TodoItem::json_schema(generator)
     }
 }
 
 /// One thing to do.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-struct Item {
+struct TodoItem {
     /// What is to be done.
     #[serde(alias = "content", alias = "task", alias = "title", alias = "step", alias = "description")]
     text: String,
     /// How far it is.
     #[serde(default, alias = "state")]
-    status: Status,
+    status: TodoStatus,
 }
 
 /// How far an item is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum TodoStatus {
     /// Not begun.
     #[default]
     #[serde(alias = "open", alias = "todo", alias = "not_started", alias = "not-started")]
@@ -73,7 +73,7 @@ enum Status {
 
 /// What a run keeps.
 #[derive(Default)]
-struct List(Mutex<Vec<Item>>);
+struct TodoList(Mutex<Vec<TodoItem>>);
 
 impl TypedTool for Todo {
     type Args = Args;
@@ -89,41 +89,41 @@ impl TypedTool for Todo {
     }
 
     async fn run(&self, context: &ToolContext, args: Args) -> ToolOutput {
-        let list = context.state.get::<List>();
+        let list = context.state.get::<TodoList>();
         let mut list = list.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(items) = args.items {
             if items.len() > MOST {
                 return ToolOutput::error(format!("todo: {} items are too many, the most is {MOST}", items.len()));
             }
-            *list = items.into_iter().map(Entry::item).collect();
+            *list = items.into_iter().map(TodoEntry::item).collect();
         }
         let data = serde_json::to_value(&*list).ok();
         ToolOutput { data, ..ToolOutput::text(render(&list)) }
     }
 }
 
-impl Entry {
-    fn item(self) -> Item {
+impl TodoEntry {
+    fn item(self) -> TodoItem {
         match self {
             Self::Whole(item) => item,
-            Self::Words(text) => Item { text, status: Status::Pending },
+            Self::Words(text) => TodoItem { text, status: TodoStatus::Pending },
         }
     }
 }
 
-fn render(list: &[Item]) -> String {
+fn render(list: &[TodoItem]) -> String {
     if list.is_empty() {
         return "The list is empty.".to_owned();
     }
-    let done = list.iter().filter(|it| it.status == Status::Done).count();
+    let done = list.iter().filter(|it| it.status == TodoStatus::Done).count();
     let lines: String = list
         .iter()
         .map(|it| {
             let mark = match it.status {
-                Status::Pending => "[ ]",
-                Status::InProgress => "[>]",
-                Status::Done => "[x]",
-                Status::Cancelled => "[-]",
+                TodoStatus::Pending => "[ ]",
+                TodoStatus::InProgress => "[>]",
+                TodoStatus::Done => "[x]",
+                TodoStatus::Cancelled => "[-]",
             };
             format!("{mark} {}\n", inert(it.text.as_ref()))
         })

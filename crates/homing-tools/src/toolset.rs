@@ -6,23 +6,27 @@ use homing_core::{skill::SkillLibrary, tool::Tool};
 
 use crate::{
     ask::Ask,
-    diff::{Diff, GitRunner},
-    edit::Edit,
-    fetch::Fetch,
-    glob::Glob,
-    grep::Grep,
-    ls::Ls,
-    read::Read,
+    files::{
+        diff::{Diff, GitRunner},
+        edit::Edit,
+        file_versions::Writers,
+        glob::Glob,
+        grep::Grep,
+        ls::Ls,
+        read::Read,
+        tree::Tree,
+        write::Write,
+    },
     skill::Skill,
-    stamps::Writers,
     think::Think,
     todo::Todo,
-    tree::Tree,
-    typed::typed,
-    web::Reach,
-    websearch::{SearchProvider, WebSearch},
-    write::Write,
+    typed_tool::typed,
+    web::{
+        fetch::Fetch,
+        websearch::{SearchProvider, WebSearch},
+    },
 };
+use homing_sandbox::egress::Reach;
 
 /// What a host decides about the tools.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! Trust in a project's files: the user vouches for exact bytes, and any other bytes carry no authority. Files are read
 //! once, hashed and parsed from that one reading; nothing in them is run, expanded or followed.
 
+pub mod settings;
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
@@ -13,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::authority_files;
+use homing_sandbox::protected_paths;
 
 /// Larger files, or more of them, carry no authority.
 const MAX_FILE: u64 = 1 << 20;
@@ -46,7 +47,7 @@ pub struct TrustHash(String);
 /// Text that is no such hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no hash: it has 64 hexadecimal digits, as `homing trust` prints them")]
-pub struct BadHash(String);
+pub struct TrustHashError(String);
 
 /// Which projects the user trusts, with the files they had then.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ struct Trusted {
 
 /// What a store says about a project's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TrustState {
     /// There is nothing to trust.
     Nothing,
     /// These very files are trusted.
@@ -97,7 +98,7 @@ impl AuthorityFiles {
         for folder in folders {
             let Ok(below) = folder.strip_prefix(root) else { continue };
             let before = found.files.len();
-            for name in authority_files::names().chain(ALSO_VOUCHED_FOR.iter().map(PathBuf::from)) {
+            for name in protected_paths::names().chain(ALSO_VOUCHED_FOR.iter().map(PathBuf::from)) {
                 found.visit(root, &below.join(name), 0);
             }
             if found.files.len() > before {
@@ -213,18 +214,18 @@ impl TrustStore {
     }
 
     /// What it says about a project's files.
-    pub fn standing(&self, project: &Path, files: &AuthorityFiles) -> Standing {
+    pub fn standing(&self, project: &Path, files: &AuthorityFiles) -> TrustState {
         if files.files.is_empty() {
-            return Standing::Nothing;
+            return TrustState::Nothing;
         }
         let hash = files.hash();
         if self.given.contains(&hash) {
-            return Standing::Trusted;
+            return TrustState::Trusted;
         }
         match self.projects.get(project) {
-            None => Standing::Untrusted,
-            Some(trusted) if trusted.hash == hash => Standing::Trusted,
-            Some(trusted) => Standing::Changed { files: differing(&trusted.files, &files.each()) },
+            None => TrustState::Untrusted,
+            Some(trusted) if trusted.hash == hash => TrustState::Trusted,
+            Some(trusted) => TrustState::Changed { files: differing(&trusted.files, &files.each()) },
         }
     }
 
@@ -287,19 +288,19 @@ impl std::fmt::Display for TrustHash {
 }
 
 impl FromStr for TrustHash {
-    type Err = BadHash;
+    type Err = TrustHashError;
 
-    fn from_str(text: &str) -> Result<Self, BadHash> {
+    fn from_str(text: &str) -> Result<Self, TrustHashError> {
         let text = text.trim().to_ascii_lowercase();
         let good = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if good { Ok(Self(text)) } else { Err(BadHash(text)) }
+        if good { Ok(Self(text)) } else { Err(TrustHashError(text)) }
     }
 }
 
 impl TryFrom<String> for TrustHash {
-    type Error = BadHash;
+    type Error = TrustHashError;
 
-    fn try_from(text: String) -> Result<Self, BadHash> {
+    fn try_from(text: String) -> Result<Self, TrustHashError> {
         text.parse()
     }
 }
@@ -332,23 +333,23 @@ mod tests {
         let path = store.path().join("deep/trust.json");
         let files = AuthorityFiles::read(folder.path());
         let mut trust = TrustStore::load(path.clone()).unwrap();
-        assert_eq!(trust.standing(folder.path(), &files), Standing::Untrusted);
+        assert_eq!(trust.standing(folder.path(), &files), TrustState::Untrusted);
         let hash = trust.trust(folder.path(), &files).unwrap();
         let trust = TrustStore::load(path.clone()).unwrap();
-        assert_eq!(trust.standing(folder.path(), &files), Standing::Trusted);
+        assert_eq!(trust.standing(folder.path(), &files), TrustState::Trusted);
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
 
         fs::write(folder.path().join(".mcp.json"), "{ }").unwrap();
         fs::write(folder.path().join(".claude/agents/b.md"), "b").unwrap();
         let now = AuthorityFiles::read(folder.path());
         let changed = vec![".claude/agents/b.md".into(), ".mcp.json".into()];
-        assert_eq!(trust.standing(folder.path(), &now), Standing::Changed { files: changed });
+        assert_eq!(trust.standing(folder.path(), &now), TrustState::Changed { files: changed });
         // F17: what was read is what is trusted, whatever lies on the disk by then.
-        assert_eq!(trust.standing(folder.path(), &files), Standing::Trusted);
+        assert_eq!(trust.standing(folder.path(), &files), TrustState::Trusted);
         assert_eq!(files.get(Path::new(".mcp.json")), Some(b"{}".as_slice()));
 
         let given = TrustStore::load(store.path().join("none")).unwrap().with_given(vec![now.hash()]);
-        assert_eq!(given.standing(folder.path(), &now), Standing::Trusted);
+        assert_eq!(given.standing(folder.path(), &now), TrustState::Trusted);
         assert_ne!(hash, now.hash());
     }
 
@@ -357,9 +358,9 @@ mod tests {
         let (one, two, store) = (project(), project(), tempfile::tempdir().unwrap());
         let mut trust = TrustStore::load(store.path().join("trust.json")).unwrap();
         trust.trust(one.path(), &AuthorityFiles::read(one.path())).unwrap();
-        assert_eq!(trust.standing(two.path(), &AuthorityFiles::read(two.path())), Standing::Untrusted);
+        assert_eq!(trust.standing(two.path(), &AuthorityFiles::read(two.path())), TrustState::Untrusted);
         assert!(trust.revoke(one.path()).unwrap());
-        assert_eq!(trust.standing(one.path(), &AuthorityFiles::read(one.path())), Standing::Untrusted);
+        assert_eq!(trust.standing(one.path(), &AuthorityFiles::read(one.path())), TrustState::Untrusted);
     }
 
     #[test]

@@ -14,11 +14,12 @@ use homing_core::{
 };
 use uuid::Uuid;
 
-use crate::{
-    commands::{Commands, ShellCommand},
+use crate::shell::commands::{Commands, ShellCommand};
+use homing_sandbox::{
+    Private,
     git_folder::{GitFolder, locate},
-    process::{Collector, Ending, Job},
-    sandbox::{Private, private},
+    private_folder,
+    process::{Collector, CommandEnd, CommandSpec},
 };
 
 /// How long git may take for one step; checking out a large repository is slow.
@@ -67,7 +68,7 @@ impl Workspaces for GitWorktrees {
     fn enter<'a>(&'a self, run: Uuid, workdir: &'a Path) -> BoxFuture<'a, Result<Workspace, String>> {
         Box::pin(async move {
             let repository = self.repository(workdir).await?;
-            private::open(&self.folder)
+            private_folder::open(&self.folder)
                 .map_err(|error| format!("cannot use the folder of worktrees {}: {error}", self.folder.display()))?;
             let place = self.place(run);
             if !place.is_dir() {
@@ -178,12 +179,12 @@ impl GitWorktrees {
         job.env.extend(neutral);
         job.argv = std::iter::once("git").chain(args.iter().copied()).map(str::to_owned).collect();
         let running =
-            self.commands.launcher.start(Job { kept: Vec::new(), ..job }).await.map_err(|it| it.to_string())?;
+            self.commands.launcher.start(CommandSpec { kept: Vec::new(), ..job }).await.map_err(|it| it.to_string())?;
         let finished = running.finish(Collector::new(None), TIME, std::future::pending(), &mut |_| ()).await;
         match finished.ending {
-            Ending::Exited(0) => Ok(finished.output.text),
-            Ending::Refused(why) => Err(why),
-            Ending::Exited(_) | Ending::Signalled(_) | Ending::TimedOut | Ending::Cancelled => {
+            CommandEnd::Exited(0) => Ok(finished.output.text),
+            CommandEnd::Refused(why) => Err(why),
+            CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::TimedOut | CommandEnd::Cancelled => {
                 Err(finished.output.text)
             }
         }

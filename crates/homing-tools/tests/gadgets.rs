@@ -6,7 +6,7 @@ mod workshop;
 use std::fs;
 
 use homing_core::authority::Sandbox;
-use homing_tools::sandbox::Sandboxes;
+use homing_sandbox::Sandboxes;
 use workshop::{HELPER, Workshop, sandboxes};
 
 const SECRET: &str = "s3cr3t-of-the-user";

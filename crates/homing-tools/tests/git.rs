@@ -8,7 +8,7 @@ use std::{path::Path, process::Command, sync::Arc};
 
 use homing_core::{authority::Layer, rule::Rule};
 use homing_tools::{
-    diff::PlainGit,
+    files::diff::PlainGit,
     shell::git_only_env_for,
     toolset::{ToolsConfig, files_tools},
 };

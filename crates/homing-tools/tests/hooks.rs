@@ -8,10 +8,8 @@ use homing_core::{
     hooks::{HookCall, HookDecision, HookEnding, HookRun, Hooks},
     tool::ToolOutput,
 };
-use homing_tools::{
-    hooks::{CommandHooks, HookConfig},
-    sandbox::Sandboxes,
-};
+use homing_sandbox::Sandboxes;
+use homing_tools::hooks::{CommandHooks, HookConfig};
 use serde_json::{Value, json};
 use workshop::{HELPER, Workshop, gone_within};
 

@@ -14,10 +14,8 @@ use homing_core::{
     authority::Sandbox,
     tool::{Replay, Tool, ToolContext, ToolOutput},
 };
-use homing_tools::{
-    mcp::{McpError, McpScope, Offer, PinState, Pins, ServerConfig},
-    sandbox::Sandboxes,
-};
+use homing_sandbox::Sandboxes;
+use homing_tools::mcp::{McpError, McpScope, Offer, PinState, Pins, ServerConfig};
 use serde_json::{Value, json};
 use workshop::{HELPER, Workshop, gone_within, marked};
 
@@ -320,7 +318,7 @@ async fn m13_a_server_gets_the_variables_it_names_and_no_others() {
     let env = log.lines().find_map(|line| line.strip_prefix("env ")).unwrap();
     assert!(env.split(',').any(|name| name == "NEEDED"));
     for name in env.split(',') {
-        assert!(name == "NEEDED" || !homing_tools::sandbox::is_secret(name), "{name}");
+        assert!(name == "NEEDED" || !homing_sandbox::is_secret(name), "{name}");
     }
     assert!(!env.contains("CARGO_MANIFEST_DIR"), "{env}");
 }

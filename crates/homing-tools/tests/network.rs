@@ -17,7 +17,7 @@ use homing_core::{
     authority::{Network, Sandbox},
     tool::{Tool, ToolOutput},
 };
-use homing_tools::bash::Bash;
+use homing_tools::shell::bash::Bash;
 use serde_json::json;
 use workshop::{Workshop, each};
 

@@ -10,11 +10,8 @@ use std::{
 };
 
 use homing_core::{authority::Sandbox, tool::ToolOutput, workspace::Workspaces};
-use homing_tools::{
-    commands::Commands,
-    sandbox::{SandboxOptions, Sandboxes},
-    worktree::GitWorktrees,
-};
+use homing_sandbox::{SandboxOptions, Sandboxes};
+use homing_tools::{shell::commands::Commands, worktree::GitWorktrees};
 use workshop::{NOBODY, Workshop, again_as_ordinary_user, each, helper, isolated::git, sandboxes};
 
 /// A victim's folder, for a link to lead to.
@@ -139,7 +136,7 @@ fn sweeping_follows_no_link() {
 
 #[test]
 fn only_a_folder_of_mode_0700_is_the_users_alone() {
-    use homing_tools::sandbox::is_users_alone;
+    use homing_sandbox::is_users_alone;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let make = |path: &Path, mode: u32| {

@@ -16,11 +16,11 @@ use homing_core::{
     authority::Sandbox,
     tool::{Answer, CallHost, Question, Tool, ToolContext},
 };
-use homing_tools::{
-    bash::Bash,
-    process::{Input, Jail, Job, Launcher, ProcessLimits, Streams},
-    sandbox::{Backend, OwnNetwork, Sandboxes},
+use homing_sandbox::{
+    Backend, OwnNetwork, Sandboxes,
+    process::{CommandSpec, Input, Jail, Launcher, ProcessLimits, Streams},
 };
+use homing_tools::shell::bash::Bash;
 use serde_json::json;
 use workshop::{HELPER, Workshop, best, each, gone_within, marked, sandboxes};
 
@@ -52,7 +52,7 @@ fn a_role_in_a_process_of_its_own() {
 /// Starts a stubborn command and says so; whoever watches kills us at some moment.
 async fn spawn_and_wait(folder: &str) {
     let job: serde_json::Value = serde_json::from_slice(&fs::read(format!("{folder}/job.json")).unwrap()).unwrap();
-    let job = Job {
+    let job = CommandSpec {
         argv: serde_json::from_value(job["argv"].clone()).unwrap(),
         workdir: serde_json::from_value(job["workdir"].clone()).unwrap(),
         env: serde_json::from_value(job["env"].clone()).unwrap(),
@@ -169,14 +169,21 @@ async fn inv21_nothing_survives_a_runtime_that_is_killed_right_after_a_spawn() {
 
 /// The job that the shell tool would start, for a process that is to be killed.
 async fn job_of(shop: &Workshop, command: &str) -> serde_json::Value {
-    use homing_tools::sandbox::{Access, GitHooks, Private, SandboxOptions, Walls};
+    use homing_sandbox::{Access, GitHooks, Private, SandboxOptions, SandboxPolicy};
     let access = Access::of(&shop.grant(Sandbox::WorkspaceWrite), &SandboxOptions::default());
     let private = Private { root: shop.folder.path().canonicalize().unwrap().join("private/victim") };
     let around = workshop::surroundings();
     let found = shop.commands.sandboxes().await;
-    let walls =
-        Walls::build(&access, found, &around, &SandboxOptions::default(), &private, &shop.workspace, GitHooks::Run)
-            .unwrap();
+    let walls = SandboxPolicy::build(
+        &access,
+        found,
+        &around,
+        &SandboxOptions::default(),
+        &private,
+        &shop.workspace,
+        GitHooks::Run,
+    )
+    .unwrap();
     json!({"argv": ["bash", "-c", command], "workdir": shop.workspace, "env": walls.env, "jail": walls.jail})
 }
 
@@ -266,7 +273,7 @@ async fn inv17_a_cancelled_or_dropped_call_takes_its_processes_with_it() {
 async fn inv21_a_command_outlives_the_thread_that_started_it() {
     let Some(shop) = best().await else { return };
     let job = job_of(&shop, "sleep 1; echo alive").await;
-    let job = Job {
+    let job = CommandSpec {
         argv: serde_json::from_value(job["argv"].clone()).unwrap(),
         workdir: shop.workspace.clone(),
         env: serde_json::from_value(job["env"].clone()).unwrap(),
@@ -284,7 +291,7 @@ async fn inv21_a_command_outlives_the_thread_that_started_it() {
         poll_to_end(Launcher { helper: HELPER.into() }.start(job)).unwrap()
     });
     let running = thread.join().unwrap();
-    let collector = homing_tools::process::Collector::new(None);
+    let collector = homing_sandbox::process::Collector::new(None);
     let finished = running.finish(collector, Duration::from_secs(30), std::future::pending(), &mut |_| ()).await;
     assert_eq!(finished.output.text, "alive\n");
 }

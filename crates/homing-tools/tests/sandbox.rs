@@ -6,7 +6,7 @@ mod workshop;
 use std::fs;
 
 use homing_core::authority::Sandbox;
-use homing_tools::sandbox::Sandboxes;
+use homing_sandbox::Sandboxes;
 use workshop::{HELPER, Workshop, each};
 
 #[tokio::test]
@@ -162,7 +162,8 @@ async fn files_outside_get_neither_labels_nor_flags() {
 
 #[tokio::test]
 async fn inv40_no_key_of_the_runtimes_environment_reaches_a_command() {
-    use homing_tools::{commands::Commands, sandbox::SandboxOptions};
+    use homing_sandbox::SandboxOptions;
+    use homing_tools::shell::commands::Commands;
     let found = workshop::sandboxes().await;
     let mut around = workshop::surroundings();
     let key = "sk-ant-0123456789";
@@ -278,7 +279,7 @@ async fn temporary_files_last_as_long_as_the_run_and_no_longer() {
     use homing_core::tool::Tool;
     for (name, shop) in each().await {
         let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
-        let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+        let tool = homing_tools::shell::bash::Bash::new(shop.commands.clone());
         tool.call(&context, serde_json::json!({"command": "echo kept > \"$TMPDIR/a\""})).await;
         let output = tool.call(&context, serde_json::json!({"command": "cat \"$TMPDIR/a\""})).await;
         assert_eq!(output.text, "kept", "{name}");

@@ -14,10 +14,10 @@ use homing_core::{
     authority::{Allow, Layer, Network},
     rule::{Rule, Subject, Subjects},
 };
+use homing_sandbox::egress::Reach;
 use homing_tools::{
     toolset::{ToolsConfig, files_tools},
-    web::Reach,
-    websearch::SearchProvider,
+    web::websearch::SearchProvider,
 };
 use serde_json::json;
 use tokio::{

@@ -53,7 +53,7 @@ async fn an_unchanged_worktree_goes_and_a_changed_one_stays() {
         let mut grant = shop.grant(Sandbox::WorkspaceWrite);
         (grant.read, grant.write) = (place.read.clone(), place.write.clone());
         let context = homing_core::tool::ToolContext { workdir: place.workdir.clone(), ..shop.context(grant) };
-        let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+        let tool = homing_tools::shell::bash::Bash::new(shop.commands.clone());
         let command =
             "echo b > b && git add b && git -c user.name=a -c user.email=a@b commit -qm b && git log --oneline | wc -l";
         let output = homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": command})).await;
@@ -87,7 +87,7 @@ async fn a_folder_without_a_repository_is_refused_in_words() {
 
 #[tokio::test]
 async fn git_of_our_own_runs_in_the_sandbox_and_nothing_of_the_repositorys_runs() {
-    use homing_tools::{diff::GitRunner, git::SandboxedGit};
+    use homing_tools::{files::diff::GitRunner, shell::sandboxed_git::SandboxedGit};
     for (name, shop) in each().await {
         repository(&shop);
         let evil = format!("touch {}/evil; touch evil; cat", shop.outside.display());
@@ -119,7 +119,7 @@ async fn git_works_in_a_worktree_of_the_users() {
         let mut grant = shop.grant(Sandbox::WorkspaceWrite);
         (grant.read, grant.write) = (vec![linked.clone()], vec![linked.clone()]);
         let context = homing_core::tool::ToolContext { workdir: linked, ..shop.context(grant) };
-        let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+        let tool = homing_tools::shell::bash::Bash::new(shop.commands.clone());
         let output =
             homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": "git log --oneline | wc -l"}))
                 .await;
@@ -130,7 +130,7 @@ async fn git_works_in_a_worktree_of_the_users() {
 #[tokio::test]
 async fn r23_a_shell_for_git_alone_runs_nothing_of_the_repositorys_even_without_a_sandbox() {
     use homing_core::authority::{Allow, Layer};
-    let shop = Workshop::with(homing_tools::sandbox::Sandboxes::none(workshop::HELPER), |it| it);
+    let shop = Workshop::with(homing_sandbox::Sandboxes::none(workshop::HELPER), |it| it);
     repository(&shop);
     let evil = format!("touch {}/evil; cat", shop.outside.display());
     git(&shop.workspace, &["config", "diff.x.textconv", &evil]);
@@ -141,7 +141,7 @@ async fn r23_a_shell_for_git_alone_runs_nothing_of_the_repositorys_even_without_
     let allow = Allow::Only(vec!["bash(git only)".parse().unwrap()]);
     grant.layers.push(std::sync::Arc::new(Layer { allow, ..Layer::everything("agent code-review") }));
     let context = shop.context(grant);
-    let tool = homing_tools::bash::Bash::new(shop.commands.clone());
+    let tool = homing_tools::shell::bash::Bash::new(shop.commands.clone());
     for command in ["git status --short", "git diff", "git log -p", "git show"] {
         let output = homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": command})).await;
         assert!(!output.is_error, "{command}: {}", output.text);

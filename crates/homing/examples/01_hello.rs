@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Homing, Task,
-    rooms::core::program::{Program, last_words, say},
+    crates::core::scripted_model::{FunctionModel, last_words, say},
 };
 
 /// Plays the example and says what came of it.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
-    let echo = Program::new("demo/echo", |request| Ok(say(format!("You said: {}", last_words(&request)))));
+    let echo = FunctionModel::new("demo/echo", |request| Ok(say(format!("You said: {}", last_words(&request)))));
     let homing = Homing::builder()
         .agent(AgentDefinition::new("echo", "Repeats what it hears", "Repeat the task."))
         .own_model(Arc::new(echo))

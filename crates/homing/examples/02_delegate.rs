@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Homing, Task,
-    rooms::core::program::{Program, call, last_words, say},
+    crates::core::scripted_model::{FunctionModel, call, last_words, say},
 };
 use serde_json::json;
 
 /// Plays the example and says what came of it.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
-    let model = Program::new("demo/team", |request| {
+    let model = FunctionModel::new("demo/team", |request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([
                 ("delegate", json!({"agent": "scout", "task": "the attic"})),

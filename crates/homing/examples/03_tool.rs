@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Homing, Replay, Task,
-    rooms::core::program::{Program, call, last_words, say},
+    crates::core::scripted_model::{FunctionModel, call, last_words, say},
     tool_fn,
 };
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let add = tool_fn("add", "Adds two numbers.", Replay::Safe, |_, Sum { a, b }| async move {
         a.checked_add(b).map(|sum| sum.to_string()).ok_or_else(|| "the sum is too large".to_owned())
     });
-    let model = Program::new("demo/clerk", |request| {
+    let model = FunctionModel::new("demo/clerk", |request| {
         Ok(match request.messages.len() {
             1 => call([("add", json!({"a": 2, "b": 40}))]),
             _ => say(format!("The sum is {}.", last_words(&request))),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Homing, Task,
-    rooms::core::program::{Program, call},
+    crates::core::scripted_model::{FunctionModel, call},
     wait_as,
 };
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ struct Finding {
 
 /// Plays the example and says what came of it.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
-    let model = Program::new("demo/reviewer", |request| {
+    let model = FunctionModel::new("demo/reviewer", |request| {
         // The first try does not fit; the errors come back once, and the second does.
         let line = if request.messages.len() == 1 { json!("twelve") } else { json!(12) };
         Ok(call([("answer", json!({"path": "src/lib.rs", "line": line, "what": "an unwrap"}))]))

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Event, Homing, Limits, Replay, Task,
-    rooms::core::{
+    crates::core::{
         model::ToolChoice,
-        program::{Program, call, say},
+        scripted_model::{FunctionModel, call, say},
     },
     tool_fn,
 };
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Plays the example and says what came of it.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let look = tool_fn("look", "Looks.", Replay::Safe, |_, _: Value| async { Ok("more of the same".to_owned()) });
-    let model = Program::new("demo/restless", |request| {
+    let model = FunctionModel::new("demo/restless", |request| {
         Ok(match request.choice {
             ToolChoice::Off => say("Three places searched, nothing found so far."),
             _ => call([("look", json!({"at": request.messages.len()}))]),

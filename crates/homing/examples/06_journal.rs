@@ -4,11 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use homing::{
     AgentDefinition, Claim, Homing, Limits, Submission, Task,
-    rooms::core::program::{Program, say},
+    crates::core::scripted_model::{FunctionModel, say},
 };
 
 async fn open(folder: &Path) -> Result<Homing, Box<dyn std::error::Error>> {
-    let model = Program::new("demo/poet", |_| Ok(say("An ode to logs.")));
+    let model = FunctionModel::new("demo/poet", |_| Ok(say("An ode to logs.")));
     let builder = Homing::builder().agent(AgentDefinition::new("poet", "Writes", "Write.")).own_model(Arc::new(model));
     Ok(builder.journal(folder.join("journal.db")).build().await?)
 }

@@ -11,12 +11,12 @@ use homing_core::{
     registry::Registry,
     rule::Rule,
     skill::SkillLibrary,
-    tool::{AgentTools, Tool},
+    tool::{AgentToolSource, Tool},
     workspace::Workspaces,
 };
 use homing_runtime::{
-    Asker, Parts, Runtime, Settings,
-    journal::{Journal, JournalError, Nowhere, Tell},
+    PermissionHandler, Runtime, RuntimeConfig, RuntimeParts,
+    journal::{FactListener, Journal, JournalError, NullJournal},
 };
 
 use crate::{Homing, InboxWatch};
@@ -46,7 +46,7 @@ pub enum BuildError {
 enum Kept {
     Nowhere,
     #[cfg(feature = "sqlite")]
-    File(PathBuf, Box<homing_runtime::sqlite::Options>),
+    File(PathBuf, Box<homing_runtime::journal::sqlite::SqliteOptions>),
     Given(Arc<dyn Journal>),
 }
 
@@ -55,11 +55,11 @@ type Wrap = Arc<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
 
 /// Tools that agents bring along, with something around each.
 struct Wrapped {
-    brought: Arc<dyn AgentTools>,
+    brought: Arc<dyn AgentToolSource>,
     wrap: Wrap,
 }
 
-impl AgentTools for Wrapped {
+impl AgentToolSource for Wrapped {
     fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
         self.brought.brought_by(agent).into_iter().map(|it| (self.wrap)(it)).collect()
     }
@@ -70,20 +70,20 @@ impl AgentTools for Wrapped {
 type Keys = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
 
 /// Puts a [`Homing`] together.
-pub struct Builder {
+pub struct HomingBuilder {
     pub(crate) agents: Vec<AgentDefinition>,
     pub(crate) workdir: PathBuf,
     journal: Kept,
     tools: Vec<Arc<dyn Tool>>,
-    pub(crate) agent_tools: Option<Arc<dyn AgentTools>>,
+    pub(crate) agent_tools: Option<Arc<dyn AgentToolSource>>,
     own_models: BTreeMap<String, Arc<dyn Model>>,
     models: Option<Arc<dyn Models>>,
     skills: Option<Arc<dyn SkillLibrary>>,
-    asker: Option<Arc<dyn Asker>>,
-    on_fact: Option<Tell>,
+    asker: Option<Arc<dyn PermissionHandler>>,
+    on_fact: Option<FactListener>,
     hooks: Option<Arc<dyn Hooks>>,
     workspaces: Option<Arc<dyn Workspaces>>,
-    settings: Settings,
+    settings: RuntimeConfig,
     layer: Layer,
     more_layers: Vec<Layer>,
     read: Vec<PathBuf>,
@@ -98,12 +98,12 @@ pub struct Builder {
     #[cfg(feature = "providers")]
     keys: Option<Keys>,
     #[cfg(feature = "tools")]
-    pub(crate) standard: Option<crate::standard::Standard>,
+    pub(crate) standard: Option<crate::coding_preset::CodingSetup>,
     #[cfg(feature = "teams")]
     teams: Vec<homing_teams::Team>,
 }
 
-impl Default for Builder {
+impl Default for HomingBuilder {
     fn default() -> Self {
         Self {
             agents: Vec::new(),
@@ -118,7 +118,7 @@ impl Default for Builder {
             on_fact: None,
             hooks: None,
             workspaces: None,
-            settings: Settings::default(),
+            settings: RuntimeConfig::default(),
             layer: Layer::everything("the host"),
             more_layers: Vec::new(),
             read: Vec::new(),
@@ -140,7 +140,7 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
+impl HomingBuilder {
     /// Adds an agent; later ones of the same name hide earlier ones.
     #[must_use]
     pub fn agent(mut self, agent: AgentDefinition) -> Self {
@@ -222,7 +222,7 @@ impl Builder {
 
     /// Who answers questions. Without anybody, what needs permission is denied.
     #[must_use]
-    pub fn on_ask(mut self, asker: Arc<dyn Asker>) -> Self {
+    pub fn on_ask(mut self, asker: Arc<dyn PermissionHandler>) -> Self {
         self.asker = Some(asker);
         self
     }
@@ -230,7 +230,7 @@ impl Builder {
     /// Who is told of every fact of every tree once it is durable, in each tree's order: telemetry, a view of all runs.
     /// It must not wait.
     #[must_use]
-    pub fn on_fact(mut self, tell: Tell) -> Self {
+    pub fn on_fact(mut self, tell: FactListener) -> Self {
         self.on_fact = Some(tell);
         self
     }
@@ -251,7 +251,7 @@ impl Builder {
 
     /// The runtime's knobs.
     #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Self {
+    pub fn settings(mut self, settings: RuntimeConfig) -> Self {
         self.settings = settings;
         self
     }
@@ -335,13 +335,17 @@ impl Builder {
     #[cfg(feature = "sqlite")]
     #[must_use]
     pub fn journal(self, path: impl Into<PathBuf>) -> Self {
-        self.journal_with(path, homing_runtime::sqlite::Options::default())
+        self.journal_with(path, homing_runtime::journal::sqlite::SqliteOptions::default())
     }
 
     /// The same with options: accounts, retention.
     #[cfg(feature = "sqlite")]
     #[must_use]
-    pub fn journal_with(mut self, path: impl Into<PathBuf>, options: homing_runtime::sqlite::Options) -> Self {
+    pub fn journal_with(
+        mut self,
+        path: impl Into<PathBuf>,
+        options: homing_runtime::journal::sqlite::SqliteOptions,
+    ) -> Self {
         self.journal = Kept::File(path.into(), Box::new(options));
         self
     }
@@ -404,14 +408,14 @@ impl Builder {
         #[cfg(feature = "sqlite")]
         let mut file = None;
         let journal: Arc<dyn Journal> = match std::mem::replace(&mut self.journal, Kept::Nowhere) {
-            Kept::Nowhere => Arc::new(Nowhere::default()),
+            Kept::Nowhere => Arc::new(NullJournal::default()),
             Kept::Given(journal) => journal,
             #[cfg(feature = "sqlite")]
             Kept::File(path, options) => {
-                file.insert(homing_runtime::sqlite::SqliteJournal::open(path, *options)?).clone()
+                file.insert(homing_runtime::journal::sqlite::SqliteJournal::open(path, *options)?).clone()
             }
         };
-        let mut parts = Parts::new(Registry::default(), models, journal);
+        let mut parts = RuntimeParts::new(Registry::default(), models, journal);
         parts.registry = registry;
         parts.policy = self.policy(&workdir);
         parts.workdir = workdir;
@@ -419,7 +423,8 @@ impl Builder {
         parts.agent_tools = self.agent_tools.take();
         if let Some(wrap) = self.wrap.take() {
             parts.tools = parts.tools.into_iter().map(|it| wrap(it)).collect();
-            let wrapped = parts.agent_tools.map(|brought| Arc::new(Wrapped { brought, wrap }) as Arc<dyn AgentTools>);
+            let wrapped =
+                parts.agent_tools.map(|brought| Arc::new(Wrapped { brought, wrap }) as Arc<dyn AgentToolSource>);
             parts.agent_tools = wrapped;
         }
         parts.skills = self.skills.take();
@@ -470,7 +475,7 @@ impl Builder {
     #[cfg(not(feature = "providers"))]
     fn all_models(&mut self) -> Result<Arc<dyn Models>, BuildError> {
         let own = std::mem::take(&mut self.own_models).into_values().next();
-        let own = || own.map(|model| Arc::new(homing_core::model::OneModel(model)) as Arc<dyn Models>);
+        let own = || own.map(|model| Arc::new(homing_core::model::SingleModel(model)) as Arc<dyn Models>);
         self.models.take().or_else(own).ok_or(BuildError::NoModels)
     }
 }

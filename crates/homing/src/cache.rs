@@ -6,7 +6,10 @@ use homing_core::{
     envelope::{Envelope, Status},
     message::{FNV_START, fnv},
 };
-use homing_runtime::{RunHandle, SpawnError, Task, journal::JournalError, sqlite::SqliteJournal};
+use homing_runtime::{
+    RunHandle, SpawnError, Task,
+    journal::{JournalError, sqlite::SqliteJournal},
+};
 use ignore::WalkBuilder;
 
 use crate::Homing;

@@ -7,10 +7,10 @@ use std::{
 
 use homing_core::{
     definition::ModelChoice,
-    model::{Model, ModelError, Models, Resolved},
+    model::{Model, ModelError, Models, ResolvedModel},
 };
 use homing_models::{
-    NoModel, ProviderConfig, Providers,
+    NoModelError, ProviderConfig, Providers,
     names::{Availability, Resolver, Unresolved},
 };
 
@@ -101,14 +101,14 @@ impl Availability for Catalog {
 }
 
 impl Models for Catalog {
-    fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, ModelError> {
+    fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedModel, ModelError> {
         if let ModelChoice::Named(names) = choice
             && let Some(own) = names.iter().find(|name| self.own.contains_key(*name))
         {
-            return Ok(Resolved { names: vec![own.clone()], warnings: Vec::new() });
+            return Ok(ResolvedModel { names: vec![own.clone()], warnings: Vec::new() });
         }
         match self.resolver().resolve(choice, parent) {
-            Ok(found) => Ok(Resolved { names: found.names, warnings: found.warnings }),
+            Ok(found) => Ok(ResolvedModel { names: found.names, warnings: found.warnings }),
             Err(error @ (Unresolved::NoDefault | Unresolved::NoKey(_))) => {
                 Err(ModelError::Unauthorized { reason: error.to_string() })
             }
@@ -124,9 +124,14 @@ impl Models for Catalog {
         if let Some(model) = made.get(name) {
             return Ok(model.clone());
         }
+        if name == "offline" {
+            let model: Arc<dyn Model> = Arc::new(homing_offline::OfflineModel::new());
+            made.insert(name.to_owned(), model.clone());
+            return Ok(model);
+        }
         let model = self.providers.model(name).map_err(|error| match error {
-            NoModel::NoKey { .. } => ModelError::Unauthorized { reason: error.to_string() },
-            NoModel::UnknownProvider { .. } | NoModel::NoProvider(_) | NoModel::BadRow { .. } => {
+            NoModelError::NoKey { .. } => ModelError::Unauthorized { reason: error.to_string() },
+            NoModelError::UnknownProvider { .. } | NoModelError::NoProvider(_) | NoModelError::BadRow { .. } => {
                 ModelError::Unusable { reason: error.to_string() }
             }
         })?;

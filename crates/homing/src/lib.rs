@@ -23,31 +23,32 @@ mod builder;
 mod cache;
 #[cfg(feature = "providers")]
 mod catalog;
-mod closure;
+#[cfg(feature = "tools")]
+mod coding_preset;
 mod folders;
 #[cfg(feature = "tools")]
 mod project;
+mod project_context;
 #[cfg(feature = "tools")]
 mod servers;
-mod setting;
-#[cfg(feature = "tools")]
-mod standard;
+mod tool_fn;
 
 use std::{sync::Arc, time::Duration};
 
-pub use builder::{BuildError, Builder};
+pub use builder::{BuildError, HomingBuilder};
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 pub use cache::{Cached, Keep};
 #[cfg(feature = "providers")]
 pub use catalog::{Catalog, ModelOptions};
-pub use closure::tool_fn;
+#[cfg(feature = "tools")]
+pub use coding_preset::{CodingSetup, run_helper_if_asked, server_folders};
 pub use folders::Folders;
 pub use homing_core::{
     authority::{Allow, Grant, Layer, Network, Sandbox},
     definition::{AgentDefinition, Isolation, ModelChoice, OnFailure, PermissionMode, Scope},
     diagnostic::{Diagnostic, Severity},
-    envelope::{Envelope, ErrorNote, Status, UsageNote},
-    fact::By,
+    envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status},
+    fact::CancelledBy,
     limits::{Cap, Limit, Limits, usd},
     message::{Message, Reply},
     model::{Model, ModelCard, Models, Rates},
@@ -56,24 +57,27 @@ pub use homing_core::{
     tool::{Answer, Question, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 pub use homing_runtime::{
-    Asker, RunHandle, Runtime, Settings, SpawnError, Statistics, Submission, Task, aggregate,
+    PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError, Statistics, Submission, Task, aggregate,
     event::{Event, Events},
-    journal::{Claim, JournalError, Tell},
+    journal::{Claim, FactListener, JournalError},
 };
 #[cfg(feature = "tools")]
 pub use project::KnownServer;
-pub use setting::surroundings;
-#[cfg(feature = "tools")]
-pub use standard::{Standard, run_helper_if_asked, server_folders};
+pub use project_context::surroundings;
+pub use tool_fn::tool_fn;
 
 /// The rooms behind this facade, for those who need all of them.
-pub mod rooms {
+pub mod crates {
     pub use homing_core as core;
     #[cfg(feature = "tools")]
     pub use homing_load as load;
     #[cfg(feature = "providers")]
     pub use homing_models as models;
+    #[cfg(feature = "providers")]
+    pub use homing_offline as offline;
     pub use homing_runtime as runtime;
+    #[cfg(feature = "tools")]
+    pub use homing_sandbox as sandbox;
     #[cfg(feature = "teams")]
     pub use homing_teams as teams;
     #[cfg(feature = "tools")]
@@ -86,21 +90,21 @@ pub struct Homing {
     registry: Arc<Registry>,
     diagnostics: Vec<Diagnostic>,
     #[cfg(feature = "sqlite")]
-    journal: Option<Arc<homing_runtime::sqlite::SqliteJournal>>,
+    journal: Option<Arc<homing_runtime::journal::sqlite::SqliteJournal>>,
     _inbox: InboxWatch,
 }
 
 impl Homing {
     /// An empty one: no agents but those you add, no models, no tools, nothing read and nothing written.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub fn builder() -> HomingBuilder {
+        HomingBuilder::default()
     }
 
     /// A coding agent's set-up in one call: the agents and skills of the project around `folder` and of the user, keys
     /// from the environment, the tools within `folder`, the journal where the platform keeps data.
     #[cfg(all(feature = "tools", feature = "providers", feature = "sqlite"))]
-    pub fn coding(folder: impl Into<std::path::PathBuf>) -> Builder {
-        Builder::default().coding(folder.into())
+    pub fn coding(folder: impl Into<std::path::PathBuf>) -> HomingBuilder {
+        HomingBuilder::default().coding(folder.into())
     }
 
     /// Starts a task.
@@ -135,7 +139,7 @@ impl Homing {
 
     /// The journal on disk, where there is one.
     #[cfg(feature = "sqlite")]
-    pub fn journal(&self) -> Option<&Arc<homing_runtime::sqlite::SqliteJournal>> {
+    pub fn journal(&self) -> Option<&Arc<homing_runtime::journal::sqlite::SqliteJournal>> {
         self.journal.as_ref()
     }
 

@@ -8,15 +8,14 @@ use homing_core::{
     diagnostic::Diagnostic,
     limits::Limits,
 };
-use homing_load::{Library, discover, without_authority};
+use homing_load::{SkillFolders, discover, without_authority};
 use homing_tools::{
     mcp::ServerConfig,
-    settings::Trust,
-    trust::{AuthorityFiles, Standing},
+    trust::{AuthorityFiles, TrustState, settings::Trust},
 };
 use serde_json::Value;
 
-use crate::Standard;
+use crate::CodingSetup;
 
 /// Everything that was found.
 pub(crate) struct Project {
@@ -26,7 +25,7 @@ pub(crate) struct Project {
     pub(crate) trust: Trust,
     /// The agents, without what they may not ask for.
     pub(crate) agents: Vec<AgentDefinition>,
-    pub(crate) skills: Library,
+    pub(crate) skills: SkillFolders,
     /// The project's own servers, if they may be started.
     pub(crate) servers: BTreeMap<String, Value>,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -42,14 +41,14 @@ pub struct KnownServer {
     pub from: String,
 }
 
-impl Standard {
+impl CodingSetup {
     /// Reads everything once. Nothing is started.
     pub(crate) fn look(&self) -> Project {
         let folders = self.places.project_folders();
         let files = AuthorityFiles::of_project(&folders);
         let trust = match self.trust.as_ref().map(|store| store.standing(files.project(), &files)) {
-            Some(Standing::Trusted) => Trust::Trusted,
-            Some(Standing::Nothing | Standing::Changed { .. } | Standing::Untrusted) | None => Trust::Untrusted,
+            Some(TrustState::Trusted) => Trust::Trusted,
+            Some(TrustState::Nothing | TrustState::Changed { .. } | TrustState::Untrusted) | None => Trust::Untrusted,
         };
         let loaded = discover(&self.places, &self.options);
         // Agents are read by another hand than the one that hashed: what changed in between is not what was vouched for.

@@ -12,20 +12,20 @@ use homing_core::{
     definition::AgentDefinition,
     diagnostic::Diagnostic,
     rule::Rule,
-    tool::{AgentTools, Tool},
+    tool::{AgentToolSource, Tool},
 };
 use homing_tools::{
-    commands::Commands,
     mcp::{McpScope, Pins, ServerConfig, tools_prefix},
+    shell::commands::Commands,
 };
 use serde_json::Value;
 
 /// What was made of everybody's servers.
-pub(crate) struct Served {
+pub(crate) struct ServerTools {
     /// Tools for every run.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     /// Tools that agents bring along.
-    pub(crate) brought: Option<Arc<dyn AgentTools>>,
+    pub(crate) brought: Option<Arc<dyn AgentToolSource>>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
@@ -52,10 +52,10 @@ pub(crate) fn serve(
     pins: Option<&Path>,
     commands: &Arc<Commands>,
     folders: Vec<PathBuf>,
-) -> Served {
+) -> ServerTools {
     let pins = pins.and_then(|path| Pins::load(path).ok()).unwrap_or_default();
     let starting = Starting { commands: commands.clone(), folders, pins };
-    let mut served = Served { tools: Vec::new(), brought: None, diagnostics: Vec::new() };
+    let mut served = ServerTools { tools: Vec::new(), brought: None, diagnostics: Vec::new() };
     let scope = starting.scope();
     for (name, value) in common {
         match starting.tools(&scope, name, value) {
@@ -116,7 +116,7 @@ impl Starting {
     }
 }
 
-impl AgentTools for OfAgents {
+impl AgentToolSource for OfAgents {
     fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
         let scope = self.starting.scope();
         let believed = |name: &String, value: &Value| self.vouched.iter().any(|(n, v)| n == name && v == value);

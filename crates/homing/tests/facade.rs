@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Homing, Task,
-    rooms::core::program::{Program, call, last_words, say},
+    crates::core::scripted_model::{FunctionModel, call, last_words, say},
 };
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn r48_a_coding_agent_is_one_call_and_finds_the_projects_agents() {
     let file = "---\nname: greeter\ndescription: Greets\ntools: Read\n---\nGreet.\n";
     std::fs::write(project.path().join(".claude/agents/greeter.md"), file).unwrap();
     std::fs::write(project.path().join("names.txt"), "Ada\n").unwrap();
-    let model = Program::new("demo/greeter", |request| {
+    let model = FunctionModel::new("demo/greeter", |request| {
         Ok(match request.messages.len() {
             1 => call([("read", json!({"path": "names.txt"}))]),
             _ => say(format!("Hello {}", last_words(&request))),
@@ -37,7 +37,7 @@ async fn r48_a_coding_agent_is_one_call_and_finds_the_projects_agents() {
 async fn the_builder_is_hermetic_no_agents_no_models_no_files() {
     let empty = Homing::builder().build().await;
     assert!(empty.is_err_and(|error| error.to_string().contains("there are no models")));
-    let model = Program::new("demo/m", |_| Ok(say("x")));
+    let model = FunctionModel::new("demo/m", |_| Ok(say("x")));
     let homing = Homing::builder().own_model(Arc::new(model)).build().await.unwrap();
     assert_eq!(homing.registry().len(), 0);
     assert!(homing.journal().is_none());
@@ -46,7 +46,7 @@ async fn the_builder_is_hermetic_no_agents_no_models_no_files() {
 #[tokio::test]
 async fn r42_agents_made_in_code_run_like_those_in_files() {
     let agent = AgentDefinition::new("smith", "Forges", "Forge.");
-    let model = Program::new("demo/smith", |request| Ok(say(request.system)));
+    let model = FunctionModel::new("demo/smith", |request| Ok(say(request.system)));
     let homing = Homing::builder().agent(agent).own_model(Arc::new(model)).build().await.unwrap();
     assert_eq!(homing.spawn(Task::new("smith", "a nail")).unwrap().wait().await.output, "Forge.");
 }
@@ -54,7 +54,7 @@ async fn r42_agents_made_in_code_run_like_those_in_files() {
 #[tokio::test]
 async fn several_instances_live_in_one_process() {
     let one = |name: &'static str| async move {
-        let model = Program::new("demo/m", move |_| Ok(say(name)));
+        let model = FunctionModel::new("demo/m", move |_| Ok(say(name)));
         let builder = Homing::builder().agent(AgentDefinition::new("a", "d", "p")).own_model(Arc::new(model));
         let homing = builder.build().await.unwrap();
         homing.spawn(Task::new("a", "x")).unwrap().wait().await.output
@@ -70,7 +70,7 @@ async fn r47_the_same_agent_task_inputs_and_files_are_not_paid_twice() {
     std::fs::write(project.path().join("a.txt"), "one").unwrap();
     let asked = Arc::new(std::sync::atomic::AtomicU32::new(0));
     let log = asked.clone();
-    let model = Program::new("demo/m", move |_| {
+    let model = FunctionModel::new("demo/m", move |_| {
         log.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         Ok(say("an answer"))
     });

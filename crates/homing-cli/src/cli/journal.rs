@@ -30,7 +30,7 @@ pub(crate) struct RunsArgs {
     pub(crate) tag: Option<String>,
     /// Add up what was used.
     #[arg(long, value_name = "agent|model|day|tag:NAME", value_parser = values::sum_by)]
-    pub(crate) sum_by: Option<homing_runtime::sqlite::SumBy>,
+    pub(crate) sum_by: Option<homing_runtime::journal::sqlite::SumBy>,
     /// At most so many.
     #[arg(long, short = 'n', default_value_t = 30)]
     pub(crate) limit: u64,

@@ -1,7 +1,7 @@
 //! What can be typed: one variant per command. It decides nothing.
 
 pub(crate) mod journal;
-pub(crate) mod many;
+pub(crate) mod map_team_args;
 pub(crate) mod run;
 pub(crate) mod values;
 
@@ -22,9 +22,9 @@ pub(crate) enum Command {
     /// Run an agent on a task: the main job.
     Run(Box<run::RunArgs>),
     /// Run an agent once for each file or line, in parallel; results as JSON lines in the order of the input.
-    Map(Box<many::MapArgs>),
+    Map(Box<map_team_args::MapArgs>),
     /// Run a team that is written in a file: a crew, a chat, a graph.
-    Team(Box<many::TeamArgs>),
+    Team(Box<map_team_args::TeamArgs>),
     /// List the agents that are known, or explain one: where it came from, what it hides, what it may do.
     Agents(AgentsArgs),
     /// Diagnose agent and skill files: what was repaired, what is ignored, what is wrong.

@@ -78,7 +78,7 @@ pub(crate) struct WithArgs {
     pub(crate) model: Option<String>,
     /// What files ask for, and what they get instead; `*` is everything else.
     #[arg(long, value_name = "ASKED=GIVEN,…", value_parser = values::model_map, help_heading = "Models")]
-    pub(crate) model_map: Option<Map>,
+    pub(crate) model_map: Option<ModelMap>,
     /// Runs that work at once; the rest queue.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000), help_heading = "Limits")]
     pub(crate) parallel: Option<u64>,
@@ -128,7 +128,7 @@ pub(crate) struct JournalArgs {
 }
 
 /// Names that mean others.
-pub(crate) type Map = std::sync::Arc<[(String, String)]>;
+pub(crate) type ModelMap = std::sync::Arc<[(String, String)]>;
 
 /// What a tree may spend; each flag also takes `none`.
 #[derive(Clone, Debug, Default, Args)]

@@ -7,9 +7,9 @@ use homing_core::{
     envelope::Status,
     limits::{Cap, micros_from_usd},
 };
-use homing_runtime::sqlite::SumBy;
+use homing_runtime::journal::sqlite::SumBy;
 
-use super::run::Map;
+use super::run::ModelMap;
 
 /// `none`, or what `read` makes of it. A plus in front adds, where adding is meant.
 fn cap(text: &str, read: impl Fn(&str) -> Result<u64, String>) -> Result<Cap, String> {
@@ -82,7 +82,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub(crate) fn model_map(text: &str) -> Result<Map, String> {
+pub(crate) fn model_map(text: &str) -> Result<ModelMap, String> {
     homing_models::names::parse_map(text).map(Into::into)
 }
 

@@ -8,10 +8,10 @@ use homing_core::{
     definition::{AgentDefinition, ModelChoice, Scope, Source},
     diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limit},
-    registry::Registered,
-    text,
+    registry::RegistryEntry,
+    sanitize,
 };
-use homing_load::{Loaded, Options};
+use homing_load::{Discovered, ParseOptions};
 use serde_json::{Map, Value, json};
 
 use super::check::diagnostic_as_json;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
     let mut places = places::from_environment()?;
     places.agents_json.clone_from(&args.agents);
     places.plugins.extend(args.plugin.iter().cloned());
-    let loaded = homing_load::discover(&places, &Options { strict: args.strict, ..Options::default() });
+    let loaded = homing_load::discover(&places, &ParseOptions { strict: args.strict, ..ParseOptions::default() });
     if let Some(error) = loaded.diagnostics.iter().find(|it| it.path.is_none() && it.severity == Severity::Error) {
         bail!("--agents{error}");
     }
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn list(loaded: &Loaded, out: &mut dyn Write) -> std::io::Result<()> {
+fn list(loaded: &Discovered, out: &mut dyn Write) -> std::io::Result<()> {
     let rows: Vec<[String; 3]> = loaded.registry.all().map(row).collect();
     let widest = |column: usize| rows.iter().map(|it| it[column].chars().count()).max().unwrap_or(0);
     let (names, sources) = (widest(0).min(40), widest(1));
@@ -62,14 +62,14 @@ fn list(loaded: &Loaded, out: &mut dyn Write) -> std::io::Result<()> {
     Ok(())
 }
 
-fn row(registered: &Registered) -> [String; 3] {
+fn row(registered: &RegistryEntry) -> [String; 3] {
     let definition = &registered.definition;
     let hidden = match registered.shadows.len() {
         0 => String::new(),
         count => format!(" (hides {count})"),
     };
     let source = format!("{}{hidden}", scope(definition.source.kind));
-    [text::inert_line(&definition.name), source, text::inert_line(&definition.description)]
+    [sanitize::inert_line(&definition.name), source, sanitize::inert_line(&definition.description)]
 }
 
 fn scope(scope: Scope) -> &'static str {
@@ -84,12 +84,12 @@ fn scope(scope: Scope) -> &'static str {
 }
 
 /// The remarks on an agent's own file.
-fn remarks<'a>(definition: &'a AgentDefinition, loaded: &'a Loaded) -> impl Iterator<Item = &'a Diagnostic> {
+fn remarks<'a>(definition: &'a AgentDefinition, loaded: &'a Discovered) -> impl Iterator<Item = &'a Diagnostic> {
     let path = definition.source.path.as_ref();
     loaded.diagnostics.iter().filter(move |it| path.is_some() && it.path.as_deref() == path)
 }
 
-fn as_json(registered: &Registered, loaded: &Loaded) -> Value {
+fn as_json(registered: &RegistryEntry, loaded: &Discovered) -> Value {
     let definition = &registered.definition;
     json!({
         "name": definition.name,

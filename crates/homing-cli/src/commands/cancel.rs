@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use homing_runtime::{journal::Request, sqlite::Posted};
+use homing_runtime::journal::{InboxRequest, sqlite::Posted};
 
 use crate::{
     cli::journal::CancelArgs,
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
     let found = super::show::find(&journal, &args.id)?;
-    let request = Request::Cancel { tree: found.tree, run: found.run, by: "`homing cancel`".to_owned() };
+    let request = InboxRequest::Cancel { tree: found.tree, run: found.run, by: "`homing cancel`".to_owned() };
     let (pid, host) = match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, host } => (pid, host),
         Posted::Nobody => {

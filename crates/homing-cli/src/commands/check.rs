@@ -7,7 +7,7 @@ use homing_core::{
     diagnostic::{Diagnostic, Severity},
     skill::SkillLibrary,
 };
-use homing_load::{Options, Report};
+use homing_load::{CheckReport, ParseOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     if let Some(missing) = args.paths.iter().find(|it| it.symlink_metadata().is_err()) {
         bail!("there is no file or folder {}", missing.display());
     }
-    let options = Options { strict: args.strict, ..Options::default() };
+    let options = ParseOptions { strict: args.strict, ..ParseOptions::default() };
     let (report, teams) = match args.paths.is_empty() {
         true => (check_places(&options)?, 0),
         false => {
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn check_paths(paths: &[PathBuf], options: &Options) -> Report {
+fn check_paths(paths: &[PathBuf], options: &ParseOptions) -> CheckReport {
     let bar = bar();
     homing_load::check(paths, options, &mut |done, total| {
         bar.set_length(total as u64);
@@ -68,9 +68,9 @@ fn bar() -> ProgressBar {
 }
 
 /// Without a path: everything that would be loaded here.
-fn check_places(options: &Options) -> anyhow::Result<Report> {
+fn check_places(options: &ParseOptions) -> anyhow::Result<CheckReport> {
     let loaded = homing_load::discover(&places::from_environment()?, options);
-    let mut report = Report::default();
+    let mut report = CheckReport::default();
     report.skills = loaded.skills.list().len();
     report.files = loaded.files + report.skills;
     report.agents = loaded.agent_files;
@@ -79,7 +79,7 @@ fn check_places(options: &Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn as_json(report: &Report, teams: usize) -> Value {
+fn as_json(report: &CheckReport, teams: usize) -> Value {
     let all = |severity| report.of(severity).map(diagnostic_as_json).collect::<Vec<_>>();
     json!({
         "files": report.files,

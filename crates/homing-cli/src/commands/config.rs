@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use homing::Folders;
 use homing_core::{
     limits::{Limit, Limits, usd},
-    text,
+    sanitize,
 };
 use homing_load::Places;
 
@@ -56,7 +56,7 @@ fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
     }
     let keys = values.keys().map(|it| it.chars().count()).max().unwrap_or(0).min(40);
     for (key, (value, from)) in &values {
-        print(&text::inert(&format!("{key:<keys$} = {value:<24}  # {from}")))?;
+        print(&sanitize::inert(&format!("{key:<keys$} = {value:<24}  # {from}")))?;
     }
     for remark in layered.ignored() {
         terminal::say(&format!("warning: {remark}"));

@@ -2,13 +2,11 @@
 
 use std::{path::Path, time::Duration};
 
-use homing::{Folders, Standard};
+use homing::{CodingSetup, Folders};
 use homing_models::{ProviderRow, Providers};
-use homing_runtime::sqlite::{Options, SqliteJournal};
-use homing_tools::{
-    sandbox::{Backend, OwnNetwork, Sandboxes, Surroundings},
-    trust::{AuthorityFiles, Standing},
-};
+use homing_runtime::journal::sqlite::{SqliteJournal, SqliteOptions};
+use homing_sandbox::{Backend, CommandEnv, OwnNetwork, Sandboxes};
+use homing_tools::trust::{AuthorityFiles, TrustState};
 
 use crate::{
     cli::{DoctorArgs, run::JournalArgs},
@@ -31,7 +29,7 @@ enum Finding {
 pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let folder = session::working_folder(None)?;
     let folders = Folders::from_env();
-    let standard = Standard::from_env(&folder);
+    let standard = CodingSetup::from_env(&folder);
     let project = standard.places.project_folders().into_iter().next().unwrap_or_else(|| folder.clone());
     let config = Layered::read(folders.config.as_deref(), &project);
     let mut is_well = true;
@@ -44,7 +42,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
                 ("BAD ", words)
             }
         };
-        Ok(print(&format!("{sign}  {what:<10}  {}", homing_core::text::inert(&words)))?)
+        Ok(print(&format!("{sign}  {what:<10}  {}", homing_core::sanitize::inert(&words)))?)
     };
     tell("homing", Finding::Good(format!("version {}", env!("CARGO_PKG_VERSION"))))?;
     tell("config", configuration(&config))?;
@@ -75,14 +73,14 @@ fn configuration(config: &Result<Layered, Trouble>) -> Finding {
 }
 
 /// Tries the sandbox with a command that does nothing.
-pub(crate) async fn sandboxes(standard: &Standard) -> Option<Sandboxes> {
+pub(crate) async fn sandboxes(standard: &CodingSetup) -> Option<Sandboxes> {
     let helper = std::env::current_exe().ok()?;
     let home = standard.places.home.clone().unwrap_or_else(|| standard.private.join("home"));
-    let surroundings = Surroundings { home, env: standard.env.clone() };
+    let surroundings = CommandEnv { home, env: standard.env.clone() };
     Some(Sandboxes::probe(&helper, &surroundings, &standard.private).await)
 }
 
-async fn sandbox(standard: &Standard) -> Finding {
+async fn sandbox(standard: &CodingSetup) -> Finding {
     let Some(found) = sandboxes(standard).await else {
         return Finding::Bad("this program cannot find itself, so commands cannot be watched over".to_owned());
     };
@@ -173,7 +171,7 @@ fn journal(config: Option<&Layered>, folders: &Folders, all: bool) -> Finding {
             "switched off, or HOME is not set: runs are not recorded. Name a file with --journal".into(),
         );
     };
-    match SqliteJournal::open(path.clone(), Options::default()) {
+    match SqliteJournal::open(path.clone(), SqliteOptions::default()) {
         Err(error) => Finding::Bad(format!("{}: {error}. Choose another file with --journal", path.display())),
         Ok(_) if !all => Finding::Good(format!("{} (`homing doctor --journal` checks every record)", path.display())),
         Ok(journal) => checked(&journal, &path),
@@ -198,15 +196,15 @@ fn checked(journal: &SqliteJournal, path: &Path) -> Finding {
     }
 }
 
-fn trust(standard: &Standard) -> Finding {
+fn trust(standard: &CodingSetup) -> Finding {
     let files = AuthorityFiles::of_project(&standard.places.project_folders());
     match standard.trust.as_ref().map(|store| store.standing(files.project(), &files)) {
-        Some(Standing::Nothing) => Finding::Good("nothing in this project asks for it".to_owned()),
-        Some(Standing::Trusted) => Finding::Good("this project's files are trusted".to_owned()),
-        Some(Standing::Changed { .. }) => {
+        Some(TrustState::Nothing) => Finding::Good("nothing in this project asks for it".to_owned()),
+        Some(TrustState::Trusted) => Finding::Good("this project's files are trusted".to_owned()),
+        Some(TrustState::Changed { .. }) => {
             Finding::Note("this project's files have changed since: `homing trust`".to_owned())
         }
-        Some(Standing::Untrusted) => Finding::Note(
+        Some(TrustState::Untrusted) => Finding::Note(
             "this project's files are not trusted: their hooks and servers do not run. `homing trust`".to_owned(),
         ),
         None => Finding::Note("HOME is not set, so nothing is trusted".to_owned()),

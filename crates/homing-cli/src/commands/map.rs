@@ -13,20 +13,20 @@ use std::{
 use homing::Task;
 use homing_core::{
     envelope::{Envelope, Status},
-    fact::{By, Record},
+    fact::{CancelledBy, Record},
     message::{FNV_START, fnv},
 };
 use homing_otel::Telemetry;
-use homing_runtime::sqlite::SqliteJournal;
-use homing_teams::{Bounds, Map, Team};
+use homing_runtime::journal::sqlite::SqliteJournal;
+use homing_teams::{LimitFields, Map, Team};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use self::printer::{Positions, Printer, Results, line};
 use crate::{
-    cli::many::MapArgs,
+    cli::map_team_args::MapArgs,
     exit::{Exit, Trouble},
-    session::{Session, Wanted, no_journal},
+    session::{Session, SessionRequest, no_journal},
     signals::Signals,
     terminal,
     watch::Show,
@@ -53,8 +53,13 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     }
     let map = Map { schema, retries: args.retries, limits: per_item(args)?, ..Map::new(&args.agent, each(args)) };
     let team = Team::new("map", map.items(open.iter().map(|at| items[*at].clone())));
-    let wanted =
-        Wanted { agent: Some(&args.agent), teams: vec![team], needs_journal: true, telemetry, ..Wanted::default() };
+    let wanted = SessionRequest {
+        agent: Some(&args.agent),
+        teams: vec![team],
+        needs_journal: true,
+        telemetry,
+        ..SessionRequest::default()
+    };
     let session = Session::open(&args.with, wanted).await?;
     let agent = session.homing.registry().get(&args.agent).map_err(|it| Trouble::from(homing::SpawnError::from(it)))?;
     session.choose_model(agent, false)?;
@@ -96,7 +101,7 @@ async fn stop_when_down(session: &Session) -> std::convert::Infallible {
     }));
     down.notified().await;
     terminal::say("the provider cannot be reached: no more items are begun");
-    session.homing.runtime().cancel_all(&By::Other("a provider that is down".to_owned()));
+    session.homing.runtime().cancel_all(&CancelledBy::Other("a provider that is down".to_owned()));
     std::future::pending().await
 }
 
@@ -142,7 +147,7 @@ fn each(args: &MapArgs) -> String {
     }
 }
 
-fn per_item(args: &MapArgs) -> Result<Bounds, Trouble> {
+fn per_item(args: &MapArgs) -> Result<LimitFields, Trouble> {
     let object: serde_json::Map<String, Value> = args
         .per_item
         .iter()
@@ -152,7 +157,8 @@ fn per_item(args: &MapArgs) -> Result<Bounds, Trouble> {
         })
         .collect();
     let wrong = |what: String| Trouble::usage(format!("--per-item: {what}"));
-    let bounds: Bounds = serde_json::from_value(Value::Object(object)).map_err(|error| wrong(error.to_string()))?;
+    let bounds: LimitFields =
+        serde_json::from_value(Value::Object(object)).map_err(|error| wrong(error.to_string()))?;
     bounds.limits().map_err(wrong)?;
     Ok(bounds)
 }
@@ -210,7 +216,7 @@ fn lines(journal: &SqliteJournal, envelope: &Envelope) -> Result<BTreeMap<usize,
 fn summary(items: &[String], results: &Results, envelope: &Envelope) -> String {
     let done = results.iter().filter(|it| is_done(it.as_ref())).count();
     let more = if done < items.len() { "; the same command takes up the rest" } else { "" };
-    format!("{done} of {} items done{more} · {}", items.len(), crate::outcome::cost_line(envelope))
+    format!("{done} of {} items done{more} · {}", items.len(), crate::print_result::cost_line(envelope))
 }
 
 fn exit(results: &Results, envelope: &Envelope) -> Exit {

@@ -8,9 +8,9 @@ use std::{
 };
 
 use clap::Args;
-use homing::{Cap, Homing, Standard, Task};
-use homing_load::{Options as Reading, discover};
-use homing_mcp::{HttpOptions, McpAsker, Options, serve_http, serve_stdio};
+use homing::{Cap, CodingSetup, Homing, Task};
+use homing_load::{ParseOptions, discover};
+use homing_mcp::{ElicitationHandler, HttpOptions, ServerOptions, serve_http, serve_stdio};
 use homing_otel::Telemetry;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         values,
     },
     exit::{Exit, Trouble},
-    session::{Session, Wanted, working_folder},
+    session::{Session, SessionRequest, working_folder},
     signals::Signals,
 };
 
@@ -49,7 +49,7 @@ pub(crate) struct McpArgs {
 /// Serves until the client goes, or until somebody stops it.
 pub(crate) async fn run(args: &McpArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
-    let kit = Arc::new(Kit { with: args.with.clone(), asker: Arc::new(McpAsker::new()), telemetry });
+    let kit = Arc::new(ServerParts { with: args.with.clone(), asker: Arc::new(ElicitationHandler::new()), telemetry });
     let seen = kit.agents_stamp();
     let session = kit.open().await?;
     is_usable(&session.homing)?;
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &McpArgs, telemetry: Option<Telemetry>) -> anyhow:
     }
 }
 
-async fn over_stdio(homing: Arc<Homing>, options: Options, signals: &mut Signals) -> anyhow::Result<Exit> {
+async fn over_stdio(homing: Arc<Homing>, options: ServerOptions, signals: &mut Signals) -> anyhow::Result<Exit> {
     let mut exit = Exit::Done;
     serve_stdio(homing, options, async { exit = Exit::Signal(signals.next().await) }).await?;
     Ok(exit)
@@ -70,7 +70,7 @@ async fn over_stdio(homing: Arc<Homing>, options: Options, signals: &mut Signals
 async fn over_http(
     homing: Arc<Homing>,
     address: SocketAddr,
-    options: Options,
+    options: ServerOptions,
     args: &McpArgs,
     signals: &mut Signals,
 ) -> anyhow::Result<Exit> {
@@ -84,8 +84,8 @@ async fn over_http(
     Ok(Exit::Signal(signal))
 }
 
-fn options(args: &McpArgs, session: &Session, kit: Arc<Kit>, seen: u64) -> Options {
-    let mut options = Options::default();
+fn options(args: &McpArgs, session: &Session, kit: Arc<ServerParts>, seen: u64) -> ServerOptions {
+    let mut options = ServerOptions::default();
     options.limits = session.config.limits(args.limits.limits(), homing::Limits::default());
     options.budget.cost_micros = args.client_budget.and_then(Cap::value);
     options.model.clone_from(&session.model);
@@ -100,16 +100,17 @@ fn options(args: &McpArgs, session: &Session, kit: Arc<Kit>, seen: u64) -> Optio
 }
 
 /// What a server is made of, so that it can be made again when agents change.
-struct Kit {
+struct ServerParts {
     with: WithArgs,
-    asker: Arc<McpAsker>,
+    asker: Arc<ElicitationHandler>,
     telemetry: Option<Telemetry>,
 }
 
-impl Kit {
+impl ServerParts {
     async fn open(&self) -> anyhow::Result<Session> {
-        let (asker, telemetry) = (Some(self.asker.clone() as Arc<dyn homing::Asker>), self.telemetry.clone());
-        let wanted = Wanted { asker, telemetry, ..Wanted::default() };
+        let (asker, telemetry) =
+            (Some(self.asker.clone() as Arc<dyn homing::PermissionHandler>), self.telemetry.clone());
+        let wanted = SessionRequest { asker, telemetry, ..SessionRequest::default() };
         Session::open(&self.with, wanted).await
     }
 
@@ -132,9 +133,9 @@ impl Kit {
 
 fn stamp(folder: &Path) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    let places = Standard::from_env(folder).places;
+    let places = CodingSetup::from_env(folder).places;
     let mut hash = DefaultHasher::new();
-    for it in discover(&places, &Reading::default()).registry.all() {
+    for it in discover(&places, &ParseOptions::default()).registry.all() {
         format!("{:?}", it.definition).hash(&mut hash);
     }
     hash.finish()

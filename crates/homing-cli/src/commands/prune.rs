@@ -1,6 +1,6 @@
 //! `homing prune`: forgets old runs.
 
-use homing_runtime::sqlite::Retention;
+use homing_runtime::journal::sqlite::Retention;
 
 use crate::{
     cli::journal::PruneArgs,

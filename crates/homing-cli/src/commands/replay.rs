@@ -1,13 +1,13 @@
 //! `homing replay`: runs a recorded tree again from its recording, and says what differs.
 
 use homing::Task;
-use homing_runtime::sqlite::Replay;
+use homing_runtime::journal::sqlite::Replay;
 
 use crate::{
     cli::journal::ReplayArgs,
     exit::{Exit, Trouble},
-    outcome::{self, Form},
-    session::{Session, Wanted},
+    print_result::{self, Form},
+    session::{Session, SessionRequest},
     signals::Signals,
     terminal,
     watch::{Show, watch},
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     // What is played again happened already; it is not recorded a second time.
     with.journal.journal = Some("off".to_owned());
     let teams = homing_teams::recorded_in(cassette.records().iter().map(|it| &**it));
-    let wanted = Wanted { replay: Some(replay.clone()), teams, ..Wanted::default() };
+    let wanted = SessionRequest { replay: Some(replay.clone()), teams, ..SessionRequest::default() };
     let session = Session::open(&with, wanted).await?;
     let root = &tree.root().ok_or_else(|| Trouble::usage("there is no such run"))?.spawned;
     let mut task = Task::new(root.agent.name.clone(), root.task.clone()).limits(root.limits);
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     task.until.clone_from(&root.until);
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
     let seen = watch(&session.homing, &run, Show::choose(false), &session.asker, &mut signals).await;
-    outcome::tell(&seen.envelope, Form::of(args.json, false), false);
+    print_result::tell(&seen.envelope, Form::of(args.json, false), false);
     super::run::say_divergences(&replay);
     let is_faithful = replay.divergences().is_empty() && replay.unplayed().is_empty();
     if is_faithful {

@@ -3,15 +3,15 @@
 use homing::{Claim, RunHandle};
 use homing_core::envelope::Status;
 use homing_otel::Telemetry;
-use homing_runtime::sqlite::Filter;
+use homing_runtime::journal::sqlite::Filter;
 use homing_teams::Team;
 use uuid::Uuid;
 
 use crate::{
     cli::journal::ResumeArgs,
     exit::{Exit, Trouble},
-    outcome::{self, Form},
-    session::{Session, Wanted},
+    print_result::{self, Form},
+    session::{Session, SessionRequest},
     signals::Signals,
     terminal,
     watch::{Show, watch},
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyh
         terminal::say("nothing was interrupted");
         return Ok(Exit::Done);
     }
-    let wanted = Wanted { needs_journal: true, teams, telemetry, ..Wanted::default() };
+    let wanted = SessionRequest { needs_journal: true, teams, telemetry, ..SessionRequest::default() };
     let session = Session::open(&args.with, wanted).await?;
     let mut runs = Vec::new();
     let mut worst = Exit::Done;
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyh
             terminal::say("it is over; this is its recorded result:");
         }
         let seen = watch(&session.homing, run, Show::choose(args.events), &session.asker, &mut signals).await;
-        outcome::tell(&seen.envelope, Form::of(args.json, args.events), true);
+        print_result::tell(&seen.envelope, Form::of(args.json, args.events), true);
         if seen.signal.is_some() {
             return Ok(seen.exit());
         }

@@ -10,18 +10,18 @@ use std::{
 use homing::{Cached, Claim, Envelope, RunHandle, Submission, Task};
 use homing_core::{authority::Sandbox, fact::Record, limits::Limits};
 use homing_otel::Telemetry;
-use homing_runtime::sqlite::{Cassette, Replay};
+use homing_runtime::journal::sqlite::{Cassette, Replay};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
     cli::run::{RunArgs, WithArgs},
-    exit::{Exit, Kind, Trouble},
-    outcome::{self, Form},
-    session::{Session, Wanted},
+    exit::{Exit, Trouble, TroubleKind},
+    print_result::{self, Form},
+    session::{Session, SessionRequest},
     signals::Signals,
     terminal,
-    watch::{Seen, Show, watch, watch_with},
+    watch::{SeenSignals, Show, watch, watch_with},
 };
 
 mod keyed;
@@ -38,8 +38,13 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     let needs_journal = args.record.is_some() || args.key.is_some();
     // What is played again costs nothing and happened before: it is not told.
     let telemetry = telemetry.filter(|_| replay.is_none());
-    let wanted =
-        Wanted { agent: Some(&args.agent), replay: replay.clone(), needs_journal, telemetry, ..Wanted::default() };
+    let wanted = SessionRequest {
+        agent: Some(&args.agent),
+        replay: replay.clone(),
+        needs_journal,
+        telemetry,
+        ..SessionRequest::default()
+    };
     let session = Session::open(&args.with, wanted).await?;
     let task = task(args, text, &session, replay.is_some())?;
     let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
@@ -72,7 +77,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     if let Some(path) = &args.record {
         record(&session, seen.envelope.run, path)?;
     }
-    outcome::tell(&seen.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
+    print_result::tell(&seen.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
     if let Some(replay) = replay {
         say_divergences(&replay);
     }
@@ -82,7 +87,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
 /// A result that was paid for before, and says so.
 fn from_cache(args: &RunArgs, envelope: &Envelope) -> Exit {
     terminal::say(&format!("from the cache: run {} did the same before; nothing was asked", envelope.run));
-    outcome::tell(envelope, Form::of(args.json, args.events), true);
+    print_result::tell(envelope, Form::of(args.json, args.events), true);
     Exit::of(envelope)
 }
 
@@ -91,15 +96,15 @@ async fn sandbox_must_work(session: &Session, with: &WithArgs) -> Result<(), Tro
     if session.config.sandbox(with.sandbox.map(Into::into)) == Sandbox::Off {
         return Ok(());
     }
-    let standard = homing::Standard::from_env(&crate::session::working_folder(with.cwd.as_deref())?);
+    let standard = homing::CodingSetup::from_env(&crate::session::working_folder(with.cwd.as_deref())?);
     let found = super::doctor::sandboxes(&standard).await;
     match found.as_ref().map(|it| (it.best().is_some(), it.why_not())) {
         Some((true, _)) => Ok(()),
         Some((false, why)) => {
-            Err(Trouble::new(Kind::Refused, format!("--until needs a sandbox, and none works here: {why}"))
+            Err(Trouble::new(TroubleKind::Refused, format!("--until needs a sandbox, and none works here: {why}"))
                 .hint("`homing doctor` says more; --sandbox off runs commands unconfined"))
         }
-        None => Err(Trouble::new(Kind::Refused, "--until needs a sandbox, and this program cannot find itself")),
+        None => Err(Trouble::new(TroubleKind::Refused, "--until needs a sandbox, and this program cannot find itself")),
     }
 }
 
@@ -132,7 +137,7 @@ pub(crate) async fn follow(
     show: Show,
     signals: &mut Signals,
     learn: &mut dyn FnMut(&Record),
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<SeenSignals> {
     match submit(session, task).await? {
         Started::Here(run) => Ok(watch_with(&session.homing, &run, show, &session.asker, signals, learn).await),
         Started::Elsewhere(tree) => keyed::attach(session, tree, signals).await,

@@ -6,8 +6,8 @@ use std::{
 };
 
 use homing::Folders;
-use homing_core::{envelope::UsageNote, text};
-use homing_runtime::sqlite::{Filter, Options, RunRow, SqliteJournal, Sum, Which};
+use homing_core::{envelope::EnvelopeUsage, sanitize};
+use homing_runtime::journal::sqlite::{Filter, RunRow, SqliteJournal, SqliteOptions, UsageSum, Which};
 use serde_json::json;
 
 use crate::{
@@ -54,7 +54,7 @@ pub(crate) fn open(args: &JournalArgs) -> Result<Arc<SqliteJournal>, Trouble> {
     let here = std::env::current_dir().unwrap_or_default();
     let config = Layered::read(folders.config.as_deref(), &here)?;
     let path = session::journal_path(args, &config, &folders).ok_or_else(session::no_journal)?;
-    Ok(SqliteJournal::open(path, Options::default())?)
+    Ok(SqliteJournal::open(path, SqliteOptions::default())?)
 }
 
 fn before_now(time: Duration) -> u64 {
@@ -77,7 +77,7 @@ fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
     for row in rows {
         let id: String = row.run.to_string().chars().take(13).collect();
         let place = if row.place.depth() == 0 { String::new() } else { format!("{} ", row.place) };
-        let agent = terminal::cut(&text::inert_line(&row.agent), agents);
+        let agent = terminal::cut(&sanitize::inert_line(&row.agent), agents);
         let head = format!(
             "{id}  {:<11}  {agent:<agents$}  {:>9}  {:>8}  {:>7}  ",
             row.status.name(),
@@ -85,7 +85,7 @@ fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
             figures::money(row.usage.cost_micros),
             format!("{} ago", ago(now.saturating_sub(row.started))),
         );
-        let task = format!("{place}{}", text::inert_line(&row.task));
+        let task = format!("{place}{}", sanitize::inert_line(&row.task));
         let room = terminal::width().map_or(60, |it| it.saturating_sub(head.chars().count()).max(10));
         print(&format!("{head}{}", terminal::cut(&task, room)))?;
     }
@@ -101,13 +101,13 @@ fn ago(millis: u64) -> String {
     }
 }
 
-fn print_sums(sums: &[Sum]) -> anyhow::Result<()> {
+fn print_sums(sums: &[UsageSum]) -> anyhow::Result<()> {
     let names = sums.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).clamp(5, 40);
     for sum in sums {
-        let UsageNote { input, output, cost_micros, turns, .. } = sum.usage;
+        let EnvelopeUsage { input, output, cost_micros, turns, .. } = sum.usage;
         print(&format!(
             "{:<names$}  {:>10}  {:>10}  {:>9} tok  {:>10}",
-            terminal::cut(&text::inert_line(&sum.name), names),
+            terminal::cut(&sanitize::inert_line(&sum.name), names),
             figures::count(sum.runs, "run"),
             figures::count(turns, "turn"),
             figures::tokens(input + output),

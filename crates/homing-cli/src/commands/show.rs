@@ -8,18 +8,18 @@ use homing_core::{
     limits::usd,
     message::{Message, Part},
     run::Run,
-    text,
+    sanitize,
     tree::RunTree,
 };
 use homing_runtime::{
     event::Event,
-    sqlite::{RunRef, SqliteJournal},
+    journal::sqlite::{RunRef, SqliteJournal},
 };
 
 use crate::{
     cli::journal::ShowArgs,
     exit::{Exit, Trouble, print},
-    outcome,
+    print_result,
     progress::{
         Board, call_line,
         frame::{Look, frame},
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     }
     let envelope = envelope(&journal, &found)?;
     match (args.json, args.tree) {
-        (true, _) => outcome::json(&envelope),
+        (true, _) => print_result::json(&envelope),
         (false, true) => print(&tree_lines(&journal, &found)?)?,
         (false, false) => {
             let tree = journal.tree(found.tree).map_err(Trouble::from)?;
@@ -85,7 +85,7 @@ async fn follow(journal: &SqliteJournal, found: &RunRef) -> anyhow::Result<()> {
             let event = Event::Fact(record);
             board.take(&event);
             if let Some(line) = plain::line(&event, &board).filter(|_| is_wanted) {
-                print(&text::inert(&line))?;
+                print(&sanitize::inert(&line))?;
             }
         }
         if !is_alive {
@@ -115,11 +115,11 @@ pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> Stri
     if !below.is_empty() {
         let _ = writeln!(out, "\nruns below it: {}", below.join(", "));
     }
-    if let Some(why) = outcome::why(envelope) {
+    if let Some(why) = print_result::why(envelope) {
         let _ = writeln!(out, "\n{why}");
     }
-    let _ = write!(out, "\n{} (own: {})", outcome::cost_line(envelope), usd(envelope.usage.cost_micros));
-    text::inert(&out)
+    let _ = write!(out, "\n{} (own: {})", print_result::cost_line(envelope), usd(envelope.usage.cost_micros));
+    sanitize::inert(&out)
 }
 
 fn say_part(part: &Part, out: &mut String) {

@@ -11,10 +11,10 @@ use homing_otel::Telemetry;
 use homing_teams::Team;
 
 use crate::{
-    cli::many::TeamArgs,
+    cli::map_team_args::TeamArgs,
     exit::{Exit, Trouble, print},
-    outcome::{self, Form},
-    session::{Session, Wanted},
+    print_result::{self, Form},
+    session::{Session, SessionRequest},
     signals::Signals,
     terminal,
     watch::Show,
@@ -29,7 +29,7 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
     let text = super::run::task_text(&args.task)?;
     let mut signals = Signals::new()?;
     let needs_journal = args.key.is_some();
-    let wanted = Wanted { teams: vec![team.clone()], needs_journal, telemetry, ..Wanted::default() };
+    let wanted = SessionRequest { teams: vec![team.clone()], needs_journal, telemetry, ..SessionRequest::default() };
     let session = Session::open(&args.with, wanted).await?;
     if args.plan {
         print(homing_teams::plan(&team, session.homing.runtime().parts()).to_string().trim_end())?;
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
     task.tags = args.tags.iter().cloned().collect();
     task.account.clone_from(&args.with.account);
     let seen = super::run::follow(&session, task, Show::choose(args.events), &mut signals, &mut |_| ()).await?;
-    outcome::tell(&seen.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
+    print_result::tell(&seen.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
     Ok(seen.exit())
 }
 

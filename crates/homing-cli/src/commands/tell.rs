@@ -3,13 +3,13 @@
 use homing::Task;
 use homing_core::envelope::Status;
 use homing_otel::Telemetry;
-use homing_runtime::{journal::Request, sqlite::Posted};
+use homing_runtime::journal::{InboxRequest, sqlite::Posted};
 
 use crate::{
     cli::journal::TellArgs,
     exit::{Exit, Trouble},
-    outcome::{self, Form},
-    session::{Session, Wanted, no_journal},
+    print_result::{self, Form},
+    session::{Session, SessionRequest, no_journal},
     signals::Signals,
     terminal,
     watch::{Show, watch},
@@ -20,7 +20,7 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     let text = args.text.join(" ");
     let journal = super::runs::open(&args.with.journal)?;
     let found = super::show::find(&journal, &args.id)?;
-    let request = Request::Tell { tree: found.tree, run: found.run, message: text.clone() };
+    let request = InboxRequest::Tell { tree: found.tree, run: found.run, message: text.clone() };
     match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, host } => {
             terminal::say(&format!("told; process {pid} on {host} works on it"));
@@ -34,7 +34,9 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
             .into());
     }
     drop(journal);
-    let session = Session::open(&args.with, Wanted { needs_journal: true, telemetry, ..Wanted::default() }).await?;
+    let session =
+        Session::open(&args.with, SessionRequest { needs_journal: true, telemetry, ..SessionRequest::default() })
+            .await?;
     let journal = session.homing.journal().ok_or_else(no_journal)?;
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
     let before = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
@@ -46,6 +48,6 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     task.tags = [("continues".to_owned(), found.run.to_string())].into();
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
     let seen = watch(&session.homing, &run, Show::choose(args.events), &session.asker, &mut signals).await;
-    outcome::tell(&seen.envelope, Form::of(args.json, args.events), true);
+    print_result::tell(&seen.envelope, Form::of(args.json, args.events), true);
     Ok(seen.exit())
 }

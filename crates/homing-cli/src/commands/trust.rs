@@ -5,14 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use homing::{Folders, KnownServer, Standard, server_folders};
-use homing_core::text;
+use homing::{CodingSetup, Folders, KnownServer, server_folders};
+use homing_core::sanitize;
 use homing_load::Places;
+use homing_sandbox::CommandEnv;
 use homing_tools::{
-    commands::Commands,
     mcp::{McpScope, PinState, Pins, ServerConfig},
-    sandbox::Surroundings,
-    trust::{AuthorityFiles, Standing, TrustStore},
+    shell::commands::Commands,
+    trust::{AuthorityFiles, TrustState, TrustStore},
 };
 
 use crate::{
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     let project = files.project();
     let standing = store.standing(project, &files);
     describe(&files, &standing)?;
-    if args.show || matches!(standing, Standing::Trusted | Standing::Nothing) {
+    if args.show || matches!(standing, TrustState::Trusted | TrustState::Nothing) {
         return Ok(Exit::Done);
     }
     if !args.yes && !confirmed("Trust them? Their hooks and servers will run as you. [y/N] ") {
@@ -58,12 +58,12 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     }
     store.trust(project, &files).map_err(unreadable)?;
     terminal::say(&format!("{} is trusted as it is now", project.display()));
-    let mut standard = Standard::from_env(&folder);
+    let mut standard = CodingSetup::from_env(&folder);
     standard.trust = Some(store);
     let pins = standard.pins.as_deref().and_then(|path| Pins::load(path).ok()).unwrap_or_default();
     let waits = |it: &KnownServer| !matches!(pins.state(&it.config), PinState::Approved(_));
     for KnownServer { config, from, .. } in standard.known_servers().into_iter().filter(waits) {
-        let (name, from) = (text::inert_line(&config.name), text::inert_line(&from));
+        let (name, from) = (sanitize::inert_line(&config.name), sanitize::inert_line(&from));
         terminal::say(&format!(
             "MCP server `{name}` ({from}): its tools are approved with `homing trust --server {name}`"
         ));
@@ -85,7 +85,7 @@ pub(crate) async fn server(args: &TrustArgs, name: &str) -> anyhow::Result<Exit>
         return Ok(Exit::Done);
     }
     let config = Layered::read(folders.config.as_deref(), &folder)?;
-    let mut standard = Standard::from_env(&folder);
+    let mut standard = CodingSetup::from_env(&folder);
     standard.servers.clone_from(&config.user.mcp);
     let named = named(standard.known_servers(), name);
     if named.is_empty() {
@@ -121,11 +121,15 @@ fn named(known: Vec<KnownServer>, name: &str) -> Vec<KnownServer> {
 /// Starts a server, shows what it offers, and asks whether that is approved.
 async fn approve(args: &TrustArgs, scope: &McpScope, server: &KnownServer, pins: &mut Pins) -> anyhow::Result<bool> {
     let KnownServer { config, from, .. } = server;
-    let how = text::inert_line(&config.place.to_string());
-    terminal::say(&format!("starting `{}` of {} to ask what it offers: {how}", config.name, text::inert_line(from)));
+    let how = sanitize::inert_line(&config.place.to_string());
+    terminal::say(&format!(
+        "starting `{}` of {} to ask what it offers: {how}",
+        config.name,
+        sanitize::inert_line(from)
+    ));
     let offer = scope.discover(config).await.map_err(|error| Trouble::config(error.to_string()))?;
     for tool in &offer.tools {
-        print(&text::inert_line(&format!("{}  {}", tool.name, terminal::cut(&tool.description, 100))))?;
+        print(&sanitize::inert_line(&format!("{}  {}", tool.name, terminal::cut(&tool.description, 100))))?;
     }
     for refused in &offer.refused {
         terminal::say(&format!("not taken: {refused}"));
@@ -138,16 +142,16 @@ async fn approve(args: &TrustArgs, scope: &McpScope, server: &KnownServer, pins:
     Ok(true)
 }
 
-fn scope(standard: Standard, config: &Layered) -> Result<McpScope, Trouble> {
+fn scope(standard: CodingSetup, config: &Layered) -> Result<McpScope, Trouble> {
     let helper = std::env::current_exe()
         .map_err(|error| Trouble::config(format!("this program cannot find itself: {error}")))?;
     let home = standard.places.home.clone().unwrap_or_else(|| standard.private.join("home"));
-    let surroundings = Surroundings { home, env: standard.env };
+    let surroundings = CommandEnv { home, env: standard.env };
     let commands = Commands::new(helper, surroundings, config.user.sandbox.options(), standard.private);
     Ok(McpScope::new(Arc::new(commands), server_folders(&standard.places)))
 }
 
-fn describe(files: &AuthorityFiles, standing: &Standing) -> anyhow::Result<()> {
+fn describe(files: &AuthorityFiles, standing: &TrustState) -> anyhow::Result<()> {
     for path in files.paths() {
         terminal::say(&format!("  {}", path.display()));
     }
@@ -155,15 +159,15 @@ fn describe(files: &AuthorityFiles, standing: &Standing) -> anyhow::Result<()> {
         terminal::say(&format!("warning: {skipped}"));
     }
     match standing {
-        Standing::Nothing => terminal::say("there is nothing here that asks for trust"),
-        Standing::Trusted => terminal::say("these files are trusted"),
-        Standing::Untrusted => terminal::say("nobody has vouched for these files"),
-        Standing::Changed { files } => {
+        TrustState::Nothing => terminal::say("there is nothing here that asks for trust"),
+        TrustState::Trusted => terminal::say("these files are trusted"),
+        TrustState::Untrusted => terminal::say("nobody has vouched for these files"),
+        TrustState::Changed { files } => {
             let names: Vec<String> = files.iter().map(|it| it.display().to_string()).collect();
             terminal::say(&format!("changed since they were trusted: {}", names.join(", ")));
         }
     }
-    if !matches!(standing, Standing::Nothing) {
+    if !matches!(standing, TrustState::Nothing) {
         print(files.hash().as_str())?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use homing_core::{envelope::Status, place::Place};
 
-use super::{Board, Row, figures};
+use super::{Board, RunRow, figures};
 
 /// What the screen can show.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Look {
 
 /// The tree in at most `height` lines of at most `width` columns: finished subtrees are folded first, then deep ones.
 pub(crate) fn frame(board: &Board, look: Look) -> Vec<String> {
-    let rows: Vec<&Row> = board.rows().collect();
+    let rows: Vec<&RunRow> = board.rows().collect();
     let most = look.height.max(1);
     let shown = fold(&rows, most);
     let mut lines: Vec<String> =
@@ -53,8 +53,8 @@ pub(crate) fn bar(board: &Board, of: usize, look: Look) -> String {
 }
 
 /// Leaves out whole subtrees until the rest fits: what is over goes first, then what is deepest.
-fn fold<'a>(rows: &[&'a Row], most: usize) -> Vec<&'a Row> {
-    let mut shown: Vec<&Row> = rows.to_vec();
+fn fold<'a>(rows: &[&'a RunRow], most: usize) -> Vec<&'a RunRow> {
+    let mut shown: Vec<&RunRow> = rows.to_vec();
     if shown.len() > most {
         let over: BTreeSet<&Place> = rows.iter().filter(|row| row.status.is_over()).map(|row| &row.place).collect();
         shown
@@ -62,7 +62,7 @@ fn fold<'a>(rows: &[&'a Row], most: usize) -> Vec<&'a Row> {
     }
     if shown.len() > most {
         // Keep the living, and of the finished ones none.
-        let living: Vec<&Row> =
+        let living: Vec<&RunRow> =
             shown.iter().copied().filter(|row| !row.status.is_over() || row.place.depth() == 0).collect();
         shown = living;
     }
@@ -86,7 +86,7 @@ fn is_below_any(place: &Place, tops: &BTreeSet<&Place>) -> bool {
 }
 
 /// Runs below this one that no line shows, told to it where none of its nearer ancestors is shown.
-fn hidden_below(row: &Row, all: &[&Row], shown: &[&Row]) -> (usize, usize) {
+fn hidden_below(row: &RunRow, all: &[&RunRow], shown: &[&RunRow]) -> (usize, usize) {
     if all.len() == shown.len() {
         return (0, 0);
     }
@@ -105,7 +105,7 @@ fn hidden_below(row: &Row, all: &[&Row], shown: &[&Row]) -> (usize, usize) {
     hidden.fold((0, 0), |(open, over), it| if it.status.is_over() { (open, over + 1) } else { (open + 1, over) })
 }
 
-fn line(row: &Row, (open, over): (usize, usize), now: u64, look: Look) -> String {
+fn line(row: &RunRow, (open, over): (usize, usize), now: u64, look: Look) -> String {
     let indent = " ".repeat((2 * row.place.depth()).min(look.width / 3));
     let head = format!("{indent}{} {}", glyph(row.status, look), row.agent);
     let folded = match (open, over) {
@@ -122,7 +122,7 @@ fn line(row: &Row, (open, over): (usize, usize), now: u64, look: Look) -> String
 }
 
 /// The figures at the right, as many as there is room for.
-fn tail(row: &Row, now: u64, look: Look) -> String {
+fn tail(row: &RunRow, now: u64, look: Look) -> String {
     let time = figures::time(row.took(now));
     match look.width {
         0..30 => String::new(),
@@ -197,8 +197,8 @@ mod tests {
 
     use super::*;
 
-    fn row(place: &str, agent: &str, status: Status, doing: &str) -> Row {
-        Row {
+    fn row(place: &str, agent: &str, status: Status, doing: &str) -> RunRow {
+        RunRow {
             place: place.parse().unwrap(),
             agent: agent.to_owned(),
             status,
@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    fn board(rows: Vec<Row>) -> Board {
+    fn board(rows: Vec<RunRow>) -> Board {
         let rows = rows.into_iter().map(|row| (row.place.clone(), row)).collect();
         Board { rows, now: 8_400, ..Board::default() }
     }

@@ -11,15 +11,15 @@ use homing_core::{
     fact::{Ended, Fact, Record, Spawned},
     message::{Args, ToolCall, Usage},
     place::Place,
-    text,
+    sanitize,
 };
-use homing_runtime::event::{Event, What};
+use homing_runtime::event::{Event, TransientKind};
 use uuid::Uuid;
 
 /// All runs of a tree as somebody sees them who watches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
-    rows: BTreeMap<Place, Row>,
+    rows: BTreeMap<Place, RunRow>,
     ids: HashMap<Uuid, Place>,
     /// Milliseconds since 1970, as the newest event says.
     pub(crate) now: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Board {
 
 /// One run.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct RunRow {
     pub(crate) place: Place,
     pub(crate) agent: String,
     pub(crate) status: Status,
@@ -41,11 +41,11 @@ pub(crate) struct Row {
 
 impl Board {
     /// Every run, parents before their children.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &RunRow> {
         self.rows.values()
     }
 
-    pub(crate) fn row(&self, run: Uuid) -> Option<&Row> {
+    pub(crate) fn row(&self, run: Uuid) -> Option<&RunRow> {
         self.rows.get(self.ids.get(&run)?)
     }
 
@@ -53,18 +53,18 @@ impl Board {
     pub(crate) fn take(&mut self, event: &Event) {
         match event {
             Event::Fact(record) => self.take_fact(record),
-            Event::Passing(passing) => {
+            Event::Transient(passing) => {
                 self.now = self.now.max(passing.at);
                 let Some(row) = self.row_mut(passing.run) else { return };
                 match &passing.what {
-                    What::Queued => row.doing = "queued".to_owned(),
-                    What::Retrying { in_ms, reason } => {
-                        row.doing = format!("again in {}: {}", figures::time(*in_ms), text::inert_line(reason));
+                    TransientKind::Queued => row.doing = "queued".to_owned(),
+                    TransientKind::Retrying { in_ms, reason } => {
+                        row.doing = format!("again in {}: {}", figures::time(*in_ms), sanitize::inert_line(reason));
                     }
-                    What::Progress(line) | What::Text(line) => row.say(line),
-                    What::Thinking(_) => "thinking".clone_into(&mut row.doing),
-                    What::Question(_) => "waits for an answer".clone_into(&mut row.doing),
-                    What::Warning(_) => (),
+                    TransientKind::Progress(line) | TransientKind::Text(line) => row.say(line),
+                    TransientKind::Thinking(_) => "thinking".clone_into(&mut row.doing),
+                    TransientKind::Question(_) => "waits for an answer".clone_into(&mut row.doing),
+                    TransientKind::Warning(_) => (),
                 }
             }
             Event::Missed(_) => (),
@@ -108,9 +108,9 @@ impl Board {
     fn add(&mut self, record: &Record, spawned: &Spawned) {
         let key = record.place.clone();
         self.ids.insert(record.run, key.clone());
-        let row = Row {
+        let row = RunRow {
             place: record.place.clone(),
-            agent: text::inert_line(&spawned.agent.name),
+            agent: sanitize::inert_line(&spawned.agent.name),
             status: Status::Queued,
             doing: first_line(&spawned.task),
             tokens: 0,
@@ -121,12 +121,12 @@ impl Board {
         self.rows.insert(key, row);
     }
 
-    fn row_mut(&mut self, run: Uuid) -> Option<&mut Row> {
+    fn row_mut(&mut self, run: Uuid) -> Option<&mut RunRow> {
         self.rows.get_mut(self.ids.get(&run)?)
     }
 }
 
-impl Row {
+impl RunRow {
     fn say(&mut self, words: &str) {
         let line = first_line(words);
         if !line.is_empty() {
@@ -155,7 +155,7 @@ fn in_words(ended: &Ended) -> &str {
 /// The first line that says something.
 fn first_line(words: &str) -> String {
     let line = words.lines().find(|it| it.contains(char::is_alphanumeric)).unwrap_or_default();
-    text::inert_line(&crate::terminal::cut(line.trim(), 200))
+    sanitize::inert_line(&crate::terminal::cut(line.trim(), 200))
 }
 
 /// A call in a few words: its name and the argument that matters.

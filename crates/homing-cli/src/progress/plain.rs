@@ -1,7 +1,7 @@
 //! Progress as lines, for logs and pipes. What passes is left out; what happened stays.
 
 use homing_core::fact::Fact;
-use homing_runtime::event::{Event, What};
+use homing_runtime::event::{Event, TransientKind};
 
 use super::{Board, call_line, figures, first_line};
 
@@ -9,12 +9,16 @@ use super::{Board, call_line, figures, first_line};
 pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
     let (run, words) = match event {
         Event::Missed(_) => return None,
-        Event::Passing(passing) => match &passing.what {
-            What::Retrying { in_ms, reason } => {
+        Event::Transient(passing) => match &passing.what {
+            TransientKind::Retrying { in_ms, reason } => {
                 (passing.run, format!("trying again in {}: {}", figures::time(*in_ms), first_line(reason)))
             }
-            What::Warning(text) => (passing.run, format!("warning: {}", first_line(text))),
-            What::Queued | What::Progress(_) | What::Question(_) | What::Text(_) | What::Thinking(_) => return None,
+            TransientKind::Warning(text) => (passing.run, format!("warning: {}", first_line(text))),
+            TransientKind::Queued
+            | TransientKind::Progress(_)
+            | TransientKind::Question(_)
+            | TransientKind::Text(_)
+            | TransientKind::Thinking(_) => return None,
         },
         Event::Fact(record) => (record.run, fact(&record.fact, record.run, board)?),
     };

@@ -16,8 +16,8 @@ use std::{
 };
 
 use homing_core::message::Message;
-use homing_fake::{Answer, Fault, FaultProxy, Seen};
-use homing_runtime::sqlite::{Filter, Options, SqliteJournal, Which};
+use homing_runtime::journal::sqlite::{Filter, SqliteJournal, SqliteOptions, Which};
+use homing_testing::{FakeResponse, Fault, FaultProxy, ReceivedRequest};
 use serde_json::Value;
 
 use crate::world::*;
@@ -27,7 +27,7 @@ const WORKER: &str = "---\nname: worker\ndescription: Works.\ntools: Bash\n---\n
 
 /// What happened, and what must not.
 #[derive(Default)]
-struct Tally {
+struct Totals {
     rounds: u64,
     runs: u64,
     /// Runs that their budget has ended.
@@ -45,7 +45,7 @@ struct Tally {
     over_budget: u64,
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (busy, cuts) = (self.busy.load(Ordering::Relaxed), self.cuts.load(Ordering::Relaxed));
         let faults = self.kills + self.full_disks + busy + cuts;
@@ -95,7 +95,7 @@ impl Play {
         self.dice.lock().unwrap().roll(bound)
     }
 
-    fn answer(&self, seen: &Seen) -> Answer {
+    fn answer(&self, seen: &ReceivedRequest) -> FakeResponse {
         let step = step(seen);
         let attempt = {
             let mut attempts = self.attempts.lock().unwrap();
@@ -106,7 +106,7 @@ impl Play {
         // Nobody is refused for ever.
         if attempt < 3 && self.roll(5) == 0 {
             self.busy.fetch_add(1, Ordering::Relaxed);
-            return Answer::response(429, &[("retry-after-ms", "30")], "{}");
+            return FakeResponse::response(429, &[("retry-after-ms", "30")], "{}");
         }
         let body: Value = serde_json::from_str(&seen.body).unwrap_or_default();
         let most = body["max_tokens"].as_u64().or(body["max_completion_tokens"].as_u64()).unwrap_or(4_096);
@@ -117,9 +117,9 @@ impl Play {
         if attempt < 3 && self.roll(6) == 0 {
             self.cuts.fetch_add(1, Ordering::Relaxed);
             let at = usize::try_from(self.roll(events.len() as u64 - 20)).unwrap();
-            return Answer::cut_stream(&events, at + 1).after(pause);
+            return FakeResponse::cut_stream(&events, at + 1).after(pause);
         }
-        Answer::events(&events).after(pause)
+        FakeResponse::events(&events).after(pause)
     }
 
     /// The lead sends everybody out; a worker leaves a mark and reports.
@@ -144,7 +144,7 @@ impl Play {
 }
 
 /// The task of a request, and how many replies came before it.
-fn step(seen: &Seen) -> (String, usize) {
+fn step(seen: &ReceivedRequest) -> (String, usize) {
     (task_of(seen), seen.body.matches("\"role\":\"assistant\"").count())
 }
 
@@ -168,7 +168,7 @@ struct Round {
 }
 
 impl Round {
-    fn new(children: usize, seed: u64, tally: &Tally) -> Self {
+    fn new(children: usize, seed: u64, tally: &Totals) -> Self {
         let play = Arc::new(Play {
             children,
             marker: format!("chaos-{}-{seed}", std::process::id()),
@@ -207,7 +207,7 @@ impl Round {
 
     /// The steps whose answers the journal has: they are never asked for again.
     fn answered(&self) -> HashSet<(String, usize)> {
-        let mut options = Options::default();
+        let mut options = SqliteOptions::default();
         options.retention = None;
         let Ok(journal) = SqliteJournal::open(&self.journal, options) else { return HashSet::new() };
         let rows = journal.runs(&Filter { which: Which::Roots, ..Filter::default() }).unwrap();
@@ -229,7 +229,7 @@ impl Round {
     }
 
     /// Judges the end of a round.
-    fn judge(&self, output: &Output, tally: &mut Tally) {
+    fn judge(&self, output: &Output, tally: &mut Totals) {
         tally.rounds += 1;
         let envelope = json(output);
         let children = envelope["children"].as_array().cloned().unwrap_or_default();
@@ -272,7 +272,7 @@ fn orphans(marker: &str) -> u64 {
 }
 
 /// Killed again and again at random moments, and resumed each time.
-fn kills(seed: u64, tally: &mut Tally) {
+fn kills(seed: u64, tally: &mut Totals) {
     let round = Round::new(12, seed, tally);
     let mut command = round.begin(&[]);
     let times = 1 + round.play.roll(3);
@@ -303,7 +303,7 @@ fn over(round: &Round) -> Output {
 }
 
 /// Sixty-four children under a budget that is too small for them.
-fn budget(seed: u64, tally: &mut Tally) {
+fn budget(seed: u64, tally: &mut Totals) {
     let round = Round::new(64, seed, tally);
     let limit = 60_000 + round.play.roll(60_000);
     let output = round.begin(&["--max-tokens", &limit.to_string()]).output().unwrap();
@@ -313,7 +313,7 @@ fn budget(seed: u64, tally: &mut Tally) {
 }
 
 /// The disk fills up in the middle; when there is room again the run goes on.
-fn full_disk(seed: u64, tally: &mut Tally) {
+fn full_disk(seed: u64, tally: &mut Totals) {
     let mut round = Round::new(12, seed, tally);
     let Some(disk) = SmallDisk::mount() else { return };
     round.journal = disk.0.path().join("journal.db");
@@ -373,8 +373,8 @@ fn chaos_loses_nothing_pays_nothing_twice_leaves_nobody_and_spends_no_more_than_
     let length = Duration::from_secs(number("HOMING_CHAOS_SECONDS", 8));
     let seed = number("HOMING_CHAOS_SEED", u64::from(std::process::id()));
     println!("chaos of {} s with seed {seed}", length.as_secs());
-    let (begun, mut tally) = (Instant::now(), Tally::default());
-    let rounds: [fn(u64, &mut Tally); 4] = [kills, budget, kills, full_disk];
+    let (begun, mut tally) = (Instant::now(), Totals::default());
+    let rounds: [fn(u64, &mut Totals); 4] = [kills, budget, kills, full_disk];
     for (at, round) in rounds.iter().cycle().enumerate() {
         if at >= rounds.len() && begun.elapsed() > length {
             break;

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use homing_fake::{Answer, Seen};
+use homing_testing::{FakeResponse, ReceivedRequest};
 use serde_json::Value;
 
 use crate::world::*;
@@ -18,13 +18,13 @@ fn with_anthropic(world: &World, more: &[&str]) -> Output {
     command.output().expect("homing runs")
 }
 
-fn messages(seen: &Seen) -> Vec<Value> {
+fn messages(seen: &ReceivedRequest) -> Vec<Value> {
     let body: Value = serde_json::from_str(&seen.body).unwrap();
     body["messages"].as_array().cloned().unwrap_or_default()
 }
 
 /// What the model was told last, and what stands before it as its own reply.
-fn told_after(seen: &Seen) -> (String, Value) {
+fn told_after(seen: &ReceivedRequest) -> (String, Value) {
     let mut messages = messages(seen);
     let told = messages.pop().unwrap_or_default();
     assert_eq!(told["role"], "user", "{}", seen.body);
@@ -53,21 +53,21 @@ fn is_exhausted_by_output(world: &World, output: &Output) {
 
 #[test]
 fn chat_write_that_is_cut_three_times_writes_nothing_and_exits_3() {
-    let world = World::new(|_, _| Answer::chat_cut_calls(&[("write", HALF)]));
+    let world = World::new(|_, _| FakeResponse::chat_cut_calls(&[("write", HALF)]));
     let output = world.homing(&run(&["--yes", "--json", "write the notes"]));
     is_exhausted_by_output(&world, &output);
 }
 
 #[test]
 fn anthropic_write_that_is_cut_three_times_writes_nothing_and_exits_3() {
-    let world = World::new(|_, _| Answer::anthropic_cut_call("write", HALF));
+    let world = World::new(|_, _| FakeResponse::anthropic_cut_call("write", HALF));
     let output = with_anthropic(&world, &["--yes", "--json", "write the notes"]);
     is_exhausted_by_output(&world, &output);
 }
 
 #[test]
 fn people_read_why_a_run_with_cut_replies_stopped() {
-    let world = World::new(|count, _| Answer::chat_cut_text(["one ", "two ", "three"][count.min(2)]));
+    let world = World::new(|count, _| FakeResponse::chat_cut_text(["one ", "two ", "three"][count.min(2)]));
     let output = world.homing(&run(&["count"]));
     assert_eq!((code(&output), out(&output).as_str()), (3, "one two three\n"), "{}", err(&output));
     let why = "stopped because its replies were cut off again and again, the last at 5 of ";
@@ -77,9 +77,9 @@ fn people_read_why_a_run_with_cut_replies_stopped() {
 #[test]
 fn cut_write_is_made_again_beside_calls_that_arrived_whole() {
     let world = World::new(|count, _| match count {
-        0 => Answer::chat_cut_calls(&[("write", r#"{"path": "a.txt", "content": "whole"}"#), ("write", HALF)]),
-        1 => Answer::chat_calls(&[("write", r#"{"path": "notes.txt", "content": "short"}"#)]),
-        _ => Answer::chat_text("Both are written."),
+        0 => FakeResponse::chat_cut_calls(&[("write", r#"{"path": "a.txt", "content": "whole"}"#), ("write", HALF)]),
+        1 => FakeResponse::chat_calls(&[("write", r#"{"path": "notes.txt", "content": "short"}"#)]),
+        _ => FakeResponse::chat_text("Both are written."),
     });
     let output = world.homing(&run(&["--yes", "--json", "write them"]));
     assert_eq!((code(&output), &json(&output)["output"]), (0, &"Both are written.".into()), "{}", err(&output));
@@ -93,14 +93,14 @@ fn cut_write_is_made_again_beside_calls_that_arrived_whole() {
 #[test]
 fn cut_text_is_joined_on_both_wires() {
     let world = World::new(|count, _| match count {
-        0 => Answer::chat_cut_text("The answer is for"),
-        _ => Answer::chat_text("ty-two."),
+        0 => FakeResponse::chat_cut_text("The answer is for"),
+        _ => FakeResponse::chat_text("ty-two."),
     });
     let output = world.homing(&run(&["ask"]));
     assert_eq!((code(&output), out(&output).as_str()), (0, "The answer is forty-two.\n"), "{}", err(&output));
     let world = World::new(|count, _| match count {
-        0 => Answer::anthropic_cut_text("The answer is for"),
-        _ => Answer::anthropic_text("ty-two."),
+        0 => FakeResponse::anthropic_cut_text("The answer is for"),
+        _ => FakeResponse::anthropic_text("ty-two."),
     });
     let output = with_anthropic(&world, &["ask"]);
     assert_eq!((code(&output), out(&output).as_str()), (0, "The answer is forty-two.\n"), "{}", err(&output));

@@ -1,57 +1,98 @@
-//! Dependencies between the crates point one way, and the middle rooms do not know each other.
+//! Checks that dependencies between the crates point one way, in every table of every manifest.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// What each crate may use of the others.
+/// The crates that each library crate may use.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("homing-core", &[]),
-    // Servers that tests talk to; nobody may depend on it outside tests.
-    ("homing-fake", &[]),
+    ("homing-testing", &[]),
     ("homing-load", &["homing-core"]),
     ("homing-models", &["homing-core"]),
-    ("homing-tools", &["homing-core"]),
+    ("homing-offline", &["homing-core"]),
+    ("homing-sandbox", &["homing-core"]),
+    ("homing-tools", &["homing-core", "homing-sandbox"]),
     ("homing-runtime", &["homing-core"]),
-    // Folds facts, so that it needs the words and nobody else.
     ("homing-otel", &["homing-core"]),
     ("homing-teams", &["homing-core", "homing-runtime"]),
-    ("homing", &["homing-core", "homing-load", "homing-models", "homing-tools", "homing-runtime", "homing-teams"]),
+    (
+        "homing",
+        &[
+            "homing-core",
+            "homing-load",
+            "homing-models",
+            "homing-offline",
+            "homing-sandbox",
+            "homing-tools",
+            "homing-runtime",
+            "homing-teams",
+        ],
+    ),
 ];
 
-/// Hosts stand on top and may use everything below them, but not each other.
+/// Crates that tests may use besides: servers to talk to, and a runtime to produce facts with.
+const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
+    ("homing-models", &["homing-testing"]),
+    ("homing-cli", &["homing-testing"]),
+    ("homing-otel", &["homing-runtime"]),
+    // The crate itself, with the failpoints that its tests need.
+    ("homing-runtime", &["homing-runtime"]),
+];
+
+/// Hosts may use every library crate; only the command line may use other hosts.
 const HOSTS: &[&str] = &["homing-cli", "homing-mcp", "homing-web", "homing-restate", "homing-acp"];
 
-fn dependencies() -> BTreeMap<String, Vec<String>> {
+struct Manifest {
+    normal: Vec<String>,
+    dev: Vec<String>,
+    build: Vec<String>,
+}
+
+fn manifests() -> BTreeMap<String, Manifest> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folders = fs::read_dir(crates).expect("the crates lie beside this one").filter_map(Result::ok);
-    let manifests = folders.filter_map(|it| fs::read_to_string(it.path().join("Cargo.toml")).ok());
-    let read = |text: String| {
-        let manifest: toml::Table = text.parse().expect("a manifest is TOML");
-        let name = manifest["package"]["name"].as_str().expect("a name").to_owned();
-        let normal = manifest.get("dependencies").and_then(toml::Value::as_table);
-        let ours = normal.into_iter().flatten().map(|(name, _)| name.clone()).filter(|it| it.starts_with("homing"));
-        (name, ours.collect())
+    let folders = fs::read_dir(crates).expect("the folder of crates exists").filter_map(Result::ok);
+    let texts = folders.filter_map(|folder| fs::read_to_string(folder.path().join("Cargo.toml")).ok());
+    texts.map(|text| read(&text)).collect()
+}
+
+fn read(text: &str) -> (String, Manifest) {
+    let manifest: toml::Table = text.parse().expect("a manifest is valid TOML");
+    let name = manifest["package"]["name"].as_str().expect("a package has a name").to_owned();
+    let targets = manifest.get("target").and_then(toml::Value::as_table).into_iter().flatten();
+    let tables: Vec<&toml::Table> =
+        [&manifest].into_iter().chain(targets.filter_map(|(_, target)| target.as_table())).collect();
+    let ours = |key: &str| {
+        let entries = tables.iter().filter_map(|table| table.get(key)?.as_table()).flatten();
+        entries.map(|(name, _)| name.clone()).filter(|name| name.starts_with("homing")).collect()
     };
-    manifests.map(read).collect()
+    let manifest =
+        Manifest { normal: ours("dependencies"), dev: ours("dev-dependencies"), build: ours("build-dependencies") };
+    (name, manifest)
+}
+
+fn listed(table: &[(&str, &[&str])], name: &str, used: &str) -> bool {
+    table.iter().any(|(listed, allowed)| *listed == name && allowed.contains(&used))
+}
+
+fn may_use(name: &str, used: &str) -> bool {
+    if HOSTS.contains(&name) {
+        return used != "homing-testing" && (!HOSTS.contains(&used) || name == "homing-cli");
+    }
+    listed(ALLOWED, name, used)
 }
 
 #[test]
 fn dependencies_point_one_way() {
-    let dependencies = dependencies();
-    assert!(dependencies.contains_key("homing-core") && dependencies.contains_key("homing-cli"));
-    for (name, uses) in &dependencies {
-        let host = HOSTS.contains(&name.as_str());
-        let allowed = ALLOWED.iter().find(|(it, _)| it == name).map(|(_, allowed)| *allowed);
-        assert!(
-            host || allowed.is_some(),
-            "{name} has no place in the design: give it one here and in ARCHITECTURE.md"
-        );
-        for used in uses {
-            // The command line is the composition root: it also serves MCP and the dashboard.
-            let fine = match host {
-                true => used != "homing-fake" && (!HOSTS.contains(&used.as_str()) || name == "homing-cli"),
-                false => allowed.is_some_and(|it| it.contains(&used.as_str())),
-            };
-            assert!(fine, "{name} must not depend on {used}");
+    let manifests = manifests();
+    assert!(manifests.contains_key("homing-core") && manifests.contains_key("homing-cli"));
+    for (name, manifest) in &manifests {
+        let known = HOSTS.contains(&name.as_str()) || ALLOWED.iter().any(|(listed, _)| listed == name);
+        assert!(known, "{name} is not listed: add it here and to docs/ARCHITECTURE.md");
+        for used in manifest.normal.iter().chain(&manifest.build) {
+            assert!(may_use(name, used), "{name} must not depend on {used}");
+        }
+        for used in &manifest.dev {
+            let allowed = may_use(name, used) || listed(ALLOWED_IN_TESTS, name, used);
+            assert!(allowed, "the tests of {name} must not depend on {used}");
         }
     }
 }

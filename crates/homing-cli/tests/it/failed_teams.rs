@@ -1,6 +1,6 @@
 //! `homing team` with members that fail: exit codes and envelopes, against a provider on the loopback.
 
-use homing_fake::Answer;
+use homing_testing::FakeResponse;
 use serde_json::Value;
 
 use crate::world::*;
@@ -12,8 +12,8 @@ const AGENTS: &str = "name: t\nagents:\n  - {name: ada, description: d, prompt: 
 /// A provider that refuses every request of `mute`, and every one about poison.
 fn world() -> World {
     World::new(|_, seen| match seen.body.contains("You are Mute.") || task_of(seen).contains("poison") {
-        true => Answer::json(400, r#"{"error": {"message": "no voice"}}"#),
-        false => Answer::chat_text("fine"),
+        true => FakeResponse::json(400, r#"{"error": {"message": "no voice"}}"#),
+        false => FakeResponse::chat_text("fine"),
     })
 }
 

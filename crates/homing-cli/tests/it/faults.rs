@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_fake::Answer;
+use homing_testing::FakeResponse;
 
 use crate::world::*;
 
@@ -29,8 +29,8 @@ fn gone_within(child: Child, bound: Duration) -> (std::process::Output, Duration
 /// A command that does not care for the wish to stop.
 fn stubborn() -> World {
     World::new(|_, seen| match has_results(seen) {
-        true => Answer::chat_text("x"),
-        false => Answer::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)]),
+        true => FakeResponse::chat_text("x"),
+        false => FakeResponse::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)]),
     })
 }
 
@@ -74,7 +74,7 @@ fn inv16_fault44_a_second_ctrl_c_leaves_within_half_a_second() {
 
 #[test]
 fn fault44_a_signal_at_any_moment_leaves_a_sound_journal() {
-    let world = World::new(|_, _| Answer::chat_text("hello").after(Duration::from_millis(30)));
+    let world = World::new(|_, _| FakeResponse::chat_text("hello").after(Duration::from_millis(30)));
     for moment in 0..16 {
         let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(moment * 8));
@@ -91,8 +91,8 @@ fn fault44_a_signal_at_any_moment_leaves_a_sound_journal() {
 #[test]
 fn fault46_a_process_that_is_stopped_for_a_while_goes_on() {
     let world = World::new(|_, seen| match has_results(seen) {
-        true => Answer::chat_text("awake").after(Duration::from_millis(200)),
-        false => Answer::chat_calls(&[("ls", "{}")]),
+        true => FakeResponse::chat_text("awake").after(Duration::from_millis(200)),
+        false => FakeResponse::chat_calls(&[("ls", "{}")]),
     });
     let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
     wait_until("it asks", || !world.provider.requests().is_empty());
@@ -107,12 +107,12 @@ fn fault46_a_process_that_is_stopped_for_a_while_goes_on() {
 #[test]
 fn fault47_with_few_files_thirty_children_come_back_or_the_reason_does() {
     let world = World::new(|_, seen| match task_of(seen) {
-        task if task.contains("piece") => Answer::chat_text("done").after(Duration::from_millis(100)),
-        _ if has_results(seen) => Answer::chat_text("all came back"),
+        task if task.contains("piece") => FakeResponse::chat_text("done").after(Duration::from_millis(100)),
+        _ if has_results(seen) => FakeResponse::chat_text("all came back"),
         _ => {
             let call = |n| ("delegate", format!(r#"{{"agent":"explore","task":"piece {n}"}}"#));
             let calls: Vec<(&str, String)> = (0..30).map(call).collect();
-            Answer::chat_calls(&calls.iter().map(|(name, args)| (*name, args.as_str())).collect::<Vec<_>>())
+            FakeResponse::chat_calls(&calls.iter().map(|(name, args)| (*name, args.as_str())).collect::<Vec<_>>())
         }
     });
     let homing = world.command(&run(&["--json", "--parallel", "30", "lead them"]));
@@ -130,15 +130,17 @@ fn fault47_with_few_files_thirty_children_come_back_or_the_reason_does() {
 #[test]
 fn fault50_an_agent_file_that_changes_in_the_middle_changes_nothing_for_the_run() {
     let world = World::new(|_, seen| match task_of(seen) {
-        task if task.contains("piece") => Answer::chat_text(match seen.body.contains("You are the first version") {
-            true => "the first version",
-            false => "another version",
-        }),
+        task if task.contains("piece") => {
+            FakeResponse::chat_text(match seen.body.contains("You are the first version") {
+                true => "the first version",
+                false => "another version",
+            })
+        }
         _ if has_results(seen) => {
             let first = seen.body.contains("the first version");
-            Answer::chat_text(if first { "as it was" } else { "changed" })
+            FakeResponse::chat_text(if first { "as it was" } else { "changed" })
         }
-        _ => Answer::chat_calls(&[("delegate", r#"{"agent":"worker","task":"a piece"}"#)])
+        _ => FakeResponse::chat_calls(&[("delegate", r#"{"agent":"worker","task":"a piece"}"#)])
             .after(Duration::from_millis(500)),
     });
     let file = |version: &str| format!("---\nname: worker\ndescription: Works.\n---\nYou are {version}.\n");
@@ -162,8 +164,8 @@ fn fault9_a_wall_clock_that_jumps_a_day_neither_ends_a_run_nor_lets_it_go_on_for
     let Some(liar) = time_liar() else { return eprintln!("skipped: libfaketime is not installed here") };
     for jump in ["+1d", "-1d"] {
         let world = World::new(|_, seen| match has_results(seen) {
-            true => Answer::chat_text("on time").after(Duration::from_secs(2)),
-            false => Answer::chat_calls(&[("ls", "{}")]).after(Duration::from_secs(1)),
+            true => FakeResponse::chat_text("on time").after(Duration::from_secs(2)),
+            false => FakeResponse::chat_calls(&[("ls", "{}")]).after(Duration::from_secs(1)),
         });
         let clock = world.home.path().join("clock");
         std::fs::write(&clock, "+0").unwrap();

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use homing_fake::Answer;
+use homing_testing::FakeResponse;
 use serde_json::Value;
 
 use crate::world::*;
@@ -19,8 +19,8 @@ fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once
     let is_mended = Arc::new(AtomicBool::new(false));
     let mended = is_mended.clone();
     let world = World::new(move |_, seen| match task_of(seen) {
-        task if task.contains("b.txt") && !mended.load(Ordering::SeqCst) => Answer::json(400, "{}"),
-        task => Answer::chat_text(&format!("read {task}")),
+        task if task.contains("b.txt") && !mended.load(Ordering::SeqCst) => FakeResponse::json(400, "{}"),
+        task => FakeResponse::chat_text(&format!("read {task}")),
     });
     for name in ["c.txt", "a.txt", "b.txt"] {
         world.write(name, "x");
@@ -78,9 +78,9 @@ fn a_map_prints_each_line_as_soon_as_its_turn_has_come() {
     let ends = may_end.clone();
     let world = World::new(move |_, seen| match task_of(seen) {
         task if task.contains("c.txt") && !ends.load(Ordering::SeqCst) => {
-            Answer::response(429, &[("retry-after", "1")], "{}")
+            FakeResponse::response(429, &[("retry-after", "1")], "{}")
         }
-        task => Answer::chat_text(&format!("read {task}")),
+        task => FakeResponse::chat_text(&format!("read {task}")),
     });
     for name in ["a.txt", "b.txt", "c.txt", "d.txt"] {
         world.write(name, "x");

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use homing_fake::Answer;
+use homing_testing::FakeResponse;
 use serde_json::Value;
 
 use crate::world::*;
@@ -14,8 +14,8 @@ use crate::world::*;
 /// An agent that runs one command, which says where its home is.
 fn asking_for_home() -> World {
     World::new(|_, seen| match has_results(seen) {
-        true => Answer::chat_text("done"),
-        false => Answer::chat_calls(&[("bash", r#"{"command":"echo home=$HOME"}"#)]),
+        true => FakeResponse::chat_text("done"),
+        false => FakeResponse::chat_calls(&[("bash", r#"{"command":"echo home=$HOME"}"#)]),
     })
 }
 

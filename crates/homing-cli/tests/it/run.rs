@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_fake::{Answer, Seen};
+use homing_testing::{FakeResponse, ReceivedRequest};
 use serde_json::Value;
 
 use crate::world::*;
@@ -86,16 +86,16 @@ fn events_are_one_object_a_line_and_facts_have_no_gaps() {
 
 #[test]
 fn exit_codes_tell_scripts_what_happened() {
-    let denied = World::new(|_, _| Answer::json(401, r#"{"error":{"message":"bad key"}}"#));
+    let denied = World::new(|_, _| FakeResponse::json(401, r#"{"error":{"message":"bad key"}}"#));
     let output = denied.homing(&run(&["x"]));
     assert_eq!(code(&output), 2, "{}", err(&output));
     assert!(err(&output).contains("hint: ") && !err(&output).contains("sk-secret"));
-    let wrong = World::new(|_, _| Answer::json(400, r#"{"error":{"message":"no such thing"}}"#));
+    let wrong = World::new(|_, _| FakeResponse::json(400, r#"{"error":{"message":"no such thing"}}"#));
     assert_eq!(code(&wrong.homing(&run(&["x"]))), 1);
     let looping = World::new(|_, seen| {
         match seen.body.contains("\"tools\"") && !seen.body.contains("\"tool_choice\":\"none\"") {
-            true => Answer::chat_calls(&[("ls", "{}")]),
-            false => Answer::chat_text("what I have"),
+            true => FakeResponse::chat_calls(&[("ls", "{}")]),
+            false => FakeResponse::chat_text("what I have"),
         }
     });
     let output = looping.homing(&run(&["--max-turns", "2", "x"]));
@@ -117,18 +117,18 @@ fn a_provider_that_cannot_be_reached_is_exit_5() {
 }
 
 /// A lead that sends three out: one is done, one fails, one never stops on its own.
-fn lead(seen: &Seen) -> Answer {
+fn lead(seen: &ReceivedRequest) -> FakeResponse {
     match task_of(seen).as_str() {
-        task if task.contains("go well") => Answer::chat_text("it went well"),
-        task if task.contains("go wrong") => Answer::json(400, r#"{"error":{"message":"cannot be served"}}"#),
+        task if task.contains("go well") => FakeResponse::chat_text("it went well"),
+        task if task.contains("go wrong") => FakeResponse::json(400, r#"{"error":{"message":"cannot be served"}}"#),
         task if task.contains("go on and on") => {
             match seen.body.contains("\"tool_choice\":\"none\"") || !seen.body.contains("\"tools\"") {
-                true => Answer::chat_text("half of it"),
-                false => Answer::chat_calls(&[("ls", "{}")]),
+                true => FakeResponse::chat_text("half of it"),
+                false => FakeResponse::chat_calls(&[("ls", "{}")]),
             }
         }
-        _ if has_results(seen) => Answer::chat_text("all came back"),
-        _ => Answer::chat_calls(&[
+        _ if has_results(seen) => FakeResponse::chat_text("all came back"),
+        _ => FakeResponse::chat_calls(&[
             ("delegate", r#"{"agent":"worker","task":"go well"}"#),
             ("delegate", r#"{"agent":"worker","task":"go wrong"}"#),
             ("delegate", r#"{"agent":"worker","task":"go on and on"}"#),
@@ -168,7 +168,7 @@ fn killed_in_the_middle_it_is_resumed_to_the_same_end_and_nothing_is_paid_twice(
     let may_go_on = Arc::new(AtomicBool::new(false));
     let gate = may_go_on.clone();
     let world = World::new(move |_, seen| match (has_results(seen), gate.load(Ordering::SeqCst)) {
-        (true, false) => Answer::chat_text("too late").after(Duration::from_secs(600)),
+        (true, false) => FakeResponse::chat_text("too late").after(Duration::from_secs(600)),
         (true, true) | (false, _) => lead(seen),
     });
     world.write(".homing/agents/worker.md", "---\nname: worker\ndescription: Works.\ntools: ls\n---\nWork.\n");
@@ -197,7 +197,7 @@ fn killed_in_the_middle_it_is_resumed_to_the_same_end_and_nothing_is_paid_twice(
 #[test]
 fn a_signal_stops_it_in_order_and_the_envelope_is_still_printed() {
     for (name, expected) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
-        let world = World::new(|_, _| Answer::chat_text("late").after(Duration::from_secs(600)));
+        let world = World::new(|_, _| FakeResponse::chat_text("late").after(Duration::from_secs(600)));
         let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
         wait_until("it asks", || !world.provider.requests().is_empty());
         let begun = Instant::now();
@@ -247,7 +247,7 @@ fn runs_can_be_found_shown_exported_continued_and_forgotten() {
 
 #[test]
 fn cancel_and_tell_reach_a_run_of_another_process() {
-    let world = World::new(|_, _| Answer::chat_text("late").after(Duration::from_secs(600)));
+    let world = World::new(|_, _| FakeResponse::chat_text("late").after(Duration::from_secs(600)));
     let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
     wait_until("it asks", || !world.provider.requests().is_empty());
     let told = world.homing(&["tell", "1", "hurry up"]);
@@ -289,7 +289,7 @@ fn a_plan_spends_nothing() {
 
 #[test]
 fn a_reader_who_goes_away_is_no_disaster() {
-    let world = World::new(|_, _| Answer::chat_text(&"line\n".repeat(100_000)));
+    let world = World::new(|_, _| FakeResponse::chat_text(&"line\n".repeat(100_000)));
     let mut child = world.command(&run(&["x"])).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -299,10 +299,9 @@ fn a_reader_who_goes_away_is_no_disaster() {
 
 #[test]
 fn a_project_narrows_and_a_user_decides() {
-    let world =
-        World::new(
-            |_, seen| if has_results(seen) { Answer::chat_text("ok") } else { Answer::chat_calls(&[("ls", "{}")]) },
-        );
+    let world = World::new(|_, seen| {
+        if has_results(seen) { FakeResponse::chat_text("ok") } else { FakeResponse::chat_calls(&[("ls", "{}")]) }
+    });
     world.write(".homing/config.toml", "model = 'openai/evil'\n[rules]\ndeny = ['ls']\n[limits]\nturns = 7\n");
     let output = world.homing(&run(&["--json", "x"]));
     assert!(err(&output).contains("`model` is ignored"), "{}", err(&output));
@@ -348,8 +347,8 @@ crew:
 #[test]
 fn a_team_is_planned_and_run_and_a_wrong_file_is_explained() {
     let world = World::new(|_, seen| match seen.body.contains("You write for beginners") {
-        true => Answer::chat_text("the page"),
-        false => Answer::chat_text("a fact"),
+        true => FakeResponse::chat_text("the page"),
+        false => FakeResponse::chat_text("a fact"),
     });
     world.write("team.yaml", TEAM);
     let plan = world.homing(&["team", "team.yaml", "--model", "openai/gpt-4.1", "--plan", "x"]);
@@ -408,9 +407,9 @@ fn json_keeps_to_its_published_schemas() {
 #[test]
 fn until_a_check_succeeds_its_output_is_the_next_turn() {
     let world = World::new(|count, seen| match (count, has_results(seen)) {
-        (0, _) => Answer::chat_text("I believe it is done"),
-        (_, false) => Answer::chat_calls(&[("write", r#"{"path":"made.txt","content":"x"}"#)]),
-        (_, true) => Answer::chat_text("now it is there"),
+        (0, _) => FakeResponse::chat_text("I believe it is done"),
+        (_, false) => FakeResponse::chat_calls(&[("write", r#"{"path":"made.txt","content":"x"}"#)]),
+        (_, true) => FakeResponse::chat_text("now it is there"),
     });
     let check = "test -f made.txt || { echo made.txt is missing; exit 1; }";
     let output = world.homing(&run(&["--sandbox", "off", "--until", check, "--json", "make it"]));
@@ -424,7 +423,7 @@ fn until_a_check_succeeds_its_output_is_the_next_turn() {
 fn what_the_provider_declines_is_exit_4() {
     let refusal =
         r#"{"error":{"message":"declined","code":"content_policy_violation","type":"invalid_request_error"}}"#;
-    let world = World::new(move |_, _| Answer::json(400, refusal));
+    let world = World::new(move |_, _| FakeResponse::json(400, refusal));
     let output = world.homing(&run(&["--json", "x"]));
     let envelope = json(&output);
     assert_eq!((code(&output), &envelope["error"]["kind"]), (4, &"refused".into()), "{envelope}");
@@ -439,7 +438,7 @@ fn a_key_that_another_process_works_on_is_waited_for() {
         while !gate.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        Answer::chat_text("for both")
+        FakeResponse::chat_text("for both")
     });
     let first = world.command(&run(&["--json", "--key", "k", "x"])).spawn().unwrap();
     wait_until("it asks", || !world.provider.requests().is_empty());

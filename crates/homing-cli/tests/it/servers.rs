@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_fake::{Answer, Seen};
+use homing_testing::{FakeResponse, ReceivedRequest};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -46,7 +46,7 @@ impl std::ops::Deref for Servers {
 
 impl Servers {
     /// `None`, with a reason, where no server can be played.
-    fn new(script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Option<Self> {
+    fn new(script: impl Fn(&ReceivedRequest) -> FakeResponse + Send + Sync + 'static) -> Option<Self> {
         if Command::new("python3").arg("--version").output().is_err() {
             eprintln!("skipped: the server is written in Python, and there is none here");
             return None;
@@ -109,7 +109,7 @@ fn agent(name: &str, more: &str) -> String {
 
 #[test]
 fn f21_a_projects_servers_and_hooks_do_nothing_before_trust_and_that_is_said() {
-    let Some(world) = Servers::new(|_| Answer::chat_text("ok")) else { return };
+    let Some(world) = Servers::new(|_| FakeResponse::chat_text("ok")) else { return };
     world.write(".mcp.json", &json!({"mcpServers": {"common": world.server("common")}}).to_string());
     let hook = format!("touch {}", world.outside.path().join("hooked").display());
     let hooks = json!({"SessionStart": [{"hooks": [{"type": "command", "command": hook}]}]});
@@ -137,13 +137,13 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
     let (pids, was_gone) = (place.path().join("own.pids"), place.path().join("gone"));
     let (log, mark) = (pids.clone(), was_gone.clone());
     let Some(world) = Servers::new(move |seen| match (seen.body.contains("You are keeper."), has_results(seen)) {
-        (true, false) => Answer::chat_calls(&[("mcp__own__look", "{}"), ("mcp__own__look", "{}")]),
-        (true, true) => Answer::chat_text("kept"),
-        (false, false) => Answer::chat_calls(&[("delegate", r#"{"agent": "keeper", "task": "look"}"#)]),
+        (true, false) => FakeResponse::chat_calls(&[("mcp__own__look", "{}"), ("mcp__own__look", "{}")]),
+        (true, true) => FakeResponse::chat_text("kept"),
+        (false, false) => FakeResponse::chat_calls(&[("delegate", r#"{"agent": "keeper", "task": "look"}"#)]),
         (false, true) => {
             // The child is back, and its parent still at work.
             fs::write(&mark, if ends_soon(&log) { "yes" } else { "no" }).unwrap();
-            Answer::chat_text("done")
+            FakeResponse::chat_text("done")
         }
     }) else {
         return;
@@ -184,8 +184,8 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
 #[test]
 fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
     let Some(world) = Servers::new(|seen| match has_results(seen) {
-        false => Answer::chat_calls(&[("mcp__mine__look", "{}")]),
-        true => Answer::chat_text("done"),
+        false => FakeResponse::chat_calls(&[("mcp__mine__look", "{}")]),
+        true => FakeResponse::chat_text("done"),
     }) else {
         return;
     };
@@ -203,9 +203,9 @@ fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
 #[test]
 fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end() {
     let Some(world) = Servers::new(|seen| match (has_results(seen), seen.body.contains("one more thing")) {
-        (false, _) => Answer::chat_calls(&[("ls", "{}"), ("glob", r#"{"pattern": "*"}"#)]),
-        (true, false) => Answer::chat_text("done"),
-        (true, true) => Answer::chat_text("done indeed"),
+        (false, _) => FakeResponse::chat_calls(&[("ls", "{}"), ("glob", r#"{"pattern": "*"}"#)]),
+        (true, false) => FakeResponse::chat_text("done"),
+        (true, true) => FakeResponse::chat_text("done indeed"),
     }) else {
         return;
     };
@@ -242,9 +242,9 @@ fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end
 
 #[test]
 fn tools_of_a_server_are_there_once_they_are_approved() {
-    let script = |seen: &Seen| match has_results(seen) {
-        true => Answer::chat_text("ok"),
-        false => Answer::chat_calls(&[("mcp__s__look", "{}")]),
+    let script = |seen: &ReceivedRequest| match has_results(seen) {
+        true => FakeResponse::chat_text("ok"),
+        false => FakeResponse::chat_calls(&[("mcp__s__look", "{}")]),
     };
     let Some(world) = Servers::new(script) else { return };
     let config = json!({"mcp": {"s": world.server("s")}});

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_fake::{Answer, Seen, Step};
+use homing_testing::{FakeResponse, ReceivedRequest, ResponseStep};
 
 use crate::world::*;
 
@@ -15,10 +15,10 @@ const BODIES: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 struct Observed(World);
 
 impl Observed {
-    fn new(collector: fn() -> Answer) -> Self {
+    fn new(collector: fn() -> FakeResponse) -> Self {
         Self(World::new(move |_, seen| match is_telemetry(seen) {
             true => collector(),
-            false => Answer::chat_text("private answer"),
+            false => FakeResponse::chat_text("private answer"),
         }))
     }
 
@@ -34,12 +34,12 @@ impl Observed {
     }
 }
 
-fn is_telemetry(seen: &Seen) -> bool {
+fn is_telemetry(seen: &ReceivedRequest) -> bool {
     seen.path.starts_with("/v1/traces") || seen.path.starts_with("/v1/metrics")
 }
 
-fn takes() -> Answer {
-    Answer::response(200, &[("content-type", "application/x-protobuf")], "")
+fn takes() -> FakeResponse {
+    FakeResponse::response(200, &[("content-type", "application/x-protobuf")], "")
 }
 
 fn answer(output: &Output) -> (Option<i32>, String, String) {
@@ -73,7 +73,7 @@ fn one_switch_has_spans_carry_what_was_said() {
 
 #[test]
 fn a_collector_that_stalls_delays_the_end_by_no_more_than_a_bound() {
-    let world = Observed::new(|| Answer::steps(vec![Step::Stall]));
+    let world = Observed::new(|| FakeResponse::steps(vec![ResponseStep::Stall]));
     let begun = Instant::now();
     let (code, out, err) = answer(&world.homing(&[]));
     // Two seconds of patience; the rest is a loaded machine's.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_fake::{Answer, FakeProvider, Seen};
+use homing_testing::{FakeProvider, FakeResponse, ReceivedRequest};
 use tempfile::TempDir;
 
 /// A terminal with a shell in it, gone with its value.
@@ -18,7 +18,11 @@ struct Screen {
 
 impl Screen {
     /// `None`, said aloud, where there is no tmux.
-    fn open(columns: u32, lines: u32, script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Option<Self> {
+    fn open(
+        columns: u32,
+        lines: u32,
+        script: impl Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync + 'static,
+    ) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             eprintln!("skipped: there is no tmux here");
             return None;
@@ -78,10 +82,10 @@ impl Drop for Screen {
 }
 
 /// A lead that sends two out who never come back on their own.
-fn slow(seen: &Seen) -> Answer {
+fn slow(seen: &ReceivedRequest) -> FakeResponse {
     match seen.body.contains("take your time") && !seen.body.contains("lead them") {
-        true => Answer::chat_text("late").after(Duration::from_secs(600)),
-        false => Answer::chat_calls(&[
+        true => FakeResponse::chat_text("late").after(Duration::from_secs(600)),
+        false => FakeResponse::chat_calls(&[
             ("delegate", r#"{"agent":"explore","task":"take your time"}"#),
             ("delegate", r#"{"agent":"explore","task":"take your time, too"}"#),
         ]),
@@ -111,8 +115,8 @@ fn the_live_tree_follows_the_size_of_the_terminal_and_one_ctrl_c_stops_in_order(
 fn a_second_ctrl_c_leaves_at_once() {
     // A command that ignores the wish to stop keeps the first one waiting.
     let Some(screen) = Screen::open(80, 20, |_, seen| match seen.body.contains("\"role\":\"tool\"") {
-        true => Answer::chat_text("x"),
-        false => Answer::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)]),
+        true => FakeResponse::chat_text("x"),
+        false => FakeResponse::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)]),
     }) else {
         return;
     };
@@ -128,8 +132,8 @@ fn a_second_ctrl_c_leaves_at_once() {
 #[test]
 fn a_question_is_put_to_whoever_sits_there_and_always_is_remembered() {
     let Some(screen) = Screen::open(90, 24, |_, seen| match seen.body.contains("\"role\":\"tool\"") {
-        true => Answer::chat_text("written"),
-        false => Answer::chat_calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)]),
+        true => FakeResponse::chat_text("written"),
+        false => FakeResponse::chat_calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)]),
     }) else {
         return;
     };
@@ -159,7 +163,7 @@ fn a_question_is_put_to_whoever_sits_there_and_always_is_remembered() {
 
 #[test]
 fn with_nothing_configured_a_person_gets_the_offline_model_and_is_told_so() {
-    let Some(screen) = Screen::open(100, 40, |_, _| Answer::chat_text("x")) else { return };
+    let Some(screen) = Screen::open(100, 40, |_, _| FakeResponse::chat_text("x")) else { return };
     std::fs::write(screen.folder.path().join("retry.rs"), "fn retry_model_calls() {}\n").unwrap();
     let program = snapbox::cmd::cargo_bin!("homing").display();
     let home = screen.folder.path().display();

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_fake::{Answer, FakeProvider, Seen};
+use homing_testing::{FakeProvider, FakeResponse, ReceivedRequest};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn new(script: impl Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync + 'static) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let provider = runtime.block_on(FakeProvider::start(script));
         let folder = || TempDir::new().expect("a temporary folder");
@@ -28,7 +28,7 @@ impl World {
 
     /// Every request gets these words.
     pub fn saying(words: &'static str) -> Self {
-        Self::new(move |_, _| Answer::chat_text(words))
+        Self::new(move |_, _| FakeResponse::chat_text(words))
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
@@ -88,13 +88,13 @@ pub fn signal(child: &Child, name: &str) {
     assert!(sent.expect("kill runs").success());
 }
 
-pub fn task_of(seen: &Seen) -> String {
+pub fn task_of(seen: &ReceivedRequest) -> String {
     let body: Value = serde_json::from_str(&seen.body).unwrap();
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
     let user = messages.iter().find(|it| it["role"] == "user").cloned().unwrap_or_default();
     user["content"].as_str().map_or_else(|| user["content"].to_string(), str::to_owned)
 }
 
-pub fn has_results(seen: &Seen) -> bool {
+pub fn has_results(seen: &ReceivedRequest) -> bool {
     seen.body.contains("\"role\":\"tool\"")
 }

@@ -7,7 +7,7 @@ use super::{Run, landing_reason, landing_words};
 use crate::{
     fact::{Asked, LimitHit, Purpose},
     limits::Limit,
-    message::{Args, Message, Part, Reply, Stop},
+    message::{Args, Message, Part, Reply, StopReason},
 };
 
 /// Cut replies in a row that end a run. A model that was told twice and is cut again will not get through.
@@ -52,7 +52,7 @@ impl Cuts {
     fn take(&mut self, reply: &Reply, asked: &Asked, before: String) {
         self.before = before;
         // A landing is an ending whether or not it was cut.
-        let was_cut = reply.stop == Stop::Length && !matches!(asked.purpose, Purpose::Landing(_));
+        let was_cut = reply.stop == StopReason::Length && !matches!(asked.purpose, Purpose::Landing(_));
         if !was_cut {
             (self.in_a_row, self.last) = (0, None);
             return;
@@ -179,7 +179,7 @@ impl Run {
 
 /// Removes the call that the output limit cut. Our wires have done so already; a model of another make may leave it to us.
 pub(super) fn drop_cut_call(reply: &mut Reply) {
-    if reply.stop != Stop::Length || reply.cut_call.is_some() {
+    if reply.stop != StopReason::Length || reply.cut_call.is_some() {
         return;
     }
     let Some(last) = reply.parts.iter().rposition(|part| matches!(part, Part::Call(_))) else { return };

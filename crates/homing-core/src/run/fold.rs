@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{CallState, Landing, MORE_ROOM, Run, VERIFICATION, cut, is_family, landing_words};
 use crate::{
-    bound::LastAsk,
-    fact::{Asked, FailureKind, LimitHit, Outcome, Purpose, Refusal},
+    fact::{Asked, CallRefusal, FailureKind, LimitHit, Outcome, Purpose},
     limits::Limit,
-    message::{Args, Entry, FNV_START, Message, Part, Reply, Stop, ToolCall, ToolResult, fnv},
+    message::{Args, FNV_START, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry, fnv},
+    token_estimate::LastAsk,
     tool::{CallKey, Replay},
 };
 
@@ -100,7 +100,7 @@ impl Run {
         }
     }
 
-    pub(crate) fn ask_failed(&mut self, failure: &crate::model::Failure, clock: u64) {
+    pub(crate) fn ask_failed(&mut self, failure: &crate::model::AskFailure, clock: u64) {
         let asked = self.open_ask.take();
         self.work_ends(clock);
         self.failed_asks += 1;
@@ -125,16 +125,23 @@ impl Run {
         }
     }
 
-    pub(crate) fn returned(&mut self, key: CallKey, result: &Arc<ToolResult>, refused: Option<&Refusal>, clock: u64) {
+    pub(crate) fn returned(
+        &mut self,
+        key: CallKey,
+        result: &Arc<ToolResult>,
+        refused: Option<&CallRefusal>,
+        clock: u64,
+    ) {
         if refused.is_none() && !is_family(&result.name) {
             self.work_ends(clock);
         }
         match refused {
-            Some(Refusal::Denied) => self.denied.push(result.text.clone()),
-            Some(Refusal::Limit(hit)) if self.landing.is_none() => {
+            Some(CallRefusal::Denied) => self.denied.push(result.text.clone()),
+            Some(CallRefusal::Limit(hit)) if self.landing.is_none() => {
                 self.landing = Some(Landing { hit: hit.clone(), landed: false });
             }
-            Some(Refusal::Limit(_) | Refusal::Mistake | Refusal::NoTool | Refusal::OutcomeUnknown) | None => (),
+            Some(CallRefusal::Limit(_) | CallRefusal::Mistake | CallRefusal::NoTool | CallRefusal::OutcomeUnknown)
+            | None => (),
         }
         if key.index == VERIFICATION {
             return self.checked(result);
@@ -217,7 +224,7 @@ impl Run {
         let upto = upto.clamp(self.superseded, self.transcript.len());
         let task = self.spawned.task.as_str();
         let text = format!("The task:\n{task}\n\nWhat happened so far, summarised:\n{summary}");
-        self.transcript.insert(upto, Entry::new(Message::user(text)));
+        self.transcript.insert(upto, TranscriptEntry::new(Message::user(text)));
         self.superseded = upto;
         self.context_full = false;
         self.summary = None;
@@ -248,7 +255,7 @@ impl Run {
     }
 
     fn push(&mut self, message: Message) {
-        self.transcript.push(Entry::new(message));
+        self.transcript.push(TranscriptEntry::new(message));
     }
 }
 
@@ -257,8 +264,8 @@ impl Run {
 /// summary for complete.
 fn summary_of(reply: &Reply) -> String {
     match reply.stop {
-        Stop::Length => format!("{}\n[The summary was cut off here.]", reply.text()),
-        Stop::End | Stop::Calls | Stop::Refusal | Stop::Other(_) => reply.text(),
+        StopReason::Length => format!("{}\n[The summary was cut off here.]", reply.text()),
+        StopReason::End | StopReason::Calls | StopReason::Refusal | StopReason::Other(_) => reply.text(),
     }
 }
 

@@ -2,18 +2,18 @@
 
 use homing_core::{
     definition::{AgentDefinition, ModelChoice},
-    text,
+    sanitize,
 };
 
-use super::{Builder, Draft};
+use super::{DefinitionBuilder, PartialDefinition};
 use crate::{
     dialect::{AbsentModel, FileName},
     naming,
-    node::Spot,
+    node::Position,
 };
 
-impl Builder<'_> {
-    pub(super) fn finish(mut self, draft: &Draft<'_>) -> AgentDefinition {
+impl DefinitionBuilder<'_> {
+    pub(super) fn finish(mut self, draft: &PartialDefinition<'_>) -> AgentDefinition {
         self.finish_prompt(draft);
         self.finish_name(draft);
         self.finish_aliases();
@@ -22,7 +22,7 @@ impl Builder<'_> {
         self.definition
     }
 
-    fn finish_name(&mut self, draft: &Draft<'_>) {
+    fn finish_name(&mut self, draft: &PartialDefinition<'_>) {
         let written = self.name.take().filter(|(name, _)| !name.trim().is_empty());
         let (name, spot) = match (written, draft.key, draft.stem) {
             (Some((name, spot)), _, _) => (name.trim().to_owned(), spot),
@@ -39,7 +39,7 @@ impl Builder<'_> {
         };
         if self.dialect().file_name == FileName::MustMatch && draft.stem.is_some_and(|it| it != name) {
             let stem = draft.stem.unwrap_or_default();
-            let message = format!("the name `{}` must be the file's name, `{stem}`", text::inert_line(&name));
+            let message = format!("the name `{}` must be the file's name, `{stem}`", sanitize::inert_line(&name));
             return self.remarks.error(spot, "name", message, "rename one of them");
         }
         self.take_name(name, spot, draft.stem);
@@ -50,25 +50,25 @@ impl Builder<'_> {
         match naming::slug(stem) {
             Some(slug) if slug == stem => self.definition.name = slug,
             Some(slug) => {
-                self.definition.title.get_or_insert_with(|| text::inert_line(stem));
+                self.definition.title.get_or_insert_with(|| sanitize::inert_line(stem));
                 self.definition.name = slug;
             }
-            None => self.take_name(stem.to_owned(), Spot { line: 1, column: 1 }, None),
+            None => self.take_name(stem.to_owned(), Position { line: 1, column: 1 }, None),
         }
     }
 
-    fn take_name(&mut self, name: String, spot: Spot, stem: Option<&str>) {
+    fn take_name(&mut self, name: String, spot: Position, stem: Option<&str>) {
         if naming::is_good(&name) {
             self.definition.name = name;
             return;
         }
         let slug = naming::slug(&name).or_else(|| stem.and_then(naming::slug));
         let Some(slug) = slug.filter(|_| name.len() <= naming::MAX_LENGTH) else {
-            let shown: String = text::inert_line(&name).chars().take(40).collect();
+            let shown: String = sanitize::inert_line(&name).chars().take(40).collect();
             let hint = "use up to 128 lower-case letters, digits and hyphens, a letter first";
             return self.remarks.error(spot, "name", format!("`{shown}` cannot be an agent's name"), hint);
         };
-        let shown = text::inert_line(&name);
+        let shown = sanitize::inert_line(&name);
         let message = format!("the name `{shown}` became `{slug}`: names are lower-case letters, digits and hyphens");
         self.warn(spot, "name", message, &format!("write `name: {slug}`"));
         if self.definition.title.is_none() {
@@ -87,7 +87,7 @@ impl Builder<'_> {
         }
     }
 
-    fn finish_description(&mut self, draft: &Draft<'_>) {
+    fn finish_description(&mut self, draft: &PartialDefinition<'_>) {
         if !self.definition.description.trim().is_empty() {
             return;
         }
@@ -105,7 +105,7 @@ impl Builder<'_> {
         self.definition.description = paragraph;
     }
 
-    fn finish_prompt(&mut self, draft: &Draft<'_>) {
+    fn finish_prompt(&mut self, draft: &PartialDefinition<'_>) {
         let body = draft.body.map_or("", |(body, _)| body).trim();
         let prompt = std::mem::take(&mut self.definition.prompt);
         let parts = [prompt.trim(), body, self.more.trim()];
@@ -118,8 +118,8 @@ impl Builder<'_> {
     }
 
     /// Somebody who wrote no prompt still said something that can stand in.
-    fn substitute_prompt(&mut self, draft: &Draft<'_>) {
-        let spot = draft.body.map_or(draft.spot, |(_, line)| Spot { line, column: 1 });
+    fn substitute_prompt(&mut self, draft: &PartialDefinition<'_>) {
+        let spot = draft.body.map_or(draft.spot, |(_, line)| Position { line, column: 1 });
         let first = self.definition.initial_prompt.clone();
         let substitute = first.unwrap_or_else(|| self.definition.description.clone());
         match substitute.trim().is_empty() {
@@ -138,7 +138,7 @@ impl Builder<'_> {
     }
 
     /// Tag characters are invisible to people and legible to models.
-    fn drop_invisible(&mut self, draft: &Draft<'_>) {
+    fn drop_invisible(&mut self, draft: &PartialDefinition<'_>) {
         let tag = |it: char| ('\u{e0000}'..='\u{e007f}').contains(&it);
         let AgentDefinition { prompt, description, initial_prompt, .. } = &mut self.definition;
         let first = initial_prompt.iter_mut().map(|it| ("initialPrompt", it));

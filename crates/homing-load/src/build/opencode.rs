@@ -4,13 +4,13 @@
 use homing_core::rule::Rule;
 
 use super::{
-    Builder,
+    DefinitionBuilder,
     verdict::{Action, Line, Verdict},
 };
 use crate::{
     dialect::ToolMap,
     fields,
-    node::{Entry, Kind, Node, Spot},
+    node::{Node, NodeEntry, NodeKind, Position},
     tools::{self, Meaning},
     wildcard,
 };
@@ -73,11 +73,11 @@ enum Access {
     None,
 }
 
-impl Builder<'_> {
+impl DefinitionBuilder<'_> {
     /// OpenCode's `permission`: a word for everything, or a map of tool to a word or to patterns.
     pub(super) fn permission(&mut self, key: &str, value: &Node) {
         match (&value.kind, value.text()) {
-            (Kind::Map(entries), _) => {
+            (NodeKind::Map(entries), _) => {
                 let (lists, entries): (Vec<_>, Vec<_>) = entries.iter().partition(|it| is_list_of_calls(it));
                 lists.iter().for_each(|it| self.list_of_calls(it));
                 let lines = entries.iter().flat_map(|it| self.lines(key, it)).collect();
@@ -90,7 +90,7 @@ impl Builder<'_> {
                 let action = self.action(key, value, word);
                 self.permit(key, value.spot, vec![Line::new("*", "*", action, value.spot)]);
             }
-            (Kind::List(_) | Kind::Plain(_) | Kind::Quoted(_), None) => {
+            (NodeKind::List(_) | NodeKind::Plain(_) | NodeKind::Quoted(_), None) => {
                 let message = format!("`{key}` is a list; it was read as `tools`");
                 self.warn(value.spot, key, message, "write a map of tools to allow, ask or deny");
                 self.tools(key, value);
@@ -121,7 +121,7 @@ impl Builder<'_> {
         }
         self.permit(key, value.spot, lines);
         for tool in ["edit", "write"] {
-            let off = |it: &Entry| it.key == tool && it.value.truth() == Some(false);
+            let off = |it: &NodeEntry| it.key == tool && it.value.truth() == Some(false);
             if value.entries().unwrap_or_default().iter().any(off) {
                 self.deny(vec![Rule::tool(tool)]);
             }
@@ -129,7 +129,7 @@ impl Builder<'_> {
     }
 
     /// `allow`, `ask` or `deny` with calls, as Claude Code's settings have it.
-    fn list_of_calls(&mut self, entry: &Entry) {
+    fn list_of_calls(&mut self, entry: &NodeEntry) {
         let (key, value) = (entry.key.as_str(), &entry.value);
         match fields::fold(key).as_str() {
             "allow" | "allowed" => self.tools(key, value),
@@ -151,14 +151,14 @@ impl Builder<'_> {
     }
 
     /// The lines that one entry of the map stands for.
-    fn lines(&mut self, key: &str, entry: &Entry) -> Vec<Line> {
-        let mut line = |pattern: &str, spot: Spot, value: &Node| {
+    fn lines(&mut self, key: &str, entry: &NodeEntry) -> Vec<Line> {
+        let mut line = |pattern: &str, spot: Position, value: &Node| {
             let action = self.action(key, value, value.text().unwrap_or_default());
             Line::new(&entry.key, pattern, action, spot)
         };
         match &entry.value.kind {
-            Kind::Map(patterns) => patterns.iter().map(|it| line(&it.key, it.spot, &it.value)).collect(),
-            Kind::Plain(_) | Kind::Quoted(_) | Kind::List(_) => vec![line("*", entry.spot, &entry.value)],
+            NodeKind::Map(patterns) => patterns.iter().map(|it| line(&it.key, it.spot, &it.value)).collect(),
+            NodeKind::Plain(_) | NodeKind::Quoted(_) | NodeKind::List(_) => vec![line("*", entry.spot, &entry.value)],
         }
     }
 
@@ -176,7 +176,7 @@ impl Builder<'_> {
     }
 
     /// Lays these permissions on the definition.
-    fn permit(&mut self, key: &str, spot: Spot, mut lines: Vec<Line>) {
+    fn permit(&mut self, key: &str, spot: Position, mut lines: Vec<Line>) {
         if lines.len() > MOST_LINES {
             let message = format!("more than {MOST_LINES} permissions are not supported, so all are denied");
             self.warn(spot, key, message, "use fewer, wider patterns");
@@ -313,14 +313,14 @@ impl Access {
 }
 
 /// Whether an entry is a list of calls rather than what OpenCode has: a tool with a word or with patterns.
-fn is_list_of_calls(entry: &Entry) -> bool {
+fn is_list_of_calls(entry: &NodeEntry) -> bool {
     let key = fields::fold(&entry.key);
     let names_an_action =
         matches!(key.as_str(), "allow" | "allowed" | "ask" | "deny" | "denied" | "disallow" | "disallowed");
     let has_calls = match &entry.value.kind {
-        Kind::List(_) => true,
-        Kind::Plain(word) | Kind::Quoted(word) => !matches!(word.as_str(), "allow" | "ask" | "deny"),
-        Kind::Map(_) => true,
+        NodeKind::List(_) => true,
+        NodeKind::Plain(word) | NodeKind::Quoted(word) => !matches!(word.as_str(), "allow" | "ask" | "deny"),
+        NodeKind::Map(_) => true,
     };
     names_an_action && has_calls
 }

@@ -7,16 +7,16 @@ use homing_core::{
     tool_names,
 };
 
-use super::Builder;
+use super::DefinitionBuilder;
 use crate::{
-    caps,
     dialect::ToolMap,
     fields::{self, Field, Unit},
-    node::{Entry, Kind, Node},
+    limit_values,
+    node::{Node, NodeEntry, NodeKind},
     tools::{self, Meaning},
 };
 
-impl Builder<'_> {
+impl DefinitionBuilder<'_> {
     pub(super) fn denied(&mut self, key: &str, value: &Node) {
         let items = tools::named(value, key, self.remarks);
         let rules = tools::denied(items, self.names, key, self.remarks);
@@ -36,7 +36,7 @@ impl Builder<'_> {
         if self.dialect().tool_map == ToolMap::Switches {
             return self.opencode_switches(key, value);
         }
-        let switch = |it: &Entry| match it.value.text() {
+        let switch = |it: &NodeEntry| match it.value.text() {
             Some("allow") => Some(true),
             Some("deny") => Some(false),
             _ => it.value.truth(),
@@ -74,12 +74,12 @@ impl Builder<'_> {
 
     /// Roo's groups: a name, or a name with a pattern of files.
     pub(super) fn groups(&mut self, key: &str, value: &Node) {
-        let Kind::List(groups) = &value.kind else { return self.tools(key, value) };
+        let NodeKind::List(groups) = &value.kind else { return self.tools(key, value) };
         let mut rules = Vec::new();
         for group in groups {
             let (name, narrowed) = match &group.kind {
-                Kind::List(pair) => (pair.first().and_then(Node::text), pair.get(1)),
-                Kind::Plain(_) | Kind::Quoted(_) | Kind::Map(_) => (group.text(), None),
+                NodeKind::List(pair) => (pair.first().and_then(Node::text), pair.get(1)),
+                NodeKind::Plain(_) | NodeKind::Quoted(_) | NodeKind::Map(_) => (group.text(), None),
             };
             match (name.map(|it| self.names.meaning(it)), narrowed.map(endings)) {
                 (Some(Meaning::Rules(found)), None) => rules.extend(found),
@@ -103,7 +103,7 @@ impl Builder<'_> {
 
     /// Goose's extensions: its developer tools by our names, every other one is an MCP server.
     pub(super) fn extensions(&mut self, key: &str, value: &Node) {
-        let Kind::List(extensions) = &value.kind else { return };
+        let NodeKind::List(extensions) = &value.kind else { return };
         let mut rules = Vec::new();
         for extension in extensions {
             let name = extension.get("name").and_then(Node::text).or(extension.text()).unwrap_or_default();
@@ -113,7 +113,7 @@ impl Builder<'_> {
             }
             self.definition.mcp_servers.insert(name.to_owned(), extension.to_json());
             match extension.get("available_tools").map(|it| &it.kind) {
-                Some(Kind::List(tools)) => {
+                Some(NodeKind::List(tools)) => {
                     let tools = tools.iter().filter_map(Node::text);
                     rules.extend(tools.map(|tool| Rule::tool(format!("mcp__{name}__{tool}"))));
                 }
@@ -143,15 +143,15 @@ impl Builder<'_> {
     }
 
     pub(super) fn limit(&mut self, key: &str, value: &Node, limit: Limit, unit: Unit) {
-        match caps::read(value, unit) {
+        match limit_values::read(value, unit) {
             Ok(cap) => {
                 if cap.value() == Some(0) && limit != Limit::Depth && limit != Limit::Children {
                     self.warn(value.spot, key, format!("`{key}` is 0, so the agent cannot do anything"), "");
                 }
-                caps::narrow(&mut self.definition.limits, limit, cap);
+                limit_values::narrow(&mut self.definition.limits, limit, cap);
             }
             Err(message) => {
-                let hint = format!("write {}", caps::wanted(unit));
+                let hint = format!("write {}", limit_values::wanted(unit));
                 self.remarks.error(value.spot, key, format!("`{key}`: {message}"), &hint);
             }
         }

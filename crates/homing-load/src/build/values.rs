@@ -1,29 +1,29 @@
 //! Fields that describe: who the agent is, which model it speaks with, what it is given.
 
 use homing_core::{
-    definition::{Inherit, Memory, ModelChoice, OnFailure, Surroundings},
+    definition::{Inherit, MemoryScope, ModelChoice, OnFailure, ProjectContext},
     model::Effort,
 };
 use serde_json::Value;
 
-use super::Builder;
+use super::DefinitionBuilder;
 use crate::{
     fields,
-    node::{Kind, Node},
+    node::{Node, NodeKind},
     tools,
 };
 
-impl Builder<'_> {
+impl DefinitionBuilder<'_> {
     /// A scalar; a list of scalars is joined, anything else reported.
     pub(super) fn text(&mut self, key: &str, value: &Node) -> Option<String> {
         match &value.kind {
-            Kind::Plain(_) if value.is_null() => None,
-            Kind::Plain(text) | Kind::Quoted(text) => Some(text.clone()),
-            Kind::List(items) if items.iter().all(|it| it.text().is_some()) => {
+            NodeKind::Plain(_) if value.is_null() => None,
+            NodeKind::Plain(text) | NodeKind::Quoted(text) => Some(text.clone()),
+            NodeKind::List(items) if items.iter().all(|it| it.text().is_some()) => {
                 self.warn(value.spot, key, format!("`{key}` is a list; its entries were joined"), "write one text");
                 Some(items.iter().filter_map(Node::text).collect::<Vec<_>>().join(", "))
             }
-            Kind::List(_) | Kind::Map(_) => {
+            NodeKind::List(_) | NodeKind::Map(_) => {
                 self.warn(value.spot, key, format!("`{key}` should be text and is {}", value.noun()), "");
                 None
             }
@@ -57,12 +57,12 @@ impl Builder<'_> {
 
     pub(super) fn model(&mut self, key: &str, value: &Node) {
         match &value.kind {
-            Kind::Plain(text) | Kind::Quoted(text) => self.model_text(text),
-            Kind::List(items) => {
+            NodeKind::Plain(text) | NodeKind::Quoted(text) => self.model_text(text),
+            NodeKind::List(items) => {
                 let models = items.iter().filter_map(Node::text).map(str::to_owned).collect::<Vec<_>>();
                 self.models.splice(0..0, models);
             }
-            Kind::Map(_) => match value.get("model").or_else(|| value.get("preset")).and_then(Node::text) {
+            NodeKind::Map(_) => match value.get("model").or_else(|| value.get("preset")).and_then(Node::text) {
                 Some(model) => self.models.insert(0, model.to_owned()),
                 None => self.warn(value.spot, key, format!("`{key}` is a map without `model`; it is ignored"), ""),
             },
@@ -116,7 +116,7 @@ impl Builder<'_> {
 
     /// Recipes call what they want to know parameters; the keys come from the parent's context.
     pub(super) fn parameters(&mut self, value: &Node) {
-        let Kind::List(parameters) = &value.kind else { return };
+        let NodeKind::List(parameters) = &value.kind else { return };
         let keys = parameters.iter().filter_map(|it| it.get("key").and_then(Node::text)).map(str::to_owned);
         self.definition.shared_context.extend(keys);
         self.definition.metadata.insert("parameters".into(), value.to_json());
@@ -144,9 +144,9 @@ impl Builder<'_> {
 
     pub(super) fn surroundings(&mut self, key: &str, value: &Node) {
         self.definition.surroundings = match value.text().unwrap_or_default() {
-            "none" => Surroundings::None,
-            "environment" => Surroundings::Environment,
-            "full" => Surroundings::Full,
+            "none" => ProjectContext::None,
+            "environment" => ProjectContext::Environment,
+            "full" => ProjectContext::Full,
             "fork" => return self.definition.inherit = Inherit::All,
             other => {
                 let message = format!("`{other}` is not known; it is ignored");
@@ -157,15 +157,15 @@ impl Builder<'_> {
 
     pub(super) fn inherit_project(&mut self, key: &str, value: &Node) {
         if !self.flag(key, value) {
-            self.definition.surroundings = Surroundings::Environment;
+            self.definition.surroundings = ProjectContext::Environment;
         }
     }
 
     pub(super) fn memory(&mut self, key: &str, value: &Node) {
         self.definition.memory = match value.text().unwrap_or_default() {
-            "user" => Some(Memory::User),
-            "project" => Some(Memory::Project),
-            "local" => Some(Memory::Local),
+            "user" => Some(MemoryScope::User),
+            "project" => Some(MemoryScope::Project),
+            "local" => Some(MemoryScope::Local),
             other => {
                 let message = format!("`{other}` is not a memory; the agent keeps none");
                 self.warn(value.spot, key, message, "write user, project or local");
@@ -177,7 +177,7 @@ impl Builder<'_> {
     /// A list of names or of `{name: configuration}`, or a map of name to configuration.
     pub(super) fn mcp_servers(&mut self, key: &str, value: &Node) {
         let mut add = |node: &Node| match (&node.kind, node.text()) {
-            (Kind::Map(entries), _) => {
+            (NodeKind::Map(entries), _) => {
                 for entry in entries {
                     self.definition.mcp_servers.insert(entry.key.clone(), entry.value.to_json());
                 }
@@ -187,11 +187,11 @@ impl Builder<'_> {
                     self.definition.mcp_servers.insert(name.trim().to_owned(), Value::Null);
                 }
             }
-            (Kind::List(_) | Kind::Plain(_) | Kind::Quoted(_), _) => (),
+            (NodeKind::List(_) | NodeKind::Plain(_) | NodeKind::Quoted(_), _) => (),
         };
         match &value.kind {
-            Kind::List(items) => items.iter().for_each(&mut add),
-            Kind::Map(_) | Kind::Plain(_) | Kind::Quoted(_) => add(value),
+            NodeKind::List(items) => items.iter().for_each(&mut add),
+            NodeKind::Map(_) | NodeKind::Plain(_) | NodeKind::Quoted(_) => add(value),
         }
         if self.definition.mcp_servers.is_empty() && !value.is_null() && value.noun() == "text" {
             self.warn(value.spot, key, format!("`{key}` names no server"), "");

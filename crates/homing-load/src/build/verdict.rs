@@ -5,7 +5,7 @@ use std::fmt;
 use homing_core::{diagnostic::Severity, rule::Rule};
 
 use super::opencode::Compared;
-use crate::{node::Spot, wildcard};
+use crate::{node::Position, wildcard};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +21,11 @@ pub(super) struct Line {
     pub(super) permission: String,
     pub(super) pattern: String,
     pub(super) action: Action,
-    pub(super) spot: Spot,
+    pub(super) spot: Position,
 }
 
 impl Line {
-    pub(super) fn new(permission: &str, pattern: &str, action: Action, spot: Spot) -> Self {
+    pub(super) fn new(permission: &str, pattern: &str, action: Action, spot: Position) -> Self {
         Self { permission: permission.to_owned(), pattern: pattern.to_owned(), action, spot }
     }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Line {
 #[derive(Debug)]
 pub(super) struct Remark {
     pub(super) severity: Severity,
-    pub(super) spot: Spot,
+    pub(super) spot: Position,
     pub(super) message: String,
 }
 

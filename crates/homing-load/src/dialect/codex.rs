@@ -1,13 +1,13 @@
 //! Codex: TOML, a layer of its configuration with instructions.
 
-use super::{Depth, Dialect, Folder, PLAIN};
+use super::{Depth, Dialect, DialectFolder, PLAIN};
 
 const TOML: &[&str] = &[".toml"];
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "codex",
-    project: &[Folder { path: ".codex/agents", depth: Depth::Deep, endings: TOML }],
-    home: &[Folder { path: ".codex/agents", depth: Depth::Deep, endings: TOML }],
+    project: &[DialectFolder { path: ".codex/agents", depth: Depth::Deep, endings: TOML }],
+    home: &[DialectFolder { path: ".codex/agents", depth: Depth::Deep, endings: TOML }],
     recognises: |node| node.get("developer_instructions").is_some(),
     ..PLAIN
 };

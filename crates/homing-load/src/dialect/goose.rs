@@ -1,6 +1,6 @@
 //! Goose: agents with little more than a name, and recipes.
 
-use super::{Depth, Dialect, Folder, PLAIN, deep, has};
+use super::{Depth, Dialect, DialectFolder, PLAIN, deep, has};
 use crate::fields::{Field, Unit};
 use homing_core::limits::Limit;
 
@@ -17,11 +17,11 @@ const RECIPE: &[&str] = &[".yaml", ".yml", ".json"];
 pub(super) static RECIPES: Dialect = Dialect {
     name: "goose-recipe",
     project: &[
-        Folder { path: ".goose/recipes", depth: Depth::Deep, endings: RECIPE },
-        Folder { path: ".agents/recipes", depth: Depth::Deep, endings: RECIPE },
+        DialectFolder { path: ".goose/recipes", depth: Depth::Deep, endings: RECIPE },
+        DialectFolder { path: ".agents/recipes", depth: Depth::Deep, endings: RECIPE },
     ],
-    home: &[Folder { path: ".goose/recipes", depth: Depth::Deep, endings: RECIPE }],
-    config: &[Folder { path: "goose/recipes", depth: Depth::Deep, endings: RECIPE }],
+    home: &[DialectFolder { path: ".goose/recipes", depth: Depth::Deep, endings: RECIPE }],
+    config: &[DialectFolder { path: "goose/recipes", depth: Depth::Deep, endings: RECIPE }],
     files: &["recipe.yaml", "recipe.json"],
     fields: &[
         ("title", Field::Name),

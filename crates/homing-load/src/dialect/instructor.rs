@@ -1,11 +1,11 @@
 //! instructor-php: Claude Code's folder with budgets and capabilities; without a model it means the default one.
 
-use super::{AbsentModel, Depth, Dialect, Folder, PLAIN, has};
+use super::{AbsentModel, Depth, Dialect, DialectFolder, PLAIN, has};
 use crate::fields::Field;
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "instructor",
-    project: &[Folder { path: ".claude/agents", depth: Depth::Deep, endings: &[".yaml", ".yml", ".json"] }],
+    project: &[DialectFolder { path: ".claude/agents", depth: Depth::Deep, endings: &[".yaml", ".yml", ".json"] }],
     absent_model: AbsentModel::Default,
     fields: &[("capabilities", Field::Note)],
     recognises: |node| has(node, &["llmConfig", "toolsDeny", "budget"]),

@@ -28,11 +28,11 @@ pub struct Dialect {
     /// Its name in listings: `claude-code`.
     pub name: &'static str,
     /// Where its files lie in a project.
-    pub(crate) project: &'static [Folder],
+    pub(crate) project: &'static [DialectFolder],
     /// Where its files lie below the user's home folder.
-    pub(crate) home: &'static [Folder],
+    pub(crate) home: &'static [DialectFolder],
     /// Where its files lie below the user's configuration folder.
-    pub(crate) config: &'static [Folder],
+    pub(crate) config: &'static [DialectFolder],
     /// Single files, relative to a project, that hold agents.
     pub(crate) files: &'static [&'static str],
     /// Keys, folded, that mean something else here than in the common table.
@@ -51,7 +51,7 @@ pub struct Dialect {
 
 /// A folder with agent files.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Folder {
+pub(crate) struct DialectFolder {
     pub(crate) path: &'static str,
     pub(crate) depth: Depth,
     pub(crate) endings: &'static [&'static str],
@@ -105,17 +105,17 @@ const PLAIN: Dialect = Dialect {
 
 const MARKDOWN: &[&str] = &[".md"];
 
-const fn deep(path: &'static str) -> Folder {
-    Folder { path, depth: Depth::Deep, endings: MARKDOWN }
+const fn deep(path: &'static str) -> DialectFolder {
+    DialectFolder { path, depth: Depth::Deep, endings: MARKDOWN }
 }
 
-const fn flat(path: &'static str) -> Folder {
-    Folder { path, depth: Depth::Flat, endings: MARKDOWN }
+const fn flat(path: &'static str) -> DialectFolder {
+    DialectFolder { path, depth: Depth::Flat, endings: MARKDOWN }
 }
 
 /// A folder for files of any kind.
-pub(crate) const fn anything(path: &'static str) -> Folder {
-    Folder { path, depth: Depth::Deep, endings: &[".md", ".json", ".yaml", ".yml", ".toml"] }
+pub(crate) const fn anything(path: &'static str) -> DialectFolder {
+    DialectFolder { path, depth: Depth::Deep, endings: &[".md", ".json", ".yaml", ".yml", ".toml"] }
 }
 
 /// Strongest first: `.homing`, `.claude`, `.agents`, then in the order of the alphabet.

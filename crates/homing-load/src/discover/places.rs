@@ -6,8 +6,8 @@ use homing_core::definition::Scope;
 
 use super::plugin_name;
 use crate::{
-    dialect::{self, Depth, Dialect, Folder},
-    walk::{self, Listing, Wanted},
+    dialect::{self, Depth, Dialect, DialectFolder},
+    walk::{self, Listing, WalkFilter},
 };
 
 /// Where to look. Nothing here is taken from the environment: the host says it.
@@ -55,7 +55,7 @@ pub(crate) fn repository(folder: &Path) -> Option<&Path> {
 }
 
 /// One folder, or one file, with agents of one dialect.
-pub(super) struct Spot {
+pub(super) struct AgentFolder {
     pub(super) dialect: &'static Dialect,
     pub(super) scope: Scope,
     pub(super) nearness: usize,
@@ -66,8 +66,8 @@ pub(super) struct Spot {
     fence: Option<PathBuf>,
 }
 
-impl Spot {
-    fn of(dialect: &'static Dialect, scope: Scope, base: &Path, folder: Folder) -> Self {
+impl AgentFolder {
+    fn of(dialect: &'static Dialect, scope: Scope, base: &Path, folder: DialectFolder) -> Self {
         Self {
             dialect,
             scope,
@@ -85,12 +85,12 @@ impl Spot {
         if self.endings.is_empty() {
             return walk::single(&self.path, fence);
         }
-        walk::list(&self.path, Wanted { depth: self.depth, endings: self.endings, fence, skipped: &[".git"] })
+        walk::list(&self.path, WalkFilter { depth: self.depth, endings: self.endings, fence, skipped: &[".git"] })
     }
 }
 
 /// Every folder in which agents may lie.
-pub(super) fn agent_spots(places: &Places) -> Vec<Spot> {
+pub(super) fn agent_spots(places: &Places) -> Vec<AgentFolder> {
     let mut spots = Vec::new();
     managed(places, &mut spots);
     let folders = places.project_folders();
@@ -102,13 +102,13 @@ pub(super) fn agent_spots(places: &Places) -> Vec<Spot> {
     for folder in &places.plugins {
         plugin(folder, &mut spots);
     }
-    let named = |path: &PathBuf| Spot::of(dialect::own(), Scope::CommandLine, path, dialect::anything("."));
+    let named = |path: &PathBuf| AgentFolder::of(dialect::own(), Scope::CommandLine, path, dialect::anything("."));
     spots.extend(places.folders.iter().map(named));
     spots
 }
 
 /// Run in one's home folder, the user's own agents are still the user's.
-fn is_users(places: &Places, spot: &Spot) -> bool {
+fn is_users(places: &Places, spot: &AgentFolder) -> bool {
     spot.scope == Scope::Project
         && places
             .home
@@ -116,44 +116,44 @@ fn is_users(places: &Places, spot: &Spot) -> bool {
             .is_some_and(|home| spot.dialect.home.iter().any(|folder| home.join(folder.path) == spot.path))
 }
 
-fn project(folder: &Path, nearness: usize, root: &Path, spots: &mut Vec<Spot>) {
+fn project(folder: &Path, nearness: usize, root: &Path, spots: &mut Vec<AgentFolder>) {
     for dialect in dialect::ALL {
         let folders = dialect.project.iter().copied();
-        let files = dialect.files.iter().map(|it| Folder { path: it, depth: Depth::Flat, endings: &[] });
-        spots.extend(folders.chain(files).map(|it| Spot {
+        let files = dialect.files.iter().map(|it| DialectFolder { path: it, depth: Depth::Flat, endings: &[] });
+        spots.extend(folders.chain(files).map(|it| AgentFolder {
             nearness,
             fence: Some(root.to_owned()),
-            ..Spot::of(dialect, Scope::Project, folder, it)
+            ..AgentFolder::of(dialect, Scope::Project, folder, it)
         }));
     }
 }
 
-fn user(places: &Places, spots: &mut Vec<Spot>) {
+fn user(places: &Places, spots: &mut Vec<AgentFolder>) {
     for dialect in dialect::ALL {
         let home = places.home.iter().flat_map(|base| dialect.home.iter().map(move |it| (base, *it)));
         let config = places.config.iter().flat_map(|base| dialect.config.iter().map(move |it| (base, *it)));
-        spots.extend(home.chain(config).map(|(base, it)| Spot::of(dialect, Scope::User, base, it)));
+        spots.extend(home.chain(config).map(|(base, it)| AgentFolder::of(dialect, Scope::User, base, it)));
     }
     let file = |base: &PathBuf| {
-        let folder = Folder { path: "homing/agents.json", depth: Depth::Flat, endings: &[] };
-        Spot::of(dialect::own(), Scope::User, base, folder)
+        let folder = DialectFolder { path: "homing/agents.json", depth: Depth::Flat, endings: &[] };
+        AgentFolder::of(dialect::own(), Scope::User, base, folder)
     };
     spots.extend(places.config.as_ref().map(file));
 }
 
-fn managed(places: &Places, spots: &mut Vec<Spot>) {
+fn managed(places: &Places, spots: &mut Vec<AgentFolder>) {
     for base in &places.managed {
-        spots.push(Spot::of(dialect::own(), Scope::Managed, base, dialect::anything("agents")));
-        spots.push(Spot::of(dialect::interchange(), Scope::Managed, base, dialect::anything(".claude/agents")));
+        spots.push(AgentFolder::of(dialect::own(), Scope::Managed, base, dialect::anything("agents")));
+        spots.push(AgentFolder::of(dialect::interchange(), Scope::Managed, base, dialect::anything(".claude/agents")));
     }
 }
 
 /// Plugins are written for Claude Code, unless they say that they are ours.
-fn plugin(folder: &Path, spots: &mut Vec<Spot>) {
+fn plugin(folder: &Path, spots: &mut Vec<AgentFolder>) {
     let dialect = match folder.join(".claude-plugin").exists() {
         true => dialect::interchange(),
         false => dialect::own(),
     };
-    let spot = Spot::of(dialect, Scope::Plugin, folder, dialect::anything("agents"));
-    spots.push(Spot { plugin: plugin_name(folder), fence: Some(folder.to_owned()), ..spot });
+    let spot = AgentFolder::of(dialect, Scope::Plugin, folder, dialect::anything("agents"));
+    spots.push(AgentFolder { plugin: plugin_name(folder), fence: Some(folder.to_owned()), ..spot });
 }

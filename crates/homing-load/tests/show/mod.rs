@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use homing_core::definition::{AgentDefinition, Scope};
-use homing_load::{Found, Options, Parsed, parse};
+use homing_load::{ParseOptions, Parsed, ParsedFile, parse};
 
 /// Reads `text` as the file at `path` and shows what came of it.
 pub(crate) fn read(path: &str, text: &str) -> String {
@@ -12,7 +12,7 @@ pub(crate) fn read(path: &str, text: &str) -> String {
 }
 
 pub(crate) fn parsed(path: &str, text: &str) -> Parsed {
-    parse(Path::new(path), text.as_bytes().to_vec(), Found::Named, Scope::Project, &Options::default())
+    parse(Path::new(path), text.as_bytes().to_vec(), ParsedFile::Named, Scope::Project, &ParseOptions::default())
 }
 
 /// The only definition of a file that must load.

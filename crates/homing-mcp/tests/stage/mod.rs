@@ -8,14 +8,14 @@ use std::{
 };
 
 use homing::{
-    AgentDefinition, Builder, Homing, Replay, Rule,
-    rooms::core::{
-        model::{Failure, ModelCard, ModelError, Rates, Request},
-        program::{Program, call, last_words, say},
+    AgentDefinition, Homing, HomingBuilder, Replay, Rule,
+    crates::core::{
+        model::{AskFailure, ModelCard, ModelError, ModelRequest, Rates},
+        scripted_model::{FunctionModel, call, last_words, say},
     },
     tool_fn,
 };
-use homing_mcp::Options;
+use homing_mcp::ServerOptions;
 use rmcp::{
     ClientHandler, ErrorData, RoleClient, ServiceError, ServiceExt,
     model::{
@@ -27,21 +27,21 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-fn decide(request: Request<'_>) -> Result<homing::Reply, Failure> {
+fn decide(request: ModelRequest<'_>) -> Result<homing::Reply, AskFailure> {
     let words = last_words(&request);
     Ok(match words.as_str() {
         "hang" => call([("hang", json!({}))]),
         "risk" => call([("risky", json!({}))]),
         "send" => call([("delegate", json!({"agent": "helper", "task": "help"}))]),
         "long" => say("x".repeat(100_000)),
-        "fail" => return Err(Failure::free(ModelError::Unusable { reason: "broken on purpose".into() })),
+        "fail" => return Err(AskFailure::free(ModelError::Unusable { reason: "broken on purpose".into() })),
         "history" => say(format!("{} messages", request.messages.len())),
         other => say(format!("echo: {other}")),
     })
 }
 
 /// A builder with two agents and two tools: one that hangs until it is stopped, one that needs permission.
-pub(crate) fn builder() -> Builder {
+pub(crate) fn builder() -> HomingBuilder {
     let hang = tool_fn("hang", "Hangs.", Replay::Safe, |context, _: BTreeMap<String, Value>| async move {
         context.cancelled().await;
         Err("stopped".to_owned())
@@ -57,7 +57,7 @@ pub(crate) fn builder() -> Builder {
         .tool(hang)
         .tool(risky)
         .ask([Rule::tool("risky")])
-        .own_model(Arc::new(Program::with_card(card, decide)))
+        .own_model(Arc::new(FunctionModel::with_card(card, decide)))
 }
 
 pub(crate) async fn homing() -> Arc<Homing> {
@@ -121,7 +121,7 @@ impl ClientHandler for Probe {
 pub(crate) type Talk = RunningService<RoleClient, Probe>;
 
 /// A client in conversation with a server of its own, and the server's end.
-pub(crate) async fn talk(homing: Arc<Homing>, options: Options, probe: Probe) -> (Talk, JoinHandle<()>) {
+pub(crate) async fn talk(homing: Arc<Homing>, options: ServerOptions, probe: Probe) -> (Talk, JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let served = tokio::spawn(async move {
         let _ = homing_mcp::serve_on(homing, options, tokio::io::split(theirs), std::future::pending()).await;

@@ -2,27 +2,26 @@
 //! Cache marks move with the conversation and are spliced in, so that no block is ever encoded again for them.
 
 use homing_core::{
-    message::{Args, Entry, Image, Message, Part, Reply, ToolResult},
-    model::{Effort, Request, ToolChoice, Toolbox},
+    message::{Args, Image, Message, Part, Reply, ToolResult, TranscriptEntry},
+    model::{Effort, ModelRequest, ToolChoice, Toolbox},
 };
 use serde_json::Value;
 
-use super::{
-    Delivery, anthropic_stream,
-    draft::Draft,
-    ids::{self, IdStyle},
-    offered, push_string,
+use super::{Delivery, anthropic_stream, offered, push_string};
+use crate::wire::{
+    call_ids::{self, IdStyle},
+    reply_builder::ReplyBuilder,
 };
 
 const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// A decoder for the reply to `request`.
-pub(crate) fn decoder(request: &Request<'_>) -> super::Decoder {
-    super::Decoder::Anthropic(anthropic_stream::Decoder::new(Draft::new(offered(request))))
+pub(crate) fn decoder(request: &ModelRequest<'_>) -> super::Decoder {
+    super::Decoder::Anthropic(anthropic_stream::AnthropicDecoder::new(ReplyBuilder::new(offered(request))))
 }
 
 /// The body of a request.
-pub(crate) fn body(request: &Request<'_>, model: &str, delivery: Delivery) -> String {
+pub(crate) fn body(request: &ModelRequest<'_>, model: &str, delivery: Delivery) -> String {
     let entries = request.messages.iter().map(|entry| usize::try_from(entry.size()).unwrap_or(0)).sum::<usize>();
     let mut out = String::with_capacity(entries + request.system.len() + request.tools.specs.len() * 1_024 + 1_024);
     out.push_str("{\"model\":");
@@ -53,7 +52,7 @@ pub(crate) fn body(request: &Request<'_>, model: &str, delivery: Delivery) -> St
     out
 }
 
-fn push_options(out: &mut String, request: &Request<'_>, model: &str) {
+fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str) {
     let thinking = thinking(request, model);
     out.push_str(&format!(",\"max_tokens\":{}", request.max_output));
     match &thinking {
@@ -84,7 +83,7 @@ enum Thinking {
     Adaptive(&'static str),
 }
 
-fn thinking(request: &Request<'_>, model: &str) -> Thinking {
+fn thinking(request: &ModelRequest<'_>, model: &str) -> Thinking {
     let Some(effort) = request.effort else { return Thinking::Unsaid };
     if effort == Effort::None {
         return Thinking::Off;
@@ -139,7 +138,7 @@ fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
 }
 
 /// Neighbours of one role become one message, so that all results of a reply stand together.
-fn push_messages(out: &mut String, request: &Request<'_>) {
+fn push_messages(out: &mut String, request: &ModelRequest<'_>) {
     let marks = marks(request);
     let mut role = None;
     let mut reply = None;
@@ -170,7 +169,7 @@ fn push_messages(out: &mut String, request: &Request<'_>) {
 
 /// Where the cache is to be written: at the end, and where the last request ended, so that its entry is found again
 /// even when this turn brought more blocks than the provider looks back over.
-fn marks(request: &Request<'_>) -> [Option<usize>; 2] {
+fn marks(request: &ModelRequest<'_>) -> [Option<usize>; 2] {
     let is_reply = |at: &usize| matches!(request.messages[*at].message, Message::Assistant(_));
     let end = (0..request.messages.len()).next_back().filter(|at| !is_reply(at));
     let last_reply = (0..request.messages.len()).rfind(is_reply);
@@ -187,7 +186,7 @@ fn role_of(message: &Message) -> &'static str {
 
 /// The content blocks of an entry, joined by commas; never none, because a message without content is refused, and never
 /// ending with thoughts, because that is refused, too: what followed them may have been a call that was cut.
-fn fragment(entry: &Entry, reply: Option<(usize, &Message)>) -> String {
+fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>) -> String {
     let mut blocks = Vec::new();
     match &entry.message {
         Message::User { text, images } => {
@@ -195,7 +194,7 @@ fn fragment(entry: &Entry, reply: Option<(usize, &Message)>) -> String {
             blocks.extend(images.iter().map(image_block));
         }
         Message::Assistant(it) => blocks = assistant(it, reply.map_or(0, |(position, _)| position)),
-        Message::Tool(result) => blocks.push(tool_result(result, &ids::of_result(result, reply, IdStyle::Free))),
+        Message::Tool(result) => blocks.push(tool_result(result, &call_ids::of_result(result, reply, IdStyle::Free))),
     }
     if blocks.is_empty() || ends_with_thoughts(&entry.message) {
         blocks.extend(text_block("(nothing)"));
@@ -241,7 +240,7 @@ fn image_block(image: &Image) -> String {
 }
 
 fn assistant(reply: &Reply, position: usize) -> Vec<String> {
-    let mut ids = ids::of_reply(reply, position, IdStyle::Free).into_iter();
+    let mut ids = call_ids::of_reply(reply, position, IdStyle::Free).into_iter();
     let blocks = reply.parts.iter().filter_map(|part| match part {
         Part::Text(text) => text_block(text),
         // A signature is checked by the provider that gave it, and refused by the others.

@@ -1,34 +1,33 @@
 //! Anthropic messages, the answer: events or one whole body become a reply.
 
 use homing_core::{
-    message::{Reply, Stop},
-    model::{Delta, Failure, ModelError},
+    message::{Reply, StopReason},
+    model::{AskFailure, Delta, ModelError},
 };
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
-use super::{
-    Listener, Progress, Text,
-    draft::{Block, Draft, progress},
-    read, usage,
+use super::{DeltaListener, StreamProgress, Text, read, usage};
+use crate::{
+    classify_error,
+    wire::reply_builder::{Block, ReplyBuilder, progress},
 };
-use crate::errors;
 
 /// Makes a reply of message events.
-pub(crate) struct Decoder {
-    pub(crate) draft: Draft,
+pub(crate) struct AnthropicDecoder {
+    pub(crate) draft: ReplyBuilder,
     /// Blocks by the provider's index: ours, and whether it is still open.
     open: Vec<(u64, usize)>,
     started: bool,
     over: bool,
     /// Why it stopped; it counts once the stream says that it is over.
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     first_usage: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct StreamEvent<'a> {
     #[serde(borrow, rename = "type", default)]
     kind: Cow<'a, str>,
     #[serde(default)]
@@ -59,44 +58,44 @@ struct EventDelta<'a> {
     stop_reason: Option<Text<'a>>,
 }
 
-impl Decoder {
+impl AnthropicDecoder {
     /// A decoder that fills `draft`.
-    pub(crate) fn new(draft: Draft) -> Self {
+    pub(crate) fn new(draft: ReplyBuilder) -> Self {
         Self { draft, open: Vec::new(), started: false, over: false, stop: None, first_usage: None }
     }
 
     /// Takes the data of one event.
-    pub(crate) fn push(&mut self, data: &[u8], on_delta: Listener<'_>) -> Result<Progress, ModelError> {
+    pub(crate) fn push(&mut self, data: &[u8], on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
         if self.over {
-            return Ok(Progress::Over);
+            return Ok(StreamProgress::Over);
         }
         let text = String::from_utf8_lossy(data);
-        let event: Event<'_> = read(&text)?;
+        let event: StreamEvent<'_> = read(&text)?;
         match event.kind.as_ref() {
             "message_start" => self.start(event.message),
             "content_block_start" => self.open_block(event.index, event.content_block.map(parsed), on_delta),
             "content_block_delta" => match event.delta {
                 Some(delta) => self.grow(event.index, &delta, on_delta),
-                None => Ok(Progress::None),
+                None => Ok(StreamProgress::None),
             },
             "content_block_stop" => Ok(self.close(event.index)),
             "message_delta" => Ok(self.take_end(event.delta.and_then(|it| it.stop_reason), event.usage)),
             "message_stop" => Ok(self.end()),
             "error" => {
                 let error = event.error.map_or_else(|| serde_json::from_str(&text).unwrap_or_default(), parsed);
-                Err(errors::from_event(&error))
+                Err(classify_error::from_event(&error))
             }
             // Pings, and whatever comes newer than this program.
-            _ => Ok(Progress::None),
+            _ => Ok(StreamProgress::None),
         }
     }
 
     /// Takes a whole answer.
-    pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: Listener<'_>) -> Result<(), ModelError> {
+    pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: DeltaListener<'_>) -> Result<(), ModelError> {
         let unusable = |why: &str| ModelError::Unusable { reason: format!("the answer is no message: {why}") };
         let value: Value = serde_json::from_slice(body).map_err(|error| unusable(&error.to_string()))?;
         if let Some(error) = value.get("error").filter(|it| !it.is_null()) {
-            return Err(errors::from_event(error));
+            return Err(classify_error::from_event(error));
         }
         let Some(blocks) = value.get("content").and_then(Value::as_array) else {
             return Err(unusable("it has no content"));
@@ -108,7 +107,7 @@ impl Decoder {
         }
         self.stop = Some(stop(value.get("stop_reason").and_then(Value::as_str).unwrap_or("end_turn")));
         // In a body the input of a cut call is sound JSON that lacks fields: nothing shows that it was cut but its position.
-        if let (Some(Stop::Length), Some(Block::Call { args, .. })) = (&self.stop, self.draft.blocks.last_mut()) {
+        if let (Some(StopReason::Length), Some(Block::Call { args, .. })) = (&self.stop, self.draft.blocks.last_mut()) {
             args.clear();
         }
         self.draft.usage = Some(usage::of_anthropic(value.get("usage").unwrap_or(&Value::Null), None));
@@ -117,7 +116,7 @@ impl Decoder {
     }
 
     /// The reply, if its end has been seen.
-    pub(crate) fn finish(self) -> Result<Reply, Failure> {
+    pub(crate) fn finish(self) -> Result<Reply, AskFailure> {
         if self.over {
             return self.draft.finish();
         }
@@ -126,12 +125,12 @@ impl Decoder {
     }
 
     /// What had arrived when the stream was given up. Figures that came with the reason to stop are final.
-    pub(crate) fn abandon(self) -> Draft {
+    pub(crate) fn abandon(self) -> ReplyBuilder {
         let stop = self.stop.or(self.draft.stop);
-        Draft { stop, ..self.draft }
+        ReplyBuilder { stop, ..self.draft }
     }
 
-    fn start(&mut self, message: Option<&RawValue>) -> Result<Progress, ModelError> {
+    fn start(&mut self, message: Option<&RawValue>) -> Result<StreamProgress, ModelError> {
         // A second start would mix two replies.
         if std::mem::replace(&mut self.started, true) {
             return Err(ModelError::Broken { reason: "the stream began a second message".into() });
@@ -139,10 +138,15 @@ impl Decoder {
         let message = message.map(parsed).unwrap_or_default();
         self.draft.model = message.get("model").and_then(Value::as_str).map(str::to_owned);
         self.first_usage = message.get("usage").cloned();
-        Ok(Progress::None)
+        Ok(StreamProgress::None)
     }
 
-    fn open_block(&mut self, index: u64, block: Option<Value>, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
+    fn open_block(
+        &mut self,
+        index: u64,
+        block: Option<Value>,
+        on_delta: DeltaListener<'_>,
+    ) -> Result<StreamProgress, ModelError> {
         let mut block = block.unwrap_or_default();
         let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let made = match field("type").as_str() {
@@ -168,14 +172,14 @@ impl Decoder {
                 if !text.is_empty() {
                     on_delta(Delta::Thinking(text));
                 }
-                Progress::Content
+                StreamProgress::Content
             }
             Block::Call { name, .. } => {
                 on_delta(Delta::Call(name));
-                Progress::Content
+                StreamProgress::Content
             }
-            Block::Opaque(..) => Progress::Content,
-            Block::Skipped => Progress::None,
+            Block::Opaque(..) => StreamProgress::Content,
+            Block::Skipped => StreamProgress::None,
         };
         let at = self.draft.open(made)?;
         self.open.retain(|(it, _)| *it != index);
@@ -184,8 +188,13 @@ impl Decoder {
     }
 
     /// A delta for a block that is not open belongs to nothing and is dropped.
-    fn grow(&mut self, index: u64, delta: &EventDelta<'_>, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
-        let Some((_, at)) = self.open.iter().find(|(it, _)| *it == index) else { return Ok(Progress::None) };
+    fn grow(
+        &mut self,
+        index: u64,
+        delta: &EventDelta<'_>,
+        on_delta: DeltaListener<'_>,
+    ) -> Result<StreamProgress, ModelError> {
+        let Some((_, at)) = self.open.iter().find(|(it, _)| *it == index) else { return Ok(StreamProgress::None) };
         let moved = match (&mut self.draft.blocks[*at], delta) {
             (Block::Text(text), EventDelta { text: Some(Text(more)), .. }) => {
                 on_delta(Delta::Text(more));
@@ -209,54 +218,54 @@ impl Decoder {
                 grow_opaque(block, more);
                 progress(more)
             }
-            _ => Progress::None,
+            _ => StreamProgress::None,
         };
         Ok(moved)
     }
 
-    fn close(&mut self, index: u64) -> Progress {
+    fn close(&mut self, index: u64) -> StreamProgress {
         if let Some(at) = self.open.iter().position(|(it, _)| *it == index) {
             let (_, block) = self.open.remove(at);
             if let Block::Opaque(_, block) = &mut self.draft.blocks[block] {
                 close_opaque(block);
             }
         }
-        Progress::None
+        StreamProgress::None
     }
 
-    fn take_end(&mut self, reason: Option<Text<'_>>, figures: Option<&RawValue>) -> Progress {
+    fn take_end(&mut self, reason: Option<Text<'_>>, figures: Option<&RawValue>) -> StreamProgress {
         if let Some(reason) = reason {
             self.stop = Some(stop(&reason.0));
         }
         if let Some(raw) = figures.filter(|it| it.get() != "null") {
             self.draft.usage = Some(usage::of_anthropic(&parsed(raw), self.first_usage.as_ref()));
         }
-        Progress::None
+        StreamProgress::None
     }
 
-    fn end(&mut self) -> Progress {
+    fn end(&mut self) -> StreamProgress {
         self.over = true;
         // A block that never closed is not whole, and a call of it must not get out.
         for (_, at) in self.open.drain(..) {
             if matches!(self.draft.blocks[at], Block::Call { .. } | Block::Opaque(..)) {
                 let taken = std::mem::replace(&mut self.draft.blocks[at], Block::Skipped);
-                if let (Block::Call { name, .. }, Some(Stop::Length)) = (taken, &self.stop) {
+                if let (Block::Call { name, .. }, Some(StopReason::Length)) = (taken, &self.stop) {
                     self.draft.cut_call = Some(name);
                 }
             }
         }
         self.draft.stop = self.stop.clone();
-        Progress::Over
+        StreamProgress::Over
     }
 }
 
-fn stop(reason: &str) -> Stop {
+fn stop(reason: &str) -> StopReason {
     match reason {
-        "end_turn" | "stop_sequence" => Stop::End,
-        "tool_use" => Stop::Calls,
-        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
-        "refusal" => Stop::Refusal,
-        other => Stop::Other(other.to_owned()),
+        "end_turn" | "stop_sequence" => StopReason::End,
+        "tool_use" => StopReason::Calls,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+        "refusal" => StopReason::Refusal,
+        other => StopReason::Other(other.to_owned()),
     }
 }
 

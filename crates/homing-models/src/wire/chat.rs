@@ -2,19 +2,20 @@
 //! It knows providers only through [`Quirks`].
 
 use homing_core::{
-    message::{Args, Entry, Image, Message, Reply, ToolResult},
-    model::{Effort, Request, ToolChoice, Toolbox},
+    message::{Args, Image, Message, Reply, ToolResult, TranscriptEntry},
+    model::{Effort, ModelRequest, ToolChoice, Toolbox},
 };
 use serde::Deserialize;
 use serde_json::Value;
 use std::{borrow::Cow, sync::Arc};
 
 use super::{
-    Delivery, chat_stream,
-    draft::Draft,
-    ids::{self, IdStyle},
-    offered, push_string,
+    Delivery, chat_stream, offered, push_string,
     reasoning::{self, ReasoningReturn},
+};
+use crate::wire::{
+    call_ids::{self, IdStyle},
+    reply_builder::ReplyBuilder,
 };
 
 /// Separates a tool's answer from the pictures that follow its reply's answers; no JSON contains it bare.
@@ -56,12 +57,12 @@ impl Quirks {
 }
 
 /// A decoder for the reply to `request`.
-pub(crate) fn decoder(request: &Request<'_>) -> super::Decoder {
-    super::Decoder::Chat(chat_stream::Decoder::new(Draft::new(offered(request))))
+pub(crate) fn decoder(request: &ModelRequest<'_>) -> super::Decoder {
+    super::Decoder::Chat(chat_stream::ChatDecoder::new(ReplyBuilder::new(offered(request))))
 }
 
 /// The body of a request.
-pub(crate) fn body(request: &Request<'_>, model: &str, quirks: Quirks, delivery: Delivery) -> String {
+pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, delivery: Delivery) -> String {
     let quirks = Quirks { reasoning: quirks.reasoning.for_model(model), ..quirks };
     let mut out = String::with_capacity(1_024);
     out.push_str("{\"model\":");
@@ -101,7 +102,7 @@ fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
     }
 }
 
-fn push_options(out: &mut String, request: &Request<'_>, model: &str, quirks: Quirks) {
+fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirks: Quirks) {
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     out.push_str(&format!(",\"{limit}\":{}", request.max_output));
     let reasons = Reasoner::of(model);
@@ -175,7 +176,7 @@ fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
 }
 
 /// The messages of a request, each as JSON.
-fn messages<'a>(request: &Request<'a>, quirks: Quirks) -> Vec<Cow<'a, str>> {
+fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>> {
     let mut pieces = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
         let mut system = String::from("{\"role\":\"system\",\"content\":");
@@ -212,16 +213,16 @@ fn messages<'a>(request: &Request<'a>, quirks: Quirks) -> Vec<Cow<'a, str>> {
 }
 
 /// The message at `position`, or the one whose results stand there, with its place.
-fn reply_before(messages: &[Arc<Entry>], position: usize) -> Option<(usize, &Message)> {
+fn reply_before(messages: &[Arc<TranscriptEntry>], position: usize) -> Option<(usize, &Message)> {
     let mut before = messages[..=position].iter().enumerate().rev().map(|(at, entry)| (at, &entry.message));
     before.find(|(_, message)| !matches!(message, Message::Tool(_)))
 }
 
-fn fragment(entry: &Entry, reply: Option<(usize, &Message)>, quirks: Quirks) -> String {
+fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>, quirks: Quirks) -> String {
     match &entry.message {
         Message::User { text, images } => user(text, images),
         Message::Assistant(it) => assistant(it, reply.map_or(0, |(position, _)| position), quirks),
-        Message::Tool(result) => tool(result, &ids::of_result(result, reply, quirks.ids())),
+        Message::Tool(result) => tool(result, &call_ids::of_result(result, reply, quirks.ids())),
     }
 }
 
@@ -247,7 +248,8 @@ fn user(text: &str, images: &[Image]) -> String {
 
 fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     let mut out = String::from("{\"role\":\"assistant\",\"content\":");
-    let (text, mut calls) = (reply.text(), reply.calls().zip(ids::of_reply(reply, position, quirks.ids())).peekable());
+    let (text, mut calls) =
+        (reply.text(), reply.calls().zip(call_ids::of_reply(reply, position, quirks.ids())).peekable());
     let thoughts = reasoning::in_content(reply, quirks.reasoning);
     if !thoughts.is_empty() {
         push_pieces(&mut out, &thoughts, &text);

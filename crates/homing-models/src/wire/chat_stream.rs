@@ -1,25 +1,26 @@
 //! Chat completions, the answer: events or one whole body become a reply. Servers differ in details; all are read here.
 
 use homing_core::{
-    message::{Reply, Stop},
-    model::{Delta, Failure, ModelError},
+    message::{Reply, StopReason},
+    model::{AskFailure, Delta, ModelError},
 };
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
 use super::{
-    Listener, Progress, Text,
-    draft::{Block, Draft, progress},
-    read,
+    DeltaListener, StreamProgress, Text, read,
     reasoning::{FIELDS, IN_CONTENT},
     usage,
 };
-use crate::errors::{self, shortened};
+use crate::{
+    classify_error::{self, shortened},
+    wire::reply_builder::{Block, ReplyBuilder, progress},
+};
 
 /// Makes a reply of chat completion chunks.
-pub(crate) struct Decoder {
-    pub(crate) draft: Draft,
+pub(crate) struct ChatDecoder {
+    pub(crate) draft: ReplyBuilder,
     /// Calls in order of appearance: the index that the server gave, the server's id, our block.
     calls: Vec<(Option<u64>, String, usize)>,
     /// Sealed thoughts that go back as they came, by their index.
@@ -60,11 +61,11 @@ struct Choice<'a> {
 impl<'a> Choice<'a> {
     /// What this choice adds. Some servers send the whole message so far beside each delta, and an empty delta beside a
     /// whole message.
-    fn piece(&mut self, shape: Shape) -> Option<Piece<'a>> {
+    fn piece(&mut self, shape: CallShape) -> Option<Piece<'a>> {
         let (delta, message) = (self.delta.take(), self.message.take());
         match shape {
-            Shape::Piece => delta.or(message),
-            Shape::Whole => message.or(delta),
+            CallShape::Piece => delta.or(message),
+            CallShape::Whole => message.or(delta),
         }
     }
 }
@@ -109,32 +110,32 @@ struct FunctionPiece<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-impl Decoder {
+impl ChatDecoder {
     /// A decoder that fills `draft`.
-    pub(crate) fn new(draft: Draft) -> Self {
+    pub(crate) fn new(draft: ReplyBuilder) -> Self {
         Self { draft, calls: Vec::new(), details: Vec::new(), filtered: false, refused: false, over: false }
     }
 
     /// Takes the data of one event.
-    pub(crate) fn push(&mut self, data: &[u8], on_delta: Listener<'_>) -> Result<Progress, ModelError> {
+    pub(crate) fn push(&mut self, data: &[u8], on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
         if self.over {
-            return Ok(Progress::Over);
+            return Ok(StreamProgress::Over);
         }
         if data.trim_ascii() == b"[DONE]" {
             self.done();
-            return Ok(Progress::Over);
+            return Ok(StreamProgress::Over);
         }
         let text = String::from_utf8_lossy(data);
         let chunk: Chunk<'_> = read(&text)?;
         if matches!(&chunk.object, Words::One(word) if word == "error") {
-            return Err(errors::from_event(&serde_json::from_str(&text).unwrap_or_default()));
+            return Err(classify_error::from_event(&serde_json::from_str(&text).unwrap_or_default()));
         }
-        let progress = self.take(chunk, Shape::Piece, on_delta)?;
-        Ok(if self.draft.stop.is_some() { Progress::Whole } else { progress })
+        let progress = self.take(chunk, CallShape::Piece, on_delta)?;
+        Ok(if self.draft.stop.is_some() { StreamProgress::Whole } else { progress })
     }
 
     /// Takes a whole answer.
-    pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: Listener<'_>) -> Result<(), ModelError> {
+    pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: DeltaListener<'_>) -> Result<(), ModelError> {
         let text = String::from_utf8_lossy(body);
         let chunk: Chunk<'_> = serde_json::from_str(&text)
             .map_err(|error| ModelError::Unusable { reason: format!("the answer is no chat completion: {error}") })?;
@@ -142,14 +143,14 @@ impl Decoder {
             let reason = format!("the answer is no chat completion: it has no choices: {}", shortened(&text));
             return Err(ModelError::Unusable { reason });
         }
-        self.take(chunk, Shape::Whole, on_delta)?;
+        self.take(chunk, CallShape::Whole, on_delta)?;
         // A whole body that arrived whole is complete even where the server forgot to say why it stopped.
-        self.draft.stop.get_or_insert(Stop::End);
+        self.draft.stop.get_or_insert(StopReason::End);
         Ok(())
     }
 
     /// The reply, if its end has been seen.
-    pub(crate) fn finish(mut self) -> Result<Reply, Failure> {
+    pub(crate) fn finish(mut self) -> Result<Reply, AskFailure> {
         if !self.details.is_empty() {
             let block = serde_json::json!({ "reasoning_details": self.details });
             self.draft.blocks.push(Block::Opaque("chat", block));
@@ -166,19 +167,24 @@ impl Decoder {
         self.over = true;
         let has_text = self.draft.blocks.iter().any(|block| matches!(block, Block::Text(text) if !text.is_empty()));
         if self.calls.is_empty() && has_text {
-            self.draft.stop.get_or_insert(Stop::End);
+            self.draft.stop.get_or_insert(StopReason::End);
         }
     }
 
-    fn take(&mut self, chunk: Chunk<'_>, shape: Shape, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
+    fn take(
+        &mut self,
+        chunk: Chunk<'_>,
+        shape: CallShape,
+        on_delta: DeltaListener<'_>,
+    ) -> Result<StreamProgress, ModelError> {
         if let Some(error) = chunk.error.filter(|it| it.get() != "null") {
-            return Err(errors::from_event(&parsed(error)));
+            return Err(classify_error::from_event(&parsed(error)));
         }
         if self.draft.model.is_none() {
             self.draft.model = chunk.model.filter(|it| !it.0.is_empty()).map(|it| it.0.into_owned());
         }
         self.take_usage(&chunk.usage, &chunk.x_groq);
-        let mut best = Progress::None;
+        let mut best = StreamProgress::None;
         for mut choice in chunk.choices.into_iter().flatten().filter(|it| it.index.unwrap_or(0) == 0) {
             // What follows the end of a reply is not part of it.
             if self.draft.stop.is_some() {
@@ -208,25 +214,30 @@ impl Decoder {
     fn take_reason(&mut self, reason: &str) -> Result<(), ModelError> {
         let stop = match reason {
             "" => return Ok(()),
-            "stop" | "eos" | "end_turn" | "stop_sequence" | "complete" => Stop::End,
-            "tool_calls" | "function_call" | "tool_use" => Stop::Calls,
-            "length" | "max_tokens" | "model_length" => Stop::Length,
+            "stop" | "eos" | "end_turn" | "stop_sequence" | "complete" => StopReason::End,
+            "tool_calls" | "function_call" | "tool_use" => StopReason::Calls,
+            "length" | "max_tokens" | "model_length" => StopReason::Length,
             "content_filter" => {
                 self.filtered = true;
-                Stop::Refusal
+                StopReason::Refusal
             }
-            "refusal" => Stop::Refusal,
+            "refusal" => StopReason::Refusal,
             "error" | "insufficient_system_resource" => {
                 return Err(ModelError::Broken { reason: "the provider reported an error mid-reply".into() });
             }
-            other => Stop::Other(other.to_owned()),
+            other => StopReason::Other(other.to_owned()),
         };
-        self.draft.stop = Some(if self.refused { Stop::Refusal } else { stop });
+        self.draft.stop = Some(if self.refused { StopReason::Refusal } else { stop });
         Ok(())
     }
 
-    fn take_piece(&mut self, piece: Piece<'_>, shape: Shape, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
-        let mut best = Progress::None;
+    fn take_piece(
+        &mut self,
+        piece: Piece<'_>,
+        shape: CallShape,
+        on_delta: DeltaListener<'_>,
+    ) -> Result<StreamProgress, ModelError> {
+        let mut best = StreamProgress::None;
         let details = piece.reasoning_details.map(parsed);
         // Servers disagree about the name, and some give the same thoughts under two.
         let thoughts = [piece.reasoning, piece.reasoning_content, piece.reasoning_text, piece.thinking];
@@ -246,7 +257,7 @@ impl Decoder {
             best = most(best, self.draft.text(&refusal, on_delta)?);
         }
         for (at, call) in piece.tool_calls.into_iter().flatten().enumerate() {
-            let index = call.index.or(if shape == Shape::Whole { Some(at as u64) } else { None });
+            let index = call.index.or(if shape == CallShape::Whole { Some(at as u64) } else { None });
             let id = if let Words::One(id) = call.id { id } else { Cow::Borrowed("") };
             best = most(best, self.take_call(index, &id, call.function.unwrap_or_default(), on_delta)?);
         }
@@ -261,14 +272,14 @@ impl Decoder {
         &mut self,
         field: &'static str,
         words: Words<'_>,
-        on_delta: Listener<'_>,
-    ) -> Result<Progress, ModelError> {
+        on_delta: DeltaListener<'_>,
+    ) -> Result<StreamProgress, ModelError> {
         self.draft.origin.get_or_insert(Cow::Borrowed(field));
         match words {
-            Words::None => Ok(Progress::None),
+            Words::None => Ok(StreamProgress::None),
             Words::One(text) => self.draft.thinking(&text, on_delta),
             Words::Pieces(pieces) => {
-                let mut best = Progress::None;
+                let mut best = StreamProgress::None;
                 for (_, text) in pieces {
                     best = most(best, self.draft.thinking(&text, on_delta)?);
                 }
@@ -278,8 +289,12 @@ impl Decoder {
     }
 
     /// Content in typed pieces, some of which are thoughts.
-    fn take_pieces(&mut self, pieces: Vec<(bool, String)>, on_delta: Listener<'_>) -> Result<Progress, ModelError> {
-        let mut best = Progress::None;
+    fn take_pieces(
+        &mut self,
+        pieces: Vec<(bool, String)>,
+        on_delta: DeltaListener<'_>,
+    ) -> Result<StreamProgress, ModelError> {
+        let mut best = StreamProgress::None;
         for (is_thought, text) in pieces {
             if is_thought {
                 self.draft.origin.get_or_insert(Cow::Borrowed(IN_CONTENT));
@@ -296,8 +311,8 @@ impl Decoder {
         index: Option<u64>,
         id: &str,
         function: FunctionPiece<'_>,
-        on_delta: Listener<'_>,
-    ) -> Result<Progress, ModelError> {
+        on_delta: DeltaListener<'_>,
+    ) -> Result<StreamProgress, ModelError> {
         let name = function.name.unwrap_or_default().0;
         let more = function.arguments.map(arguments).unwrap_or_default();
         match self.find_call(index, id, &name) {
@@ -318,7 +333,7 @@ impl Decoder {
                 let block = Block::Call { id: id.to_owned(), name: name.into_owned(), args: more };
                 let at = self.draft.open(block)?;
                 self.calls.push((index, id.to_owned(), at));
-                Ok(Progress::Content)
+                Ok(StreamProgress::Content)
             }
         }
     }
@@ -355,13 +370,13 @@ fn is_same_detail(known: &Value, more: &Value) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum CallShape {
     Piece,
     Whole,
 }
 
-fn most(a: Progress, b: Progress) -> Progress {
-    if a == Progress::None { b } else { a }
+fn most(a: StreamProgress, b: StreamProgress) -> StreamProgress {
+    if a == StreamProgress::None { b } else { a }
 }
 
 fn parsed(raw: &RawValue) -> Value {

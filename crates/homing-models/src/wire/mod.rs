@@ -3,22 +3,22 @@
 
 pub(crate) mod anthropic;
 mod anthropic_stream;
+mod call_ids;
 pub(crate) mod chat;
 mod chat_stream;
-mod draft;
-mod ids;
 pub(crate) mod reasoning;
-mod spelled;
+mod reply_builder;
+mod text_tool_calls;
 mod usage;
 
 use homing_core::{
     message::Reply,
-    model::{Delta, Failure, ModelError, Request, ToolChoice},
+    model::{AskFailure, Delta, ModelError, ModelRequest, ToolChoice},
 };
 use serde::Deserialize;
 
-pub(crate) use draft::{Block, Draft};
-pub(crate) use ids::{IdStyle, of_reply, of_result};
+pub(crate) use call_ids::{IdStyle, of_reply, of_result};
+pub(crate) use reply_builder::{Block, ReplyBuilder};
 
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -44,11 +44,11 @@ pub enum Delivery {
 }
 
 /// What a delta listener inside this crate looks like.
-pub(crate) type Listener<'a> = &'a mut dyn FnMut(Delta<'_>);
+pub(crate) type DeltaListener<'a> = &'a mut dyn FnMut(Delta<'_>);
 
 /// What an event did for the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum StreamProgress {
     /// Nothing that a reader would notice: a ping, a blank, a repetition.
     None,
     /// The reply grew.
@@ -62,14 +62,14 @@ pub(crate) enum Progress {
 /// Makes a reply of the events of a stream, or of one whole answer.
 pub(crate) enum Decoder {
     /// Chat completions.
-    Chat(chat_stream::Decoder),
+    Chat(chat_stream::ChatDecoder),
     /// Messages.
-    Anthropic(anthropic_stream::Decoder),
+    Anthropic(anthropic_stream::AnthropicDecoder),
 }
 
 impl Decoder {
     /// Takes the data of one event. An error is the provider's last word.
-    pub(crate) fn push(&mut self, data: &[u8], on_delta: Listener<'_>) -> Result<Progress, ModelError> {
+    pub(crate) fn push(&mut self, data: &[u8], on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
         match self {
             Self::Chat(it) => it.push(data, on_delta),
             Self::Anthropic(it) => it.push(data, on_delta),
@@ -77,7 +77,7 @@ impl Decoder {
     }
 
     /// Takes a whole answer that was not streamed.
-    pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: Listener<'_>) -> Result<(), ModelError> {
+    pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: DeltaListener<'_>) -> Result<(), ModelError> {
         match self {
             Self::Chat(it) => it.push_whole(body, on_delta),
             Self::Anthropic(it) => it.push_whole(body, on_delta),
@@ -85,7 +85,7 @@ impl Decoder {
     }
 
     /// The reply, if its end has been seen.
-    pub(crate) fn finish(self) -> Result<Reply, Failure> {
+    pub(crate) fn finish(self) -> Result<Reply, AskFailure> {
         match self {
             Self::Chat(it) => it.finish(),
             Self::Anthropic(it) => it.finish(),
@@ -93,11 +93,11 @@ impl Decoder {
     }
 
     /// The failure that `error` is at this point of the stream: what it costs and which words had come.
-    pub(crate) fn fail(self, error: ModelError) -> Failure {
+    pub(crate) fn fail(self, error: ModelError) -> AskFailure {
         self.draft().fail(error)
     }
 
-    fn draft(self) -> Draft {
+    fn draft(self) -> ReplyBuilder {
         match self {
             Self::Chat(it) => it.draft,
             Self::Anthropic(it) => it.abandon(),
@@ -108,15 +108,15 @@ impl Decoder {
 /// A decoder for replies that may call these tools.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn decoder_for(wire: Wire, tools: &[&str]) -> Decoder {
-    let draft = Draft::new(tools.iter().map(|it| (*it).to_owned()).collect());
+    let draft = ReplyBuilder::new(tools.iter().map(|it| (*it).to_owned()).collect());
     match wire {
-        Wire::Anthropic => Decoder::Anthropic(anthropic_stream::Decoder::new(draft)),
-        Wire::Chat | Wire::Genai => Decoder::Chat(chat_stream::Decoder::new(draft)),
+        Wire::Anthropic => Decoder::Anthropic(anthropic_stream::AnthropicDecoder::new(draft)),
+        Wire::Chat | Wire::Genai => Decoder::Chat(chat_stream::ChatDecoder::new(draft)),
     }
 }
 
 /// The names of the tools that a reply to `request` may call; none where calls are switched off.
-fn offered(request: &Request<'_>) -> Vec<String> {
+fn offered(request: &ModelRequest<'_>) -> Vec<String> {
     if request.choice == ToolChoice::Off {
         return Vec::new();
     }
@@ -171,7 +171,7 @@ mod tests {
     );
 
     /// What comes of these chunks and then the end of the stream.
-    fn decode(wire: Wire, chunks: &[&[u8]]) -> Result<Reply, Failure> {
+    fn decode(wire: Wire, chunks: &[&[u8]]) -> Result<Reply, AskFailure> {
         let (mut splitter, mut decoder) = (Splitter::default(), decoder_for(wire, &["read"]));
         for chunk in chunks {
             let flow = splitter.push(chunk, |data| {

@@ -14,16 +14,16 @@ use std::{
 
 use folder::{Exchange, Shape, Speech, Then, exchanges, shape, speech};
 use homing_core::{
-    bound::input_bound,
-    message::{Args, Entry, Message, Part, Reply},
-    model::{Failure, Model, ModelError},
+    message::{Args, Message, Part, Reply, TranscriptEntry},
+    model::{AskFailure, Model, ModelError},
+    token_estimate::input_bound,
 };
-use homing_fake::{Answer, FakeProvider};
+use homing_testing::{FakeProvider, FakeResponse};
 use recorded::{Recorded, Summary, recorded};
 use serde_json::Value;
 use support::*;
 
-fn answer(then: &Then) -> Answer {
+fn answer(then: &Then) -> FakeResponse {
     let body = then.body.as_deref().unwrap_or_default();
     let unpacked = ["content-length", "transfer-encoding", "content-encoding", "connection"];
     let kept = then.header.iter().filter(|it| !unpacked.contains(&it.name.to_lowercase().as_str()));
@@ -34,7 +34,7 @@ fn answer(then: &Then) -> Answer {
         let is_whole = shape(body) == Shape::Whole;
         headers.push(("content-type", if is_whole { "application/json" } else { "text/event-stream" }));
     }
-    Answer::response(then.status, &headers, body)
+    FakeResponse::response(then.status, &headers, body)
 }
 
 fn ours(reply: &Reply) -> Summary {
@@ -58,21 +58,21 @@ fn ours(reply: &Reply) -> Summary {
 
 /// A server that gives one answer after the other, and the models that point at it: connections are set up once.
 struct Player {
-    next: Arc<Mutex<Answer>>,
+    next: Arc<Mutex<FakeResponse>>,
     server: FakeProvider,
     models: BTreeMap<(Speech, Shape, String), Arc<dyn Model>>,
 }
 
 impl Player {
     async fn start() -> Self {
-        let next = Arc::new(Mutex::new(Answer::json(500, "")));
+        let next = Arc::new(Mutex::new(FakeResponse::json(500, "")));
         let shared = next.clone();
         let server = FakeProvider::start(move |_, _| shared.lock().unwrap().clone()).await;
         Self { next, server, models: BTreeMap::new() }
     }
 
     /// A model that asks for answers of this shape, and will get this one.
-    fn play(&mut self, speech: Speech, asks: Shape, base: &str, answer: Answer) -> Arc<dyn Model> {
+    fn play(&mut self, speech: Speech, asks: Shape, base: &str, answer: FakeResponse) -> Arc<dyn Model> {
         *self.next.lock().unwrap() = answer;
         let url = format!("{}{base}", self.server.url());
         let (wire, provider, name) = match speech {
@@ -173,7 +173,7 @@ async fn replay(
     wrong
 }
 
-fn difference(expected: &Recorded, result: &Result<Reply, Failure>, then: &Then) -> Option<String> {
+fn difference(expected: &Recorded, result: &Result<Reply, AskFailure>, then: &Then) -> Option<String> {
     match (expected, result) {
         (Recorded::Reply(expected), Ok(reply)) => {
             let ours = settled(reply, expected);
@@ -271,7 +271,11 @@ fn is_like_ours(sent: &Value) -> bool {
 fn bound_of(sent: &Value) -> u64 {
     let tools = sent.get("tools").map_or(0, |it| it.to_string().len() as u64);
     let system = sent.get("system").map(Value::to_string).unwrap_or_default();
-    let entries: Vec<Arc<Entry>> =
-        sent["messages"].as_array().into_iter().flatten().map(|it| Entry::new(Message::user(it.to_string()))).collect();
+    let entries: Vec<Arc<TranscriptEntry>> = sent["messages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|it| TranscriptEntry::new(Message::user(it.to_string())))
+        .collect();
     input_bound(&system, tools, &entries, None)
 }

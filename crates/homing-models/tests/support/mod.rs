@@ -8,18 +8,18 @@ use std::{
 };
 
 use homing_core::{
-    message::{Entry, Message, Reply},
-    model::{Delta, Failure, Model, Request, ToolChoice, Toolbox},
+    message::{Message, Reply, TranscriptEntry},
+    model::{AskFailure, Delta, Model, ModelRequest, ToolChoice, Toolbox},
     tool::{Replay, ToolSpec},
 };
-use homing_models::{Clocks, ProviderConfig, Providers};
+use homing_models::{ProviderConfig, Providers, Timeouts};
 use secrecy::SecretString;
 use serde_json::json;
 
 pub const KEY: &str = "sk-fake/Key+0123456789";
 
-pub fn fast() -> Clocks {
-    Clocks {
+pub fn fast() -> Timeouts {
+    Timeouts {
         connect: Duration::from_millis(500),
         headers: Duration::from_millis(1_500),
         first_content: Duration::from_millis(1_500),
@@ -29,16 +29,16 @@ pub fn fast() -> Clocks {
 }
 
 /// Clocks that never strike within a test.
-pub fn patient() -> Clocks {
+pub fn patient() -> Timeouts {
     let long = Duration::from_secs(20);
-    Clocks { connect: long, headers: long, first_content: long, idle: long, tail: long }
+    Timeouts { connect: long, headers: long, first_content: long, idle: long, tail: long }
 }
 
-pub fn model(url: &str, wire: &str, clocks: Clocks) -> Arc<dyn Model> {
+pub fn model(url: &str, wire: &str, clocks: Timeouts) -> Arc<dyn Model> {
     model_named(url, wire, "fake", "m", clocks)
 }
 
-pub fn model_named(url: &str, wire: &str, provider: &str, name: &str, clocks: Clocks) -> Arc<dyn Model> {
+pub fn model_named(url: &str, wire: &str, provider: &str, name: &str, clocks: Timeouts) -> Arc<dyn Model> {
     configured(json!({ "wire": wire, "base_url": url }), provider, name, clocks)
 }
 
@@ -47,7 +47,7 @@ pub fn unstreamed_model(url: &str, wire: &str, provider: &str, name: &str) -> Ar
     configured(json!({ "wire": wire, "base_url": url, "stream": false }), provider, name, patient())
 }
 
-fn configured(mut config: serde_json::Value, provider: &str, name: &str, clocks: Clocks) -> Arc<dyn Model> {
+fn configured(mut config: serde_json::Value, provider: &str, name: &str, clocks: Timeouts) -> Arc<dyn Model> {
     config["api_key_env"] = "FAKE_KEY".into();
     config["prices"] = json!({"*": {"input": 1.0, "output": 10.0}});
     let config: ProviderConfig = serde_json::from_value(config).unwrap();
@@ -66,8 +66,8 @@ pub fn tools() -> Toolbox {
     Toolbox::new(vec![spec("read"), spec("grep")])
 }
 
-pub fn request<'a>(messages: &'a [Arc<Entry>], tools: &'a Toolbox) -> Request<'a> {
-    Request {
+pub fn request<'a>(messages: &'a [Arc<TranscriptEntry>], tools: &'a Toolbox) -> ModelRequest<'a> {
+    ModelRequest {
         system: "You are a test.",
         messages,
         tools,
@@ -82,7 +82,7 @@ pub fn request<'a>(messages: &'a [Arc<Entry>], tools: &'a Toolbox) -> Request<'a
 
 /// What came of one question, with the deltas as text.
 pub struct Outcome {
-    pub result: Result<Reply, Failure>,
+    pub result: Result<Reply, AskFailure>,
     pub deltas: String,
 }
 
@@ -91,17 +91,17 @@ impl Outcome {
         self.result.unwrap_or_else(|failure| panic!("{failure:?}"))
     }
 
-    pub fn failure(self) -> Failure {
+    pub fn failure(self) -> AskFailure {
         self.result.map(|reply| panic!("{reply:?}")).unwrap_err()
     }
 }
 
 pub async fn ask(model: &dyn Model) -> Outcome {
-    let (messages, tools) = ([Entry::new(Message::user("hello"))], tools());
+    let (messages, tools) = ([TranscriptEntry::new(Message::user("hello"))], tools());
     ask_with(model, request(&messages, &tools)).await
 }
 
-pub async fn ask_with(model: &dyn Model, request: Request<'_>) -> Outcome {
+pub async fn ask_with(model: &dyn Model, request: ModelRequest<'_>) -> Outcome {
     let deltas = Mutex::new(String::new());
     let listen = |delta: Delta<'_>| {
         let mut deltas = deltas.lock().unwrap();

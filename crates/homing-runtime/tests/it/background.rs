@@ -3,7 +3,7 @@
 use homing_core::{
     envelope::Status,
     message::Message,
-    program::{call, last_words, say},
+    scripted_model::{call, last_words, say},
 };
 use homing_runtime::Task;
 use serde_json::json;
@@ -58,7 +58,7 @@ async fn any_other_ending_cancels_background_children() {
     let model = Actor::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", background("slow"))]),
-            ("lead", _) => homing_core::message::Reply { stop: homing_core::message::Stop::Refusal, ..say("no") },
+            ("lead", _) => homing_core::message::Reply { stop: homing_core::message::StopReason::Refusal, ..say("no") },
             _ => call([("nap", json!({}))]),
         })
     });

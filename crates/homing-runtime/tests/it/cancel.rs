@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use homing_core::{
     envelope::Status,
-    fact::By,
-    model::{Failure, ModelError},
-    program::{call, say},
+    fact::CancelledBy,
+    model::{AskFailure, ModelError},
+    scripted_model::{call, say},
 };
-use homing_runtime::{Settings, Task};
+use homing_runtime::{RuntimeConfig, Task};
 use serde_json::json;
 
 use crate::stage::{Actor, Prop, Stage, agent, home};
@@ -23,7 +23,7 @@ async fn inv17_cancel_reaches_queued_asking_acting_sleeping_and_background_runs(
             ("delegate", json!({"agent": "actor", "task": "queued"})),
             ("delegate", json!({"agent": "actor", "task": "queued"})),
         ])),
-        ("busy", _) => Err(Failure::free(ModelError::Busy { retry_after_ms: Some(60_000), reason: "529".into() })),
+        ("busy", _) => Err(AskFailure::free(ModelError::Busy { retry_after_ms: Some(60_000), reason: "529".into() })),
         _ => Ok(call([("nap", json!({}))])),
     });
     let nap = Prop::new("nap", Default::default(), Duration::from_secs(6_000), |_| Default::default());
@@ -33,7 +33,7 @@ async fn inv17_cancel_reaches_queued_asking_acting_sleeping_and_background_runs(
     let run = runtime.spawn(Task::new("lead", "go")).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let started = tokio::time::Instant::now();
-    assert!(run.cancel(By::Host));
+    assert!(run.cancel(CancelledBy::Host));
     let envelope = home(&run).await;
     assert!(started.elapsed() < Duration::from_secs(3));
     assert_eq!(envelope.all().len(), 6);
@@ -51,7 +51,7 @@ async fn r27_a_tool_has_a_moment_to_return_what_it_has_and_words_are_kept() {
     let (runtime, _) = Stage::new([agent("a")], model).tools([nap]).open();
     let run = runtime.spawn(Task::new("a", "go")).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    run.cancel(By::Signal);
+    run.cancel(CancelledBy::Signal);
     let envelope = home(&run).await;
     assert_eq!((envelope.status, envelope.output.as_str(), envelope.partial), (Status::Cancelled, "step 1", true));
     assert!(run.log().iter().any(|line| line.contains("interrupted half way")), "{:?}", run.log());
@@ -65,7 +65,7 @@ async fn words_that_had_arrived_when_an_ask_was_cut_are_kept_as_partial() {
     let (runtime, _) = Stage::new([agent("a")], model).open();
     let run = runtime.spawn(Task::new("a", "go")).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    run.cancel(By::Host);
+    run.cancel(CancelledBy::Host);
     let envelope = home(&run).await;
     assert_eq!((envelope.output.as_str(), envelope.partial), ("half an ans", true));
 }
@@ -86,7 +86,7 @@ async fn a_tool_that_ignores_its_stop_is_left_after_the_grace() {
         }
     }
     let stage = Stage::new([agent("a")], Actor::new(|_| Ok(call([("deaf", json!({}))]))));
-    let journal = homing_runtime::journal::Memory::new();
+    let journal = homing_runtime::journal::MemoryJournal::new();
     let mut parts = stage.parts(journal, crate::stage::Rehearsal::new(1));
     let spec = Prop::simple("deaf");
     parts.tools = vec![std::sync::Arc::new(Deaf(homing_core::tool::Tool::spec(&*spec).clone()))];
@@ -94,9 +94,9 @@ async fn a_tool_that_ignores_its_stop_is_left_after_the_grace() {
     let run = runtime.spawn(Task::new("a", "go")).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let started = tokio::time::Instant::now();
-    run.cancel(By::Host);
+    run.cancel(CancelledBy::Host);
     assert_eq!(home(&run).await.status, Status::Cancelled);
-    assert!(started.elapsed() <= Settings::default().grace + Duration::from_millis(100));
+    assert!(started.elapsed() <= RuntimeConfig::default().grace + Duration::from_millis(100));
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn inv18_a_childs_failure_never_loses_its_siblings_results() {
             ("delegate", json!({"agent": "bad", "task": "x"})),
         ])),
         ("lead", _) => Ok(say(request.messages.iter().map(|it| format!("{:?}", it.message)).collect::<String>())),
-        ("bad", _) => Err(Failure {
+        ("bad", _) => Err(AskFailure {
             error: ModelError::Refused { reason: "no".into() },
             charge: homing_core::model::Charge::Nothing,
             partial: "I had found".into(),

@@ -8,13 +8,13 @@ use homing_core::{
     fact::{Fact, Record},
     limits::Limits,
     message::Message,
-    model::{Failure, Model, ModelError, ToolChoice},
-    program::{call, last_words, say},
+    model::{AskFailure, Model, ModelError, ToolChoice},
+    scripted_model::{call, last_words, say},
     tool::{Replay, ToolOutput},
 };
 use homing_runtime::{
     Runtime, Task,
-    journal::{Claim, Memory},
+    journal::{Claim, MemoryJournal},
 };
 use serde_json::json;
 
@@ -104,7 +104,7 @@ fn context_full() -> (Stage, Arc<Actor>) {
         let noted = format!("{:?}", request.messages[0].message).contains("noted");
         match (noted, request.messages.len()) {
             (true, _) => Ok(say("done with notes")),
-            (false, n) if n > 9 => Err(Failure::free(ModelError::ContextFull { reason: "full".into() })),
+            (false, n) if n > 9 => Err(AskFailure::free(ModelError::ContextFull { reason: "full".into() })),
             (false, n) => Ok(call([("look", json!({"n": n}))])),
         }
     });
@@ -176,7 +176,7 @@ async fn inv6_every_scenario_cut_after_each_record_comes_to_the_same_end() {
         for cut in 1..records.len() {
             let prefix = &records[..cut];
             let (stage, actor) = (scenario.stage)();
-            let journal = Memory::with(prefix.iter().cloned());
+            let journal = MemoryJournal::with(prefix.iter().cloned());
             let runtime = Runtime::new(stage.parts(journal.clone(), Rehearsal::after(1_000)));
             let run = runtime.resume(root_id(), Claim::IfGone, Limits::default()).await.unwrap();
             let resumed = home(&run).await;
@@ -200,7 +200,7 @@ async fn inv28_sums_are_exact_after_every_cut() {
         let records = journal.records(root_id());
         for cut in 1..records.len() {
             let (stage, _) = (scenario.stage)();
-            let journal = Memory::with(records[..cut].iter().cloned());
+            let journal = MemoryJournal::with(records[..cut].iter().cloned());
             let runtime = Runtime::new(stage.parts(journal, Rehearsal::after(1_000)));
             let run = runtime.resume(root_id(), Claim::IfGone, Limits::default()).await.unwrap();
             let envelope = home(&run).await;
@@ -235,7 +235,7 @@ async fn inv4_an_unsafe_call_with_unknown_outcome_is_reported_and_never_repeated
         let (stage, pay) = stage();
         let begun = count(&records[..cut], |fact| matches!(fact, Fact::Called(_)));
         let returned = count(&records[..cut], |fact| matches!(fact, Fact::Returned { .. }));
-        let journal = Memory::with(records[..cut].iter().cloned());
+        let journal = MemoryJournal::with(records[..cut].iter().cloned());
         let runtime = Runtime::new(stage.parts(journal, Rehearsal::after(9)));
         let run = runtime.resume(root_id(), Claim::IfGone, Limits::default()).await.unwrap();
         let envelope = home(&run).await;
@@ -254,7 +254,8 @@ async fn inv5_a_keyed_call_is_repeated_with_the_same_key() {
     let records = journal.records(root_id());
     let cut = records.iter().position(|it| matches!(&it.fact, Fact::Called(it) if it.call.name == "mark")).unwrap() + 1;
     let (stage, _) = lead_scouts_and_tools();
-    let runtime = Runtime::new(stage.parts(Memory::with(records[..cut].iter().cloned()), Rehearsal::after(1_000)));
+    let runtime =
+        Runtime::new(stage.parts(MemoryJournal::with(records[..cut].iter().cloned()), Rehearsal::after(1_000)));
     let run = runtime.resume(root_id(), Claim::IfGone, Limits::default()).await.unwrap();
     home(&run).await;
     let again: std::collections::BTreeSet<String> = stage.tools[1].calls.lock().unwrap().iter().cloned().collect();

@@ -9,13 +9,13 @@ use homing_core::{
     envelope::{Envelope, Status},
     fact::{Fact, Purpose, Record},
     limits::Limits,
-    message::{Args, Entry, Message, Part, Reply, Stop, ToolCall, Usage},
-    model::{Failure, ModelError, ToolChoice},
-    program::{call, last_words, say},
+    message::{Args, Message, Part, Reply, StopReason, ToolCall, TranscriptEntry, Usage},
+    model::{AskFailure, ModelError, ToolChoice},
+    scripted_model::{call, last_words, say},
 };
 use homing_runtime::{
     Runtime, Task,
-    journal::{Claim, Memory},
+    journal::{Claim, MemoryJournal},
 };
 use serde_json::json;
 
@@ -23,7 +23,7 @@ use crate::stage::{Actor, Prop, Rehearsal, Stage, agent, home, root_id};
 
 /// A reply that was cut in its text, at five tokens.
 pub fn cut(text: &str) -> Reply {
-    Reply { stop: Stop::Length, ..say(text) }
+    Reply { stop: StopReason::Length, ..say(text) }
 }
 
 /// A reply that was cut in its last call, as a model that does not drop such a call would give it.
@@ -34,7 +34,7 @@ pub fn cut_in_call(name: &str, args: &str) -> Reply {
 fn with_cut_call(mut reply: Reply, name: &str, args: &str) -> Reply {
     let args = Args::Malformed(args.to_owned());
     reply.parts.push(Part::Call(ToolCall { id: "cut".into(), name: name.into(), args }));
-    Reply { stop: Stop::Length, ..reply }
+    Reply { stop: StopReason::Length, ..reply }
 }
 
 /// A model that gives these replies in order, whatever it is asked.
@@ -134,7 +134,7 @@ async fn cut_text_that_was_already_complete_is_the_answer() {
 #[tokio::test(start_paused = true)]
 async fn reply_cut_before_it_said_anything_is_told_and_repeated() {
     let thoughts = || Part::Thinking { text: "hm".into(), signature: None, origin: None };
-    let silent = Reply { parts: vec![thoughts()], stop: Stop::Length, ..Reply::default() };
+    let silent = Reply { parts: vec![thoughts()], stop: StopReason::Length, ..Reply::default() };
     let (envelope, heard, _) = play([silent, say("short")], task()).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "short"));
     // A provider that reports no usage cut at what was permitted.
@@ -188,7 +188,7 @@ async fn failed_continuation_is_told_once_and_keeps_the_text() {
             1 => Ok(cut("one ")),
             2 => {
                 let error = ModelError::Broken { reason: "gone".into() };
-                Err(Failure { partial: "tw".into(), ..Failure::free(error) })
+                Err(AskFailure { partial: "tw".into(), ..AskFailure::free(error) })
             }
             _ => Ok(say(format!("told {told}"))),
         }
@@ -204,7 +204,11 @@ async fn text_of_a_broken_continuation_is_joined() {
         let mut asks = asks.lock().unwrap();
         *asks += 1;
         let refused = ModelError::Refused { reason: "no".into() };
-        if *asks == 1 { Ok(cut("one ")) } else { Err(Failure { partial: "two".into(), ..Failure::free(refused) }) }
+        if *asks == 1 {
+            Ok(cut("one "))
+        } else {
+            Err(AskFailure { partial: "two".into(), ..AskFailure::free(refused) })
+        }
     });
     let (envelope, _) = Stage::new([agent("a")], model).play(task()).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Failed, "one two"));
@@ -215,7 +219,7 @@ async fn run_that_was_cut_too_often_goes_on_when_it_is_given_more() {
     let (model, _) = replies([cut("one "), cut("two "), cut("three ")]);
     let (_, journal) = Stage::new([agent("a")], model).play(task()).await;
     let (model, heard) = replies([cut("four "), say("five")]);
-    let journal = Memory::with(journal.records(root_id()));
+    let journal = MemoryJournal::with(journal.records(root_id()));
     let runtime = Runtime::new(Stage::new([agent("a")], model).parts(journal, Rehearsal::after(9)));
     let run = runtime.resume(root_id(), Claim::IfGone, Limits::default().turns(5)).await.unwrap();
     let envelope = home(&run).await;
@@ -232,7 +236,7 @@ async fn cut_summary_is_used_and_says_that_it_was_cut() {
         let first = format!("{:?}", request.messages[0].message);
         match (first.contains("noted"), request.messages.len()) {
             (true, _) => Ok(say(first)),
-            (false, n) if n > 9 => Err(Failure::free(ModelError::ContextFull { reason: "full".into() })),
+            (false, n) if n > 9 => Err(AskFailure::free(ModelError::ContextFull { reason: "full".into() })),
             (false, n) => Ok(call([("look", json!({"n": n}))])),
         }
     });
@@ -271,7 +275,7 @@ async fn journal_of_an_earlier_version_folds_without_words_about_cuts() {
     let earlier: Reply = serde_json::from_value(json!({"parts": [], "stop": "length", "usage": {}})).unwrap();
     assert_eq!(earlier.cut_call, None);
     assert_eq!(serde_json::to_value(earlier).unwrap().get("cut_call"), None);
-    let first = Reply { stop: Stop::Length, ..call([("write", json!({"n": 1}))]) };
+    let first = Reply { stop: StopReason::Length, ..call([("write", json!({"n": 1}))]) };
     let (model, heard) = replies([first, say("done")]);
     let (_, journal) = Stage::new([agent("a")], model).tools([Prop::simple("write")]).play(task()).await;
     assert!(heard.lock().unwrap()[1].contains("The calls in it arrived whole."), "{:?}", heard.lock().unwrap());
@@ -284,6 +288,7 @@ async fn journal_of_an_earlier_version_folds_without_words_about_cuts() {
         tree.apply(&record).unwrap();
     }
     let transcript = &tree.root().unwrap().transcript;
-    let role = |it: &Arc<Entry>| serde_json::to_value(&it.message).unwrap()["role"].as_str().unwrap().to_owned();
+    let role =
+        |it: &Arc<TranscriptEntry>| serde_json::to_value(&it.message).unwrap()["role"].as_str().unwrap().to_owned();
     assert_eq!(transcript.iter().map(role).collect::<Vec<_>>(), ["user", "assistant", "tool", "assistant"]);
 }

@@ -7,8 +7,8 @@ use homing_core::{
     envelope::Status,
     limits::Limits,
     message::Message,
-    model::{Failure, ModelError},
-    program::{call, last_words, say},
+    model::{AskFailure, ModelError},
+    scripted_model::{call, last_words, say},
 };
 use homing_runtime::Task;
 use serde_json::json;
@@ -236,7 +236,7 @@ async fn with_failing_scout(policy: OnFailure) -> (homing_core::envelope::Envelo
     let model = Actor::new(|request| match (request.system, request.messages.len()) {
         ("lead", 1) => Ok(call([("delegate", json!({"agent": "scout", "task": "look"}))])),
         ("lead", _) => Ok(say(format!("lead goes on: {}", last_words(&request)))),
-        _ => Err(Failure::free(ModelError::Unusable { reason: "no such model".into() })),
+        _ => Err(AskFailure::free(ModelError::Unusable { reason: "no such model".into() })),
     });
     let scout = AgentDefinition { on_failure: policy, ..agent("scout") };
     let stage = Stage::new([agent("lead"), scout], model.clone());

@@ -17,7 +17,7 @@ use homing_core::{
 };
 use homing_runtime::{
     Runtime,
-    journal::{Begun, Claim, Commit, Journal, JournalError, Memory, Tell},
+    journal::{Begun, Claim, Commit, FactListener, Journal, JournalError, MemoryJournal},
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ use crate::{
 
 /// A journal with room for so many records.
 struct Small {
-    memory: Arc<Memory>,
+    memory: Arc<MemoryJournal>,
     room: AtomicUsize,
 }
 
@@ -44,7 +44,7 @@ fn full() -> JournalError {
 }
 
 impl Journal for Small {
-    fn on_durable(&self, tell: Tell) {
+    fn on_durable(&self, tell: FactListener) {
         self.memory.on_durable(tell);
     }
 
@@ -77,7 +77,7 @@ async fn inv9_fault5_with_a_full_disk_nothing_happens_that_is_not_written_down_a
         let (records, asks) = (journal.records(root_id()).len(), actor.times_asked());
         for room in 1..records {
             let (stage, actor) = (scenario.stage)();
-            let memory = Memory::new();
+            let memory = MemoryJournal::new();
             let journal = Arc::new(Small { memory: memory.clone(), room: room.into() });
             let began = Instant::now();
             let runtime = Runtime::new(stage.parts(journal, Rehearsal::new(1)));

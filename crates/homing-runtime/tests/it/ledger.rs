@@ -7,8 +7,8 @@ use homing_core::{
     fact::Record,
     limits::{Cap, Limits},
     message::{Reply, Usage},
-    model::{Charge, Failure, ModelCard, ModelError, Rates, Request, ToolChoice},
-    program::{call, say},
+    model::{AskFailure, Charge, ModelCard, ModelError, ModelRequest, Rates, ToolChoice},
+    scripted_model::{call, say},
     tree::RunTree,
 };
 use homing_runtime::Task;
@@ -47,14 +47,14 @@ fn never_exceeded(records: &[Arc<Record>]) -> Result<(), TestCaseError> {
 }
 
 /// A number that depends on who asks what, and on the seed.
-fn chance(request: &Request<'_>, seed: u64) -> u64 {
+fn chance(request: &ModelRequest<'_>, seed: u64) -> u64 {
     let last = request.messages.last().map_or(0, |entry| entry.hash());
     let mixed = (last ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (request.messages.len() as u64).rotate_left(17);
     mixed ^ (mixed >> 29)
 }
 
 /// An honest provider: it counts a token for every four bytes and never writes more than it was allowed to.
-fn honest(request: &Request<'_>, seed: u64, reply: Reply) -> Reply {
+fn honest(request: &ModelRequest<'_>, seed: u64, reply: Reply) -> Reply {
     let bytes: u64 = request.messages.iter().map(|entry| entry.size()).sum::<u64>() + request.system.len() as u64;
     let output = chance(request, seed ^ 1) % request.max_output.clamp(1, 3_000) + 1;
     Reply { usage: Usage { input: bytes / 4, output: output.min(request.max_output), ..Usage::default() }, ..reply }
@@ -68,7 +68,7 @@ async fn crowd(seed: u64, limits: Limits, children: usize) -> Vec<Arc<Record>> {
         if roll.is_multiple_of(11) && request.messages.len() > 1 {
             let error = ModelError::Broken { reason: "cut".into() };
             let charge = if roll.is_multiple_of(2) { Charge::Hold } else { Charge::Nothing };
-            return Err(Failure { error, charge, partial: String::new() });
+            return Err(AskFailure { error, charge, partial: String::new() });
         }
         let reply = match (request.system, request.messages.len(), request.choice) {
             (_, _, ToolChoice::Off) => say("report"),

@@ -7,7 +7,7 @@ use homing_core::{
     limits::{Cap, Limits},
     message::{Reply, Usage},
     model::{ModelCard, Rates, ToolChoice},
-    program::{call, last_words, say},
+    scripted_model::{call, last_words, say},
 };
 use homing_runtime::{SpawnError, Task};
 use serde_json::json;

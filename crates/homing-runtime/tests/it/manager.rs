@@ -7,9 +7,9 @@ use std::{
 
 use homing_core::{
     envelope::Status,
-    fact::By,
+    fact::CancelledBy,
     limits::Limits,
-    program::{call, last_words, say},
+    scripted_model::{call, last_words, say},
 };
 use homing_runtime::{Submission, Task, aggregate, event::Event};
 use serde_json::json;
@@ -54,7 +54,7 @@ async fn r25_the_manager_spawns_lists_waits_cancels_and_counts() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(runtime.list(Status::Running).len(), 4);
     assert_eq!(runtime.get(runs[2].id()).unwrap().id(), runs[2].id());
-    runs[3].cancel(By::Host);
+    runs[3].cancel(CancelledBy::Host);
     let (at, _) = runtime.wait_any(&runs).await.unwrap();
     assert_eq!(at, 3);
     let all = runtime.wait_all(&runs).await;
@@ -63,7 +63,7 @@ async fn r25_the_manager_spawns_lists_waits_cancels_and_counts() {
     assert_eq!(statistics.by_status, [(Status::Done, 3), (Status::Cancelled, 1)]);
     assert_eq!(statistics.total.turns, 7);
     assert_eq!(ended.lock().unwrap().len(), 4);
-    assert_eq!(runtime.cancel_all(&By::Host), 0);
+    assert_eq!(runtime.cancel_all(&CancelledBy::Host), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +199,7 @@ async fn r29_runs_are_isolated_each_has_its_own_tool_state() {
         })
     });
     let stage = Stage::new([agent("a")], model);
-    let mut parts = stage.parts(homing_runtime::journal::Memory::new(), crate::stage::Rehearsal::new(1));
+    let mut parts = stage.parts(homing_runtime::journal::MemoryJournal::new(), crate::stage::Rehearsal::new(1));
     parts.tools = vec![Arc::new(Counter(Tool::spec(&*Prop::simple("count")).clone()))];
     let runtime = homing_runtime::Runtime::new(parts);
     let runs: Vec<_> = runtime.spawn_many((0..3).map(|_| Task::new("a", "x"))).into_iter().flatten().collect();
@@ -240,7 +240,7 @@ async fn r14_skills_that_a_definition_names_stand_in_its_prompt() {
     let model = Actor::new(|request| Ok(say(request.system)));
     let skilled = AgentDefinition { skills: vec!["carpentry".into(), "magic".into()], ..agent("a") };
     let stage = Stage::new([skilled], model);
-    let mut parts = stage.parts(homing_runtime::journal::Memory::new(), crate::stage::Rehearsal::new(1));
+    let mut parts = stage.parts(homing_runtime::journal::MemoryJournal::new(), crate::stage::Rehearsal::new(1));
     parts.skills = Some(Arc::new(One(vec![card])));
     let run = homing_runtime::Runtime::new(parts).spawn(Task::new("a", "x")).unwrap();
     let envelope = home(&run).await;
@@ -318,7 +318,7 @@ async fn hooks_greet_block_remark_and_send_a_run_back_to_work() {
     });
     let write = Prop::simple("write");
     let stage = Stage::new([agent("a")], model).tools([Prop::simple("read"), write.clone()]);
-    let mut parts = stage.parts(homing_runtime::journal::Memory::new(), crate::stage::Rehearsal::new(1));
+    let mut parts = stage.parts(homing_runtime::journal::MemoryJournal::new(), crate::stage::Rehearsal::new(1));
     parts.hooks = Some(Arc::new(Watchful));
     let run = homing_runtime::Runtime::new(parts).spawn(Task::new("a", "x")).unwrap();
     let envelope = home(&run).await;
@@ -335,7 +335,7 @@ async fn r35_spawning_takes_under_a_hundred_milliseconds() {
     let runs: Vec<_> = (0..100).map(|_| runtime.spawn(Task::new("a", "1")).unwrap()).collect();
     assert!(started.elapsed() / 100 < Duration::from_millis(100), "{:?} for a hundred", started.elapsed());
     for run in runs {
-        run.cancel(By::Host);
+        run.cancel(CancelledBy::Host);
         assert!(home(&run).await.status.is_over());
     }
 }
@@ -382,6 +382,6 @@ async fn inv33_a_thousand_agents_that_wait_cost_less_than_200_megabytes() {
     let grown = resident_kb().unwrap_or(u64::MAX).saturating_sub(before) / 1_024;
     assert!(grown < 200, "{grown} MB");
     for run in runs {
-        run.cancel(By::Host);
+        run.cancel(CancelledBy::Host);
     }
 }

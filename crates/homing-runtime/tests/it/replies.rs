@@ -5,8 +5,8 @@ use std::sync::Arc;
 use homing_core::{
     envelope::Status,
     limits::Limits,
-    message::{Args, Part, Reply, Stop, ToolCall, Usage},
-    program::{call, last_words, say},
+    message::{Args, Part, Reply, StopReason, ToolCall, Usage},
+    scripted_model::{call, last_words, say},
 };
 use homing_runtime::Task;
 use serde_json::json;
@@ -93,7 +93,7 @@ async fn l5_calls_with_the_same_id_are_two_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn l6_an_empty_last_word_gets_one_ask_for_the_report_and_then_fails() {
-    let model = Actor::new(|_| Ok(Reply { stop: Stop::Calls, ..Reply::default() }));
+    let model = Actor::new(|_| Ok(Reply { stop: StopReason::Calls, ..Reply::default() }));
     let (envelope, _) = Stage::new([agent("a")], model.clone()).play(Task::new("a", "go")).await;
     assert_eq!(model.times_asked(), 2);
     assert_eq!(envelope.error.unwrap().message, "the model ended without an answer");
@@ -108,7 +108,7 @@ async fn l7_a_stop_for_length_inside_a_call_runs_nothing() {
     let read = Prop::simple("read");
     let model = Actor::new(|request| {
         Ok(match request.messages.len() {
-            1 => Reply { stop: Stop::Length, ..Reply::default() },
+            1 => Reply { stop: StopReason::Length, ..Reply::default() },
             _ => say("done after all"),
         })
     });
@@ -168,7 +168,7 @@ async fn l12_markup_that_imitates_results_or_approval_is_only_text() {
 
 #[tokio::test(start_paused = true)]
 async fn l15_a_refusal_is_a_failure_with_its_reason() {
-    let envelope = after(|| Reply { stop: Stop::Refusal, ..say("I can't") }).await;
+    let envelope = after(|| Reply { stop: StopReason::Refusal, ..say("I can't") }).await;
     assert_eq!(envelope.error.unwrap().kind, "refused");
     assert_eq!(envelope.output, "I can't");
 }
@@ -215,7 +215,7 @@ async fn arguments_that_are_no_json_or_no_object_come_back_to_the_model() {
         let read = Prop::simple("read");
         let model = Actor::new(move |request| {
             let part = Part::Call(ToolCall { id: "1".into(), name: "read".into(), args: args.clone() });
-            let reply = Reply { parts: vec![part], stop: Stop::Calls, ..Reply::default() };
+            let reply = Reply { parts: vec![part], stop: StopReason::Calls, ..Reply::default() };
             Ok(if request.messages.len() == 1 { reply } else { say(last_words(&request)) })
         });
         let stage = Stage::new([agent("a")], model).tools([read.clone()]);

@@ -13,21 +13,21 @@ use homing_core::{
     envelope::Status,
     limits::Limits,
     message::Usage,
-    model::{Charge, Failure, Model, ModelCard, ModelError, Models, Resolved},
-    program::{call, last_words, say},
+    model::{AskFailure, Charge, Model, ModelCard, ModelError, Models, ResolvedModel},
+    scripted_model::{call, last_words, say},
 };
-use homing_runtime::{Runtime, Task, journal::Memory};
+use homing_runtime::{Runtime, Task, journal::MemoryJournal};
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::stage::{Actor, Rehearsal, Stage, agent, home};
 
-fn busy(retry_after_ms: Option<u64>) -> Failure {
-    Failure::free(ModelError::Busy { retry_after_ms, reason: "529".into() })
+fn busy(retry_after_ms: Option<u64>) -> AskFailure {
+    AskFailure::free(ModelError::Busy { retry_after_ms, reason: "529".into() })
 }
 
 /// A model that fails so often, then answers.
-fn after(failures: usize, failure: Failure) -> Arc<Actor> {
+fn after(failures: usize, failure: AskFailure) -> Arc<Actor> {
     let left = AtomicUsize::new(failures);
     Actor::with(ModelCard::free("script/shaky"), Duration::from_millis(10), move |_| {
         match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1)) {
@@ -47,7 +47,7 @@ async fn fifty_times_529_and_then_success_costs_one_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_is_tried_six_times_and_then_reported_as_worth_retrying() {
-    let broken = Failure::free(ModelError::Broken { reason: "reset".into() });
+    let broken = AskFailure::free(ModelError::Broken { reason: "reset".into() });
     let model = after(5, broken.clone());
     let (envelope, _) = Stage::new([agent("a")], model).play(Task::new("a", "go")).await;
     assert_eq!(envelope.status, Status::Done);
@@ -59,18 +59,19 @@ async fn a_broken_connection_is_tried_six_times_and_then_reported_as_worth_retry
 
 #[tokio::test(start_paused = true)]
 async fn fault23_a_wrong_key_stops_at_once() {
-    let model = after(99, Failure::free(ModelError::Unauthorized { reason: "401".into() }));
+    let model = after(99, AskFailure::free(ModelError::Unauthorized { reason: "401".into() }));
     let (envelope, _) = Stage::new([agent("a")], model.clone()).play(Task::new("a", "go")).await;
     assert_eq!((envelope.error.unwrap().kind.as_str(), model.times_asked()), ("auth", 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_stream_costs_its_hold_and_a_failure_before_any_content_costs_nothing() {
-    let cut = Failure { charge: Charge::Hold, ..Failure::free(ModelError::Broken { reason: "cut".into() }) };
+    let cut = AskFailure { charge: Charge::Hold, ..AskFailure::free(ModelError::Broken { reason: "cut".into() }) };
     let (envelope, _) = Stage::new([agent("a")], after(1, cut)).play(Task::new("a", "go")).await;
     assert!(envelope.usage.output == 8_192 + 5 && envelope.usage.estimated, "{:?}", envelope.usage);
     let used = Usage { input: 100, output: 7, ..Usage::default() };
-    let cut = Failure { charge: Charge::Used(used), ..Failure::free(ModelError::Broken { reason: "cut".into() }) };
+    let cut =
+        AskFailure { charge: Charge::Used(used), ..AskFailure::free(ModelError::Broken { reason: "cut".into() }) };
     let (envelope, _) = Stage::new([agent("a")], after(1, cut)).play(Task::new("a", "go")).await;
     assert_eq!((envelope.usage.input, envelope.usage.output), (110, 12));
 }
@@ -145,8 +146,8 @@ async fn a_retry_after_beyond_the_deadline_fails_at_once_and_says_so() {
 struct Two(Arc<dyn Model>, Arc<dyn Model>);
 
 impl Models for Two {
-    fn resolve(&self, _: &ModelChoice, _: Option<&str>) -> Result<Resolved, ModelError> {
-        Ok(Resolved { names: vec!["script/first".into(), "script/second".into()], warnings: vec![] })
+    fn resolve(&self, _: &ModelChoice, _: Option<&str>) -> Result<ResolvedModel, ModelError> {
+        Ok(ResolvedModel { names: vec!["script/first".into(), "script/second".into()], warnings: vec![] })
     }
 
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
@@ -156,11 +157,11 @@ impl Models for Two {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_cannot_be_used_gives_way_to_the_next_of_the_list() {
-    let unusable = Failure::free(ModelError::Unusable { reason: "404".into() });
+    let unusable = AskFailure::free(ModelError::Unusable { reason: "404".into() });
     let first = Actor::with(ModelCard::free("script/first"), Duration::ZERO, move |_| Err(unusable.clone()));
     let second = Actor::with(ModelCard::free("script/second"), Duration::ZERO, |request| Ok(say(last_words(&request))));
     let stage = Stage::new([agent("a")], first.clone());
-    let mut parts = stage.parts(Memory::new(), Rehearsal::new(1));
+    let mut parts = stage.parts(MemoryJournal::new(), Rehearsal::new(1));
     parts.models = Arc::new(Two(first.clone(), second));
     let run = Runtime::new(parts).spawn(Task::new("a", "go")).unwrap();
     let envelope = home(&run).await;
@@ -175,7 +176,7 @@ async fn fault24_a_full_context_is_summarised_and_the_run_goes_on() {
             return Ok(say("notes: nine files read"));
         }
         if request.messages.len() > 12 {
-            return Err(Failure::free(ModelError::ContextFull { reason: "too long".into() }));
+            return Err(AskFailure::free(ModelError::ContextFull { reason: "too long".into() }));
         }
         let first = format!("{:?}", request.messages[0].message);
         Ok(if first.contains("notes: nine files") {
@@ -199,7 +200,7 @@ async fn a_context_that_stays_full_ends_the_run_and_does_not_loop() {
             n if n < 9 && !format!("{:?}", request.messages[0].message).contains("notes") => {
                 Ok(call([("read", json!({"n": n}))]))
             }
-            _ => Err(Failure::free(ModelError::ContextFull { reason: "too long".into() })),
+            _ => Err(AskFailure::free(ModelError::ContextFull { reason: "too long".into() })),
         }
     });
     let stage = Stage::new([agent("a")], model.clone()).tools([crate::stage::Prop::simple("read")]);

@@ -5,14 +5,14 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use homing_core::{
     BoxFuture,
-    fact::{By, Fact, Record},
+    fact::{CancelledBy, Fact, Record},
     limits::Limits,
     message::Reply,
-    model::{Charge, Delta, Failure, Model, ModelCard, ModelError, OnDelta, Request, ToolChoice},
-    program::{call, say},
+    model::{AskFailure, Charge, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta, ToolChoice},
+    scripted_model::{call, say},
     tool::{Replay, ToolOutput},
 };
-use homing_runtime::{Settings, Task, journal::Memory};
+use homing_runtime::{RuntimeConfig, Task, journal::MemoryJournal};
 use serde_json::json;
 
 use crate::stage::{Prop, Rehearsal, Stage, agent, root_id};
@@ -35,13 +35,13 @@ struct Moody {
 }
 
 impl Moody {
-    fn decide(&self, request: &Request<'_>, dice: &mut Dice) -> Result<Reply, Failure> {
+    fn decide(&self, request: &ModelRequest<'_>, dice: &mut Dice) -> Result<Reply, AskFailure> {
         let can = request.tools.specs.iter().any(|spec| spec.name == "delegate");
-        let fail = |error| Err(Failure { error, charge: Charge::Nothing, partial: "half".into() });
+        let fail = |error| Err(AskFailure { error, charge: Charge::Nothing, partial: "half".into() });
         match dice.of(20) {
             0 => fail(ModelError::Busy { retry_after_ms: Some(500), reason: "429".into() }),
             1 => fail(ModelError::Busy { retry_after_ms: None, reason: "529".into() }),
-            2 => Err(Failure {
+            2 => Err(AskFailure {
                 error: ModelError::Broken { reason: "cut".into() },
                 charge: Charge::Hold,
                 partial: "ha".into(),
@@ -68,7 +68,11 @@ impl Model for Moody {
         &self.card
     }
 
-    fn reply<'a>(&'a self, request: Request<'a>, on_delta: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+    fn reply<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         let last = request.messages.last().map_or(0, |entry| entry.hash());
         let mut dice = Dice(self.seed ^ last ^ (request.messages.len() as u64) << 40 ^ fold(request.key));
         Box::pin(async move {
@@ -92,10 +96,10 @@ fn play(seed: u64) -> Vec<Arc<Record>> {
         let work =
             Prop::new("work", Replay::Safe, Duration::from_millis(dice.of(3_000)), |_| ToolOutput::text("worked"));
         let mut stage = Stage::new([agent("a")], model).tools([work]);
-        stage.settings = Settings::default();
+        stage.settings = RuntimeConfig::default();
         stage.settings.max_runs = usize::try_from(dice.of(4)).unwrap() + 1;
         stage.settings.max_asks = usize::try_from(dice.of(3)).unwrap() + 1;
-        let journal = Memory::new();
+        let journal = MemoryJournal::new();
         let homing = homing_runtime::Runtime::new(stage.parts(journal.clone(), Rehearsal::new(seed)));
         let limits = Limits::default()
             .children(12)
@@ -107,7 +111,7 @@ fn play(seed: u64) -> Vec<Arc<Record>> {
         let ended = match dice.of(3) {
             0 => {
                 let _ = tokio::time::timeout(stop_after, run.wait()).await;
-                run.cancel(By::Host);
+                run.cancel(CancelledBy::Host);
                 tokio::time::timeout(Duration::from_secs(5), run.wait()).await
             }
             _ => tokio::time::timeout(Duration::from_secs(300), run.wait()).await,

@@ -15,14 +15,14 @@ use homing_core::{
     envelope::Envelope,
     fact::{Fact, Record},
     message::Reply,
-    model::{Failure, Model, ModelCard, OnDelta, OneModel, Request},
+    model::{AskFailure, Model, ModelCard, ModelRequest, OnDelta, SingleModel},
     registry::Registry,
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
-    Parts, RunHandle, Runtime, Task,
-    environment::Environment,
-    journal::{Journal, Memory},
+    RunHandle, Runtime, RuntimeParts, Task,
+    clock::Clock,
+    journal::{Journal, MemoryJournal},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -46,7 +46,7 @@ impl Rehearsal {
     }
 }
 
-impl Environment for Rehearsal {
+impl Clock for Rehearsal {
     fn now_ms(&self) -> u64 {
         1_700_000_000_000 + u64::try_from(self.started.elapsed().as_millis()).unwrap()
     }
@@ -66,7 +66,7 @@ impl Environment for Rehearsal {
     }
 }
 
-type Decide = dyn Fn(Request<'_>) -> Result<Reply, Failure> + Send + Sync;
+type Decide = dyn Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync;
 
 /// A scripted model that takes its time and counts who asked.
 pub struct Actor {
@@ -78,14 +78,14 @@ pub struct Actor {
 }
 
 impl Actor {
-    pub fn new(decide: impl Fn(Request<'_>) -> Result<Reply, Failure> + Send + Sync + 'static) -> Arc<Self> {
+    pub fn new(decide: impl Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync + 'static) -> Arc<Self> {
         Self::with(ModelCard::free("script/actor"), Duration::from_millis(100), decide)
     }
 
     pub fn with(
         card: ModelCard,
         takes: Duration,
-        decide: impl Fn(Request<'_>) -> Result<Reply, Failure> + Send + Sync + 'static,
+        decide: impl Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self { card, decide: Box::new(decide), takes, asked: Mutex::default() })
     }
@@ -100,7 +100,11 @@ impl Model for Actor {
         &self.card
     }
 
-    fn reply<'a>(&'a self, request: Request<'a>, on_delta: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, Failure>> {
+    fn reply<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
             self.asked.lock().unwrap().push(request.system.to_owned());
             let reply = (self.decide)(request);
@@ -177,13 +181,13 @@ pub struct Stage {
     pub model: Arc<dyn Model>,
     pub tools: Vec<Arc<Prop>>,
     pub seed: u64,
-    pub settings: homing_runtime::Settings,
+    pub settings: homing_runtime::RuntimeConfig,
 }
 
 impl Stage {
     pub fn new(agents: impl IntoIterator<Item = AgentDefinition>, model: Arc<dyn Model>) -> Self {
         let agents = agents.into_iter().collect();
-        Self { agents, model, tools: Vec::new(), seed: 1, settings: homing_runtime::Settings::default() }
+        Self { agents, model, tools: Vec::new(), seed: 1, settings: homing_runtime::RuntimeConfig::default() }
     }
 
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<Prop>>) -> Self {
@@ -191,22 +195,22 @@ impl Stage {
         self
     }
 
-    pub fn parts(&self, journal: Arc<dyn Journal>, environment: Arc<dyn Environment>) -> Parts {
+    pub fn parts(&self, journal: Arc<dyn Journal>, environment: Arc<dyn Clock>) -> RuntimeParts {
         let registry = Registry::from_iter(self.agents.iter().cloned());
-        let mut parts = Parts::new(registry, Arc::new(OneModel(self.model.clone())), journal);
+        let mut parts = RuntimeParts::new(registry, Arc::new(SingleModel(self.model.clone())), journal);
         parts.environment = environment;
         parts.tools = self.tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
         parts.settings = self.settings.clone();
         parts
     }
 
-    pub fn open(&self) -> (Runtime, Arc<Memory>) {
-        let journal = Memory::new();
+    pub fn open(&self) -> (Runtime, Arc<MemoryJournal>) {
+        let journal = MemoryJournal::new();
         (Runtime::new(self.parts(journal.clone(), Rehearsal::new(self.seed))), journal)
     }
 
     /// Plays `task` to its end.
-    pub async fn play(&self, task: Task) -> (Envelope, Arc<Memory>) {
+    pub async fn play(&self, task: Task) -> (Envelope, Arc<MemoryJournal>) {
         let (runtime, journal) = self.open();
         let run = runtime.spawn(task).unwrap();
         (home(&run).await, journal)

@@ -11,15 +11,15 @@ use std::{
 use homing_core::{
     authority::{Authority, Grant, Layer, Network, Sandbox},
     definition::AgentDefinition,
-    fact::{Asked, Called, Ended, Fact, Hold, Outcome, Purpose, Record, Spawned},
+    fact::{Asked, Called, Ended, Fact, Outcome, Purpose, Record, Reservation, Spawned},
     limits::Limits,
-    message::{Args, Reply, Stop, ToolCall, ToolResult, Usage},
+    message::{Args, Reply, StopReason, ToolCall, ToolResult, Usage},
     place::Place,
     tool::{CallKey, Replay},
 };
-use homing_runtime::{
-    journal::{Begun, Journal, JournalError},
-    sqlite::{Options, SqliteJournal},
+use homing_runtime::journal::{
+    Begun, Journal, JournalError,
+    sqlite::{SqliteJournal, SqliteOptions},
 };
 use uuid::Uuid;
 
@@ -32,8 +32,8 @@ pub fn open(path: &Path) -> Arc<SqliteJournal> {
 }
 
 /// The tests' records are old, and are to stay until a test says otherwise.
-pub fn options() -> Options {
-    let mut options = Options::default();
+pub fn options() -> SqliteOptions {
+    let mut options = SqliteOptions::default();
     options.retention = None;
     options
 }
@@ -121,14 +121,14 @@ pub fn asked() -> Fact {
         max_output: 100,
         request_hash: u64::MAX,
         input_bound: 50,
-        hold: Hold { tokens: 150, cost_micros: 7 },
+        hold: Reservation { tokens: 150, cost_micros: 7 },
         nudge: None,
     })
 }
 
 pub fn replied(text: &str) -> Fact {
     let usage = Usage { input: 40, output: 5, cost_micros: 3, ..Usage::default() };
-    Fact::Replied { reply: Arc::new(Reply { usage, stop: Stop::End, ..Reply::text_only(text) }) }
+    Fact::Replied { reply: Arc::new(Reply { usage, stop: StopReason::End, ..Reply::text_only(text) }) }
 }
 
 pub fn called(run: Uuid, turn: u32) -> Fact {

@@ -9,12 +9,12 @@ use homing_core::{
     fact::{Fact, Record},
     limits::Limits,
     message::Reply,
-    model::{Failure, ModelError, OneModel, Request},
-    program::{Program, last_words},
+    model::{AskFailure, ModelError, ModelRequest, SingleModel},
+    scripted_model::{FunctionModel, last_words},
 };
 use homing_runtime::{
-    Parts, Runtime, Task,
-    journal::{Claim, Memory},
+    Runtime, RuntimeParts, Task,
+    journal::{Claim, MemoryJournal},
 };
 use homing_teams::{Team, install};
 
@@ -22,7 +22,7 @@ use homing_teams::{Team, install};
 pub(crate) struct Asked<'a> {
     pub(crate) who: &'a str,
     pub(crate) task: String,
-    pub(crate) request: Request<'a>,
+    pub(crate) request: ModelRequest<'a>,
 }
 
 impl Asked<'_> {
@@ -33,7 +33,7 @@ impl Asked<'_> {
 
     /// The first thing it was told, whatever has happened since.
     pub(crate) fn first_words(&self) -> String {
-        last_words(&Request { messages: &self.request.messages[..1], ..self.request })
+        last_words(&ModelRequest { messages: &self.request.messages[..1], ..self.request })
     }
 }
 
@@ -43,30 +43,30 @@ pub(crate) fn agents<const N: usize>(names: [&str; N]) -> Vec<AgentDefinition> {
 }
 
 /// A model that plays all members.
-pub(crate) fn cast(play: impl Fn(Asked<'_>) -> Reply + Send + Sync + 'static) -> Arc<OneModel> {
+pub(crate) fn cast(play: impl Fn(Asked<'_>) -> Reply + Send + Sync + 'static) -> Arc<SingleModel> {
     cast_with_failures(move |asked| Ok(play(asked)))
 }
 
 /// A model that plays all members, some of whom fail with these words.
 pub(crate) fn cast_with_failures(
     play: impl Fn(Asked<'_>) -> Result<Reply, &'static str> + Send + Sync + 'static,
-) -> Arc<OneModel> {
-    let decide = move |request: Request<'_>| {
+) -> Arc<SingleModel> {
+    let decide = move |request: ModelRequest<'_>| {
         let task = last_words(&request);
         let asked = Asked { who: request.system.split_whitespace().next().unwrap_or_default(), task, request };
-        play(asked).map_err(|reason| Failure::free(ModelError::Unusable { reason: reason.to_owned() }))
+        play(asked).map_err(|reason| AskFailure::free(ModelError::Unusable { reason: reason.to_owned() }))
     };
-    Arc::new(OneModel(Arc::new(Program::new("script/cast", decide))))
+    Arc::new(SingleModel(Arc::new(FunctionModel::new("script/cast", decide))))
 }
 
 /// Makes the parts of a host with these members and teams, upon a journal.
 pub(crate) fn parts(
-    journal: Arc<Memory>,
+    journal: Arc<MemoryJournal>,
     members: Vec<AgentDefinition>,
-    models: Arc<OneModel>,
+    models: Arc<SingleModel>,
     teams: Vec<Team>,
-) -> Parts {
-    let mut parts = Parts::new(members.into_iter().collect(), models, journal);
+) -> RuntimeParts {
+    let mut parts = RuntimeParts::new(members.into_iter().collect(), models, journal);
     if let Err(problems) = install(&mut parts, teams) {
         panic!("{problems:#?}");
     }
@@ -74,8 +74,12 @@ pub(crate) fn parts(
 }
 
 /// Runs a team once, and says what was recorded.
-pub(crate) async fn run(make: &impl Fn(Arc<Memory>) -> Parts, agent: &str, task: &str) -> (Envelope, Vec<Arc<Record>>) {
-    let journal = Memory::new();
+pub(crate) async fn run(
+    make: &impl Fn(Arc<MemoryJournal>) -> RuntimeParts,
+    agent: &str,
+    task: &str,
+) -> (Envelope, Vec<Arc<Record>>) {
+    let journal = MemoryJournal::new();
     let runtime = Runtime::new(make(journal.clone()));
     let handle = runtime.spawn(Task::new(agent, task)).unwrap();
     let envelope = handle.wait().await;
@@ -83,11 +87,15 @@ pub(crate) async fn run(make: &impl Fn(Arc<Memory>) -> Parts, agent: &str, task:
 }
 
 /// Runs a team, then kills it after every single fact and resumes it: the outcome is the same, and nobody is sent twice.
-pub(crate) async fn cut_anywhere(make: impl Fn(Arc<Memory>) -> Parts, agent: &str, task: &str) -> Envelope {
+pub(crate) async fn cut_anywhere(
+    make: impl Fn(Arc<MemoryJournal>) -> RuntimeParts,
+    agent: &str,
+    task: &str,
+) -> Envelope {
     let (whole, records) = run(&make, agent, task).await;
     assert!(records.len() > 5, "there is something to cut");
     for cut in 1..records.len() {
-        let journal = Memory::with(records[..cut].iter().cloned());
+        let journal = MemoryJournal::with(records[..cut].iter().cloned());
         let runtime = Runtime::new(make(journal.clone()));
         let handle = runtime.resume(whole.run, Claim::IfGone, Limits::default()).await.unwrap();
         let again = handle.wait().await;

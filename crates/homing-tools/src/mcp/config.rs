@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::sandbox::Surroundings;
+use homing_sandbox::CommandEnv;
 
 const STARTUP: Duration = Duration::from_secs(10);
 const CALL: Duration = Duration::from_secs(60);
@@ -65,7 +65,7 @@ impl std::fmt::Display for ServerPlace {
 /// A server that cannot be used as it is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MCP server `{name}`: {why}")]
-pub struct BadServer {
+pub struct ServerConfigError {
     /// The server.
     pub name: String,
     /// Why, and what to write instead.
@@ -74,8 +74,8 @@ pub struct BadServer {
 
 impl ServerConfig {
     /// Reads one entry of `mcpServers`.
-    pub fn parse(name: &str, value: &Value) -> Result<Self, BadServer> {
-        let bad = |why: &str| BadServer { name: name.to_owned(), why: why.to_owned() };
+    pub fn parse(name: &str, value: &Value) -> Result<Self, ServerConfigError> {
+        let bad = |why: &str| ServerConfigError { name: name.to_owned(), why: why.to_owned() };
         let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         let place = match (text("command"), text("url").or_else(|| text("httpUrl"))) {
             (Some(command), None) => {
@@ -126,7 +126,7 @@ fn pairs(value: Option<&Value>) -> BTreeMap<String, String> {
 }
 
 /// `${NAME}` and `${NAME:-default}` become the host's values. What is not there becomes nothing.
-pub(super) fn expand(text: &str, surroundings: &Surroundings) -> String {
+pub(super) fn expand(text: &str, surroundings: &CommandEnv) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -144,7 +144,7 @@ pub(super) fn expand(text: &str, surroundings: &Surroundings) -> String {
 }
 
 /// The program behind a command: never one that the workspace brings along, whatever `PATH` says.
-pub(super) fn resolve(command: &str, surroundings: &Surroundings, roots: &[PathBuf]) -> Result<PathBuf, String> {
+pub(super) fn resolve(command: &str, surroundings: &CommandEnv, roots: &[PathBuf]) -> Result<PathBuf, String> {
     let path = Path::new(command);
     if path.is_absolute() {
         let real = path.canonicalize().map_err(|error| format!("{command}: {error}"))?;
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn m13_only_variables_that_are_named_are_filled_in() {
         let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
-        let surroundings = Surroundings { home: "/".into(), env };
+        let surroundings = CommandEnv { home: "/".into(), env };
         assert_eq!(expand("x${A}y${B}z${C:-d}${", &surroundings), "x1yzd${");
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         std::fs::write(root.join("sh"), "").unwrap();
         let env = BTreeMap::from([("PATH".to_owned(), format!("{}:.:/usr/bin:/bin", root.display()))]);
-        let surroundings = Surroundings { home: "/".into(), env };
+        let surroundings = CommandEnv { home: "/".into(), env };
         let roots = [root.clone()];
         let found = resolve("sh", &surroundings, &roots).unwrap();
         assert!(!found.starts_with(&root), "{found:?}");

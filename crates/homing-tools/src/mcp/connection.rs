@@ -28,13 +28,13 @@ use tokio::{io::AsyncReadExt, sync::Mutex};
 use super::{
     config::{ServerConfig, ServerPlace, expand, resolve},
     definitions::{Described, Offer, OfferedTool, visible},
-    pins::{PinState, Pins},
     tool::McpTool,
 };
 use crate::{
-    commands::Commands,
-    process::{Input, Jail, Job, Streams},
+    mcp::approvals::{PinState, Pins},
+    shell::commands::Commands,
 };
+use homing_sandbox::process::{CommandSpec, Input, Jail, Streams};
 
 /// A line of a server that is longer is dropped.
 const MAX_LINE: usize = 8 << 20;
@@ -87,13 +87,13 @@ pub(super) struct Connection {
 
 #[derive(Default)]
 struct Live {
-    session: Option<Session>,
+    session: Option<McpSession>,
     starts: u32,
 }
 
 /// A server that runs.
-struct Session {
-    service: RunningService<RoleClient, Listener>,
+struct McpSession {
+    service: RunningService<RoleClient, ListenTask>,
     /// Hashes of what it says about its tools.
     hashes: BTreeMap<String, String>,
     offer: Offer,
@@ -101,7 +101,7 @@ struct Session {
     _lifeline: Option<Lifeline>,
 }
 
-impl Session {
+impl McpSession {
     fn is_over(&self) -> bool {
         self.service.is_closed() || self.service.is_transport_closed()
     }
@@ -117,11 +117,11 @@ impl Drop for Lifeline {
 }
 
 /// Our side of the protocol: we answer nothing that a server might ask of us, and listen for one thing.
-struct Listener {
+struct ListenTask {
     changed: Arc<AtomicBool>,
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for ListenTask {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.store(true, Ordering::Relaxed);
     }
@@ -193,7 +193,7 @@ impl Connection {
     }
 
     /// The running server, started if it does not run.
-    async fn session<'a>(&self, live: &'a mut Live) -> Result<&'a mut Session, McpError> {
+    async fn session<'a>(&self, live: &'a mut Live) -> Result<&'a mut McpSession, McpError> {
         if live.session.as_ref().is_some_and(|session| session.is_over()) {
             live.session = None;
         }
@@ -207,25 +207,25 @@ impl Connection {
         live.session.as_mut().ok_or_else(|| self.failed("it does not run".to_owned()))
     }
 
-    async fn start(&self) -> Result<Session, McpError> {
+    async fn start(&self) -> Result<McpSession, McpError> {
         let changed = Arc::new(AtomicBool::new(false));
-        let listener = Listener { changed: changed.clone() };
+        let listener = ListenTask { changed: changed.clone() };
         let started = match &self.config.place {
             ServerPlace::Program { command, args, env } => self.start_program(listener, command, args, env).await,
             ServerPlace::Url { url, headers } => self.connect(listener, url, headers).await.map(|it| (it, None)),
         };
         let (service, _lifeline) = started.map_err(|why| self.failed(why))?;
         let offer = self.list(&service).await?;
-        Ok(Session { service, hashes: hashes(&offer), offer, changed, _lifeline })
+        Ok(McpSession { service, hashes: hashes(&offer), offer, changed, _lifeline })
     }
 
     async fn start_program(
         &self,
-        listener: Listener,
+        listener: ListenTask,
         command: &str,
         args: &[String],
         env: &BTreeMap<String, String>,
-    ) -> Result<(RunningService<RoleClient, Listener>, Option<Lifeline>), String> {
+    ) -> Result<(RunningService<RoleClient, ListenTask>, Option<Lifeline>), String> {
         let job = self.job(command, args, env)?;
         let server = self.commands.launcher.serve(job).await.map_err(|error| error.to_string())?;
         let lifeline = server.input.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
@@ -244,13 +244,13 @@ impl Connection {
     }
 
     /// The user's own program: not confined, but with a clean environment and the variables that its entry names.
-    fn job(&self, command: &str, args: &[String], env: &BTreeMap<String, String>) -> Result<Job, String> {
+    fn job(&self, command: &str, args: &[String], env: &BTreeMap<String, String>) -> Result<CommandSpec, String> {
         let surroundings = &self.commands.surroundings;
         let program = resolve(command, surroundings, &self.roots)?;
         let mut all = surroundings.plain_env(&self.commands.options);
         all.extend(env.iter().map(|(name, value)| (name.clone(), expand(value, surroundings))));
         let argv = std::iter::once(program.display().to_string()).chain(args.iter().map(|it| expand(it, surroundings)));
-        Ok(Job {
+        Ok(CommandSpec {
             argv: argv.collect(),
             workdir: self.roots.first().cloned().unwrap_or_else(|| PathBuf::from("/")),
             env: all,
@@ -265,10 +265,10 @@ impl Connection {
 
     async fn connect(
         &self,
-        listener: Listener,
+        listener: ListenTask,
         url: &str,
         headers: &BTreeMap<String, String>,
-    ) -> Result<RunningService<RoleClient, Listener>, String> {
+    ) -> Result<RunningService<RoleClient, ListenTask>, String> {
         let mut all = HashMap::new();
         for (name, value) in headers {
             let value = expand(value, &self.commands.surroundings);
@@ -284,7 +284,7 @@ impl Connection {
         }
     }
 
-    async fn list(&self, service: &RunningService<RoleClient, Listener>) -> Result<Offer, McpError> {
+    async fn list(&self, service: &RunningService<RoleClient, ListenTask>) -> Result<Offer, McpError> {
         match tokio::time::timeout(LISTING, service.list_all_tools()).await {
             Ok(Ok(tools)) => Ok(Offer::of(&self.config, tools.into_iter().map(described).collect())),
             Ok(Err(error)) => Err(self.failed(format!("it does not list its tools: {}", words(&error)))),

@@ -114,7 +114,7 @@ fn namespaced(server: &str, tool: &str) -> String {
 /// The text without control characters and without what nobody can see.
 pub(super) fn visible(text: &str) -> String {
     text.chars()
-        .filter(|&it| matches!(it, '\n' | '\t') || !(it.is_control() || crate::wanted::is_invisible(it)))
+        .filter(|&it| matches!(it, '\n' | '\t') || !(it.is_control() || homing_core::sanitize::is_invisible(it)))
         .collect()
 }
 

@@ -21,7 +21,7 @@ pub(super) fn commands(line: &str) -> Result<Vec<Vec<Word>>, Unclear> {
     if root.has_error() {
         return Err("the command's syntax is broken or unusual".to_owned());
     }
-    let mut reader = Reader { line, commands: Vec::new() };
+    let mut reader = SyntaxReader { line, commands: Vec::new() };
     reader.statement(root, 0)?;
     covers(line, root)?;
     Ok(reader.commands)
@@ -40,12 +40,12 @@ fn parse(line: &str) -> Option<Tree> {
     parser.parse_with_options(&mut |at, _| &bytes[at.min(bytes.len())..], None, Some(options))
 }
 
-struct Reader<'a> {
+struct SyntaxReader<'a> {
     line: &'a str,
     commands: Vec<Vec<Word>>,
 }
 
-impl Reader<'_> {
+impl SyntaxReader<'_> {
     fn statement(&mut self, node: Node<'_>, depth: usize) -> Result<(), Unclear> {
         if depth > MOST_DEPTH {
             return Err("the command is nested too deeply".to_owned());

@@ -17,11 +17,8 @@ use homing_core::{
     place::Place,
     tool::{Answer, CallHost, CallKey, Question, Tool, ToolContext, ToolOutput},
 };
-use homing_tools::{
-    bash::Bash,
-    commands::Commands,
-    sandbox::{Backend, SandboxOptions, Sandboxes, Surroundings},
-};
+use homing_sandbox::{Backend, CommandEnv, SandboxOptions, Sandboxes};
+use homing_tools::shell::{bash::Bash, commands::Commands};
 use serde_json::json;
 
 pub const HELPER: &str = env!("CARGO_BIN_EXE_homing-helper");
@@ -40,10 +37,10 @@ pub struct Workshop {
     pub commands: Arc<Commands>,
 }
 
-pub fn surroundings() -> Surroundings {
+pub fn surroundings() -> CommandEnv {
     let env: BTreeMap<String, String> = std::env::vars().collect();
     let home = env.get("HOME").map_or("/nonexistent".into(), PathBuf::from);
-    Surroundings { home, env }
+    CommandEnv { home, env }
 }
 
 /// The back-ends of this machine; what is missing is said aloud.

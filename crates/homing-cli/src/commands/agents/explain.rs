@@ -6,15 +6,15 @@ use homing_core::{
     authority::Allow,
     definition::{AgentDefinition, ModelChoice, PermissionMode, Scope},
     limits::{Cap, Limit, Limits, usd},
-    registry::Registered,
+    registry::RegistryEntry,
     rule::Rule,
-    text,
+    sanitize,
 };
-use homing_load::{Loaded, without_authority};
+use homing_load::{Discovered, without_authority};
 
 use super::{remarks, scope};
 
-pub(super) fn explain(registered: &Registered, loaded: &Loaded, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn explain(registered: &RegistryEntry, loaded: &Discovered, out: &mut dyn Write) -> io::Result<()> {
     let definition = &registered.definition;
     let mut page = Page { out };
     page.line("agent", &definition.name)?;
@@ -56,7 +56,7 @@ struct Page<'a> {
 
 impl Page<'_> {
     fn line(&mut self, label: &str, value: &str) -> io::Result<()> {
-        writeln!(self.out, "{label:<10} {}", text::inert_line(value))
+        writeln!(self.out, "{label:<10} {}", sanitize::inert_line(value))
     }
 
     /// A limit as it holds for a run that a person starts.

@@ -9,14 +9,14 @@ use std::{
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use homing_core::{
     diagnostic::{Diagnostic, Severity},
-    text,
+    sanitize,
 };
-use homing_load::{MAX_FILE, Report};
+use homing_load::{CheckReport, MAX_FILE};
 
 use crate::terminal;
 
 /// Each remark with the line it is about, then a summary.
-pub(super) fn human(report: &Report, teams: usize, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn human(report: &CheckReport, teams: usize, out: &mut dyn Write) -> io::Result<()> {
     let renderer = Renderer::styled().term_width(terminal::width().unwrap_or(120));
     let mut source = Source::default();
     for diagnostic in &report.diagnostics {
@@ -24,7 +24,7 @@ pub(super) fn human(report: &Report, teams: usize, out: &mut dyn Write) -> io::R
     }
     let count = |severity| report.of(severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let Report { files, agents, skills, ignored, .. } = report;
+    let CheckReport { files, agents, skills, ignored, .. } = report;
     let teams = if teams == 0 { String::new() } else { counted(teams, "team file") + ", " };
     writeln!(
         out,
@@ -47,8 +47,8 @@ fn groups(diagnostic: &Diagnostic, line: Option<String>) -> Vec<Group<'static>> 
         Severity::Warning => Level::WARNING,
         Severity::Info => Level::INFO,
     };
-    let title = level.primary_title(text::inert_line(&diagnostic.message));
-    let path = text::inert_line(&shown(diagnostic));
+    let title = level.primary_title(sanitize::inert_line(&diagnostic.message));
+    let path = sanitize::inert_line(&shown(diagnostic));
     let mut group = match line {
         Some(line) => {
             let span = span(&line, diagnostic.column);
@@ -58,7 +58,7 @@ fn groups(diagnostic: &Diagnostic, line: Option<String>) -> Vec<Group<'static>> 
         None => title.element(Origin::path(path)),
     };
     if let Some(hint) = &diagnostic.hint {
-        group = group.element(Level::HELP.message(text::inert_line(hint)));
+        group = group.element(Level::HELP.message(sanitize::inert_line(hint)));
     }
     vec![group]
 }
@@ -101,11 +101,11 @@ impl Source {
 fn lines(path: &Path) -> Vec<String> {
     let small = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= MAX_FILE);
     let text = if small { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
-    text.lines().map(|it| text::inert(it).replace('\t', " ")).collect()
+    text.lines().map(|it| sanitize::inert(it).replace('\t', " ")).collect()
 }
 
 /// Annotations for pull requests: one line each.
-pub(super) fn github(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn github(report: &CheckReport, out: &mut dyn Write) -> io::Result<()> {
     for diagnostic in &report.diagnostics {
         let kind = match diagnostic.severity {
             Severity::Error => "error",
@@ -113,15 +113,15 @@ pub(super) fn github(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             Severity::Info => "notice",
         };
         let path = shown(diagnostic);
-        let mut message = text::inert(&diagnostic.message);
+        let mut message = sanitize::inert(&diagnostic.message);
         if let Some(hint) = &diagnostic.hint {
-            message.push_str(&format!("\nhint: {}", text::inert(hint)));
+            message.push_str(&format!("\nhint: {}", sanitize::inert(hint)));
         }
         let place = match diagnostic.line {
             0 => String::new(),
             line => format!(",line={line},col={}", diagnostic.column),
         };
-        let path = escape(&text::inert_line(&path)).replace(':', "%3A").replace(',', "%2C");
+        let path = escape(&sanitize::inert_line(&path)).replace(':', "%3A").replace(',', "%2C");
         writeln!(out, "::{kind} file={path}{place}::{}", escape(&message))?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::{
 };
 
 use homing_core::registry::Registry;
-use homing_load::Report;
+use homing_load::CheckReport;
 
 /// Folders that are looked into at most, one below the other.
 const DEEPEST: usize = 6;
@@ -15,11 +15,11 @@ const LARGEST: u64 = 1024 * 1024;
 const KINDS: [&str; 5] = ["crew:", "chat:", "graph:", "map:", "orchestrator:"];
 
 /// Adds what there is to say about team files below `paths`, and says how many there are.
-pub(super) fn add(report: &mut Report, paths: &[PathBuf], known: &Registry) -> usize {
+pub(super) fn add(report: &mut CheckReport, paths: &[PathBuf], known: &Registry) -> usize {
     paths.iter().map(|path| add_below(report, path, known, DEEPEST)).sum()
 }
 
-fn add_below(report: &mut Report, path: &Path, known: &Registry, deeper: usize) -> usize {
+fn add_below(report: &mut CheckReport, path: &Path, known: &Registry, deeper: usize) -> usize {
     let Ok(about) = path.symlink_metadata() else { return 0 };
     if about.is_dir() && deeper > 0 {
         let mut inside: Vec<PathBuf> = fs::read_dir(path).into_iter().flatten().flatten().map(|it| it.path()).collect();

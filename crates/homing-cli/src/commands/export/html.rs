@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use homing_core::{envelope::Envelope, run::Run, text, tree::RunTree};
+use homing_core::{envelope::Envelope, run::Run, sanitize, tree::RunTree};
 
-use crate::{commands::show::transcript, outcome, progress::figures};
+use crate::{commands::show::transcript, print_result, progress::figures};
 
 const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222;background:#fff}\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f6f6f4;padding:1em;border-radius:4px}\
@@ -22,14 +22,14 @@ pub(super) fn page(tree: &RunTree, envelope: &Envelope) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
          <title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p>{}</p>\n",
-        escaped(&outcome::cost_line(envelope))
+        escaped(&print_result::cost_line(envelope))
     );
     let _ = writeln!(out, "<h2>Answer</h2><pre>{}</pre>\n<h2>Timeline</h2>", escaped(&envelope.output));
     timeline(tree, envelope, &mut out);
     out.push_str("<h2>Runs</h2>\n");
     for one in envelope.all() {
         if let Some(run) = tree.get(one.run) {
-            let head = escaped(&format!("{} {} · {}", one.place, one.agent, outcome::cost_line(one)));
+            let head = escaped(&format!("{} {} · {}", one.place, one.agent, print_result::cost_line(one)));
             let body = escaped(&transcript(run, one, tree));
             let _ =
                 writeln!(out, "<details id=\"r{}\"><summary>{head}</summary><pre>{body}</pre></details>", one.place);
@@ -62,7 +62,7 @@ fn timeline(tree: &RunTree, envelope: &Envelope, out: &mut String) {
 /// Text that is only text.
 fn escaped(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
-    for it in text::inert(words).chars() {
+    for it in sanitize::inert(words).chars() {
         match it {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),

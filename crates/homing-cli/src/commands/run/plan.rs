@@ -1,19 +1,19 @@
 //! `run --plan`: what a run would do and could cost. It asks nobody and runs nothing.
 
 use homing::Task;
-use homing_core::fact::Spawned;
-use homing_core::tool::ToolSpec;
 use homing_core::{
     authority::Decision,
+    fact::Spawned,
     limits::{Cap, Limit, usd},
     model::{ModelCard, Models},
     rule::Subjects,
-    text,
+    sanitize,
+    tool::ToolSpec,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    exit::{Exit, Kind, Trouble, print},
+    exit::{Exit, Trouble, TroubleKind, print},
     progress::figures,
     session::Session,
     terminal,
@@ -25,7 +25,7 @@ const BYTES_PER_TOKEN: u64 = 3;
 pub(crate) fn show(session: &Session, task: Task, is_json: bool) -> anyhow::Result<Exit> {
     let (spawned, tools) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
     let model = spawned.models.first().cloned().unwrap_or_default();
-    let found = session.catalog.get(&model).map_err(|error| Trouble::new(Kind::Auth, error.to_string()))?;
+    let found = session.catalog.get(&model).map_err(|error| Trouble::new(TroubleKind::Auth, error.to_string()))?;
     let plan = plan(&spawned, &tools, found.card(), &task);
     match is_json {
         true => print(&terminal::json(&plan))?,
@@ -82,7 +82,7 @@ fn limit_json(limit: Limit, spawned: &Spawned, task: &Task) -> Value {
 }
 
 fn words(plan: &Value) -> String {
-    let text = |key: &str| text::inert_line(plan[key].as_str().unwrap_or_default());
+    let text = |key: &str| sanitize::inert_line(plan[key].as_str().unwrap_or_default());
     let money = |key: &str| plan[key].as_u64().map_or_else(|| "unknown".to_owned(), usd);
     let mut lines = vec![
         format!("agent     {}", text("agent")),
@@ -113,11 +113,11 @@ fn words(plan: &Value) -> String {
     }
     lines.push("tools".to_owned());
     for tool in all("tools") {
-        let word = |key: &str| text::inert_line(tool[key].as_str().unwrap_or_default());
+        let word = |key: &str| sanitize::inert_line(tool[key].as_str().unwrap_or_default());
         lines.push(format!("  {:<12}{:<9} {}", word("name"), word("decided"), word("by")));
     }
     lines.extend(
-        all("warnings").iter().map(|it| format!("warning: {}", text::inert_line(it.as_str().unwrap_or_default()))),
+        all("warnings").iter().map(|it| format!("warning: {}", sanitize::inert_line(it.as_str().unwrap_or_default()))),
     );
     lines.join("\n")
 }

@@ -1,0 +1,150 @@
+//! Tells how a run ended: the answer on stdout, everything else on stderr.
+
+use std::io::{IsTerminal, Write, stdout};
+
+use homing_core::{
+    envelope::{Envelope, Status},
+    limits::{Limit, usd},
+    sanitize,
+};
+
+use crate::{exit::print, progress::figures, terminal};
+
+/// How a result is wanted on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The answer, for people.
+    Words,
+    /// One envelope.
+    Json,
+    /// Nothing: the events told it all.
+    Events,
+}
+
+impl Form {
+    /// As the flags say.
+    pub(crate) fn of(json: bool, events: bool) -> Self {
+        match (json, events) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Events,
+            (false, false) => Self::Words,
+        }
+    }
+}
+
+/// Tells how a run ended.
+pub(crate) fn tell(envelope: &Envelope, form: Form, is_recorded: bool) {
+    match form {
+        Form::Words => words(envelope, is_recorded),
+        Form::Json => json(envelope),
+        Form::Events => (),
+    }
+}
+
+/// The answer for programs.
+pub(crate) fn json(envelope: &Envelope) {
+    // A reader who has gone away is no reason for another exit code.
+    let _ = print(&terminal::json(&serde_json::to_value(envelope).unwrap_or_default()));
+}
+
+/// The answer for people, with the line about what it took.
+fn words(envelope: &Envelope, is_recorded: bool) {
+    let answer = match &envelope.data {
+        Some(data) => format!("{data:#}"),
+        None => envelope.output.clone(),
+    };
+    let answer = if stdout().is_terminal() { sanitize::inert(&answer) } else { answer };
+    if !answer.trim().is_empty() {
+        if stdout().is_terminal() && terminal::is_watched() {
+            terminal::say("");
+        }
+        let mut out = anstream::AutoStream::never(stdout().lock());
+        let _ = writeln!(out, "{}", answer.trim_end()).and_then(|()| out.flush());
+        if stdout().is_terminal() && terminal::is_watched() {
+            terminal::say("");
+        }
+    }
+    for warning in &envelope.warnings {
+        terminal::say(&format!("warning: {warning}"));
+    }
+    for denied in &envelope.denied {
+        terminal::say(&format!("denied: {}", sanitize::inert_line(denied)));
+    }
+    if let Some(why) = why(envelope) {
+        terminal::say(&why);
+    }
+    terminal::say(&cost_line(envelope));
+    if is_recorded && envelope.resumable {
+        terminal::say(&resume_line(envelope));
+    }
+}
+
+/// Why it is not done, in words.
+pub(crate) fn why(envelope: &Envelope) -> Option<String> {
+    if let Some(error) = &envelope.error {
+        let hint = error.hint.as_ref().map(|it| format!("\nhint: {it}")).unwrap_or_default();
+        return Some(format!("error: {}{hint}", error.message));
+    }
+    let hit = envelope.limit.as_ref()?;
+    let (limit, spent) = (amount(hit.name, hit.limit), amount(hit.name, hit.spent));
+    let whose = if hit.place == envelope.place { String::new() } else { format!(" of run {}", hit.place) };
+    if hit.name == Limit::Output {
+        let cut = "stopped because its replies were cut off again and again";
+        return Some(format!("{cut}, the last at {spent} of {limit} output tokens"));
+    }
+    Some(format!("stopped at its {} limit{whose}: {spent} of {limit}", hit.name.name().replace('_', " ")))
+}
+
+fn amount(limit: Limit, value: u64) -> String {
+    match limit {
+        Limit::Cost => usd(value),
+        Limit::Wall | Limit::Work => figures::time(value),
+        Limit::Tokens | Limit::Output => figures::tokens(value),
+        Limit::Turns | Limit::Depth | Limit::ToolCalls | Limit::Children | Limit::Repeats | Limit::Compactions => {
+            value.to_string()
+        }
+    }
+}
+
+/// `done · 4 turns · 12.3k tokens · $0.0123 · 3.2s · run 0199…`
+pub(crate) fn cost_line(envelope: &Envelope) -> String {
+    let all = &envelope.subtree;
+    let runs = envelope.all().len() as u64;
+    let mut parts = vec![envelope.status.name().replace('_', " ")];
+    if runs > 1 {
+        parts.push(figures::count(runs, "run"));
+    }
+    parts.push(figures::count(all.turns, "turn"));
+    parts.push(format!("{} tokens", figures::tokens(all.input + all.output)));
+    let about = if all.estimated { "at most " } else { "" };
+    parts.push(format!("{about}{}", figures::money(all.cost_micros)));
+    parts.push(figures::time(all.wall_ms));
+    match envelope.verified {
+        Some(true) => parts.push("verified".to_owned()),
+        Some(false) => parts.push("not verified".to_owned()),
+        None => (),
+    }
+    parts.push(format!("run {}", short(envelope)));
+    parts.join(" · ")
+}
+
+/// The part of an id that no other run of this machine has: it is made of the moment in which the run began.
+pub(crate) fn short(envelope: &Envelope) -> String {
+    envelope.run.to_string().chars().take(13).collect()
+}
+
+fn resume_line(envelope: &Envelope) -> String {
+    let id = short(envelope);
+    let more = match envelope.limit.as_ref().map(|it| it.name) {
+        Some(Limit::Cost) => " --max-cost +1.00",
+        Some(Limit::Tokens) => " --max-tokens +100k",
+        // Nothing makes a reply longer yet; any extension lets the run go on.
+        Some(Limit::Turns | Limit::Output) => " --max-turns +20",
+        Some(Limit::ToolCalls) => " --max-tool-calls +100",
+        Some(Limit::Children) => " --max-children +10",
+        Some(Limit::Wall) => " --timeout +10m",
+        Some(Limit::Depth | Limit::Work | Limit::Repeats | Limit::Compactions) | None => "",
+    };
+    let verb = if envelope.status == Status::Interrupted { "go on" } else { "give it more" };
+    format!("{verb} with: homing resume {id}{more}")
+}

@@ -1,0 +1,114 @@
+//! Models that are programs: a plain function from what was said to what is answered. Teams are made of them, and so
+//! are tests.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+};
+
+use serde_json::Value;
+
+use crate::{
+    BoxFuture,
+    message::{Args, Message, Part, Reply, StopReason, ToolCall, Usage},
+    model::{AskFailure, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta},
+};
+
+/// A model that is a pure function of its request.
+pub struct FunctionModel<F> {
+    card: ModelCard,
+    decide: F,
+}
+
+impl<F: Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync> FunctionModel<F> {
+    /// A program under the name `name`, free of charge.
+    pub fn new(name: impl Into<String>, decide: F) -> Self {
+        Self { card: ModelCard::free(name), decide }
+    }
+
+    /// A program with a card of your own: prices, a context window, a gate.
+    pub fn with_card(card: ModelCard, decide: F) -> Self {
+        Self { card, decide }
+    }
+}
+
+impl<F: Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync> Model for FunctionModel<F> {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    fn reply<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        on_delta: OnDelta<'a>,
+    ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
+        Box::pin(async move {
+            let reply = (self.decide)(request)?;
+            for part in &reply.parts {
+                match part {
+                    Part::Text(text) => on_delta(Delta::Text(text)),
+                    Part::Thinking { text, .. } => on_delta(Delta::Thinking(text)),
+                    Part::Call(call) => on_delta(Delta::Call(&call.name)),
+                    Part::Opaque { .. } => (),
+                }
+            }
+            Ok(reply)
+        })
+    }
+}
+
+/// A model that answers from a list, in order, whoever asks; past its end it breaks.
+pub struct ScriptedModel {
+    card: ModelCard,
+    answers: Mutex<VecDeque<Result<Reply, AskFailure>>>,
+}
+
+impl ScriptedModel {
+    /// A script of these answers.
+    pub fn new(answers: impl IntoIterator<Item = Result<Reply, AskFailure>>) -> Self {
+        Self { card: ModelCard::free("script/list"), answers: Mutex::new(answers.into_iter().collect()) }
+    }
+}
+
+impl Model for ScriptedModel {
+    fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    fn reply<'a>(&'a self, _: ModelRequest<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
+        Box::pin(async move {
+            let next = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let over = || AskFailure::free(ModelError::Unusable { reason: "the script is over".to_owned() });
+            next.unwrap_or_else(|| Err(over()))
+        })
+    }
+}
+
+/// A reply that says `text` and ends.
+pub fn say(text: impl Into<String>) -> Reply {
+    Reply { usage: Usage { input: 10, output: 5, ..Usage::default() }, ..Reply::text_only(text) }
+}
+
+/// A reply that calls tools.
+pub fn call(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
+    let part = |(i, (name, args)): (usize, (&str, Value))| {
+        Part::Call(ToolCall { id: format!("c{i}"), name: name.to_owned(), args: Args::Json(args) })
+    };
+    let parts = calls.into_iter().enumerate().map(part).collect();
+    Reply {
+        parts,
+        stop: StopReason::Calls,
+        usage: Usage { input: 10, output: 5, ..Usage::default() },
+        ..Reply::default()
+    }
+}
+
+/// The last thing said in a request, in words.
+pub fn last_words(request: &ModelRequest<'_>) -> String {
+    match request.messages.last().map(|entry| &entry.message) {
+        Some(Message::User { text, .. }) => text.clone(),
+        Some(Message::Assistant(reply)) => reply.text(),
+        Some(Message::Tool(result)) => result.text.clone(),
+        None => String::new(),
+    }
+}

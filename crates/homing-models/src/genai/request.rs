@@ -1,0 +1,176 @@
+//! A request in `genai`'s terms. It knows nothing of connections or answers.
+
+use genai::chat::{
+    ChatMessage, ChatOptions, ChatRequest, ContentPart, MessageContent, ReasoningEffort, Tool, ToolCall as ForeignCall,
+    ToolChoice as ForeignChoice, ToolResponse,
+};
+use homing_core::{
+    message::{Args, Image, Message, Part, Reply, ToolResult},
+    model::{Effort, ModelRequest, ToolChoice},
+};
+use serde_json::{Value, json};
+
+use crate::wire::{IdStyle, of_reply, of_result};
+
+/// What a request asks for beside its messages.
+pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)]) -> ChatOptions {
+    let mut options = ChatOptions::default()
+        .with_max_tokens(u32::try_from(request.max_output).unwrap_or(u32::MAX))
+        .with_capture_usage(true)
+        .with_capture_content(true)
+        .with_capture_tool_calls(true)
+        .with_capture_reasoning_content(true);
+    if let Some(milli) = request.temperature_milli {
+        options = options.with_temperature(f64::from(milli) / 1_000.0);
+    }
+    if let Some(effort) = request.effort {
+        options = options.with_reasoning_effort(effort_of(effort));
+    }
+    if !request.tools.specs.is_empty() {
+        options = match request.choice {
+            ToolChoice::Auto => options,
+            ToolChoice::Off => options.with_tool_choice(ForeignChoice::None),
+            ToolChoice::Required => options.with_tool_choice(ForeignChoice::Required),
+        };
+    }
+    if !headers.is_empty() {
+        options = options.with_extra_headers(headers.to_vec());
+    }
+    options
+}
+
+fn effort_of(effort: Effort) -> ReasoningEffort {
+    match effort {
+        Effort::None => ReasoningEffort::Zero,
+        Effort::Minimal => ReasoningEffort::Minimal,
+        Effort::Low => ReasoningEffort::Low,
+        Effort::Medium => ReasoningEffort::Medium,
+        Effort::High => ReasoningEffort::High,
+        Effort::Xhigh => ReasoningEffort::XHigh,
+        Effort::Max => ReasoningEffort::Max,
+    }
+}
+
+/// The messages and tools of a request. Signed thoughts go back if they came from the provider that is `origin`.
+pub(super) fn chat_request(request: &ModelRequest<'_>, origin: &str) -> ChatRequest {
+    let mut messages: Vec<ChatMessage> = Vec::new();
+    let mut results: Vec<ToolResponse> = Vec::new();
+    let mut pictures: Vec<ContentPart> = Vec::new();
+    let mut reply = None;
+    for (position, entry) in request.messages.iter().enumerate() {
+        if let Message::Tool(result) = &entry.message {
+            results.push(tool_response(result, reply));
+            pictures.extend(result.images.iter().map(image));
+            continue;
+        }
+        reply = Some((position, &entry.message));
+        flush(&mut messages, &mut results, &mut pictures);
+        messages.extend(message(&entry.message, position, origin));
+    }
+    flush(&mut messages, &mut results, &mut pictures);
+    let mut chat = ChatRequest::new(messages);
+    if !request.system.is_empty() {
+        chat = chat.with_system(request.system);
+    }
+    if !request.tools.specs.is_empty() {
+        let tool = |spec: &homing_core::tool::ToolSpec| {
+            Tool::new(spec.name.clone()).with_description(spec.description.clone()).with_schema(spec.schema.clone())
+        };
+        chat = chat.with_tools(request.tools.specs.iter().map(tool).collect::<Vec<_>>());
+    }
+    chat
+}
+
+/// All results of a reply go into one message; their pictures follow, because `genai` has no place for them inside.
+fn flush(messages: &mut Vec<ChatMessage>, results: &mut Vec<ToolResponse>, pictures: &mut Vec<ContentPart>) {
+    if !results.is_empty() {
+        messages.push(ChatMessage::tool(MessageContent::from_tool_responses(std::mem::take(results))));
+    }
+    if !pictures.is_empty() {
+        messages.push(ChatMessage::user(MessageContent::from_parts(std::mem::take(pictures))));
+    }
+}
+
+fn tool_response(result: &ToolResult, reply: Option<(usize, &Message)>) -> ToolResponse {
+    let id = of_result(result, reply, IdStyle::Free);
+    let text = if result.is_error { format!("Error: {}", result.text) } else { result.text.clone() };
+    ToolResponse::new(id, text).with_fn_name(result.name.clone())
+}
+
+fn image(image: &Image) -> ContentPart {
+    ContentPart::from_binary_base64(image.media_type.clone(), image.base64.clone(), None)
+}
+
+fn message(message: &Message, position: usize, origin: &str) -> Option<ChatMessage> {
+    match message {
+        Message::User { text, images } => {
+            let parts: Vec<ContentPart> =
+                std::iter::once(ContentPart::from_text(text)).chain(images.iter().map(image)).collect();
+            Some(ChatMessage::user(MessageContent::from_parts(parts)))
+        }
+        Message::Assistant(reply) => {
+            Some(ChatMessage::assistant(MessageContent::from_parts(assistant(reply, position, origin))))
+        }
+        Message::Tool(_) => None,
+    }
+}
+
+fn assistant(reply: &Reply, position: usize, origin: &str) -> Vec<ContentPart> {
+    let mut ids = of_reply(reply, position, IdStyle::Free).into_iter();
+    let mut seals = None;
+    let mut parts = Vec::new();
+    for part in &reply.parts {
+        match part {
+            Part::Text(text) => parts.push(ContentPart::from_text(text)),
+            // A signature with its text behind it is how `genai` knows a signed block: Bedrock gets it as `reasoningText`,
+            // and gets a signature alone as `redactedContent`. Without a signature nobody takes thoughts back.
+            Part::Thinking { text, signature: Some(seal), origin: Some(from) } if from == origin => {
+                parts.push(ContentPart::ThoughtSignature(seal.clone()));
+                parts.push(ContentPart::ReasoningContent(text.clone()));
+            }
+            Part::Thinking { .. } => (),
+            Part::Opaque { wire, block } if wire == "genai" && may_go_to(block, origin) => {
+                match block.get("seal").and_then(Value::as_str) {
+                    Some(seal) => {
+                        parts.push(ContentPart::ThoughtSignature(seal.to_owned()));
+                        parts.extend(recorded_apart(reply).map(|text| ContentPart::ReasoningContent(text.to_owned())));
+                    }
+                    None => seals = serde_json::from_value(block.get("seals").cloned().unwrap_or_default()).ok(),
+                }
+            }
+            Part::Opaque { .. } => (),
+            Part::Call(call) => parts.push(ContentPart::ToolCall(ForeignCall {
+                call_id: ids.next().unwrap_or_default(),
+                fn_name: call.name.clone(),
+                fn_arguments: match &call.args {
+                    Args::Json(value) => value.clone(),
+                    Args::Malformed(text) => json!({ "malformed_arguments": text }),
+                },
+                thought_signatures: seals.take(),
+            })),
+        }
+    }
+    if parts.is_empty() {
+        parts.push(ContentPart::from_text("(nothing)"));
+    }
+    parts
+}
+
+/// Whether a seal is the provider's own. Records that are older than the note of where a seal came from are trusted.
+fn may_go_to(block: &Value, origin: &str) -> bool {
+    block.get("from").and_then(Value::as_str).is_none_or(|from| from == origin)
+}
+
+/// The thoughts that a reply's only seal belongs to, in a record from before the two were kept together. Providers that
+/// seal something else take no notice of them.
+fn recorded_apart(reply: &Reply) -> Option<&str> {
+    let (mut thoughts, mut seals) = (Vec::new(), 0);
+    for part in &reply.parts {
+        match part {
+            Part::Thinking { text, signature: None, origin: None } => thoughts.push(text.as_str()),
+            Part::Opaque { wire, block } if wire == "genai" && block.get("seal").is_some() => seals += 1,
+            Part::Thinking { .. } | Part::Opaque { .. } | Part::Text(_) | Part::Call(_) => (),
+        }
+    }
+    if seals == 1 && thoughts.len() == 1 { thoughts.pop() } else { None }
+}

@@ -1,0 +1,132 @@
+//! The table of providers that ships with the program: data, no code. Its order is the order in which providers are
+//! tried where nothing names a model.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    provider::{Auth, ProviderRow},
+    wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn},
+};
+
+/// A model on this machine may have to be read from disk, and a long prompt by a slow processor.
+const LOADING: Duration = Duration::from_secs(600);
+
+/// Name, address, variables that hold the key, the price table's name, the default model.
+type ProviderLine = (&'static str, &'static str, &'static [&'static str], Option<&'static str>, Option<&'static str>);
+
+const CHAT: &[ProviderLine] = &[
+    ("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], Some("openai"), Some("gpt-6.1-sol")),
+    (
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        &["OPENROUTER_API_KEY"],
+        Some("openrouter"),
+        Some("anthropic/claude-sonnet-5.5"),
+    ),
+    ("groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"], Some("groq"), Some("openai/gpt-oss-120b")),
+    ("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"], Some("deepseek"), Some("deepseek-v4-pro")),
+    ("xai", "https://api.x.ai/v1", &["XAI_API_KEY"], Some("x-ai"), Some("grok-4.7")),
+    ("mistral", "https://api.mistral.ai/v1", &["MISTRAL_API_KEY"], Some("mistral"), Some("mistral-large-4")),
+    ("together", "https://api.together.xyz/v1", &["TOGETHER_API_KEY"], Some("together"), None),
+    ("fireworks", "https://api.fireworks.ai/inference/v1", &["FIREWORKS_API_KEY"], Some("fireworks"), None),
+    ("cerebras", "https://api.cerebras.ai/v1", &["CEREBRAS_API_KEY"], Some("cerebras"), None),
+    ("moonshot", "https://api.moonshot.ai/v1", &["MOONSHOT_API_KEY"], Some("moonshotai"), None),
+    ("zai", "https://api.z.ai/api/paas/v4", &["ZAI_API_KEY"], Some("zai"), None),
+    ("cohere", "https://api.cohere.ai/compatibility/v1", &["COHERE_API_KEY"], Some("cohere"), None),
+    ("perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"], Some("perplexity"), None),
+    ("nvidia", "https://integrate.api.nvidia.com/v1", &["NVIDIA_API_KEY"], Some("nvidia"), None),
+    ("sambanova", "https://api.sambanova.ai/v1", &["SAMBANOVA_API_KEY"], Some("sambanova"), None),
+    ("deepinfra", "https://api.deepinfra.com/v1/openai", &["DEEPINFRA_API_KEY"], Some("deepinfra"), None),
+    ("novita", "https://api.novita.ai/openai/v1", &["NOVITA_API_KEY"], Some("novita"), None),
+    ("huggingface", "https://router.huggingface.co/v1", &["HF_TOKEN"], Some("huggingface"), None),
+    ("github", "https://models.github.ai/inference", &["GITHUB_MODELS_TOKEN"], Some("github"), None),
+    ("azure", "", &["AZURE_OPENAI_API_KEY"], Some("azure"), None),
+    ("ollama", "http://localhost:11434/v1", &[], None, None),
+    ("lmstudio", "http://localhost:1234/v1", &[], None, None),
+    ("llamacpp", "http://localhost:8080/v1", &[], None, None),
+    ("vllm", "http://localhost:8000/v1", &[], None, None),
+];
+
+/// Spoken to through `genai`, under its name for them.
+const GENAI: &[ProviderLine] = &[
+    ("gemini", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), Some("gemini-3.8-flash")),
+    ("openai-responses", "", &["OPENAI_API_KEY"], Some("openai"), None),
+    ("gemini-interactions", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), None),
+    ("bedrock", "", &["BEDROCK_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"], Some("aws"), None),
+    ("vertex", "", &["VERTEX_API_KEY"], Some("google"), None),
+    ("minimax", "", &["MINIMAX_API_KEY"], Some("minimax"), None),
+];
+
+/// The rows, in the order in which they are tried.
+pub(crate) fn rows() -> Vec<ProviderRow> {
+    let anthropic = (
+        "anthropic",
+        "https://api.anthropic.com",
+        &["ANTHROPIC_API_KEY"][..],
+        Some("anthropic"),
+        Some("claude-sonnet-5-5"),
+    );
+    let mut rows = vec![row(&anthropic, Wire::Anthropic)];
+    rows[0].auth = Auth::XApiKey;
+    rows.extend(CHAT.iter().map(|line| row(line, Wire::Chat)));
+    let gemini_comes_third = 2;
+    for line in GENAI.iter().rev() {
+        let at = if line.0 == "gemini" { gemini_comes_third } else { rows.len() };
+        rows.insert(at, row(line, Wire::Genai));
+    }
+    rows
+}
+
+fn row(line: &ProviderLine, wire: Wire) -> ProviderRow {
+    let (name, base_url, key_vars, price_table, default_model) = *line;
+    ProviderRow {
+        name: name.to_owned(),
+        wire,
+        base_url: base_url.to_owned(),
+        base_url_env: Some(format!("{}_BASE_URL", name.replace('-', "_").to_uppercase())),
+        key_vars: key_vars.iter().map(|it| (*it).to_owned()).collect(),
+        headers: BTreeMap::new(),
+        auth: if name == "azure" { Auth::ApiKey } else { Auth::Bearer },
+        quirks: quirks(name),
+        price_table: price_table.map(str::to_owned),
+        prices: BTreeMap::new(),
+        max_output: BTreeMap::new(),
+        default_model: default_model.map(str::to_owned),
+        is_moved: false,
+        patience: key_vars.is_empty().then_some(LOADING),
+        delivery: Delivery::Streamed,
+    }
+}
+
+fn quirks(name: &str) -> Quirks {
+    let plain = Quirks { reasoning: reasoning(name), ..Quirks::default() };
+    match name {
+        "openai" | "azure" => Quirks { max_completion_tokens: true, ..plain },
+        "openrouter" => Quirks { effort_object: true, ..plain },
+        "mistral" => Quirks { nine_letter_ids: true, no_stream_options: true, no_effort: true, ..plain },
+        "deepseek" | "moonshot" | "xai" | "zai" => Quirks { no_effort: true, ..plain },
+        _ => plain,
+    }
+}
+
+/// How reasoning goes back, as the providers document it or as their servers were seen to behave.
+fn reasoning(name: &str) -> ReasoningReturn {
+    match name {
+        // With thinking on, which is their default, both answer 400 if a reply that called tools comes back without it.
+        "deepseek" | "moonshot" => ReasoningReturn::Required,
+        // GLM thinks between calls and wants what it thought back with their results.
+        "zai" => ReasoningReturn::ReasoningContent,
+        // Both refuse `reasoning_content`, and Groq refuses `reasoning` for models that do not reason.
+        "groq" => ReasoningReturn::GptOss,
+        "cerebras" => ReasoningReturn::Reasoning,
+        "openrouter" => ReasoningReturn::Details,
+        "mistral" => ReasoningReturn::Content,
+        // Many models behind one server, or many versions of it: the field's name varies, unknown ones are ignored.
+        "together" | "fireworks" | "novita" | "deepinfra" | "nvidia" | "ollama" | "lmstudio" | "llamacpp" | "vllm" => {
+            ReasoningReturn::SameField
+        }
+        // OpenAI's own servers refuse fields that they do not know; xAI's chat completions have no use for it; a router
+        // passes it on to servers that may refuse it.
+        _ => ReasoningReturn::Never,
+    }
+}

@@ -1,0 +1,313 @@
+//! What the offline model does next, from the transcript alone: send explorers, search, read, report.
+
+use homing_core::{
+    message::{Args, Message, Part, Reply, StopReason, ToolCall, ToolResult},
+    model::{ModelRequest, ToolChoice},
+    tool::ToolSpec,
+    tool_names::canonical,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    fill_schema::{Material, fit},
+    keywords::{Keyword, keywords},
+    search_hits::{Aspect, DEFINERS, Hit, SearchFindings, looks_like_a_path, numbered, parse, plain, rank},
+};
+
+/// The first line of every report, so that nobody mistakes it.
+const HONEST: &str = "(offline: a keyword search, not a language model — it matched words and understood nothing)";
+
+/// How a task begins that the offline model gave to an explorer of its own.
+const ERRAND: &str = "Search the files for";
+
+/// The reply to `request`.
+pub(super) fn reply(request: &ModelRequest<'_>) -> Reply {
+    let desk = PlanState::new(request);
+    if request.choice == ToolChoice::Off {
+        return desk.report();
+    }
+    match desk.stage() {
+        Stage::Send(explorer) => calls(desk.errands(&explorer)),
+        Stage::Search => calls(desk.searches()),
+        Stage::Read => calls(desk.reads()),
+        Stage::Report => desk.report(),
+    }
+}
+
+/// What there is to do now.
+enum Stage {
+    /// Send explorers of this name.
+    Send(String),
+    Search,
+    Read,
+    Report,
+}
+
+/// Everything the rules look at.
+struct PlanState<'a> {
+    request: &'a ModelRequest<'a>,
+    question: String,
+    keywords: Vec<Keyword>,
+    aspect: Aspect,
+    /// Results since the question, with the tool's canonical name.
+    results: Vec<(&'static str, &'a ToolResult)>,
+}
+
+impl<'a> PlanState<'a> {
+    fn new(request: &'a ModelRequest<'a>) -> Self {
+        let asked = request.messages.iter().rposition(|entry| matches!(entry.message, Message::User { .. }));
+        // A report on request, or a nudge after one, is about the first question.
+        let first = request.messages.iter().position(|entry| matches!(entry.message, Message::User { .. }));
+        let at = if request.choice == ToolChoice::Off { first } else { asked }.unwrap_or(0);
+        let text = match request.messages.get(at).map(|entry| &entry.message) {
+            Some(Message::User { text, .. }) => text.clone(),
+            Some(Message::Assistant(_) | Message::Tool(_)) | None => String::new(),
+        };
+        let results = request.messages.iter().skip(at).filter_map(|entry| match &entry.message {
+            Message::Tool(result) => Some((canonical(&result.name).unwrap_or("other"), result)),
+            Message::User { .. } | Message::Assistant(_) => None,
+        });
+        let question = question_of(&text);
+        Self { request, keywords: keywords(&question), aspect: aspect_of(&text), question, results: results.collect() }
+    }
+
+    fn tool(&self, name: &str) -> Option<&'a ToolSpec> {
+        self.request.tools.specs.iter().find(|spec| canonical(&spec.name) == Some(name))
+    }
+
+    fn has_result(&self, name: &str) -> bool {
+        self.results.iter().any(|(tool, _)| *tool == name)
+    }
+
+    fn stage(&self) -> Stage {
+        let has_searched = self.has_result("grep") || self.has_result("glob");
+        let has_looked = has_searched || self.has_result("delegate");
+        let can_search = self.tool("grep").is_some() || self.tool("glob").is_some();
+        match self.explorer() {
+            _ if self.keywords.is_empty() && self.named_files().is_empty() => Stage::Report,
+            Some(explorer) if self.results.is_empty() => Stage::Send(explorer),
+            _ if !has_searched && !self.has_result("delegate") && can_search => Stage::Search,
+            _ if has_looked && !self.has_result("read") && !self.reads().is_empty() => Stage::Read,
+            _ => Stage::Report,
+        }
+    }
+
+    /// Whom to send, unless this run is itself such an errand.
+    fn explorer(&self) -> Option<String> {
+        let spec = self.tool("delegate").filter(|_| self.aspect == Aspect::Any)?;
+        let names = spec.schema.pointer("/properties/agent/enum").and_then(Value::as_array);
+        let mut names = names.into_iter().flatten().filter_map(Value::as_str);
+        names.find(|name| name.contains("explor")).map(str::to_owned)
+    }
+
+    fn errands(&self, explorer: &str) -> Vec<ToolCall> {
+        let errands = ["definitions", "usages", "tests and documentation"];
+        let task = |what: &str| {
+            format!(
+                "{ERRAND} {what} that answer this question, and report paths and lines.\nQuestion: {}",
+                self.question
+            )
+        };
+        let args = |what: &str| json!({ "agent": explorer, "task": task(what) });
+        let name = self.tool("delegate").map_or("delegate", |spec| &spec.name);
+        errands.iter().map(|what| call(name, args(what))).collect()
+    }
+
+    fn searches(&self) -> Vec<ToolCall> {
+        let mut made = Vec::new();
+        if let Some(grep) = self.tool("grep") {
+            if !self.keywords.is_empty() {
+                made.push(call(&grep.name, grep_args(grep, &definitions_pattern(&self.keywords))));
+            }
+            for keyword in self.keywords.iter().take(4) {
+                made.push(call(&grep.name, grep_args(grep, &keyword.pattern())));
+            }
+        }
+        if let Some(glob) = self.tool("glob") {
+            for keyword in self.keywords.iter().take(2) {
+                made.push(call(&glob.name, json!({ "pattern": format!("**/*{}*", keyword.word.to_lowercase()) })));
+            }
+        }
+        made
+    }
+
+    /// The surroundings of the best lines, and files that the question names.
+    fn reads(&self) -> Vec<ToolCall> {
+        let Some(read) = self.tool("read") else { return Vec::new() };
+        let named = self.named_files().into_iter().take(2).map(|path| json!({ "path": path, "limit": 60 }));
+        let best = self.ranked().into_iter().take(3).filter_map(|found| {
+            let line = self.best_line(&found)?;
+            Some(json!({ "path": found.path, "offset": line.saturating_sub(3).max(1), "limit": 24 }))
+        });
+        named.chain(best).take(3).map(|args| call(&read.name, fitted(read, args))).collect()
+    }
+
+    fn best_line(&self, found: &SearchFindings) -> Option<u64> {
+        let fitness = |hit: &&Hit| self.keywords.iter().map(|it| it.fits(&hit.text)).sum::<u32>();
+        found.hits.iter().max_by_key(|hit| (fitness(hit), std::cmp::Reverse(hit.line))).map(|hit| hit.line)
+    }
+
+    fn named_files(&self) -> Vec<String> {
+        let trimmed =
+            self.question.split_whitespace().map(|it| it.trim_matches(['`', '"', '\'', ',', '?', '(', ')', ':']));
+        trimmed
+            .filter(|it| it.contains('.') && looks_like_a_path(it.trim_end_matches('.')))
+            .map(|it| it.trim_end_matches('.').to_owned())
+            .collect()
+    }
+
+    /// Every line that searches or explorers found.
+    fn hits(&self) -> Vec<Hit> {
+        let useful = self
+            .results
+            .iter()
+            .filter(|(tool, result)| !result.is_error && matches!(*tool, "grep" | "delegate" | "wait"));
+        useful.flat_map(|(_, result)| parse(&plain(&result.text))).collect()
+    }
+
+    fn ranked(&self) -> Vec<SearchFindings> {
+        rank(&self.hits(), &self.keywords, self.aspect)
+    }
+
+    fn report(&self) -> Reply {
+        let ranked = self.ranked();
+        let hits: Vec<Hit> = ranked.iter().take(8).flat_map(|found| found.hits.clone()).collect();
+        let text = self.words(&ranked);
+        match self.tool("answer").filter(|_| self.request.choice != ToolChoice::Off) {
+            Some(answer) => {
+                calls(vec![call(&answer.name, fit(&answer.schema, &Material { text: &text, hits: &hits }))])
+            }
+            None => Reply::text_only(text),
+        }
+    }
+
+    fn words(&self, ranked: &[SearchFindings]) -> String {
+        let words: Vec<&str> = self.keywords.iter().map(|it| it.word.as_str()).collect();
+        let mut out = format!("{HONEST}\n\n");
+        if words.is_empty() && self.named_files().is_empty() {
+            out.push_str("The task has no word worth searching for. Name a function, a type, a file or a topic.");
+            return out;
+        }
+        if ranked.is_empty() && self.results.is_empty() {
+            out.push_str("There is no tool here to search with (grep or glob), so nothing was looked up.");
+            return out;
+        }
+        if ranked.is_empty() {
+            out.push_str(&format!("Nothing was found for: {}.", words.join(", ")));
+            self.push_files(&mut out);
+            return out;
+        }
+        out.push_str(&format!("Best matches for: {}\n\n", words.join(", ")));
+        for found in ranked.iter().take(8) {
+            for hit in &found.hits {
+                out.push_str(&format!("- {}:{} — {}\n", hit.path, hit.line, shortened(&hit.text)));
+            }
+        }
+        if let Some(rest) = ranked.len().checked_sub(8).filter(|it| *it > 0) {
+            out.push_str(&format!("\n{rest} more files fit less well.\n"));
+        }
+        self.push_files(&mut out);
+        self.push_excerpt(&mut out);
+        self.push_errors(&mut out);
+        out.trim_end().to_owned()
+    }
+
+    fn push_files(&self, out: &mut String) {
+        let named = self.results.iter().filter(|(tool, result)| *tool == "glob" && !result.is_error);
+        let mut paths: Vec<&str> = named
+            .flat_map(|(_, result)| result.text.lines())
+            .map(str::trim)
+            .filter(|it| looks_like_a_path(it))
+            .collect();
+        paths.sort_unstable();
+        paths.dedup();
+        if !paths.is_empty() {
+            out.push_str(&format!(
+                "\nFiles of that name: {}\n",
+                paths.iter().take(6).copied().collect::<Vec<_>>().join(", ")
+            ));
+        }
+    }
+
+    /// The surroundings of the best line, as it was read.
+    fn push_excerpt(&self, out: &mut String) {
+        let read = self.results.iter().find(|(tool, result)| *tool == "read" && !result.is_error);
+        let Some((_, result)) = read else { return };
+        let lines: Vec<&str> = result.text.lines().filter(|line| numbered(line).is_some()).take(24).collect();
+        if !lines.is_empty() {
+            out.push_str(&format!("\nAround the best match:\n```\n{}\n```\n", lines.join("\n")));
+        }
+    }
+
+    fn push_errors(&self, out: &mut String) {
+        let failed = self.results.iter().filter(|(_, result)| result.is_error).count();
+        if failed > 0 {
+            out.push_str(&format!(
+                "\n{failed} of {} tool calls failed, so something may be missing.\n",
+                self.results.len()
+            ));
+        }
+    }
+}
+
+fn calls(calls: Vec<ToolCall>) -> Reply {
+    Reply { parts: calls.into_iter().map(Part::Call).collect(), stop: StopReason::Calls, ..Reply::default() }
+}
+
+fn call(name: &str, args: Value) -> ToolCall {
+    ToolCall { id: String::new(), name: name.to_owned(), args: Args::Json(args) }
+}
+
+/// The question within an errand of our own, or the task as it is.
+fn question_of(task: &str) -> String {
+    match task.strip_prefix(ERRAND).and_then(|rest| rest.split_once("Question: ")) {
+        Some((_, question)) => question.trim().to_owned(),
+        None => task.trim().to_owned(),
+    }
+}
+
+fn aspect_of(task: &str) -> Aspect {
+    let Some(rest) = task.strip_prefix(ERRAND) else { return Aspect::Any };
+    match rest.trim_start() {
+        it if it.starts_with("definitions") => Aspect::Definitions,
+        it if it.starts_with("usages") => Aspect::Usages,
+        _ => Aspect::Around,
+    }
+}
+
+fn definitions_pattern(keywords: &[Keyword]) -> String {
+    let definers: Vec<&str> = DEFINERS.iter().copied().filter(|it| !it.ends_with('!')).collect();
+    let forms = keywords.iter().take(3).map(Keyword::forms).collect::<Vec<_>>().join("|");
+    format!("\\b(?:{})\\s+\\w*(?i:{forms})", definers.join("|"))
+}
+
+fn grep_args(spec: &ToolSpec, pattern: &str) -> Value {
+    fitted(spec, json!({ "pattern": pattern }))
+}
+
+/// Arguments under the names that the tool's schema has; those that it does not have are left out.
+fn fitted(spec: &ToolSpec, args: Value) -> Value {
+    let names: &[(&str, &[&str])] = &[
+        ("pattern", &["pattern", "regex", "query"]),
+        ("path", &["path", "file_path", "file"]),
+        ("offset", &["offset", "start_line", "start"]),
+        ("limit", &["limit", "max_lines", "lines"]),
+    ];
+    let Some(known) = spec.schema.get("properties").and_then(Value::as_object) else { return args };
+    let mut made = Map::new();
+    for (ours, theirs) in names {
+        let name = theirs.iter().find(|name| known.contains_key(**name));
+        if let (Some(value), Some(name)) = (args.get(ours), name) {
+            made.insert((*name).to_owned(), value.clone());
+        }
+    }
+    Value::Object(made)
+}
+
+fn shortened(text: &str) -> String {
+    let mut line: String = text.chars().take(140).collect();
+    if text.chars().nth(140).is_some() {
+        line.push('…');
+    }
+    line
+}

@@ -1,0 +1,151 @@
+//! A tree as a file that can be shared and played again: its records, without secrets. It reads and writes text; who plays
+//! it is not known here.
+
+use std::sync::Arc;
+
+use homing_core::{fact::Record, tree::RunTree};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::journal::{JournalError, sqlite::SqliteJournal};
+
+/// Grows with each change that an older program could not read.
+const VERSION: u32 = 1;
+
+/// The records of one tree, complete and in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cassette {
+    records: Vec<Arc<Record>>,
+}
+
+/// Why a cassette cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CassetteError {
+    /// It is no cassette, or a part of it cannot be understood.
+    #[error("this is no cassette: {0}")]
+    Unreadable(String),
+    /// It was written by a newer version.
+    #[error("the cassette has version {0}, this program knows {VERSION}: use a newer homing")]
+    Newer(u32),
+    /// Its records do not make a tree.
+    #[error("the cassette's records do not make a tree: {0}")]
+    Broken(String),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    homing_cassette: u32,
+    tree: Uuid,
+    records: Vec<Value>,
+}
+
+impl Cassette {
+    /// A cassette of these records, if they are one whole tree from its beginning.
+    pub fn from_records(records: Vec<Arc<Record>>) -> Result<Self, CassetteError> {
+        let broken = |what: String| CassetteError::Broken(what);
+        let tree = records.first().ok_or_else(|| broken("there are none".to_owned()))?.tree;
+        let mut fold = RunTree::default();
+        for record in &records {
+            if record.tree != tree {
+                return Err(broken(format!("record {} is of another tree", record.seq)));
+            }
+            fold.apply(record).map_err(|misfit| broken(misfit.to_string()))?;
+        }
+        Ok(Self { records })
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> Uuid {
+        self.records[0].tree
+    }
+
+    /// The records, in order.
+    pub fn records(&self) -> &[Arc<Record>] {
+        &self.records
+    }
+
+    /// The cassette as JSON, one record a line. Every text in it, keys of objects included, goes through `redact`.
+    pub fn write(&self, redact: &dyn Fn(&str) -> String) -> Result<String, CassetteError> {
+        let mut lines = Vec::with_capacity(self.records.len());
+        for record in &self.records {
+            let unreadable = |error: serde_json::Error| CassetteError::Unreadable(error.to_string());
+            let value = redacted(serde_json::to_value(record).map_err(unreadable)?, redact);
+            // What is written must be readable: a secret that looks like one of our own words is found out here.
+            serde_json::from_value::<Record>(value.clone()).map_err(unreadable)?;
+            lines.push(value.to_string());
+        }
+        let tree = self.tree();
+        Ok(format!("{{\"homing_cassette\":{VERSION},\"tree\":\"{tree}\",\"records\":[\n{}\n]}}\n", lines.join(",\n")))
+    }
+
+    /// Reads a cassette. Nothing in it is passed over: what is not understood is an error.
+    pub fn read(text: &str) -> Result<Self, CassetteError> {
+        let unreadable = |error: serde_json::Error| CassetteError::Unreadable(error.to_string());
+        #[derive(Deserialize)]
+        struct Version {
+            homing_cassette: u32,
+        }
+        let Version { homing_cassette: version } = serde_json::from_str(text).map_err(unreadable)?;
+        if version != VERSION {
+            return Err(CassetteError::Newer(version));
+        }
+        let file: File = serde_json::from_str(text).map_err(unreadable)?;
+        let records = file.records.into_iter().enumerate().map(|(n, value)| strictly(n, value));
+        let cassette = Self::from_records(records.collect::<Result<_, _>>()?)?;
+        if cassette.tree() != file.tree {
+            return Err(CassetteError::Broken(format!("they are of tree {}, not {}", cassette.tree(), file.tree)));
+        }
+        Ok(cassette)
+    }
+}
+
+impl SqliteJournal {
+    /// A tree as a cassette.
+    pub fn cassette(&self, tree: Uuid) -> Result<Cassette, JournalError> {
+        Cassette::from_records(self.follow(tree, 0)?).map_err(|error| JournalError::Damaged(error.to_string()))
+    }
+}
+
+/// Reads one record, and makes sure that reading lost nothing of it.
+fn strictly(n: usize, value: Value) -> Result<Arc<Record>, CassetteError> {
+    let unreadable = |what: String| CassetteError::Unreadable(format!("record {n}: {what}"));
+    let record: Record = serde_json::from_value(value.clone()).map_err(|error| unreadable(error.to_string()))?;
+    let again = serde_json::to_value(&record).map_err(|error| unreadable(error.to_string()))?;
+    if let Some(lost) = lost(&value, &again, String::new()) {
+        return Err(unreadable(format!("`{lost}` is not understood")));
+    }
+    Ok(Arc::new(record))
+}
+
+/// The path of something that is in `before` and not in `after`.
+fn lost(before: &Value, after: &Value, path: String) -> Option<String> {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {
+            let path = format!("{path}/{key}");
+            match after.get(key) {
+                Some(after) => lost(value, after, path),
+                None => Some(path),
+            }
+        }),
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => before
+            .iter()
+            .zip(after)
+            .enumerate()
+            .find_map(|(n, (before, after))| lost(before, after, format!("{path}/{n}"))),
+        (Value::Array(_), _) | (Value::Object(_), _) => Some(path),
+        (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => None,
+    }
+}
+
+fn redacted(value: Value, redact: &dyn Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(redact(&text)),
+        Value::Array(values) => values.into_iter().map(|value| redacted(value, redact)).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, value)| (redact(&key), redacted(value, redact))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
+    }
+}

@@ -1,0 +1,142 @@
+//! Reads trees beside the writer, each record checked. A damaged or unknown record is an error that names it, never a gap.
+
+use std::{collections::HashMap, sync::Arc};
+
+use homing_core::{fact::Record, tree::RunTree};
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use crate::journal::{
+    JournalError,
+    sqlite::{
+        row::{Bodies, Cells, count, int, sha256},
+        schema::said,
+    },
+};
+
+/// All records of a tree from `from` on, checked to be complete.
+pub(super) fn records(connection: &Connection, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
+    let mut records = Vec::new();
+    each(connection, tree, from, |record| {
+        records.push(Arc::new(record));
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+/// The fold over a tree's records. Each goes as soon as the fold has it, so that there are never two of everything.
+pub(super) fn tree(connection: &Connection, id: Uuid) -> Result<RunTree, JournalError> {
+    let mut tree = RunTree::default();
+    each(connection, id, 0, |record| {
+        tree.apply(&record).map_err(|misfit| JournalError::Damaged(format!("tree {id}: {misfit}")))
+    })?;
+    Ok(tree)
+}
+
+/// Gives every record of a tree from `from` on to `take`, and makes sure that none is missing.
+fn each(
+    connection: &Connection,
+    tree: Uuid,
+    from: u64,
+    take: impl FnMut(Record) -> Result<(), JournalError>,
+) -> Result<(), JournalError> {
+    // One snapshot for the count and the rows, so that a batch that is being written is seen as a whole or not at all.
+    let snapshot = connection.unchecked_transaction().map_err(|error| said(&error))?;
+    let total = total(&snapshot, tree)?;
+    let found = scan(&snapshot, tree, from, take)?;
+    if found == total.max(from) {
+        return Ok(());
+    }
+    Err(JournalError::Damaged(format!("tree {tree}: {found} records were found where {total} were written")))
+}
+
+/// How many records the tree has.
+fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
+    let found: Option<(i64, bool)> = connection
+        .query_row("SELECT next_seq, pruned FROM trees WHERE id = ?1", [tree.to_string()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()
+        .map_err(|error| said(&error))?;
+    match found {
+        None => Err(JournalError::NoSuchTree(tree)),
+        Some((_, true)) => Err(JournalError::Unknown(format!("the records of run {tree} were pruned"))),
+        Some((total, false)) => Ok(count(total)),
+    }
+}
+
+/// Reads the rows in order; says which position would come next.
+fn scan(
+    connection: &Connection,
+    tree: Uuid,
+    from: u64,
+    mut take: impl FnMut(Record) -> Result<(), JournalError>,
+) -> Result<u64, JournalError> {
+    let mut bodies = Stored { connection, found: HashMap::new() };
+    let sql = "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records
+               WHERE tree = ?1 AND seq >= ?2 ORDER BY seq";
+    let mut statement = connection.prepare_cached(sql).map_err(|error| said(&error))?;
+    let mut rows = statement.query(params![tree.to_string(), int(from)]).map_err(|error| said(&error))?;
+    let mut expected = from;
+    while let Some(row) = rows.next().map_err(|error| said(&error))? {
+        let record = read_row(row, &mut bodies)?;
+        if record.seq != expected {
+            let what = format!("tree {tree}: record {expected} is missing, {} follows", record.seq);
+            return Err(JournalError::Damaged(what));
+        }
+        expected += 1;
+        take(record)?;
+    }
+    Ok(expected)
+}
+
+/// Reads one row of `tree, seq, at, epoch, run, place, kind, body, crc`.
+pub(super) fn read_row(row: &rusqlite::Row<'_>, bodies: &mut dyn Bodies) -> Result<Record, JournalError> {
+    let text = |at: usize| row.get_ref(at).ok().and_then(|value| value.as_str().ok());
+    let number = |at: usize| row.get::<_, i64>(at).ok();
+    let cells = (|| {
+        let cells = Cells {
+            tree: text(0)?,
+            seq: number(1)?,
+            at: number(2)?,
+            epoch: number(3)?,
+            run: text(4)?,
+            place: text(5)?,
+            kind: text(6)?,
+            body: text(7)?,
+        };
+        Some((cells, number(8)?))
+    })();
+    match cells {
+        Some((cells, crc)) => cells.read(crc, bodies),
+        None => {
+            let (tree, seq) = (text(0).unwrap_or("?"), number(1).unwrap_or(-1));
+            Err(JournalError::Damaged(format!("tree {tree}, record {seq}: a column is of the wrong type")))
+        }
+    }
+}
+
+/// Bodies from the table, each read and checked once.
+pub(super) struct Stored<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) found: HashMap<String, String>,
+}
+
+impl Bodies for Stored<'_> {
+    fn find(&mut self, hash: &str) -> Result<String, JournalError> {
+        if let Some(text) = self.found.get(hash) {
+            return Ok(text.clone());
+        }
+        let text: Option<String> = self
+            .connection
+            .query_row("SELECT text FROM bodies WHERE hash = ?1", [hash], |row| row.get(0))
+            .optional()
+            .map_err(|error| said(&error))?;
+        let Some(text) = text else { return Err(JournalError::Damaged(format!("the stored text {hash} is missing"))) };
+        if sha256(&text) != hash {
+            return Err(JournalError::Damaged(format!("the stored text {hash} is not what was stored")));
+        }
+        self.found.insert(hash.to_owned(), text.clone());
+        Ok(text)
+    }
+}

@@ -1,0 +1,327 @@
+//! The way out for commands that may reach some hosts and no others: a proxy in our own process, one per command. It knows a
+//! list of hosts and the bytes of one request; it has no keys, keeps nothing, and never looks into a tunnel.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use homing_core::authority::Network;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    net::{TcpStream, UnixListener, UnixStream},
+    task::{JoinHandle, JoinSet},
+    time::timeout,
+};
+
+use crate::{
+    egress::{Reach, checked},
+    process::RELAY_PORT,
+};
+
+/// Connections of one command at once; further ones wait.
+const MOST_OPEN: usize = 64;
+
+/// A request whose head is longer is not passed on.
+const MOST_HEAD: usize = 16 << 10;
+
+/// How long the head of a request may take, and looking up and connecting to its host.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A proxy behind a local socket. It ends when this is dropped, and every connection through it.
+#[derive(Debug)]
+pub struct Proxy {
+    /// The socket that the command connects to.
+    pub socket: PathBuf,
+    serving: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Serves the hosts of a list on a socket in `folder`, which is the user's alone.
+    pub fn start(folder: &Path, hosts: &[String]) -> io::Result<Self> {
+        let socket = folder.join(format!("{}.proxy", &uuid::Uuid::new_v4().simple().to_string()[..8]));
+        let listener = UnixListener::bind(&socket)?;
+        let serving = tokio::spawn(serve(listener, Arc::new(Listed { hosts: hosts.to_vec() })));
+        Ok(Self { socket, serving })
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.serving.abort();
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+/// What tells programs to use the proxy. This machine's own addresses mean the command's own network, unless they are
+/// on the list.
+pub(crate) fn env(hosts: &[String]) -> BTreeMap<String, String> {
+    let proxy = format!("http://127.0.0.1:{RELAY_PORT}");
+    let names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
+    let tools = ["CARGO_HTTP_PROXY", "npm_config_proxy", "npm_config_https_proxy"];
+    let mut env: BTreeMap<String, String> =
+        names.iter().chain(&tools).map(|name| ((*name).to_owned(), proxy.clone())).collect();
+    let own = ["localhost", "127.0.0.1", "::1"].into_iter().filter(|own| !hosts.iter().any(|host| host == own));
+    let own = own.collect::<Vec<_>>().join(",");
+    env.extend(["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), own.clone())));
+    env.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+    env
+}
+
+async fn serve(listener: UnixListener, listed: Arc<Listed>) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if open.len() < MOST_OPEN => match accepted {
+                Ok((client, _)) => drop(open.spawn(attend(client, listed.clone()))),
+                // No room for another file: it may come back.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            },
+            Some(_) = open.join_next() => (),
+        }
+    }
+}
+
+async fn attend(mut client: UnixStream, listed: Arc<Listed>) {
+    let Err(ProxyRefusal { status, why }) = pass(&mut client, &listed).await else { return };
+    let body = format!("homing: {why}\n");
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}", body.len());
+    let _ = client.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes()).await;
+    let _ = client.shutdown().await;
+}
+
+/// Passes one request on, and everything that follows it, to the one host that it names.
+async fn pass(client: &mut UnixStream, listed: &Listed) -> Result<(), ProxyRefusal> {
+    let late = |_| ProxyRefusal::new("408 Request Timeout", "the request took too long");
+    let (head, rest) = timeout(PATIENCE, read_head(client)).await.map_err(late)??;
+    let request = ProxyRequest::parse(&head)?;
+    let late = |_| ProxyRefusal::new("504 Gateway Timeout", format!("{} cannot be reached in time", request.host));
+    let mut server = timeout(PATIENCE, listed.connect(&request)).await.map_err(late)??;
+    let begun = match &request.head {
+        Some(head) => server.write_all(head.as_bytes()).await,
+        None => client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await,
+    };
+    let passed = async {
+        begun?;
+        server.write_all(&rest).await?;
+        copy_bidirectional(client, &mut server).await
+    };
+    // Whoever breaks off knows it.
+    let _ = passed.await;
+    Ok(())
+}
+
+/// The head of a request, with its last line, and what came with it already.
+async fn read_head(client: &mut UnixStream) -> Result<(Vec<u8>, Vec<u8>), ProxyRefusal> {
+    let mut head = Vec::new();
+    let mut buffer = [0; 4 << 10];
+    loop {
+        let len = client.read(&mut buffer).await.unwrap_or(0);
+        if len == 0 {
+            return Err(ProxyRefusal::new("400 Bad Request", "the request broke off"));
+        }
+        head.extend_from_slice(&buffer[..len]);
+        if let Some(end) = head.windows(4).position(|it| it == b"\r\n\r\n") {
+            let rest = head.split_off(end + 4);
+            return Ok((head, rest));
+        }
+        if head.len() > MOST_HEAD {
+            return Err(ProxyRefusal::new("431 Request Header Fields Too Large", "the request's head is too long"));
+        }
+    }
+}
+
+/// A request that is not passed on.
+#[derive(Debug)]
+struct ProxyRefusal {
+    status: &'static str,
+    why: String,
+}
+
+impl ProxyRefusal {
+    fn new(status: &'static str, why: impl Into<String>) -> Self {
+        Self { status, why: why.into() }
+    }
+
+    fn malformed(why: impl Into<String>) -> Self {
+        Self::new("400 Bad Request", why)
+    }
+}
+
+/// Where a request wants to go.
+#[derive(Debug, PartialEq, Eq)]
+struct ProxyRequest {
+    /// Lower case, without brackets; numbers that stand for an address are one.
+    host: String,
+    port: u16,
+    /// What the host is told, unless it is a tunnel.
+    head: Option<String>,
+}
+
+impl ProxyRequest {
+    fn parse(head: &[u8]) -> Result<Self, ProxyRefusal> {
+        let text = std::str::from_utf8(head).map_err(|_| ProxyRefusal::malformed("the request's head is no text"))?;
+        let mut lines = text.trim_end_matches("\r\n").split("\r\n");
+        let first: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+        let &[method, target, "HTTP/1.1" | "HTTP/1.0"] = first.as_slice() else {
+            return Err(ProxyRefusal::malformed("this is no request to a proxy"));
+        };
+        // What two readers could take for two things is passed on by nobody.
+        let fields: Vec<&str> = lines.collect();
+        let is_plain = |line: &&str| line.contains(':') && !line.starts_with([' ', '\t']) && !line.contains(control);
+        if text.contains(['\0', '\u{7f}']) || !fields.iter().all(is_plain) {
+            return Err(ProxyRefusal::malformed("a header of the request is malformed"));
+        }
+        match method {
+            "CONNECT" => Self::tunnel(target),
+            _ if method.bytes().all(|it| it.is_ascii_uppercase()) => Self::plain(method, target, &fields),
+            _ => Err(ProxyRefusal::malformed("the request's method is malformed")),
+        }
+    }
+
+    fn tunnel(target: &str) -> Result<Self, ProxyRefusal> {
+        let is_authority = |it: char| it.is_ascii_alphanumeric() || "-._:[]".contains(it);
+        let has_port = target.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        if !target.chars().all(is_authority) || !has_port {
+            return Err(ProxyRefusal::malformed("a tunnel wants a host and a port"));
+        }
+        Self::to(&format!("http://{target}/")).map(|(request, _)| request)
+    }
+
+    /// The host's own form of the request, and no promise that another one follows.
+    fn plain(method: &str, target: &str, fields: &[&str]) -> Result<Self, ProxyRefusal> {
+        if !target.starts_with("http://") {
+            return Err(ProxyRefusal::malformed("only http:// is passed on without a tunnel"));
+        }
+        let (request, url) = Self::to(target)?;
+        let query = url.query().map(|it| format!("?{it}")).unwrap_or_default();
+        let place = url.host_str().unwrap_or_default();
+        let mut head = format!("{method} {}{query} HTTP/1.1\r\nHost: {place}:{}\r\n", url.path(), request.port);
+        let ours = ["host", "connection", "proxy-connection", "proxy-authorization", "keep-alive"];
+        let is_theirs = |field: &&&str| {
+            let name = field.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
+            !ours.contains(&name.as_str())
+        };
+        for field in fields.iter().filter(is_theirs) {
+            head.push_str(field);
+            head.push_str("\r\n");
+        }
+        head.push_str("Connection: close\r\n\r\n");
+        Ok(Self { head: Some(head), ..request })
+    }
+
+    fn to(url: &str) -> Result<(Self, url::Url), ProxyRefusal> {
+        let (url, host) = checked(url, Reach::Any).map_err(ProxyRefusal::malformed)?;
+        let port = url.port_or_known_default().unwrap_or(80);
+        Ok((Self { host: host.trim_matches(['[', ']']).to_owned(), port, head: None }, url))
+    }
+}
+
+fn control(it: char) -> bool {
+    it.is_control() && it != '\t'
+}
+
+/// The hosts that may be reached.
+struct Listed {
+    hosts: Vec<String>,
+}
+
+impl Listed {
+    async fn connect(&self, request: &ProxyRequest) -> Result<TcpStream, ProxyRefusal> {
+        let ProxyRequest { host, port, .. } = request;
+        if !Network::Hosts(self.hosts.clone()).allows(host) {
+            let why = format!("commands may not reach {host}; they may reach {}", self.hosts.join(", "));
+            return Err(ProxyRefusal::new("403 Forbidden", why));
+        }
+        let unreachable = |error: io::Error| ProxyRefusal::new("502 Bad Gateway", format!("{host}: {error}"));
+        let found: Vec<SocketAddr> = match host.parse::<IpAddr>() {
+            Ok(address) => vec![(address, *port).into()],
+            Err(_) => tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unreachable)?.collect(),
+        };
+        // The address that was checked is the one that is connected to.
+        if let Some(private) = found.iter().find(|it| !self.reaches(it.ip())) {
+            let why = format!("{host} is {}, which is not a public address and not on the list itself", private.ip());
+            return Err(ProxyRefusal::new("403 Forbidden", why));
+        }
+        TcpStream::connect(found.as_slice()).await.map_err(unreachable)
+    }
+
+    /// Addresses that are not public must stand on the list themselves: a name can come to mean any address.
+    fn reaches(&self, address: IpAddr) -> bool {
+        let is_listed = |host: &String| {
+            host.parse() == Ok(address) || (host.eq_ignore_ascii_case("localhost") && address.is_loopback())
+        };
+        Reach::Public.includes(address) || self.hosts.iter().any(is_listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<ProxyRequest, ProxyRefusal> {
+        ProxyRequest::parse(format!("{text}\r\n\r\n").as_bytes())
+    }
+
+    #[test]
+    fn t13_a_request_goes_where_it_says_and_means_one_thing_only() {
+        let to = |text: &str| parse(text).map(|it| (it.host, it.port)).unwrap();
+        assert_eq!(to("CONNECT Example.ORG:443 HTTP/1.1"), ("example.org".to_owned(), 443));
+        assert_eq!(to("CONNECT example.org.:80 HTTP/1.1"), ("example.org".to_owned(), 80));
+        assert_eq!(to("CONNECT [::1]:8080 HTTP/1.1"), ("::1".to_owned(), 8080));
+        assert_eq!(to("CONNECT 0x7f.1:22 HTTP/1.1"), ("127.0.0.1".to_owned(), 22));
+        assert_eq!(to("GET http://example.org:8080/a?b#c HTTP/1.1"), ("example.org".to_owned(), 8080));
+        for bad in [
+            "GET /etc/passwd HTTP/1.1",
+            "GET https://example.org/ HTTP/1.1",
+            "GET http://user@example.org/ HTTP/1.1",
+            "GET file:///etc/passwd HTTP/1.1",
+            "GET http://example.org/ HTTP/1.1 HTTP/1.1",
+            "CONNECT example.org HTTP/1.1",
+            "CONNECT 443 HTTP/1.1",
+            "CONNECT a@b:443 HTTP/1.1",
+            "CONNECT a/b:443 HTTP/1.1",
+            "CONNECT a\\b:443 HTTP/1.1",
+            "CONNECT a\0b:443 HTTP/1.1",
+            "CONNECT a:99999 HTTP/1.1",
+            "connect a:443 HTTP/1.1",
+            "GET http://a/ HTTP/1.1\r\n Host: b",
+            "GET http://a/ HTTP/1.1\r\nX: y\nHost: b",
+            "GET http://a/ HTTP/1.1\r\nnothing",
+            "GET http://a/ HTTP/2",
+            "",
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_host_is_told_its_own_name_and_nothing_meant_for_the_proxy() {
+        let head = "POST http://a.org/x?y=1 HTTP/1.1\r\nHost: other.org\r\nProxy-Authorization: secret\r\nConnection: keep-alive\r\nContent-Length: 2";
+        let expected = "POST /x?y=1 HTTP/1.1\r\nHost: a.org:80\r\nContent-Length: 2\r\nConnection: close\r\n\r\n";
+        assert_eq!(parse(head).unwrap().head.unwrap(), expected);
+    }
+
+    #[test]
+    fn t13_private_addresses_must_stand_on_the_list_themselves() {
+        let reaches = |hosts: &[&str], address: &str| {
+            Listed { hosts: hosts.iter().map(|it| (*it).to_owned()).collect() }.reaches(address.parse().unwrap())
+        };
+        assert!(reaches(&[], "1.1.1.1"));
+        for private in ["127.0.0.1", "::1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "::ffff:127.0.0.1"] {
+            assert!(!reaches(&["*", "*.org", "a.org"], private), "{private}");
+            assert!(reaches(&[private], private), "{private}");
+        }
+        assert!(reaches(&["localhost"], "127.0.0.1") && !reaches(&["localhost"], "10.0.0.1"));
+    }
+
+    #[test]
+    fn the_commands_own_machine_is_not_asked_for_through_the_proxy_unless_listed() {
+        assert_eq!(env(&["a.org".into()])["NO_PROXY"], "localhost,127.0.0.1,::1");
+        assert_eq!(env(&["127.0.0.1".into()])["no_proxy"], "localhost,::1");
+    }
+}

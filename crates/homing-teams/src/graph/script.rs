@@ -1,0 +1,361 @@
+//! The program of a graph: it walks again from the start through what has happened, until something is still to be done.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde_json::{Map as Object, Value, json};
+
+use crate::{
+    crew::OnFailure,
+    failed,
+    graph::{END, Edge, Graph, Node, Work, state},
+    history::{Done, History, JobState},
+    program::{Errand, Move, TeamCall, TeamScript},
+    team::{Team, TemplateScope},
+    template,
+};
+
+pub(crate) struct GraphScript {
+    graph: Graph,
+    scope: TemplateScope,
+    nodes: HashMap<String, usize>,
+    /// The edges out of each node, by position, in the order in which they are written.
+    out: HashMap<String, Vec<usize>>,
+    /// The failures that each edge's condition asks about, by the edge's position.
+    asks_about: Vec<Failures>,
+}
+
+/// Failures that a condition asks about.
+#[derive(Clone, Debug, Default)]
+struct Failures {
+    /// All of them: the condition uses `failures` as a whole.
+    all: bool,
+    /// Those of these nodes.
+    of: BTreeSet<String>,
+}
+
+/// Where a walk has come to.
+struct Walk {
+    state: Object<String, Value>,
+    failures: Object<String, Value>,
+    /// The parts that failed, by node, and that no edge has handled.
+    unhandled: BTreeMap<String, Vec<String>>,
+    frontier: Vec<usize>,
+    taken: HashMap<usize, u32>,
+    arrived: HashMap<usize, BTreeSet<String>>,
+    last_words: Vec<String>,
+    step: u32,
+}
+
+/// What one node brought.
+struct NodeResult {
+    node: usize,
+    done: Vec<Done>,
+}
+
+impl GraphScript {
+    pub(crate) fn new(graph: &Graph, team: &Team) -> Self {
+        let nodes = graph.nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
+        let mut out: HashMap<String, Vec<usize>> = HashMap::new();
+        for (at, edge) in graph.edges.iter().enumerate() {
+            out.entry(edge.from.clone()).or_default().push(at);
+        }
+        let asks_about = graph.edges.iter().map(Failures::in_condition_of).collect();
+        Self { graph: graph.clone(), scope: team.scope(), nodes, out, asks_about }
+    }
+
+    /// Walks as far as the past goes. `Some` is what is to be done there; `None` is the end.
+    fn walk(&self, past: &History<'_>) -> (Walk, Result<Option<Vec<TeamCall>>, String>) {
+        let mut walk = Walk {
+            state: state::initial(&self.graph),
+            failures: Object::new(),
+            unhandled: BTreeMap::new(),
+            frontier: self.nodes.get(&self.graph.start).copied().into_iter().collect(),
+            taken: HashMap::new(),
+            arrived: HashMap::new(),
+            last_words: Vec::new(),
+            step: 0,
+        };
+        while !walk.frontier.is_empty() {
+            match self.step(&mut walk, past) {
+                Ok(calls) if calls.is_empty() => (),
+                Ok(calls) => return (walk, Ok(Some(calls))),
+                Err(why) => return (walk, Err(why)),
+            }
+        }
+        let waiting = walk.arrived.iter().find(|(_, arrived)| !arrived.is_empty());
+        let verdict = match waiting {
+            Some((at, _)) => Err(format!("node `{}` waits for nodes that will not come", self.graph.nodes[*at].name)),
+            None => Ok(None),
+        };
+        (walk, verdict)
+    }
+
+    /// One step: everything in the frontier works; then state and frontier move on. Calls that are still open come back.
+    fn step(&self, walk: &mut Walk, past: &History<'_>) -> Result<Vec<TeamCall>, String> {
+        if walk.step >= self.graph.max_steps {
+            return Err(format!("the graph took {} steps and has not come to its end", walk.step));
+        }
+        let (mut open, mut brought) = (Vec::new(), Vec::new());
+        for at in &walk.frontier {
+            let node = &self.graph.nodes[*at];
+            let (calls, done) = self.work(node, walk, past).map_err(|why| format!("node `{}`: {why}", node.name))?;
+            open.extend(calls);
+            brought.push(NodeResult { node: *at, done });
+        }
+        if !open.is_empty() {
+            return Ok(open);
+        }
+        walk.last_words =
+            brought.iter().flat_map(|it| &it.done).filter(|it| it.is_done()).map(|it| it.output.clone()).collect();
+        for it in &brought {
+            let node = &self.graph.nodes[it.node];
+            count_failures(node, &it.done, walk)?;
+            self.take_in(node, &it.done, walk).map_err(|why| format!("node `{}`: {why}", node.name))?;
+        }
+        self.move_on(walk, past.task)?;
+        walk.step += 1;
+        Ok(Vec::new())
+    }
+
+    /// The node's calls that are still open, and what came back from the others.
+    fn work(&self, node: &Node, walk: &Walk, past: &History<'_>) -> Result<(Vec<TeamCall>, Vec<Done>), String> {
+        let items = match &node.each {
+            None => vec![None],
+            Some(list) => match template::evaluate(list, &self.scope_of(walk, past.task, None))? {
+                Value::Array(items) => items.into_iter().enumerate().map(Some).collect(),
+                other => return Err(format!("`each` is to be a list, not {other}")),
+            },
+        };
+        let (mut open, mut over) = (Vec::new(), Vec::new());
+        for item in items {
+            let index = item.as_ref().map_or(0, |(index, _)| *index);
+            match past.stand(&format!("node/{}/{}/{index}", walk.step, node.name), node.retries) {
+                JobState::Over(done) => over.push(done),
+                JobState::Running { place } => return Err(format!("run {place} is still under way")),
+                JobState::Open { id } => open.push(self.call(node, id, &self.scope_of(walk, past.task, item))?),
+            }
+        }
+        Ok((open, over))
+    }
+
+    fn scope_of(&self, walk: &Walk, task: &str, item: Option<(usize, Value)>) -> Value {
+        let item = item.map(|(index, item)| [("item", item), ("index", json!(index))]);
+        let always = [("state", json!(walk.state)), ("failures", json!(walk.failures)), ("step", json!(walk.step))];
+        self.scope.with(task, always.into_iter().chain(item.into_iter().flatten()))
+    }
+
+    fn call(&self, node: &Node, id: String, scope: &Value) -> Result<TeamCall, String> {
+        match node.work() {
+            Some(Work::Agent(agent)) => {
+                let task = template::render(&node.task, scope)?;
+                let (schema, bounds) = (node.schema.as_ref(), &node.limits);
+                Ok(Errand { agent, task, schema, bounds, background: false }.call(id))
+            }
+            Some(Work::Tool(tool)) => {
+                let args = match template::fill(&node.args, scope)? {
+                    Value::Null => json!({}),
+                    args => args,
+                };
+                Ok(TeamCall { id, tool: tool.to_owned(), args })
+            }
+            None => Err("nobody works here".to_owned()),
+        }
+    }
+
+    /// Puts what a node brought into the state.
+    fn take_in(&self, node: &Node, done: &[Done], walk: &mut Walk) -> Result<(), String> {
+        let values: Vec<Value> = done.iter().filter(|it| it.is_done()).map(value).collect();
+        match (&node.writes, &node.each) {
+            (Some(field), Some(_)) => state::put(&self.graph, &mut walk.state, field, Value::Array(values)),
+            (Some(field), None) => {
+                values.into_iter().try_for_each(|it| state::put(&self.graph, &mut walk.state, field, it))
+            }
+            (None, _) => values.into_iter().try_for_each(|it| self.spread(it, walk)),
+        }
+    }
+
+    /// A structured result goes to the values of the same names.
+    fn spread(&self, value: Value, walk: &mut Walk) -> Result<(), String> {
+        let Value::Object(fields) = value else { return Ok(()) };
+        let known = fields.into_iter().filter(|(name, _)| self.graph.state.contains_key(name));
+        known.into_iter().try_for_each(|(name, it)| state::put(&self.graph, &mut walk.state, &name, it))
+    }
+
+    /// Takes the edges out of the frontier.
+    fn move_on(&self, walk: &mut Walk, task: &str) -> Result<(), String> {
+        let scope = self.scope_of(walk, task, None);
+        let mut next: Vec<usize> = Vec::new();
+        for at in std::mem::take(&mut walk.frontier) {
+            let from = &self.graph.nodes[at].name;
+            let chosen = self.choose(from, walk, &scope)?;
+            self.handle(from, &chosen, walk);
+            for edge in chosen {
+                *walk.taken.entry(edge).or_default() += 1;
+                let Some(to) = self.nodes.get(&self.graph.edges[edge].to).copied() else { continue };
+                if self.may_begin(to, from, walk) && !next.contains(&to) {
+                    next.push(to);
+                }
+            }
+        }
+        walk.frontier = next;
+        Ok(())
+    }
+
+    /// The edges that are taken: all whose condition holds, or else those that are for that case.
+    fn choose(&self, from: &str, walk: &Walk, scope: &Value) -> Result<Vec<usize>, String> {
+        let open = self.open_edges(from, walk);
+        let mut chosen = Vec::new();
+        for at in &open {
+            let edge = &self.graph.edges[*at];
+            if !edge.otherwise && holds(edge, scope).map_err(|why| format!("edge {edge:?}: {why}"))? {
+                chosen.push(*at);
+            }
+        }
+        if chosen.is_empty() {
+            chosen.extend(open.into_iter().filter(|at| self.graph.edges[*at].otherwise));
+        }
+        Ok(chosen)
+    }
+
+    /// The edges out of a node that may still be taken.
+    fn open_edges(&self, from: &str, walk: &Walk) -> Vec<usize> {
+        let out = self.out.get(from).map_or(&[][..], Vec::as_slice);
+        let open = |at: &usize| {
+            let taken = walk.taken.get(at).copied().unwrap_or(0);
+            self.graph.edges[*at].limit.is_none_or(|limit| taken < limit)
+        };
+        out.iter().copied().filter(open).collect()
+    }
+
+    /// Forgets the failures that the chosen edges handle: those that their conditions ask about. An `else` edge stands for
+    /// the conditions that did not hold beside it. One that was not asked because its edge is used up does not speak for
+    /// it: where a way back is closed and the rest goes on, the failure still counts.
+    fn handle(&self, from: &str, chosen: &[usize], walk: &mut Walk) {
+        let open = self.open_edges(from, walk);
+        let mut asked: Vec<usize> = chosen.to_vec();
+        if chosen.iter().any(|at| self.graph.edges[*at].otherwise) {
+            asked.extend(open);
+        }
+        let all = asked.iter().any(|at| self.asks_about[*at].all);
+        let asks = |name: &String| all || asked.iter().any(|at| self.asks_about[*at].of.contains(name));
+        walk.unhandled.retain(|name, _| !asks(name));
+    }
+
+    fn may_begin(&self, to: usize, from: &str, walk: &mut Walk) -> bool {
+        let join = &self.graph.nodes[to].join;
+        if join.is_empty() {
+            return true;
+        }
+        let arrived = walk.arrived.entry(to).or_default();
+        arrived.insert(from.to_owned());
+        let all = join.iter().all(|name| arrived.contains(name));
+        if all {
+            arrived.clear();
+        }
+        all
+    }
+
+    fn answer(&self, walk: &Walk, task: &str) -> Move {
+        let Some(output) = &self.graph.output else {
+            return Move::Answer { text: walk.last_words.join("\n\n"), data: None };
+        };
+        match template::render(output, &self.scope_of(walk, task, None)) {
+            Ok(text) => Move::Answer { text, data: None },
+            Err(why) => Move::Fail { why: format!("output: {why}") },
+        }
+    }
+}
+
+/// Notes what a node did not deliver; an error ends the graph.
+fn count_failures(node: &Node, done: &[Done], walk: &mut Walk) -> Result<(), String> {
+    let failed = || done.iter().enumerate().filter(|(_, it)| !it.is_done());
+    let under =
+        |policy| failed().filter(move |(_, it)| failed::policy(node.on_failure, it) == policy).collect::<Vec<_>>();
+    let (fatal, reported) = (under(OnFailure::Fail), under(OnFailure::Report));
+    if !fatal.is_empty() {
+        return Err(failed::listed(&parts(node, &fatal)));
+    }
+    if let Some((_, first)) = reported.first() {
+        walk.failures.insert(node.name.clone(), json!(first.why()));
+        walk.unhandled.insert(node.name.clone(), parts(node, &reported));
+    } else if failed().next().is_none() {
+        walk.failures.remove(&node.name);
+        walk.unhandled.remove(&node.name);
+    }
+    Ok(())
+}
+
+/// The parts of a node that did not deliver: the node itself, or items of its list.
+fn parts(node: &Node, failed: &[(usize, &Done)]) -> Vec<String> {
+    let name = |at: &usize| match node.each {
+        Some(_) => format!("node `{}`, item {at}", node.name),
+        None => format!("node `{}`", node.name),
+    };
+    failed.iter().map(|(at, done)| failed::part(&name(at), done)).collect()
+}
+
+impl Failures {
+    fn in_condition_of(edge: &Edge) -> Self {
+        let names = edge.when.as_deref().and_then(|condition| template::names_in_condition(condition).ok());
+        let mut found = Self::default();
+        for name in names.unwrap_or_default() {
+            let mut path = name.split('.');
+            match (path.next(), path.next()) {
+                (Some("failures"), Some(node)) => {
+                    found.of.insert(node.to_owned());
+                }
+                (Some("failures"), None) => found.all = true,
+                (Some(_), _) | (None, _) => (),
+            }
+        }
+        found
+    }
+}
+
+fn value(done: &Done) -> Value {
+    done.data.clone().unwrap_or_else(|| json!(done.output))
+}
+
+fn holds(edge: &Edge, scope: &Value) -> Result<bool, String> {
+    let state = scope.get("state").unwrap_or(&Value::Null);
+    let in_code = edge.test.as_ref().is_none_or(|test| test(state));
+    let in_words = edge.when.as_deref().map_or(Ok(true), |condition| template::holds(condition, scope))?;
+    Ok(in_code && in_words)
+}
+
+impl TeamScript for GraphScript {
+    fn next(&self, past: &History<'_>) -> Move {
+        let (walk, verdict) = self.walk(past);
+        let failed: Vec<String> = walk.unhandled.values().flatten().cloned().collect();
+        match verdict {
+            // What failed before may be why it cannot go on.
+            Err(why) => {
+                let all: Vec<String> = [why].into_iter().chain(failed).collect();
+                Move::Fail { why: failed::listed(&all) }
+            }
+            Ok(None) if !failed.is_empty() => Move::Fail { why: failed::listed(&failed) },
+            Ok(None) => self.answer(&walk, past.task),
+            Ok(Some(calls)) => {
+                let names: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+                Move::Act { words: format!("Next: {}", names.join(", ")), calls }
+            }
+        }
+    }
+
+    fn so_far(&self, past: &History<'_>) -> String {
+        let (walk, verdict) = self.walk(past);
+        // A graph that came to its end keeps the answer, even if a part of it failed.
+        if let (Ok(None), Move::Answer { text, .. }) = (verdict, self.answer(&walk, past.task))
+            && !text.trim().is_empty()
+        {
+            return text;
+        }
+        let state = serde_json::to_string_pretty(&walk.state).unwrap_or_default();
+        format!("The state after {} steps:\n{state}", walk.step)
+    }
+}
+
+/// Whether a name is the end and no node.
+pub(crate) fn is_end(name: &str) -> bool {
+    name == END
+}

@@ -1,0 +1,172 @@
+//! A fake model provider for tests: it answers each request with exact bytes at exact moments, and keeps its own log,
+//! which is the truth that other records are compared with. It knows no wire format beyond a few ready-made answers.
+
+mod answer;
+mod proxy;
+mod request;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+    time::sleep,
+};
+
+pub use answer::{FakeResponse, ResponseStep};
+pub use proxy::{Fault, FaultProxy};
+pub use request::ReceivedRequest;
+
+/// Decides the answer to a request; `usize` counts requests from 0.
+pub type ResponseScript = Arc<dyn Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync>;
+
+/// A server on a loopback port. It stops when it is dropped.
+pub struct FakeProvider {
+    address: SocketAddr,
+    log: Arc<Mutex<Vec<ReceivedRequest>>>,
+    connections: Arc<AtomicUsize>,
+    server: JoinHandle<()>,
+}
+
+impl FakeProvider {
+    /// Starts a server that answers as `script` says.
+    pub async fn start(script: impl Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let script: ResponseScript = Arc::new(script);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let server = tokio::spawn(serve(listener, script, log.clone(), connections.clone()));
+        Self { address, log, connections, server }
+    }
+
+    /// Starts a server that gives these answers in turn, and the last one from then on.
+    pub async fn answers(answers: Vec<FakeResponse>) -> Self {
+        assert!(!answers.is_empty(), "a provider needs at least one answer");
+        Self::start(move |count, _| answers[count.min(answers.len() - 1)].clone()).await
+    }
+
+    /// Where it listens, such as `http://127.0.0.1:40123`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How many connections were opened so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Every request so far, in order of arrival.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for FakeProvider {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    script: ResponseScript,
+    log: Arc<Mutex<Vec<ReceivedRequest>>>,
+    count: Arc<AtomicUsize>,
+) {
+    // Connections end with the server, so that a dropped provider leaves nothing behind.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        count.fetch_add(1, Ordering::Relaxed);
+        connections.spawn(connection(stream, script.clone(), log.clone()));
+    }
+}
+
+async fn connection(mut stream: TcpStream, script: ResponseScript, log: Arc<Mutex<Vec<ReceivedRequest>>>) {
+    stream.set_nodelay(true).ok();
+    let mut buffer = Vec::new();
+    while let Some(seen) = next_request(&mut stream, &mut buffer).await {
+        let count = {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.push(seen.clone());
+            log.len() - 1
+        };
+        let answer = script(count, &seen);
+        if send(&mut stream, &answer).await == Next::Close {
+            return;
+        }
+    }
+}
+
+async fn next_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<ReceivedRequest> {
+    loop {
+        if let Some((seen, used)) = request::parse(buffer) {
+            buffer.drain(..used);
+            return Some(seen);
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Next {
+    Keep,
+    Close,
+}
+
+async fn send(stream: &mut TcpStream, answer: &FakeResponse) -> Next {
+    for step in &answer.steps {
+        let sent = match step {
+            ResponseStep::Bytes(bytes) => stream.write_all(bytes).await,
+            ResponseStep::Drip { bytes, pause } => drip(stream, bytes, *pause).await,
+            ResponseStep::Repeat { bytes, pause, limit } => repeat(stream, bytes, *pause, *limit).await,
+            ResponseStep::Sleep(pause) => {
+                sleep(*pause).await;
+                Ok(())
+            }
+            ResponseStep::Stall => {
+                sleep(Duration::from_secs(3_600)).await;
+                Ok(())
+            }
+            ResponseStep::Close => return Next::Close,
+            ResponseStep::Reset => {
+                // Closing with lingering time zero sends a reset instead of an orderly end.
+                stream.set_zero_linger().ok();
+                return Next::Close;
+            }
+        };
+        if sent.is_err() {
+            return Next::Close;
+        }
+    }
+    if answer.keeps_open { Next::Keep } else { Next::Close }
+}
+
+async fn drip(stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> std::io::Result<()> {
+    for byte in bytes {
+        stream.write_all(&[*byte]).await?;
+        sleep(pause).await;
+    }
+    Ok(())
+}
+
+async fn repeat(stream: &mut TcpStream, bytes: &[u8], pause: Duration, limit: Duration) -> std::io::Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < limit {
+        stream.write_all(bytes).await?;
+        if pause > Duration::ZERO {
+            sleep(pause).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! Tools that read, search and change files, confined to the folders that a run may use.
+
+pub(crate) mod atomic_write;
+pub(crate) mod change_diff;
+pub(crate) mod confined_open;
+pub mod diff;
+pub(crate) mod edit;
+pub(crate) mod file_versions;
+pub(crate) mod glob;
+pub(crate) mod grep;
+pub(crate) mod ls;
+pub(crate) mod path_arg;
+pub(crate) mod read;
+pub(crate) mod search_results;
+pub(crate) mod tree;
+pub(crate) mod walk;
+pub(crate) mod workspace_files;
+pub(crate) mod write;

@@ -1,0 +1,242 @@
+//! `bash`: a shell command in the run's folder. What it can touch is the sandbox's business, what it may be asked to do
+//! the rules'; here its arguments become a command and its ending becomes words.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use homing_core::{
+    BoxFuture,
+    authority::{Grant, Network, Sandbox},
+    rule::Subjects,
+    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
+};
+use serde_json::{Value, json};
+
+use crate::shell::{
+    self,
+    commands::{Commands, ShellCommand},
+};
+use homing_sandbox::process::{CommandEnd, FinishedCommand};
+
+/// One argument of a program is not longer than this on Linux, and the command is one.
+const MAX_COMMAND: usize = 100 << 10;
+
+const DEFAULT_TIME: Duration = Duration::from_secs(120);
+const MAX_TIME: Duration = Duration::from_secs(600);
+
+/// How often output is shown while it comes.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
+
+/// The shell.
+pub struct Bash {
+    spec: ToolSpec,
+    commands: Arc<Commands>,
+}
+
+/// A call's arguments, checked.
+#[derive(Debug, PartialEq, Eq)]
+struct Args {
+    command: String,
+    time: Duration,
+}
+
+impl Bash {
+    /// The tool, over the commands of this machine.
+    pub fn new(commands: Arc<Commands>) -> Self {
+        Self { spec: spec(), commands }
+    }
+
+    async fn run(&self, context: &ToolContext, args: Args) -> ToolOutput {
+        let room = self.commands.room(context.key.run, &context.state);
+        let grant = &context.authority.own;
+        let command = ShellCommand { command: &args.command, workdir: &context.workdir, grant, time: args.time };
+        if !context.workdir.is_dir() {
+            return ToolOutput::error(format!("the folder {} is not there any more", context.workdir.display()));
+        }
+        let mut shown = Instant::now() - SHOWN_EVERY;
+        let mut show = |bytes: &[u8]| {
+            if shown.elapsed() >= SHOWN_EVERY {
+                shown = Instant::now();
+                context.progress(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(2_000)..]));
+            }
+        };
+        match self.commands.run(command, &room, context.cancelled(), &mut show).await {
+            Ok(finished) => told(&finished, args.time, self.network_note(grant).await),
+            Err(not_run) => ToolOutput::error(not_run.to_string()),
+        }
+    }
+}
+
+impl Bash {
+    /// What a command that failed may have failed for.
+    async fn network_note(&self, grant: &Grant) -> Option<String> {
+        match (&grant.network, grant.sandbox) {
+            (Network::On | Network::Off, _) | (_, Sandbox::Off) => None,
+            (Network::Hosts(hosts), _) => Some(match self.commands.sandboxes().await.holds_to_hosts() {
+                true => format!("commands reach these hosts, over http and https only: {}", hosts.join(", ")),
+                false => {
+                    "commands have no network here, because nothing can hold them to a list of hosts; `fetch` reaches \
+                          those"
+                        .to_owned()
+                }
+            }),
+        }
+    }
+}
+
+impl Tool for Bash {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn subjects(&self, _: &ToolContext, args: &Value) -> Subjects {
+        match args.get("command").and_then(Value::as_str) {
+            Some(command) => shell::subjects(command),
+            None => Subjects::Unclear("there is no command".to_owned()),
+        }
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
+        Box::pin(async move {
+            match Args::check(&args) {
+                Ok(args) => self.run(context, args).await,
+                Err(why) => ToolOutput::error(why),
+            }
+        })
+    }
+}
+
+fn spec() -> ToolSpec {
+    let description = "Runs a command with bash in the working folder and returns its output (stdout and stderr \
+        together) and exit code. Each call is a fresh shell: `cd` and variables do not carry over. Commands run in a \
+        sandbox: only the workspace can be changed, and there may be no network. Nothing stays behind: processes in \
+        the background end with the call. Long output comes as its head and tail, with the whole in a file. There is \
+        no terminal and no input; use flags that answer questions beforehand. Prefer the tools for reading, searching \
+        and editing files over cat, grep and sed.";
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "The command line for bash."},
+            "timeout": {"type": "number", "description": "Seconds after which it is ended; 120 unless given, 600 at most."},
+            "description": {"type": "string", "description": "What it does, in a few words. Not needed."}
+        },
+        "required": ["command"]
+    });
+    ToolSpec { name: "bash".to_owned(), description: description.to_owned(), schema, replay: Replay::Unsafe }
+}
+
+impl Args {
+    fn check(args: &Value) -> Result<Self, String> {
+        let command = args.get("command").ok_or("`command` is missing: bash needs {\"command\": \"…\"}")?;
+        let command = command.as_str().ok_or("`command` must be a string")?;
+        if command.contains('\0') {
+            return Err("`command` contains a NUL byte, which no command can".to_owned());
+        }
+        if command.trim().is_empty() {
+            return Err("`command` is empty".to_owned());
+        }
+        if command.len() > MAX_COMMAND {
+            return Err(format!("`command` is longer than {MAX_COMMAND} bytes: write it to a file and run that"));
+        }
+        Ok(Self { command: command.to_owned(), time: time(args.get("timeout")) })
+    }
+}
+
+/// Seconds; other tools count milliseconds, and nobody wants a thousand seconds or more. Nonsense means the default.
+fn time(wanted: Option<&Value>) -> Duration {
+    let number = match wanted {
+        Some(Value::String(text)) => text.trim().parse::<f64>().ok(),
+        Some(value) => value.as_f64(),
+        None => None,
+    };
+    match number {
+        Some(seconds) if seconds > 0.0 && seconds < 1_000.0 => Duration::from_secs_f64(seconds).min(MAX_TIME),
+        Some(millis) if millis >= 1_000.0 => Duration::from_secs_f64((millis / 1_000.0).min(MAX_TIME.as_secs_f64())),
+        Some(_) | None => DEFAULT_TIME,
+    }
+}
+
+/// What the model reads about an ending.
+fn told(finished: &FinishedCommand, time: Duration, network: Option<String>) -> ToolOutput {
+    let FinishedCommand { ending, output, reverted, limit, complaints: _ } = finished;
+    let mut text = output.text.trim_end_matches('\n').to_owned();
+    let mut add = |line: String| {
+        let gap = if text.is_empty() { "" } else { "\n" };
+        text.push_str(&format!("{gap}[{line}]"));
+    };
+    match ending {
+        CommandEnd::Exited(0) => (),
+        CommandEnd::Exited(code) => add(format!("exit code {code}")),
+        CommandEnd::Signalled(signal) => add(format!("ended by signal {signal}")),
+        CommandEnd::TimedOut => add(format!("ended after {} s, its time was up", time.as_secs_f64())),
+        CommandEnd::Cancelled => add("cancelled".to_owned()),
+        CommandEnd::Refused(why) => add(format!("not run: {why}")),
+    }
+    if let Some(limit) = limit {
+        add(format!("resource_limit: it reached the limit of {limit}"));
+    }
+    if let Some(file) = &output.file {
+        add(format!("{} bytes of output in all, in {}", output.total, file.display()));
+    }
+    if !reverted.is_empty() {
+        let names: Vec<String> = reverted.iter().map(|it| it.display().to_string()).collect();
+        add(format!("put back as they were, because commands must not change them: {}", names.join(", ")));
+    }
+    if let (Some(note), CommandEnd::Exited(1..)) = (network, ending) {
+        add(note);
+    }
+    if text.is_empty() {
+        text.push_str("[no output]");
+    }
+    let is_error = *ending != CommandEnd::Exited(0) || !reverted.is_empty();
+    ToolOutput { text, data: Some(data(finished)), is_error, images: Vec::new() }
+}
+
+fn data(finished: &FinishedCommand) -> Value {
+    let (code, signal) = match finished.ending {
+        CommandEnd::Exited(code) => (Some(code), None),
+        CommandEnd::Signalled(signal) => (None, Some(signal)),
+        CommandEnd::TimedOut | CommandEnd::Cancelled | CommandEnd::Refused(_) => (None, None),
+    };
+    json!({
+        "exit_code": code,
+        "signal": signal,
+        "timed_out": finished.ending == CommandEnd::TimedOut,
+        "bytes": finished.output.total,
+        "file": finished.output.file,
+        "limit": finished.limit,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t8_any_timeout_is_understood_or_replaced() {
+        let seconds = |value: Value| time(Some(&value)).as_secs_f64();
+        assert_eq!(seconds(json!(5)), 5.0);
+        assert_eq!(seconds(json!(0.5)), 0.5);
+        assert_eq!(seconds(json!(30_000)), 30.0);
+        assert_eq!(seconds(json!(-1)), 120.0);
+        assert_eq!(seconds(json!(0)), 120.0);
+        assert_eq!(seconds(json!(1e18)), 600.0);
+        assert_eq!(seconds(json!("7")), 7.0);
+        assert_eq!(seconds(json!("soon")), 120.0);
+        assert_eq!(seconds(json!(null)), 120.0);
+        assert_eq!(time(None), DEFAULT_TIME);
+    }
+
+    #[test]
+    fn t1_t6_t7_bad_arguments_are_refused_in_words() {
+        let refused = |args: Value| Args::check(&args).unwrap_err();
+        assert!(refused(json!([])).contains("missing"));
+        assert!(refused(json!({"command": 1})).contains("string"));
+        assert!(refused(json!({"command": "a\0b"})).contains("NUL"));
+        assert!(refused(json!({"command": " "})).contains("empty"));
+        assert!(refused(json!({"command": "x".repeat(1 << 20)})).contains("file"));
+        assert!(Args::check(&json!({"command": "ls", "description": "lists", "more": 1})).is_ok());
+    }
+}

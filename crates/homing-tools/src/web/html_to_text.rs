@@ -1,0 +1,371 @@
+//! A web page as text. It reads tags one after the other and builds no tree, so that no page can make it deep or slow.
+
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
+
+use html5ever::{
+    tendril::StrTendril,
+    tokenizer::{
+        BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts, states::RawKind,
+    },
+};
+use reqwest::Url;
+
+use homing_core::sanitize::is_invisible;
+
+/// Text is kept up to here; links can make it longer than the page.
+const MOST: usize = 1024 * 1024;
+/// A main part shorter than this is a page that uses the word for something else.
+const LEAST_MAIN: usize = 200;
+
+/// How long a page may take. Some honest work of the tokenizer grows with the square of a tag's attributes.
+const MOST_TIME: Duration = Duration::from_secs(2);
+/// Characters that are read between two looks at the clock.
+const CHUNK: usize = 4_096;
+
+/// The page's words, with headings, lists, links and code marked as in Markdown. A page that takes too long ends early.
+pub(crate) fn to_text(html: &str, base: &Url) -> String {
+    let tokenizer = Tokenizer::new(Sink(RefCell::new(PageText::new(base))), TokenizerOpts::default());
+    let queue = BufferQueue::default();
+    let until = Instant::now() + MOST_TIME;
+    let mut rest = html;
+    while !rest.is_empty() && Instant::now() < until {
+        let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK));
+        queue.push_back(StrTendril::from(chunk));
+        let _ = tokenizer.feed(&queue);
+        rest = after;
+    }
+    tokenizer.end();
+    tokenizer.sink.0.into_inner().finish()
+}
+
+struct Sink(RefCell<PageText>);
+
+impl TokenSink for Sink {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        let mut page = self.0.borrow_mut();
+        match token {
+            Token::CharacterTokens(text) => page.text(&text),
+            Token::TagToken(tag) => return page.tag(&tag),
+            Token::DoctypeToken(_)
+            | Token::CommentToken(_)
+            | Token::NullCharacterToken
+            | Token::EOFToken
+            | Token::ParseError(_) => (),
+        }
+        TokenSinkResult::Continue
+    }
+}
+
+/// What has been read so far.
+struct PageText {
+    base: Url,
+    out: String,
+    title: String,
+    /// An element whose contents are not for reading, and how often it is open.
+    skipping: Option<(String, usize)>,
+    in_title: bool,
+    in_pre: bool,
+    /// Where an open link's text began, and where it leads.
+    link: Option<(usize, String)>,
+    /// Where the main part begins and ends, and its element.
+    main: Option<(String, usize, Option<usize>)>,
+}
+
+impl PageText {
+    fn new(base: &Url) -> Self {
+        Self {
+            base: base.clone(),
+            out: String::new(),
+            title: String::new(),
+            skipping: None,
+            in_title: false,
+            in_pre: false,
+            link: None,
+            main: None,
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.in_title {
+            let room = 300_usize.saturating_sub(self.title.chars().count());
+            self.title.extend(text.chars().filter(|it| !it.is_control() && !is_invisible(*it)).take(room));
+        } else if self.skipping.is_none() && self.out.len() < MOST {
+            match self.in_pre {
+                true => self.out.extend(text.chars().filter(|&it| is_shown(it))),
+                false => self.words(text),
+            }
+        }
+    }
+
+    fn words(&mut self, text: &str) {
+        for character in text.chars().filter(|&it| is_shown(it)) {
+            match character.is_whitespace() {
+                true if self.out.is_empty() || self.out.ends_with([' ', '\n']) => (),
+                true => self.out.push(' '),
+                false => self.out.push(character),
+            }
+        }
+    }
+
+    fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
+        let name: &str = &tag.name;
+        match tag.kind {
+            TagKind::StartTag => {
+                if let Some(raw) = raw_kind(name) {
+                    match name {
+                        "title" if self.title.is_empty() => self.in_title = true,
+                        "textarea" | "title" => (),
+                        _ if self.skipping.is_none() => self.skipping = Some((name.to_owned(), 1)),
+                        _ => (),
+                    }
+                    return TokenSinkResult::RawData(raw);
+                }
+                if !self.skip_start(name, tag.self_closing) && self.out.len() < MOST {
+                    self.start(name, tag);
+                }
+            }
+            TagKind::EndTag => {
+                if name == "title" {
+                    self.in_title = false;
+                } else if !self.skip_end(name) {
+                    self.end(name);
+                }
+            }
+        }
+        TokenSinkResult::Continue
+    }
+
+    /// Whether the tag belongs to what is not for reading.
+    fn skip_start(&mut self, name: &str, closed: bool) -> bool {
+        match &mut self.skipping {
+            Some((skipped, open)) => *open += usize::from(skipped == name && !closed),
+            None if is_furniture(name) && !closed => self.skipping = Some((name.to_owned(), 1)),
+            None => return false,
+        }
+        true
+    }
+
+    fn skip_end(&mut self, name: &str) -> bool {
+        let Some((skipped, open)) = &mut self.skipping else { return false };
+        if skipped == name {
+            *open -= 1;
+            if *open == 0 {
+                self.skipping = None;
+            }
+        }
+        true
+    }
+
+    fn start(&mut self, name: &str, tag: &Tag) {
+        match name {
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                self.lines(2);
+                let level = usize::from(name.as_bytes()[1] - b'0');
+                self.out.push_str(&"#".repeat(level));
+                self.out.push(' ');
+            }
+            "li" => {
+                self.lines(1);
+                self.out.push_str("- ");
+            }
+            "br" | "tr" | "dt" | "dd" => self.lines(1),
+            "td" | "th" => self.words(" | "),
+            "hr" => {
+                self.lines(2);
+                self.out.push_str("---");
+                self.lines(2);
+            }
+            "pre" => {
+                self.lines(2);
+                self.out.push_str("```\n");
+                self.in_pre = true;
+            }
+            "code" if !self.in_pre => self.out.push('`'),
+            "a" => {
+                self.end("a");
+                self.link = attribute(tag, "href").map(|href| (self.out.len(), href.to_owned()));
+            }
+            "img" => {
+                if let Some(alt) = attribute(tag, "alt").filter(|it| !it.trim().is_empty()) {
+                    let alt = format!("[image: {}]", alt.trim());
+                    self.words(&alt);
+                }
+            }
+            "main" | "article" => {
+                self.lines(2);
+                // `main` says it better than `article`, of which there may be several.
+                let better = self.main.as_ref().is_none_or(|(kind, ..)| kind == "article" && name == "main");
+                if better {
+                    self.main = Some((name.to_owned(), self.out.len(), None));
+                }
+            }
+            name if is_block(name) => self.lines(2),
+            _ => (),
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            "pre" if self.in_pre => {
+                self.in_pre = false;
+                self.lines(1);
+                self.out.push_str("```");
+                self.lines(2);
+            }
+            "code" if !self.in_pre => self.out.push('`'),
+            "a" => self.end_link(),
+            "main" | "article" => {
+                self.lines(2);
+                let at = self.out.len();
+                if let Some((kind, _, end)) = &mut self.main
+                    && kind == name
+                {
+                    *end = Some(at);
+                }
+            }
+            name if is_block(name) || matches!(name, "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "tr") => self.lines(2),
+            _ => (),
+        }
+    }
+
+    fn end_link(&mut self) {
+        let Some((from, href)) = self.link.take() else { return };
+        let text = self.out.get(from..).unwrap_or_default().trim();
+        let target = self.base.join(&href).ok().filter(|it| matches!(it.scheme(), "http" | "https"));
+        let Some(target) = target.filter(|it| !text.is_empty() && !text.contains('\n') && it.as_str().len() < 500)
+        else {
+            return;
+        };
+        let link = format!("[{text}]({target})");
+        self.out.truncate(from);
+        self.out.push_str(&link);
+    }
+
+    /// Ends the line, or leaves one empty.
+    fn lines(&mut self, count: usize) {
+        if self.in_pre {
+            return;
+        }
+        let trimmed = self.out.trim_end_matches([' ', '\n']).len();
+        let kept = self.out[trimmed..].matches('\n').count().max(count).min(2);
+        self.out.truncate(trimmed);
+        if trimmed > 0 {
+            self.out.push_str(&"\n".repeat(kept));
+        }
+    }
+
+    fn finish(self) -> String {
+        let main = self.main.as_ref().and_then(|(_, from, to)| self.out.get(*from..to.unwrap_or(self.out.len())));
+        let body = main.filter(|it| it.trim().len() >= LEAST_MAIN).unwrap_or(&self.out).trim();
+        let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
+        if title.is_empty() { body.to_owned() } else { format!("{title}\n\n{body}") }
+    }
+}
+
+/// Elements whose contents are text to the very end tag.
+fn raw_kind(name: &str) -> Option<RawKind> {
+    match name {
+        "title" | "textarea" => Some(RawKind::Rcdata),
+        "style" | "xmp" | "iframe" | "noembed" | "noframes" | "noscript" => Some(RawKind::Rawtext),
+        "script" => Some(RawKind::ScriptData),
+        _ => None,
+    }
+}
+
+/// What stands around a page's contents.
+fn is_furniture(name: &str) -> bool {
+    matches!(name, "nav" | "footer" | "aside" | "svg" | "template" | "object" | "select" | "dialog" | "canvas" | "math")
+}
+
+fn is_block(name: &str) -> bool {
+    matches!(
+        name,
+        "p" | "div"
+            | "section"
+            | "header"
+            | "ul"
+            | "ol"
+            | "dl"
+            | "table"
+            | "blockquote"
+            | "figure"
+            | "figcaption"
+            | "details"
+            | "summary"
+            | "address"
+            | "fieldset"
+            | "form"
+            | "body"
+            | "caption"
+    )
+}
+
+/// Control and invisible characters could hide instructions from a person who reads along.
+fn is_shown(character: char) -> bool {
+    matches!(character, '\n' | '\t') || !(character.is_control() || is_invisible(character))
+}
+
+fn attribute<'t>(tag: &'t Tag, name: &str) -> Option<&'t str> {
+    tag.attrs.iter().find(|it| &*it.name.local == name).map(|it| &*it.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(html: &str, expected: &str) {
+        let base = Url::parse("https://example.org/docs/").unwrap();
+        assert_eq!(to_text(html, &base), expected);
+    }
+
+    #[test]
+    fn a_page_becomes_readable_text() {
+        check(
+            "<!doctype html><html><head><title>The\n Title</title><style>p{}</style><script>if (a<b) x()</script></head>
+             <body><nav><a href=/>Home</a></nav><h1>One &amp; two</h1><p>Some  <b>bold</b>
+             words, <a href='../api?x=1&y'>a link</a>.<ul><li>first<li>second</ul>
+             <pre>let a  =\n  1;</pre><p>End <code>x</code><br>next<footer>bottom</footer></body>",
+            "The Title\n\n# One & two\n\nSome bold words, [a link](https://example.org/api?x=1&y).\n\n- first\n- second\n\n\
+             ```\nlet a  =\n  1;\n```\n\nEnd `x`\nnext",
+        );
+        check("<table><tr><td>a<td>b<tr><td>c</table>", "| a | b\n| c");
+        check("<a href='javascript:x'>no</a> <img alt='a cat' src=x>", "no [image: a cat]");
+    }
+
+    #[test]
+    fn the_main_part_is_preferred() {
+        let words = "content ".repeat(40);
+        check(&format!("<div>menu</div><main><p>{words}</main><div>bottom</div>"), words.trim());
+    }
+
+    #[test]
+    fn hidden_characters_are_dropped() {
+        check("a\u{e0041}b\u{200b}c\u{1b}[31m", "abc[31m");
+    }
+
+    #[test]
+    fn hostile_pages_cost_no_more_than_their_length() {
+        let base = Url::parse("https://example.org/").unwrap();
+        let attributes: String = (0..150_000).map(|it| format!("a{it} ")).collect();
+        for html in [
+            "<div>".repeat(30_000),
+            "<b a=1><i b=2><p>".repeat(10_000),
+            "<a href=x>y".repeat(20_000),
+            "<nav>".repeat(30_000),
+            "<".repeat(100_000),
+            "&amp".repeat(40_000),
+            "<!--".repeat(40_000),
+            format!("<p {attributes}>"),
+            "<br> ".repeat(30_000),
+        ] {
+            let started = Instant::now();
+            assert!(to_text(&html, &base).len() < 3 * 1024 * 1024);
+            assert!(started.elapsed().as_secs() < 10, "{:?}: {:?}", &html[..10], started.elapsed());
+        }
+    }
+}
