@@ -2,15 +2,15 @@
 default:
     @just --list
 
-# Everything that a change must pass.
+# Checks that a change must pass.
 ci:
     .ci/run
 
-# The tests of one crate: just test homing-load
+# Runs the tests of one crate: just test homing-load
 test CRATE:
     cargo test -p {{CRATE}}
 
-# Every test.
+# Runs every test.
 test-all:
     cargo test --workspace
 
@@ -26,40 +26,40 @@ lint:
 run *ARGS:
     cargo run -q -- {{ARGS}}
 
-# Ours beside a bare loop and other agent kits, as one table; figures and their story are in docs/BENCHMARKS.md.
+# Compares with a bare loop and other agent kits, as one table; results are in docs/BENCHMARKS.md.
 bench ROUNDS="3":
     benches/run {{ROUNDS}}
 
-# The runtime, the wires, the journal, loading, the tools, each alone.
-bench-rooms:
+# Benchmarks of the runtime, the wires, the journal, loading and the tools.
+bench-crates:
     cargo bench -p homing-runtime --bench load
     cargo bench -p homing-runtime --bench journal
     cargo bench -p homing-models
     cargo bench -p homing-load --bench load
     cargo bench -p homing-tools
 
-# A real small model on this machine, through both wires.
+# Runs a real small model on this machine, through both wires.
 real-llm:
     tests/real-llm/run
     tests/real-llm/llmock
 
-# Real MCP clients against our server.
+# Tests the MCP server with real clients.
 mcp-peers:
     tests/mcp-peers/run
 
-# Kills, storms of 429s, cut streams, full disks, tight budgets, for so many seconds; HOMING_CHAOS_SEED plays one again.
+# Injects kills, 429 storms, cut streams, full disks and tight budgets for a number of seconds; HOMING_CHAOS_SEED repeats a round.
 chaos SECONDS="300":
     HOMING_CHAOS_SECONDS={{SECONDS}} cargo test -p homing-cli --test it chaos -- --nocapture
 
-# Takes over the table of prices after an update of genai-prices.
+# Updates the table of prices after an update of genai-prices.
 prices:
     crates/homing-models/data/refresh
 
-# The pictures in the README and the guide, from real runs.
+# Makes the pictures in the README and the guide from real runs.
 picture:
     docs/picture/make
 
-# Ten minutes of odd input for each target; needs cargo-fuzz and a nightly compiler. What is found stays in fuzz/target.
+# Fuzzes each target for ten minutes; needs cargo-fuzz and a nightly compiler. Findings stay in fuzz/target.
 fuzz SECONDS="600" TARGETS="args cassette parse record shell team wires":
     for target in {{TARGETS}}; do \
         mkdir -p fuzz/target/found/$target && \
@@ -67,11 +67,11 @@ fuzz SECONDS="600" TARGETS="args cassette parse record shell team wires":
             -max_total_time={{SECONDS}} -max_len=8192 -timeout=10 || exit 1; \
     done
 
-# Lines that the tests reach: just coverage -p homing-core. Needs `cargo install cargo-llvm-cov` and
+# Measures line coverage: just coverage -p homing-core. Needs `cargo install cargo-llvm-cov` and
 # `rustup component add llvm-tools`.
 coverage *ARGS="--workspace":
     cargo llvm-cov {{ARGS}} --ignore-run-fail --summary-only --ignore-filename-regex 'benches/|homing-testing|tests/'
 
-# The documentation of all crates.
+# Builds the documentation of all crates.
 doc:
     cargo doc --workspace --no-deps --open
