@@ -31,9 +31,9 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-struct Nobody;
+struct NoHost;
 
-impl CallHost for Nobody {
+impl CallHost for NoHost {
     fn cancelled(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
@@ -61,7 +61,7 @@ fn context() -> ToolContext {
         workdir: FOLDER.clone(),
         authority: Arc::new(Authority { own: grant.clone(), grant }),
         state: Arc::new(ToolState::default()),
-        host: Arc::new(Nobody),
+        host: Arc::new(NoHost),
     }
 }
 
@@ -93,7 +93,7 @@ fuzz_target!(|data: &[u8]| {
 fn plainly(schema: &Value, mut args: Value) -> Value {
     let (Some(fields), Some(known)) = (args.as_object_mut(), schema["properties"].as_object()) else { return args };
     for (name, value) in fields {
-        let kind = known.get(name).and_then(|it| it["type"].as_str());
+        let kind = known.get(name).and_then(|schema| schema["type"].as_str());
         let plain = match (kind, &*value) {
             (Some("integer"), Value::String(text)) => text.trim().parse::<u64>().ok().map(Value::from),
             (Some("boolean"), Value::String(text)) if text.eq_ignore_ascii_case("true") => Some(true.into()),

@@ -1,4 +1,4 @@
-//! Records of the journal. What can be read is written and read again as itself, and a kind that nobody knows is refused.
+//! Records of the journal. A readable record is written and read again unchanged, and an unknown kind is refused.
 #![no_main]
 
 use homing_core::fact::{Fact, Record};

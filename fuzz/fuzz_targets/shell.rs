@@ -28,7 +28,7 @@ fuzz_target!(|line: &str| {
 fn text(part: &Subject) -> &str {
     match part {
         Subject::Command { text, .. } => text,
-        other => panic!("{other:?} is no command"),
+        other => panic!("{other:?} is not a command"),
     }
 }
 
@@ -43,7 +43,7 @@ fn read_again(part: Subject) {
 }
 
 fn is_allowed(subjects: &Subjects) -> bool {
-    let rules = ["git log", "git log *"].map(|it| Rule::calls("bash", it));
+    let rules = ["git log", "git log *"].map(|pattern| Rule::calls("bash", pattern));
     let layer = Layer { allow: Allow::Only(rules.to_vec()), ..Layer::everything("the test") };
     let grant = Grant {
         layers: vec![layer.into()],
@@ -55,7 +55,7 @@ fn is_allowed(subjects: &Subjects) -> bool {
     matches!(grant.decide("bash", subjects), Decision::Allow { .. })
 }
 
-/// Whether the grammar of bash finds no fault with the line.
+/// Returns true if bash accepts the line's syntax.
 fn is_whole(line: &str) -> bool {
     let mut parser = tree_sitter::Parser::new();
     parser.set_language(&tree_sitter_bash::LANGUAGE.into()).expect("the grammar fits");

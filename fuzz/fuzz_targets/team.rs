@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
     let loaded = load(text, Some(path));
     let again = load(text, Some(path));
     assert_eq!(loaded.diagnostics, again.diagnostics);
-    let has_errors = loaded.diagnostics.iter().any(|it| it.severity == Severity::Error);
+    let has_errors = loaded.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     assert!(loaded.team.is_some() || has_errors, "a file that gives no team says why");
     if let Ok(team) = loaded.ready() {
         assert!(!has_errors, "a team with errors is not ready");

@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     let beginning = &bytes[..bytes.len() * usize::from(*cut) / 256];
     let cut_off = fuzz::streamed(wire, &[beginning], TOOLS);
     if let (Ok(whole), Ok(cut_off)) = (&at_once, &cut_off) {
-        assert!(whole.calls().eq(cut_off.calls()), "a cut stream is no reply, or the whole one");
+        assert!(whole.calls().eq(cut_off.calls()), "a cut stream gives no reply, or the whole one");
     }
     for reply in [at_once, cut_off, fuzz::whole(wire, bytes, TOOLS)].into_iter().flatten() {
         check(&reply);

@@ -8,11 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a tool answers, in every driver.
+/// The tool's answer, the same in every driver.
 pub const RESULT: &str = "ok, and some forty bytes of what was found";
 /// The tool that every agent has.
 pub const TOOL: &str = "step";
-/// What the tool is good for.
+/// The tool's description.
 pub const TOOL_DESCRIPTION: &str = "Makes one step.";
 /// The task of every agent.
 pub const TASK: &str = "Make your steps, then report.";
@@ -22,11 +22,11 @@ pub const ANSWER: &str = "All steps are made and this is the report.";
 /// One job, from the command line: `--url U --agents 100 --rounds 10 --steps 3 --delay 0 --children 0`.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// Where the provider listens, such as `http://127.0.0.1:4000`.
+    /// The provider's address, such as `http://127.0.0.1:4000`.
     pub url: String,
     /// Agents at once.
     pub agents: usize,
-    /// How often all of that is done, one after the other.
+    /// The number of rounds, one after the other.
     pub rounds: usize,
     /// Tool calls of each agent, one in each turn, before its last word.
     pub steps: usize,
@@ -34,7 +34,7 @@ pub struct Job {
     pub delay: u64,
     /// Children that one lead delegates to at once; 0 where there is no lead.
     pub children: usize,
-    /// Where the journal goes, for drivers that have one.
+    /// The path of the journal, for drivers that have one.
     pub journal: Option<PathBuf>,
     /// Answers in one piece instead of a stream, for drivers that have the choice.
     pub whole: bool,
@@ -107,7 +107,7 @@ impl Job {
 }
 
 fn number(text: &str) -> usize {
-    text.parse().unwrap_or_else(|_| panic!("{text} is no number"))
+    text.parse().unwrap_or_else(|_| panic!("{text} is not a number"))
 }
 
 /// CPU time of all threads of this process, user and system.

@@ -1,4 +1,4 @@
-//! Which jobs there are, and how what the drivers say becomes a table.
+//! The jobs, and the table that is made of the drivers' output.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::Stub;
 
-/// Somebody who can do the jobs.
+/// A driver that can do the jobs.
 pub(crate) struct Driver {
     name: &'static str,
     program: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Driver {
     has_journal: bool,
 }
 
-/// What a row of the table says: a name, and what is read from a driver's line.
+/// A row of the table: a name, and the figure that is read from a driver's line.
 struct Row {
     name: &'static str,
     job: &'static [&'static str],
@@ -27,7 +27,7 @@ struct Row {
     digits: usize,
 }
 
-/// What a driver said, and how long its process lived.
+/// A driver's figures, and the lifetime of its process.
 struct Line {
     cpu_us: f64,
     wall_us: f64,
@@ -62,28 +62,33 @@ fn cpu_ms_of_one(line: &Line, steps: usize) -> f64 {
 const ROWS: &[Row] = &[
     Row { name: "CPU per call, 100 agents (µs)", job: HUNDRED, read: cpu_per_call, digits: 1 },
     Row { name: "CPU per call, 1,000 agents (µs)", job: THOUSAND, read: cpu_per_call, digits: 1 },
-    Row { name: "1,000 agents at 100 ms, 1 call each: wall (s)", job: WAITING, read: |it| it.wall_us / 1e6, digits: 2 },
-    Row { name: "… peak memory (MB)", job: WAITING, read: |it| it.peak_kb / 1024.0, digits: 1 },
+    Row {
+        name: "1,000 agents at 100 ms, 1 call each: wall (s)",
+        job: WAITING,
+        read: |line| line.wall_us / 1e6,
+        digits: 2,
+    },
+    Row { name: "… peak memory (MB)", job: WAITING, read: |line| line.peak_kb / 1024.0, digits: 1 },
     Row {
         name: "1,000 agents at 100 ms, 4 calls each: wall (s)",
         job: WAITING_LONGER,
-        read: |it| it.wall_us / 1e6,
+        read: |line| line.wall_us / 1e6,
         digits: 2,
     },
-    Row { name: "… peak memory (MB)", job: WAITING_LONGER, read: |it| it.peak_kb / 1024.0, digits: 1 },
-    Row { name: "delegate to 100: wall (ms)", job: LEAD, read: |it| it.wall_us / 1e3, digits: 1 },
-    Row { name: "… CPU (ms)", job: LEAD, read: |it| it.cpu_us / 1e3, digits: 1 },
-    Row { name: "10 tool steps, CPU (ms)", job: STEPS[0].1, read: |it| cpu_ms_of_one(it, 10), digits: 2 },
-    Row { name: "50 tool steps, CPU (ms)", job: STEPS[1].1, read: |it| cpu_ms_of_one(it, 50), digits: 2 },
-    Row { name: "100 tool steps, CPU (ms)", job: STEPS[2].1, read: |it| cpu_ms_of_one(it, 100), digits: 2 },
-    Row { name: "200 tool steps, CPU (ms)", job: STEPS[3].1, read: |it| cpu_ms_of_one(it, 200), digits: 1 },
-    Row { name: "500 tool steps, CPU (ms)", job: STEPS[4].1, read: |it| cpu_ms_of_one(it, 500), digits: 1 },
-    Row { name: "… wall (ms)", job: STEPS[4].1, read: |it| it.wall_us / 1e3, digits: 1 },
-    Row { name: "cold start to the end of one call (ms)", job: COLD, read: |it| it.process_us / 1e3, digits: 1 },
-    Row { name: "… peak memory (MB)", job: COLD, read: |it| it.peak_kb / 1024.0, digits: 1 },
+    Row { name: "… peak memory (MB)", job: WAITING_LONGER, read: |line| line.peak_kb / 1024.0, digits: 1 },
+    Row { name: "delegate to 100: wall (ms)", job: LEAD, read: |line| line.wall_us / 1e3, digits: 1 },
+    Row { name: "… CPU (ms)", job: LEAD, read: |line| line.cpu_us / 1e3, digits: 1 },
+    Row { name: "10 tool steps, CPU (ms)", job: STEPS[0].1, read: |line| cpu_ms_of_one(line, 10), digits: 2 },
+    Row { name: "50 tool steps, CPU (ms)", job: STEPS[1].1, read: |line| cpu_ms_of_one(line, 50), digits: 2 },
+    Row { name: "100 tool steps, CPU (ms)", job: STEPS[2].1, read: |line| cpu_ms_of_one(line, 100), digits: 2 },
+    Row { name: "200 tool steps, CPU (ms)", job: STEPS[3].1, read: |line| cpu_ms_of_one(line, 200), digits: 1 },
+    Row { name: "500 tool steps, CPU (ms)", job: STEPS[4].1, read: |line| cpu_ms_of_one(line, 500), digits: 1 },
+    Row { name: "… wall (ms)", job: STEPS[4].1, read: |line| line.wall_us / 1e3, digits: 1 },
+    Row { name: "cold start to the end of one call (ms)", job: COLD, read: |line| line.process_us / 1e3, digits: 1 },
+    Row { name: "… peak memory (MB)", job: COLD, read: |line| line.peak_kb / 1024.0, digits: 1 },
 ];
 
-/// What was measured, by the position of the row: every round, or why there is nothing.
+/// The measurements by row: one per round, or the reason why there are none.
 #[derive(Default)]
 pub(crate) struct Figures(BTreeMap<usize, Result<Vec<f64>, String>>);
 
@@ -118,7 +123,7 @@ impl Driver {
         }
     }
 
-    #[expect(clippy::print_stderr, reason = "somebody waits for a while")]
+    #[expect(clippy::print_stderr, reason = "the benchmark takes a while")]
     fn run(&self, stub: &Stub, job: &[&str]) -> Result<Line, String> {
         eprintln!("{} {}", self.name, job.join(" "));
         let before = stub.calls();
@@ -140,16 +145,17 @@ impl Driver {
         let line = Line::read(&text, process_us).ok_or_else(|| format!("said {text:?}"))?;
         // The stub's own count is the truth: a driver that asked less would look fast.
         let answered = (stub.calls() - before) as f64;
-        match answered >= line.calls && answered <= line.calls + 4.0 {
-            true => Ok(line),
-            false => Err(format!("{answered} calls instead of {}", line.calls)),
+        if answered >= line.calls && answered <= line.calls + 4.0 {
+            Ok(line)
+        } else {
+            Err(format!("{answered} calls instead of {}", line.calls))
         }
     }
 }
 
 impl Line {
     fn read(text: &str, process_us: f64) -> Option<Self> {
-        let field = |name: &str| text.split_whitespace().find_map(|it| it.strip_prefix(name)?.parse::<f64>().ok());
+        let field = |name: &str| text.split_whitespace().find_map(|word| word.strip_prefix(name)?.parse::<f64>().ok());
         Some(Self {
             cpu_us: field("cpu_us=")?,
             wall_us: field("wall_us=")?,
@@ -183,7 +189,7 @@ impl Figures {
         }
     }
 
-    /// How cost grows from 50 to 500 steps: 1 is linear, 2 is the square.
+    /// The growth exponent of cost from 50 to 500 steps: 1 is linear, 2 is quadratic.
     fn growth(&self) -> String {
         let of = |steps: &[&str]| ROWS.iter().position(|row| row.job == steps).and_then(|row| self.median(row));
         match (of(STEPS[1].1), of(STEPS[4].1)) {

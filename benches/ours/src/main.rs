@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize, JsonSchema)]
 struct Step {
-    /// Which step.
+    /// The step.
     #[expect(dead_code, reason = "the tool has no use for it; the schema has")]
     n: u64,
 }
@@ -47,7 +47,7 @@ async fn homing(job: &Job) -> Homing {
 
 fn agent(name: &str, prompt: &str, tools: &[&str]) -> AgentDefinition {
     let mut agent = AgentDefinition::new(name, "Takes part in the comparison", prompt);
-    agent.tools = Allow::Only(tools.iter().map(|it| it.parse().expect("a rule")).collect());
+    agent.tools = Allow::Only(tools.iter().map(|tool| tool.parse().expect("a rule")).collect());
     agent
 }
 
@@ -60,7 +60,7 @@ async fn do_round(homing: Arc<Homing>, job: Job) {
         (false, _) => ("lead", 1),
     };
     let tasks = (0..count).map(|_| Task::new(name, TASK).limits(limits));
-    let runs: Vec<_> = homing.runtime().spawn_many(tasks).into_iter().map(|it| it.expect("it starts")).collect();
+    let runs: Vec<_> = homing.runtime().spawn_many(tasks).into_iter().map(|run| run.expect("it starts")).collect();
     for envelope in homing.runtime().wait_all(&runs).await {
         assert!(envelope.status == Status::Done && envelope.output == ANSWER, "{envelope:?}");
         assert!(job.is_warm_up || envelope.children.len() == job.children, "{}", envelope.tree());

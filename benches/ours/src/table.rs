@@ -35,7 +35,7 @@ impl Stub {
         stream.write_all(b"GET /calls HTTP/1.1\r\nhost: stub\r\nconnection: close\r\n\r\n").expect("the stub reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("the stub answers");
-        answer.rsplit("\r\n").next().and_then(|it| it.parse().ok()).expect("the stub counts")
+        answer.rsplit("\r\n").next().and_then(|count| count.parse().ok()).expect("the stub counts")
     }
 }
 
@@ -52,7 +52,7 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let mut folder = || PathBuf::from(args.next().expect("bench-table OUR-FOLDER RIVALS-FOLDER [ROUNDS]"));
     let (ours, rivals) = (folder(), folder());
-    let rounds = args.next().map_or(3, |it| it.parse().expect("a number of rounds"));
+    let rounds = args.next().map_or(3, |rounds| rounds.parse().expect("a number of rounds"));
     let stub = Stub::start(&ours);
     let drivers = Driver::all(&ours, &rivals);
     let mut columns: Vec<Figures> = drivers.iter().map(|_| Figures::default()).collect();

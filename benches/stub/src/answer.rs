@@ -1,10 +1,10 @@
-//! What the stub answers: pure, from the bytes of a request to the bytes of an answer. It scans and does not parse, so that
+//! The stub's answers: pure, from the bytes of a request to the bytes of an answer. It scans and does not parse, so that
 //! it takes little of the machine that it shares with those who are measured.
 
 use bench_job::{ANSWER, TOOL};
 use memchr::memmem;
 
-/// What a request asks for.
+/// The features of a request that decide the answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) delay: u64,
@@ -24,14 +24,14 @@ impl Asked {
             steps: number(prompt, b"steps="),
             children: number(prompt, b"children="),
             is_streamed: memmem::find(body, b"\"stream\":true").is_some(),
-            results: spelled.iter().map(|it| memmem::find_iter(body, it).count() as u64).sum(),
+            results: spelled.iter().map(|name| memmem::find_iter(body, name).count() as u64).sum(),
         }
     }
 
     pub(crate) fn answer(&self) -> String {
         let calls = self.calls();
         match (self.is_streamed, calls.is_empty()) {
-            (true, true) => streamed(words().map(|it| format!("{{\"content\":{it:?}}}")).collect(), "stop"),
+            (true, true) => streamed(words().map(|word| format!("{{\"content\":{word:?}}}")).collect(), "stop"),
             (true, false) => streamed(calls.iter().enumerate().map(|(at, it)| delta(at, it)).collect(), "tool_calls"),
             (false, true) => whole(&format!("\"content\":{ANSWER:?}"), "stop"),
             (false, false) => whole(&format!("\"content\":null,\"tool_calls\":[{}]", calls.join(",")), "tool_calls"),
@@ -46,8 +46,8 @@ impl Asked {
             )
         };
         if self.children > 0 && self.results == 0 {
-            let args = |it| format!("{{\"agent\":\"worker\",\"task\":\"Make your steps, then report. ({it})\"}}");
-            return (0..self.children).map(|it| call(it, "delegate", &args(it))).collect();
+            let args = |child| format!("{{\"agent\":\"worker\",\"task\":\"Make your steps, then report. ({child})\"}}");
+            return (0..self.children).map(|child| call(child, "delegate", &args(child))).collect();
         }
         if self.children == 0 && self.results < self.steps {
             return vec![call(self.results, TOOL, &format!("{{\"n\":{}}}", self.results))];

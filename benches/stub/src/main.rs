@@ -20,7 +20,7 @@ use tokio::net::TcpSocket;
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "whoever started it wants to know where it listens")]
+#[expect(clippy::print_stdout, reason = "the program that started it reads the address")]
 async fn main() {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(([127, 0, 0, 1], 0).into()).expect("a loopback port is free");

@@ -68,7 +68,7 @@ async fn run(model: Arc<dyn LLMProvider>, job: &Job, member: Member) -> String {
         .build()
         .await
         .expect("an agent");
-    // Nobody listens to its events; a full channel would stop it.
+    // Its events are not consumed; a full channel would stop it.
     let agent = handle.agent;
     drop(handle.rx);
     agent.run(Task::new(TASK)).await.expect("an answer").0
@@ -80,7 +80,7 @@ struct Member {
     delegates: Option<Delegate>,
 }
 
-/// What a member answers.
+/// A member's answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Said(String);
 

@@ -1,5 +1,5 @@
 //! A loop by hand: hyper, one connection for each agent, a history that is encoded once, no limits, no journal, no retries.
-//! What a careful person would write who needs nothing else.
+//! A careful hand-written loop that does nothing else.
 
 use bench_job::{ANSWER, Job, RESULT, TASK, TOOL, TOOL_DESCRIPTION};
 use bytes::Bytes;
@@ -178,7 +178,7 @@ fn whole(bytes: &[u8]) -> Said {
 fn streamed(bytes: &[u8]) -> Said {
     let mut said = Said::default();
     let text = std::str::from_utf8(bytes).expect("text");
-    for data in text.split("\n\n").filter_map(|it| it.strip_prefix("data: ")).take_while(|it| *it != "[DONE]") {
+    for data in text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).take_while(|data| *data != "[DONE]") {
         let chunk: Chunk = serde_json::from_str(data).expect("JSON");
         for choice in chunk.choices {
             said.text += choice.delta.content.as_deref().unwrap_or_default();
