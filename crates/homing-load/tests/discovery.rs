@@ -178,8 +178,8 @@ fn r7_agents_load_from_a_file_a_folder_or_json() {
         let registry: Registry = parsed.into_iter().flat_map(|it| it.definitions).collect();
         registry.names().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(names(Recurse::Not), ["one", "three"]);
-    assert_eq!(names(Recurse::Too), ["one", "three", "two"]);
+    assert_eq!(names(Recurse::No), ["one", "three"]);
+    assert_eq!(names(Recurse::Yes), ["one", "three", "two"]);
     let one = load_file(&world.path("set/one.md"), Scope::User, &ParseOptions::default());
     assert_eq!(one.definitions[0].name, "one");
     let json = parse_json(
