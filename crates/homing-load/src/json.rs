@@ -4,7 +4,7 @@
 use jsonc_parser::{
     CollectOptions, ParseOptions,
     ast::{ObjectProp, Value},
-    common::Ranged,
+    common::{Range, Ranged},
     errors::ParseError,
     parse_to_ast,
 };
@@ -60,7 +60,13 @@ fn node(lines: &LineIndex<'_>, value: &Value<'_>, depth: usize) -> Result<Node, 
         return Err(JsonError { position, message: format!("nested more than {MAX_DEPTH} levels deep") });
     }
     let kind = match value {
-        Value::StringLit(text) => NodeKind::Quoted(text.value.to_string()),
+        Value::StringLit(text) => {
+            reject_control_characters(lines, text.range)?;
+            NodeKind::Quoted(text.value.to_string())
+        }
+        Value::NumberLit(number) if serde_json::from_str::<serde_json::Number>(number.value).is_err() => {
+            return Err(JsonError { position, message: format!("`{}` is out of range", number.value) });
+        }
         Value::NumberLit(_) | Value::BooleanLit(_) | Value::NullKeyword(_) => {
             NodeKind::Plain(lines.slice(value.start()..value.end()).to_owned())
         }
@@ -77,8 +83,20 @@ fn node(lines: &LineIndex<'_>, value: &Value<'_>, depth: usize) -> Result<Node, 
 }
 
 fn entry(lines: &LineIndex<'_>, property: &ObjectProp<'_>, depth: usize) -> Result<NodeEntry, JsonError> {
+    reject_control_characters(lines, property.name.range())?;
     let value = node(lines, &property.value, depth)?;
     Ok(NodeEntry { key: property.name.as_str().to_owned(), position: lines.position(property.start()), value })
+}
+
+/// Rejects control characters in a string, which JSON requires to be escaped. The parser accepts them.
+fn reject_control_characters(lines: &LineIndex<'_>, string: Range) -> Result<(), JsonError> {
+    match lines.slice(string.start..string.end).find(|character| character < ' ') {
+        Some(at) => {
+            let position = lines.position(string.start + at);
+            Err(JsonError { position, message: "control characters in strings must be escaped".into() })
+        }
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -107,6 +125,9 @@ mod tests {
         {
             error(text);
         }
+        assert_eq!(error("[\"a\nb\"]"), "1:4: control characters in strings must be escaped");
+        assert_eq!(error("{\"a\tb\": 1}"), "1:4: control characters in strings must be escaped");
+        assert_eq!(error("[1e999]"), "1:2: `1e999` is out of range");
         assert!(error("{\n  \"a\" 1\n}").starts_with("2:"), "{}", error("{\n  \"a\" 1\n}"));
     }
 

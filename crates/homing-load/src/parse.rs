@@ -73,14 +73,14 @@ pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, optio
         Some(text) => read(&text, &FileContext { path, found, scope, options }, &mut diagnostics),
         None => (undecodable(found), Vec::new()),
     };
-    finish(what, definitions, diagnostics, path, options)
+    finish(what, definitions, diagnostics, Some(path), options)
 }
 
 fn finish(
     what: FileKind,
     mut definitions: Vec<AgentDefinition>,
     mut diagnostics: Diagnostics,
-    path: &Path,
+    path: Option<&Path>,
     options: &ParseOptions,
 ) -> Parsed {
     if let FileKind::Other(_) = what {
@@ -88,11 +88,11 @@ fn finish(
     }
     if options.strict {
         diagnostics.refuse_repairs();
+        if diagnostics.has_error() {
+            definitions.clear();
+        }
     }
-    if options.strict && diagnostics.has_error() {
-        definitions.clear();
-    }
-    Parsed { what, definitions, diagnostics: diagnostics.into_diagnostics(Some(path)) }
+    Parsed { what, definitions, diagnostics: diagnostics.into_diagnostics(path) }
 }
 
 /// The kind of a file that is not text: an error in a folder of agents, irrelevant anywhere else.
@@ -400,11 +400,5 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
     for definition in &mut definitions {
         definition.source.path = None;
     }
-    if options.strict {
-        diagnostics.refuse_repairs();
-    }
-    if options.strict && diagnostics.has_error() {
-        definitions.clear();
-    }
-    Parsed { what: FileKind::Agent, definitions, diagnostics: diagnostics.into_diagnostics(None) }
+    finish(FileKind::Agent, definitions, diagnostics, None, options)
 }
