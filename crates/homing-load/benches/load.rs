@@ -1,4 +1,4 @@
-//! How long it takes to load many agents: generated files in one folder, read and parsed from disk.
+//! Measures loading many agents: generated files in one folder, read and parsed from disk.
 
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
@@ -8,7 +8,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use homing_load::{ParseOptions, Places, discover};
 use tempfile::TempDir;
 
-/// A project with `count` agents of a usual size: some 300 bytes of front matter and 2 KB of prompt.
+/// A project with `count` agents of typical size: about 300 bytes of front matter and 2 KB of prompt.
 fn project(count: usize) -> TempDir {
     let folder = TempDir::new().expect("a temporary folder");
     let agents = folder.path().join(".claude/agents");

@@ -1,114 +1,107 @@
-//! Keys and values to one [`AgentDefinition`], whatever syntax and dialect they came in.
+//! Builds one [`AgentDefinition`] from its keys and values, whatever their syntax and dialect.
 //! It reads no files and decides no precedence.
 
-mod finish;
+mod field_reader;
+mod identity;
+mod limits;
+mod model_settings;
 mod opencode;
-mod permission;
-mod values;
+mod run_settings;
+mod tool_access;
 mod verdict;
 
 use homing_core::{
-    authority::Allow,
-    definition::{AgentDefinition, ModelChoice, PermissionMode, Source},
-    rule::Rule,
+    definition::{AgentDefinition, Source},
+    limits::Limits,
 };
 
+use self::{
+    field_reader::FieldReader, identity::Identity, model_settings::ModelSettings, run_settings::RunSettings,
+    tool_access::ToolAccess,
+};
 use crate::{
     diagnostics::Diagnostics,
     dialect::Dialect,
     fields::{self, Field},
-    node::{Node, NodeEntry, NodeKind, Position},
+    node::{NodeEntry, Position},
     restrictions,
-    tools::{self, Vocabulary},
+    tools::Vocabulary,
 };
 
 /// The raw material of one definition.
 pub(crate) struct PartialDefinition<'a> {
-    /// The key under which it stood, where it was a member of a map.
+    /// The key of the agent, if it is a member of a map.
     pub(crate) key: Option<&'a str>,
     pub(crate) entries: &'a [NodeEntry],
-    pub(crate) spot: Position,
+    pub(crate) position: Position,
     /// The text below the front matter and its first line.
     pub(crate) body: Option<(&'a str, u32)>,
-    /// The file's name without its endings.
+    /// The file name without its extensions.
     pub(crate) stem: Option<&'a str>,
     pub(crate) names: Vocabulary<'a>,
     pub(crate) source: Source,
 }
 
-/// What became of a draft.
+/// The result of building a definition.
 pub(crate) enum Built {
     Definition(Box<AgentDefinition>),
-    /// It is well-formed but takes itself away.
+    /// The definition is valid but disables itself.
     Disabled,
-    /// The remarks say why.
+    /// The diagnostics contain the reason.
     Refused,
 }
 
-/// Builds the definition; everything worth saying goes to `remarks`.
-pub(crate) fn build(draft: &PartialDefinition<'_>, remarks: &mut Diagnostics) -> Built {
-    let mark = remarks.len();
-    let definition = AgentDefinition { source: draft.source.clone(), ..AgentDefinition::default() };
+/// Builds the definition and reports problems to `diagnostics`.
+pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnostics) -> Built {
+    let mark = diagnostics.len();
     let mut builder = DefinitionBuilder {
-        definition,
-        names: draft.names,
-        remarks,
+        dialect: partial.names.dialect,
+        diagnostics,
         seen: Vec::new(),
-        models: Vec::new(),
-        model_choice: None,
-        provider: None,
-        name: None,
-        more: String::new(),
+        identity: Identity::default(),
+        tools: ToolAccess::new(partial.names),
+        model: ModelSettings::default(),
+        limits: Limits::default(),
+        run: RunSettings::default(),
         disabled: false,
     };
-    for entry in draft.entries {
+    for entry in partial.entries {
         builder.apply(entry);
     }
     if builder.disabled {
         return Built::Disabled;
     }
-    let definition = builder.finish(draft);
-    match remarks.has_error_since(mark) {
-        true => Built::Refused,
-        false => Built::Definition(Box::new(definition)),
-    }
+    let definition = builder.finish(partial);
+    if diagnostics.has_error_since(mark) { Built::Refused } else { Built::Definition(Box::new(definition)) }
 }
 
-/// A definition in the making.
+/// Assigns each key to the part of the definition that reads it.
 struct DefinitionBuilder<'a> {
-    definition: AgentDefinition,
-    names: Vocabulary<'a>,
-    remarks: &'a mut Diagnostics,
-    /// Every key so far, folded, with its field.
+    dialect: &'a Dialect,
+    diagnostics: &'a mut Diagnostics,
+    /// All keys so far, folded, with their fields.
     seen: Vec<(String, Option<Field>)>,
-    models: Vec<String>,
-    model_choice: Option<ModelChoice>,
-    provider: Option<String>,
-    name: Option<(String, Position)>,
-    more: String,
+    identity: Identity,
+    tools: ToolAccess<'a>,
+    model: ModelSettings,
+    limits: Limits,
+    run: RunSettings,
     disabled: bool,
 }
 
 impl DefinitionBuilder<'_> {
-    fn dialect(&self) -> &Dialect {
-        self.names.dialect
-    }
-
-    fn warn(&mut self, spot: Position, field: &str, message: impl Into<String>, hint: &str) {
-        self.remarks.warn(spot, field, message, hint);
-    }
-
     fn apply(&mut self, entry: &NodeEntry) {
         let folded = fields::fold(&entry.key);
         let field = self.field(&folded, entry);
         let again = self.seen.iter().any(|(key, _)| *key == folded);
-        let taken = field.is_some() && self.seen.iter().any(|(_, it)| *it == field);
+        let taken = field.is_some() && self.seen.iter().any(|(_, other)| *other == field);
         if again {
-            let outcome = match field.is_some_and(narrows) {
-                true => "both hold, so that the narrower counts",
-                false => "the first counts",
+            let outcome = if field.is_some_and(narrows) {
+                "both apply, so the narrower one wins"
+            } else {
+                "the first one is used"
             };
-            self.warn(entry.spot, &entry.key, format!("`{}` stands here twice; {outcome}", entry.key), "delete one");
+            self.warn(entry, format!("duplicate key `{}`: {outcome}", entry.key), "delete one");
         }
         self.seen.push((folded, field));
         match field {
@@ -117,146 +110,113 @@ impl DefinitionBuilder<'_> {
             Some(field) if !taken || narrows(field) => self.set(field, entry),
             Some(_) => (),
             None if again => (),
-            None => self.unknown(entry),
+            None => {
+                self.warn(entry, format!("unknown key `{}`: kept, but ignored", entry.key), "");
+                self.identity.unknown.insert(entry.key.clone(), entry.value.to_json());
+            }
         }
     }
 
-    /// The field that a key names here; remarks where it took some guessing.
+    /// The field that a key names in this dialect. Guesses are reported.
     fn field(&mut self, folded: &str, entry: &NodeEntry) -> Option<Field> {
-        let own = self.dialect().fields.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field);
+        let own = self.dialect.fields.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field);
         if let Some(field) = own.or_else(|| fields::lookup(folded)) {
-            self.remark_on_spelling(folded, entry);
+            self.check_spelling(folded, entry);
             return Some(field);
         }
         let (meant, field) = restrictions::meant(folded)?;
         let message = format!("unknown key `{}`: treated as `{meant}`, because it may be a restriction", entry.key);
-        self.warn(entry.spot, &entry.key, message, "correct the spelling");
+        self.warn(entry, message, "correct the spelling");
         Some(field)
     }
 
-    fn remark_on_spelling(&mut self, folded: &str, entry: &NodeEntry) {
+    fn check_spelling(&mut self, folded: &str, entry: &NodeEntry) {
         if folded == "allowedtools" {
-            let message = format!("`{}` was read as `tools`; Claude Code ignores it and allows everything", entry.key);
-            self.warn(entry.spot, &entry.key, message, "write `tools`");
+            let message = format!("`{}` read as `tools`; Claude Code ignores this key and allows all tools", entry.key);
+            self.warn(entry, message, "write `tools`");
         } else if entry.key.starts_with(char::is_uppercase) {
-            let message = format!("`{}` was read in spite of its capital letter; other programs ignore it", entry.key);
-            self.warn(entry.spot, &entry.key, message, "write keys in lower case");
+            let message = format!("`{}` accepted despite its capital letter; other programs ignore it", entry.key);
+            self.warn(entry, message, "write keys in lower case");
         }
     }
 
-    fn unknown(&mut self, entry: &NodeEntry) {
-        let message = format!("nobody here knows the key `{}`; it is kept, without effect", entry.key);
-        self.warn(entry.spot, &entry.key, message, "");
-        self.definition.unknown.insert(entry.key.clone(), entry.value.to_json());
+    fn warn(&mut self, entry: &NodeEntry, message: String, hint: &str) {
+        self.diagnostics.warn(entry.position, &entry.key, message, hint);
     }
 
-    /// Fields that restrict, then fields that describe.
+    /// Passes a value to the part that owns its field: first the fields that restrict, then those that describe.
     fn set(&mut self, field: Field, entry: &NodeEntry) {
-        let (key, value) = (entry.key.as_str(), &entry.value);
+        let value = &entry.value;
+        let reader = &mut FieldReader::new(&entry.key, value, self.diagnostics);
         match field {
-            Field::Tools => self.tools(key, value),
-            Field::Denied => self.denied(key, value),
-            Field::Permission => self.permission(key, value),
-            Field::Groups => self.groups(key, value),
-            Field::Extensions => self.extensions(key, value),
-            Field::Agents => self.agents(key, value),
-            Field::Delegates => self.delegates(key, value),
-            Field::Limit(limit, unit) => self.limit(key, value, limit, unit),
-            Field::Limits => self.limits(key, value),
-            Field::PermissionMode => self.permission_mode(key, value),
-            Field::ReadOnly => self.read_only(key, value),
-            Field::Isolation => self.isolation(key, value),
+            Field::Tools => self.tools.tools(reader),
+            Field::Denied => self.tools.denied(reader),
+            Field::Permission => self.tools.permission(reader),
+            Field::Groups => self.tools.groups(reader),
+            Field::Extensions => self.run.mcp_servers.extend(self.tools.extensions(reader)),
+            Field::Agents => self.tools.agents(reader),
+            Field::Delegates => self.tools.delegates(reader),
+            Field::PermissionMode => self.tools.permission_mode(reader),
+            Field::ReadOnly => self.tools.read_only(reader),
+            Field::Limit(limit, unit) => limits::limit(&mut self.limits, reader, limit, unit),
+            Field::Limits => limits::limits(&mut self.limits, reader),
+            Field::Isolation => self.run.isolation(reader),
             Field::Disable => self.disabled = value.truth() != Some(false),
-            Field::Kind => self.kind(key, value),
-            Field::Inline => value.entries().unwrap_or_default().iter().for_each(|it| self.apply(it)),
-            Field::Name => self.name = self.text(key, value).map(|it| (it, value.spot)),
-            Field::Title => self.definition.title = self.text(key, value),
-            Field::Aliases => self.definition.aliases = self.list(key, value),
-            Field::Description => self.description(key, value),
-            Field::Prompt => self.definition.prompt = self.text(key, value).unwrap_or_default(),
-            Field::PromptMore => self.more = self.text(key, value).unwrap_or_default(),
-            Field::Model => self.model(key, value),
-            Field::FallbackModels => self.fallback_models(key, value),
-            Field::Provider => self.provider = self.text(key, value),
-            Field::Effort => self.effort(key, value),
-            Field::Temperature => self.temperature(key, value),
-            Field::Skills => self.definition.skills = self.list(key, value),
-            Field::Resources => self.definition.resources = self.list(key, value),
-            Field::SharedContext => self.definition.shared_context = self.list(key, value),
-            Field::Parameters => self.parameters(value),
-            Field::Inherit => self.inherit(key, value),
-            Field::Surroundings => self.surroundings(key, value),
-            Field::InheritProject => self.inherit_project(key, value),
-            Field::Background => self.definition.background = self.flag(key, value),
-            Field::Memory => self.memory(key, value),
-            Field::McpServers => self.mcp_servers(key, value),
-            Field::Hooks => self.definition.hooks = value.to_json(),
-            Field::Schema => self.schema(key, value),
-            Field::Response => value.get("json_schema").into_iter().for_each(|it| self.schema(key, it)),
-            Field::OnFailure => self.on_failure(key, value),
-            Field::Retry => self.retry(key, value),
-            Field::InitialPrompt => self.definition.initial_prompt = self.text(key, value),
-            Field::Color => self.definition.color = self.text(key, value),
-            Field::Metadata => self.metadata(key, value),
-            Field::Note => _ = self.definition.metadata.insert(key.to_owned(), value.to_json()),
+            Field::Kind => refuse_remote(reader),
+            Field::Inline => value.entries().unwrap_or_default().iter().for_each(|inner| self.apply(inner)),
+            Field::Name => self.identity.name = reader.text().map(|name| (name, value.position)),
+            Field::Title => self.identity.title = reader.text(),
+            Field::Aliases => self.identity.aliases = reader.list(),
+            Field::Description => self.identity.description(reader),
+            Field::Prompt => self.identity.prompt = reader.text().unwrap_or_default(),
+            Field::PromptMore => self.identity.prompt_more = reader.text().unwrap_or_default(),
+            Field::InitialPrompt => self.identity.initial_prompt = reader.text(),
+            Field::Color => self.identity.color = reader.text(),
+            Field::Metadata => self.identity.metadata(reader),
+            Field::Note => _ = self.identity.metadata.insert(entry.key.clone(), value.to_json()),
+            Field::Model => self.model.model(reader),
+            Field::FallbackModels => self.model.fallback_models(reader),
+            Field::Provider => self.model.provider = reader.text(),
+            Field::Effort => self.model.effort(reader),
+            Field::Temperature => self.model.temperature(reader),
+            Field::Skills => self.run.skills = reader.list(),
+            Field::Resources => self.run.resources = reader.list(),
+            Field::SharedContext => self.run.shared_context = reader.list(),
+            Field::Parameters => self.run.parameters(reader),
+            Field::Inherit => self.run.inherit(reader),
+            Field::Surroundings => self.run.project_context(reader),
+            Field::InheritProject => self.run.inherit_project(reader),
+            Field::Background => self.run.background = reader.flag(),
+            Field::Memory => self.run.memory(reader),
+            Field::McpServers => self.run.mcp_servers(reader),
+            Field::Hooks => self.run.hooks = value.to_json(),
+            Field::Schema => self.run.schema(reader),
+            Field::Response => self.run.response(reader),
+            Field::OnFailure => self.run.on_failure(reader),
+            Field::Retry => self.run.retry(reader),
         }
     }
 
-    fn tools(&mut self, key: &str, value: &Node) {
-        if value.entries().is_some() {
-            return self.tool_switches(key, value);
-        }
-        let none = value.text() == Some("none") || matches!(&value.kind, NodeKind::List(list) if list.is_empty());
-        let items = if none { Vec::new() } else { tools::items(value, key, self.remarks) };
-        let rules = tools::allowed(items, self.names, key, self.remarks);
-        self.closed(key, value.spot, rules.as_deref(), none);
-        self.narrow(rules);
-    }
-
-    /// Says so, loudly, where a restriction leaves nothing.
-    fn closed(&mut self, key: &str, spot: Position, rules: Option<&[Rule]>, on_purpose: bool) {
-        if rules.is_some_and(<[Rule]>::is_empty) && !on_purpose {
-            let message = format!("`{key}` names no tool that exists, so the agent has no tools at all");
-            let hint = "name tools such as `read, grep`; write `[]` for no tools, `\"*\"` for all, or delete the key to inherit";
-            self.warn(spot, key, message, hint);
-        }
-    }
-
-    /// Lays one more restriction on the tools: of two lists what both allow holds.
-    fn narrow(&mut self, rules: Option<Vec<Rule>>) {
-        let Some(rules) = rules else { return };
-        let covers = |rule: &Rule, other: &Rule| rule == other || (rule.pattern.is_none() && rule.names(&other.tool));
-        let tools = match &self.definition.tools {
-            Allow::All => rules,
-            Allow::Only(before) => {
-                let ours = before.iter().filter(|it| rules.iter().any(|rule| covers(rule, it)));
-                let theirs = rules.iter().filter(|it| before.iter().any(|rule| covers(rule, it)));
-                let mut both: Vec<Rule> = Vec::new();
-                for rule in ours.chain(theirs) {
-                    if !both.contains(rule) {
-                        both.push(rule.clone());
-                    }
-                }
-                both
-            }
-        };
-        self.definition.tools = Allow::Only(tools);
-    }
-
-    /// Narrows how freely the agent may act.
-    fn narrow_mode(&mut self, mode: PermissionMode) {
-        let rank = |it: PermissionMode| match it {
-            PermissionMode::Plan => 0,
-            PermissionMode::Ask => 1,
-            PermissionMode::Edit => 2,
-            PermissionMode::All => 3,
-        };
-        let before = self.definition.permission_mode;
-        self.definition.permission_mode = before.into_iter().chain([mode]).min_by_key(|it| rank(*it));
+    /// Fills in what is missing and joins the parts.
+    fn finish(self, partial: &PartialDefinition<'_>) -> AgentDefinition {
+        let mut definition = AgentDefinition { source: partial.source.clone(), ..AgentDefinition::default() };
+        self.identity.finish(partial, self.diagnostics, &mut definition);
+        self.model.finish(self.dialect.absent_model, &mut definition);
+        self.tools.finish(&mut definition);
+        self.run.finish(&mut definition);
+        definition.limits = self.limits;
+        definition
     }
 }
 
-/// Fields that may stand twice, because each time they take something away.
+fn refuse_remote(reader: &mut FieldReader<'_>) {
+    if reader.value.text() == Some("remote") {
+        let hint = "write a local agent that calls the remote one through a tool";
+        reader.error("remote agents (A2A) are not supported", hint);
+    }
+}
+
+/// Returns true for fields that may occur twice, because each occurrence only restricts further.
 fn narrows(field: Field) -> bool {
     matches!(
         field,

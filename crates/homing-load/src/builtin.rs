@@ -1,5 +1,4 @@
-//! The agents that ship with the product, and the examples that `init` writes. Texts lie beside, as files like any
-//! other agent's.
+//! The built-in agents and the example agents. Their texts are agent files in `builtin` and `examples`.
 
 use std::{path::Path, sync::LazyLock};
 
@@ -27,20 +26,21 @@ pub const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 static AGENTS: LazyLock<Vec<AgentDefinition>> = LazyLock::new(|| {
-    let each = BUILT_IN.iter().flat_map(|(name, text)| {
+    let definitions = BUILT_IN.iter().flat_map(|(name, text)| {
         let found = ParsedFile::Among(dialect::own());
         let parsed = parse(Path::new(name), text.as_bytes().to_vec(), found, Scope::BuiltIn, &ParseOptions::default());
         debug_assert!(parsed.diagnostics.is_empty(), "{:?}", parsed.diagnostics);
         parsed.definitions
     });
-    each.map(|mut definition| {
-        definition.source.path = None;
-        definition
-    })
-    .collect()
+    definitions
+        .map(|mut definition| {
+            definition.source.path = None;
+            definition
+        })
+        .collect()
 });
 
-/// explore, plan, code, code-review and general.
+/// The built-in agents: explore, plan, code, code-review and general.
 pub fn agents() -> &'static [AgentDefinition] {
     &AGENTS
 }

@@ -1,4 +1,4 @@
-//! Diagnoses files wherever they lie. It lists, reads and counts; showing is the host's business.
+//! Checks agent and skill files in any folder. It lists, reads and counts; the host displays the result.
 
 use std::path::PathBuf;
 
@@ -18,42 +18,42 @@ use crate::{
 const ENDINGS: &[&str] = &[".md", ".json", ".jsonc", ".yaml", ".yml", ".toml", ".roomodes"];
 const SKIPPED: &[&str] = &[".git", "node_modules", "target", ".venv", "__pycache__"];
 
-/// What was found wrong, and how much was looked at.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Files that were read.
+    /// The number of files that were read.
     pub files: usize,
-    /// Files that gave an agent.
+    /// The number of files that define an agent.
     pub agents: usize,
-    /// Skills.
+    /// The number of skills.
     pub skills: usize,
-    /// Files that are neither.
+    /// The number of files that are neither.
     pub ignored: usize,
-    /// Everything there is to say, in the order of files.
+    /// All diagnostics, in the order of files.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl CheckReport {
-    /// The remarks of one severity.
+    /// The diagnostics of one severity.
     pub fn of(&self, severity: Severity) -> impl Iterator<Item = &Diagnostic> {
-        self.diagnostics.iter().filter(move |it| it.severity == severity)
+        self.diagnostics.iter().filter(move |diagnostic| diagnostic.severity == severity)
     }
 }
 
-/// Checks files, and every agent and skill file below folders; `on_file` is told how many of how many are done.
+/// Checks files, and all agent and skill files below folders. Calls `on_file` with the number of checked files and the total.
 pub fn check(paths: &[PathBuf], options: &ParseOptions, on_file: &mut dyn FnMut(usize, usize)) -> CheckReport {
     let mut report = CheckReport::default();
     let mut files: Vec<(PathBuf, ParsedFile)> = Vec::new();
     for path in paths {
         if path.is_dir() {
-            // Remarks show lines of files, so a stranger's link must not choose the file.
+            // Diagnostics show lines of files, so a link in an untrusted project must not select other files.
             let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
             let fence = Some(repository(&whole).unwrap_or(&whole));
             let listing =
                 walk::list(path, WalkFilter { depth: Depth::Deep, endings: ENDINGS, fence, skipped: SKIPPED });
             report.diagnostics.extend(listing.diagnostics);
-            files.extend(listing.files.into_iter().map(|it| (it, ParsedFile::Anywhere)));
+            files.extend(listing.files.into_iter().map(|file| (file, ParsedFile::Anywhere)));
         } else {
             files.push((path.clone(), ParsedFile::Named));
         }
@@ -68,19 +68,19 @@ pub fn check(paths: &[PathBuf], options: &ParseOptions, on_file: &mut dyn FnMut(
 
 impl CheckReport {
     fn add(&mut self, path: PathBuf, found: ParsedFile, options: &ParseOptions) {
-        // A single file in a folder of skills is one, too.
-        let single = path.parent().is_some_and(|it| it.ends_with("skills"));
-        if is_skill(&path) || (single && path.extension().is_some_and(|it| it == "md")) {
+        // A single file in a folder of skills is also a skill.
+        let single = path.parent().is_some_and(|parent| parent.ends_with("skills"));
+        if is_skill(&path) || (single && path.extension().is_some_and(|extension| extension == "md")) {
             return self.add_skill(path, options);
         }
         let parsed = load_found(&path, found, Scope::Project, options);
-        let markdown = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"));
+        let markdown = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("md"));
         match parsed.what {
             FileKind::Agent | FileKind::Skill => {
                 self.files += 1;
                 self.agents += usize::from(!parsed.definitions.is_empty());
             }
-            // Every project is full of data files; those without agents are none of our business.
+            // Projects contain many data files, so those without agents are not counted.
             FileKind::Other(_) if !markdown => return,
             FileKind::Other(_) => {
                 self.files += 1;
@@ -93,11 +93,12 @@ impl CheckReport {
     fn add_skill(&mut self, path: PathBuf, options: &ParseOptions) {
         let (card, mut diagnostics) = read_card(&path, Scope::Project);
         if options.strict {
-            let warnings = diagnostics.iter_mut().filter(|it| it.severity == Severity::Warning);
-            warnings.for_each(|it| it.severity = Severity::Error);
+            for diagnostic in diagnostics.iter_mut().filter(|diagnostic| diagnostic.severity == Severity::Warning) {
+                diagnostic.severity = Severity::Error;
+            }
         }
         self.files += 1;
-        // Without front matter it is documentation that lies there.
+        // A file without front matter in a folder of skills is documentation.
         self.ignored += usize::from(card.is_none() && diagnostics.is_empty());
         self.skills += usize::from(card.is_some() && (!options.strict || diagnostics.is_empty()));
         self.diagnostics.extend(diagnostics);

@@ -1,5 +1,4 @@
-//! Collects what there is to say about one file while it is read.
-//! It knows places and words, not what the file means.
+//! Collects the diagnostics of one file while it is read.
 
 use std::{path::Path, path::PathBuf, sync::Arc};
 
@@ -7,75 +6,77 @@ use homing_core::diagnostic::{Diagnostic, Severity};
 
 use crate::node::Position;
 
-/// What there is to say about one file.
+/// The diagnostics of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
     list: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
-    /// The file loads as it was meant; this is good to know.
-    pub(crate) fn info(&mut self, spot: Position, field: &str, message: impl Into<String>, hint: &str) {
-        self.push(Diagnostic::info(message), spot, field, hint);
+    /// Adds a remark that needs no action.
+    pub(crate) fn info(&mut self, position: Position, field: &str, message: impl Into<String>, hint: &str) {
+        self.push(Diagnostic::info(message), position, field, hint);
     }
 
-    /// The file loads, but somebody should know this.
-    pub(crate) fn warn(&mut self, spot: Position, field: &str, message: impl Into<String>, hint: &str) {
-        self.push(Diagnostic::warning(message), spot, field, hint);
+    /// Adds a problem that does not prevent the file from loading.
+    pub(crate) fn warn(&mut self, position: Position, field: &str, message: impl Into<String>, hint: &str) {
+        self.push(Diagnostic::warning(message), position, field, hint);
     }
 
-    /// The file gives no definition, for this reason.
-    pub(crate) fn error(&mut self, spot: Position, field: &str, message: impl Into<String>, hint: &str) {
-        self.push(Diagnostic::error(message), spot, field, hint);
+    /// Adds the reason why the file defines no agent.
+    pub(crate) fn error(&mut self, position: Position, field: &str, message: impl Into<String>, hint: &str) {
+        self.push(Diagnostic::error(message), position, field, hint);
     }
 
-    /// The same remark on the same place is made once.
-    pub(crate) fn once(&mut self, severity: Severity, spot: Position, field: &str, message: String) {
-        let said = |it: &Diagnostic| (it.line, it.column, &it.message) == (spot.line, spot.column, &message);
-        if !self.list.iter().any(said) {
-            self.push(Diagnostic { severity, ..Diagnostic::warning(message) }, spot, field, "");
+    /// Adds a diagnostic unless the same one exists for the same position.
+    pub(crate) fn once(&mut self, severity: Severity, position: Position, field: &str, message: String) {
+        let is_same = |other: &Diagnostic| {
+            (other.line, other.column, &other.message) == (position.line, position.column, &message)
+        };
+        if !self.list.iter().any(is_same) {
+            self.push(Diagnostic { severity, ..Diagnostic::warning(message) }, position, field, "");
         }
     }
 
-    fn push(&mut self, diagnostic: Diagnostic, spot: Position, field: &str, hint: &str) {
-        let mut diagnostic = diagnostic.at(spot.line, spot.column);
-        diagnostic.field = Some(field.to_owned()).filter(|it| !it.is_empty());
-        diagnostic.hint = Some(hint.to_owned()).filter(|it| !it.is_empty());
+    fn push(&mut self, diagnostic: Diagnostic, position: Position, field: &str, hint: &str) {
+        let mut diagnostic = diagnostic.at(position.line, position.column);
+        diagnostic.field = Some(field.to_owned()).filter(|field| !field.is_empty());
+        diagnostic.hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
         self.list.push(diagnostic);
     }
 
-    /// Whether anything so far keeps the file from giving a definition.
+    /// Returns true if there is an error.
     pub(crate) fn has_error(&self) -> bool {
-        self.list.iter().any(|it| it.severity == Severity::Error)
+        self.has_error_since(0)
     }
 
-    /// How many remarks there are; a mark for [`Self::has_error_since`].
+    /// The number of diagnostics, as a mark for [`Self::has_error_since`].
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether one of the remarks after the first `mark` is an error.
+    /// Returns true if there is an error after the first `mark` diagnostics.
     pub(crate) fn has_error_since(&self, mark: usize) -> bool {
-        self.list[mark..].iter().any(|it| it.severity == Severity::Error)
+        self.list[mark..].iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
 
-    /// Strict mode: what was repaired is refused.
+    /// Turns warnings into errors, for strict mode.
     pub(crate) fn refuse_repairs(&mut self) {
-        for diagnostic in self.list.iter_mut().filter(|it| it.severity == Severity::Warning) {
+        for diagnostic in self.list.iter_mut().filter(|diagnostic| diagnostic.severity == Severity::Warning) {
             diagnostic.severity = Severity::Error;
         }
     }
 
-    /// The remarks in the order of their places, each with the file's path.
+    /// The diagnostics in the order of their positions, each with the path of the file.
     pub(crate) fn into_diagnostics(mut self, path: Option<&Path>) -> Vec<Diagnostic> {
         if self.list.is_empty() {
             return self.list;
         }
-        let path: Option<Arc<PathBuf>> = path.map(|it| Arc::new(it.to_owned()));
+        let path: Option<Arc<PathBuf>> = path.map(|path| Arc::new(path.to_owned()));
         for diagnostic in &mut self.list {
             diagnostic.path.clone_from(&path);
         }
-        self.list.sort_by_key(|it| (it.line, it.column));
+        self.list.sort_by_key(|diagnostic| (diagnostic.line, diagnostic.column));
         self.list
     }
 }

@@ -1,18 +1,24 @@
-//! Where agents lie and who wins: folders to candidates, candidates to a registry. It is told where to look.
+//! Finds agents and decides which one wins: folders give candidates, candidates form a registry.
 
 mod places;
 
-use std::{cmp::Reverse, collections::HashSet, path::Path, path::PathBuf, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use homing_core::{
     definition::{AgentDefinition, Scope},
     diagnostic::Diagnostic,
+    limits::Limits,
     registry::Registry,
 };
 
 pub use places::Places;
 pub(crate) use places::repository;
-use places::{AgentFolder, agent_spots};
+use places::{AgentFolder, agent_folders};
 
 use crate::{
     builtin,
@@ -20,45 +26,83 @@ use crate::{
     file, naming,
     parse::{FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json},
     skills::SkillFolders,
+    strip_authority::without_authority,
     walk::{self, WalkFilter},
 };
 
-/// Everything that was found.
+/// The result of a discovery.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Discovered {
-    /// The agents, by name, with those that they hide.
+    /// The agents by name, with the definitions that they shadow.
     pub registry: Registry,
     /// The skills.
     pub skills: SkillFolders,
-    /// What there is to say about the files.
+    /// Problems with the files.
     pub diagnostics: Vec<Diagnostic>,
-    /// Files in agent folders that hold no agent, and why.
+    /// Files in agent folders that contain no agent, with the reason.
     pub ignored: Vec<(PathBuf, &'static str)>,
-    /// How many files were read.
+    /// Fields that were removed because their file is not trusted.
+    pub stripped: Vec<StrippedField>,
+    /// The number of files that were read.
     pub files: usize,
-    /// How many of them gave an agent.
+    /// The number of files that contain an agent.
     pub agent_files: usize,
 }
 
-/// Looks everywhere that `places` names. Loading runs nothing, connects to nothing and expands no variables.
+/// A field that was removed from a definition because its file is not trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StrippedField {
+    /// The name of the agent.
+    pub agent: String,
+    /// The field as it is written in agent files: `hooks`, `mcpServers`.
+    pub field: String,
+}
+
+/// Decides which definitions keep the fields that need trust.
+#[derive(Clone, Copy)]
+pub struct TrustPolicy<'a> {
+    /// Returns true if a definition is trusted. It is called once per definition, after all files were read.
+    pub is_trusted: &'a dyn Fn(&AgentDefinition) -> bool,
+    /// The limits that untrusted definitions cannot exceed.
+    pub ceiling: Limits,
+}
+
+impl std::fmt::Debug for TrustPolicy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TrustPolicy").field("ceiling", &self.ceiling).finish_non_exhaustive()
+    }
+}
+
+/// Reads all agents and skills in `places` and keeps every field. Loading executes nothing, opens no connections and expands
+/// no variables.
 pub fn discover(places: &Places, options: &ParseOptions) -> Discovered {
-    let mut loaded = Discovered::default();
-    let mut candidates = built_in();
-    for spot in agent_spots(places) {
-        loaded.read_spot(&spot, options, &mut candidates);
+    discover_trusted(places, options, TrustPolicy { is_trusted: &|_| true, ceiling: Limits::default() })
+}
+
+/// Reads all agents and skills in `places`, and removes from untrusted definitions what only a trusted file may ask for
+/// (see [`without_authority`]). The registry contains the definitions as they may be used.
+pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPolicy<'_>) -> Discovered {
+    let mut found = Discovered::default();
+    let mut candidates = if places.skip_built_in { Vec::new() } else { built_in() };
+    for folder in agent_folders(places) {
+        found.read_folder(&folder, options, &mut candidates);
     }
     if let Some(json) = &places.agents_json {
         let parsed = parse_json(json, Scope::CommandLine, options);
-        loaded.diagnostics.extend(parsed.diagnostics);
-        candidates.extend(parsed.definitions.into_iter().map(|it| Candidate::of(it, dialect::own())));
+        found.diagnostics.extend(parsed.diagnostics);
+        candidates.extend(parsed.definitions.into_iter().map(|agent| Candidate::of(agent, dialect::own())));
     }
-    loaded.diagnostics.extend(same_folder(&candidates));
-    loaded.registry = register(candidates);
+    found.diagnostics.extend(duplicates(&candidates));
     let (skills, diagnostics) = SkillFolders::discover(places);
-    loaded.skills = skills;
-    loaded.diagnostics.extend(diagnostics);
-    loaded
+    found.skills = skills;
+    found.diagnostics.extend(diagnostics);
+    for candidate in &mut candidates {
+        found.strip_untrusted(&mut candidate.definition, trust);
+    }
+    found.registry = register(candidates);
+    found
 }
 
 /// Reads the agents in one file.
@@ -66,27 +110,27 @@ pub fn load_file(path: &Path, scope: Scope, options: &ParseOptions) -> Parsed {
     load_found(path, ParsedFile::Named, scope, options)
 }
 
-/// Reads the agents in one folder, or in the folders below it, too.
-pub fn load_folder(folder: &Path, below: Recurse, scope: Scope, options: &ParseOptions) -> Vec<Parsed> {
-    let depth = match below {
-        Recurse::Not => Depth::Flat,
-        Recurse::Too => Depth::Deep,
+/// Reads the agents in one folder and, if asked for, in the folders below it.
+pub fn load_folder(folder: &Path, recurse: Recurse, scope: Scope, options: &ParseOptions) -> Vec<Parsed> {
+    let depth = match recurse {
+        Recurse::No => Depth::Flat,
+        Recurse::Yes => Depth::Deep,
     };
     let endings = [".md", ".json", ".yaml", ".yml", ".toml"];
     let listing = walk::list(folder, WalkFilter { depth, endings: &endings, fence: None, skipped: &[".git"] });
     let problems = Parsed { diagnostics: listing.diagnostics, ..Parsed::default() };
-    let among = dialect::by_path(&folder.join("x.md")).unwrap_or(dialect::interchange());
-    let each = listing.files.iter().map(|it| load_found(it, ParsedFile::Among(among), scope, options));
-    each.chain((!problems.diagnostics.is_empty()).then_some(problems)).collect()
+    let dialect = dialect::by_path(&folder.join("x.md")).unwrap_or(dialect::interchange());
+    let parsed = listing.files.iter().map(|path| load_found(path, ParsedFile::Among(dialect), scope, options));
+    parsed.chain((!problems.diagnostics.is_empty()).then_some(problems)).collect()
 }
 
-/// Whether folders below a folder count.
+/// Selects whether the folders below a folder are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recurse {
-    /// They do not.
-    Not,
-    /// They do.
-    Too,
+    /// Only the folder itself.
+    No,
+    /// The folder and all folders below it.
+    Yes,
 }
 
 pub(crate) fn load_found(path: &Path, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
@@ -94,7 +138,7 @@ pub(crate) fn load_found(path: &Path, found: ParsedFile, scope: Scope, options: 
         Ok(bytes) => parse(path, bytes, found, scope, options),
         Err(message) => {
             let path = Some(Arc::new(path.to_owned()));
-            let hint = Some("make it a readable text file of at most 1 MiB, or take it away".to_owned());
+            let hint = Some("make it a readable text file of at most 1 MiB, or remove it".to_owned());
             let diagnostic = Diagnostic { path, hint, ..Diagnostic::error(message) };
             Parsed { diagnostics: vec![diagnostic], ..Parsed::default() }
         }
@@ -102,11 +146,11 @@ pub(crate) fn load_found(path: &Path, found: ParsedFile, scope: Scope, options: 
 }
 
 impl Discovered {
-    fn read_spot(&mut self, spot: &AgentFolder, options: &ParseOptions, candidates: &mut Vec<Candidate>) {
-        let listing = spot.list();
+    fn read_folder(&mut self, folder: &AgentFolder, options: &ParseOptions, candidates: &mut Vec<Candidate>) {
+        let listing = folder.list();
         self.diagnostics.extend(listing.diagnostics);
         for (order, path) in listing.files.iter().enumerate() {
-            let parsed = load_found(path, ParsedFile::Among(spot.dialect), spot.scope, options);
+            let parsed = load_found(path, ParsedFile::Among(folder.dialect), folder.scope, options);
             self.files += 1;
             self.diagnostics.extend(parsed.diagnostics);
             if let FileKind::Other(reason) = parsed.what {
@@ -115,23 +159,33 @@ impl Discovered {
             self.agent_files += usize::from(!parsed.definitions.is_empty());
             candidates.extend(parsed.definitions.into_iter().map(|definition| Candidate {
                 definition,
-                nearness: spot.nearness,
-                strength: dialect::strength(spot.dialect),
+                nearness: folder.nearness,
+                strength: dialect::strength(folder.dialect),
                 order,
-                plugin: spot.plugin.clone(),
+                plugin: folder.plugin.clone(),
             }));
         }
     }
+
+    fn strip_untrusted(&mut self, definition: &mut AgentDefinition, trust: TrustPolicy<'_>) {
+        if (trust.is_trusted)(definition) {
+            return;
+        }
+        let diagnostics = without_authority(definition, trust.ceiling);
+        let fields = diagnostics.iter().filter_map(|diagnostic| diagnostic.field.clone());
+        self.stripped.extend(fields.map(|field| StrippedField { agent: definition.name.clone(), field }));
+        self.diagnostics.extend(diagnostics);
+    }
 }
 
-/// A definition that wants a place in the registry.
+/// A definition before precedence is decided.
 struct Candidate {
     definition: AgentDefinition,
-    /// How near a project folder lies; larger is nearer.
+    /// The distance of the project folder from the root; the larger one wins.
     nearness: usize,
-    /// The dialect's position; smaller is stronger.
+    /// The dialect's position; the smaller one wins.
     strength: usize,
-    /// The position in its folder; the first counts.
+    /// The position in its folder; the smaller one wins.
     order: usize,
     plugin: Option<String>,
 }
@@ -141,38 +195,48 @@ impl Candidate {
         Self { definition, nearness: 0, strength: dialect::strength(dialect), order: 0, plugin: None }
     }
 
-    /// Weakest first, as the registry wants it.
+    /// The sort key, the weakest first, because later registrations shadow earlier ones.
     fn rank(&self, scope: Scope) -> impl Ord + use<> {
         (scope, self.nearness, Reverse(self.strength), Reverse(self.order))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.definition.source.path.clone().unwrap_or_default()
     }
 }
 
 fn built_in() -> Vec<Candidate> {
-    builtin::agents().iter().map(|it| Candidate::of(it.clone(), dialect::own())).collect()
+    builtin::agents().iter().map(|agent| Candidate::of(agent.clone(), dialect::own())).collect()
 }
 
 fn register(mut candidates: Vec<Candidate>) -> Registry {
     let claude = dialect::interchange().name;
-    let of_user = |it: &&Candidate| it.definition.source.kind == Scope::User && it.definition.source.dialect == claude;
-    let users: HashSet<String> = candidates.iter().filter(of_user).map(|it| it.definition.name.clone()).collect();
-    // Claude Code puts the user's agents above a plugin's; everybody else the other way round.
-    let scope = |it: &Candidate| match it.definition.source.kind {
-        Scope::Plugin if it.definition.source.dialect == claude && users.contains(&it.definition.name) => {
+    let is_claude_user = |candidate: &&Candidate| {
+        let source = &candidate.definition.source;
+        source.kind == Scope::User && source.dialect == claude
+    };
+    let user_names: HashSet<String> =
+        candidates.iter().filter(is_claude_user).map(|candidate| candidate.definition.name.clone()).collect();
+    // In Claude Code the user's agents shadow a plugin's; in all other dialects it is the other way round.
+    let scope = |candidate: &Candidate| match candidate.definition.source.kind {
+        Scope::Plugin
+            if candidate.definition.source.dialect == claude && user_names.contains(&candidate.definition.name) =>
+        {
             Scope::BuiltIn
         }
         other => other,
     };
-    candidates.sort_by_key(|it| it.rank(scope(it)));
-    let winners: HashSet<(String, PathBuf)> = winners(&candidates);
+    candidates.sort_by_key(|candidate| candidate.rank(scope(candidate)));
+    let winners = winners(&candidates);
     let mut registry = Registry::default();
     for mut candidate in candidates {
         if let Some(plugin) = &candidate.plugin {
             let qualified = format!("{plugin}:{}", candidate.definition.name);
-            let key = (candidate.definition.name.clone(), candidate.definition.source.path.clone().unwrap_or_default());
-            match winners.contains(&key) {
-                true => candidate.definition.aliases.push(qualified),
-                // Hidden under its short name, a plugin's agent can still be had by its long one.
-                false => registry.register(AgentDefinition { name: qualified, ..candidate.definition.clone() }),
+            if winners.get(&candidate.definition.name) == Some(&candidate.path()) {
+                candidate.definition.aliases.push(qualified);
+            } else {
+                // A plugin's agent that is shadowed under its short name stays available under its qualified one.
+                registry.register(AgentDefinition { name: qualified, ..candidate.definition.clone() });
             }
         }
         registry.register(candidate.definition);
@@ -180,41 +244,36 @@ fn register(mut candidates: Vec<Candidate>) -> Registry {
     registry
 }
 
-/// Who will count, by name and path: the last of each name.
-fn winners(candidates: &[Candidate]) -> HashSet<(String, PathBuf)> {
-    let mut last = std::collections::HashMap::new();
-    for candidate in candidates {
-        let definition = &candidate.definition;
-        last.insert(definition.name.clone(), definition.source.path.clone().unwrap_or_default());
-    }
-    last.into_iter().collect()
+/// The path of the definition that wins, by name: the last one.
+fn winners(candidates: &[Candidate]) -> HashMap<String, PathBuf> {
+    candidates.iter().map(|candidate| (candidate.definition.name.clone(), candidate.path())).collect()
 }
 
-/// Two files of one folder with one name: somebody is probably mistaken.
-fn same_folder(candidates: &[Candidate]) -> Vec<Diagnostic> {
-    let mut seen = std::collections::HashMap::new();
+/// Warns about two files of one folder that define the same name.
+fn duplicates(candidates: &[Candidate]) -> Vec<Diagnostic> {
+    let mut first_paths = HashMap::new();
     let mut diagnostics = Vec::new();
     for candidate in candidates {
         let source = &candidate.definition.source;
         let Some(path) = &source.path else { continue };
         let key = (source.kind, candidate.nearness, candidate.strength, &candidate.plugin, &candidate.definition.name);
-        if let Some(first) = seen.insert(key, path) {
-            seen.insert(key, first);
+        let first: &PathBuf = first_paths.entry(key).or_insert(path);
+        if !std::ptr::eq(first, path) {
             let message =
-                format!("the name `{}` is taken by {}; that one counts", candidate.definition.name, first.display());
+                format!("duplicate agent name `{}`: the one in {} is used", candidate.definition.name, first.display());
             let path = Some(Arc::new(path.clone()));
-            let hint = Some("give one of them another name".to_owned());
+            let hint = Some("rename one of them".to_owned());
             diagnostics.push(Diagnostic { path, hint, ..Diagnostic::warning(message).on("name") });
         }
     }
     diagnostics
 }
 
-/// The name that a plugin's folder gives it.
+/// The name of the plugin in a folder: from its manifest, or else the folder's name.
 pub(crate) fn plugin_name(folder: &Path) -> Option<String> {
     let manifest = file::read(&folder.join(".claude-plugin/plugin.json")).ok();
-    let value = manifest.and_then(|it| serde_json::from_slice::<serde_json::Value>(&it).ok());
-    let name = value.as_ref().and_then(|it| it.get("name")?.as_str());
-    let folder = folder.file_name().and_then(|it| it.to_str());
+    let manifest = manifest.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+    let name = manifest.as_ref().and_then(|manifest| manifest.get("name")?.as_str());
+    let folder = folder.file_name().and_then(|name| name.to_str());
     name.or(folder).and_then(naming::slug)
 }

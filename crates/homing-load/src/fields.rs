@@ -1,5 +1,4 @@
-//! One table: which key of which ecosystem means which field of a definition.
-//! It names fields; how a value is read is `build`'s business.
+//! The table of keys: it maps the keys of all dialects to the fields of a definition. `build` reads the values.
 
 use homing_core::limits::Limit;
 
@@ -11,7 +10,7 @@ pub(crate) enum Field {
     Aliases,
     Description,
     Prompt,
-    /// Further instructions that stand below the prompt.
+    /// Instructions that follow the prompt.
     PromptMore,
     Tools,
     Denied,
@@ -21,7 +20,7 @@ pub(crate) enum Field {
     Groups,
     Extensions,
     Delegates,
-    /// The agents that it may delegate to.
+    /// The agents to which it may delegate.
     Agents,
     Model,
     FallbackModels,
@@ -52,17 +51,17 @@ pub(crate) enum Field {
     InitialPrompt,
     Color,
     Metadata,
-    /// A map whose keys are read as if they stood one level higher.
+    /// A map whose keys are read as keys of the agent.
     Inline,
-    /// Data of the author's or for another program's display: kept as metadata without a remark.
+    /// Data of the author or for another program: kept as metadata without a diagnostic.
     Note,
-    /// `disable: true` takes the agent away.
+    /// `disable: true` removes the agent.
     Disable,
     /// `local` or `remote`.
     Kind,
 }
 
-/// What a bare number of a limit counts.
+/// The unit of a bare number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Count,
@@ -74,7 +73,7 @@ pub(crate) enum Unit {
 
 use Field as F;
 
-/// Keys as [`fold`] leaves them.
+/// The common table, with folded keys.
 const TABLE: &[(&str, Field)] = &[
     ("name", F::Name),
     ("description", F::Description),
@@ -184,9 +183,9 @@ const TABLE: &[(&str, Field)] = &[
     ("nicknamecandidates", F::Note),
 ];
 
-/// A key without regard to case, `-`, `_` and spaces.
+/// Normalises a key: lower case, without `-`, `_` and spaces.
 pub(crate) fn fold(key: &str) -> String {
-    key.chars().filter(|it| !matches!(it, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+    key.chars().filter(|character| !matches!(character, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
 /// The field that a folded key names.

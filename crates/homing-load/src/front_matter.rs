@@ -1,42 +1,41 @@
-//! Finds the front matter of a markdown file, also where it is not quite where it should be.
-//! It knows fences and lines, not YAML.
+//! Finds the front matter of a markdown file, even if it is misplaced or not closed. It does not parse YAML.
 
 use crate::{diagnostics::Diagnostics, node::Position};
 
-/// How far down a fence may stand below a heading or some words.
+/// The maximum number of lines above the first fence.
 const MAX_PRELUDE: usize = 20;
 
-/// A markdown file, taken apart.
+/// A markdown file, split into front matter and body.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Split<'a> {
-    /// What stands between the fences, and the number of its first line; `None` where there are no fences.
+    /// The text between the fences and the number of its first line; `None` without fences.
     pub(crate) front: Option<(&'a str, u32)>,
-    /// What stands below.
+    /// The text below.
     pub(crate) body: &'a str,
-    /// The number of the body's first line.
+    /// The number of the first line of the body.
     pub(crate) body_line: u32,
 }
 
-/// Takes a markdown text with plain line ends apart.
-pub(crate) fn split<'a>(text: &'a str, remarks: &mut Diagnostics) -> Split<'a> {
+/// Splits a markdown text with `\n` line ends.
+pub(crate) fn split<'a>(text: &'a str, diagnostics: &mut Diagnostics) -> Split<'a> {
     let bare = Split { front: None, body: text, body_line: 1 };
     let Some(opening) = opening(text) else { return bare };
     let Some(found) = closing(text, opening) else { return bare };
     if opening.line > 1 {
-        let spot = Position { line: opening.line, column: 1 };
-        remarks.warn(
-            spot,
+        let position = Position { line: opening.line, column: 1 };
+        diagnostics.warn(
+            position,
             "",
             "the front matter does not begin on the first line",
-            "delete what stands above the first `---`",
+            "delete everything above the first `---`",
         );
     }
     if !found.closed {
-        let spot = Position { line: opening.line, column: 1 };
-        remarks.warn(
-            spot,
+        let position = Position { line: opening.line, column: 1 };
+        diagnostics.warn(
+            position,
             "",
-            "the front matter is never closed; it was taken to end where its keys end",
+            "the front matter is not closed: it ends after its last key",
             "write a line `---` below the last key",
         );
     }
@@ -52,7 +51,7 @@ fn lines_in(text: &str) -> u32 {
     u32::try_from(text.matches('\n').count()).unwrap_or(u32::MAX)
 }
 
-/// The opening fence: its line number and the offset behind it.
+/// The opening fence: its line number and the offset of the next line.
 #[derive(Clone, Copy)]
 struct OpeningFence {
     line: u32,
@@ -66,7 +65,7 @@ fn opening(text: &str) -> Option<OpeningFence> {
         at += line.len();
         let line = line.trim_end();
         if line == "---" {
-            // Below words a `---` is usually a ruler, unless a key follows it.
+            // Below other text a `---` is usually a horizontal rule, unless a key follows it.
             let next = text[at..].lines().next().unwrap_or_default();
             let real = !words || (key_of(next).is_some() && text[at..].lines().any(is_fence));
             return real.then_some(OpeningFence {
@@ -102,7 +101,7 @@ fn closing(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
     unclosed(text, opening)
 }
 
-/// Front matter without an end goes as far as its lines look like front matter.
+/// Ends front matter that is not closed at the first line that cannot belong to it.
 fn unclosed(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
     let mut at = opening.end;
     for line in text[opening.end..].split_inclusive('\n') {
@@ -116,11 +115,11 @@ fn unclosed(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
     (at > opening.end).then_some(ClosingFence { end: at, body: at, closed: false })
 }
 
-/// The key at the very beginning of a line, with what stands behind its colon.
+/// The key at the beginning of a line, and the text after its colon.
 pub(crate) fn key_of(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(':')?;
-    let word = |it: char| it.is_alphanumeric() || matches!(it, '_' | '-' | '.');
+    let is_word = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.');
     let first = key.chars().next()?;
     let spaced = value.is_empty() || value.starts_with([' ', '\t']);
-    (spaced && (first.is_alphabetic() || first == '_') && key.chars().all(word)).then_some((key, value))
+    (spaced && (first.is_alphabetic() || first == '_') && key.chars().all(is_word)).then_some((key, value))
 }

@@ -1,172 +1,141 @@
-//! JSON to [`Node`]s, with comments and trailing commas allowed, as the field's configuration files have them.
-//! Knows JSON and nothing of agents.
+//! Parses JSON into [`Node`]s. Comments and trailing commas are allowed, as in most programs' configuration files.
+//! It knows nothing about agents.
 
-use crate::node::{Node, NodeEntry, NodeKind, Position};
+use jsonc_parser::{
+    CollectOptions, ParseOptions,
+    ast::{ObjectProp, Value},
+    common::{Range, Ranged},
+    errors::ParseError,
+    parse_to_ast,
+};
+
+use crate::{
+    line_index::LineIndex,
+    node::{Node, NodeEntry, NodeKind, Position},
+};
 
 const MAX_DEPTH: usize = 64;
 
-/// Why a text is not JSON.
+/// Comments and trailing commas are accepted, everything else as in JSON.
+const OPTIONS: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+/// A JSON syntax error.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JsonError {
-    pub(crate) spot: Position,
+    pub(crate) position: Position,
     pub(crate) message: String,
 }
 
-/// Reads one JSON value.
+/// Parses one JSON value. Duplicate keys are kept, in order.
 pub(crate) fn parse(text: &str) -> Result<Node, JsonError> {
-    let mut reader = JsonReader { rest: text, spot: Position { line: 1, column: 1 }, depth: 0 };
-    let node = reader.value()?;
-    reader.skip_blank()?;
-    match reader.rest.is_empty() {
-        true => Ok(node),
-        false => Err(reader.error("there is more text after the value")),
+    let lines = LineIndex::new(text);
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &OPTIONS);
+    let parsed = parsed.map_err(|error| syntax_error(&lines, &error))?;
+    let Some(root) = parsed.value else {
+        return Err(JsonError { position: lines.position(text.len()), message: "the text contains no value".into() });
+    };
+    node(&lines, &root, 0)
+}
+
+fn syntax_error(lines: &LineIndex<'_>, error: &ParseError) -> JsonError {
+    let message = error.kind().to_string();
+    let message = message.chars().take(1).flat_map(char::to_lowercase).chain(message.chars().skip(1)).collect();
+    JsonError { position: lines.position(error.range().start), message }
+}
+
+fn node(lines: &LineIndex<'_>, value: &Value<'_>, depth: usize) -> Result<Node, JsonError> {
+    let position = lines.position(value.start());
+    if depth > MAX_DEPTH {
+        return Err(JsonError { position, message: format!("nested more than {MAX_DEPTH} levels deep") });
+    }
+    let kind = match value {
+        Value::StringLit(text) => {
+            reject_control_characters(lines, text.range)?;
+            NodeKind::Quoted(text.value.to_string())
+        }
+        Value::NumberLit(number) if serde_json::from_str::<serde_json::Number>(number.value).is_err() => {
+            return Err(JsonError { position, message: format!("`{}` is out of range", number.value) });
+        }
+        Value::NumberLit(_) | Value::BooleanLit(_) | Value::NullKeyword(_) => {
+            NodeKind::Plain(lines.slice(value.start()..value.end()).to_owned())
+        }
+        Value::Array(array) => {
+            let items = array.elements.iter().map(|item| node(lines, item, depth + 1));
+            NodeKind::List(items.collect::<Result<_, _>>()?)
+        }
+        Value::Object(object) => {
+            let entries = object.properties.iter().map(|property| entry(lines, property, depth + 1));
+            NodeKind::Map(entries.collect::<Result<_, _>>()?)
+        }
+    };
+    Ok(Node::new(position, kind))
+}
+
+fn entry(lines: &LineIndex<'_>, property: &ObjectProp<'_>, depth: usize) -> Result<NodeEntry, JsonError> {
+    reject_control_characters(lines, property.name.range())?;
+    let value = node(lines, &property.value, depth)?;
+    Ok(NodeEntry { key: property.name.as_str().to_owned(), position: lines.position(property.start()), value })
+}
+
+/// Rejects control characters in a string, which JSON requires to be escaped. The parser accepts them.
+fn reject_control_characters(lines: &LineIndex<'_>, string: Range) -> Result<(), JsonError> {
+    match lines.slice(string.start..string.end).find(|character| character < ' ') {
+        Some(at) => {
+            let position = lines.position(string.start + at);
+            Err(JsonError { position, message: "control characters in strings must be escaped".into() })
+        }
+        None => Ok(()),
     }
 }
 
-struct JsonReader<'a> {
-    rest: &'a str,
-    spot: Position,
-    depth: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl JsonReader<'_> {
-    fn error(&self, message: impl Into<String>) -> JsonError {
-        JsonError { spot: self.spot, message: message.into() }
+    fn error(text: &str) -> String {
+        let error = parse(text).expect_err(text);
+        format!("{}:{}: {}", error.position.line, error.position.column, error.message)
     }
 
-    fn peek(&self) -> Option<char> {
-        self.rest.chars().next()
+    #[test]
+    fn comments_and_trailing_commas_keep_positions() {
+        let node = parse("// one\n{ /* two */ \"ä\": [1, true,], \"b\": null, \"b\": \"\\u00e4\",}\n").unwrap();
+        let entries = node.entries().unwrap();
+        let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        assert_eq!(keys, ["ä", "b", "b"], "duplicate keys are kept");
+        assert_eq!(entries[1].position, Position { line: 2, column: 30 });
+        assert_eq!(entries[2].value.text(), Some("ä"));
+        assert_eq!(node.to_json(), serde_json::json!({"ä": [1, true], "b": null}));
     }
 
-    fn next(&mut self) -> Option<char> {
-        let next = self.peek()?;
-        self.rest = &self.rest[next.len_utf8()..];
-        match next {
-            '\n' => self.spot = Position { line: self.spot.line + 1, column: 1 },
-            _ => self.spot.column += 1,
+    #[test]
+    fn extensions_beyond_comments_are_rejected() {
+        for text in ["{a: 1}", "{'a': 1}", "{\"a\": 1 \"b\": 2}", "[0x1]", "[+1]", "[.5]", "[NaN]", "[1] [2]", "{", ""]
+        {
+            error(text);
         }
-        Some(next)
+        assert_eq!(error("[\"a\nb\"]"), "1:4: control characters in strings must be escaped");
+        assert_eq!(error("{\"a\tb\": 1}"), "1:4: control characters in strings must be escaped");
+        assert_eq!(error("[1e999]"), "1:2: `1e999` is out of range");
+        assert!(error("{\n  \"a\" 1\n}").starts_with("2:"), "{}", error("{\n  \"a\" 1\n}"));
     }
 
-    fn skip_blank(&mut self) -> Result<(), JsonError> {
-        loop {
-            if self.peek().is_some_and(char::is_whitespace) {
-                self.next();
-            } else if self.rest.starts_with("//") {
-                while self.peek().is_some_and(|it| it != '\n') {
-                    self.next();
-                }
-            } else if self.rest.starts_with("/*") {
-                let end = self.rest.find("*/").ok_or_else(|| self.error("a comment is never closed"))?;
-                let left = self.rest.len() - end - 2;
-                while self.rest.len() > left {
-                    self.next();
-                }
-            } else {
-                return Ok(());
-            }
-        }
-    }
-
-    fn value(&mut self) -> Result<Node, JsonError> {
-        self.skip_blank()?;
-        let spot = self.spot;
-        let kind = match self.peek() {
-            Some('{') => self.nested(Self::map)?,
-            Some('[') => self.nested(Self::list)?,
-            Some('"') => NodeKind::Quoted(self.string()?),
-            Some(_) => NodeKind::Plain(self.word()?),
-            None => return Err(self.error("the text ends where a value should stand")),
-        };
-        Ok(Node::new(spot, kind))
-    }
-
-    fn nested(&mut self, read: fn(&mut Self) -> Result<NodeKind, JsonError>) -> Result<NodeKind, JsonError> {
-        if self.depth >= MAX_DEPTH {
-            return Err(self.error(format!("nested more than {MAX_DEPTH} levels deep")));
-        }
-        self.depth += 1;
-        self.next();
-        let kind = read(self);
-        self.depth -= 1;
-        kind
-    }
-
-    fn list(&mut self) -> Result<NodeKind, JsonError> {
-        let mut items = Vec::new();
-        while !self.ends(']')? {
-            items.push(self.value()?);
-            self.separator(']')?;
-        }
-        Ok(NodeKind::List(items))
-    }
-
-    fn map(&mut self) -> Result<NodeKind, JsonError> {
-        let mut entries = Vec::new();
-        while !self.ends('}')? {
-            let spot = self.spot;
-            if self.peek() != Some('"') {
-                return Err(self.error("a key in double quotes should stand here"));
-            }
-            let key = self.string()?;
-            self.skip_blank()?;
-            if self.next() != Some(':') {
-                return Err(self.error("a `:` should stand after the key"));
-            }
-            entries.push(NodeEntry { key, spot, value: self.value()? });
-            self.separator('}')?;
-        }
-        Ok(NodeKind::Map(entries))
-    }
-
-    fn ends(&mut self, close: char) -> Result<bool, JsonError> {
-        self.skip_blank()?;
-        let ends = self.peek() == Some(close);
-        if ends {
-            self.next();
-        }
-        Ok(ends)
-    }
-
-    fn separator(&mut self, close: char) -> Result<(), JsonError> {
-        self.skip_blank()?;
-        match self.peek() {
-            Some(',') => {
-                self.next();
-                Ok(())
-            }
-            Some(it) if it == close => Ok(()),
-            Some(_) | None => Err(self.error(format!("a `,` or `{close}` should stand here"))),
-        }
-    }
-
-    /// serde_json knows the escapes; this finds where the string ends.
-    fn string(&mut self) -> Result<String, JsonError> {
-        let (start, text) = (self.spot, self.rest);
-        self.next();
-        loop {
-            match self.next() {
-                Some('"') => break,
-                Some('\\') => _ = self.next(),
-                Some(_) => (),
-                None => return Err(JsonError { spot: start, message: "a string is never closed".into() }),
-            }
-        }
-        let written = &text[..text.len() - self.rest.len()];
-        serde_json::from_str(written)
-            .map_err(|error| JsonError { spot: start, message: format!("bad string: {error}") })
-    }
-
-    fn word(&mut self) -> Result<String, JsonError> {
-        let end = self.rest.find(|it: char| it.is_whitespace() || ",]}:[{\"".contains(it)).unwrap_or(self.rest.len());
-        let word = self.rest[..end].to_owned();
-        let known = matches!(word.as_str(), "null" | "true" | "false");
-        if !known && serde_json::from_str::<serde_json::Number>(&word).is_err() {
-            return Err(self.error(format!("`{word}` is not a JSON value")));
-        }
-        for _ in word.chars() {
-            self.next();
-        }
-        Ok(word)
+    #[test]
+    fn nesting_is_bounded() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(parse(&nested(64)).is_ok());
+        assert_eq!(error(&nested(66)), "1:66: nested more than 64 levels deep");
+        assert!(error(&nested(100_000)).contains("nesting depth"), "{}", error(&nested(100_000)));
     }
 }

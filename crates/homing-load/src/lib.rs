@@ -1,7 +1,7 @@
-//! Files to definitions and skills: discovery, dialects, repair, diagnostics.
+//! Reads agent and skill files: discovery, dialects, repair and diagnostics.
 //!
-//! This room reads agent and skill files and touches nothing else: it runs nothing, connects to nothing, and reads no
-//! environment variable. Where to look is told to it ([`Places`]).
+//! This crate reads agent and skill files in the given [`Places`]. It executes nothing, opens no connections and reads no
+//! environment variables.
 
 mod build;
 pub mod builtin;
@@ -14,6 +14,7 @@ mod file;
 mod front_matter;
 mod json;
 mod limit_values;
+mod line_index;
 mod naming;
 mod node;
 mod parse;
@@ -28,7 +29,9 @@ mod wildcard;
 mod yaml;
 
 pub use check::{CheckReport, check};
-pub use discover::{Discovered, Places, Recurse, discover, load_file, load_folder};
+pub use discover::{
+    Discovered, Places, Recurse, StrippedField, TrustPolicy, discover, discover_trusted, load_file, load_folder,
+};
 pub use file::{MAX_FILE, MAX_FRONT_MATTER};
 pub use parse::{FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json};
 pub use skills::{SkillFolders, skill_as_agent};

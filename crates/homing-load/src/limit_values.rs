@@ -1,13 +1,13 @@
-//! Numbers that limit: counts, money, time. What cannot be read is an error, never "no limit".
+//! Values of limits: counts, amounts of money and durations. A value that cannot be read is an error, never "no limit".
 
 use homing_core::limits::{Cap, Limit, Limits, micros_from_usd};
 
 use crate::{fields::Unit, node::Node};
 
-/// The most time or count that a file can ask for; beyond it a number is a typing error.
+/// The largest duration or count that a file may contain; a larger number is a typing error.
 const MAX: u64 = 1_000_000_000_000;
 
-/// Reads a limit; the error is for people.
+/// Reads a limit. The error is a message for the author.
 pub(crate) fn read(node: &Node, unit: Unit) -> Result<Cap, String> {
     let text = node.text().ok_or_else(|| format!("{} is not a number", node.noun()))?.trim();
     if matches!(text, "none" | "unlimited") {
@@ -16,26 +16,26 @@ pub(crate) fn read(node: &Node, unit: Unit) -> Result<Cap, String> {
     let value = match unit {
         Unit::Count => count(text),
         Unit::Dollars => micros_from_usd(text).ok(),
-        Unit::Millis => time(text, 1),
-        Unit::Seconds => time(text, 1_000),
-        Unit::Minutes => time(text, 60_000),
+        Unit::Millis => duration_ms(text, 1),
+        Unit::Seconds => duration_ms(text, 1_000),
+        Unit::Minutes => duration_ms(text, 60_000),
     };
-    let bad = || format!("`{text}` is not {}", wanted(unit));
-    value.filter(|it| *it <= MAX).map(Cap::At).ok_or_else(bad)
+    let value = value.filter(|value| *value <= MAX);
+    value.map(Cap::At).ok_or_else(|| format!("`{text}` is not {}", expected(unit)))
 }
 
-/// What should have been written.
-pub(crate) fn wanted(unit: Unit) -> &'static str {
+/// A description of valid values, for messages.
+pub(crate) fn expected(unit: Unit) -> &'static str {
     match unit {
         Unit::Count => "a whole number such as 20, or none",
         Unit::Dollars => "an amount of dollars such as 0.50, or none",
-        Unit::Millis => "a number of milliseconds such as 60000, a time such as 5m, or none",
-        Unit::Seconds => "a number of seconds such as 300, a time such as 5m, or none",
-        Unit::Minutes => "a number of minutes such as 10, a time such as 5m, or none",
+        Unit::Millis => "a number of milliseconds such as 60000, a duration such as 5m, or none",
+        Unit::Seconds => "a number of seconds such as 300, a duration such as 5m, or none",
+        Unit::Minutes => "a number of minutes such as 10, a duration such as 5m, or none",
     }
 }
 
-/// Lays `cap` over what is there; of two numbers the tighter one holds.
+/// Sets a limit; if it already has a value, the tighter one applies.
 pub(crate) fn narrow(limits: &mut Limits, limit: Limit, cap: Cap) {
     let slot = match limit {
         Limit::Turns => &mut limits.turns,
@@ -51,25 +51,27 @@ pub(crate) fn narrow(limits: &mut Limits, limit: Limit, cap: Cap) {
     *slot = slot.tighter(cap);
 }
 
-/// Digits, with `_` between them and `.0` behind them if need be.
+/// Reads digits, with `_` between them and `.0` after them if written.
 fn count(text: &str) -> Option<u64> {
     let text = text.strip_suffix(".0").unwrap_or(text);
-    let digits = text.bytes().all(|it| it.is_ascii_digit() || it == b'_') && text.starts_with(|it: char| it != '_');
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') && !text.starts_with('_');
     if !digits || text.is_empty() {
         return None;
     }
     text.replace('_', "").parse().ok()
 }
 
-/// A bare number of `unit` milliseconds, or numbers with `h`, `m`, `s` or `ms`: `1h30m`, `0.5s`.
-fn time(text: &str, unit: u64) -> Option<u64> {
+/// Reads a duration as milliseconds: a bare number of `unit` milliseconds, or numbers with `h`, `m`, `s` or `ms`, such as
+/// `1h30m` or `0.5s`. This is the only reader of durations in this crate.
+fn duration_ms(text: &str, unit: u64) -> Option<u64> {
     if let Some(ms) = decimal(text, unit) {
         return Some(ms);
     }
     let (mut rest, mut total) = (text, 0_u64);
     while !rest.is_empty() {
-        let digits = rest.find(|it: char| !it.is_ascii_digit() && it != '.')?;
-        let letters = rest[digits..].find(|it: char| !it.is_ascii_alphabetic()).unwrap_or(rest.len() - digits);
+        let digits = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
+        let letters = rest[digits..].find(|character: char| !character.is_ascii_alphabetic());
+        let letters = letters.unwrap_or(rest.len() - digits);
         let scale = match &rest[digits..digits + letters] {
             "h" => 3_600_000,
             "m" | "min" | "mins" => 60_000,
@@ -83,12 +85,11 @@ fn time(text: &str, unit: u64) -> Option<u64> {
     (!text.is_empty()).then_some(total)
 }
 
-/// A decimal number times `scale`, cut off, without ever being a float.
+/// Multiplies a decimal number by `scale` and truncates. Integer arithmetic keeps the result exact.
 fn decimal(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let fraction = fraction.get(..fraction.len().min(9))?;
-    let digits = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
-    if !digits(fraction) {
+    if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let part = u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale)

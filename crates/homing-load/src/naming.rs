@@ -1,29 +1,27 @@
-//! What an agent may be called.
+//! Valid names of agents.
 
-/// Longer names are refused rather than cut.
+/// Longer names are rejected, not truncated.
 pub(crate) const MAX_LENGTH: usize = 128;
 
-/// `^[a-z][a-z0-9-]*$`, of a sensible length.
-pub(crate) fn is_good(name: &str) -> bool {
+/// Returns true if `name` matches `^[a-z][a-z0-9-]*$` and is not too long.
+pub(crate) fn is_valid(name: &str) -> bool {
     name.len() <= MAX_LENGTH
-        && name.starts_with(|it: char| it.is_ascii_lowercase())
-        && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// The nearest good name, if anything is left of it.
+/// The nearest valid name, if there is one.
 pub(crate) fn slug(name: &str) -> Option<String> {
     let mut slug = String::new();
-    for it in name.chars().flat_map(char::to_lowercase) {
-        match it.is_ascii_alphanumeric() {
-            true => slug.push(it),
-            false if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
-            false => (),
+    for character in name.chars().flat_map(char::to_lowercase) {
+        if character.is_ascii_alphanumeric() {
+            slug.push(character);
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
         }
     }
     let slug = slug.trim_end_matches('-');
-    match slug.starts_with(|it: char| it.is_ascii_digit()) {
-        true => Some(format!("agent-{slug}")),
-        false => Some(slug.to_owned()),
-    }
-    .filter(|it| is_good(it))
+    let starts_with_digit = slug.starts_with(|first: char| first.is_ascii_digit());
+    let slug = if starts_with_digit { format!("agent-{slug}") } else { slug.to_owned() };
+    Some(slug).filter(|slug| is_valid(slug))
 }

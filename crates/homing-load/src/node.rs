@@ -1,33 +1,32 @@
-//! A parsed value that remembers where it stood, whatever syntax it was written in.
-//! It knows nothing of agents.
+//! A parsed value with its position, independent of the syntax of the file. It knows nothing about agents.
 
 use serde_json::{Map, Number, Value};
 
-/// A line and a column, both from 1.
+/// A line and a column, both starting at 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
 }
 
-/// A value and where it begins.
+/// A value and the position at which it begins.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
-    pub(crate) spot: Position,
+    pub(crate) position: Position,
     pub(crate) kind: NodeKind,
 }
 
-/// What a value is. Plain scalars stay text until somebody asks for a number or a truth value, so that nothing is
-/// lost on the way (`1_000`, `no`, `.inf`).
+/// The kind of a value. Plain scalars stay text until a number or a boolean is requested, so that their spelling is kept
+/// (`1_000`, `no`, `.inf`).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeKind {
-    /// Text without quotes, or a number, a truth value, nothing.
+    /// Text without quotes, a number, a boolean, or null.
     Plain(String),
-    /// Text that its author marked as text.
+    /// Quoted text.
     Quoted(String),
     /// Values in order.
     List(Vec<Node>),
-    /// Keys and values in order; a key may stand twice.
+    /// Keys and values in order; keys may be duplicate.
     Map(Vec<NodeEntry>),
 }
 
@@ -35,13 +34,13 @@ pub(crate) enum NodeKind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NodeEntry {
     pub(crate) key: String,
-    pub(crate) spot: Position,
+    pub(crate) position: Position,
     pub(crate) value: Node,
 }
 
 impl Node {
-    pub(crate) fn new(spot: Position, kind: NodeKind) -> Self {
-        Self { spot, kind }
+    pub(crate) fn new(position: Position, kind: NodeKind) -> Self {
+        Self { position, kind }
     }
 
     /// The text of a scalar.
@@ -52,12 +51,12 @@ impl Node {
         }
     }
 
-    /// Whether nothing was written.
+    /// Returns true for null and an empty plain scalar.
     pub(crate) fn is_null(&self) -> bool {
         matches!(&self.kind, NodeKind::Plain(text) if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// A truth value in any of the spellings that people use.
+    /// A boolean in any of the usual spellings.
     pub(crate) fn truth(&self) -> Option<bool> {
         match self.text()?.trim().to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" | "y" => Some(true),
@@ -76,10 +75,10 @@ impl Node {
 
     /// The first value under `key`.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
-        self.entries()?.iter().find(|it| it.key == key).map(|it| &it.value)
+        self.entries()?.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// What kind of thing this is, for messages.
+    /// The kind of the value, for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match &self.kind {
             NodeKind::Plain(_) if self.is_null() => "nothing",
@@ -89,7 +88,7 @@ impl Node {
         }
     }
 
-    /// The value as JSON; of a key that stands twice the first counts.
+    /// The value as JSON. Of duplicate keys the first one is used.
     pub(crate) fn to_json(&self) -> Value {
         match &self.kind {
             NodeKind::Plain(text) => plain_to_json(text),
@@ -113,11 +112,11 @@ fn plain_to_json(text: &str) -> Value {
         "false" | "False" | "FALSE" => return Value::Bool(false),
         _ => (),
     }
-    let number = text.bytes().next().is_some_and(|it| it.is_ascii_digit() || matches!(it, b'-' | b'+' | b'.'));
+    let number = text.bytes().next().is_some_and(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.'));
     if !number {
         return Value::String(text.to_owned());
     }
     let whole = || text.parse::<i64>().ok().map(Number::from);
-    let broken = || text.parse::<f64>().ok().and_then(Number::from_f64);
-    whole().or_else(broken).map_or_else(|| Value::String(text.to_owned()), Value::Number)
+    let decimal = || text.parse::<f64>().ok().and_then(Number::from_f64);
+    whole().or_else(decimal).map_or_else(|| Value::String(text.to_owned()), Value::Number)
 }

@@ -1,5 +1,5 @@
-//! Reads front matter that strict YAML refuses: first by quoting what should have been quoted, then by looking for
-//! the keys that it knows. It decides how text becomes values, not what the values mean.
+//! Reads front matter that is not valid YAML: first by quoting values that need quotes, then by searching for known keys.
+//! It does not interpret the values.
 
 use crate::{
     diagnostics::Diagnostics,
@@ -9,8 +9,8 @@ use crate::{
     yaml::{self, YamlError},
 };
 
-/// Reads front matter whose first line is line `first_line` of its file, repairing what has to be repaired.
-pub(crate) fn read(text: &str, first_line: u32, remarks: &mut Diagnostics) -> Result<Node, YamlError> {
+/// Reads front matter whose first line is line `first_line` of its file, and repairs it if necessary.
+pub(crate) fn read(text: &str, first_line: u32, diagnostics: &mut Diagnostics) -> Result<Node, YamlError> {
     let error = match yaml::parse(text, first_line) {
         Ok(node) => return Ok(node),
         Err(error) if error.hostile => return Err(error),
@@ -18,44 +18,44 @@ pub(crate) fn read(text: &str, first_line: u32, remarks: &mut Diagnostics) -> Re
     };
     let (quoted, repaired) = quote(text, first_line);
     if let Ok(node) = yaml::parse(&quoted, first_line)
-        && node.entries().is_some_and(|it| !it.iter().any(|entry| is_dialogue(&entry.key)))
+        && node.entries().is_some_and(|entries| !entries.iter().any(|entry| is_dialogue(&entry.key)))
     {
-        report(&repaired, &error, remarks);
+        report(&repaired, &error, diagnostics);
         return Ok(node);
     }
     let node = scan(text, first_line);
     if node.entries().is_none_or(<[NodeEntry]>::is_empty) {
         return Err(error);
     }
-    remarks.warn(
-        error.spot,
+    diagnostics.warn(
+        error.position,
         "",
-        format!("not valid YAML ({}); the keys that could be recognised were read", error.message),
+        format!("not valid YAML ({}): only the recognised keys were read", error.message),
         "indent the lines that belong to a value, or put the value in quotes",
     );
     Ok(node)
 }
 
-fn report(repaired: &[(String, Position)], error: &YamlError, remarks: &mut Diagnostics) {
-    for (key, spot) in repaired {
-        remarks.warn(
-            *spot,
+fn report(repaired: &[(String, Position)], error: &YamlError, diagnostics: &mut Diagnostics) {
+    for (key, position) in repaired {
+        diagnostics.warn(
+            *position,
             key,
-            format!("`{key}` is not valid YAML without quotes; it was read as text"),
+            format!("`{key}` is not valid YAML without quotes: read as text"),
             "put the value in quotes",
         );
     }
     if repaired.is_empty() {
-        remarks.warn(error.spot, "", format!("not valid YAML ({}); it was repaired", error.message), "");
+        diagnostics.warn(error.position, "", format!("not valid YAML ({}): repaired", error.message), "");
     }
 }
 
-/// Examples in a description often hold a dialogue whose lines look like keys.
+/// Returns true for the speakers of a dialogue: descriptions often contain examples whose lines look like keys.
 fn is_dialogue(key: &str) -> bool {
     matches!(key, "user" | "User" | "assistant" | "Assistant" | "Context")
 }
 
-/// Quotes top-level values that cannot stand without quotes. Line numbers stay what they are.
+/// Quotes top-level values that need quotes. Line numbers do not change.
 fn quote(text: &str, first_line: u32) -> (String, Vec<(String, Position)>) {
     let lines: Vec<&str> = text.lines().collect();
     let (mut out, mut repaired, mut at) = (String::with_capacity(text.len() + 64), Vec::new(), 0);
@@ -63,14 +63,15 @@ fn quote(text: &str, first_line: u32) -> (String, Vec<(String, Position)>) {
         let line = lines[at];
         let needy = key_of(line).filter(|(_, value)| needs_quotes(value.trim()));
         let Some((key, value)) = needy else {
-            // Tabs cannot indent in YAML, and people use them.
+            // YAML does not allow tabs as indentation, but some authors use them.
             out.push_str(&line.replace('\t', "  "));
             out.push('\n');
             at += 1;
             continue;
         };
-        let more = lines[at + 1..].iter().take_while(|it| it.starts_with([' ', '\t'])).count();
-        let whole = [value].iter().chain(&lines[at + 1..=at + more]).map(|it| it.trim()).collect::<Vec<_>>().join(" ");
+        let more = lines[at + 1..].iter().take_while(|line| line.starts_with([' ', '\t'])).count();
+        let parts = [value].into_iter().chain(lines[at + 1..=at + more].iter().copied());
+        let whole = parts.map(str::trim).collect::<Vec<_>>().join(" ");
         out.push_str(&format!("{key}: '{}'\n", whole.replace('\'', "''")));
         out.push_str(&"\n".repeat(more));
         let line = first_line + u32::try_from(at).unwrap_or(0);
@@ -84,7 +85,7 @@ fn quote(text: &str, first_line: u32) -> (String, Vec<(String, Position)>) {
 fn needs_quotes(value: &str) -> bool {
     let Some(first) = value.chars().next() else { return false };
     if matches!(first, '"' | '\'') {
-        // A quote that is closed early, such as `"Expert" in things`, is text.
+        // A value such as `"Expert" in things` is text that begins with a quoted word.
         let closed = value[1..].find(first).is_some_and(|at| at + 2 < value.len());
         return closed && !value.ends_with(first);
     }
@@ -94,7 +95,7 @@ fn needs_quotes(value: &str) -> bool {
     matches!(first, '*' | '&' | '!' | '@' | '`' | '%') || value.contains(": ") || value.ends_with(':')
 }
 
-/// The last resort: every line that begins with a known key begins a value, and everything below belongs to it.
+/// Reads text as a last resort: each line with a known key begins a value that includes all lines up to the next one.
 fn scan(text: &str, first_line: u32) -> Node {
     let lines: Vec<&str> = text.lines().collect();
     let starts: Vec<usize> = (0..lines.len()).filter(|at| known_key(lines[*at]).is_some()).collect();
@@ -114,17 +115,18 @@ fn known_key(line: &str) -> Option<(&str, &str)> {
 
 fn scanned(lines: &[&str], line: u32) -> Option<NodeEntry> {
     let (key, value) = known_key(lines[0])?;
-    let spot = Position { line, column: 1 };
+    let position = Position { line, column: 1 };
     let key = key.to_owned();
-    // The value may well be YAML when it is looked at alone.
+    // The value alone may be valid YAML.
     let alone = yaml::parse(&lines.join("\n"), line).ok();
-    if let Some(NodeKind::Map(mut entries)) = alone.map(|it| it.kind)
+    if let Some(NodeKind::Map(mut entries)) = alone.map(|node| node.kind)
         && entries.len() == 1
     {
         return entries.pop();
     }
-    let text = [value].iter().chain(&lines[1..]).map(|it| it.trim_end()).collect::<Vec<_>>().join("\n");
+    let parts = [value].into_iter().chain(lines[1..].iter().copied());
+    let text = parts.map(str::trim_end).collect::<Vec<_>>().join("\n");
     let text = text.trim().trim_matches(['"', '\'']).to_owned();
-    let value_spot = Position { line, column: u32::try_from(key.chars().count()).unwrap_or(0) + 3 };
-    Some(NodeEntry { key, spot, value: Node::new(value_spot, NodeKind::Quoted(text)) })
+    let value_position = Position { line, column: u32::try_from(key.chars().count()).unwrap_or(0) + 3 };
+    Some(NodeEntry { key, position, value: Node::new(value_position, NodeKind::Quoted(text)) })
 }

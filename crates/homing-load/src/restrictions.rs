@@ -1,11 +1,11 @@
-//! Keys that nobody defined but that were surely meant to restrict: misspelt ones, and words that mean the same as a known one.
-//! Ignoring such a key would silently give an agent more than its author wanted.
+//! Unknown keys that were probably meant as restrictions: misspelt keys, and synonyms of known ones.
+//! Ignoring such a key would silently grant an agent more than its author intended.
 
 use homing_core::registry::distance;
 
 use crate::fields::{Field, lookup};
 
-/// Fields whose misspelling would take a restriction away.
+/// Keys of restrictions, which may be misspelt.
 const MISSPELT: &[&str] = &[
     "tools",
     "allowedtools",
@@ -23,8 +23,8 @@ const MISSPELT: &[&str] = &[
     "isolation",
 ];
 
-/// Words that forbid, by themselves or together with `tools`.
-const FORBID: &[&str] = &[
+/// Words that deny, alone or combined with `tools`.
+const DENY: &[&str] = &[
     "deny",
     "denied",
     "denylist",
@@ -45,8 +45,8 @@ const FORBID: &[&str] = &[
     "restricted",
 ];
 
-/// Words that forbid together with `tools` only: alone they may speak of something else.
-const FORBID_TOOLS: &[&str] = &[
+/// Words that deny only in combination with `tools`: alone they may mean something else.
+const DENY_TOOLS: &[&str] = &[
     "ban",
     "banned",
     "disable",
@@ -62,53 +62,51 @@ const FORBID_TOOLS: &[&str] = &[
     "no",
 ];
 
-/// Words that allow, by themselves or together with `tools`.
+/// Words that allow, alone or combined with `tools`.
 const ALLOW: &[&str] = &["allow", "allowed", "allowlist", "whitelist", "whitelisted", "permitted"];
 
-/// Words that allow together with `tools` only.
+/// Words that allow only in combination with `tools`.
 const ALLOW_TOOLS: &[&str] = &["permit", "enable", "enabled", "available", "only"];
 
-/// The restriction that a folded key was probably meant to be, by its name and as a field.
+/// The restriction that a folded key was probably meant to be: its name and field.
 pub(crate) fn meant(folded: &str) -> Option<(&'static str, Field)> {
     match folded {
         "permissions" | "toolpermissions" | "toolspermissions" => return Some(("permission", Field::Permission)),
         "disabled" => return Some(("disable", Field::Disable)),
         _ => (),
     }
-    let alone = |words: &[&str]| words.iter().any(|it| it.len() > 7 && is_near(folded, it));
-    let speaks_of_tools = folded.contains("too") || folded.contains("tol");
-    let with_tools = |words: &[&str]| {
-        let spelled =
-            |it: &&str| [format!("{it}tools"), format!("tools{it}"), format!("{it}tool"), format!("tool{it}")];
-        speaks_of_tools && words.iter().flat_map(|it| spelled(&it)).any(|it| is_near(folded, &it))
-    };
+    let alone = |words: &[&str]| words.iter().any(|word| word.len() > 7 && is_near(folded, word));
+    let mentions_tools = folded.contains("too") || folded.contains("tol");
+    let combine =
+        |word: &&str| [format!("{word}tools"), format!("tools{word}"), format!("{word}tool"), format!("tool{word}")];
+    let with_tools = |words: &[&str]| mentions_tools && words.iter().flat_map(combine).any(|key| is_near(folded, &key));
     let exact = |words: &[&str]| words.contains(&folded);
-    // A word without a mistake says more than one with, and a restriction that is known says more than its relatives.
-    if exact(FORBID) {
+    // Exact words take precedence over misspelt ones, and known keys over their synonyms.
+    if exact(DENY) {
         return Some(("disallowedTools", Field::Denied));
     }
     if exact(ALLOW) {
         return Some(("tools", Field::Tools));
     }
-    if let Some(key) = MISSPELT.iter().find(|it| is_near(folded, it)) {
+    if let Some(key) = MISSPELT.iter().find(|key| is_near(folded, key)) {
         let key = if *key == "permissions" { "permission" } else { *key };
         return lookup(key).map(|field| (key, field));
     }
-    if with_tools(FORBID) || with_tools(FORBID_TOOLS) || alone(FORBID) {
+    if with_tools(DENY) || with_tools(DENY_TOOLS) || alone(DENY) {
         return Some(("disallowedTools", Field::Denied));
     }
     (with_tools(ALLOW) || with_tools(ALLOW_TOOLS) || alone(ALLOW)).then_some(("tools", Field::Tools))
 }
 
-/// Whether one is the other with a slip of the pen. Short words differ from each other by little, so they must be right.
+/// Returns true if the two differ by a few typing errors. Short words must be equal, because they are similar to many others.
 fn is_near(folded: &str, word: &str) -> bool {
-    let slips = match word.len() {
+    let errors = match word.len() {
         0..=4 => 0,
         5..=7 => 1,
         _ => 2,
     };
-    // Ten thousand files have many keys that nobody knows; most differ in length already.
-    folded.len().abs_diff(word.len()) <= slips && distance(folded, word) <= slips
+    // The comparison of lengths is cheap and rules out most unknown keys.
+    folded.len().abs_diff(word.len()) <= errors && distance(folded, word) <= errors
 }
 
 #[cfg(test)]
@@ -116,25 +114,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_restrict_are_understood() {
+    fn synonyms_of_restrictions_are_recognised() {
         for key in
             ["blockedtools", "disabledtools", "forbiddentools", "deny", "excludedtools", "disallowed", "toolsdenied"]
         {
-            assert_eq!(meant(key).map(|it| it.1), Some(Field::Denied), "{key}");
+            assert_eq!(meant(key).map(|(_, field)| field), Some(Field::Denied), "{key}");
         }
         for key in ["restrictedtools", "blokedtools", "tooldenylist", "forbidentools", "notools", "toolrestrictions"] {
-            assert_eq!(meant(key).map(|it| it.1), Some(Field::Denied), "{key}");
+            assert_eq!(meant(key).map(|(_, field)| field), Some(Field::Denied), "{key}");
         }
         for key in ["allow", "alowedtools", "allowtools", "permittedtools", "enabledtools", "toolwhitelist", "tool"] {
-            assert_eq!(meant(key).map(|it| it.1), Some(Field::Tools), "{key}");
+            assert_eq!(meant(key).map(|(_, field)| field), Some(Field::Tools), "{key}");
         }
         for key in ["permissions", "permision", "permissons"] {
-            assert_eq!(meant(key).map(|it| it.1), Some(Field::Permission), "{key}");
+            assert_eq!(meant(key).map(|(_, field)| field), Some(Field::Permission), "{key}");
         }
     }
 
     #[test]
-    fn other_words_are_left_alone() {
+    fn unrelated_keys_are_not_restrictions() {
         for key in
             ["toolchain", "foods", "band", "blog", "density", "checklist", "examples", "globs", "toolbox", "banner"]
         {

@@ -1,4 +1,4 @@
-//! Skills: cards are read once, bodies when somebody wants them. It knows nothing of who uses a skill.
+//! Skills: cards are read once, bodies on demand.
 
 use std::{
     collections::BTreeMap,
@@ -25,9 +25,9 @@ use crate::{
     walk::{self, WalkFilter},
 };
 
-/// Where skills lie in a project and below a home folder, the weakest first.
+/// The folders of skills in a project and in a home folder, the weakest first.
 const FOLDERS: &[&str] = &[".acai/skills", ".agents/skills", ".claude/skills", ".homing/skills"];
-/// A card needs no more than this of its file.
+/// The number of bytes of a file that are read for its card.
 const HEAD: u64 = MAX_FRONT_MATTER as u64 + 8 * 1024;
 
 /// The skills of a project and its user.
@@ -39,31 +39,31 @@ pub struct SkillFolders {
 impl SkillFolders {
     /// Reads the cards of all skills in `places`.
     pub fn discover(places: &Places) -> (Self, Vec<Diagnostic>) {
-        let mut library = Shelf::default();
+        let mut cards = SkillCards::default();
         for base in &places.plugins {
-            library.add(&base.join("skills"), Scope::Plugin, plugin_name(base).as_deref(), Some(base));
+            cards.add(&base.join("skills"), Scope::Plugin, plugin_name(base).as_deref(), Some(base));
         }
-        let user = places.home.iter().flat_map(|home| FOLDERS.iter().map(|it| home.join(it)));
-        for folder in user.chain(places.config.iter().map(|it| it.join("homing/skills"))) {
-            library.add(&folder, Scope::User, None, None);
+        let user = places.home.iter().flat_map(|home| FOLDERS.iter().map(|folder| home.join(folder)));
+        for folder in user.chain(places.config.iter().map(|config| config.join("homing/skills"))) {
+            cards.add(&folder, Scope::User, None, None);
         }
         let folders = places.project_folders();
         for base in &folders {
             for folder in FOLDERS {
-                library.add(&base.join(folder), Scope::Project, None, folders.first());
+                cards.add(&base.join(folder), Scope::Project, None, folders.first());
             }
         }
         for base in &places.managed {
-            library.add(&base.join("skills"), Scope::Managed, None, None);
+            cards.add(&base.join("skills"), Scope::Managed, None, None);
         }
-        (Self { cards: library.cards.into_values().collect() }, library.diagnostics)
+        (Self { cards: cards.by_name.into_values().collect() }, cards.diagnostics)
     }
 
-    /// The skills in one folder.
+    /// Reads the cards of the skills in one folder.
     pub fn in_folder(folder: &Path, scope: Scope) -> (Self, Vec<Diagnostic>) {
-        let mut shelf = Shelf::default();
-        shelf.add(folder, scope, None, None);
-        (Self { cards: shelf.cards.into_values().collect() }, shelf.diagnostics)
+        let mut cards = SkillCards::default();
+        cards.add(folder, scope, None, None);
+        (Self { cards: cards.by_name.into_values().collect() }, cards.diagnostics)
     }
 }
 
@@ -73,68 +73,68 @@ impl SkillLibrary for SkillFolders {
     }
 
     fn get(&self, name: &str) -> Option<Result<Arc<Skill>, String>> {
-        let card = self.cards.iter().find(|it| it.name == name)?;
+        let card = self.cards.iter().find(|card| card.name == name)?;
         Some(read_skill(card).map(Arc::new))
     }
 }
 
-/// Cards by name; a later one takes an earlier one's place.
+/// Cards by name; a later card replaces an earlier one.
 #[derive(Default)]
-struct Shelf {
-    cards: BTreeMap<String, SkillCard>,
+struct SkillCards {
+    by_name: BTreeMap<String, SkillCard>,
     diagnostics: Vec<Diagnostic>,
 }
 
-impl Shelf {
+impl SkillCards {
     fn add(&mut self, folder: &Path, scope: Scope, plugin: Option<&str>, fence: Option<&PathBuf>) {
         let fence = fence.map(PathBuf::as_path);
         let skipped = [".git", "node_modules"];
         let listing =
             walk::list(folder, WalkFilter { depth: Depth::Deep, endings: &[".md"], fence, skipped: &skipped });
         self.diagnostics.extend(listing.diagnostics);
-        for path in listing.files.iter().filter(|it| is_skill(it) || it.parent() == Some(folder)) {
+        for path in listing.files.iter().filter(|path| is_skill(path) || path.parent() == Some(folder)) {
             let (card, diagnostics) = read_card(path, scope);
             self.diagnostics.extend(diagnostics);
             let Some(mut card) = card else { continue };
             if let Some(plugin) = plugin {
                 card.name = format!("{plugin}:{}", card.name);
             }
-            self.cards.insert(card.name.clone(), card);
+            self.by_name.insert(card.name.clone(), card);
         }
     }
 }
 
-/// Reads what stands at the head of a skill; no card where the file is no skill.
+/// Reads the front matter of a skill; returns no card if the file is not a skill.
 pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Diagnostic>) {
-    let mut remarks = Diagnostics::default();
+    let mut diagnostics = Diagnostics::default();
     let card = match file::read_up_to(path, HEAD) {
         Ok((_, size)) if size > file::MAX_FILE => {
-            let message = format!("the file has {size} bytes; skill files may have {}", file::MAX_FILE);
-            remarks.error(Position::default(), "", message, "move text into files beside it");
+            let message = format!("the file has {size} bytes; the maximum for skill files is {}", file::MAX_FILE);
+            diagnostics.error(Position::default(), "", message, "move text into files beside it");
             None
         }
-        Ok((bytes, _)) => card_of(path, scope, bytes, &mut remarks),
+        Ok((bytes, _)) => card_of(path, scope, bytes, &mut diagnostics),
         Err(message) => {
-            remarks.error(Position::default(), "", message, "");
+            diagnostics.error(Position::default(), "", message, "");
             None
         }
     };
-    (card, remarks.into_diagnostics(Some(path)))
+    (card, diagnostics.into_diagnostics(Some(path)))
 }
 
-fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Diagnostics) -> Option<SkillCard> {
-    // The head may end inside a character.
+fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, diagnostics: &mut Diagnostics) -> Option<SkillCard> {
+    // The bytes that were read may end inside a character.
     if let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()
     {
         bytes.truncate(error.valid_up_to());
     }
-    let text = file::decode(bytes, remarks)?;
-    let split = front_matter::split(&text, remarks);
+    let text = file::decode(bytes, diagnostics)?;
+    let split = front_matter::split(&text, diagnostics);
     let start = Position { line: 1, column: 1 };
     let Some((yaml, line)) = split.front else {
         if is_skill(path) {
-            remarks.error(
+            diagnostics.error(
                 start,
                 "",
                 "the skill has no front matter",
@@ -144,14 +144,14 @@ fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Diagnost
         return None;
     };
     if yaml.len() > MAX_FRONT_MATTER {
-        remarks.error(start, "", format!("the front matter has more than {MAX_FRONT_MATTER} bytes"), "");
+        diagnostics.error(start, "", format!("the front matter has more than {MAX_FRONT_MATTER} bytes"), "");
         return None;
     }
-    let node = match repair::read(yaml, line, remarks) {
+    let node = match repair::read(yaml, line, diagnostics) {
         Ok(node) => node,
         Err(error) => {
-            remarks.error(
-                error.spot,
+            diagnostics.error(
+                error.position,
                 "",
                 format!("the front matter cannot be read: {}", error.message),
                 "correct the YAML",
@@ -159,92 +159,95 @@ fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, remarks: &mut Diagnost
             return None;
         }
     };
-    let name = card_name(path, &node, remarks)?;
-    let description = card_description(&node, split.body, split.body_line, remarks)?;
+    let name = card_name(path, &node, diagnostics)?;
+    let description = card_description(&node, split.body, split.body_line, diagnostics)?;
     Some(SkillCard { name, description, path: path.to_owned(), scope })
 }
 
-fn card_name(path: &Path, node: &Node, remarks: &mut Diagnostics) -> Option<String> {
-    let folder = match is_skill(path) {
-        true => path.parent().and_then(Path::file_name),
-        false => path.file_stem(),
-    };
-    let folder = folder.and_then(|it| it.to_str()).unwrap_or_default();
-    let spot = node.get("name").map_or(node.spot, |it| it.spot);
-    let written = node.get("name").and_then(Node::text).map(str::trim).filter(|it| !it.is_empty());
+fn card_name(path: &Path, node: &Node, diagnostics: &mut Diagnostics) -> Option<String> {
+    let folder = if is_skill(path) { path.parent().and_then(Path::file_name) } else { path.file_stem() };
+    let folder = folder.and_then(|name| name.to_str()).unwrap_or_default();
+    let position = node.get("name").map_or(node.position, |name| name.position);
+    let written = node.get("name").and_then(Node::text).map(str::trim).filter(|name| !name.is_empty());
     let name = sanitize::inert_line(written.unwrap_or(folder));
     if written.is_none() {
-        remarks.warn(spot, "name", format!("there is no `name`; the folder gives `{folder}`"), "write `name: …`");
+        diagnostics.warn(position, "name", format!("missing `name`: using `{folder}`"), "write `name: …`");
     }
-    let good = name.len() <= 64
+    let portable = name.len() <= 64
         && !name.starts_with('-')
         && !name.ends_with('-')
         && !name.contains("--")
-        && name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-');
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     if name.is_empty() || name.len() > 256 {
-        remarks.error(spot, "name", "the skill has no usable name", "use up to 64 lower-case letters, digits, hyphens");
+        diagnostics.error(
+            position,
+            "name",
+            "the skill has no usable name",
+            "use up to 64 lower-case letters, digits, hyphens",
+        );
         return None;
     }
-    if !good {
-        let message = format!("the name `{name}` is not one that other programs accept");
-        remarks.warn(spot, "name", message, "use up to 64 lower-case letters, digits and single hyphens");
+    if !portable {
+        let message = format!("other programs do not accept the name `{name}`");
+        diagnostics.warn(position, "name", message, "use up to 64 lower-case letters, digits and single hyphens");
     }
     Some(name)
 }
 
-fn card_description(node: &Node, body: &str, body_line: u32, remarks: &mut Diagnostics) -> Option<String> {
-    let written = node.get("description").and_then(Node::text).map(str::trim).filter(|it| !it.is_empty());
+fn card_description(node: &Node, body: &str, body_line: u32, diagnostics: &mut Diagnostics) -> Option<String> {
+    let written = node.get("description").and_then(Node::text).map(str::trim).filter(|text| !text.is_empty());
     if let Some(written) = written {
         return Some(written.to_owned());
     }
-    let paragraph =
-        body.split("\n\n").map(str::trim).find(|it| !it.is_empty() && !it.starts_with(['#', '`', '-', '<']));
-    let spot = Position { line: body_line, column: 1 };
+    let is_prose = |text: &&str| !text.is_empty() && !text.starts_with(['#', '`', '-', '<']);
+    let paragraph = body.split("\n\n").map(str::trim).find(is_prose);
+    let position = Position { line: body_line, column: 1 };
     match paragraph {
         Some(paragraph) => {
-            let message = "there is no `description`; the first paragraph stands in";
-            remarks.warn(node.spot, "description", message, "say when to use the skill");
+            let message = "missing `description`: using the first paragraph";
+            diagnostics.warn(node.position, "description", message, "describe when to use the skill");
             Some(paragraph.chars().take(1_024).collect())
         }
         None => {
-            remarks.error(spot, "description", "the skill has no description", "say when to use the skill");
+            diagnostics.error(position, "description", "missing `description`", "describe when to use the skill");
             None
         }
     }
 }
 
 fn read_skill(card: &SkillCard) -> Result<Skill, String> {
-    let bytes = file::read(&card.path).map_err(|it| format!("{}: {it}", card.path.display()))?;
-    let mut remarks = Diagnostics::default();
-    let text = file::decode(bytes, &mut remarks).ok_or_else(|| format!("{}: not text", card.path.display()))?;
-    let split = front_matter::split(&text, &mut remarks);
-    let mut resources = listed(split.front, &mut remarks);
-    resources.extend(beside(&card.path));
+    let bytes = file::read(&card.path).map_err(|error| format!("{}: {error}", card.path.display()))?;
+    let mut diagnostics = Diagnostics::default();
+    let text =
+        file::decode(bytes, &mut diagnostics).ok_or_else(|| format!("{}: not a text file", card.path.display()))?;
+    let split = front_matter::split(&text, &mut diagnostics);
+    let mut resources = listed_resources(split.front, &mut diagnostics);
+    resources.extend(bundled_files(&card.path));
     resources.sort();
     resources.dedup();
     Ok(Skill { card: card.clone(), body: split.body.trim().to_owned(), resources })
 }
 
-/// What the front matter itself names.
-fn listed(front: Option<(&str, u32)>, remarks: &mut Diagnostics) -> Vec<String> {
-    let node = front.and_then(|(yaml, line)| repair::read(yaml, line, remarks).ok());
-    let resources = node.as_ref().and_then(|it| it.get("resources"));
-    let items = resources.map(|it| crate::tools::items(it, "resources", remarks));
+/// The resources that the front matter names.
+fn listed_resources(front: Option<(&str, u32)>, diagnostics: &mut Diagnostics) -> Vec<String> {
+    let node = front.and_then(|(yaml, line)| repair::read(yaml, line, diagnostics).ok());
+    let resources = node.as_ref().and_then(|node| node.get("resources"));
+    let items = resources.map(|node| crate::tools::items(node, "resources", diagnostics));
     items.unwrap_or_default().into_iter().map(|(item, _)| item).collect()
 }
 
-/// The files of the skill's folder, relative to it.
-fn beside(path: &Path) -> Vec<String> {
-    const MOST: usize = 200;
+/// The other files in the folder of a skill, relative to it.
+fn bundled_files(path: &Path) -> Vec<String> {
+    const MAX_FILES: usize = 200;
     let Some(folder) = path.parent().filter(|_| is_skill(path)) else { return Vec::new() };
     let skipped = [".git", "node_modules", "__pycache__"];
-    let wanted = WalkFilter { depth: Depth::Deep, endings: &[""], fence: Some(folder), skipped: &skipped };
-    let files = walk::list(folder, wanted).files;
-    let relative = files.iter().filter(|it| !is_skill(it)).filter_map(|it| it.strip_prefix(folder).ok());
-    relative.take(MOST).map(|it| it.to_string_lossy().into_owned()).collect()
+    let filter = WalkFilter { depth: Depth::Deep, endings: &[""], fence: Some(folder), skipped: &skipped };
+    let files = walk::list(folder, filter).files;
+    let relative = files.iter().filter(|file| !is_skill(file)).filter_map(|file| file.strip_prefix(folder).ok());
+    relative.take(MAX_FILES).map(|file| file.to_string_lossy().into_owned()).collect()
 }
 
-/// Reads a skill as an agent: its body is the prompt, its files are the agent's resources.
+/// Reads a skill as an agent. Its body becomes the prompt, its files become resources.
 pub fn skill_as_agent(path: &Path, scope: Scope, options: &ParseOptions) -> Parsed {
     let bytes = match file::read(path) {
         Ok(bytes) => bytes,
@@ -256,8 +259,9 @@ pub fn skill_as_agent(path: &Path, scope: Scope, options: &ParseOptions) -> Pars
     };
     let mut parsed = parse(path, bytes, ParsedFile::SkillAsAgent, scope, options);
     for definition in &mut parsed.definitions {
-        let more = beside(path).into_iter().filter(|it| !definition.resources.contains(it)).collect::<Vec<_>>();
-        definition.resources.extend(more);
+        let mut files = bundled_files(path);
+        files.retain(|file| !definition.resources.contains(file));
+        definition.resources.extend(files);
     }
     parsed
 }

@@ -1,4 +1,4 @@
-//! Takes from a definition what only a trusted file may ask for. It decides nothing about trust itself.
+//! Removes from a definition what only a trusted file may ask for. It does not decide which files are trusted.
 
 use std::sync::Arc;
 
@@ -9,55 +9,55 @@ use homing_core::{
 };
 use serde_json::Value;
 
-/// Takes away hooks, MCP servers, what may be handed on, modes that act without asking, and limits above `ceiling`, which
-/// is what the user allows, or the built-in default where the user is silent; says what was taken. Name, description,
-/// prompt, model and everything that narrows stay.
+/// Removes hooks, MCP servers, delegated authority, permission modes that act without asking, and limits above `ceiling`
+/// (the user's limits; the built-in defaults apply to those that are not set). Returns one warning per removed field. Name,
+/// description, prompt, model and all restrictions stay.
 pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> Vec<Diagnostic> {
     let lowered = lower(&mut definition.limits, ceiling);
-    let mut taken = Vec::new();
+    let mut removed = Vec::new();
     if !std::mem::take(&mut definition.hooks).is_null() {
-        taken.push(("hooks", "hooks do not run"));
+        removed.push(("hooks", "hooks do not run"));
     }
     if !std::mem::take(&mut definition.mcp_servers).is_empty() {
-        taken.push(("mcpServers", "MCP servers are not started"));
+        removed.push(("mcpServers", "MCP servers are not started"));
     }
     if definition.delegates.take().is_some() {
-        taken.push(("delegates", "nothing beyond the agent's own tools is handed on"));
+        removed.push(("delegates", "children get no tools beyond the agent's own"));
     }
     if matches!(definition.permission_mode, Some(PermissionMode::Edit | PermissionMode::All)) {
         definition.permission_mode = None;
-        taken.push(("permissionMode", "the default permission mode applies"));
+        removed.push(("permissionMode", "the default permission mode applies"));
     }
     if let Some(lowered) = &lowered {
-        taken.push(("limits", lowered.as_str()));
+        removed.push(("limits", lowered.as_str()));
     }
     for key in ["base_url", "baseUrl", "env", "api_key", "apiKey"] {
         if definition.unknown.remove(key).is_some() | definition.metadata.remove(key).is_some() {
-            taken.push((key, "it has no effect"));
+            removed.push((key, "it is ignored"));
         }
     }
     let path = definition.source.path.clone().map(Arc::new);
-    let remark = |(field, what): (&str, &str)| Diagnostic {
+    let warning = |(field, effect): (&str, &str)| Diagnostic {
         path: path.clone(),
-        ..Diagnostic::warning(format!("`{field}` needs trust: until this file is trusted, {what}"))
+        ..Diagnostic::warning(format!("`{field}` needs trust: until this file is trusted, {effect}"))
             .on(field)
-            .hint("look at the file, then run `homing trust`")
+            .hint("review the file, then trust the project")
     };
     debug_assert_eq!(definition.hooks, Value::Null);
-    taken.into_iter().map(remark).collect()
+    removed.into_iter().map(warning).collect()
 }
 
-/// Lowers what lies above the ceiling; says what became of each such limit.
+/// Lowers the limits that exceed the ceiling and describes the changes.
 fn lower(limits: &mut Limits, ceiling: Limits) -> Option<String> {
-    // A delegated run has less time by default than a root, and the file may be used for either.
+    // A delegated run has less time by default than a root run, and the definition may be used for either.
     let work_ms = ceiling.work_ms.or(Limits::delegated().work_ms);
     let ceiling = Limits { work_ms, ..ceiling }.or(Limits::root());
     let before = std::mem::replace(limits, limits.within(ceiling));
-    let lowered = Limit::SETTABLE.into_iter().filter(|it| before.cap(*it) != limits.cap(*it));
-    let words = |limit: Limit| {
+    let lowered = Limit::SETTABLE.into_iter().filter(|limit| before.cap(*limit) != limits.cap(*limit));
+    let describe = |limit: Limit| {
         let got = limits.cap(limit).or(ceiling.cap(limit));
         format!("{limit} {} instead of {}", limit.shown(got), limit.shown(before.cap(limit)))
     };
-    let lowered: Vec<String> = lowered.map(words).collect();
-    (!lowered.is_empty()).then(|| format!("its limits only narrow yours: {}", lowered.join(", ")))
+    let lowered: Vec<String> = lowered.map(describe).collect();
+    (!lowered.is_empty()).then(|| format!("its limits cannot exceed yours: {}", lowered.join(", ")))
 }

@@ -1,21 +1,21 @@
-//! OpenCode's wildcards: `*` is any text, `?` any character, and a trailing ` *` may be missing together with its space.
-//! What it says about two patterns is exact for short ones and errs on the closed side for long ones.
+//! OpenCode's wildcards: `*` matches any text, `?` any character, and a trailing ` *` also matches nothing at all.
+//! Comparisons of two patterns are exact for short patterns and err on the restrictive side for long ones.
 
-/// Longer patterns are not compared character by character: files of strangers choose their length.
+/// The maximum length of patterns that are compared exactly, because the cost grows with the product of their lengths.
 const MAX_COMPARED: usize = 96;
 
-/// Whether `pattern` matches every text.
+/// Returns true if `pattern` matches every text.
 pub(crate) fn is_everything(pattern: &str) -> bool {
-    !pattern.is_empty() && pattern.bytes().all(|it| it == b'*')
+    !pattern.is_empty() && pattern.bytes().all(|byte| byte == b'*')
 }
 
-/// Whether `pattern` matches `text`, in which nothing is special.
+/// Returns true if `pattern` matches the literal `text`.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let text: Vec<Token> = text.chars().map(Token::Char).collect();
-    forms(pattern).iter().any(|it| contains(it, &text))
+    forms(pattern).iter().any(|form| contains(form, &text))
 }
 
-/// Whether every text that `inner` matches is surely one that `outer` matches.
+/// Returns true if `outer` certainly matches every text that `inner` matches.
 pub(crate) fn covers(outer: &str, inner: &str) -> bool {
     if outer == inner || is_everything(outer) {
         return true;
@@ -27,7 +27,7 @@ pub(crate) fn covers(outer: &str, inner: &str) -> bool {
     forms(inner).iter().all(|inner| outer.iter().any(|outer| contains(outer, inner)))
 }
 
-/// Whether there may be a text that both match.
+/// Returns true if there may be a text that both match.
 pub(crate) fn overlap(a: &str, b: &str) -> bool {
     if a.len().max(b.len()) > MAX_COMPARED {
         return true;
@@ -46,23 +46,23 @@ enum Token {
 }
 
 fn tokens(pattern: &str) -> Vec<Token> {
-    let token = |it: char| match it {
+    let token = |character: char| match character {
         '*' => Token::Any,
         '?' => Token::One,
-        // Windows writes paths so, and OpenCode makes no difference.
+        // OpenCode treats Windows separators like slashes.
         '\\' => Token::Char('/'),
-        it => Token::Char(it),
+        other => Token::Char(other),
     };
     pattern.chars().map(token).collect()
 }
 
-/// The pattern, and the one without its trailing ` *`.
+/// The pattern, and the pattern without its trailing ` *` if it has one.
 fn forms(pattern: &str) -> Vec<Vec<Token>> {
     let bare = pattern.strip_suffix(" *").map(tokens);
     bare.into_iter().chain([tokens(pattern)]).collect()
 }
 
-/// Whether `outer` matches `inner` read as a text in which a wildcard is matched by a wildcard that is as wide.
+/// Returns true if `outer` matches `inner`, where a wildcard of `inner` needs an equal or wider one in `outer`.
 fn contains(outer: &[Token], inner: &[Token]) -> bool {
     // `reached[j]`: the tokens of `outer` so far match the first `j` of `inner`.
     let mut reached = vec![false; inner.len() + 1];
@@ -81,13 +81,13 @@ fn contains(outer: &[Token], inner: &[Token]) -> bool {
     reached[inner.len()]
 }
 
-/// Whether the two have a text in common.
+/// Returns true if a text exists that both match.
 fn meet(a: &[Token], b: &[Token]) -> bool {
     let mut reached = vec![false; b.len() + 1];
     for i in 0..=a.len() {
         let mut next = vec![false; b.len() + 1];
         for j in 0..=b.len() {
-            let before = |token: &[Token], at: usize| at.checked_sub(1).map(|it| token[it]);
+            let before = |tokens: &[Token], at: usize| at.checked_sub(1).map(|index| tokens[index]);
             next[j] = match (before(a, i), before(b, j)) {
                 (None, None) => true,
                 (None, Some(b)) => b == Token::Any && next[j - 1],
@@ -106,14 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trailing_star_takes_its_space_along() {
+    fn trailing_star_matches_without_its_space() {
         assert!(matches("git *", "git") && matches("git *", "git log -p") && !matches("git *", "gitk"));
         assert!(matches("*", "") && matches("a?c", "abc") && !matches("a?c", "ac"));
         assert!(matches("src/*.rs", "src/a/b.rs"));
     }
 
     #[test]
-    fn a_pattern_covers_what_it_surely_contains() {
+    fn wider_patterns_cover_narrower_ones() {
         for (outer, inner) in [("*", "x*"), ("git *", "git push *"), ("git *", "git"), ("a*c", "a?c"), ("g*", "git *")]
         {
             assert!(covers(outer, inner), "{outer} covers {inner}");

@@ -1,4 +1,4 @@
-//! YAML to [`Node`]s, within a budget. Knows YAML and nothing of agents.
+//! Parses YAML into [`Node`]s with limits on depth and size. It knows nothing about agents.
 
 use std::collections::HashMap;
 
@@ -6,31 +6,31 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, Span};
 
 use crate::node::{Node, NodeEntry, NodeKind, Position};
 
-/// Front matter of real agents nests four levels; what nests this deep was made to hurt.
+/// The maximum depth. The front matter of real agents has about four levels.
 const MAX_DEPTH: usize = 48;
-/// Aliases are expanded, so the budget counts what comes out, not what was written.
+/// The maximum number of values, counted after aliases are expanded.
 const MAX_NODES: usize = 20_000;
 
-/// Why a text is not YAML, or not YAML that we read.
+/// A YAML syntax error or an exceeded limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct YamlError {
-    pub(crate) spot: Position,
+    pub(crate) position: Position,
     pub(crate) message: String,
-    /// A budget was exceeded: there is no point in trying to repair the text.
+    /// A limit was exceeded, so the text must not be repaired and parsed again.
     pub(crate) hostile: bool,
 }
 
-/// Reads the first document of `text`, whose first line is line `first_line` of its file.
+/// Parses the first document of `text`, whose first line is line `first_line` of its file.
 pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node, YamlError> {
     let mut builder = NodeBuilder { first_line, ..NodeBuilder::default() };
     let mut parser = Parser::new_from_str(text);
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| YamlError {
-            spot: builder.spot_of(error.marker().line(), error.marker().col()),
+            position: builder.position_of(error.marker().line(), error.marker().col()),
             message: error.info(),
             hostile: matches!(error.kind(), ErrorKind::RecursionLimitExceeded),
         })?;
-        if builder.take(event, &span)? == Go::Stop {
+        if builder.take(event, &span)? == DocumentState::Ended {
             break;
         }
     }
@@ -40,9 +40,9 @@ pub(crate) fn parse(text: &str, first_line: u32) -> Result<Node, YamlError> {
 }
 
 #[derive(PartialEq)]
-enum Go {
-    On,
-    Stop,
+enum DocumentState {
+    Open,
+    Ended,
 }
 
 #[derive(Default)]
@@ -57,8 +57,8 @@ struct NodeBuilder {
 /// A collection that has not been closed yet.
 struct OpenNode {
     anchor: usize,
-    spot: Position,
-    what: Unfinished,
+    position: Position,
+    content: Unfinished,
 }
 
 enum Unfinished {
@@ -67,7 +67,7 @@ enum Unfinished {
 }
 
 impl NodeBuilder {
-    fn spot_of(&self, line: usize, column: usize) -> Position {
+    fn position_of(&self, line: usize, column: usize) -> Position {
         let line = u32::try_from(line.max(1)).unwrap_or(u32::MAX);
         Position {
             line: self.first_line.saturating_add(line - 1),
@@ -75,97 +75,97 @@ impl NodeBuilder {
         }
     }
 
-    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<Go, YamlError> {
-        let spot = self.spot_of(span.start.line(), span.start.col());
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<DocumentState, YamlError> {
+        let position = self.position_of(span.start.line(), span.start.col());
         match event {
             Event::Scalar(text, style, anchor, _tag) => {
                 let kind = match style {
                     ScalarStyle::Plain => NodeKind::Plain(text.into_owned()),
                     _ => NodeKind::Quoted(text.into_owned()),
                 };
-                self.finish(anchor, Node::new(spot, kind))?;
+                self.finish(anchor, Node::new(position, kind))?;
             }
-            Event::SequenceStart(_, anchor, _tag) => self.open(anchor, spot, Unfinished::List(Vec::new()))?,
+            Event::SequenceStart(_, anchor, _tag) => self.open(anchor, position, Unfinished::List(Vec::new()))?,
             Event::MappingStart(_, anchor, _tag) => {
-                self.open(anchor, spot, Unfinished::Map { entries: Vec::new(), key: None })?;
+                self.open(anchor, position, Unfinished::Map { entries: Vec::new(), key: None })?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.close()?,
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).cloned();
-                let node = node.ok_or_else(|| hostile(spot, "an alias refers to something that contains it"))?;
-                self.finish(0, Node { spot, ..node })?;
+                let node = node.ok_or_else(|| hostile(position, "an alias refers to a value that contains it"))?;
+                self.finish(0, Node { position, ..node })?;
             }
-            Event::DocumentEnd => return Ok(Go::Stop),
+            Event::DocumentEnd => return Ok(DocumentState::Ended),
             _ => (),
         }
-        Ok(Go::On)
+        Ok(DocumentState::Open)
     }
 
-    fn open(&mut self, anchor: usize, spot: Position, what: Unfinished) -> Result<(), YamlError> {
+    fn open(&mut self, anchor: usize, position: Position, content: Unfinished) -> Result<(), YamlError> {
         if self.open.len() >= MAX_DEPTH {
-            return Err(hostile(spot, format!("nested more than {MAX_DEPTH} levels deep")));
+            return Err(hostile(position, format!("nested more than {MAX_DEPTH} levels deep")));
         }
-        self.open.push(OpenNode { anchor, spot, what });
+        self.open.push(OpenNode { anchor, position, content });
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), YamlError> {
-        let Some(OpenNode { anchor, spot, what }) = self.open.pop() else { return Ok(()) };
-        let kind = match what {
+        let Some(OpenNode { anchor, position, content }) = self.open.pop() else { return Ok(()) };
+        let kind = match content {
             Unfinished::List(items) => NodeKind::List(items),
             Unfinished::Map { entries, .. } => NodeKind::Map(merged(entries)),
         };
-        self.finish(anchor, Node::new(spot, kind))
+        self.finish(anchor, Node::new(position, kind))
     }
 
-    /// Puts a finished node where it belongs.
+    /// Adds a finished node to its collection.
     fn finish(&mut self, anchor: usize, node: Node) -> Result<(), YamlError> {
         self.nodes += size(&node);
         if self.nodes > MAX_NODES {
-            return Err(hostile(node.spot, format!("more than {MAX_NODES} values")));
+            return Err(hostile(node.position, format!("more than {MAX_NODES} values")));
         }
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
-        match self.open.last_mut().map(|it| &mut it.what) {
+        match self.open.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
             Some(Unfinished::List(items)) => items.push(node),
             Some(Unfinished::Map { entries, key }) => match key.take() {
-                Some((key, spot)) => entries.push(NodeEntry { key, spot, value: node }),
-                None => *key = Some((node.text().unwrap_or("?").to_owned(), node.spot)),
+                Some((key, position)) => entries.push(NodeEntry { key, position, value: node }),
+                None => *key = Some((node.text().unwrap_or("?").to_owned(), node.position)),
             },
         }
         Ok(())
     }
 }
 
-fn hostile(spot: Position, message: impl Into<String>) -> YamlError {
-    YamlError { spot, message: message.into(), hostile: true }
+fn hostile(position: Position, message: impl Into<String>) -> YamlError {
+    YamlError { position, message: message.into(), hostile: true }
 }
 
-/// What a node adds to the budget: a collection's members were counted when they were finished, an alias' were not,
-/// so counting everything again errs on the safe side.
+/// The number of values in a node. Members of collections are counted more than once, which is the safe side: members of
+/// an alias were not counted before.
 fn size(node: &Node) -> usize {
     match &node.kind {
         NodeKind::Plain(_) | NodeKind::Quoted(_) => 1,
         NodeKind::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        NodeKind::Map(entries) => 1 + entries.iter().map(|it| size(&it.value)).sum::<usize>(),
+        NodeKind::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.value)).sum::<usize>(),
     }
 }
 
-/// Follows merge keys (`<<: *base`): what the map says itself counts, the rest comes from the base.
+/// Resolves merge keys (`<<: *base`): keys of the map itself take precedence over keys of the base.
 fn merged(entries: Vec<NodeEntry>) -> Vec<NodeEntry> {
-    if !entries.iter().any(|it| it.key == "<<") {
+    if !entries.iter().any(|entry| entry.key == "<<") {
         return entries;
     }
-    let (bases, mut own): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| it.key == "<<");
+    let (bases, mut own): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.key == "<<");
     for base in bases {
         let maps = match base.value.kind {
             NodeKind::List(items) => items,
             NodeKind::Map(_) | NodeKind::Plain(_) | NodeKind::Quoted(_) => vec![base.value],
         };
         for entry in maps.iter().filter_map(Node::entries).flatten() {
-            if !own.iter().any(|it| it.key == entry.key) {
+            if !own.iter().any(|other| other.key == entry.key) {
                 own.push(entry.clone());
             }
         }

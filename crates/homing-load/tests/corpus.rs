@@ -1,4 +1,4 @@
-//! Real files of public repositories. They are not part of this repository; without them the test says so and passes.
+//! Agent files of public repositories. They are not part of this repository; without them the tests are skipped.
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::{
@@ -25,18 +25,19 @@ fn checked(folder: PathBuf) -> CheckReport {
 /// Markdown files that begin with a fence, apart from blank lines.
 fn with_front_matter(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-    let count = |path: PathBuf| match path.is_dir() {
-        true => with_front_matter(&path),
-        false => {
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            usize::from(path.extension().is_some_and(|it| it == "md") && text.trim_start().starts_with("---\n"))
+    let count = |path: PathBuf| {
+        if path.is_dir() {
+            return with_front_matter(&path);
         }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let is_markdown = path.extension().is_some_and(|extension| extension == "md");
+        usize::from(is_markdown && text.trim_start().starts_with("---\n"))
     };
-    entries.map(|it| count(it.path())).sum()
+    entries.map(|entry| count(entry.path())).sum()
 }
 
 #[test]
-fn every_agent_of_the_corpus_loads_or_is_no_agent() {
+fn every_corpus_file_is_an_agent_or_documentation() {
     let Some(folder) = corpus("agents") else { return };
     let toml = 172;
     let fenced = with_front_matter(&folder);
@@ -44,13 +45,18 @@ fn every_agent_of_the_corpus_loads_or_is_no_agent() {
     let errors: Vec<String> = report.of(Severity::Error).map(ToString::to_string).collect();
     assert_eq!(errors, [] as [&str; 0]);
     assert_eq!((report.files, report.agents, report.ignored), (952, 932, 20));
-    // Everything with front matter is an agent, and so is every TOML file.
+    // All files with front matter and all TOML files are agents.
     assert_eq!(report.agents, fenced + toml);
-    assert!(report.diagnostics.iter().all(|it| it.line > 0 && it.column > 0 && it.path.is_some()));
+    assert!(
+        report
+            .diagnostics
+            .iter()
+            .all(|diagnostic| diagnostic.line > 0 && diagnostic.column > 0 && diagnostic.path.is_some())
+    );
 }
 
 #[test]
-fn every_skill_of_the_corpus_loads() {
+fn every_corpus_skill_loads() {
     let Some(folder) = corpus("skills") else { return };
     let report = checked(folder);
     assert_eq!((report.files, report.skills, report.of(Severity::Error).count()), (197, 197, 0));

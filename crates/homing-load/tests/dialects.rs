@@ -1,4 +1,4 @@
-//! Each dialect: a file in, the definition and the remarks out.
+//! Each dialect: a file in, the definition and the diagnostics out.
 
 mod show;
 
@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use show::read;
 
 #[test]
-fn r1_r2_claude_code_with_every_field() {
+fn r1_r2_claude_code_with_all_fields() {
     assert_snapshot!(read(".claude/agents/reviewer.md", r#"---
 name: reviewer
 description: Reviews code. Use proactively.
@@ -95,7 +95,7 @@ fn r3_json_as_one_object_or_a_map() {
 }
 
 #[test]
-fn r5_in_acais_folder_the_name_is_the_files() {
+fn r5_acai_names_must_match_their_files() {
     assert_snapshot!(read(".acai/subagents/tester.md", "---\nname: tester\ndescription: Tests\ntools: Read, LS, DirectoryTree, Think, Subagent\nmodel: anthropic:sonnet\ntimeout: 600\n---\nTest {{task}}\n"), @r#"
     name: "tester"
     description: "Tests"
@@ -105,7 +105,7 @@ fn r5_in_acais_folder_the_name_is_the_files() {
     limit wall_ms: {"at":600000}
     dialect: acai
     "#);
-    assert_snapshot!(read(".acai/subagents/other.md", "---\nname: tester\ndescription: Tests\n---\nTest\n"), @"! 2:7: error: the name `tester` must be the file's name, `other` [rename one of them]");
+    assert_snapshot!(read(".acai/subagents/other.md", "---\nname: tester\ndescription: Tests\n---\nTest\n"), @"! 2:7: error: the name `tester` must match the file name `other` [rename one of them]");
 }
 
 #[test]
@@ -222,9 +222,9 @@ fn gemini_cli() {
     dialect: gemini
     "#);
     assert_snapshot!(read(".gemini/agents/far.md", "---\nkind: remote\nname: far\ndescription: d\nagent_card_url: https://example.org/card\n---\n"), @r"
-    ! 2:7: error: remote agents (A2A) cannot be run [write a local agent that calls the remote one through a tool]
-    ! 5:1: warning: nobody here knows the key `agent_card_url`; it is kept, without effect
-    ! 7:1: warning: there is no prompt; the description stands in [write below the front matter what the agent is to do]
+    ! 2:7: error: remote agents (A2A) are not supported [write a local agent that calls the remote one through a tool]
+    ! 5:1: warning: unknown key `agent_card_url`: kept, but ignored
+    ! 7:1: warning: missing prompt: using the description [write what the agent should do below the front matter]
     ");
 }
 
@@ -239,8 +239,8 @@ fn copilot_and_vs_code() {
     model: {"named":["Claude Sonnet 4.5 (copilot)","GPT-5"]}
     metadata: {"argument-hint":"what","handoffs":[]}
     dialect: copilot
-    ! 2:7: warning: the name `API Expert` became `api-expert`: names are lower-case letters, digits and hyphens [write `name: api-expert`]
-    ! 4:67: warning: there is no tool `vscodeAPI`; the agent does without it [tools are: read, write, edit, bash, grep, glob, ls, tree, fetch, websearch, think, todo, skill, ask, diff, delegate, wait, tell, cancel, answer; and mcp__SERVER__TOOL]
+    ! 2:7: warning: the name `API Expert` was changed to `api-expert`: names consist of lower-case letters, digits and hyphens [write `name: api-expert`]
+    ! 4:67: warning: unknown tool `vscodeAPI`: ignored [known tools: read, write, edit, bash, grep, glob, ls, tree, fetch, websearch, think, todo, skill, ask, diff, delegate, wait, tell, cancel, answer, mcp__SERVER__TOOL]
     "#);
     assert_snapshot!(read("chatmodes/Ask.chatmode.md", "---\ndescription: Asks\ntools: []\nmodel: GPT-4.1 | 'gpt-5'\n---\nAsk.\n"), @r#"
     name: "ask"
@@ -328,7 +328,7 @@ retry: {max_retries: 2, checks: [{type: shell, command: "true"}]}
     initial_prompt: "Begin."
     metadata: {"parameters":[{"key":"version","input_type":"string","requirement":"required"}],"retry":{"max_retries":2,"checks":[{"type":"shell","command":"true"}]},"version":"1.0.0"}
     dialect: goose-recipe
-    ! 2:8: warning: the name `Release Notes` became `release-notes`: names are lower-case letters, digits and hyphens [write `name: release-notes`]
+    ! 2:8: warning: the name `Release Notes` was changed to `release-notes`: names consist of lower-case letters, digits and hyphens [write `name: release-notes`]
     "#);
 }
 
@@ -348,7 +348,7 @@ fn roo_modes() {
     prompt: "You write docs.\n\nBe brief."
     tools: {"only":["read","grep","glob","ls","edit(*.md)","edit(*.txt)","write(*.md)","write(*.txt)","bash"]}
     dialect: roo
-    ! 7:65: warning: only file endings are understood of regular expressions; the group was left out [name the tool with a path instead, such as edit(docs/**)]
+    ! 7:65: warning: `fileRegex` is supported for file extensions only: the group was ignored [name the tool with a path instead, such as edit(docs/**)]
     "#);
 }
 
@@ -371,7 +371,7 @@ fn pi_subagents() {
 }
 
 #[test]
-fn homings_own() {
+fn homing_with_all_fields() {
     assert_snapshot!(read(".homing/agents/own.md", r#"---
 name: own
 description: d
@@ -411,7 +411,7 @@ P
 }
 
 #[test]
-fn vs_codes_own_tools_are_no_mcp_servers_and_a_files_servers_are() {
+fn vs_code_tools_are_not_mcp_servers_but_defined_servers_are() {
     let text = "---\nname: a\ndescription: d\ntools: ['execute/*', 'execute/runTests', 'docs', 'docs/find']\nmcp-servers: {docs: {url: x}}\n---\nP\n";
     assert_snapshot!(read("a.agent.md", text), @r#"
     name: "a"
@@ -420,12 +420,12 @@ fn vs_codes_own_tools_are_no_mcp_servers_and_a_files_servers_are() {
     tools: {"only":["bash","mcp__docs","mcp__docs__find"]}
     mcp_servers: {"docs":{"url":"x"}}
     dialect: copilot
-    ! 4:22: warning: there is no tool `execute/runTests`; the agent does without it [tools are: read, write, edit, bash, grep, glob, ls, tree, fetch, websearch, think, todo, skill, ask, diff, delegate, wait, tell, cancel, answer; and mcp__SERVER__TOOL]
+    ! 4:22: warning: unknown tool `execute/runTests`: ignored [known tools: read, write, edit, bash, grep, glob, ls, tree, fetch, websearch, think, todo, skill, ask, diff, delegate, wait, tell, cancel, answer, mcp__SERVER__TOOL]
     "#);
 }
 
 #[test]
-fn all_and_none_in_words() {
+fn all_and_none_are_accepted_as_words() {
     let tools =
         |value: &str| show::definition(&format!("---\nname: a\ndescription: d\ntools: {value}\n---\nP\n")).tools;
     assert_eq!(tools("All tools"), tools("\"*\""));
@@ -434,7 +434,7 @@ fn all_and_none_in_words() {
 }
 
 #[test]
-fn a_configuration_without_agents_is_no_agent() {
+fn configuration_without_agents_is_ignored() {
     for text in [r#"{"$schema": "x", "model": "y", "mcp": {}}"#, "{}"] {
         let parsed = show::parsed("opencode.json", text);
         assert!(matches!(parsed.what, homing_load::FileKind::Other(_)) && parsed.diagnostics.is_empty());
@@ -446,7 +446,7 @@ fn a_configuration_without_agents_is_no_agent() {
 }
 
 #[test]
-fn r4_values_that_make_no_sense_are_said_and_the_agent_still_loads() {
+fn r4_invalid_values_are_reported_and_the_agent_loads() {
     assert_snapshot!(read(".homing/agents/odd.md", r#"---
 name: odd
 description: [joined, up]
@@ -466,22 +466,22 @@ name: "odd"
 description: "joined, up"
 prompt: "Go."
 dialect: homing
-! 3:14: warning: `description` is a list; its entries were joined [write one text]
-! 4:8: warning: `color` should be text and is a map
-! 5:13: warning: `background` is neither true nor false; it was taken for false
-! 6:9: warning: `enormous` is no effort; it is ignored [write none, minimal, low, medium, high, xhigh or max]
-! 7:14: warning: a temperature is a number from 0 to 2; it is ignored
-! 8:10: warning: `some` is not known; no messages are inherited [write none, all or a number]
-! 9:9: warning: `everywhere` is not a memory; the agent keeps none [write user, project or local]
-! 11:16: warning: a schema is a map and this is text
-! 12:13: warning: `explode` is not known; failures are reported [write report, retry, skip or fail_parent]
+! 3:14: warning: `description` must be text, not a list: its entries were joined [write a single text]
+! 4:8: warning: `color` must be text, not a map: ignored
+! 5:13: warning: `background` is neither true nor false: treated as false
+! 6:9: warning: `enormous` is not an effort level: ignored [write none, minimal, low, medium, high, xhigh or max]
+! 7:14: warning: the temperature must be a number from 0 to 2: ignored
+! 8:10: warning: `some` is not a valid `inherit`: no messages are inherited [write none, all or a number]
+! 9:9: warning: `everywhere` is not a memory scope: the agent has no memory [write user, project or local]
+! 11:16: warning: `output_schema` must be a schema, not text: ignored
+! 12:13: warning: `explode` is not a valid `on_failure`: failures are reported [write report, retry, skip or fail_parent]
 "###);
     assert_snapshot!(read(".homing/agents/failing.md", "---\nname: failing\ndescription: d\non_failure: {retry: 99}\nmodel: {temperature: 1}\n---\nGo.\n"), @r###"
     name: "failing"
     description: "d"
     prompt: "Go."
     dialect: homing
-    ! 4:13: warning: retries are a number from 0 to 10; failures are reported
-    ! 5:8: warning: `model` is a map without `model`; it is ignored
+    ! 4:13: warning: the number of retries must be from 0 to 10: failures are reported
+    ! 5:8: warning: `model` is a map without `model`: ignored
     "###);
 }

@@ -1,4 +1,4 @@
-//! Where agents come from and who wins: definitions, precedence, validation, built-in agents, plugins.
+//! Discovery of agents: precedence, validation, built-in agents, plugins, trust.
 
 mod show;
 
@@ -8,9 +8,13 @@ use homing_core::{
     authority::Allow,
     definition::{AgentDefinition, ProjectContext, Scope},
     diagnostic::Severity,
+    limits::Limits,
     registry::Registry,
 };
-use homing_load::{Discovered, ParseOptions, Places, Recurse, builtin, discover, load_file, load_folder, parse_json};
+use homing_load::{
+    Discovered, ParseOptions, Places, Recurse, TrustPolicy, builtin, discover, discover_trusted, load_file,
+    load_folder, parse_json,
+};
 use tempfile::TempDir;
 
 /// A home, a repository with a folder inside, a plugin and an administrator's folder.
@@ -60,7 +64,7 @@ impl World {
 }
 
 #[test]
-fn r6_a_stronger_scope_wins_and_the_hidden_ones_are_remembered() {
+fn r6_stronger_scope_wins_and_shadowed_agents_are_kept() {
     let world = World::new();
     let order = [
         "home/.claude/agents/a.md",
@@ -81,7 +85,7 @@ fn r6_a_stronger_scope_wins_and_the_hidden_ones_are_remembered() {
 }
 
 #[test]
-fn r6_the_command_line_stands_between_project_and_administrator() {
+fn r6_command_line_wins_over_project_but_not_administrator() {
     let world = World::new();
     world.agent("repo/.claude/agents/a.md", "a");
     let mut places = world.places();
@@ -94,7 +98,7 @@ fn r6_the_command_line_stands_between_project_and_administrator() {
 }
 
 #[test]
-fn r6_within_a_scope_homings_folder_then_claudes_then_the_shared_one_then_the_alphabet() {
+fn r6_precedence_of_dialects_within_a_scope() {
     let world = World::new();
     for path in [
         "repo/.qwen/agents/a.md",
@@ -109,7 +113,7 @@ fn r6_within_a_scope_homings_folder_then_claudes_then_the_shared_one_then_the_al
 }
 
 #[test]
-fn r6_in_claude_code_the_users_agent_beats_a_plugins_and_the_plugins_keeps_its_long_name() {
+fn r6_claude_user_agent_wins_over_plugin_which_stays_qualified() {
     let world = World::new();
     world.file("plugin/.claude-plugin/plugin.json", r#"{"name": "tools"}"#);
     world.agent("plugin/agents/a.md", "a");
@@ -121,7 +125,7 @@ fn r6_in_claude_code_the_users_agent_beats_a_plugins_and_the_plugins_keeps_its_l
 }
 
 #[test]
-fn a_home_folder_is_the_users_also_when_it_is_the_working_folder() {
+fn home_as_working_folder_still_belongs_to_the_user() {
     let world = World::new();
     world.agent("home/.claude/agents/a.md", "a");
     let mut places = world.places();
@@ -132,14 +136,14 @@ fn a_home_folder_is_the_users_also_when_it_is_the_working_folder() {
 }
 
 #[test]
-fn without_a_repository_only_the_working_folder_is_the_project() {
+fn project_without_repository_is_the_working_folder() {
     let folder = TempDir::new().unwrap();
     fs::create_dir_all(folder.path().join("inner")).unwrap();
     assert_eq!(Places::new(folder.path().join("inner")).project_folders(), [folder.path().join("inner")]);
 }
 
 #[test]
-fn r4_names_descriptions_and_prompts_are_validated_with_file_line_and_field() {
+fn r4_errors_name_file_line_and_field() {
     let parsed = show::parsed(".claude/agents/x.md", "---\nname: x\ndescription: \"  \"\n---\n\n");
     assert!(parsed.definitions.is_empty());
     for (diagnostic, field) in parsed.diagnostics.iter().zip(["description", "prompt"]) {
@@ -156,7 +160,7 @@ fn r4_names_descriptions_and_prompts_are_validated_with_file_line_and_field() {
 }
 
 #[test]
-fn r4_strict_mode_refuses_what_lenient_mode_repairs() {
+fn r4_strict_mode_rejects_repaired_files() {
     let world = World::new();
     world.file("repo/.claude/agents/a.md", "---\nname: A\ndescription: one: two\n---\nP\n");
     let path = world.path("repo/.claude/agents/a.md");
@@ -164,7 +168,7 @@ fn r4_strict_mode_refuses_what_lenient_mode_repairs() {
     let strict = ParseOptions { strict: true, ..ParseOptions::default() };
     let parsed = load_file(&path, Scope::Project, &strict);
     assert!(parsed.definitions.is_empty());
-    assert!(parsed.diagnostics.iter().all(|it| it.severity == Severity::Error));
+    assert!(parsed.diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Error));
 }
 
 #[test]
@@ -178,8 +182,8 @@ fn r7_agents_load_from_a_file_a_folder_or_json() {
         let registry: Registry = parsed.into_iter().flat_map(|it| it.definitions).collect();
         registry.names().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(names(Recurse::Not), ["one", "three"]);
-    assert_eq!(names(Recurse::Too), ["one", "three", "two"]);
+    assert_eq!(names(Recurse::No), ["one", "three"]);
+    assert_eq!(names(Recurse::Yes), ["one", "three", "two"]);
     let one = load_file(&world.path("set/one.md"), Scope::User, &ParseOptions::default());
     assert_eq!(one.definitions[0].name, "one");
     let json = parse_json(
@@ -192,7 +196,7 @@ fn r7_agents_load_from_a_file_a_folder_or_json() {
 }
 
 #[test]
-fn r8_tools_are_validated_against_those_that_exist() {
+fn r8_unknown_tools_are_reported() {
     let world = World::new();
     world.file("repo/.claude/agents/a.md", "---\nname: a\ndescription: d\ntools: Read, deploy\n---\nP\n");
     let path = world.path("repo/.claude/agents/a.md");
@@ -207,7 +211,7 @@ fn r8_tools_are_validated_against_those_that_exist() {
 }
 
 fn built_in(name: &str) -> &'static AgentDefinition {
-    builtin::agents().iter().find(|it| it.name == name).expect("it ships")
+    builtin::agents().iter().find(|agent| agent.name == name).expect("agent ships")
 }
 
 fn tools(name: &str) -> Vec<String> {
@@ -218,14 +222,14 @@ fn tools(name: &str) -> Vec<String> {
 }
 
 #[test]
-fn r10_the_built_in_agents_have_their_tools_and_can_be_overridden() {
-    let names: Vec<&str> = builtin::agents().iter().map(|it| it.name.as_str()).collect();
+fn r10_built_in_agents_have_tools_and_can_be_overridden() {
+    let names: Vec<&str> = builtin::agents().iter().map(|agent| agent.name.as_str()).collect();
     assert_eq!(names, ["explore", "plan", "code", "code-review", "general"]);
     assert_eq!(tools("explore"), ["glob", "grep", "read", "ls", "tree"]);
     assert_eq!(tools("plan"), tools("explore"));
     assert_eq!(tools("code-review"), ["glob", "grep", "read", "diff", "bash(git only)"]);
     assert_eq!(tools("general"), ["*"]);
-    assert!(["explore", "plan", "code-review"].iter().all(|it| built_in(it).schema.is_some()));
+    assert!(["explore", "plan", "code-review"].iter().all(|name| built_in(name).schema.is_some()));
     assert_eq!(built_in("explore").surroundings, ProjectContext::Environment);
     assert_eq!(built_in("plan").surroundings, ProjectContext::Environment);
     assert!(built_in("general").prompt.contains("`explore`"));
@@ -237,7 +241,7 @@ fn r10_the_built_in_agents_have_their_tools_and_can_be_overridden() {
 }
 
 #[test]
-fn r10_r12_what_ships_needs_no_repair() {
+fn r10_r12_shipped_agents_need_no_repair() {
     let strict = ParseOptions { strict: true, ..ParseOptions::default() };
     for (name, text) in builtin::EXAMPLES {
         let path = Path::new(".claude/agents").join(name);
@@ -251,7 +255,7 @@ fn r10_r12_what_ships_needs_no_repair() {
         assert_eq!(parsed.diagnostics, [], "{name}");
         assert_eq!(format!("{}.md", parsed.definitions[0].name), *name);
     }
-    assert!(builtin::agents().iter().all(|it| it.unknown.is_empty() && it.source.kind == Scope::BuiltIn));
+    assert!(builtin::agents().iter().all(|agent| agent.unknown.is_empty() && agent.source.kind == Scope::BuiltIn));
 }
 
 #[test]
@@ -275,4 +279,28 @@ fn r11_agents_come_from_configuration_and_plugins() {
 fn r12_four_example_agents_ship() {
     let names: Vec<&str> = builtin::EXAMPLES.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["code-reviewer.md", "test-writer.md", "api-designer.md", "researcher.md"]);
+}
+
+#[test]
+fn untrusted_project_agents_are_registered_without_authority() {
+    let world = World::new();
+    let text =
+        "---\nname: db\ndescription: d\nhooks: {Stop: x}\nmcpServers: {db: {command: sh}}\ntools: Read\n---\nP\n";
+    world.file("repo/.claude/agents/db.md", text);
+    let mut places = world.places();
+    places.skip_built_in = true;
+    let is_trusted = |agent: &AgentDefinition| agent.source.kind != Scope::Project;
+    let trust = TrustPolicy { is_trusted: &is_trusted, ceiling: Limits::default() };
+    let found = discover_trusted(&places, &ParseOptions::default(), trust);
+    let agent = found.registry.get("db").unwrap();
+    assert!(agent.hooks.is_null() && agent.mcp_servers.is_empty());
+    assert_eq!(agent.tools, Allow::Only(vec!["read".parse().unwrap()]), "restrictions stay");
+    let stripped: Vec<(&str, &str)> =
+        found.stripped.iter().map(|stripped| (stripped.agent.as_str(), stripped.field.as_str())).collect();
+    assert_eq!(stripped, [("db", "hooks"), ("db", "mcpServers")]);
+    assert_eq!(found.diagnostics.len(), 2, "{:?}", found.diagnostics);
+    assert_eq!(found.registry.names().collect::<Vec<_>>(), ["db"], "built-in agents are left out");
+    let trusting = TrustPolicy { is_trusted: &|_| true, ceiling: Limits::default() };
+    let found = discover_trusted(&places, &ParseOptions::default(), trusting);
+    assert!(!found.registry.get("db").unwrap().hooks.is_null() && found.stripped.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Hostile files (list F): a typed remark or no effect, the others load, nothing hangs, no authority is gained.
+//! Hostile files (list F): they are reported or have no effect, other files load, nothing hangs, no authority is gained.
 
 mod show;
 
@@ -28,15 +28,15 @@ fn bytes(bytes: &[u8]) -> Parsed {
 
 fn error(parsed: &Parsed) -> &str {
     assert!(parsed.definitions.is_empty());
-    let error = parsed.diagnostics.iter().find(|it| it.severity == Severity::Error);
+    let error = parsed.diagnostics.iter().find(|diagnostic| diagnostic.severity == Severity::Error);
     &error.expect("an error says why").message
 }
 
 fn warns(diagnostics: &[Diagnostic], part: &str) -> bool {
-    diagnostics.iter().any(|it| it.message.contains(part))
+    diagnostics.iter().any(|diagnostic| diagnostic.message.contains(part))
 }
 
-/// A project with one good agent and whatever `fill` puts beside it.
+/// A project with one valid agent and the files that `fill` adds.
 fn project(fill: impl FnOnce(&Path)) -> (TempDir, Discovered) {
     let folder = TempDir::new().expect("a temporary folder");
     let agents = folder.path().join(".claude/agents");
@@ -44,17 +44,17 @@ fn project(fill: impl FnOnce(&Path)) -> (TempDir, Discovered) {
     fs::write(agents.join("good.md"), GOOD).unwrap();
     fill(&agents);
     let loaded = discover(&Places::new(folder.path()), &ParseOptions::default());
-    assert!(loaded.registry.has("good"), "the good one loads whatever lies beside it");
+    assert!(loaded.registry.has("good"), "the valid agent loads");
     (folder, loaded)
 }
 
 #[test]
-fn f1_an_empty_file_is_said_to_be_empty() {
+fn f1_empty_file_is_reported() {
     assert_eq!(error(&bytes(b"")), "the file is empty");
 }
 
 #[test]
-fn f2_a_file_without_front_matter_is_no_agent() {
+fn f2_file_without_front_matter_is_not_an_agent() {
     assert_eq!(error(&bytes(b"# Notes\n\ntext\n")), "the file has no front matter");
     let (_folder, loaded) = project(|agents| fs::write(agents.join("README.md"), "# Read me\n").unwrap());
     assert_eq!(loaded.ignored.len(), 1);
@@ -62,29 +62,29 @@ fn f2_a_file_without_front_matter_is_no_agent() {
 }
 
 #[test]
-fn f3_front_matter_that_is_never_closed_ends_with_its_keys() {
+fn f3_unclosed_front_matter_ends_after_its_last_key() {
     let parsed = parsed(".claude/agents/x.md", "---\nname: open\ndescription: d\ntools: Read\n\nYou are open.\n");
     assert_eq!(parsed.definitions[0].prompt, "You are open.");
     assert_eq!(parsed.definitions[0].name, "open");
-    assert!(warns(&parsed.diagnostics, "never closed"));
+    assert!(warns(&parsed.diagnostics, "is not closed"));
 }
 
 #[test]
-fn f4_a_fence_inside_a_block_scalar_is_text() {
+fn f4_fence_inside_a_block_scalar_is_text() {
     let agent = definition("---\nname: a\ndescription: |\n  one\n  ---\n  two\ntools: Read\n---\nP\n");
     assert_eq!(agent.description, "one\n---\ntwo");
     assert_ne!(agent.tools, Allow::All);
 }
 
 #[test]
-fn f5_a_byte_order_mark_is_skipped_with_a_remark() {
+fn f5_byte_order_mark_is_skipped_and_reported() {
     let parsed = bytes(format!("\u{feff}{GOOD}").as_bytes());
     assert_eq!(parsed.definitions[0].name, "good");
     assert!(warns(&parsed.diagnostics, "byte order mark"));
 }
 
 #[test]
-fn f6_every_kind_of_line_end_is_a_line_end() {
+fn f6_all_line_endings_are_accepted() {
     for end in ["\r\n", "\r"] {
         let parsed = bytes(GOOD.replace('\n', end).as_bytes());
         assert_eq!(parsed.definitions[0].prompt, "Prompt.", "{end:?}");
@@ -95,14 +95,14 @@ fn f6_every_kind_of_line_end_is_a_line_end() {
 }
 
 #[test]
-fn f7_invalid_utf8_is_refused_with_its_place() {
+fn f7_invalid_utf8_is_rejected_with_its_position() {
     let parsed = bytes(b"---\nname: a\ndescription: \xff\xfe\n---\n");
     assert_eq!(error(&parsed), "the file is not UTF-8 text");
     assert_eq!((parsed.diagnostics[0].line, parsed.diagnostics[0].column), (3, 14));
 }
 
 #[test]
-fn f8_utf16_is_read_with_a_remark() {
+fn f8_utf16_is_read_and_reported() {
     let units = GOOD.encode_utf16().flat_map(u16::to_le_bytes);
     let parsed = bytes(&[0xff, 0xfe].into_iter().chain(units).collect::<Vec<u8>>());
     assert_eq!(parsed.definitions[0].name, "good");
@@ -111,12 +111,12 @@ fn f8_utf16_is_read_with_a_remark() {
 }
 
 #[test]
-fn f9_nul_bytes_are_refused() {
+fn f9_nul_bytes_are_rejected() {
     assert!(error(&bytes(b"---\nname: a\0b\ndescription: d\n---\nP")).contains("NUL"));
 }
 
 #[test]
-fn f10_a_sparse_giant_is_refused_without_reading_it() {
+fn f10_huge_sparse_file_is_rejected_without_reading_it() {
     let (_folder, loaded) = project(|agents| {
         let file = fs::File::create(agents.join("giant.md")).unwrap();
         file.set_len(1 << 30).unwrap();
@@ -137,7 +137,7 @@ fn f11_ten_thousand_files_load() {
 }
 
 #[test]
-fn f12_hostile_names_become_harmless_or_are_refused() {
+fn f12_hostile_names_are_sanitized_or_rejected() {
     let named = |name: &str| parsed(".claude/agents/x.md", &format!("---\nname: \"{name}\"\ndescription: d\n---\nP\n"));
     for (name, slug) in [("../../etc/passwd", "etc-passwd"), ("a/b", "a-b"), ("A B", "a-b"), ("Über", "ber")] {
         assert_eq!(named(name).definitions[0].name, slug);
@@ -148,20 +148,20 @@ fn f12_hostile_names_become_harmless_or_are_refused() {
         assert!(!parsed.diagnostics[0].message.contains(['\u{1b}', '\u{202e}', '\n']), "{name}");
         assert!(!parsed.definitions[0].title.as_deref().unwrap().contains(['\u{1b}', '\u{202e}', '\n']));
     }
-    assert!(error(&named(&"x".repeat(10_000))).contains("cannot be an agent's name"));
+    assert!(error(&named(&"x".repeat(10_000))).contains("is not a valid agent name"));
 }
 
 #[test]
-fn f13_of_two_files_with_one_name_one_counts_and_it_is_said() {
+fn f13_duplicate_names_in_a_folder_are_reported() {
     let (_folder, loaded) = project(|agents| {
         fs::write(agents.join("zz.md"), GOOD.replace("good", "GOOD").replace("Works", "Other")).unwrap();
     });
     assert_eq!(loaded.registry.get("good").unwrap().description, "Works");
-    assert!(warns(&loaded.diagnostics, "is taken by"));
+    assert!(warns(&loaded.diagnostics, "duplicate agent name"));
 }
 
 #[test]
-fn f14_a_project_that_hides_a_built_in_agent_is_visible() {
+fn f14_shadowed_built_in_agent_is_visible() {
     let (_folder, loaded) = project(|agents| fs::write(agents.join("e.md"), GOOD.replace("good", "explore")).unwrap());
     let explore = loaded.registry.registered("explore").unwrap();
     assert_eq!(explore.shadows[0].source.kind, Scope::BuiltIn);
@@ -176,7 +176,7 @@ fn f15_pipes_sockets_and_devices_are_not_opened() {
         std::os::unix::net::UnixListener::bind(agents.join("socket.md")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", agents.join("zero.md")).unwrap();
     });
-    let skipped = loaded.diagnostics.iter().filter(|it| it.message.contains("not a regular file"));
+    let skipped = loaded.diagnostics.iter().filter(|diagnostic| diagnostic.message.contains("not a regular file"));
     assert_eq!(skipped.count(), 3);
     let pipe = _folder.path().join(".claude/agents/pipe.md");
     assert!(error(&load_file(&pipe, Scope::Project, &ParseOptions::default())).contains("not a regular file"));
@@ -184,7 +184,7 @@ fn f15_pipes_sockets_and_devices_are_not_opened() {
 
 #[cfg(unix)]
 #[test]
-fn f16_links_that_loop_lead_out_or_lead_nowhere_do_no_harm() {
+fn f16_looping_escaping_and_broken_links_are_skipped() {
     use std::os::unix::fs::symlink;
     let outside = TempDir::new().unwrap();
     fs::write(outside.path().join("spy.md"), GOOD.replace("good", "spy")).unwrap();
@@ -197,12 +197,12 @@ fn f16_links_that_loop_lead_out_or_lead_nowhere_do_no_harm() {
         symlink(outside.path().join("spy.md"), agents.join("out.md")).unwrap();
     });
     assert!(!loaded.registry.has("spy"));
-    assert!(warns(&loaded.diagnostics, "leads nowhere") && warns(&loaded.diagnostics, "out of the project"));
+    assert!(warns(&loaded.diagnostics, "broken symbolic link") && warns(&loaded.diagnostics, "out of the project"));
 }
 
 #[cfg(unix)]
 #[test]
-fn f16_a_link_inside_the_project_is_followed() {
+fn f16_link_inside_the_project_is_followed() {
     let folder = TempDir::new().unwrap();
     fs::create_dir_all(folder.path().join(".git")).unwrap();
     fs::create_dir_all(folder.path().join("shared")).unwrap();
@@ -213,7 +213,7 @@ fn f16_a_link_inside_the_project_is_followed() {
 }
 
 #[test]
-fn f17_what_was_parsed_is_what_was_read() {
+fn f17_definition_matches_the_bytes_that_were_read() {
     // Trust is by content: the parser takes the bytes that were hashed and never goes back to the file.
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("a.md");
@@ -226,7 +226,7 @@ fn f17_what_was_parsed_is_what_was_read() {
 
 #[cfg(unix)]
 #[test]
-fn f18_an_unreadable_file_does_not_hide_the_others() {
+fn f18_unreadable_file_does_not_affect_others() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, loaded) = project(|agents| {
         fs::write(agents.join("locked.md"), GOOD).unwrap();
@@ -240,7 +240,7 @@ fn f18_an_unreadable_file_does_not_hide_the_others() {
 }
 
 #[test]
-fn f19_invisible_tag_characters_are_removed_with_a_remark() {
+fn f19_invisible_tag_characters_are_removed_and_reported() {
     let hidden = GOOD.replace("Prompt.", "Prompt.\u{e0049}\u{e0067}\u{e006e}");
     let parsed = parsed(".claude/agents/x.md", &hidden);
     assert_eq!(parsed.definitions[0].prompt, "Prompt.");
@@ -248,7 +248,7 @@ fn f19_invisible_tag_characters_are_removed_with_a_remark() {
 }
 
 #[test]
-fn f20_a_restriction_that_cannot_be_understood_stays_closed() {
+fn f20_unreadable_restriction_stays_closed() {
     let tools = |value: &str| definition(&format!("---\nname: a\ndescription: d\n{value}\n---\nP\n")).tools;
     assert_eq!(tools("tools: \"*\""), Allow::All);
     assert_eq!(tools("color: red"), Allow::All);
@@ -260,25 +260,25 @@ fn f20_a_restriction_that_cannot_be_understood_stays_closed() {
     assert_eq!(tools("tols: Read"), tools("tools: Read"), "a misspelt key restricts");
     assert_eq!(tools("allowedTools: Read"), tools("tools: Read"));
     let parsed = parsed(".claude/agents/x.md", "---\nname: a\ndescription: d\ntools: Bassh\n---\nP\n");
-    assert!(warns(&parsed.diagnostics, "no tools at all"));
+    assert!(warns(&parsed.diagnostics, "so the agent has no tools"));
     assert_eq!(parsed.diagnostics[0].hint.as_deref(), Some("did you mean `bash`?"));
 }
 
 #[test]
-fn f20_a_misspelt_denial_denies_what_it_meant() {
+fn f20_misspelt_denial_denies_the_intended_tool() {
     let agent = definition("---\nname: a\ndescription: d\ndisallowedTools: Bassh, Wriet(x\n---\nP\n");
     let denied: Vec<String> = agent.denied.iter().map(ToString::to_string).collect();
     assert_eq!(denied, ["bash", "Bassh", "write", "Wriet"]);
 }
 
 #[test]
-fn f21_inv37_an_untrusted_file_carries_no_authority() {
+fn f21_inv37_untrusted_file_carries_no_authority() {
     let text = "---\nname: a\ndescription: d\nhooks: {Stop: x}\nmcpServers: {evil: {command: sh}}\npermissionMode: bypassPermissions\ndelegates: \"*\"\nbase_url: http://evil\nenv: {A: b}\nmaxCost: none\nmaxTurns: 3\ntools: Read\n---\nP\n";
     let mut agent = definition(text);
-    let taken = without_authority(&mut agent, Limits::default());
-    let fields: Vec<&str> = taken.iter().filter_map(|it| it.field.as_deref()).collect();
+    let removed = without_authority(&mut agent, Limits::default());
+    let fields: Vec<&str> = removed.iter().filter_map(|diagnostic| diagnostic.field.as_deref()).collect();
     assert_eq!(fields, ["hooks", "mcpServers", "delegates", "permissionMode", "limits", "base_url", "env"]);
-    assert!(taken.iter().all(|it| it.path.is_some() && it.hint.is_some()));
+    assert!(removed.iter().all(|diagnostic| diagnostic.path.is_some() && diagnostic.hint.is_some()));
     assert!(agent.hooks.is_null() && agent.mcp_servers.is_empty() && agent.permission_mode.is_none());
     assert_eq!(agent.limits.turns.value(), Some(3), "what narrows stays");
     assert_eq!(agent.tools, Allow::Only(vec!["read".parse().unwrap()]));
@@ -286,18 +286,18 @@ fn f21_inv37_an_untrusted_file_carries_no_authority() {
 }
 
 #[test]
-fn limits_of_an_untrusted_file_only_narrow() {
+fn limits_of_untrusted_files_only_narrow() {
     let text = "---\nname: a\ndescription: d\nlimits: {cost: 1000000, turns: 7, depth: 90, tokens: 5, tool_calls: none, work: 10h}\n---\nP\n";
     let mut agent = definition(text);
-    let taken = without_authority(&mut agent, Limits { cost_micros: Cap::At(500_000), ..Limits::default() });
+    let removed = without_authority(&mut agent, Limits { cost_micros: Cap::At(500_000), ..Limits::default() });
     let limits = agent.limits;
     assert_eq!((limits.cost_micros, limits.turns, limits.tokens), (Cap::At(500_000), Cap::At(7), Cap::At(5)));
-    // The built-in defaults are the ceiling where the user is silent.
+    // The built-in defaults are the ceiling for limits that the user did not set.
     assert_eq!((limits.depth, limits.tool_calls, limits.work_ms), (Cap::At(3), Cap::Default, Cap::At(900_000)));
-    assert_eq!(taken.len(), 1);
+    assert_eq!(removed.len(), 1);
     assert_eq!(
-        taken[0].message,
-        "`limits` needs trust: until this file is trusted, its limits only narrow yours: depth 3 instead of 90, \
+        removed[0].message,
+        "`limits` needs trust: until this file is trusted, its limits cannot exceed yours: depth 3 instead of 90, \
          cost $0.50 instead of $1000000.00, tool_calls 300 instead of none, work 900 s instead of 36000 s"
     );
     let mut wide = definition("---\nname: a\ndescription: d\nlimits: {cost: 20}\n---\nP\n");
@@ -306,7 +306,7 @@ fn limits_of_an_untrusted_file_only_narrow() {
 }
 
 #[test]
-fn f22_a_dotenv_file_is_not_read() {
+fn f22_dotenv_file_is_not_read() {
     let (_folder, loaded) = project(|agents| {
         fs::write(agents.join("../../.env"), "HOMING_MODEL=evil\nHOME=/evil\n").unwrap();
         fs::write(agents.join("env.md"), "---\nname: env\ndescription: uses $HOME\n---\n${HOME} {{env.HOME}}\n")
@@ -318,25 +318,25 @@ fn f22_a_dotenv_file_is_not_read() {
 
 #[cfg(unix)]
 #[test]
-fn f23_a_folder_that_everybody_can_write_is_remarked_on() {
+fn f23_world_writable_folder_is_reported() {
     use std::os::unix::fs::PermissionsExt;
     let (_folder, loaded) = project(|agents| fs::set_permissions(agents, fs::Permissions::from_mode(0o777)).unwrap());
-    assert!(warns(&loaded.diagnostics, "everybody on this machine"));
+    assert!(warns(&loaded.diagnostics, "any user of this machine"));
 }
 
 #[test]
-fn a_file_of_something_else_among_agents_is_counted_apart() {
+fn unrelated_files_among_agents_are_counted_separately() {
     let (_folder, loaded) =
         project(|agents| fs::write(agents.join("page.md"), "---\ntitle: A page\nlayout: post\n---\nText\n").unwrap());
-    assert_eq!(loaded.ignored[0].1, "front matter of something else");
+    assert_eq!(loaded.ignored[0].1, "unrelated front matter");
     let path = Path::new("docs/page.md");
     let text = b"---\ntitle: A page\n---\n".to_vec();
     let parsed = parse(path, text, ParsedFile::Anywhere, Scope::Project, &ParseOptions::default());
-    assert_eq!(parsed.what, FileKind::Other("front matter of something else"));
+    assert_eq!(parsed.what, FileKind::Other("unrelated front matter"));
 }
 
 #[test]
-fn pages_that_are_no_agents_are_left_alone_wherever_they_lie() {
+fn unrelated_pages_are_ignored_in_any_folder() {
     let anywhere = |path: &str, text: &str| {
         parse(Path::new(path), text.as_bytes().to_vec(), ParsedFile::Anywhere, Scope::Project, &ParseOptions::default())
     };
@@ -354,7 +354,7 @@ fn pages_that_are_no_agents_are_left_alone_wherever_they_lie() {
 }
 
 #[test]
-fn a_plugins_file_cannot_take_another_plugins_long_name() {
+fn plugin_cannot_take_the_qualified_name_of_another() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("kit/agents/x.md");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -362,7 +362,17 @@ fn a_plugins_file_cannot_take_another_plugins_long_name() {
     let mut places = Places::new(folder.path());
     places.plugins = vec![folder.path().join("kit")];
     let loaded = discover(&places, &ParseOptions::default());
-    assert!(loaded.registry.names().any(|it| it == "other-agent"));
+    assert!(loaded.registry.names().any(|name| name == "other-agent"));
     assert!(!loaded.registry.has("other:agent"));
     assert!(loaded.registry.has("kit:other-agent"));
+}
+
+#[test]
+fn long_lines_of_json_and_toml_take_linear_time() {
+    let items = "1,".repeat(400_000);
+    for (path, text) in [("x.json", format!("{{\"data\": [{items}]}}")), ("x.toml", format!("data = [{items}]"))] {
+        let start = std::time::Instant::now();
+        parsed(path, &text);
+        assert!(start.elapsed().as_secs() < 30, "{path}: {:?}", start.elapsed());
+    }
 }

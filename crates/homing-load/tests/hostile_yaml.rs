@@ -1,4 +1,4 @@
-//! Hostile YAML (list Y): a typed error or a harmless reading, in bounded time and memory.
+//! Hostile YAML (list Y): an error or a harmless result, in bounded time and memory.
 
 mod show;
 
@@ -18,7 +18,7 @@ fn front(yaml: &str) -> Parsed {
 fn refused(yaml: &str) -> String {
     let parsed = front(yaml);
     assert!(parsed.definitions.is_empty(), "{yaml:.60} was accepted");
-    let errors = parsed.diagnostics.into_iter().filter(|it| it.severity == Severity::Error);
+    let errors = parsed.diagnostics.into_iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
     errors.map(|it| it.message).collect::<Vec<_>>().join("; ")
 }
 
@@ -27,11 +27,11 @@ fn tools(yaml: &str) -> Allow {
 }
 
 fn only(names: &[&str]) -> Allow {
-    Allow::Only(names.iter().map(|it| it.parse().unwrap()).collect())
+    Allow::Only(names.iter().map(|name| name.parse().unwrap()).collect())
 }
 
 #[test]
-fn y1_a_billion_laughs_are_refused() {
+fn y1_billion_laughs_is_rejected() {
     let mut yaml = String::from("l0: &l0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
     for level in 1..12 {
         let before = format!("*l{}", level - 1);
@@ -41,25 +41,25 @@ fn y1_a_billion_laughs_are_refused() {
 }
 
 #[test]
-fn y2_a_hundred_thousand_brackets_are_refused() {
+fn y2_hundred_thousand_brackets_are_rejected() {
     assert!(refused(&format!("x: {}", "[".repeat(60_000))).contains("recursion limit"));
     assert!(refused(&format!("x: {}", "[".repeat(100_000))).contains(&MAX_FRONT_MATTER.to_string()));
 }
 
 #[test]
-fn y3_nested_flow_maps_are_refused() {
+fn y3_nested_flow_maps_are_rejected() {
     assert!(refused(&format!("x: {}", "{a: ".repeat(15_000))).contains("nested more than"));
     assert!(refused(&format!("x: {}", "{a: ".repeat(50_000))).contains("front matter has"));
 }
 
 #[test]
-fn y4_deep_block_maps_are_refused() {
+fn y4_deep_block_maps_are_rejected() {
     let deep: String = (0..300).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
     assert!(refused(&deep).contains("nested more than"));
 }
 
 #[test]
-fn y5_of_duplicate_restrictions_the_narrower_holds() {
+fn y5_narrower_of_duplicate_restrictions_applies() {
     assert_eq!(tools("tools: Read\ntools: \"*\""), only(&["read"]));
     assert_eq!(tools("tools: \"*\"\ntools: Read"), only(&["read"]));
     assert_eq!(tools("tools: Read, Grep\nallowedTools: Grep, Bash"), only(&["grep"]));
@@ -68,12 +68,12 @@ fn y5_of_duplicate_restrictions_the_narrower_holds() {
     assert_eq!(agent.limits.turns, Cap::At(5));
     assert_eq!(agent.denied.len(), 2);
     let twice = front("model: opus\nmodel: haiku");
-    assert_eq!(twice.diagnostics[0].message, "`model` stands here twice; the first counts");
+    assert_eq!(twice.diagnostics[0].message, "duplicate key `model`: the first one is used");
     assert_eq!((twice.diagnostics[0].line, twice.diagnostics[0].column), (5, 1));
 }
 
 #[test]
-fn y6_the_norway_problem_and_odd_numbers() {
+fn y6_norway_problem_and_unusual_numbers() {
     assert!(front("background: yes").definitions[0].background);
     assert!(!front("background: no").definitions[0].background);
     assert_eq!(front("maxTurns: 1_000").definitions[0].limits.turns, Cap::At(1_000));
@@ -84,43 +84,43 @@ fn y6_the_norway_problem_and_odd_numbers() {
 }
 
 #[test]
-fn y7_budgets_that_are_no_numbers_are_refused_never_unlimited() {
+fn y7_invalid_limits_are_rejected_never_unlimited() {
     for bad in [".inf", "-.inf", ".nan", "-1", "1e400", "99999999999999999999999", "", "[5]", "{a: 5}", "many", "~"] {
         for key in ["maxTurns", "maxTokens", "maxCost", "timeout"] {
             assert!(!refused(&format!("{key}: {bad}")).is_empty(), "{key}: {bad}");
             assert!(!refused(&format!("limits: {{{key}: {bad}}}")).is_empty());
         }
     }
-    assert!(refused("limits: none").contains("no set of limits"));
-    assert!(refused("limits: {trns: 5}").contains("no limit `trns`"));
+    assert!(refused("limits: none").contains("must be a map of limits"));
+    assert!(refused("limits: {trns: 5}").contains("unknown limit `trns`"));
 }
 
 #[test]
-fn y8_tags_run_nothing() {
+fn y8_tags_execute_nothing() {
     let agent = &front("model: !!python/object/apply:os.system [\"touch /tmp/evil\"]").definitions[0];
     assert_eq!(agent.name, "a");
 }
 
 #[test]
-fn y9_an_anchor_that_contains_itself_is_refused() {
+fn y9_recursive_anchor_is_rejected() {
     assert!(refused("x: &x [*x]").contains("cannot be read"));
 }
 
 #[test]
-fn y10_a_merge_key_never_overrides_what_is_written() {
+fn y10_merge_key_never_overrides_written_keys() {
     assert_eq!(tools("base: &base {tools: \"*\"}\n<<: *base\ntools: Read"), only(&["read"]));
     assert_eq!(tools("base: &base {tools: Read}\n<<: *base"), only(&["read"]));
 }
 
 #[test]
-fn y11_a_second_document_is_body() {
+fn y11_second_document_is_body() {
     let parsed = front("tools: Read\n---\ntools: \"*\"\nmodel: evil");
     assert_eq!(parsed.definitions[0].tools, only(&["read"]));
     assert!(parsed.definitions[0].prompt.starts_with("tools:"));
 }
 
 #[test]
-fn y12_a_key_of_five_megabytes_is_refused() {
+fn y12_five_megabyte_key_is_rejected() {
     assert!(refused(&format!("{}: x", "k".repeat(5_000_000))).contains("front matter has"));
     assert_eq!(front(&format!("{}: x", "k".repeat(900))).definitions.len(), 1);
 }
@@ -137,24 +137,24 @@ fn y13_tools_of_the_wrong_shape_stay_closed() {
 }
 
 #[test]
-fn y14_unknown_keys_are_kept_with_a_remark() {
+fn y14_unknown_keys_are_kept_and_reported() {
     let parsed = front("frobnicate: {deep: [1, two]}");
     let kept = &parsed.definitions[0].unknown["frobnicate"];
     assert_eq!(kept.to_string(), r#"{"deep":[1,"two"]}"#);
-    let remark = &parsed.diagnostics[0];
-    assert_eq!((remark.line, remark.column, remark.field.as_deref()), (4, 1, Some("frobnicate")));
+    let diagnostic = &parsed.diagnostics[0];
+    assert_eq!((diagnostic.line, diagnostic.column, diagnostic.field.as_deref()), (4, 1, Some("frobnicate")));
 }
 
 #[test]
-fn y15_tabs_and_directives() {
+fn y15_tabs_and_directives_are_accepted() {
     assert_eq!(front("tools:\n\t- Read").definitions[0].tools, only(&["read"]));
     for directive in ["%YAML 9.9", "%TAG ! tag:evil,2000:"] {
-        assert!(front(directive).definitions.iter().all(|it| it.tools == Allow::All && it.name == "a"));
+        assert!(front(directive).definitions.iter().all(|agent| agent.tools == Allow::All && agent.name == "a"));
     }
 }
 
 #[test]
-fn y16_amounts_of_money() {
+fn y16_amounts_of_money_are_exact_or_rejected() {
     let cost = |text: &str| front(&format!("maxCost: {text}")).definitions.first().map(|it| it.limits.cost_micros);
     assert_eq!(cost("$5"), Some(Cap::At(5_000_000)));
     assert_eq!(cost("5 USD"), Some(Cap::At(5_000_000)));
@@ -184,7 +184,7 @@ fn examples_that_are_not_indented_stay_in_the_description() {
 }
 
 #[test]
-fn inv45_deep_json_and_toml_are_refused_too() {
+fn inv45_deep_json_and_toml_are_rejected() {
     for (path, text) in [
         ("x.json", format!("{{\"name\": \"a\", \"x\": {}", "[".repeat(500_000))),
         ("x.toml", format!("name = \"a\"\nx = {}", "[".repeat(500_000))),

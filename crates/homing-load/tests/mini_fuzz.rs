@@ -1,4 +1,4 @@
-//! A short seeded run of what the fuzz target does: no input makes the parser panic, hang, or widen a restriction.
+//! A short, seeded version of the fuzz target: no input makes the parser panic, hang, or widen a restriction.
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use homing_core::{authority::Allow, definition::Scope};
 use homing_load::{ParseOptions, ParsedFile, parse};
 
-/// A small generator, so that a failure can be repeated from its number.
+/// A small seeded generator, so that failures can be reproduced.
 struct Dice(u64);
 
 impl Dice {
@@ -95,20 +95,20 @@ fn text(dice: &mut Dice) -> Vec<u8> {
 }
 
 #[test]
-fn inv45_twenty_thousand_odd_files_neither_panic_nor_hang() {
+fn inv45_random_files_neither_panic_nor_hang() {
     let mut dice = Dice(0x5eed_1234_5678_9abc);
     for _ in 0..20_000 {
         let (path, bytes) = (Path::new(NAMES[dice.roll(NAMES.len())]), text(&mut dice));
         for strict in [false, true] {
             let options = ParseOptions { strict, ..ParseOptions::default() };
             let parsed = parse(path, bytes.clone(), ParsedFile::Named, Scope::Project, &options);
-            assert!(parsed.definitions.iter().all(|it| !it.name.is_empty() && !it.prompt.is_empty()));
+            assert!(parsed.definitions.iter().all(|agent| !agent.name.is_empty() && !agent.prompt.is_empty()));
         }
     }
 }
 
 #[test]
-fn whatever_follows_a_restriction_never_lifts_it() {
+fn later_keys_never_lift_a_restriction() {
     let mut dice = Dice(0xfeed_beef_dead_f00d);
     for _ in 0..20_000 {
         let mut bytes = b"---\nname: a\ndescription: d\ntools: Read\n".to_vec();
@@ -121,7 +121,7 @@ fn whatever_follows_a_restriction_never_lifts_it() {
     }
 }
 
-/// Real files, damaged. Without the corpus it says so and passes.
+/// Damages real files. Skipped without the corpus.
 #[test]
 fn inv45_damaged_real_files_neither_panic_nor_hang() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/agents");
@@ -150,7 +150,7 @@ fn damaged(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
             0 => bytes.truncate(at),
             1 => drop(bytes.drain(at..(at + dice.roll(30)).min(bytes.len()))),
             2 => drop(bytes.splice(at.min(bytes.len())..at.min(bytes.len()), PIECES[dice.roll(PIECES.len())].bytes())),
-            _ => bytes.iter_mut().skip(at).take(1).for_each(|it| *it ^= 1 << dice.roll(8)),
+            _ => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << dice.roll(8)),
         }
     }
     bytes
@@ -158,9 +158,10 @@ fn damaged(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
 
 fn gather(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
-        match entry.path().is_dir() {
-            true => gather(&entry.path(), files),
-            false => files.push(entry.path()),
+        if entry.path().is_dir() {
+            gather(&entry.path(), files);
+        } else {
+            files.push(entry.path());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A restriction under a name that nobody defined closes all the same, and says what it was taken for.
+//! Restrictions under unknown or misspelt keys apply and are reported.
 
 mod show;
 
@@ -13,9 +13,13 @@ use show::parsed;
 fn agent(front: &str) -> (AgentDefinition, Vec<String>) {
     let text = format!("---\nname: a\ndescription: d\n{front}\n---\nP\n");
     let mut parsed = parsed(".claude/agents/a.md", &text);
-    assert!(parsed.diagnostics.iter().all(|it| it.severity == Severity::Warning), "{front}: {:?}", parsed.diagnostics);
+    assert!(
+        parsed.diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning),
+        "{front}: {:?}",
+        parsed.diagnostics
+    );
     assert_eq!(parsed.definitions.len(), 1, "{front}");
-    (parsed.definitions.remove(0), parsed.diagnostics.iter().map(|it| it.message.clone()).collect())
+    (parsed.definitions.remove(0), parsed.diagnostics.iter().map(|diagnostic| diagnostic.message.clone()).collect())
 }
 
 fn may(agent: &AgentDefinition, tool: &str) -> bool {
@@ -30,7 +34,7 @@ fn may(agent: &AgentDefinition, tool: &str) -> bool {
 }
 
 #[test]
-fn words_that_forbid_tools_forbid_them() {
+fn synonyms_of_deny_deny_tools() {
     let keys = [
         "blockedTools",
         "blocked_tools",
@@ -65,12 +69,15 @@ fn words_that_forbid_tools_forbid_them() {
             assert!(may(&agent, "read"), "{key}: {value}");
         }
     }
-    let (_, remarks) = agent("blockedTools: Bash");
-    assert_eq!(remarks, ["unknown key `blockedTools`: treated as `disallowedTools`, because it may be a restriction"]);
+    let (_, diagnostics) = agent("blockedTools: Bash");
+    assert_eq!(
+        diagnostics,
+        ["unknown key `blockedTools`: treated as `disallowedTools`, because it may be a restriction"]
+    );
 }
 
 #[test]
-fn words_that_allow_tools_allow_no_others() {
+fn synonyms_of_allow_allow_only_the_listed_tools() {
     let keys =
         ["alowedTools", "allowed-tool", "allow_tools", "allow", "permittedTools", "enabled_tools", "toolWhitelist"];
     for key in keys {
@@ -80,7 +87,7 @@ fn words_that_allow_tools_allow_no_others() {
 }
 
 #[test]
-fn permissions_in_every_form_restrict() {
+fn permissions_in_all_forms_restrict() {
     let closed = [
         "permissions: {bash: deny}",
         "permissions:\n  deny: [Bash, Write]",
@@ -106,7 +113,7 @@ fn permissions_in_every_form_restrict() {
 }
 
 #[test]
-fn a_disabled_agent_is_not_there() {
+fn disabled_agent_is_not_loaded() {
     let text = "---\nname: a\ndescription: d\ndisabled: true\n---\nP\n";
     assert!(parsed(".claude/agents/a.md", text).definitions.is_empty());
 }

@@ -1,5 +1,5 @@
-//! OpenCode's permission maps mean here what they mean there, or less. The verdicts were given by the real OpenCode
-//! (`tests/oracles/opencode-permissions`), for the same calls of each of the maps.
+//! OpenCode's permission maps allow the same calls as in OpenCode, or fewer. The expected verdicts were recorded with
+//! OpenCode itself (`tests/oracles/opencode-permissions`).
 
 mod show;
 
@@ -18,15 +18,15 @@ struct Case {
     name: String,
     /// The part of the front matter that is tested.
     front: String,
-    /// What OpenCode says about each call.
-    verdicts: BTreeMap<String, Verdict>,
-    /// What we say where that is narrower, because our rules cannot express it or because a written denial holds here.
-    narrower: BTreeMap<String, Verdict>,
+    /// OpenCode's verdict on each call.
+    verdicts: BTreeMap<String, CallVerdict>,
+    /// Narrower verdicts, for maps that rules cannot express and for denials that always hold here.
+    narrower: BTreeMap<String, CallVerdict>,
 }
 
-/// From narrow to wide.
+/// Verdicts, the narrowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
+enum CallVerdict {
     Deny,
     Ask,
     Allow,
@@ -35,13 +35,17 @@ enum Verdict {
 fn agent(front: &str) -> (AgentDefinition, Vec<String>) {
     let text = format!("---\ndescription: A test\nmode: subagent\n{front}---\nWork.\n");
     let mut parsed = parsed(".opencode/agent/case.md", &text);
-    assert!(parsed.diagnostics.iter().all(|it| it.severity < Severity::Error), "{:?}", parsed.diagnostics);
-    (parsed.definitions.remove(0), parsed.diagnostics.iter().map(|it| it.message.clone()).collect())
+    assert!(
+        parsed.diagnostics.iter().all(|diagnostic| diagnostic.severity < Severity::Error),
+        "{:?}",
+        parsed.diagnostics
+    );
+    (parsed.definitions.remove(0), parsed.diagnostics.iter().map(|diagnostic| diagnostic.message.clone()).collect())
 }
 
-/// Our tools that do what OpenCode's permission `name` is about, and what a call of them has as its subject.
+/// The tools to which OpenCode's permission `name` applies, with the subjects of a call.
 fn calls(name: &str, call: &str) -> Vec<(String, Subjects)> {
-    let parts = |it: Subject| Subjects::Parts(vec![it]);
+    let parts = |subject: Subject| Subjects::Parts(vec![subject]);
     let path = || parts(Subject::Path(call.to_owned()));
     let text = call.to_owned();
     let one = |tool: &str, subjects: Subjects| vec![(tool.to_owned(), subjects)];
@@ -62,8 +66,8 @@ fn calls(name: &str, call: &str) -> Vec<(String, Subjects)> {
     }
 }
 
-/// What we say about a call; where several tools of ours do it, the narrowest.
-fn verdict(agent: &AgentDefinition, probe: &str) -> Verdict {
+/// The verdict on a call; if it applies to several tools, the narrowest one.
+fn verdict(agent: &AgentDefinition, probe: &str) -> CallVerdict {
     let policy = Grant {
         layers: vec![Layer::everything("user").into()],
         read: vec![],
@@ -74,9 +78,9 @@ fn verdict(agent: &AgentDefinition, probe: &str) -> Verdict {
     let own = Authority::root(policy, agent).own;
     let (name, call) = probe.split_once(' ').expect("a permission and a call");
     let all = calls(name, call).into_iter().map(|(tool, subjects)| match own.decide(&tool, &subjects) {
-        Decision::Allow { .. } => Verdict::Allow,
-        Decision::Ask { .. } => Verdict::Ask,
-        Decision::Deny { .. } => Verdict::Deny,
+        Decision::Allow { .. } => CallVerdict::Allow,
+        Decision::Ask { .. } => CallVerdict::Ask,
+        Decision::Deny { .. } => CallVerdict::Deny,
     });
     all.min().expect("a tool")
 }
@@ -85,29 +89,29 @@ fn recorded() -> Vec<Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracles/opencode-permissions.json");
     let text = std::fs::read_to_string(path).expect("the recorded verdicts");
     let recorded: Value = serde_json::from_str(&text).expect("JSON");
-    let verdict = |(probe, it): (&String, &Value)| {
-        let verdict = match it.as_str() {
-            Some("deny") => Verdict::Deny,
-            Some("ask") => Verdict::Ask,
-            Some("allow") => Verdict::Allow,
+    let verdict = |(probe, value): (&String, &Value)| {
+        let verdict = match value.as_str() {
+            Some("deny") => CallVerdict::Deny,
+            Some("ask") => CallVerdict::Ask,
+            Some("allow") => CallVerdict::Allow,
             other => panic!("{other:?} is not a verdict"),
         };
         (probe.clone(), verdict)
     };
-    let verdicts = |it: &Value| it.as_object().into_iter().flatten().map(verdict).collect();
-    let case = |it: &Value| Case {
-        name: it["name"].as_str().expect("a name").to_owned(),
-        front: it["front"].as_str().expect("front matter").to_owned(),
-        verdicts: verdicts(&it["verdicts"]),
-        narrower: verdicts(&it["narrower"]),
+    let verdicts = |value: &Value| value.as_object().into_iter().flatten().map(verdict).collect();
+    let case = |value: &Value| Case {
+        name: value["name"].as_str().expect("a name").to_owned(),
+        front: value["front"].as_str().expect("front matter").to_owned(),
+        verdicts: verdicts(&value["verdicts"]),
+        narrower: verdicts(&value["narrower"]),
     };
     recorded["cases"].as_array().expect("cases").iter().map(case).collect()
 }
 
 #[test]
-fn permission_maps_mean_what_the_real_opencode_takes_them_for() {
+fn permission_maps_match_recorded_opencode_verdicts() {
     let cases = recorded();
-    assert!(cases.len() >= 30 && cases.iter().all(|it| it.verdicts.len() >= 20));
+    assert!(cases.len() >= 30 && cases.iter().all(|case| case.verdicts.len() >= 20));
     let mut wrong = Vec::new();
     for case in &cases {
         let (agent, _) = agent(&case.front);
@@ -123,69 +127,69 @@ fn permission_maps_mean_what_the_real_opencode_takes_them_for() {
 }
 
 #[test]
-fn whatever_is_narrower_than_in_opencode_is_remarked_on() {
-    for case in recorded().iter().filter(|it| !it.narrower.is_empty()) {
-        let (_, remarks) = agent(&case.front);
-        // A switch or a denial that holds by its own name is what its author wrote.
+fn narrower_results_than_opencode_are_reported() {
+    for case in recorded().iter().filter(|case| !case.narrower.is_empty()) {
+        let (_, diagnostics) = agent(&case.front);
+        // A switch or denial that applies by its own name is what the author wrote, so it is not reported.
         let as_written = case.front.contains("write: ");
-        assert!(as_written || !remarks.is_empty(), "{}", case.name);
+        assert!(as_written || !diagnostics.is_empty(), "{}", case.name);
     }
 }
 
 #[test]
-fn a_line_that_a_later_one_overrules_is_remarked_on() {
-    let (_, remarks) = agent("permission:\n  read: allow\n  \"*\": deny\n");
+fn overridden_lines_are_reported() {
+    let (_, diagnostics) = agent("permission:\n  read: allow\n  \"*\": deny\n");
     assert_eq!(
-        remarks,
+        diagnostics,
         [
-            "`read: allow` has no effect: the later `*: deny` overrules it, because the last match wins",
-            "`permission` leaves the agent no tools at all"
+            "`read: allow` has no effect: the later `*: deny` overrides it, because the last match wins",
+            "`permission` leaves the agent without tools"
         ]
     );
-    let (_, remarks) = agent("permission:\n  \"*\": deny\n  read: allow\n");
-    assert!(remarks.is_empty(), "{remarks:?}");
+    let (_, diagnostics) = agent("permission:\n  \"*\": deny\n  read: allow\n");
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
 }
 
 #[test]
-fn a_misspelt_tool_is_denied_and_never_allowed() {
-    let (wrong, remarks) = agent("permission:\n  bsh: deny\n  edti: ask\n");
-    assert_eq!(verdict(&wrong, "bash ls"), Verdict::Deny);
-    assert_eq!(remarks.len(), 2, "{remarks:?}");
+fn misspelt_tool_is_denied_and_never_allowed() {
+    let (wrong, diagnostics) = agent("permission:\n  bsh: deny\n  edti: ask\n");
+    assert_eq!(verdict(&wrong, "bash ls"), CallVerdict::Deny);
+    assert_eq!(diagnostics.len(), 2, "{diagnostics:?}");
     let (wrong, _) = agent("permission:\n  \"*\": deny\n  bsh: allow\n");
-    assert_eq!(verdict(&wrong, "bash ls"), Verdict::Deny);
-    let (wrong, remarks) = agent("permission:\n  bash: maybe\n");
-    assert_eq!(verdict(&wrong, "bash ls"), Verdict::Deny);
-    assert_eq!(remarks, ["`maybe` is not a permission; it was taken for deny"]);
+    assert_eq!(verdict(&wrong, "bash ls"), CallVerdict::Deny);
+    let (wrong, diagnostics) = agent("permission:\n  bash: maybe\n");
+    assert_eq!(verdict(&wrong, "bash ls"), CallVerdict::Deny);
+    assert_eq!(diagnostics, ["`maybe` is not a permission: treated as `deny`"]);
 }
 
 #[test]
-fn a_hostile_map_ends_closed() {
-    let lines: String = (0..500).map(|it| format!("    \"{}{it}\": allow\n", "*a".repeat(40))).collect();
-    let (agent, remarks) = agent(&format!("permission:\n  bash:\n    \"*\": deny\n{lines}"));
-    assert_eq!(verdict(&agent, "bash ls"), Verdict::Deny);
-    assert!(remarks[0].contains("more than 128 permissions"), "{remarks:?}");
+fn oversized_permission_map_denies_everything() {
+    let lines: String = (0..500).map(|index| format!("    \"{}{index}\": allow\n", "*a".repeat(40))).collect();
+    let (agent, diagnostics) = agent(&format!("permission:\n  bash:\n    \"*\": deny\n{lines}"));
+    assert_eq!(verdict(&agent, "bash ls"), CallVerdict::Deny);
+    assert!(diagnostics[0].contains("more than 128 permissions"), "{diagnostics:?}");
 }
 
 #[test]
-fn patterns_on_addresses_become_hosts_or_close() {
+fn address_patterns_become_hosts_or_deny() {
     // OpenCode itself accepts only words here.
-    let (agent, remarks) = agent("permission:\n  webfetch:\n    \"*\": deny\n    \"https://docs.rs/*\": allow\n");
-    assert_eq!(verdict(&agent, "webfetch https://docs.rs/tokio"), Verdict::Allow);
-    assert_eq!(verdict(&agent, "webfetch https://example.org/"), Verdict::Deny);
-    assert!(remarks.is_empty(), "{remarks:?}");
-    let (agent, remarks) =
+    let (agent, diagnostics) = agent("permission:\n  webfetch:\n    \"*\": deny\n    \"https://docs.rs/*\": allow\n");
+    assert_eq!(verdict(&agent, "webfetch https://docs.rs/tokio"), CallVerdict::Allow);
+    assert_eq!(verdict(&agent, "webfetch https://example.org/"), CallVerdict::Deny);
+    assert!(diagnostics.is_empty(), "{diagnostics:?}");
+    let (agent, diagnostics) =
         self::agent("permission:\n  webfetch:\n    \"*\": deny\n    \"https://docs.rs/x/*\": allow\n");
-    assert_eq!(verdict(&agent, "webfetch https://docs.rs/x/y"), Verdict::Deny);
-    assert!(remarks[0].contains("cannot be expressed here"), "{remarks:?}");
+    assert_eq!(verdict(&agent, "webfetch https://docs.rs/x/y"), CallVerdict::Deny);
+    assert!(diagnostics[0].contains("cannot be expressed here"), "{diagnostics:?}");
     let (agent, _) = self::agent("permission:\n  webfetch:\n    \"*evil*\": deny\n");
-    assert_eq!(verdict(&agent, "webfetch https://docs.rs/x/y"), Verdict::Deny);
+    assert_eq!(verdict(&agent, "webfetch https://docs.rs/x/y"), CallVerdict::Deny);
 }
 
 #[test]
-fn the_runs_own_tools_are_not_asked_about() {
+fn tools_of_the_run_itself_need_no_approval() {
     let (agent, _) = agent("permission:\n  \"*\": ask\n  task: allow\n");
     for tool in ["delegate", "wait", "tell", "cancel", "think", "answer"] {
-        assert!(agent.asked.iter().all(|it| !it.names(tool)), "{tool}");
+        assert!(agent.asked.iter().all(|rule| !rule.names(tool)), "{tool}");
     }
-    assert_eq!(verdict(&agent, "read src/a.rs"), Verdict::Ask);
+    assert_eq!(verdict(&agent, "read src/a.rs"), CallVerdict::Ask);
 }

@@ -1,4 +1,4 @@
-//! Tools of other programs that do only a part of what one of ours does: they grant nothing and take nothing away.
+//! Tools of other programs that do only a part of what a known tool does: they neither grant nor deny it.
 
 mod show;
 
@@ -21,7 +21,7 @@ color: yellow
 You are an expert code analyst.
 ";
 
-/// Every name that observes a command, ends one, or works on notebooks only.
+/// Names of tools that only observe or end commands, or work only on notebooks.
 const PARTIAL: [&str; 12] = [
     "BashOutput",
     "KillShell",
@@ -49,7 +49,7 @@ fn shows(agent: &AgentDefinition, tool: &str) -> bool {
 }
 
 #[test]
-fn a_read_only_agent_that_observes_commands_gets_no_shell() {
+fn read_only_agent_with_command_observers_gets_no_shell() {
     let parsed = parsed(".claude/agents/code-explorer.md", CODE_EXPLORER);
     let agent = &parsed.definitions[0];
     for tool in ["bash", "edit", "write"] {
@@ -58,9 +58,9 @@ fn a_read_only_agent_that_observes_commands_gets_no_shell() {
     for tool in ["glob", "grep", "ls", "read", "fetch", "todo", "websearch"] {
         assert!(shows(agent, tool), "{tool}");
     }
-    let severities: Vec<Severity> = parsed.diagnostics.iter().map(|it| it.severity).collect();
+    let severities: Vec<Severity> = parsed.diagnostics.iter().map(|diagnostic| diagnostic.severity).collect();
     assert_eq!(severities, [Severity::Info; 3], "{:?}", parsed.diagnostics);
-    assert_eq!(parsed.diagnostics[0].message, "`NotebookRead` has no counterpart here; it grants nothing");
+    assert_eq!(parsed.diagnostics[0].message, "`NotebookRead` has no equivalent here: it grants nothing");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn partial_names_grant_nothing() {
 }
 
 #[test]
-fn a_denied_partial_name_takes_nothing_else_away() {
+fn denied_partial_name_denies_nothing_else() {
     for name in PARTIAL {
         let agent = definition(&format!("---\nname: a\ndescription: d\ndisallowedTools: {name}\n---\nP\n"));
         for tool in ["bash", "edit", "write", "read", "wait", "cancel"] {
@@ -84,7 +84,7 @@ fn a_denied_partial_name_takes_nothing_else_away() {
 }
 
 #[test]
-fn strict_mode_accepts_names_without_a_counterpart() {
+fn strict_mode_accepts_names_without_an_equivalent() {
     let options = ParseOptions { strict: true, ..ParseOptions::default() };
     let path = std::path::Path::new(".claude/agents/code-explorer.md");
     let scope = homing_core::definition::Scope::Project;

@@ -16,14 +16,14 @@ const PDF: &str =
     "---\nname: pdf\ndescription: Reads PDF files\nallowed-tools: Read Bash\n---\n\n# PDF\n\nUse scripts/x.py.\n";
 
 #[test]
-fn r13_the_library_lists_has_and_gets_and_reads_bodies_on_demand() {
+fn r13_library_lists_cards_and_reads_bodies_on_demand() {
     let root = TempDir::new().unwrap();
     write(root.path(), ".claude/skills/pdf/SKILL.md", PDF);
     write(root.path(), ".claude/skills/pdf/scripts/x.py", "print()");
     write(root.path(), ".agents/skills/style.md", "---\nname: style\ndescription: How we write\n---\nWrite well.\n");
     write(root.path(), ".acai/skills/none/SKILL.md", "no front matter");
     let (library, diagnostics) = SkillFolders::discover(&Places::new(root.path()));
-    let names: Vec<&str> = library.list().iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<&str> = library.list().iter().map(|card| card.name.as_str()).collect();
     assert_eq!(names, ["pdf", "style"]);
     assert_eq!(library.list()[0].description, "Reads PDF files");
     assert!(library.has("pdf") && !library.has("none") && library.get("none").is_none());
@@ -43,7 +43,7 @@ fn r13_the_library_lists_has_and_gets_and_reads_bodies_on_demand() {
 }
 
 #[test]
-fn r13_a_projects_skill_wins_over_the_users_and_a_plugins_has_a_long_name() {
+fn r13_project_skill_wins_and_plugin_skill_is_qualified() {
     let root = TempDir::new().unwrap();
     write(root.path(), "home/.claude/skills/pdf/SKILL.md", PDF);
     write(root.path(), "repo/.homing/skills/pdf/SKILL.md", PDF);
@@ -52,23 +52,23 @@ fn r13_a_projects_skill_wins_over_the_users_and_a_plugins_has_a_long_name() {
     places.home = Some(root.path().join("home"));
     places.plugins = vec![root.path().join("kit")];
     let (library, _) = SkillFolders::discover(&places);
-    let found: Vec<(&str, Scope)> = library.list().iter().map(|it| (it.name.as_str(), it.scope)).collect();
+    let found: Vec<(&str, Scope)> = library.list().iter().map(|card| (card.name.as_str(), card.scope)).collect();
     assert_eq!(found, [("kit:pdf", Scope::Plugin), ("pdf", Scope::Project)]);
 }
 
 #[test]
-fn r13_problems_with_a_skill_are_remarks_and_it_still_loads() {
+fn r13_skill_with_problems_loads_and_is_reported() {
     let root = TempDir::new().unwrap();
     write(root.path(), "My_Skill/SKILL.md", "---\ndescription: Use: always\n---\nBody.\n");
     let (library, diagnostics) = SkillFolders::in_folder(root.path(), Scope::User);
     assert_eq!(library.list()[0].name, "My_Skill");
     assert_eq!(library.list()[0].description, "Use: always");
     assert_eq!(diagnostics.len(), 3, "{diagnostics:?}");
-    assert!(diagnostics.iter().all(|it| it.line > 0));
+    assert!(diagnostics.iter().all(|diagnostic| diagnostic.line > 0));
 }
 
 #[test]
-fn r9_a_skill_can_be_an_agent_and_keeps_its_resources() {
+fn r9_skill_as_agent_keeps_its_resources() {
     let root = TempDir::new().unwrap();
     write(root.path(), "pdf/SKILL.md", &PDF.replace("---\n\n", "resources: [guide.txt]\n---\n\n"));
     write(root.path(), "pdf/scripts/x.py", "print()");
@@ -80,12 +80,13 @@ fn r9_a_skill_can_be_an_agent_and_keeps_its_resources() {
 }
 
 #[test]
-fn r13_a_skill_with_gaps_is_filled_up_or_refused_with_its_place() {
+fn r13_incomplete_skill_is_completed_or_rejected() {
     let root = TempDir::new().unwrap();
     let said = |text: &str| {
         write(root.path(), "one/SKILL.md", text);
         let (library, diagnostics) = SkillFolders::in_folder(root.path(), Scope::User);
-        let said: Vec<String> = diagnostics.iter().map(|it| format!("{}: {}", it.line, it.message)).collect();
+        let said: Vec<String> =
+            diagnostics.iter().map(|diagnostic| format!("{}: {}", diagnostic.line, diagnostic.message)).collect();
         format!("{} · {}", library.list().len(), said.join("; "))
     };
     let long = "x".repeat(70_000);
@@ -99,10 +100,10 @@ fn r13_a_skill_with_gaps_is_filled_up_or_refused_with_its_place() {
     .map(said)
     .join("\n");
     insta::assert_snapshot!(shown, @r###"
-    1 · 2: there is no `name`; the folder gives `one`
-    1 · 2: there is no `description`; the first paragraph stands in
-    0 · 4: the skill has no description
-    1 · 2: there is no `description`; the first paragraph stands in; 2: not valid YAML (while scanning a plain scalar, found a tab); it was repaired; 2: the name `one - {` is not one that other programs accept
+    1 · 2: missing `name`: using `one`
+    1 · 2: missing `description`: using the first paragraph
+    0 · 4: missing `description`
+    1 · 2: missing `description`: using the first paragraph; 2: not valid YAML (while scanning a plain scalar, found a tab): repaired; 2: other programs do not accept the name `one - {`
     0 · 1: the front matter has more than 65536 bytes
     "###);
     let missing = skill_as_agent(&root.path().join("none/SKILL.md"), Scope::Project, &ParseOptions::default());

@@ -1,308 +1,323 @@
 //! OpenCode's permissions: an ordered list in which the last match wins, with wildcards for the tool and for the call.
-//! They become rules of ours, in which a denial always holds. What cannot be expressed stays closed, and a remark says so.
+//! They are translated to rules in which a denial always holds. What cannot be expressed stays closed and is reported.
 
 use homing_core::rule::Rule;
 
 use super::{
-    DefinitionBuilder,
-    verdict::{Action, Line, Verdict},
+    field_reader::FieldReader,
+    tool_access::ToolAccess,
+    verdict::{PermissionAction, PermissionLine, ToolVerdict},
 };
 use crate::{
     dialect::ToolMap,
     fields,
     node::{Node, NodeEntry, NodeKind, Position},
-    tools::{self, Meaning},
+    tools::Meaning,
     wildcard,
 };
 
-/// Each of our tools with the permissions that decide about it in OpenCode, and what patterns are held against there.
-/// Its `edit` stands for every tool that changes files, and its `read` lists folders as well.
-const TOOLS: &[(&str, &[&str], Compared)] = &[
-    ("read", &["read"], Compared::Path),
-    ("edit", &["edit"], Compared::Path),
-    ("write", &["edit"], Compared::Path),
-    ("bash", &["bash"], Compared::Command),
-    ("grep", &["grep"], Compared::Nothing),
-    ("glob", &["glob"], Compared::Nothing),
-    ("ls", &["read", "list"], Compared::Path),
-    ("tree", &["read", "list"], Compared::Path),
-    ("fetch", &["webfetch"], Compared::Address),
-    ("websearch", &["websearch"], Compared::Nothing),
-    ("think", &["think"], Compared::Own),
-    ("todo", &["todowrite", "todoread"], Compared::Nothing),
-    ("skill", &["skill"], Compared::Name),
-    ("ask", &["question"], Compared::Nothing),
-    ("diff", &["diff"], Compared::Nothing),
-    ("delegate", &["task"], Compared::Name),
-    ("wait", &["wait"], Compared::Own),
-    ("tell", &["tell"], Compared::Own),
-    ("cancel", &["cancel"], Compared::Own),
-    ("answer", &["answer"], Compared::Own),
+/// Each tool with the permissions that apply to it in OpenCode, and the target of their patterns.
+/// OpenCode's `edit` covers all tools that change files, and its `read` lists folders as well.
+const TOOLS: &[(&str, &[&str], MatchTarget)] = &[
+    ("read", &["read"], MatchTarget::Path),
+    ("edit", &["edit"], MatchTarget::Path),
+    ("write", &["edit"], MatchTarget::Path),
+    ("bash", &["bash"], MatchTarget::Command),
+    ("grep", &["grep"], MatchTarget::Nothing),
+    ("glob", &["glob"], MatchTarget::Nothing),
+    ("ls", &["read", "list"], MatchTarget::Path),
+    ("tree", &["read", "list"], MatchTarget::Path),
+    ("fetch", &["webfetch"], MatchTarget::Address),
+    ("websearch", &["websearch"], MatchTarget::Nothing),
+    ("think", &["think"], MatchTarget::Exempt),
+    ("todo", &["todowrite", "todoread"], MatchTarget::Nothing),
+    ("skill", &["skill"], MatchTarget::Name),
+    ("ask", &["question"], MatchTarget::Nothing),
+    ("diff", &["diff"], MatchTarget::Nothing),
+    ("delegate", &["task"], MatchTarget::Name),
+    ("wait", &["wait"], MatchTarget::Exempt),
+    ("tell", &["tell"], MatchTarget::Exempt),
+    ("cancel", &["cancel"], MatchTarget::Exempt),
+    ("answer", &["answer"], MatchTarget::Exempt),
 ];
 
-/// More entries than this are not compared with each other; no real map comes near it.
-const MOST_LINES: usize = 128;
+/// The maximum number of permissions in one map. Lines are compared with each other, so the cost grows quadratically.
+const MAX_LINES: usize = 128;
 
-/// What the pattern of a permission is held against.
+/// The part of a call that the pattern of a permission is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compared {
+pub(super) enum MatchTarget {
     Command,
     Path,
     Address,
     Name,
-    /// An MCP tool's own name: the patterns are those of the names.
-    Tool,
-    /// Nothing that a rule of ours can speak of.
+    /// The name of an MCP tool: the pattern is the permission's name.
+    ToolName,
+    /// Nothing that a rule can express.
     Nothing,
-    /// Tools of ours alone, which reach nothing but the run and those below it: nobody is asked about them.
-    Own,
+    /// Tools that OpenCode does not have and that affect only the run and its children: they never need approval.
+    Exempt,
 }
 
-/// A tool of ours, or all MCP tools, with the lines that speak of it.
-struct Subject {
+/// One tool, or all MCP tools, with the lines that apply to it.
+struct ToolLines {
     tool: String,
-    compared: Compared,
-    lines: Vec<Line>,
+    target: MatchTarget,
+    lines: Vec<PermissionLine>,
 }
 
-/// What came out for one tool.
-enum Access {
+/// The calls of one tool that stay allowed.
+enum ToolOutcome {
     Whole,
     /// These calls, or these MCP tools.
     Some(Vec<Rule>),
     None,
 }
 
-impl DefinitionBuilder<'_> {
-    /// OpenCode's `permission`: a word for everything, or a map of tool to a word or to patterns.
-    pub(super) fn permission(&mut self, key: &str, value: &Node) {
+/// Translates the permissions under one key and applies them to the tools of a definition.
+pub(super) struct PermissionMap<'m, 'v, 'r> {
+    tools: &'m mut ToolAccess<'v>,
+    reader: &'m mut FieldReader<'r>,
+}
+
+impl<'m, 'v, 'r> PermissionMap<'m, 'v, 'r> {
+    pub(super) fn new(tools: &'m mut ToolAccess<'v>, reader: &'m mut FieldReader<'r>) -> Self {
+        Self { tools, reader }
+    }
+
+    /// Reads `permission`: a word for everything, or a map of tool to a word or to patterns.
+    pub(super) fn permission(mut self) {
+        let value = self.reader.value;
         match (&value.kind, value.text()) {
             (NodeKind::Map(entries), _) => {
-                let (lists, entries): (Vec<_>, Vec<_>) = entries.iter().partition(|it| is_list_of_calls(it));
-                lists.iter().for_each(|it| self.list_of_calls(it));
-                let lines = entries.iter().flat_map(|it| self.lines(key, it)).collect();
-                self.permit(key, value.spot, lines);
+                let (lists, entries): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| is_list_of_calls(entry));
+                lists.iter().for_each(|entry| self.list_of_calls(entry));
+                let lines = entries.iter().flat_map(|entry| self.lines(entry)).collect();
+                self.apply(lines);
             }
             (_, Some(word)) if matches!(fields::fold(word).as_str(), "readonly" | "plan") => {
-                self.permission_mode(key, value);
+                self.tools.permission_mode(self.reader);
             }
             (_, Some(word)) => {
-                let action = self.action(key, value, word);
-                self.permit(key, value.spot, vec![Line::new("*", "*", action, value.spot)]);
+                let action = self.action(value, word);
+                self.apply(vec![PermissionLine::new("*", "*", action, value.position)]);
             }
             (NodeKind::List(_) | NodeKind::Plain(_) | NodeKind::Quoted(_), None) => {
-                let message = format!("`{key}` is a list; it was read as `tools`");
-                self.warn(value.spot, key, message, "write a map of tools to allow, ask or deny");
-                self.tools(key, value);
+                let message = format!("`{}` is a list: read as `tools`", self.reader.key);
+                self.reader.warn(message, "write a map of tools to allow, ask or deny");
+                self.tools.tools(self.reader);
             }
         }
     }
 
-    /// OpenCode's `tools: {bash: false}`, which it reads as permissions. One switch for any tool that changes files
-    /// switches all of them there; here, one that is off also stays off by its own name.
-    pub(super) fn opencode_switches(&mut self, key: &str, value: &Node) {
-        let mut lines = Vec::new();
-        for entry in value.entries().unwrap_or_default() {
-            let action = match (entry.value.text(), entry.value.truth()) {
-                (Some("allow"), _) | (_, Some(true)) => Action::Allow,
-                (Some("deny"), _) | (_, Some(false)) => Action::Deny,
-                (_, None) => {
-                    let message = format!("`{}` is neither true nor false here; the tool stays off", entry.key);
-                    self.warn(entry.value.spot, key, message, "write true or false");
-                    Action::Deny
-                }
-            };
+    /// Reads `tools: {bash: false}`, which OpenCode treats as permissions. There, a switch for any tool that changes
+    /// files switches all of them; here, a tool that is off also stays off by its own name.
+    pub(super) fn switches(mut self) {
+        let entries = self.reader.value.entries().unwrap_or_default();
+        let mut lines: Vec<PermissionLine> = Vec::new();
+        for entry in entries {
+            let action = self.switch(entry);
             let changes_files = matches!(entry.key.as_str(), "write" | "edit" | "patch" | "multiedit");
             let permission = if changes_files { "edit" } else { entry.key.as_str() };
-            match lines.iter_mut().find(|it: &&mut Line| it.permission == permission) {
+            match lines.iter_mut().find(|line| line.permission == permission) {
                 Some(line) => line.action = action,
-                None => lines.push(Line::new(permission, "*", action, entry.spot)),
+                None => lines.push(PermissionLine::new(permission, "*", action, entry.position)),
             }
         }
-        self.permit(key, value.spot, lines);
+        self.apply(lines);
         for tool in ["edit", "write"] {
-            let off = |it: &NodeEntry| it.key == tool && it.value.truth() == Some(false);
-            if value.entries().unwrap_or_default().iter().any(off) {
-                self.deny(vec![Rule::tool(tool)]);
+            if entries.iter().any(|entry| entry.key == tool && entry.value.truth() == Some(false)) {
+                self.tools.deny(vec![Rule::tool(tool)]);
             }
         }
     }
 
-    /// `allow`, `ask` or `deny` with calls, as Claude Code's settings have it.
+    fn switch(&mut self, entry: &NodeEntry) -> PermissionAction {
+        match (entry.value.text(), entry.value.truth()) {
+            (Some("allow"), _) | (_, Some(true)) => PermissionAction::Allow,
+            (Some("deny"), _) | (_, Some(false)) => PermissionAction::Deny,
+            (_, None) => {
+                let message = format!("`{}` is neither true nor false: the tool is disabled", entry.key);
+                self.warn_at(entry.value.position, message, "write true or false");
+                PermissionAction::Deny
+            }
+        }
+    }
+
+    fn warn_at(&mut self, position: Position, message: String, hint: &str) {
+        self.reader.diagnostics.warn(position, self.reader.key, message, hint);
+    }
+
+    /// Reads `allow`, `ask` or `deny` with a list of calls, as in Claude Code's settings.
     fn list_of_calls(&mut self, entry: &NodeEntry) {
-        let (key, value) = (entry.key.as_str(), &entry.value);
-        match fields::fold(key).as_str() {
-            "allow" | "allowed" => self.tools(key, value),
-            "ask" => {
-                let items = tools::named(value, key, self.remarks);
-                let rules = tools::denied(items, self.names, key, self.remarks);
-                self.ask_about(rules);
-            }
-            _ => self.denied(key, value),
+        let reader = &mut self.reader.inner(&entry.key, &entry.value);
+        match fields::fold(&entry.key).as_str() {
+            "allow" | "allowed" => self.tools.tools(reader),
+            "ask" => self.tools.asked(reader),
+            _ => self.tools.denied(reader),
         }
     }
 
-    fn ask_about(&mut self, rules: Vec<Rule>) {
-        for rule in rules {
-            if !self.definition.asked.contains(&rule) {
-                self.definition.asked.push(rule);
-            }
-        }
-    }
-
-    /// The lines that one entry of the map stands for.
-    fn lines(&mut self, key: &str, entry: &NodeEntry) -> Vec<Line> {
-        let mut line = |pattern: &str, spot: Position, value: &Node| {
-            let action = self.action(key, value, value.text().unwrap_or_default());
-            Line::new(&entry.key, pattern, action, spot)
+    /// The lines of one entry of the map.
+    fn lines(&mut self, entry: &NodeEntry) -> Vec<PermissionLine> {
+        let mut line = |pattern: &str, position: Position, value: &Node| {
+            let action = self.action(value, value.text().unwrap_or_default());
+            PermissionLine::new(&entry.key, pattern, action, position)
         };
         match &entry.value.kind {
-            NodeKind::Map(patterns) => patterns.iter().map(|it| line(&it.key, it.spot, &it.value)).collect(),
-            NodeKind::Plain(_) | NodeKind::Quoted(_) | NodeKind::List(_) => vec![line("*", entry.spot, &entry.value)],
+            NodeKind::Map(patterns) => {
+                patterns.iter().map(|inner| line(&inner.key, inner.position, &inner.value)).collect()
+            }
+            NodeKind::Plain(_) | NodeKind::Quoted(_) | NodeKind::List(_) => {
+                vec![line("*", entry.position, &entry.value)]
+            }
         }
     }
 
-    fn action(&mut self, key: &str, value: &Node, word: &str) -> Action {
+    fn action(&mut self, value: &Node, word: &str) -> PermissionAction {
         match word {
-            "allow" => Action::Allow,
-            "ask" => Action::Ask,
-            "deny" => Action::Deny,
+            "allow" => PermissionAction::Allow,
+            "ask" => PermissionAction::Ask,
+            "deny" => PermissionAction::Deny,
             other => {
-                let message = format!("`{other}` is not a permission; it was taken for deny");
-                self.warn(value.spot, key, message, "write allow, ask or deny");
-                Action::Deny
+                let message = format!("`{other}` is not a permission: treated as `deny`");
+                self.warn_at(value.position, message, "write allow, ask or deny");
+                PermissionAction::Deny
             }
         }
     }
 
-    /// Lays these permissions on the definition.
-    fn permit(&mut self, key: &str, spot: Position, mut lines: Vec<Line>) {
-        if lines.len() > MOST_LINES {
-            let message = format!("more than {MOST_LINES} permissions are not supported, so all are denied");
-            self.warn(spot, key, message, "use fewer, wider patterns");
-            lines = vec![Line::new("*", "*", Action::Deny, spot)];
+    /// Applies the permissions to the tools of the definition.
+    fn apply(&mut self, mut lines: Vec<PermissionLine>) {
+        if lines.len() > MAX_LINES {
+            let message = format!("more than {MAX_LINES} permissions are not supported: everything is denied");
+            self.reader.warn(message, "use fewer, wider patterns");
+            lines = vec![PermissionLine::new("*", "*", PermissionAction::Deny, self.reader.value.position)];
         }
-        self.say_overruled(key, &lines);
-        let rest = lines.iter().rfind(|it| wildcard::is_everything(&it.permission) && it.is_whole());
-        let closed = rest.is_some_and(|it| it.action == Action::Deny);
-        let subjects = self.subjects(key, &lines, closed);
-        let access: Vec<(&str, Access)> = subjects.iter().map(|it| (it.tool.as_str(), self.access(key, it))).collect();
-        if closed || access.iter().any(|(_, it)| matches!(it, Access::Some(_))) {
-            let rules: Vec<Rule> = access.into_iter().flat_map(|(tool, it)| it.rules(tool)).collect();
-            if rules.is_empty() && lines.iter().any(|it| it.action != Action::Deny) {
-                let hint = "write \"*\": deny first, and what is allowed after it";
-                self.warn(spot, key, format!("`{key}` leaves the agent no tools at all"), hint);
+        self.warn_about_overridden(&lines);
+        let rest = lines.iter().rfind(|line| wildcard::is_everything(&line.permission) && line.is_whole());
+        let closed = rest.is_some_and(|line| line.action == PermissionAction::Deny);
+        let tools = self.lines_by_tool(&lines, closed);
+        let outcomes: Vec<(&str, ToolOutcome)> =
+            tools.iter().map(|tool| (tool.tool.as_str(), self.outcome(tool))).collect();
+        if closed || outcomes.iter().any(|(_, outcome)| matches!(outcome, ToolOutcome::Some(_))) {
+            let rules: Vec<Rule> = outcomes.into_iter().flat_map(|(tool, outcome)| outcome.rules(tool)).collect();
+            if rules.is_empty() && lines.iter().any(|line| line.action != PermissionAction::Deny) {
+                let message = format!("`{}` leaves the agent without tools", self.reader.key);
+                self.reader.warn(message, "write \"*\": deny first, and what is allowed after it");
             }
-            self.narrow(Some(rules));
+            self.tools.narrow(Some(rules));
         } else {
-            let off = access.iter().filter(|(_, it)| matches!(it, Access::None));
-            let off = off.map(|(tool, _)| Rule::tool(*tool)).collect();
-            self.deny(off);
+            let off = outcomes.iter().filter(|(_, outcome)| matches!(outcome, ToolOutcome::None));
+            self.tools.deny(off.map(|(tool, _)| Rule::tool(*tool)).collect());
         }
     }
 
-    /// A line that a later one overrules is surprising enough to be told.
-    fn say_overruled(&mut self, key: &str, lines: &[Line]) {
+    /// Warns about lines that a later line overrides, because most authors expect the opposite order.
+    fn warn_about_overridden(&mut self, lines: &[PermissionLine]) {
         for (at, line) in lines.iter().enumerate() {
-            let overrules = |later: &&Line| {
+            let overrides = |later: &&PermissionLine| {
                 later.action != line.action
                     && wildcard::covers(&later.permission, &line.permission)
                     && wildcard::covers(&later.pattern, &line.pattern)
             };
-            if let Some(later) = lines[at + 1..].iter().rfind(overrules) {
+            if let Some(later) = lines[at + 1..].iter().rfind(overrides) {
                 let message =
-                    format!("`{line}` has no effect: the later `{later}` overrules it, because the last match wins");
-                self.warn(line.spot, key, message, "write the general rule first and its exceptions after it");
+                    format!("`{line}` has no effect: the later `{later}` overrides it, because the last match wins");
+                self.warn_at(line.position, message, "write the general rule first and its exceptions after it");
             }
         }
     }
 
-    /// Every tool with the lines that speak of it.
-    fn subjects(&mut self, key: &str, lines: &[Line], closed: bool) -> Vec<Subject> {
-        let ours = TOOLS.iter().map(|(tool, _, compared)| (*tool, *compared));
-        let hosts = self.names.extra.iter().map(|it| (it.as_str(), Compared::Nothing));
-        let all = ours.chain(hosts).chain([("mcp__*", Compared::Tool)]);
-        let empty = |(tool, compared): (&str, Compared)| Subject { tool: tool.to_owned(), compared, lines: Vec::new() };
-        let mut subjects: Vec<Subject> = all.map(empty).collect();
+    /// All tools with the lines that apply to them.
+    fn lines_by_tool(&mut self, lines: &[PermissionLine], closed: bool) -> Vec<ToolLines> {
+        let known = TOOLS.iter().map(|(tool, _, target)| (*tool, *target));
+        let extra = self.tools.names.extra.iter().map(|tool| (tool.as_str(), MatchTarget::Nothing));
+        let all = known.chain(extra).chain([("mcp__*", MatchTarget::ToolName)]);
+        let mut tools: Vec<ToolLines> =
+            all.map(|(tool, target)| ToolLines { tool: tool.to_owned(), target, lines: Vec::new() }).collect();
         for line in lines {
-            for tool in self.reach(key, line, closed) {
-                match subjects.iter_mut().find(|it| it.tool == tool) {
-                    Some(subject) if subject.compared != Compared::Tool => subject.lines.push(line.clone()),
-                    Some(_) | None => add_to_mcp(&mut subjects, &tool, line),
+            for name in self.tools_of(line, closed) {
+                match tools.iter_mut().find(|tool| tool.tool == name) {
+                    Some(tool) if tool.target != MatchTarget::ToolName => tool.lines.push(line.clone()),
+                    Some(_) | None => add_to_mcp(&mut tools, &name, line),
                 }
             }
         }
-        subjects
+        tools
     }
 
-    /// The tools that a line speaks of, by our names; MCP tools as patterns of names.
-    fn reach(&mut self, key: &str, line: &Line, closed: bool) -> Vec<String> {
+    /// The canonical names of the tools to which a line applies; MCP tools as patterns of names.
+    fn tools_of(&mut self, line: &PermissionLine, closed: bool) -> Vec<String> {
         let name = line.permission.as_str();
         let is_pattern = name.contains(['*', '?']);
-        let speaks = |theirs: &[&str]| theirs.iter().any(|it| wildcard::matches(name, it));
-        let mut tools: Vec<String> =
-            TOOLS.iter().filter(|(_, theirs, _)| speaks(theirs)).map(|(tool, ..)| (*tool).to_owned()).collect();
-        tools.extend(self.names.extra.iter().filter(|it| wildcard::matches(name, it)).cloned());
+        let applies = |permissions: &[&str]| permissions.iter().any(|permission| wildcard::matches(name, permission));
+        let known =
+            TOOLS.iter().filter(|(_, permissions, _)| applies(permissions)).map(|(tool, ..)| (*tool).to_owned());
+        let extra = self.tools.names.extra.iter().filter(|tool| wildcard::matches(name, tool)).cloned();
+        let mut tools: Vec<String> = known.chain(extra).collect();
         if is_pattern {
             tools.extend(mcp_names(name));
         }
         if is_pattern || !tools.is_empty() {
             return tools;
         }
-        // OpenCode does not know the name. Then it restricts here all the same, but in OpenCode's own files it opens nothing.
-        let opens = line.action == Action::Allow;
-        let only_restricts = self.dialect().tool_map == ToolMap::Switches;
-        match self.names.meaning(name) {
-            Meaning::Rules(rules) if rules.iter().all(|it| it.tool.starts_with("mcp__")) => {
-                rules.into_iter().map(|it| it.tool).collect()
+        // OpenCode has no such permission. A restriction still applies here, but in OpenCode's own files the name
+        // must not allow anything.
+        let opens = line.action == PermissionAction::Allow;
+        let only_restricts = self.tools.names.dialect.tool_map == ToolMap::Switches;
+        match self.tools.names.meaning(name) {
+            Meaning::Rules(rules) if rules.iter().all(|rule| rule.tool.starts_with("mcp__")) => {
+                rules.into_iter().map(|rule| rule.tool).collect()
             }
             Meaning::Rules(_) | Meaning::Everything if opens && only_restricts => {
                 if closed {
-                    let message = format!("OpenCode has no permission `{name}`, so it allows nothing");
-                    self.warn(line.spot, key, message, "");
+                    let message = format!("OpenCode has no permission `{name}`: it allows nothing");
+                    self.warn_at(line.position, message, "");
                 }
                 Vec::new()
             }
-            Meaning::Rules(rules) => rules.into_iter().map(|it| it.tool).collect(),
+            Meaning::Rules(rules) => rules.into_iter().map(|rule| rule.tool).collect(),
             Meaning::Everything => TOOLS.iter().map(|(tool, ..)| *tool).chain(["mcp__*"]).map(str::to_owned).collect(),
             Meaning::NoCounterpart => {
-                self.remarks.info(line.spot, key, format!("`{name}` has no counterpart here; it has no effect"), "");
+                let message = format!("`{name}` has no equivalent here: ignored");
+                self.reader.diagnostics.info(line.position, self.reader.key, message, "");
                 Vec::new()
             }
-            Meaning::Unknown => self.reach_of_unknown(key, line),
+            Meaning::Unknown => self.tools_of_unknown(line),
         }
     }
 
-    /// A name that nobody knows may be an MCP tool's; where it restricts, it may also be a misspelt name.
-    fn reach_of_unknown(&mut self, key: &str, line: &Line) -> Vec<String> {
+    /// An unknown name may be the name of an MCP tool. If it restricts, it may also be misspelt.
+    fn tools_of_unknown(&mut self, line: &PermissionLine) -> Vec<String> {
         let name = line.permission.as_str();
-        let near = self.names.near(name).filter(|_| line.action != Action::Allow);
+        let near = self.tools.names.near(name).filter(|_| line.action != PermissionAction::Allow);
         let mcp = mcp_names(name);
         if near.is_some() || mcp.is_empty() {
-            let hint = near.map(|it| format!("did you mean `{it}`?")).unwrap_or_default();
-            self.warn(line.spot, key, format!("there is no tool `{name}` to permit or forbid"), &hint);
+            let hint = near.map(|near| format!("did you mean `{near}`?")).unwrap_or_default();
+            self.warn_at(line.position, format!("unknown tool `{name}`"), &hint);
         }
         mcp.into_iter().chain(near.map(str::to_owned)).collect()
     }
 
-    /// What the lines leave of one tool; denials and questions go into the definition.
-    fn access(&mut self, key: &str, subject: &Subject) -> Access {
-        let verdict = Verdict::of(&subject.tool, subject.compared, &subject.lines);
-        // Several of our tools may follow one line, and it is remarked on once.
-        for it in verdict.remarks {
-            self.remarks.once(it.severity, it.spot, key, it.message);
+    /// Evaluates the lines of one tool. Denials and required approvals are applied at once.
+    fn outcome(&mut self, tool: &ToolLines) -> ToolOutcome {
+        let verdict = ToolVerdict::of(&tool.tool, tool.target, &tool.lines);
+        // A line may apply to several tools, and is reported once.
+        for found in verdict.diagnostics {
+            self.reader.diagnostics.once(found.severity, found.position, self.reader.key, found.message);
         }
-        self.deny(verdict.denied);
-        self.ask_about(verdict.asked);
+        self.tools.deny(verdict.denied);
+        self.tools.ask(verdict.asked);
         match verdict.allowed {
-            None => Access::Whole,
-            Some(rules) if rules.is_empty() => Access::None,
-            Some(rules) => Access::Some(rules),
+            None => ToolOutcome::Whole,
+            Some(rules) if rules.is_empty() => ToolOutcome::None,
+            Some(rules) => ToolOutcome::Some(rules),
         }
     }
 }
 
-impl Access {
+impl ToolOutcome {
     fn rules(self, tool: &str) -> Vec<Rule> {
         match self {
             Self::Whole => vec![Rule::tool(tool)],
@@ -312,39 +327,35 @@ impl Access {
     }
 }
 
-/// Whether an entry is a list of calls rather than what OpenCode has: a tool with a word or with patterns.
+/// Returns true for an action with a list of calls, which OpenCode does not have: there, a tool has a word or patterns.
 fn is_list_of_calls(entry: &NodeEntry) -> bool {
     let key = fields::fold(&entry.key);
     let names_an_action =
         matches!(key.as_str(), "allow" | "allowed" | "ask" | "deny" | "denied" | "disallow" | "disallowed");
-    let has_calls = match &entry.value.kind {
-        NodeKind::List(_) => true,
-        NodeKind::Plain(word) | NodeKind::Quoted(word) => !matches!(word.as_str(), "allow" | "ask" | "deny"),
-        NodeKind::Map(_) => true,
-    };
+    let has_calls = entry.value.text().is_none_or(|word| !matches!(word, "allow" | "ask" | "deny"));
     names_an_action && has_calls
 }
 
-/// The line, with the name as its pattern: which MCP tools there are is not known when a file is read.
-fn add_to_mcp(subjects: &mut [Subject], name: &str, line: &Line) {
-    // OpenCode asks about MCP tools as a whole, so any pattern but `*` allows nothing. A denial closes the tool.
-    if !line.is_whole() && line.action != Action::Deny {
+/// Adds the line with the name as its pattern, because the MCP tools are not known when a file is read.
+fn add_to_mcp(tools: &mut [ToolLines], name: &str, line: &PermissionLine) {
+    // OpenCode evaluates MCP tools as a whole, so any pattern but `*` allows nothing. A denial closes the tool.
+    if !line.is_whole() && line.action != PermissionAction::Deny {
         return;
     }
     let pattern = if name == "mcp__*" { "*" } else { name };
-    if let Some(mcp) = subjects.iter_mut().find(|it| it.compared == Compared::Tool) {
-        mcp.lines.push(Line { pattern: pattern.to_owned(), ..line.clone() });
+    if let Some(mcp) = tools.iter_mut().find(|tool| tool.target == MatchTarget::ToolName) {
+        mcp.lines.push(PermissionLine { pattern: pattern.to_owned(), ..line.clone() });
     }
 }
 
-/// OpenCode calls an MCP tool `server_tool`, we call it `mcp__server__tool`. Any underscore may be the border.
+/// The names `mcp__server__tool` that OpenCode's `server_tool` may stand for: any underscore may be the separator.
 fn mcp_names(name: &str) -> Vec<String> {
     if name.starts_with("mcp__") || wildcard::is_everything(name) {
         return vec![if name.starts_with("mcp__") { name.to_owned() } else { "mcp__*".to_owned() }];
     }
-    let borders = name.match_indices('_').filter(|(at, _)| *at > 0 && at + 1 < name.len());
-    let doubled = borders.map(|(at, _)| format!("mcp__{}_{}", &name[..=at], &name[at + 1..]));
-    // A star may stand for the border, too.
+    let separators = name.match_indices('_').filter(|(at, _)| *at > 0 && at + 1 < name.len());
+    let doubled = separators.map(|(at, _)| format!("mcp__{}_{}", &name[..=at], &name[at + 1..]));
+    // A star may include the separator.
     let starred = name.contains('*').then(|| format!("mcp__{name}"));
     doubled.chain(starred).take(8).collect()
 }
@@ -356,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_of_ours_has_its_permission() {
+    fn every_tool_has_a_permission() {
         let all: Vec<&str> = TOOLS.iter().map(|(tool, ..)| *tool).collect();
         for tool in tool_names::all() {
             assert!(all.contains(&tool), "{tool}");
@@ -365,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_mcp_tools_are_found_at_every_border() {
+    fn mcp_names_split_at_every_underscore() {
         assert_eq!(mcp_names("a_b_c"), ["mcp__a__b_c", "mcp__a_b__c"]);
         assert_eq!(mcp_names("github_*"), ["mcp__github__*", "mcp__github_*"]);
         assert_eq!(mcp_names("*"), ["mcp__*"]);

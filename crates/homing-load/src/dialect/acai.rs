@@ -1,4 +1,4 @@
-//! acai: the file's name must be the agent's.
+//! acai: the name of an agent must match its file name.
 
 use super::{Dialect, FileName, PLAIN, flat};
 

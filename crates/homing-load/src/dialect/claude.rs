@@ -1,4 +1,4 @@
-//! Claude Code: `.claude/agents`, the format that the others read, too.
+//! Claude Code: `.claude/agents`, the format that other programs also read.
 
 use super::{Dialect, PLAIN, deep};
 

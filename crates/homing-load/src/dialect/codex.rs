@@ -1,4 +1,4 @@
-//! Codex: TOML, a layer of its configuration with instructions.
+//! Codex: TOML files in the format of its configuration, with instructions.
 
 use super::{Depth, Dialect, DialectFolder, PLAIN};
 

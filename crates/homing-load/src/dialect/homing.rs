@@ -1,4 +1,4 @@
-//! Homing's own: everything that the others have, under `.homing/agents`.
+//! Homing: `.homing/agents`, with all fields and file formats.
 
 use super::{Depth, Dialect, DialectFolder, PLAIN};
 

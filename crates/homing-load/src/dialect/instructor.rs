@@ -1,4 +1,4 @@
-//! instructor-php: Claude Code's folder with budgets and capabilities; without a model it means the default one.
+//! instructor-php: Claude Code's folder with budgets and capabilities; without a model the default model is used.
 
 use super::{AbsentModel, Depth, Dialect, DialectFolder, PLAIN, has};
 use crate::fields::Field;

@@ -1,4 +1,4 @@
-//! Plain JSON, one object or a map of name to object: command lines, configuration, the Claude SDK's definitions.
+//! Plain JSON, one object or a map of name to object: configuration values and the definitions of the Claude SDK.
 
 use super::{Dialect, PLAIN};
 

@@ -1,5 +1,5 @@
-//! Whose files are read, where they lie, and how they differ. One file per ecosystem, each a row of data; whatever
-//! they have in common stands in `fields` and `build`.
+//! The dialects: the folders of each ecosystem and how its files differ. One file per dialect, each a row of data; common
+//! behaviour is in `fields` and `build`.
 
 mod acai;
 mod agents;
@@ -22,30 +22,30 @@ use std::{ffi::OsStr, path::Path};
 
 use crate::{fields::Field, node::Node};
 
-/// An ecosystem's way of writing agent files.
+/// The agent-file format of one ecosystem.
 #[derive(Debug)]
 pub struct Dialect {
-    /// Its name in listings: `claude-code`.
+    /// The name in listings: `claude-code`.
     pub name: &'static str,
-    /// Where its files lie in a project.
+    /// Folders in a project.
     pub(crate) project: &'static [DialectFolder],
-    /// Where its files lie below the user's home folder.
+    /// Folders in the user's home folder.
     pub(crate) home: &'static [DialectFolder],
-    /// Where its files lie below the user's configuration folder.
+    /// Folders in the user's configuration folder.
     pub(crate) config: &'static [DialectFolder],
-    /// Single files, relative to a project, that hold agents.
+    /// Single files with agents, relative to a project.
     pub(crate) files: &'static [&'static str],
-    /// Keys, folded, that mean something else here than in the common table.
+    /// Folded keys that differ from the common table.
     pub(crate) fields: &'static [(&'static str, Field)],
-    /// Names, lower case, that stand for several tools.
+    /// Lower-case names that stand for several tools.
     pub(crate) groups: &'static [(&'static str, &'static [&'static str])],
-    /// What a missing `model` means.
+    /// The model of an agent without `model`.
     pub(crate) absent_model: AbsentModel,
-    /// What the file's name has to do with the agent's.
+    /// The relation between the file name and the agent's name.
     pub(crate) file_name: FileName,
-    /// What `tools: {a: true}` says about the tools that it does not name.
+    /// The effect of `tools: {a: true}` on tools that it does not name.
     pub(crate) tool_map: ToolMap,
-    /// Whether a document is of this dialect, by what it contains; asked where its place does not tell.
+    /// Recognises a document of this dialect by its content, for files outside of the known folders.
     pub(crate) recognises: fn(&Node) -> bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct DialectFolder {
     pub(crate) endings: &'static [&'static str],
 }
 
-/// Whether the folders below count, too.
+/// Selects whether the folders below are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     Flat,
@@ -72,23 +72,23 @@ pub(crate) enum AbsentModel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileName {
-    /// It is used where the file names no agent.
+    /// Used if the file contains no name.
     Fallback,
-    /// It is how agents are usually named here.
+    /// Agents are usually named by their file.
     Usual,
-    /// It must be the agent's name.
+    /// Must be equal to the agent's name.
     MustMatch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToolMap {
-    /// They are off.
+    /// Tools that are not named are off.
     Exact,
-    /// They are on.
+    /// Tools that are not named are on.
     Switches,
 }
 
-/// What most dialects are like; rows override what differs.
+/// The defaults of all dialects.
 const PLAIN: Dialect = Dialect {
     name: "",
     project: &[],
@@ -118,7 +118,7 @@ pub(crate) const fn anything(path: &'static str) -> DialectFolder {
     DialectFolder { path, depth: Depth::Deep, endings: &[".md", ".json", ".yaml", ".yml", ".toml"] }
 }
 
-/// Strongest first: `.homing`, `.claude`, `.agents`, then in the order of the alphabet.
+/// All dialects, the strongest first: `.homing`, `.claude`, `.agents`, then alphabetically.
 pub(crate) static ALL: &[&Dialect] = &[
     &homing::DIALECT,
     &claude::DIALECT,
@@ -142,47 +142,47 @@ pub(crate) static ALL: &[&Dialect] = &[
 
 /// The position of a dialect in the order of strength, 0 the strongest.
 pub(crate) fn strength(dialect: &Dialect) -> usize {
-    ALL.iter().position(|it| it.name == dialect.name).unwrap_or(ALL.len())
+    ALL.iter().position(|other| other.name == dialect.name).unwrap_or(ALL.len())
 }
 
-/// Our own dialect: command lines and built-in agents speak it.
+/// Homing's own dialect, which built-in agents use.
 pub fn own() -> &'static Dialect {
     &homing::DIALECT
 }
 
-/// Claude Code's, which is what a file is taken for when nothing else can be said.
+/// Claude Code's dialect, which is assumed if nothing indicates another one.
 pub fn interchange() -> &'static Dialect {
     &claude::DIALECT
 }
 
 /// The dialect called `name`.
 pub fn named(name: &str) -> Option<&'static Dialect> {
-    ALL.iter().copied().find(|it| it.name == name)
+    ALL.iter().copied().find(|dialect| dialect.name == name)
 }
 
-/// The dialect that a file's place tells.
+/// The dialect of a file according to its path.
 pub(crate) fn by_path(path: &Path) -> Option<&'static Dialect> {
     let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    if [".agent.md", ".chatmode.md"].iter().any(|it| file.ends_with(it)) {
+    if [".agent.md", ".chatmode.md"].iter().any(|ending| file.ends_with(ending)) {
         return Some(&copilot::DIALECT);
     }
-    if let Some(dialect) = ALL.iter().find(|it| it.files.iter().any(|name| path.ends_with(name))) {
+    if let Some(dialect) = ALL.iter().find(|dialect| dialect.files.iter().any(|name| path.ends_with(name))) {
         return Some(dialect);
     }
-    let folders = |it: &Dialect| it.project.iter().chain(it.home).any(|folder| lies_in(path, folder.path));
-    ALL.iter().copied().find(|it| folders(it))
+    let mut dialects = ALL.iter().copied();
+    dialects.find(|dialect| dialect.project.iter().chain(dialect.home).any(|folder| is_in(path, folder.path)))
 }
 
-/// The dialect that a document's content tells.
+/// The dialect of a document according to its content.
 pub(crate) fn by_content(node: &Node) -> Option<&'static Dialect> {
-    ALL.iter().copied().find(|it| (it.recognises)(node))
+    ALL.iter().copied().find(|dialect| (dialect.recognises)(node))
 }
 
-/// Whether `folder`'s components stand together somewhere in `path`.
-fn lies_in(path: &Path, folder: &str) -> bool {
+/// Returns true if the components of `folder` are consecutive components of `path`.
+fn is_in(path: &Path, folder: &str) -> bool {
     let parts: Vec<&OsStr> = path.iter().collect();
     let wanted: Vec<&OsStr> = Path::new(folder).iter().collect();
-    parts.windows(wanted.len()).any(|it| it == wanted)
+    parts.windows(wanted.len()).any(|window| window == wanted)
 }
 
 fn has(node: &Node, keys: &[&str]) -> bool {

@@ -1,6 +1,7 @@
 //! OpenCode and its fork Kilo: tools are switches, permissions are allow, ask or deny.
 
 use super::{Dialect, FileName, PLAIN, ToolMap, deep, flat, has};
+use crate::node::Node;
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "opencode",
@@ -11,7 +12,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     file_name: FileName::Usual,
     recognises: |node| {
         has(node, &["permission"])
-            || node.get("mode").and_then(|it| it.text()).is_some_and(|it| ["subagent", "primary", "all"].contains(&it))
+            || node.get("mode").and_then(Node::text).is_some_and(|mode| ["subagent", "primary", "all"].contains(&mode))
     },
     ..PLAIN
 };

@@ -1,4 +1,4 @@
-//! The list of folders to look into. It turns what the host said into paths and reads nothing but folder names.
+//! The list of folders in which agents are searched. It computes paths and reads no file but a plugin's manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{
     walk::{self, Listing, WalkFilter},
 };
 
-/// Where to look. Nothing here is taken from the environment: the host says it.
+/// The places that are searched. The host sets them; nothing is taken from the environment.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Places {
@@ -20,41 +20,43 @@ pub struct Places {
     pub home: Option<PathBuf>,
     /// The user's configuration folder, such as `~/.config`.
     pub config: Option<PathBuf>,
-    /// Folders set by an administrator; agents lie in `agents` and `.claude/agents` below them.
+    /// Folders of an administrator; their agents are in `agents` and `.claude/agents`.
     pub managed: Vec<PathBuf>,
-    /// Folders of plugins; agents lie in `agents` below each.
+    /// Folders of plugins; their agents are in `agents`.
     pub plugins: Vec<PathBuf>,
-    /// Further folders of agents, named on the command line or in the configuration.
+    /// Further folders of agents, from the user's configuration or the caller.
     pub folders: Vec<PathBuf>,
     /// Agents as JSON: one object, or a map of name to object.
     pub agents_json: Option<String>,
+    /// Leaves out the built-in agents.
+    pub skip_built_in: bool,
 }
 
 impl Places {
-    /// The project around `cwd` and nothing of the user's.
+    /// The project around `cwd`, without any folders of the user.
     pub fn new(cwd: impl Into<PathBuf>) -> Self {
         Self { cwd: cwd.into(), ..Self::default() }
     }
 
-    /// The folders of the project, the outermost first: from the repository's root down to the working folder.
-    /// Without a repository, the working folder alone.
+    /// The folders of the project, the outermost first: from the repository root down to the working folder, or only the
+    /// working folder if it is not in a repository.
     pub fn project_folders(&self) -> Vec<PathBuf> {
         let Some(root) = repository(&self.cwd) else { return vec![self.cwd.clone()] };
         let mut folders: Vec<PathBuf> =
-            self.cwd.ancestors().take_while(|it| it.starts_with(root)).map(Path::to_owned).collect();
+            self.cwd.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect();
         folders.reverse();
-        // A home folder that is a repository is still the user's, not a project.
-        folders.retain(|it| Some(it) != self.home.as_ref() || *it == self.cwd);
+        // A home folder that is a repository still belongs to the user, not to the project.
+        folders.retain(|folder| Some(folder) != self.home.as_ref() || *folder == self.cwd);
         folders
     }
 }
 
-/// The root of the repository that a folder lies in.
+/// The root of the repository that contains a folder.
 pub(crate) fn repository(folder: &Path) -> Option<&Path> {
-    folder.ancestors().find(|it| it.join(".git").exists())
+    folder.ancestors().find(|ancestor| ancestor.join(".git").exists())
 }
 
-/// One folder, or one file, with agents of one dialect.
+/// One folder or file with agents of one dialect.
 pub(super) struct AgentFolder {
     pub(super) dialect: &'static Dialect,
     pub(super) scope: Scope,
@@ -89,71 +91,73 @@ impl AgentFolder {
     }
 }
 
-/// Every folder in which agents may lie.
-pub(super) fn agent_spots(places: &Places) -> Vec<AgentFolder> {
-    let mut spots = Vec::new();
-    managed(places, &mut spots);
+/// All folders and files that may contain agents.
+pub(super) fn agent_folders(places: &Places) -> Vec<AgentFolder> {
+    let mut found = managed(places);
     let folders = places.project_folders();
     for (nearness, folder) in folders.iter().enumerate() {
-        project(folder, nearness, folders.first().unwrap_or(folder), &mut spots);
+        found.extend(project(folder, nearness, folders.first().unwrap_or(folder)));
     }
-    spots.retain(|it| !is_users(places, it));
-    user(places, &mut spots);
-    for folder in &places.plugins {
-        plugin(folder, &mut spots);
-    }
+    found.retain(|folder| !belongs_to_user(places, folder));
+    found.extend(user(places));
+    found.extend(places.plugins.iter().map(|folder| plugin(folder)));
     let named = |path: &PathBuf| AgentFolder::of(dialect::own(), Scope::CommandLine, path, dialect::anything("."));
-    spots.extend(places.folders.iter().map(named));
-    spots
+    found.extend(places.folders.iter().map(named));
+    found
 }
 
-/// Run in one's home folder, the user's own agents are still the user's.
-fn is_users(places: &Places, spot: &AgentFolder) -> bool {
-    spot.scope == Scope::Project
-        && places
-            .home
-            .as_deref()
-            .is_some_and(|home| spot.dialect.home.iter().any(|folder| home.join(folder.path) == spot.path))
+/// Returns true for the user's own folders, which are not the project's even if the home folder is the project.
+fn belongs_to_user(places: &Places, candidate: &AgentFolder) -> bool {
+    let Some(home) = places.home.as_deref() else { return false };
+    let is_candidate = |folder: &DialectFolder| home.join(folder.path) == candidate.path;
+    candidate.scope == Scope::Project && candidate.dialect.home.iter().any(is_candidate)
 }
 
-fn project(folder: &Path, nearness: usize, root: &Path, spots: &mut Vec<AgentFolder>) {
-    for dialect in dialect::ALL {
-        let folders = dialect.project.iter().copied();
-        let files = dialect.files.iter().map(|it| DialectFolder { path: it, depth: Depth::Flat, endings: &[] });
-        spots.extend(folders.chain(files).map(|it| AgentFolder {
+fn single_file(path: &'static str) -> DialectFolder {
+    DialectFolder { path, depth: Depth::Flat, endings: &[] }
+}
+
+fn project(base: &Path, nearness: usize, root: &Path) -> Vec<AgentFolder> {
+    let in_dialect = |dialect: &&'static Dialect| {
+        let dialect = *dialect;
+        let files = dialect.files.iter().map(|path| single_file(path));
+        dialect.project.iter().copied().chain(files).map(move |folder| AgentFolder {
             nearness,
             fence: Some(root.to_owned()),
-            ..AgentFolder::of(dialect, Scope::Project, folder, it)
-        }));
-    }
+            ..AgentFolder::of(dialect, Scope::Project, base, folder)
+        })
+    };
+    dialect::ALL.iter().flat_map(in_dialect).collect()
 }
 
-fn user(places: &Places, spots: &mut Vec<AgentFolder>) {
+fn user(places: &Places) -> Vec<AgentFolder> {
+    let mut found = Vec::new();
     for dialect in dialect::ALL {
-        let home = places.home.iter().flat_map(|base| dialect.home.iter().map(move |it| (base, *it)));
-        let config = places.config.iter().flat_map(|base| dialect.config.iter().map(move |it| (base, *it)));
-        spots.extend(home.chain(config).map(|(base, it)| AgentFolder::of(dialect, Scope::User, base, it)));
+        let home = places.home.iter().flat_map(|base| dialect.home.iter().map(move |folder| (base, *folder)));
+        let config = places.config.iter().flat_map(|base| dialect.config.iter().map(move |folder| (base, *folder)));
+        let folders = home.chain(config);
+        found.extend(folders.map(|(base, folder)| AgentFolder::of(dialect, Scope::User, base, folder)));
     }
-    let file = |base: &PathBuf| {
-        let folder = DialectFolder { path: "homing/agents.json", depth: Depth::Flat, endings: &[] };
-        AgentFolder::of(dialect::own(), Scope::User, base, folder)
-    };
-    spots.extend(places.config.as_ref().map(file));
+    let file = |base: &PathBuf| AgentFolder::of(dialect::own(), Scope::User, base, single_file("homing/agents.json"));
+    found.extend(places.config.as_ref().map(file));
+    found
 }
 
-fn managed(places: &Places, spots: &mut Vec<AgentFolder>) {
-    for base in &places.managed {
-        spots.push(AgentFolder::of(dialect::own(), Scope::Managed, base, dialect::anything("agents")));
-        spots.push(AgentFolder::of(dialect::interchange(), Scope::Managed, base, dialect::anything(".claude/agents")));
-    }
+fn managed(places: &Places) -> Vec<AgentFolder> {
+    let folders = |base: &PathBuf| {
+        let claude = dialect::anything(".claude/agents");
+        [
+            AgentFolder::of(dialect::own(), Scope::Managed, base, dialect::anything("agents")),
+            AgentFolder::of(dialect::interchange(), Scope::Managed, base, claude),
+        ]
+    };
+    places.managed.iter().flat_map(folders).collect()
 }
 
-/// Plugins are written for Claude Code, unless they say that they are ours.
-fn plugin(folder: &Path, spots: &mut Vec<AgentFolder>) {
-    let dialect = match folder.join(".claude-plugin").exists() {
-        true => dialect::interchange(),
-        false => dialect::own(),
-    };
-    let spot = AgentFolder::of(dialect, Scope::Plugin, folder, dialect::anything("agents"));
-    spots.push(AgentFolder { plugin: plugin_name(folder), fence: Some(folder.to_owned()), ..spot });
+/// The agents of a plugin. Plugins with a Claude Code manifest use that dialect.
+fn plugin(base: &Path) -> AgentFolder {
+    let is_claude = base.join(".claude-plugin").exists();
+    let dialect = if is_claude { dialect::interchange() } else { dialect::own() };
+    let folder = AgentFolder::of(dialect, Scope::Plugin, base, dialect::anything("agents"));
+    AgentFolder { plugin: plugin_name(base), fence: Some(base.to_owned()), ..folder }
 }

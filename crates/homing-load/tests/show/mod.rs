@@ -1,4 +1,4 @@
-//! A file's definition and remarks as text that fits into a snapshot.
+//! Shows the definition and diagnostics of a file as text for snapshots.
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use homing_core::definition::{AgentDefinition, Scope};
 use homing_load::{ParseOptions, Parsed, ParsedFile, parse};
 
-/// Reads `text` as the file at `path` and shows what came of it.
+/// Parses `text` as the file at `path` and shows the result.
 pub(crate) fn read(path: &str, text: &str) -> String {
     show(&parsed(path, text))
 }
@@ -24,27 +24,26 @@ pub(crate) fn definition(text: &str) -> AgentDefinition {
 
 pub(crate) fn show(parsed: &Parsed) -> String {
     let mut lines: Vec<String> = parsed.definitions.iter().flat_map(fields).collect();
-    for it in &parsed.diagnostics {
-        let hint = it.hint.as_deref().map(|it| format!(" [{it}]")).unwrap_or_default();
-        let text = it.to_string();
-        let text = text.split_once(": ").map_or(text.as_str(), |_| &text);
-        let path = it.path.as_ref().map(|it| format!("{}:", it.display())).unwrap_or_default();
-        lines.push(format!("! {}{hint}", text.strip_prefix(&path).unwrap_or(text)));
+    for diagnostic in &parsed.diagnostics {
+        let hint = diagnostic.hint.as_deref().map(|hint| format!(" [{hint}]")).unwrap_or_default();
+        let text = diagnostic.to_string();
+        let path = diagnostic.path.as_ref().map(|path| format!("{}:", path.display())).unwrap_or_default();
+        lines.push(format!("! {}{hint}", text.strip_prefix(&path).unwrap_or(&text)));
     }
     lines.join("\n")
 }
 
-/// Every field that differs from an empty definition's, one a line.
+/// All fields that differ from an empty definition, one per line.
 fn fields(definition: &AgentDefinition) -> Vec<String> {
-    let value = |it: &AgentDefinition| serde_json::to_value(it).expect("a definition is JSON");
+    let value = |definition: &AgentDefinition| serde_json::to_value(definition).expect("a definition is JSON");
     let (value, empty) = (value(definition), value(&AgentDefinition::default()));
     let mut lines = Vec::new();
     for (key, value) in value.as_object().expect("an object") {
         if key == "source" {
             lines.push(format!("dialect: {}", definition.source.dialect));
         } else if key == "limits" {
-            let said = value.as_object().expect("an object").iter().filter(|(_, it)| *it != "default");
-            lines.extend(said.map(|(key, it)| format!("limit {key}: {it}")));
+            let set = value.as_object().expect("an object").iter().filter(|(_, limit)| *limit != "default");
+            lines.extend(set.map(|(key, limit)| format!("limit {key}: {limit}")));
         } else if empty.get(key) != Some(value) {
             lines.push(format!("{key}: {value}"));
         }

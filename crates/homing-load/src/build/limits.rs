@@ -1,0 +1,58 @@
+//! The limits of a definition. Of two values for one limit the tighter one applies.
+
+use homing_core::limits::{Limit, Limits};
+
+use super::field_reader::FieldReader;
+use crate::{
+    fields::{self, Field, Unit},
+    limit_values,
+};
+
+/// Reads one limit.
+pub(super) fn limit(limits: &mut Limits, reader: &mut FieldReader<'_>, limit: Limit, unit: Unit) {
+    let key = reader.key;
+    match limit_values::read(reader.value, unit) {
+        Ok(cap) => {
+            if cap.value() == Some(0) && limit != Limit::Depth && limit != Limit::Children {
+                reader.warn(format!("`{key}` is 0, so the agent cannot do anything"), "");
+            }
+            limit_values::narrow(limits, limit, cap);
+        }
+        Err(message) => {
+            let hint = format!("write {}", limit_values::expected(unit));
+            reader.error(format!("`{key}`: {message}"), &hint);
+        }
+    }
+}
+
+/// Reads a map of limits.
+pub(super) fn limits(limits: &mut Limits, reader: &mut FieldReader<'_>) {
+    let Some(entries) = reader.value.entries() else {
+        let message = format!("`{}` must be a map of limits, not {}", reader.key, reader.value.noun());
+        return reader.error(message, "write a map such as {turns: 20, cost: 0.50}");
+    };
+    for entry in entries {
+        match limit_named(&fields::fold(&entry.key)) {
+            Some((named, unit)) => limit(limits, &mut reader.inner(&entry.key, &entry.value), named, unit),
+            None if fields::fold(&entry.key) == "graceturns" => (),
+            None => {
+                let message = format!("unknown limit `{}`", entry.key);
+                let hint = "limits are: turns, depth, tokens, cost, tool_calls, children, timeout, work";
+                reader.diagnostics.error(entry.position, &entry.key, message, hint);
+            }
+        }
+    }
+}
+
+/// The limit that a key names. Inside a map of limits, shorter names are accepted too.
+fn limit_named(folded: &str) -> Option<(Limit, Unit)> {
+    match fields::lookup(folded) {
+        Some(Field::Limit(limit, unit)) => Some((limit, unit)),
+        Some(_) | None => match folded {
+            "seconds" | "time" => Some((Limit::Wall, Unit::Seconds)),
+            "costusd" | "usd" | "maxcostusd" => Some((Limit::Cost, Unit::Dollars)),
+            "calls" => Some((Limit::ToolCalls, Unit::Count)),
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,98 @@
+//! The model that an agent uses and the parameters of its calls.
+
+use homing_core::{
+    definition::{AgentDefinition, ModelChoice},
+    model::Effort,
+};
+
+use super::field_reader::FieldReader;
+use crate::{dialect::AbsentModel, node::Node, node::NodeKind};
+
+/// The parts of a definition that choose a model.
+#[derive(Default)]
+pub(super) struct ModelSettings {
+    /// Models by name, the preferred one first.
+    models: Vec<String>,
+    /// `inherit` or `default`, if written.
+    choice: Option<ModelChoice>,
+    pub(super) provider: Option<String>,
+    effort: Option<Effort>,
+    temperature_milli: Option<u32>,
+}
+
+impl ModelSettings {
+    pub(super) fn model(&mut self, reader: &mut FieldReader<'_>) {
+        let value = reader.value;
+        match &value.kind {
+            NodeKind::Plain(text) | NodeKind::Quoted(text) => self.model_text(text),
+            NodeKind::List(items) => {
+                let models = items.iter().filter_map(Node::text).map(str::to_owned).collect::<Vec<_>>();
+                self.models.splice(0..0, models);
+            }
+            NodeKind::Map(_) => match value.get("model").or_else(|| value.get("preset")).and_then(Node::text) {
+                Some(model) => self.models.insert(0, model.to_owned()),
+                None => reader.warn(format!("`{}` is a map without `model`: ignored", reader.key), ""),
+            },
+        }
+    }
+
+    pub(super) fn fallback_models(&mut self, reader: &mut FieldReader<'_>) {
+        self.models.extend(reader.list());
+    }
+
+    fn model_text(&mut self, text: &str) {
+        match text.trim() {
+            "" | "~" | "null" => (),
+            "inherit" => self.choice = Some(ModelChoice::Inherit),
+            "default" => self.choice = Some(ModelChoice::Default),
+            text => {
+                let names = text.split(['|', ',']).map(|name| name.trim().trim_matches(['"', '\'', '`']));
+                let names: Vec<String> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+                self.models.splice(0..0, names);
+            }
+        }
+    }
+
+    pub(super) fn effort(&mut self, reader: &mut FieldReader<'_>) {
+        let word = reader.word().to_lowercase();
+        self.effort = match word.as_str() {
+            "none" | "off" | "false" => Some(Effort::None),
+            "minimal" => Some(Effort::Minimal),
+            "low" => Some(Effort::Low),
+            "medium" => Some(Effort::Medium),
+            "high" => Some(Effort::High),
+            "xhigh" => Some(Effort::Xhigh),
+            "max" => Some(Effort::Max),
+            _ => {
+                let hint = "write none, minimal, low, medium, high, xhigh or max";
+                reader.warn(format!("`{word}` is not an effort level: ignored"), hint);
+                None
+            }
+        };
+    }
+
+    pub(super) fn temperature(&mut self, reader: &mut FieldReader<'_>) {
+        let number = reader.word().parse::<f64>().ok();
+        match number.filter(|number| (0.0..=2.0).contains(number)) {
+            // The range is checked above, and no provider distinguishes less than a thousandth.
+            Some(number) => self.temperature_milli = Some((number * 1_000.0).round() as u32),
+            None => reader.warn("the temperature must be a number from 0 to 2: ignored", ""),
+        }
+    }
+
+    pub(super) fn finish(self, absent: AbsentModel, definition: &mut AgentDefinition) {
+        let mut models = self.models;
+        if let Some(provider) = &self.provider {
+            for model in models.iter_mut().filter(|model| !model.contains('/')) {
+                *model = format!("{provider}/{model}");
+            }
+        }
+        let absent = match absent {
+            AbsentModel::Parents => ModelChoice::Inherit,
+            AbsentModel::Default => ModelChoice::Default,
+        };
+        definition.model = if models.is_empty() { self.choice.unwrap_or(absent) } else { ModelChoice::Named(models) };
+        definition.effort = self.effort;
+        definition.temperature_milli = self.temperature_milli;
+    }
+}

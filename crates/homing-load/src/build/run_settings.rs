@@ -1,0 +1,182 @@
+//! The settings of an agent's runs: context, skills, servers, hooks, output and failures.
+
+use std::collections::BTreeMap;
+
+use homing_core::definition::{AgentDefinition, Inherit, Isolation, MemoryScope, OnFailure, ProjectContext};
+use serde_json::Value;
+
+use super::field_reader::FieldReader;
+use crate::{
+    fields,
+    node::{Node, NodeKind},
+};
+
+/// The parts of a definition that describe how its runs are set up and how they end.
+#[derive(Default)]
+pub(super) struct RunSettings {
+    pub(super) skills: Vec<String>,
+    pub(super) resources: Vec<String>,
+    pub(super) shared_context: Vec<String>,
+    inherit: Inherit,
+    project_context: ProjectContext,
+    pub(super) background: bool,
+    isolation: Isolation,
+    memory: Option<MemoryScope>,
+    pub(super) mcp_servers: BTreeMap<String, Value>,
+    pub(super) hooks: Value,
+    schema: Option<Value>,
+    on_failure: OnFailure,
+    /// Values that are kept as metadata in addition.
+    notes: BTreeMap<String, Value>,
+}
+
+impl RunSettings {
+    /// Reads the parameters of a recipe as keys of the parent's context.
+    pub(super) fn parameters(&mut self, reader: &FieldReader<'_>) {
+        let NodeKind::List(parameters) = &reader.value.kind else { return };
+        let keys = parameters.iter().filter_map(|parameter| parameter.get("key").and_then(Node::text));
+        self.shared_context.extend(keys.map(str::to_owned));
+        self.notes.insert("parameters".into(), reader.value.to_json());
+    }
+
+    pub(super) fn inherit(&mut self, reader: &mut FieldReader<'_>) {
+        let word = reader.word();
+        self.inherit = match word {
+            "none" | "false" | "fresh" | "no" => Inherit::None,
+            "all" | "true" | "fork" | "yes" => Inherit::All,
+            _ => match word.parse() {
+                Ok(count) => Inherit::Last(count),
+                Err(_) => {
+                    let message = format!("`{word}` is not a valid `{}`: no messages are inherited", reader.key);
+                    reader.warn(message, "write none, all or a number");
+                    Inherit::None
+                }
+            },
+        };
+    }
+
+    pub(super) fn project_context(&mut self, reader: &mut FieldReader<'_>) {
+        self.project_context = match reader.value.text().unwrap_or_default() {
+            "none" => ProjectContext::None,
+            "environment" => ProjectContext::Environment,
+            "full" => ProjectContext::Full,
+            "fork" => return self.inherit = Inherit::All,
+            other => {
+                let message = format!("`{other}` is not a valid `{}`: ignored", reader.key);
+                return reader.warn(message, "write full, environment or none");
+            }
+        };
+    }
+
+    pub(super) fn inherit_project(&mut self, reader: &mut FieldReader<'_>) {
+        if !reader.flag() {
+            self.project_context = ProjectContext::Environment;
+        }
+    }
+
+    /// Reads the isolation. An unknown value isolates, because it may be a restriction.
+    pub(super) fn isolation(&mut self, reader: &mut FieldReader<'_>) {
+        match reader.value.text().unwrap_or_default() {
+            "none" | "false" | "" => (),
+            "worktree" => self.isolation = Isolation::Worktree,
+            other => {
+                let message = format!("`{other}` is not a valid `{}`: treated as `worktree`", reader.key);
+                reader.warn(message, "write worktree or none");
+                self.isolation = Isolation::Worktree;
+            }
+        }
+    }
+
+    pub(super) fn memory(&mut self, reader: &mut FieldReader<'_>) {
+        self.memory = match reader.value.text().unwrap_or_default() {
+            "user" => Some(MemoryScope::User),
+            "project" => Some(MemoryScope::Project),
+            "local" => Some(MemoryScope::Local),
+            other => {
+                let message = format!("`{other}` is not a memory scope: the agent has no memory");
+                reader.warn(message, "write user, project or local");
+                None
+            }
+        };
+    }
+
+    /// Reads a list of names or of `{name: configuration}`, or a map of name to configuration.
+    pub(super) fn mcp_servers(&mut self, reader: &mut FieldReader<'_>) {
+        let value = reader.value;
+        match &value.kind {
+            NodeKind::List(items) => items.iter().for_each(|item| self.add_servers(item)),
+            NodeKind::Map(_) | NodeKind::Plain(_) | NodeKind::Quoted(_) => self.add_servers(value),
+        }
+        if self.mcp_servers.is_empty() && !value.is_null() && value.noun() == "text" {
+            reader.warn(format!("`{}` names no server", reader.key), "");
+        }
+    }
+
+    fn add_servers(&mut self, node: &Node) {
+        if let Some(entries) = node.entries() {
+            let configured = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json()));
+            self.mcp_servers.extend(configured);
+        } else if let Some(names) = node.text().filter(|text| !text.trim().is_empty()) {
+            self.mcp_servers.extend(names.split(',').map(|name| (name.trim().to_owned(), Value::Null)));
+        }
+    }
+
+    pub(super) fn schema(&mut self, reader: &mut FieldReader<'_>) {
+        if reader.value.entries().is_some() {
+            self.schema = Some(reader.value.to_json());
+        } else {
+            reader.warn(format!("`{}` must be a schema, not {}: ignored", reader.key, reader.value.noun()), "");
+        }
+    }
+
+    /// Reads the schema in a recipe's `response`.
+    pub(super) fn response(&mut self, reader: &mut FieldReader<'_>) {
+        if let Some(schema) = reader.value.get("json_schema") {
+            self.schema(&mut reader.inner(reader.key, schema));
+        }
+    }
+
+    pub(super) fn on_failure(&mut self, reader: &mut FieldReader<'_>) {
+        if reader.value.get("retry").is_some() {
+            return self.retry(reader);
+        }
+        self.on_failure = match fields::fold(reader.value.text().unwrap_or_default()).as_str() {
+            "report" => OnFailure::Report,
+            "retry" => OnFailure::Retry(1),
+            "skip" => OnFailure::Skip,
+            "failparent" | "fail" => OnFailure::FailParent,
+            other => {
+                let message = format!("`{other}` is not a valid `{}`: failures are reported", reader.key);
+                return reader.warn(message, "write report, retry, skip or fail_parent");
+            }
+        };
+    }
+
+    pub(super) fn retry(&mut self, reader: &mut FieldReader<'_>) {
+        let value = reader.value;
+        let times = value.get("max_retries").or_else(|| value.get("retry")).unwrap_or(value);
+        match times.text().and_then(|text| text.trim().parse().ok()).filter(|times| *times <= 10) {
+            Some(times) => self.on_failure = OnFailure::Retry(times),
+            None => reader.warn("the number of retries must be from 0 to 10: failures are reported", ""),
+        }
+        if value.entries().is_some_and(|entries| entries.len() > 1) {
+            self.notes.insert(reader.key.to_owned(), value.to_json());
+        }
+    }
+
+    pub(super) fn finish(self, definition: &mut AgentDefinition) {
+        definition.skills = self.skills;
+        definition.resources = self.resources;
+        definition.shared_context = self.shared_context;
+        definition.inherit = self.inherit;
+        definition.surroundings = self.project_context;
+        definition.background = self.background;
+        definition.isolation = self.isolation;
+        definition.memory = self.memory;
+        definition.mcp_servers = self.mcp_servers;
+        definition.hooks = self.hooks;
+        definition.schema = self.schema;
+        definition.on_failure = self.on_failure;
+        definition.metadata.extend(self.notes);
+    }
+}
