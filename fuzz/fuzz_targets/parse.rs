@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use homing_core::definition::Scope;
-use homing_load::{Found, Options, parse};
+use homing_load::{ParsedFile, ParseOptions, parse};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: &[&str] = &[
@@ -23,8 +23,8 @@ fuzz_target!(|data: &[u8]| {
     let Some((first, rest)) = data.split_first() else { return };
     let path = Path::new(NAMES[usize::from(*first) % NAMES.len()]);
     for strict in [false, true] {
-        let options = Options { strict, ..Options::default() };
-        let parsed = parse(path, rest.to_vec(), Found::Named, Scope::Project, &options);
+        let options = ParseOptions { strict, ..ParseOptions::default() };
+        let parsed = parse(path, rest.to_vec(), ParsedFile::Named, Scope::Project, &options);
         for agent in &parsed.definitions {
             assert!(!agent.name.is_empty() && !agent.prompt.is_empty() && !agent.description.is_empty());
         }
