@@ -9,7 +9,7 @@ use homing_core::{
 pub(crate) fn lines(run: &Run) -> Vec<String> {
     let mut lines: Vec<String> = run.transcript.iter().flat_map(|entry| said(&entry.message)).collect();
     if let Some(ended) = &run.ended {
-        lines.push(crate::delegation::child_report::how(&ended.outcome));
+        lines.push(crate::delegation::child_report::describe(&ended.outcome));
     }
     lines
 }

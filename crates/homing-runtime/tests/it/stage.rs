@@ -21,7 +21,7 @@ use homing_core::{
 };
 use homing_runtime::{
     RunHandle, Runtime, RuntimeParts, Task,
-    clock::Clock,
+    clock::{Clock, IdSource},
     journal::{Journal, MemoryJournal},
 };
 use serde_json::{Value, json};
@@ -50,7 +50,9 @@ impl Clock for Rehearsal {
     fn now_ms(&self) -> u64 {
         1_700_000_000_000 + u64::try_from(self.started.elapsed().as_millis()).unwrap()
     }
+}
 
+impl IdSource for Rehearsal {
     fn fresh_id(&self) -> Uuid {
         Uuid::from_u128(u128::from(self.ids.fetch_add(1, Ordering::Relaxed) + 1))
     }
@@ -195,10 +197,10 @@ impl Stage {
         self
     }
 
-    pub fn parts(&self, journal: Arc<dyn Journal>, environment: Arc<dyn Clock>) -> RuntimeParts {
+    pub fn parts(&self, journal: Arc<dyn Journal>, world: Arc<Rehearsal>) -> RuntimeParts {
         let registry = Registry::from_iter(self.agents.iter().cloned());
         let mut parts = RuntimeParts::new(registry, Arc::new(SingleModel(self.model.clone())), journal);
-        parts.environment = environment;
+        (parts.clock, parts.ids) = (world.clone(), world);
         parts.tools = self.tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
         parts.settings = self.settings.clone();
         parts
