@@ -1,5 +1,5 @@
-//! The agent loop: carries out the steps that the fold of a run's facts asks for. It decides nothing itself, and models, tools
-//! and other runs are behind three traits.
+//! The agent loop: carries out the steps that the fold of a run's facts asks for. It decides nothing itself, and
+//! models, tools and other runs are behind three traits.
 
 pub(crate) mod active_run;
 pub(crate) mod call_record;

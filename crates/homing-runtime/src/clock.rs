@@ -1,6 +1,9 @@
 //! Time, ids and randomness. The host supplies them, so that a simulation repeats byte for byte.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -18,6 +21,21 @@ pub trait IdSource: Send + Sync {
 
     /// A random number below `bound`, or 0 if `bound` is 0.
     fn roll(&self, bound: u64) -> u64;
+}
+
+/// The clock and the ids of a runtime. A simulation replaces both.
+#[derive(Clone)]
+pub struct Sources {
+    /// The current time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids of runs, and jitter.
+    pub ids: Arc<dyn IdSource>,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self { clock: Arc::new(SystemClock::new()), ids: Arc::new(RandomIds) }
+    }
 }
 
 /// The wall clock as read once at the start, advanced by the monotonic clock.

@@ -1,5 +1,5 @@
-//! Spawns runs, drives each to its end, and records what happens. Models, tools and the journal are supplied by the host; this
-//! crate does not depend on files, providers or terminals.
+//! Spawns runs, drives each to its end, and records what happens. Models, tools and the journal are supplied by the
+//! host; this crate does not depend on files, providers or terminals.
 
 mod agent_loop;
 pub mod clock;

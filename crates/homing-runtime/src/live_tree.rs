@@ -38,12 +38,12 @@ pub(crate) struct LiveTree {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) spawn_cache: SpawnCache,
-    /// Why the end of a run of this tree could not be recorded.
+    /// The reason why the end of a run of this tree could not be recorded.
     unrecorded: OnceLock<String>,
 }
 
-/// The subscribers of a tree. The channel is allocated on the first subscription, because most of ten thousand trees have
-/// no subscriber.
+/// The subscribers of a tree. The channel is allocated on the first subscription, because most of ten thousand trees
+/// have no subscriber.
 enum Subscribers {
     None,
     Some(broadcast::Sender<Event>),

@@ -29,7 +29,7 @@ impl Runtime {
         let mut fold = journal.fold(tree).await?;
         if !continues(&fold, more) {
             let epoch = fold.last_epoch();
-            let tree = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.clock.clone());
+            let tree = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.sources.clock.clone());
             let id = tree.id;
             return Ok(RunHandle::new(self.clone(), tree, id));
         }
@@ -38,7 +38,7 @@ impl Runtime {
         for record in journal.since(tree, fold.next_seq()).await? {
             fold.apply(&record).map_err(|error| JournalError::Damaged(error.to_string()))?;
         }
-        let tree = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.clock.clone());
+        let tree = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.sources.clock.clone());
         let id = tree.id;
         self.0.add_tree(tree.clone());
         if more != Limits::default() {
@@ -70,7 +70,7 @@ impl Inner {
     }
 }
 
-/// Whether a tree has work left: it is open, or a limit ended it and `more` extends that limit.
+/// Returns true if a tree has work left: it is open, or a limit ended it and `more` extends that limit.
 fn continues(fold: &RunTree, more: Limits) -> bool {
     let ended = fold.root().and_then(|root| root.ended.as_ref());
     ended.is_none_or(|ended| {

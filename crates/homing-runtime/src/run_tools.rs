@@ -48,8 +48,8 @@ pub(crate) enum CallKind {
 
 /// Classifies a call by the name that the model used.
 ///
-/// The only place in this crate where the name of a tool decides how a call is carried out. Once `ToolSpec` states a tool's effect,
-/// delegation is `effect == Delegates` of the specification that `RunTools::find` returns.
+/// The only place in this crate where the name of a tool decides how a call is carried out. Once `ToolSpec` states a
+/// tool's effect, delegation is `effect == Delegates` of the specification that `RunTools::find` returns.
 pub(crate) fn call_kind(name: &str) -> CallKind {
     let name = tool_names::canonical(name).unwrap_or(name);
     if homing_core::run::is_family(name) {

@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use crate::{
     agent_loop::{active_run::ActiveRun, run_driver::RunDriver},
-    clock::{Clock, IdSource, RandomIds, SystemClock},
+    clock::Sources,
     config::RuntimeConfig,
     handle::RunHandle,
     journal::{Begun, Commit, FactListener, Journal, JournalError},
@@ -55,10 +55,8 @@ pub struct RuntimeParts {
     pub skills: Option<Arc<dyn SkillLibrary>>,
     /// The journal.
     pub journal: Arc<dyn Journal>,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
-    /// Ids of runs, and jitter.
-    pub ids: Arc<dyn IdSource>,
+    /// The clock and the source of ids.
+    pub sources: Sources,
     /// The most that a root may do.
     pub policy: Grant,
     /// The folder of roots whose task names none.
@@ -94,8 +92,7 @@ impl RuntimeParts {
             agent_tools: None,
             skills: None,
             journal,
-            clock: Arc::new(SystemClock::new()),
-            ids: Arc::new(RandomIds),
+            sources: Sources::default(),
             policy,
             workdir: PathBuf::from("."),
             setting: Arc::new(|_| PromptContext::default()),
@@ -267,8 +264,8 @@ impl Runtime {
 impl Inner {
     fn new_root(&self, task: Task) -> Result<NewRoot, SpawnError> {
         let spawned = self.root_spawned(&task)?;
-        let id = self.parts.ids.fresh_id();
-        let (journal, clock) = (self.parts.journal.clone(), self.parts.clock.clone());
+        let id = self.parts.sources.ids.fresh_id();
+        let (journal, clock) = (self.parts.journal.clone(), self.parts.sources.clock.clone());
         let tree = LiveTree::new(id, 1, RunTree::default(), journal, clock);
         let place = Place::root();
         let first = tree.next_record(&RunTree::default(), id, place.clone(), Fact::Spawned(Arc::new(spawned)));
@@ -286,7 +283,7 @@ impl Inner {
         parent: Uuid,
         order: SpawnOrder,
     ) -> Result<(Uuid, Commit), SpawnError> {
-        let id = self.parts.ids.fresh_id();
+        let id = self.parts.sources.ids.fresh_id();
         let mut spawned = self.child_spawned(tree, parent, order)?;
         if spawned.agent.isolation == Isolation::Worktree {
             self.enter_worktree(id, &mut spawned).await?;

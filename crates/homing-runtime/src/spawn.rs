@@ -30,10 +30,11 @@ use crate::{
     task::Task,
 };
 
-/// Authorities and tools that the runs of one tree share: a parent with a thousand children computes them once per agent.
+/// Authorities and tools that the runs of one tree share: a parent with a thousand children computes them once per
+/// agent.
 ///
-/// The cache belongs to its tree and is emptied when the tree ends, so a long-lived runtime does not grow. Its keys hold the
-/// grants they stand for, so that an address cannot be reused while an entry exists.
+/// The cache belongs to its tree and is emptied when the tree ends, so a long-lived runtime does not grow. Its keys
+/// hold the grants they stand for, so that an address cannot be reused while an entry exists.
 #[derive(Default)]
 pub(crate) struct SpawnCache {
     authorities: Mutex<HashMap<(GrantKey, String), Authority>>,
@@ -131,8 +132,8 @@ impl Inner {
         })
     }
 
-    /// Checks that a cost limit can be enforced. If a model's price is not known, an explicit limit is an error, and the default
-    /// limit is replaced by one on tokens.
+    /// Checks that a cost limit can be enforced. If a model's price is not known, an explicit limit is an error, and
+    /// the default limit is replaced by one on tokens.
     fn priced(
         &self,
         limits: Limits,
@@ -325,7 +326,7 @@ impl Inner {
     }
 }
 
-/// Whether `tools` has a tool of the same name.
+/// Returns true if `tools` has a tool of the same name.
 fn has_tool(tools: &[Arc<dyn Tool>], tool: &Arc<dyn Tool>) -> bool {
     tools.iter().any(|other| other.spec().name == tool.spec().name)
 }

@@ -32,7 +32,8 @@ impl RefusedCall {
 
     /// A denial because the call needs approval and there is no user to approve it.
     ///
-    /// Kept apart from [`Self::denied`], so that the recorded reason can differ once `CallRefusal` has a variant for it.
+    /// Kept apart from [`Self::denied`], so that the recorded reason can differ once `CallRefusal` has a variant for
+    /// it.
     pub(crate) fn no_approver() -> Self {
         let text = "denied: this call needs approval and no approver is available";
         Self { why: CallRefusal::Denied, text: text.to_owned() }
@@ -48,7 +49,7 @@ impl RefusedCall {
     }
 }
 
-/// Why a call has no output.
+/// The reason why a call has no output.
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// The call was not made; the run continues.
@@ -102,8 +103,8 @@ impl CallRecorder {
         }
     }
 
-    /// Records the beginning of a call, unless the limit of calls is reached. The record is durable when this returns, so that
-    /// after a crash a call that may have acted is known to have begun.
+    /// Records the beginning of a call, unless the limit of calls is reached. The record is durable when this returns,
+    /// so that after a crash a call that may have acted is known to have begun.
     pub(crate) async fn begin(
         &self,
         state: &CallState,

@@ -1,5 +1,5 @@
-//! Calls models: chooses the model, prepares the request, makes one attempt. A failed attempt is recorded as a fact, and the loop
-//! asks again; the pause before the retry is the scheduler's ([`Scheduler::back_off`]).
+//! Calls models: chooses the model, prepares the request, makes one attempt. A failed attempt is recorded as a fact,
+//! and the loop asks again; the pause before the retry is the scheduler's ([`Scheduler::back_off`]).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -246,8 +246,8 @@ fn ask_size(card: &ModelCard, input: u64, purpose: &Purpose, config: &RuntimeCon
     if is_program(card) {
         return AskSize { input, output: 0, floor: 0, reserve: 0 };
     }
-    // Providers reject requests whose input and output might exceed the context. The input is an upper bound, so a quarter of
-    // the context is always left for the output.
+    // Providers reject requests whose input and output might exceed the context. The input is an upper bound, so a
+    // quarter of the context is always left for the output.
     let left = card.context_window.map(|window| window.saturating_sub(input).max(window / 4));
     let most = [card.max_output, left].into_iter().flatten().fold(config.max_output, u64::min);
     match purpose {
@@ -261,12 +261,13 @@ fn ask_size(card: &ModelCard, input: u64, purpose: &Purpose, config: &RuntimeCon
     }
 }
 
-/// Whether the model is a program, which uses no tokens. Nothing is reserved for it, so that a team can always report.
+/// Returns true if the model is a program, which uses no tokens. Nothing is reserved for it, so that a team can always
+/// report.
 fn is_program(card: &ModelCard) -> bool {
     card.max_output == Some(0)
 }
 
-/// Whether the run stops asking a model after this error.
+/// Returns true if the run stops asking a model after this error.
 fn gives_up(error: &ModelError, failed: u32, max_attempts: u32, has_another: bool) -> bool {
     match error {
         ModelError::Busy { .. } => has_another && failed >= max_attempts,

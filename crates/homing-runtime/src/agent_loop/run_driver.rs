@@ -44,7 +44,7 @@ pub(crate) struct RunDriver {
 impl RunDriver {
     pub(crate) fn new(run: ActiveRun) -> Self {
         let run = Arc::new(run);
-        let (slots, ids) = (run.runtime.run_slots.clone(), run.runtime.parts.ids.clone());
+        let (slots, ids) = (run.runtime.run_slots.clone(), run.runtime.parts.sources.ids.clone());
         let scheduler = Scheduler::new(run.tree.clone(), run.live_run.clone(), slots, ids, run.config().max_backoff);
         let scheduler = Arc::new(scheduler);
         Self {
@@ -179,7 +179,8 @@ impl RunDriver {
         }
     }
 
-    /// Records the end together with a background child's report to its parent, so that no crash keeps one without the other.
+    /// Records the end together with a background child's report to its parent, so that no crash keeps one without the
+    /// other.
     fn record_end(&self, ended: Ended) -> Option<Commit> {
         let ended = Arc::new(ended);
         self.run.tree.record_all(|tree| {

@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use crate::live_tree::LiveTree;
 
-/// The report about a child run that `delegate`, `wait`, `tell` and `cancel` return as data to a caller that is a program,
-/// that is, one that passes `report: "facts"`.
+/// The report about a child run that `delegate`, `wait`, `tell` and `cancel` return as data to a caller that is a
+/// program, that is, one that passes `report: "facts"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChildReport {
     /// The child's run id.
@@ -43,7 +43,7 @@ pub struct ChildEnding {
     pub data: Option<Value>,
     /// The limit that ended it.
     pub limit: Option<LimitHit>,
-    /// Whether its agent's definition says that a failure may be ignored.
+    /// True if its agent's definition says that a failure may be ignored.
     pub may_fail: bool,
 }
 
@@ -55,7 +55,8 @@ pub struct ChildReports {
 }
 
 impl ChildReport {
-    /// A report about a child that was started in the background. It may have ended by now; the program learns that by waiting.
+    /// A report about a child that was started in the background. It may have ended by now; the program learns that by
+    /// waiting.
     pub(crate) fn started(run: &Run) -> Self {
         let agent = run.spawned.agent.name.clone();
         Self { run: run.id, place: run.place.clone(), agent, status: Status::Running, ending: None, output: None }

@@ -29,8 +29,8 @@ pub(super) struct DelegateArgs {
 pub(super) enum ReportReader {
     /// A language model: text with a head line, long answers cut.
     Model,
-    /// A program, which asked for `report: "facts"`: the whole answer as text, and a [`ChildReport`](super::ChildReport) as
-    /// data.
+    /// A program, which asked for `report: "facts"`: the whole answer as text, and a
+    /// [`ChildReport`](super::ChildReport) as data.
     Program,
 }
 
@@ -67,7 +67,8 @@ impl DelegateArgs {
     }
 }
 
-/// The limits that the caller sets for this one child: they narrow those of the agent's definition, and never widen them.
+/// The limits that the caller sets for this one child: they narrow those of the agent's definition, and never widen
+/// them.
 fn child_limits(args: &Value, agent: &AgentDefinition) -> Result<Limits, RefusedCall> {
     let limits = match args.get("limits").filter(|limits| !limits.is_null()) {
         None => Limits::default(),

@@ -85,7 +85,8 @@ impl Delegation {
         };
         match self.carry_out(&state, &name, &args).await {
             Ok(DelegationOutput { output, reports }) => {
-                // If a child hit a limit of this run or its ancestors, a program ends too; only a model is asked to carry on.
+                // If a child hit a limit of this run or its ancestors, a program ends too; only a model is asked to
+                // carry on.
                 let limit = reports.iter().find_map(|report| report.limit_above(&self.run.live_run.place));
                 let refused = limit.cloned().map(CallRefusal::Limit);
                 self.recorder.returned(&state, &name, output, refused);

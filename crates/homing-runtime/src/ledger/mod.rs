@@ -1,14 +1,17 @@
-//! Reserves what a model call may cost, and settles it afterwards: at the run, at all its ancestors, and at the account that pays.
+//! Reserves what a model call may cost, and settles it afterwards: at the run, at all its ancestors, and at the account
+//! that pays.
 //!
-//! Why reservations: the runs of a tree call models concurrently and share their ancestors' budgets. Checking the budget and then calling
-//! would let ten runs spend the last dollar ten times. So a call first reserves its worst case (all input tokens at full price, all
-//! output tokens it may use) at the run and at every ancestor. The check and the record of the reservation happen under the tree's lock,
-//! so that a budget can never be exceeded, whatever the calls return. Settling replaces the reservation by the usage that the
-//! provider reports, which is usually far less, and wakes the runs that wait for budget. A call whose usage is unknown (a broken
-//! connection, a crash) is charged its whole reservation, because the provider may have billed it.
+//! Reservations exist because the runs of a tree call models concurrently and share their ancestors' budgets. Checking
+//! the budget and then calling would let ten runs spend the last dollar ten times. So a call first reserves its worst
+//! case (all input tokens at full price, all output tokens it may use) at the run and at every ancestor. The check and
+//! the record of the reservation happen under the tree's lock, so that a budget can never be exceeded, whatever the
+//! calls return. Settling replaces the reservation by the usage that the provider reports, which is usually far less,
+//! and wakes the runs that wait for budget. A call whose usage is unknown (a broken connection, a crash) is charged its
+//! whole reservation, because the provider may have billed it.
 //!
-//! The account is reserved first, because it is shared between processes and must be awaited; the tree follows, under its lock
-//! and with no more output than the account allowed. If the tree then refuses, the account's reservation is settled at zero.
+//! The account is reserved first, because it is shared between processes and must be awaited; the tree follows, under
+//! its lock and with no more output than the account allowed. If the tree then refuses, the account's reservation is
+//! settled at zero.
 
 use std::sync::Arc;
 
@@ -65,7 +68,7 @@ impl Reservations {
         Self { tree, live_run }
     }
 
-    /// Whether a call of this size fits the budgets of the run and its ancestors now.
+    /// Checks whether a call of this size fits the budgets of the run and its ancestors now.
     pub(crate) fn fit(&self, size: AskSize, rates: &Rates) -> Fit {
         self.tree.read(|tree| tree.room(self.live_run.run, size, rates))
     }

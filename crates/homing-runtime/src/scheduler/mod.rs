@@ -1,13 +1,15 @@
-//! Decides when a run may continue: slots, pauses of a provider, back-off after a failure, and the run's own time limits.
+//! Decides when a run may continue: slots, pauses of a provider, back-off after a failure, and the run's own time
+//! limits.
 //!
-//! Why waiting is centralised here: a run that waits must hold nothing another run may need, or runs wait for each other. A parent that
-//! waits for its child holds no slot, so that the child can always start even if there is only one. A slot is taken
-//! last, after back-off, the provider's pause and the wait for budget, and only then is the budget reserved; if anything has changed in the
-//! meantime (the provider paused again, another run reserved the budget), the slots are dropped and the run starts waiting anew.
+//! All waiting is in one place, because a run that waits must hold nothing another run may need, or runs wait for each
+//! other. A parent that waits for its child holds no slot, so that the child can always start even if there is only
+//! one. A slot is taken last, after back-off, the provider's pause and the wait for budget, and only then is the budget
+//! reserved; if anything has changed in the meantime (the provider paused again, another run reserved the budget), the
+//! slots are dropped and the run starts waiting anew.
 //!
-//! Every wait also ends when the run is stopped or its time is up, and there are two clocks. `working` counts against both
-//! the wall clock and the working time of a run; `waiting` (for a slot, a provider, other runs, the user) only against the wall clock,
-//! because a run must not run out of working time in a queue.
+//! Every wait also ends when the run is stopped or its time is up, and there are two clocks. `working` counts against
+//! both the wall clock and the working time of a run; `waiting` (for a slot, a provider, other runs, the user) only
+//! against the wall clock, because a run must not run out of working time in a queue.
 
 pub(crate) mod fair_semaphore;
 pub(crate) mod rate_limit;
