@@ -16,8 +16,8 @@ pub(crate) fn lines(run: &Run) -> Vec<String> {
 
 fn message_lines(message: &Message) -> Vec<String> {
     match message {
-        Message::User { text, .. } => vec![format!("told: {}", first_line(text))],
-        Message::Tool(result) => vec![format!("{} returned: {}", result.name, first_line(&result.text))],
+        Message::User { text, .. } => vec![format!("user: {}", first_line(text))],
+        Message::Tool(result) => vec![format!("result {}: {}", result.name, first_line(&result.text))],
         Message::Assistant(reply) => reply.parts.iter().filter_map(part_line).collect(),
     }
 }
@@ -25,14 +25,14 @@ fn message_lines(message: &Message) -> Vec<String> {
 fn part_line(part: &Part) -> Option<String> {
     match part {
         Part::Text(text) if text.trim().is_empty() => None,
-        Part::Text(text) => Some(format!("said: {}", first_line(text))),
+        Part::Text(text) => Some(format!("assistant: {}", first_line(text))),
         Part::Thinking { .. } | Part::Opaque { .. } => None,
         Part::Call(call) => {
             let args = match &call.args {
                 Args::Json(value) => value.to_string(),
                 Args::Malformed(text) => text.clone(),
             };
-            Some(format!("calls {}: {}", call.name, first_line(&args)))
+            Some(format!("call {}: {}", call.name, first_line(&args)))
         }
     }
 }

@@ -79,7 +79,7 @@ impl CallPermissions {
             Decision::Allow { by } => Ok(by),
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
-                let text = format!("{} wants to call {name} with {args}", context.agent);
+                let text = format!("allow {} to call {name} with {args}?", context.agent);
                 self.request_approval(context, &text, Some(by.clone())).await?;
                 Ok(format!("the user; {by}"))
             }

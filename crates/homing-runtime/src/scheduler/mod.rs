@@ -5,7 +5,7 @@
 //! other. A parent that waits for its child holds no slot, so that the child can always start even if there is only
 //! one. A slot is taken last, after back-off, the provider's pause and the wait for budget, and only then is the budget
 //! reserved; if anything has changed in the meantime (the provider paused again, another run reserved the budget), the
-//! slots are dropped and the run starts waiting anew.
+//! slots are dropped and the run waits again.
 //!
 //! Every wait also ends when the run is stopped or its time is up, and there are two clocks. `working` counts against
 //! both the wall clock and the working time of a run; `waiting` (for a slot, a provider, other runs, the user) only

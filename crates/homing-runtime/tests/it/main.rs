@@ -9,6 +9,7 @@ mod full_disk;
 mod ledger;
 mod limits;
 mod manager;
+mod permissions;
 mod replies;
 mod retries;
 mod simulation;
