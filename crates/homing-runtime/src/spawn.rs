@@ -97,7 +97,7 @@ impl Inner {
         let resolved = self.parts.models.resolve(&choice, None).map_err(SpawnError::NoModel)?;
         let requested = task.limits.or(agent.limits);
         let limits = requested.or(Limits::root());
-        let (limits, unpriced) = self.priced(limits, requested.cost_micros, &resolved)?;
+        let (limits, unpriced) = self.enforceable_limits(limits, requested.cost_micros, &resolved)?;
         let mut warnings = task.warnings.clone();
         warnings.extend(unpriced);
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
@@ -134,7 +134,7 @@ impl Inner {
 
     /// Checks that a cost limit can be enforced. If a model's price is not known, an explicit limit is an error, and
     /// the default limit is replaced by one on tokens.
-    fn priced(
+    fn enforceable_limits(
         &self,
         limits: Limits,
         explicit: Cap,
@@ -204,7 +204,7 @@ impl Inner {
         let explicit = tree.read(|tree| {
             tree.lineage(parent).fold(requested.cost_micros, |cap, run| cap.tighter(run.limits.cost_micros))
         });
-        let (limits, mut warnings) = self.priced(requested.or(Limits::delegated()), explicit, &resolved)?;
+        let (limits, mut warnings) = self.enforceable_limits(requested.or(Limits::delegated()), explicit, &resolved)?;
         let authority = tree.spawn_cache.child_authority(&above.authority, agent);
         let mut context = shared(&above.context, &agent.shared_context);
         context.extend(order.context);
