@@ -111,5 +111,5 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
 /// Whether a call, under whatever name the model used, concerns other runs.
 fn is_family(name: &str) -> bool {
     let ours = homing_core::tool_names::canonical(name).unwrap_or(name);
-    homing_core::run::is_family(ours)
+    homing_core::tool_names::is_delegation(ours)
 }

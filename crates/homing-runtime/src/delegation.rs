@@ -408,7 +408,7 @@ pub(crate) fn specs<'a>(agents: impl Iterator<Item = &'a AgentDefinition>) -> Ve
 
 fn spec(name: &str, description: String, replay: Replay, required: &[&str], properties: Value) -> ToolSpec {
     let schema = json!({"type": "object", "properties": properties, "required": required});
-    ToolSpec { name: name.to_owned(), description, schema, replay }
+    ToolSpec { name: name.to_owned(), description, schema, replay, effect: homing_core::tool::Effect::Delegates }
 }
 
 /// The first sentences: descriptions in the wild are pages long, and every run pays for them at every turn.

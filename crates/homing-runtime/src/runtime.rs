@@ -325,10 +325,11 @@ impl Inner {
             self.move_in(id, &mut spawned).await?;
         }
         let spawned = Arc::new(spawned);
-        let (place, commit) = book.record_spawn(id, Some(parent), |tree| match tree.no_more_children(parent) {
-            None => Ok(Fact::Spawned(spawned)),
-            Some(hit) => Err(SpawnError::Limit(hit)),
-        })?;
+        let (place, commit) =
+            book.record_spawn(id, Some(parent), |tree| match tree.ledger().no_more_children(parent) {
+                None => Ok(Fact::Spawned(spawned)),
+                Some(hit) => Err(SpawnError::Limit(hit)),
+            })?;
         let stop = book.cell(parent).map_or_else(CancellationToken::new, |cell| cell.stop.child_token());
         let cell = LiveRun::new(id, place, stop);
         book.add_cell(cell.clone());
@@ -381,7 +382,7 @@ impl Inner {
     /// Asks a run to stop; `false` where it has ended.
     pub(crate) fn halt(&self, book: &LiveTree, run: Uuid, by: CancelledBy) -> bool {
         let halted = book.record_if(run, |tree| match tree.get(run) {
-            Some(it) if it.ended.is_none() && it.halted.is_none() => Ok(Fact::Halted { by }),
+            Some(it) if it.ended.is_none() && it.halted().is_none() => Ok(Fact::Halted { by }),
             Some(_) | None => Err(()),
         });
         if let Some(cell) = book.cell(run) {

@@ -280,6 +280,7 @@ impl Inner {
                     .to_owned(),
                 schema: serde_json::Value::clone(schema),
                 replay: Replay::Safe,
+                effect: homing_core::tool::Effect::Reads,
             });
         }
         specs

@@ -7,7 +7,7 @@ use homing_core::{
 
 /// What a run did so far, a line each.
 pub(crate) fn lines(run: &Run) -> Vec<String> {
-    let mut lines: Vec<String> = run.transcript.iter().flat_map(|entry| said(&entry.message)).collect();
+    let mut lines: Vec<String> = run.transcript().iter().flat_map(|entry| said(&entry.message)).collect();
     if let Some(ended) = &run.ended {
         lines.push(crate::delegation::child_report::how(&ended.outcome));
     }

@@ -8,11 +8,11 @@ use std::{
 
 use homing_core::{
     fact::{Asked, Fact, FailureKind, LimitHit, Outcome, Purpose, Reservation},
+    ledger::{AskSize, Fit},
     message::{FNV_START, Message, Reply, TranscriptEntry, Usage, fnv},
     model::{AskFailure, Charge, Delta, Model, ModelError, ModelRequest, Rates, ToolChoice, Toolbox},
     run::{Run, Step},
     token_estimate::input_bound,
-    tree::{AskSize, Fit},
 };
 
 use crate::{
@@ -175,7 +175,7 @@ impl RunDriver {
         match purpose {
             Purpose::Landing(_) => None,
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => self.book.look(|tree| {
-                let hit = tree.time_nearly_up(self.cell.run, self.book.clock(tree))?;
+                let hit = tree.ledger().time_nearly_up(self.cell.run, self.book.clock(tree))?;
                 Some(tree.get(self.cell.run)?.land(hit))
             }),
         }
@@ -184,8 +184,8 @@ impl RunDriver {
     /// The model to ask, or the end where no model of the list can be asked any more.
     fn choose_model(&self) -> Result<Arc<dyn Model>, Interrupt> {
         let (models, at, failed, error) = self.run(|run| {
-            let at = run.asked_model.as_ref().and_then(|it| run.spawned.models.iter().position(|name| name == it));
-            (run.spawned.models.clone(), at.unwrap_or(0), run.failed_asks, run.last_error().cloned())
+            let at = run.asked_model().and_then(|it| run.spawned.models.iter().position(|name| name == it));
+            (run.spawned.models.clone(), at.unwrap_or(0), run.failed_asks(), run.last_error().cloned())
         });
         let patience = self.inner.parts.settings.max_attempts;
         let mut next = match &error {
@@ -206,7 +206,7 @@ impl RunDriver {
 
     /// Waits after a failed attempt, with nothing held.
     async fn pause_before_retry(&self) -> Result<(), Interrupt> {
-        let (failed, error) = self.run(|run| (run.failed_asks, run.last_error().cloned()));
+        let (failed, error) = self.run(|run| (run.failed_asks(), run.last_error().cloned()));
         let Some(error) = error.filter(ModelError::is_retryable) else { return Ok(()) };
         let wait = match &error {
             // The gate knows how long.
@@ -314,7 +314,7 @@ impl RunDriver {
     fn room(&self, draft: &PreparedRequest, purpose: &Purpose) -> Fit {
         let rates = draft.model.card().rates.clone().unwrap_or_default();
         let wish = self.wish(draft, purpose);
-        self.book.look(|tree| tree.room(self.cell.run, wish, &rates))
+        self.book.look(|tree| tree.ledger().fit(self.cell.run, wish, &rates))
     }
 
     /// What to do where an ask does not fit.
@@ -359,22 +359,23 @@ impl RunDriver {
             wish.output = paid_by.max_output;
         }
         let mut written = None;
-        let commit = self.book.record_if(self.cell.run, |tree| match tree.room(self.cell.run, wish, &rates) {
-            Fit::Fits { max_output, hold } => {
-                let asked = Asked {
-                    purpose: purpose.clone(),
-                    model: draft.model.card().name.clone(),
-                    max_output,
-                    request_hash: draft.hash,
-                    input_bound: draft.input_bound,
-                    hold,
-                    nudge: nudge.map(str::to_owned),
-                };
-                written = Some(asked.clone());
-                Ok(Fact::Asked(asked))
-            }
-            other => Err(other),
-        })?;
+        let commit =
+            self.book.record_if(self.cell.run, |tree| match tree.ledger().fit(self.cell.run, wish, &rates) {
+                Fit::Fits { max_output, hold } => {
+                    let asked = Asked {
+                        purpose: purpose.clone(),
+                        model: draft.model.card().name.clone(),
+                        max_output,
+                        request_hash: draft.hash,
+                        input_bound: draft.input_bound,
+                        hold,
+                        nudge: nudge.map(str::to_owned),
+                    };
+                    written = Some(asked.clone());
+                    Ok(Fact::Asked(asked))
+                }
+                other => Err(other),
+            })?;
         Ok((written.expect("what was recorded was made here"), commit))
     }
 }

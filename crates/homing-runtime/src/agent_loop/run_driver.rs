@@ -70,7 +70,7 @@ impl RunDriver {
     /// What hooks have to say at a run's start is told to the model together with the task; a resumed run has heard it.
     async fn announce_start(&self) -> Result<(), Interrupt> {
         let Some(hooks) = &self.inner.parts.hooks else { return Ok(()) };
-        if self.run(|run| run.began.is_some() || run.transcript.len() > run.spawned.inherited.len() + 1) {
+        if self.run(|run| run.began().is_some() || run.transcript().len() > run.spawned.inherited.len() + 1) {
             return Ok(());
         }
         let notes = self.waiting(hooks.run_started(&self.hook_run())).await?;
@@ -92,7 +92,7 @@ impl RunDriver {
     fn interrupted(&self, interrupt: Interrupt) -> Ended {
         let outcome = match interrupt {
             Interrupt::Stopped => {
-                let by = self.run(|run| run.halted.clone()).unwrap_or(CancelledBy::ParentEnded);
+                let by = self.run(|run| run.halted().cloned()).unwrap_or(CancelledBy::ParentEnded);
                 Outcome::Cancelled { by }
             }
             Interrupt::OutOfTime(hit) => homing_core::run::out_of(hit),
@@ -149,7 +149,7 @@ impl RunDriver {
             let Some(run) = tree.get(self.cell.run).filter(|run| run.ended.is_none()) else { return Vec::new() };
             let mut facts = Vec::new();
             let parent = run.spawned.parent.and_then(|id| tree.get(id)).filter(|parent| parent.ended.is_none());
-            if let (Some(parent), true, false) = (parent, run.spawned.background, run.told_parent) {
+            if let (Some(parent), true, false) = (parent, run.spawned.background, run.told_parent()) {
                 let message = child_report::of_background(run, &ended, &self.inner.parts.settings);
                 facts.push((parent.id, Fact::Told { from: Some(run.id), message }));
             }
@@ -183,13 +183,13 @@ impl RunDriver {
 
     /// Waits for something that counts as the run's own work.
     pub(crate) async fn working<T>(&self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
-        let end = self.book.look(|tree| tree.working_time_left(self.cell.run, self.book.clock(tree)));
+        let end = self.book.look(|tree| tree.ledger().working_time_left(self.cell.run, self.book.clock(tree)));
         self.until(end, work).await
     }
 
     /// Waits for something that does not: a slot, a provider, other runs.
     pub(crate) async fn waiting<T>(&self, wait: impl Future<Output = T>) -> Result<T, Interrupt> {
-        let end = self.book.look(|tree| tree.time_left(self.cell.run, self.book.clock(tree)));
+        let end = self.book.look(|tree| tree.ledger().time_left(self.cell.run, self.book.clock(tree)));
         self.until(end, wait).await
     }
 
@@ -219,7 +219,7 @@ impl RunDriver {
         if self.cell.stop.is_cancelled() {
             return Err(Interrupt::Stopped);
         }
-        let end = self.book.look(|tree| tree.working_time_left(self.cell.run, self.book.clock(tree)));
+        let end = self.book.look(|tree| tree.ledger().working_time_left(self.cell.run, self.book.clock(tree)));
         match end {
             // Timers and clocks round: a millisecond is nothing to begin another step with.
             Some((0 | 1, hit)) => Err(Interrupt::OutOfTime(hit)),
@@ -229,17 +229,17 @@ impl RunDriver {
 
     /// The end of a run whose model call ran into the run's deadline.
     pub(crate) fn time_is_up(&self) -> Interrupt {
-        let end = self.book.look(|tree| tree.working_time_left(self.cell.run, self.book.clock(tree)));
+        let end = self.book.look(|tree| tree.ledger().working_time_left(self.cell.run, self.book.clock(tree)));
         end.map_or(Interrupt::Stopped, |(_, hit)| Interrupt::OutOfTime(hit))
     }
 
     pub(crate) fn time_to_work(&self) -> Option<Duration> {
-        let end = self.book.look(|tree| tree.working_time_left(self.cell.run, self.book.clock(tree)));
+        let end = self.book.look(|tree| tree.ledger().working_time_left(self.cell.run, self.book.clock(tree)));
         end.map(|(left, _)| Duration::from_millis(left))
     }
 
     pub(crate) fn time_to_wait(&self) -> Option<Duration> {
-        let end = self.book.look(|tree| tree.time_left(self.cell.run, self.book.clock(tree)));
+        let end = self.book.look(|tree| tree.ledger().time_left(self.cell.run, self.book.clock(tree)));
         end.map(|(left, _)| Duration::from_millis(left))
     }
 
@@ -266,7 +266,7 @@ impl RunDriver {
         let make = || {
             let (spawned, deeper) = self.book.look(|tree| {
                 let run = tree.get(self.cell.run).expect("a run is recorded before it is driven");
-                (run.spawned.clone(), tree.may_go_deeper(run.id))
+                (run.spawned.clone(), tree.ledger().may_go_deeper(run.id))
             });
             self.inner.kit(&spawned, deeper, &self.brought())
         };
@@ -298,7 +298,7 @@ impl Effects for RunDriver {
     }
 
     fn supersede(&self, summary: String) -> Result<(), Interrupt> {
-        let (upto, before) = self.run(|run| (compaction::boundary(&run.transcript), run.superseded));
+        let (upto, before) = self.run(|run| (compaction::boundary(run.transcript()), run.superseded()));
         if upto <= before {
             let message = "the conversation does not fit the model's context and cannot be made shorter".to_owned();
             return Err(Interrupt::Failed(Outcome::Failed { kind: FailureKind::Model, message, retryable: false }));

@@ -230,7 +230,7 @@ impl RunDriver {
         }
         let call = ToolCall { id: state.call.id.clone(), name: name.to_owned(), args: Args::Json(args.clone()) };
         let called = Called { key: state.key, call, replay, allowed_by };
-        let recorded = self.book.record_if(self.cell.run, |tree| match tree.no_more_calls(self.cell.run) {
+        let recorded = self.book.record_if(self.cell.run, |tree| match tree.ledger().no_more_calls(self.cell.run) {
             None => Ok(Fact::Called(Box::new(called))),
             Some(hit) => Err(hit),
         });

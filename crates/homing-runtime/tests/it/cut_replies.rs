@@ -94,7 +94,7 @@ async fn whole_calls_of_a_cut_reply_are_executed() {
     assert!(heard.lock().unwrap()[1].contains("not executed"));
     // Every call that stays in the transcript has its result, or no provider would take it back.
     let fold = homing_runtime::journal::Journal::fold(&*journal, root_id()).await.unwrap();
-    let transcript = &fold.root().unwrap().transcript;
+    let transcript = fold.root().unwrap().transcript();
     let calls = transcript.iter().filter_map(|it| match &it.message {
         Message::Assistant(reply) => Some(reply.calls().count()),
         Message::User { .. } | Message::Tool(_) => None,
@@ -287,7 +287,7 @@ async fn journal_of_an_earlier_version_folds_without_words_about_cuts() {
         }
         tree.apply(&record).unwrap();
     }
-    let transcript = &tree.root().unwrap().transcript;
+    let transcript = tree.root().unwrap().transcript();
     let role =
         |it: &Arc<TranscriptEntry>| serde_json::to_value(&it.message).unwrap()["role"].as_str().unwrap().to_owned();
     assert_eq!(transcript.iter().map(role).collect::<Vec<_>>(), ["user", "assistant", "tool", "assistant"]);

@@ -166,7 +166,7 @@ async fn a_model_that_cannot_be_used_gives_way_to_the_next_of_the_list() {
     let run = Runtime::new(parts).spawn(Task::new("a", "go")).unwrap();
     let envelope = home(&run).await;
     assert_eq!((envelope.output.as_str(), first.times_asked()), ("go", 1));
-    assert_eq!(run.tree().root().unwrap().asked_model.as_deref(), Some("script/second"));
+    assert_eq!(run.tree().root().unwrap().asked_model(), Some("script/second"));
 }
 
 #[tokio::test(start_paused = true)]
