@@ -76,7 +76,13 @@ impl Tool for ReadTool {
 impl ReadTool {
     fn new() -> Arc<Self> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-        let spec = ToolSpec { name: "read".into(), description: "reads".into(), schema, replay: Replay::Safe };
+        let spec = ToolSpec {
+            name: "read".into(),
+            description: "reads".into(),
+            schema,
+            replay: Replay::Safe,
+            effect: homing_core::tool::Effect::Reads,
+        };
         Arc::new(Self(spec, AtomicU64::new(0)))
     }
 

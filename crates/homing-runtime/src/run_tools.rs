@@ -52,7 +52,7 @@ pub(crate) enum CallKind {
 /// tool's effect, delegation is `effect == Delegates` of the specification that `RunTools::find` returns.
 pub(crate) fn call_kind(name: &str) -> CallKind {
     let name = tool_names::canonical(name).unwrap_or(name);
-    if homing_core::run::is_family(name) {
+    if tool_names::is_delegation(name) {
         CallKind::Delegation
     } else if name == "answer" {
         CallKind::Answer

@@ -289,10 +289,11 @@ impl Inner {
             self.enter_worktree(id, &mut spawned).await?;
         }
         let spawned = Arc::new(spawned);
-        let (place, commit) = tree.record_spawn(id, Some(parent), |fold| match fold.no_more_children(parent) {
-            None => Ok(Fact::Spawned(spawned)),
-            Some(hit) => Err(SpawnError::Limit(hit)),
-        })?;
+        let (place, commit) =
+            tree.record_spawn(id, Some(parent), |fold| match fold.ledger().no_more_children(parent) {
+                None => Ok(Fact::Spawned(spawned)),
+                Some(hit) => Err(SpawnError::Limit(hit)),
+            })?;
         let stop = tree.live_run(parent).map_or_else(CancellationToken::new, |parent| parent.stop.child_token());
         let live_run = LiveRun::new(id, place, stop);
         tree.add_live_run(live_run.clone());
@@ -346,7 +347,7 @@ impl Inner {
     /// Cancels a run; returns `false` if it has ended or is already stopping.
     pub(crate) fn cancel(&self, tree: &LiveTree, run: Uuid, by: CancelledBy) -> bool {
         let cancelled = tree.record_if(run, |fold| match fold.get(run) {
-            Some(open) if open.ended.is_none() && open.halted.is_none() => Ok(Fact::Halted { by }),
+            Some(open) if open.ended.is_none() && open.halted().is_none() => Ok(Fact::Halted { by }),
             Some(_) | None => Err(()),
         });
         if let Some(live_run) = tree.live_run(run) {

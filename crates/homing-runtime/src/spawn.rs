@@ -320,6 +320,7 @@ impl Inner {
                 description: "Gives your final answer in the required form. Call it once, at the end.".to_owned(),
                 schema: serde_json::Value::clone(schema),
                 replay: Replay::Safe,
+                effect: homing_core::tool::Effect::Reads,
             });
         }
         specs

@@ -7,7 +7,7 @@ use homing_core::{
 
 /// The transcript of a run, one line per message, call and result.
 pub(crate) fn lines(run: &Run) -> Vec<String> {
-    let mut lines: Vec<String> = run.transcript.iter().flat_map(|entry| message_lines(&entry.message)).collect();
+    let mut lines: Vec<String> = run.transcript().iter().flat_map(|entry| message_lines(&entry.message)).collect();
     if let Some(ended) = &run.ended {
         lines.push(crate::delegation::child_report::describe(&ended.outcome));
     }

@@ -35,7 +35,7 @@ async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
     let handle = runtime.spawn(Task::new("boss", "lead")).unwrap();
     let envelope = handle.wait().await;
     let tree = handle.tree();
-    let Message::Tool(result) = &tree.runs()[0].transcript[2].message else { panic!("the result of the delegation") };
+    let Message::Tool(result) = &tree.runs()[0].transcript()[2].message else { panic!("the result of the delegation") };
     (envelope, result.clone(), tree.runs()[1].spawned.clone())
 }
 

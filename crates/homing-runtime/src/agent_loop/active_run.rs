@@ -55,7 +55,7 @@ impl ActiveRun {
     pub(crate) fn tools(&self) -> Arc<RunTools> {
         let make = || {
             let (spawned, may_delegate) =
-                self.tree.read(|tree| (self.read_spawned(tree), tree.may_go_deeper(self.id())));
+                self.tree.read(|tree| (self.read_spawned(tree), tree.ledger().may_go_deeper(self.id())));
             self.runtime.run_tools(&self.tree.spawn_cache, &spawned, may_delegate, &self.agent_tools())
         };
         self.live_run.tools.get_or_init(make).clone()

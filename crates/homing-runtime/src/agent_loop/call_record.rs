@@ -118,10 +118,11 @@ impl CallRecorder {
         }
         let call = ToolCall { id: state.call.id.clone(), name: name.to_owned(), args: Args::Json(args.clone()) };
         let called = Called { key: state.key, call, replay, allowed_by };
-        let recorded = self.run.tree.record_if(self.run.id(), |tree| match tree.no_more_calls(self.run.id()) {
-            None => Ok(Fact::Called(Box::new(called))),
-            Some(hit) => Err(hit),
-        });
+        let recorded =
+            self.run.tree.record_if(self.run.id(), |tree| match tree.ledger().no_more_calls(self.run.id()) {
+                None => Ok(Fact::Called(Box::new(called))),
+                Some(hit) => Err(hit),
+            });
         match recorded {
             Ok(commit) => Ok(commit.await.map_err(Interrupt::Journal)?),
             Err(hit) => {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homing_core::{
     fact::{Asked, FailureKind, LimitHit, Outcome, Purpose},
+    ledger::{AskSize, Fit},
     message::{FNV_START, Message, Reply, TranscriptEntry, fnv},
     model::{AskFailure, Charge, Delta, Model, ModelCard, ModelError, ModelRequest, Rates, ToolChoice, Toolbox},
     run::{Run, Step},
     token_estimate::input_bound,
-    tree::{AskSize, Fit},
 };
 
 use crate::{
@@ -172,7 +172,7 @@ impl ModelCalls {
         match purpose {
             Purpose::Landing(_) => None,
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => self.run.tree.read(|tree| {
-                let hit = tree.time_nearly_up(self.run.id(), self.run.tree.tree_clock(tree))?;
+                let hit = tree.ledger().time_nearly_up(self.run.id(), self.run.tree.tree_clock(tree))?;
                 Some(tree.get(self.run.id())?.land(hit))
             }),
         }
@@ -182,9 +182,9 @@ impl ModelCalls {
     fn choose_model(&self) -> Result<Arc<dyn Model>, Interrupt> {
         let (models, current, failed, mut error) = self.run.read(|run| {
             let models = run.spawned.models.clone();
-            let asked = run.asked_model.as_ref();
+            let asked = run.asked_model();
             let current = asked.and_then(|asked| models.iter().position(|name| name == asked)).unwrap_or(0);
-            (models, current, run.failed_asks, run.last_error().cloned())
+            (models, current, run.failed_asks(), run.last_error().cloned())
         });
         let max_attempts = self.run.config().max_attempts;
         let has_another = current + 1 < models.len();

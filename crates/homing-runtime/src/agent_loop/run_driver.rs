@@ -92,7 +92,7 @@ impl RunDriver {
     /// Records the notes of start hooks as messages to the model; a resumed run has them already.
     async fn run_start_hooks(&self) -> Result<(), Interrupt> {
         let Some(hooks) = &self.run.runtime.parts.hooks else { return Ok(()) };
-        if self.run.read(|run| run.began.is_some() || run.transcript.len() > run.spawned.inherited.len() + 1) {
+        if self.run.read(|run| run.began().is_some() || run.transcript().len() > run.spawned.inherited.len() + 1) {
             return Ok(());
         }
         let notes = self.scheduler.waiting(hooks.run_started(&self.run.hook_run())).await?;
@@ -114,7 +114,7 @@ impl RunDriver {
     fn interrupted(&self, interrupt: Interrupt) -> Ended {
         let outcome = match interrupt {
             Interrupt::Stopped => {
-                let by = self.run.read(|run| run.halted.clone()).unwrap_or(CancelledBy::ParentEnded);
+                let by = self.run.read(|run| run.halted().cloned()).unwrap_or(CancelledBy::ParentEnded);
                 Outcome::Cancelled { by }
             }
             Interrupt::OutOfTime(hit) => homing_core::run::out_of(hit),
@@ -187,7 +187,7 @@ impl RunDriver {
             let Some(run) = tree.get(self.run.id()).filter(|run| run.ended.is_none()) else { return Vec::new() };
             let mut facts = Vec::new();
             let parent = run.spawned.parent.and_then(|id| tree.get(id)).filter(|parent| parent.ended.is_none());
-            if let (Some(parent), true, false) = (parent, run.spawned.background, run.told_parent) {
+            if let (Some(parent), true, false) = (parent, run.spawned.background, run.told_parent()) {
                 let message = child_report::background_text(run, &ended, self.run.config().inline_answer);
                 facts.push((parent.id, Fact::Told { from: Some(run.id), message }));
             }
@@ -237,7 +237,7 @@ impl Effects for RunDriver {
     }
 
     fn supersede(&self, summary: String) -> Result<(), Interrupt> {
-        let (upto, before) = self.run.read(|run| (compaction::boundary(&run.transcript), run.superseded));
+        let (upto, before) = self.run.read(|run| (compaction::boundary(run.transcript()), run.superseded()));
         if upto <= before {
             let message = "the conversation does not fit the model's context and cannot be shortened".to_owned();
             return Err(Interrupt::Failed(Outcome::Failed { kind: FailureKind::Model, message, retryable: false }));

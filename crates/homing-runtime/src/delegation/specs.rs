@@ -2,7 +2,7 @@
 
 use homing_core::{
     definition::AgentDefinition,
-    tool::{Replay, ToolSpec},
+    tool::{Effect, Replay, ToolSpec},
 };
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ pub(crate) fn specs<'a>(agents: impl Iterator<Item = &'a AgentDefinition>) -> Ve
 
 fn spec(name: &str, description: String, replay: Replay, required: &[&str], properties: Value) -> ToolSpec {
     let schema = json!({"type": "object", "properties": properties, "required": required});
-    ToolSpec { name: name.to_owned(), description, schema, replay }
+    ToolSpec { name: name.to_owned(), description, schema, replay, effect: Effect::Delegates }
 }
 
 /// The first paragraph of a description, cut.

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use homing_core::{
     fact::{Asked, Fact, LimitHit, Reservation},
+    ledger::{AskSize, Fit},
     message::{Reply, Usage},
     model::{AskFailure, Charge, Rates},
-    tree::{AskSize, Fit},
 };
 use tokio::sync::futures::Notified;
 
@@ -70,7 +70,7 @@ impl Reservations {
 
     /// Checks whether a call of this size fits the budgets of the run and its ancestors now.
     pub(crate) fn fit(&self, size: AskSize, rates: &Rates) -> Fit {
-        self.tree.read(|tree| tree.room(self.live_run.run, size, rates))
+        self.tree.read(|tree| tree.ledger().fit(self.live_run.run, size, rates))
     }
 
     /// Resolves when a call of the tree is settled.
@@ -94,7 +94,7 @@ impl Reservations {
         let size = AskSize { output, ..size };
         let mut recorded = None;
         let reserved =
-            self.tree.record_if(self.live_run.run, |tree| match tree.room(self.live_run.run, size, &rates) {
+            self.tree.record_if(self.live_run.run, |tree| match tree.ledger().fit(self.live_run.run, size, &rates) {
                 Fit::Fits { max_output, hold } => {
                     let asked = ask(max_output, hold);
                     recorded = Some(asked.clone());

@@ -111,11 +111,11 @@ impl Scheduler {
     }
 
     fn working_time_left(&self) -> Option<(u64, LimitHit)> {
-        self.tree.read(|tree| tree.working_time_left(self.live_run.run, self.tree.tree_clock(tree)))
+        self.tree.read(|tree| tree.ledger().working_time_left(self.live_run.run, self.tree.tree_clock(tree)))
     }
 
     fn time_left(&self) -> Option<(u64, LimitHit)> {
-        self.tree.read(|tree| tree.time_left(self.live_run.run, self.tree.tree_clock(tree)))
+        self.tree.read(|tree| tree.ledger().time_left(self.live_run.run, self.tree.tree_clock(tree)))
     }
 
     /// Waits for one of the slots that limit how many runs work at once.
@@ -164,7 +164,8 @@ impl Scheduler {
 
     /// Waits after a failed attempt, with nothing reserved.
     pub(crate) async fn back_off(&self) -> Result<(), Interrupt> {
-        let (failed, error) = self.tree.read_run(self.live_run.run, |run| (run.failed_asks, run.last_error().cloned()));
+        let (failed, error) =
+            self.tree.read_run(self.live_run.run, |run| (run.failed_asks(), run.last_error().cloned()));
         let Some(error) = error.filter(ModelError::is_retryable) else { return Ok(()) };
         // If the provider named a time, the rate limiter waits for it.
         if let ModelError::Busy { retry_after_ms: Some(_), .. } = &error {

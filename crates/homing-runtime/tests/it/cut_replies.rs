@@ -94,7 +94,7 @@ async fn whole_calls_of_a_cut_reply_are_executed() {
     assert!(heard.lock().unwrap()[1].contains("not executed"));
     // Providers reject a transcript in which a call has no result.
     let fold = homing_runtime::journal::Journal::fold(&*journal, root_id()).await.unwrap();
-    let transcript = &fold.root().unwrap().transcript;
+    let transcript = fold.root().unwrap().transcript();
     let calls = transcript.iter().filter_map(|entry| match &entry.message {
         Message::Assistant(reply) => Some(reply.calls().count()),
         Message::User { .. } | Message::Tool(_) => None,
@@ -289,7 +289,7 @@ async fn journal_of_an_earlier_version_folds_without_cut_messages() {
         }
         tree.apply(&record).unwrap();
     }
-    let transcript = &tree.root().unwrap().transcript;
+    let transcript = tree.root().unwrap().transcript();
     let role = |entry: &Arc<TranscriptEntry>| {
         serde_json::to_value(&entry.message).unwrap()["role"].as_str().unwrap().to_owned()
     };

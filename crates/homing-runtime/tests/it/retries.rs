@@ -167,7 +167,7 @@ async fn unusable_model_is_replaced_by_the_next() {
     let run = Runtime::new(parts).spawn(Task::new("a", "go")).unwrap();
     let envelope = wait_for(&run).await;
     assert_eq!((envelope.output.as_str(), first.times_asked()), ("go", 1));
-    assert_eq!(run.tree().root().unwrap().asked_model.as_deref(), Some("script/second"));
+    assert_eq!(run.tree().root().unwrap().asked_model(), Some("script/second"));
 }
 
 #[tokio::test(start_paused = true)]

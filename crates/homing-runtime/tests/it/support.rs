@@ -136,7 +136,13 @@ impl TestTool {
         act: impl Fn(&Value) -> ToolOutput + Send + Sync + 'static,
     ) -> Arc<Self> {
         let schema = json!({"type": "object"});
-        let spec = ToolSpec { name: name.into(), description: format!("does {name}"), schema, replay };
+        let spec = ToolSpec {
+            name: name.into(),
+            description: format!("does {name}"),
+            schema,
+            replay,
+            effect: homing_core::tool::Effect::Changes,
+        };
         Arc::new(Self { spec, act: Box::new(act), takes, calls: Mutex::default() })
     }
 
