@@ -1,4 +1,4 @@
-//! `AgentBuilder`: builds an agent definition in code and validates it once. Knows nothing of agent files.
+//! `AgentBuilder`: builds an agent definition in code and validates it once. It does not depend on agent files.
 
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ use crate::{
 /// Builds an [`AgentDefinition`] in code.
 ///
 /// ```
-/// use crate::agent_builder::AgentBuilder;
+/// use homing_core::agent_builder::{AgentBuildError, AgentBuilder};
 /// let agent = AgentBuilder::new("reviewer").description("Reviews code").prompt("Be strict.").tools(["read", "grep"]).build()?;
 /// assert_eq!(agent.name, "reviewer");
-/// # Ok::<(), crate::agent_builder::BadAgent>(())
+/// # Ok::<(), AgentBuildError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct AgentBuilder {
@@ -24,7 +24,7 @@ pub struct AgentBuilder {
     denied: Vec<String>,
 }
 
-/// Why [`AgentBuilder::build`] rejected the agent.
+/// Error of [`AgentBuilder::build`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgentBuildError {
     /// The name is not valid. Models write agent names, so only plain ones are accepted.

@@ -60,7 +60,7 @@ pub struct AgentDefinition {
     /// Permission mode; `None` restricts nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
-    /// Whether the parent continues without waiting for it.
+    /// True if the parent continues without waiting for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
     /// Isolation of its files from its parent's.
@@ -179,7 +179,7 @@ pub enum ProjectContext {
     None,
 }
 
-/// How much an agent may do without approval.
+/// Actions that an agent may take without approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionMode {

@@ -32,7 +32,7 @@ pub struct Envelope {
     pub output: String,
     /// The structured answer, if a schema was given.
     pub data: Option<Value>,
-    /// Whether `output` is not the complete answer.
+    /// True if `output` is not the complete answer.
     pub partial: bool,
     /// The error, if the run failed.
     pub error: Option<EnvelopeError>,
@@ -42,13 +42,13 @@ pub struct Envelope {
     pub usage: EnvelopeUsage,
     /// Usage of this run and all runs below it.
     pub subtree: EnvelopeUsage,
-    /// Whether the `until` command succeeded; null if there is none.
+    /// True if the `until` command succeeded; null if there is no such command.
     pub verified: Option<bool>,
     /// Warnings: what was repaired, replaced or missing.
     pub warnings: Vec<String>,
     /// Messages of the calls that were denied.
     pub denied: Vec<String>,
-    /// Whether the run can be resumed.
+    /// True if the run can be resumed.
     pub resumable: bool,
     /// Child runs.
     pub children: Vec<Envelope>,
@@ -149,7 +149,7 @@ pub struct EnvelopeError {
     pub kind: String,
     /// Message for the user.
     pub message: String,
-    /// Whether a later attempt may succeed.
+    /// True if a later attempt may succeed.
     pub retryable: bool,
     /// Suggestion for the user. The default comes from [`FailureKind::hint`]; hosts may replace it.
     pub hint: Option<String>,
@@ -173,7 +173,7 @@ pub struct EnvelopeUsage {
     pub output: u64,
     /// Millionths of a US dollar.
     pub cost_micros: u64,
-    /// Whether part of it is a worst-case estimate, because a provider reported no usage.
+    /// True if part of it is a worst-case estimate, because a provider reported no usage.
     pub estimated: bool,
     /// Model replies.
     pub turns: u64,

@@ -64,7 +64,7 @@ pub enum Fact {
         key: CallKey,
         /// The result.
         result: Arc<ToolResult>,
-        /// Why the call was not executed, if it was not.
+        /// Reason why the call was not executed, if it was not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<CallRefusal>,
     },
@@ -127,7 +127,7 @@ pub struct Spawned {
     /// The ended run whose transcript it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Uuid>,
-    /// Whether the parent continues without waiting for it.
+    /// True if the parent continues without waiting for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
     /// The agent definition at spawn; its prompt is in `system`.
@@ -305,7 +305,7 @@ pub enum Outcome {
         kind: FailureKind,
         /// Message for the user.
         message: String,
-        /// Whether a later attempt may succeed.
+        /// True if a later attempt may succeed.
         retryable: bool,
     },
 }

@@ -37,7 +37,7 @@ pub struct HookRun {
     pub agent: String,
     /// The run's working folder.
     pub workdir: PathBuf,
-    /// Whether the run has a parent.
+    /// True if the run has a parent.
     pub delegated: bool,
     /// Hooks of the agent file; `Null` unless the file is trusted.
     pub own_hooks: Value,

@@ -14,7 +14,7 @@
 //!
 //! The amount is the worst case (upper bound of the input, maximum of the output, highest price that can apply), because
 //! usage is known only after it has been paid for. With an estimate, calls in flight could exceed the limit together. In
-//! return, the limit may seem to be reached while it is not: the money is only reserved, and most of it will come back. The
+//! return, the limit may seem to be reached while it is not: the money is only reserved, and most of it will be released. The
 //! ledger therefore distinguishes [`Fit::Later`] from [`Fit::Full`]. It does not wait itself. Waiting needs a clock and a
 //! queue, and it must be fair between runs, which is the job of the scheduler; the ledger only answers, and its answer
 //! depends on nothing but the facts.

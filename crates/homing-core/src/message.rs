@@ -8,6 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::fact::CallRefusal;
+
 /// One entry of a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
@@ -102,7 +104,7 @@ pub enum StopReason {
     Length,
     /// The model or its provider declined to answer.
     Refusal,
-    /// A reason that this version does not know.
+    /// A reason that this version does not support.
     Other(String),
 }
 
@@ -168,7 +170,7 @@ pub struct ToolResult {
     /// The result as JSON, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// Whether the tool failed.
+    /// True if the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
@@ -189,7 +191,7 @@ pub struct Usage {
     pub reasoning: u64,
     /// Millionths of a US dollar.
     pub cost_micros: u64,
-    /// Whether these are worst-case estimates, because the provider reported no usage or an implausible one.
+    /// True if these are worst-case estimates, because the provider reported no usage or an implausible one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
@@ -213,7 +215,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A message of a transcript with its origin and its cached encoding.
+/// A message of a transcript with its origin and its cached encoding. Origin and refusal follow from the facts.
 ///
 /// Entries are shared and encoded once, so a turn costs only its new messages, not the whole history again.
 #[derive(Debug)]
@@ -222,6 +224,8 @@ pub struct TranscriptEntry {
     pub message: Message,
     /// Origin of the message.
     pub origin: MessageOrigin,
+    /// Reason why the call was not executed, if this is the result of such a call.
+    pub refusal: Option<CallRefusal>,
     /// Cached encoding for the run's wire.
     pub encoding: Encoding,
     measure: OnceLock<Measure>,
@@ -238,7 +242,7 @@ pub enum MessageOrigin {
     Task,
     /// A message to the run from its host, its parent or a background child.
     Message,
-    /// An instruction of the runtime, such as that a reply was cut or that the last turn has come.
+    /// An instruction of the runtime, such as a notice that a reply was cut or that this is the last turn.
     Nudge,
     /// Output of the `until` command, which did not succeed.
     FailedCheck,
@@ -272,7 +276,16 @@ impl TranscriptEntry {
 
     /// Creates an entry with this origin.
     pub fn with_origin(message: Message, origin: MessageOrigin) -> Arc<Self> {
-        Arc::new(Self { message, origin, encoding: Encoding::default(), measure: OnceLock::new() })
+        Arc::new(Self::build(message, origin, None))
+    }
+
+    /// Creates an entry for the result of a call that may have been refused.
+    pub fn with_refusal(result: ToolResult, refusal: Option<CallRefusal>) -> Arc<Self> {
+        Arc::new(Self::build(Message::Tool(result), MessageOrigin::Tool, refusal))
+    }
+
+    fn build(message: Message, origin: MessageOrigin, refusal: Option<CallRefusal>) -> Self {
+        Self { message, origin, refusal, encoding: Encoding::default(), measure: OnceLock::new() }
     }
 
     /// Returns the size of the message as JSON, in bytes; the bound on input tokens starts from it.

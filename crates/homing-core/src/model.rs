@@ -40,7 +40,7 @@ pub enum Delta<'a> {
     Call(&'a str),
 }
 
-/// What is known of a model: prices and limits.
+/// Known properties of a model: prices and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelCard {
     /// `provider/model`.

@@ -70,7 +70,7 @@ pub(crate) struct Links {
     pub(crate) children: Vec<usize>,
     /// Background children that have not ended.
     pub(crate) open_background: u32,
-    /// Whether the parent has received the result of this background run.
+    /// True if the parent has received the result of this background run.
     pub(crate) told_parent: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Upper bound on the input tokens of a request, used for its reservation. Knows nothing of providers.
+//! Upper bound on the input tokens of a request, used for its reservation. It does not depend on the provider.
 //!
 //! It uses no tokenizer, because providers do not publish theirs. The bound starts from the usage that the provider
 //! reported for the previous request, so it is loose for the first request only.

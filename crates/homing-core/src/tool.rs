@@ -50,7 +50,7 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON schema of the arguments: an object.
     pub schema: Value,
-    /// Whether a resumed run may repeat a call that was interrupted.
+    /// Treatment of an interrupted call in a resumed run.
     pub replay: Replay,
     /// Effect of a call. Records from before this field count as [`Effect::Changes`].
     #[serde(default)]
@@ -102,7 +102,7 @@ pub struct ToolOutput {
     pub images: Vec<Image>,
     /// The result as JSON, for programs.
     pub data: Option<Value>,
-    /// Whether the tool failed.
+    /// True if the tool failed.
     pub is_error: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::tool::Replay;
 pub(super) struct AnswerState {
     /// The first valid answer.
     pub(super) data: Option<Value>,
-    /// Whether the model has been asked to repair an answer.
+    /// True if the model has been asked to repair an answer.
     pub(super) repair_asked: bool,
     /// Number of repairs and of answers that did not match the schema.
     pub(super) repairs: u32,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    fact::CallRefusal,
     message::{Args, FNV_START, ToolCall, ToolResult, fnv},
     tool::{CallKey, Replay},
 };
@@ -17,12 +18,13 @@ pub struct CallState {
     /// Set when the call has begun.
     pub begun: Option<Replay>,
     pub(super) result: Option<Arc<ToolResult>>,
+    pub(super) refusal: Option<CallRefusal>,
 }
 
 impl CallState {
     /// Creates a call without a result.
     pub fn new(key: CallKey, call: ToolCall, begun: Option<Replay>) -> Self {
-        Self { call, key, begun, result: None }
+        Self { call, key, begun, result: None, refusal: None }
     }
 }
 
@@ -48,9 +50,11 @@ impl Calls {
     }
 
     /// Records a result. Returns `false` if no such call is open.
-    pub(super) fn finish(&mut self, key: CallKey, result: &Arc<ToolResult>) -> bool {
+    pub(super) fn finish(&mut self, key: CallKey, result: &Arc<ToolResult>, refusal: Option<&CallRefusal>) -> bool {
         let open = self.states.iter_mut().find(|state| state.key == key && state.result.is_none());
-        open.map(|state| state.result = Some(result.clone())).is_some()
+        let Some(state) = open else { return false };
+        (state.result, state.refusal) = (Some(result.clone()), refusal.cloned());
+        true
     }
 
     /// Returns the results of the last reply's calls that have returned.

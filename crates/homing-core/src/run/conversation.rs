@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::cut::Cuts;
 use crate::{
-    fact::Spawned,
-    message::{Message, MessageOrigin, TranscriptEntry},
+    fact::{CallRefusal, Spawned},
+    message::{Message, MessageOrigin, ToolResult, TranscriptEntry},
 };
 
 /// The transcript of a run.
@@ -83,6 +83,11 @@ impl Conversation {
         self.entries.push(TranscriptEntry::new(message));
     }
 
+    /// Adds the result of a call.
+    pub(super) fn push_result(&mut self, result: &ToolResult, refusal: Option<CallRefusal>) {
+        self.entries.push(TranscriptEntry::with_refusal(result.clone(), refusal));
+    }
+
     /// Adds a user message of this origin.
     pub(super) fn add(&mut self, text: impl Into<String>, origin: MessageOrigin) {
         self.entries.push(TranscriptEntry::with_origin(Message::user(text), origin));
@@ -118,7 +123,7 @@ impl Conversation {
         })
     }
 
-    /// Returns the latest text of the model that is not blank: `partial`, which a failed call had brought, or a reply.
+    /// Returns the latest text of the model that is not blank: `partial`, the text of a failed call, or a reply.
     pub(super) fn latest_text(&self, partial: &str) -> String {
         if !partial.trim().is_empty() {
             return self.with_cut_text(partial);

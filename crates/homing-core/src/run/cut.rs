@@ -32,7 +32,7 @@ struct Cut {
     /// Output tokens of the reply.
     had: u64,
     within: Within,
-    /// Whether the model has been told.
+    /// True if the model has been told.
     told: bool,
 }
 

@@ -123,7 +123,7 @@ impl Fold<'_> {
         if key.index == VERIFICATION {
             return self.checked(result);
         }
-        if !run.calls.finish(key, result) {
+        if !run.calls.finish(key, result, refused) {
             return;
         }
         if result.name == tool_names::ANSWER {
@@ -163,7 +163,7 @@ impl Fold<'_> {
                 let place = &run.place;
                 run.stopping.land(|| LimitHit { name: Limit::Repeats, limit, spent, place: place.clone() });
             }
-            run.conversation.push(Message::Tool(ToolResult::clone(&result)));
+            run.conversation.push_result(&result, state.refusal);
         }
         if let Landing::Due(hit) = &run.stopping.landing {
             run.conversation.add(nudges::landing(hit.name), MessageOrigin::Nudge);
@@ -216,7 +216,7 @@ impl Fold<'_> {
 }
 
 /// Returns the summary in a reply. A cut summary is used as it is: another attempt would be cut again, and an incomplete
-/// summary is better than a history that does not fit. The note lets the model know that it is incomplete.
+/// summary is better than a history that does not fit. The note makes the model aware that it is incomplete.
 fn summary_of(reply: &Reply) -> String {
     match reply.stop {
         StopReason::Length => format!("{}\n[The summary was cut off here.]", reply.text()),

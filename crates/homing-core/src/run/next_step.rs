@@ -15,8 +15,8 @@ use crate::{
 pub(super) struct Decision<'a>(pub(super) &'a Run);
 
 impl Decision<'_> {
-    /// Decides on the next step. The order matters: a request to stop comes first, then calls that are open, because their
-    /// results must enter the transcript before anything else happens.
+    /// Decides on the next step. The order matters: a request to stop has priority, then open calls, because their results
+    /// must enter the transcript before anything else happens.
     pub(super) fn next(&self) -> Step {
         let run = self.0;
         if let Some(by) = &run.stopping.halted {
