@@ -54,15 +54,13 @@ impl ActiveRun {
     /// The tools of the run, made from the authority that also decides each call.
     pub(crate) fn tools(&self) -> Arc<RunTools> {
         let make = || {
-            let (spawned, may_delegate) =
-                self.tree.read(|tree| (self.read_spawned(tree), tree.ledger().may_go_deeper(self.id())));
+            let (spawned, may_delegate) = self.tree.read(|tree| {
+                let run = tree.get(self.id()).expect("a run is recorded before it is driven");
+                (run.spawned.clone(), tree.ledger().may_go_deeper(run.id))
+            });
             self.runtime.run_tools(&self.tree.spawn_cache, &spawned, may_delegate, &self.agent_tools())
         };
         self.live_run.tools.get_or_init(make).clone()
-    }
-
-    fn read_spawned(&self, tree: &homing_core::tree::RunTree) -> Arc<homing_core::fact::Spawned> {
-        tree.get(self.id()).expect("a run is recorded before it is driven").spawned.clone()
     }
 
     /// The tools that the run's agent and its ancestors' agents supply.
