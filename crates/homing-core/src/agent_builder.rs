@@ -1,4 +1,4 @@
-//! Agents made in code: say who it is, step by step, and have it checked once. It must not know files.
+//! `AgentBuilder`: builds an agent definition in code and validates it once. It does not depend on agent files.
 
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ use crate::{
 /// Builds an [`AgentDefinition`] in code.
 ///
 /// ```
-/// use crate::agent_builder::AgentBuilder;
+/// use homing_core::agent_builder::{AgentBuildError, AgentBuilder};
 /// let agent = AgentBuilder::new("reviewer").description("Reviews code").prompt("Be strict.").tools(["read", "grep"]).build()?;
 /// assert_eq!(agent.name, "reviewer");
-/// # Ok::<(), crate::agent_builder::BadAgent>(())
+/// # Ok::<(), AgentBuildError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct AgentBuilder {
@@ -24,106 +24,107 @@ pub struct AgentBuilder {
     denied: Vec<String>,
 }
 
-/// Why an agent made in code is none.
+/// Error of [`AgentBuilder::build`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AgentBuildError {
-    /// Names are what models write, so they are plain.
-    #[error(
-        "`{0}` is no name for an agent: begin with a lower-case letter, go on with lower-case letters, digits and -"
-    )]
+    /// The name is not valid. Models write agent names, so only plain ones are accepted.
+    #[error("`{0}` is not a valid agent name: use lower-case letters, digits and -, starting with a letter")]
     Name(String),
-    /// The parent's model chooses by it.
+    /// The description is missing; the parent's model chooses agents by it.
     #[error("agent `{0}` has no description: say when to use it")]
     NoDescription(String),
-    /// A rule cannot be read.
+    /// A permission rule cannot be parsed.
     #[error(transparent)]
     Rule(#[from] RuleError),
 }
 
 impl AgentBuilder {
-    /// An agent of this name.
+    /// Starts an agent with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { agent: AgentDefinition::new(name, "", ""), tools: None, denied: Vec::new() }
     }
 
-    /// When to use it; the parent's model reads this.
+    /// Sets the description, which the parent's model reads to decide when to use the agent.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.agent.description = description.into();
         self
     }
 
-    /// The system prompt.
+    /// Sets the system prompt.
     #[must_use]
     pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
         self.agent.prompt = prompt.into();
         self
     }
 
-    /// The tools it may use, as rules such as `read` or `bash(git log *)`; without this call, all that its parent grants.
+    /// Sets the tools it may use, as rules such as `read` or `bash(git log *)`. Default: everything its parent grants.
     #[must_use]
     pub fn tools<'a>(mut self, rules: impl IntoIterator<Item = &'a str>) -> Self {
         self.tools = Some(rules.into_iter().map(str::to_owned).collect());
         self
     }
 
-    /// Calls it may not make.
+    /// Adds rules for calls that it may not make.
     #[must_use]
     pub fn deny<'a>(mut self, rules: impl IntoIterator<Item = &'a str>) -> Self {
         self.denied.extend(rules.into_iter().map(str::to_owned));
         self
     }
 
-    /// The model it speaks with; the parent's by default.
+    /// Sets the model. Default: the parent's.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.agent.model = ModelChoice::Named(vec![name.into()]);
         self
     }
 
-    /// What it may spend.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.agent.limits = limits;
         self
     }
 
-    /// Skills whose bodies stand in its prompt.
+    /// Adds skills whose bodies are included in its prompt.
     #[must_use]
     pub fn skills<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.agent.skills.extend(names.into_iter().map(str::to_owned));
         self
     }
 
-    /// Keys of the parent's context that it gets to see.
+    /// Adds keys of the parent's context that it can see.
     #[must_use]
     pub fn shares<'a>(mut self, keys: impl IntoIterator<Item = &'a str>) -> Self {
         self.agent.shared_context.extend(keys.into_iter().map(str::to_owned));
         self
     }
 
-    /// Which of the parent's messages it starts with.
+    /// Sets the part of the parent's transcript that it starts with.
     #[must_use]
     pub fn inherit(mut self, inherit: Inherit) -> Self {
         self.agent.inherit = inherit;
         self
     }
 
-    /// JSON schema of its answer.
+    /// Sets the JSON schema of its answer.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.agent.schema = Some(schema);
         self
     }
 
-    /// What its failure means to the parent.
+    /// Sets the effect of its failure on the parent.
     #[must_use]
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
         self.agent.on_failure = on_failure;
         self
     }
 
-    /// The agent, or what is wrong with it.
+    /// Validates the agent and returns its definition.
+    ///
+    /// # Errors
+    /// Fails if the name or a rule is not valid, or the description is missing.
     pub fn build(self) -> Result<AgentDefinition, AgentBuildError> {
         let mut agent = self.agent;
         if !is_name(&agent.name) {
@@ -132,20 +133,20 @@ impl AgentBuilder {
         if agent.description.trim().is_empty() {
             return Err(AgentBuildError::NoDescription(agent.name));
         }
-        let read = |rules: Vec<String>| rules.iter().map(|rule| rule.parse()).collect::<Result<Vec<Rule>, _>>();
+        let parse = |rules: Vec<String>| rules.iter().map(|rule| rule.parse()).collect::<Result<Vec<Rule>, _>>();
         if let Some(tools) = self.tools {
-            agent.tools = Allow::Only(read(tools)?);
+            agent.tools = Allow::Only(parse(tools)?);
         }
-        agent.denied = read(self.denied)?;
+        agent.denied = parse(self.denied)?;
         Ok(agent)
     }
 }
 
-/// Whether agents and teams may be called this.
+/// Returns whether `name` is valid for an agent or a team.
 pub fn is_name(name: &str) -> bool {
     let mut letters = name.bytes();
     letters.next().is_some_and(|first| first.is_ascii_lowercase())
-        && letters.all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-')
+        && letters.all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 #[cfg(test)]
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r42_an_agent_is_made_in_code_and_checked_once() {
+    fn r42_builder_makes_a_definition() {
         let agent = AgentBuilder::new("coder")
             .description("Writes code")
             .prompt("Write code.")
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn r42_what_is_wrong_with_an_agent_is_said_in_words() {
+    fn r42_builder_rejects_bad_name_description_or_rule() {
         let bad = AgentBuilder::new("Not A Name").description("d").build().unwrap_err();
         assert!(bad.to_string().contains("lower-case"), "{bad}");
         assert_eq!(AgentBuilder::new("mute").build(), Err(AgentBuildError::NoDescription("mute".into())));

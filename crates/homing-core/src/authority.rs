@@ -1,5 +1,5 @@
-//! What a run may do, and what it may hand on. Authority only shrinks: a child's is its parent's grant with one more
-//! layer laid over it, and a call is allowed when every layer allows it.
+//! Authority of a run: its own permissions and those it may pass on. Authority only shrinks: a child's is its parent's
+//! grant with one more layer on top, and a call is allowed only if every layer allows it.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -8,113 +8,114 @@ use serde::{Deserialize, Serialize};
 use crate::{
     definition::{AgentDefinition, PermissionMode},
     rule::{Rule, Subjects, matches_host},
+    tool_names,
 };
 
-/// What a run may do (`own`) and what it may hand on to its children (`grant`).
+/// Permissions of a run (`own`) and those that it may pass on to its children (`grant`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authority {
-    /// What the run itself may do.
+    /// Permissions of the run itself.
     pub own: Arc<Grant>,
-    /// The most that a child of it may get.
+    /// Upper bound for the permissions of its children.
     pub grant: Arc<Grant>,
 }
 
-/// A bundle of permissions.
+/// A set of permissions: rules, folders, network and sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Rules, one layer per party that had a say. All must agree.
+    /// Rules, one layer per source. A call needs the consent of all of them.
     pub layers: Vec<Arc<Layer>>,
     /// Folders that file tools and commands may read.
     pub read: Vec<PathBuf>,
     /// Folders that file tools and commands may change.
     pub write: Vec<PathBuf>,
-    /// What the network may be used for.
+    /// Hosts that may be reached.
     pub network: Network,
-    /// How commands are confined.
+    /// Confinement of commands.
     pub sandbox: Sandbox,
 }
 
-/// One party's say: its definition file, the user's configuration, a flag.
+/// Rules from one source: an agent file, the user's configuration, the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// Who said it, for people: `agent explore`, `--deny`, `user config`.
+    /// Source of the rules, as shown to users: `agent explore`, `user config`.
     pub from: String,
-    /// What is allowed at all.
+    /// Calls that are allowed.
     pub allow: Allow,
-    /// What a person is asked about first.
+    /// Calls that need the user's approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<Rule>,
-    /// What is never allowed.
+    /// Calls that are never allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Rule>,
-    /// What a person has said yes to beforehand: calls that these cover are not asked about, whoever wants to ask. They
-    /// lift no deny and allow nothing that another layer does not.
+    /// Calls that the user approved in advance. They need no approval, no matter which layer asks for it, but these rules
+    /// neither override a denial nor allow anything that another layer does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settled: Vec<Rule>,
 }
 
-/// What a layer allows at all.
+/// Calls that a layer allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Allow {
-    /// Whatever the layers below allow.
+    /// Everything that the layers below allow.
     #[default]
     All,
-    /// These and no others; an empty list is nothing at all.
+    /// Only these; an empty list allows nothing.
     Only(Vec<Rule>),
 }
 
-/// What the network may be used for.
+/// Hosts that may be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// Nothing.
+    /// None.
     Off,
-    /// These hosts; `*.example.org` is every host below it.
+    /// Only these; `*.example.org` matches every host below `example.org`.
     Hosts(Vec<String>),
-    /// Everything public.
+    /// All public hosts.
     On,
 }
 
-/// How commands are confined, tightest first.
+/// Confinement of commands, tightest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sandbox {
-    /// They can change nothing.
+    /// Commands cannot write anywhere.
     ReadOnly,
-    /// They can change the writable folders and a private temporary one.
+    /// Commands can write to the writable folders and to a private temporary folder.
     WorkspaceWrite,
-    /// They run as the user does.
+    /// Commands run with the user's own permissions.
     Off,
 }
 
-/// What the rules say about one call.
+/// Decision of the rules on one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Go on; `by` names the rule that decided, for the record.
+    /// The call is allowed.
     Allow {
-        /// The deciding rule and its layer.
+        /// The rule that allowed it and its layer, for the journal.
         by: String,
     },
-    /// A person must be asked first.
+    /// The call needs the user's approval.
     Ask {
-        /// The rule that asks, and its layer.
+        /// The rule that requires approval and its layer.
         by: String,
     },
-    /// No.
+    /// The call is denied.
     Deny {
-        /// Why, in words the model can act on.
+        /// The reason, as shown to the model.
         why: String,
     },
 }
 
 impl Layer {
-    /// A layer that allows everything; the floor of a tree's authority.
+    /// Returns a layer that allows everything.
     pub fn everything(from: impl Into<String>) -> Self {
         Self { from: from.into(), allow: Allow::All, ask: Vec::new(), deny: Vec::new(), settled: Vec::new() }
     }
 
-    /// Whether the model is shown `tool` at all.
+    /// Returns whether the model is offered `tool`.
     fn shows(&self, tool: &str) -> bool {
         let denied = self.deny.iter().any(|rule| rule.pattern.is_none() && rule.names(tool));
         let listed = match &self.allow {
@@ -124,7 +125,7 @@ impl Layer {
         listed && !denied
     }
 
-    /// Deny over ask over allow.
+    /// Decides on a call. A denial wins over an approval request, which wins over permission.
     fn decide(&self, tool: &str, subjects: &Subjects) -> Verdict<'_> {
         if let Some(rule) = self.deny.iter().find(|rule| rule.guards(tool) && touches(rule, subjects)) {
             return Verdict::Deny(Some(rule));
@@ -140,7 +141,7 @@ impl Layer {
         }
     }
 
-    fn words(&self, rule: Option<&Rule>) -> String {
+    fn describe(&self, rule: Option<&Rule>) -> String {
         rule.map_or_else(|| self.from.clone(), |rule| format!("{rule} ({})", self.from))
     }
 
@@ -159,14 +160,14 @@ impl Layer {
     }
 }
 
-/// What one layer says about a call, with the rule that decided.
+/// Decision of one layer on a call, with the rule that decided.
 enum Verdict<'a> {
     Allow(Option<&'a Rule>),
     Ask(&'a Rule),
     Deny(Option<&'a Rule>),
 }
 
-/// A guard bites when any part of the call matches it, or when the call cannot be taken apart.
+/// Returns whether a deny or ask rule applies: any part of the call matches it, or the call cannot be analysed.
 fn touches(rule: &Rule, subjects: &Subjects) -> bool {
     match subjects {
         _ if rule.pattern.is_none() => true,
@@ -176,28 +177,28 @@ fn touches(rule: &Rule, subjects: &Subjects) -> bool {
     }
 }
 
-/// The rule that vouches for the call: one for the whole tool, or rules that together match every part.
+/// Finds the rule that allows the call: one for the whole tool, or the first of several that together match every part.
 fn covers<'a>(rules: &'a [Rule], tool: &str, subjects: &Subjects) -> Option<&'a Rule> {
     let mut named = rules.iter().filter(|rule| rule.names(tool));
     if let Some(whole) = named.clone().find(|rule| rule.pattern.is_none()) {
         return Some(whole);
     }
-    // `delegate(explore)` lets the family's other members through: they reach own descendants only.
-    if matches!(tool, "wait" | "tell" | "cancel") {
+    // `delegate(explore)` also allows the other delegation tools, because they reach only descendants of the run.
+    if matches!(tool, tool_names::WAIT | tool_names::TELL | tool_names::CANCEL) {
         return named.next();
     }
     let Subjects::Parts(parts) = subjects else { return None };
-    let vouchers: Option<Vec<&Rule>> = parts.iter().map(|part| named.clone().find(|rule| rule.matches(part))).collect();
-    vouchers?.first().copied()
+    let matching: Option<Vec<&Rule>> = parts.iter().map(|part| named.clone().find(|rule| rule.matches(part))).collect();
+    matching?.first().copied()
 }
 
 impl Grant {
-    /// Whether the model is shown `tool`.
+    /// Returns whether the model is offered `tool`.
     pub fn shows(&self, tool: &str) -> bool {
         self.layers.iter().all(|layer| layer.shows(tool))
     }
 
-    /// What the rules say about a call. The first layer that denies wins, then the first that asks.
+    /// Decides on a call. The first layer that denies wins, then the first that asks for approval.
     pub fn decide(&self, tool: &str, subjects: &Subjects) -> Decision {
         let (mut asks, mut allows) = (None, None);
         for layer in &self.layers {
@@ -215,19 +216,19 @@ impl Grant {
         match (asks, allows) {
             (Some((layer, rule)), _) => match self.settled(tool, subjects) {
                 Some(by) => Decision::Allow { by },
-                None => Decision::Ask { by: layer.words(Some(rule)) },
+                None => Decision::Ask { by: layer.describe(Some(rule)) },
             },
-            (None, Some((layer, rule))) => Decision::Allow { by: layer.words(rule) },
+            (None, Some((layer, rule))) => Decision::Allow { by: layer.describe(rule) },
             (None, None) => Decision::Allow { by: "no restriction".to_owned() },
         }
     }
 
-    /// The rule by which a person has said yes beforehand.
+    /// Finds the rule by which the user approved the call in advance.
     fn settled(&self, tool: &str, subjects: &Subjects) -> Option<String> {
-        self.layers.iter().find_map(|layer| Some(layer.words(Some(covers(&layer.settled, tool, subjects)?))))
+        self.layers.iter().find_map(|layer| Some(layer.describe(Some(covers(&layer.settled, tool, subjects)?))))
     }
 
-    /// This grant with one more layer over it.
+    /// Returns this grant with one more layer on top.
     #[must_use]
     pub fn under(&self, layer: Layer) -> Self {
         let layer = Arc::new(layer);
@@ -238,7 +239,7 @@ impl Grant {
         Self { layers, ..self.clone() }
     }
 
-    /// What both grants allow.
+    /// Returns what both grants allow.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let mut layers = self.layers.clone();
@@ -252,10 +253,11 @@ impl Grant {
         }
     }
 
-    /// Whether everything that `self` allows is allowed by `other`, as far as the structure shows it.
+    /// Returns whether `other` allows everything that `self` allows, judged by structure only.
     pub fn is_within(&self, other: &Self) -> bool {
-        let inside =
-            |roots: &[PathBuf], of: &[PathBuf]| roots.iter().all(|it| of.iter().any(|root| it.starts_with(root)));
+        let inside = |inner: &[PathBuf], outer: &[PathBuf]| {
+            inner.iter().all(|path| outer.iter().any(|root| path.starts_with(root)))
+        };
         other.layers.iter().all(|layer| self.layers.contains(layer))
             && inside(&self.read, &other.read)
             && inside(&self.write, &other.write)
@@ -265,16 +267,16 @@ impl Grant {
 }
 
 impl Authority {
-    /// The authority of a root run: the user's policy, narrowed by the agent's own file.
+    /// Returns the authority of a root run: the user's policy, narrowed by the agent definition.
     pub fn root(policy: Grant, definition: &AgentDefinition) -> Self {
         let policy = Arc::new(policy);
         Self { own: policy.clone(), grant: policy }.child(definition)
     }
 
-    /// The authority of a child: its file's wishes within the parent's grant.
+    /// Returns the authority of a child: what its definition asks for, within the parent's grant.
     ///
-    /// It may hand on what it has itself, unless its definition carries `delegates` — which a host fills in from the
-    /// user's configuration or a trusted file only. Even then it is the parent's grant that bounds it.
+    /// A child may pass on its own permissions, or those in `delegates` if its definition has them. Hosts fill `delegates`
+    /// from the user's configuration or a trusted file only, and the parent's grant bounds it.
     #[must_use]
     pub fn child(&self, definition: &AgentDefinition) -> Self {
         let own = narrow(&self.grant, definition);
@@ -306,7 +308,7 @@ fn narrow(grant: &Arc<Grant>, definition: &AgentDefinition) -> Arc<Grant> {
     match definition.permission_mode {
         None | Some(PermissionMode::All | PermissionMode::Edit) => (),
         Some(PermissionMode::Ask) => {
-            let ask = ["write", "edit", "bash", "fetch"].map(Rule::tool).to_vec();
+            let ask = ASK_MODE_TOOLS.map(Rule::tool).to_vec();
             own =
                 own.under(Layer { ask, ..Layer::everything(format!("permission mode of agent {}", definition.name)) });
         }
@@ -321,52 +323,55 @@ fn narrow(grant: &Arc<Grant>, definition: &AgentDefinition) -> Arc<Grant> {
     if own == **grant { grant.clone() } else { Arc::new(own) }
 }
 
-/// What plan mode leaves: tools that change nothing, and commands in a read-only sandbox.
+/// Tools that need approval in ask mode.
+const ASK_MODE_TOOLS: [&str; 4] = [tool_names::WRITE, tool_names::EDIT, tool_names::BASH, tool_names::FETCH];
+
+/// Tools that plan mode allows. `bash` is among them because plan mode confines commands to a read-only sandbox.
 const READ_ONLY_TOOLS: [&str; 15] = [
-    "read",
-    "glob",
-    "grep",
-    "ls",
-    "tree",
-    "diff",
-    "bash",
-    "fetch",
-    "websearch",
-    "think",
-    "todo",
-    "skill",
-    "ask",
-    "delegate",
-    "answer",
+    tool_names::READ,
+    tool_names::GLOB,
+    tool_names::GREP,
+    tool_names::LS,
+    tool_names::TREE,
+    tool_names::DIFF,
+    tool_names::BASH,
+    tool_names::FETCH,
+    tool_names::WEBSEARCH,
+    tool_names::THINK,
+    tool_names::TODO,
+    tool_names::SKILL,
+    tool_names::ASK,
+    tool_names::DELEGATE,
+    tool_names::ANSWER,
 ];
 
 impl Network {
-    /// What both allow.
+    /// Returns what both allow.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Off, _) | (_, Self::Off) => Self::Off,
-            (Self::On, it) | (it, Self::On) => it.clone(),
+            (Self::On, other) | (other, Self::On) => other.clone(),
             (Self::Hosts(a), Self::Hosts(b)) => {
-                let within = |host: &String, list: &[String]| list.iter().any(|it| host_within(host, it));
-                let mut both: Vec<String> = a.iter().filter(|it| within(it, b)).cloned().collect();
-                both.extend(b.iter().filter(|it| within(it, a) && !a.contains(it)).cloned());
+                let within = |host: &String, list: &[String]| list.iter().any(|outer| host_within(host, outer));
+                let mut both: Vec<String> = a.iter().filter(|host| within(host, b)).cloned().collect();
+                both.extend(b.iter().filter(|host| within(host, a) && !a.contains(host)).cloned());
                 Self::Hosts(both)
             }
         }
     }
 
-    /// Whether `host` may be reached.
+    /// Returns whether `host` may be reached.
     pub fn allows(&self, host: &str) -> bool {
         match self {
             Self::Off => false,
             Self::On => true,
-            Self::Hosts(hosts) => hosts.iter().any(|it| matches_host(it, host)),
+            Self::Hosts(hosts) => hosts.iter().any(|pattern| matches_host(pattern, host)),
         }
     }
 }
 
-/// Whether every host that `inner` stands for is one that `outer` stands for.
+/// Returns whether `outer` matches every host that `inner` matches.
 fn host_within(inner: &str, outer: &str) -> bool {
     match (inner.strip_prefix("*."), outer.strip_prefix("*.")) {
         _ if outer == "*" || inner == outer => true,

@@ -1,4 +1,4 @@
-//! Who an agent is: one file, parsed and checked, from whatever ecosystem it came.
+//! `AgentDefinition`: the parsed form of an agent file of any dialect.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -7,96 +7,96 @@ use serde_json::Value;
 
 use crate::{authority::Allow, limits::Limits, model::Effort, rule::Rule};
 
-/// Who an agent is.
+/// The parsed form of an agent file, or an agent made in code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentDefinition {
     /// Unique within a registry: `^[a-z][a-z0-9-]*$`, or `plugin:name`.
     pub name: String,
-    /// The name as it was written, or a display name, where it differs.
+    /// The name as written in the file, or a display name, if it differs from `name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Other names it answers to.
+    /// Other names under which it can be looked up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// When to use this agent. The parent's model reads this to choose.
+    /// When to use this agent; the parent's model chooses by it.
     pub description: String,
     /// The system prompt.
     pub prompt: String,
-    /// Which tools it may use.
+    /// Tools it may use.
     pub tools: Allow,
-    /// Which tools it may not use.
+    /// Calls it may not make.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<Rule>,
-    /// Which calls somebody is asked about first.
+    /// Calls that need the user's approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<Rule>,
-    /// What it may hand on beyond its own tools. Kept by hosts from trusted files only.
+    /// Tools it may pass on to children beyond its own. Hosts keep this from trusted files only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegates: Option<Vec<Rule>>,
-    /// Which model it speaks with.
+    /// Model to use.
     pub model: ModelChoice,
-    /// How hard the model is to think.
+    /// Reasoning effort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<Effort>,
-    /// Thousandths; how freely the model chooses words.
+    /// Sampling temperature in thousandths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_milli: Option<u32>,
-    /// Skills whose bodies stand in its prompt from the start.
+    /// Skills whose bodies are included in its prompt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<String>,
     /// Files that belong to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// What it may spend.
+    /// Limits.
     pub limits: Limits,
-    /// Keys of the parent's context that it gets to see.
+    /// Keys of the parent's context that it can see.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared_context: Vec<String>,
-    /// Which of the parent's messages it starts with.
+    /// Part of the parent's transcript that it starts with.
     pub inherit: Inherit,
-    /// Whether it gets the environment block and the project's instruction files.
+    /// Parts of the project context that its prompt includes.
     pub surroundings: ProjectContext,
-    /// How freely it may act.
+    /// Permission mode; `None` restricts nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
-    /// Whether delegating to it returns at once.
+    /// True if the parent continues without waiting for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
-    /// Whether it works on files of its own.
+    /// Isolation of its files from its parent's.
     pub isolation: Isolation,
-    /// Where it keeps notes between runs.
+    /// Scope of the notes that it keeps between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryScope>,
-    /// MCP servers it wants, by name, with their configuration where the file carries it. Need trust.
+    /// MCP servers it uses, by name, with their configuration if the file contains it. They need trust.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, Value>,
-    /// Commands to run at certain moments, as the file wrote them. Need trust.
+    /// Hooks, as written in the file. They need trust.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub hooks: Value,
     /// JSON schema of its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// What its failure means to the parent.
+    /// Effect of its failure on the parent.
     pub on_failure: OnFailure,
-    /// First task when it is run without one.
+    /// Task to use if none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_prompt: Option<String>,
-    /// Its colour in displays.
+    /// Colour for user interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub color: Option<String>,
-    /// Free data of the author's.
+    /// Data of the author's own, not interpreted.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, Value>,
-    /// Keys that nobody here understands, kept as they were.
+    /// Unknown keys of the file, kept unchanged and ignored.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unknown: BTreeMap<String, Value>,
-    /// Where it came from.
+    /// Origin of the definition.
     pub source: Source,
 }
 
 impl AgentDefinition {
-    /// A definition made in code; chain the fields you need with struct update syntax or assign them.
+    /// Creates a definition with these fields and defaults for all others.
     pub fn new(name: impl Into<String>, description: impl Into<String>, prompt: impl Into<String>) -> Self {
         Self { name: name.into(), description: description.into(), prompt: prompt.into(), ..Self::default() }
     }
@@ -140,71 +140,71 @@ impl Default for AgentDefinition {
     }
 }
 
-/// Which model an agent speaks with.
+/// The model that an agent uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelChoice {
-    /// The parent's; at the root, the default.
+    /// The parent's model; for a root run, the host's default.
     #[default]
     Inherit,
-    /// The host's default, whatever the parent speaks with.
+    /// The host's default, regardless of the parent's model.
     Default,
-    /// The first of these that can be had; names as the file wrote them.
+    /// The first available of these; names as written in the file.
     Named(Vec<String>),
 }
 
-/// Which of the parent's messages a child starts with.
+/// The part of the parent's transcript that a child starts with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Inherit {
-    /// None.
+    /// Nothing.
     #[default]
     None,
-    /// All of them.
+    /// All messages.
     All,
-    /// The last so many.
+    /// This many messages from the end.
     Last(u32),
 }
 
-/// What an agent is told about where it works.
+/// The parts of the project context that an agent's prompt includes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProjectContext {
     /// The environment block and the project's instruction files.
     #[default]
     Full,
-    /// The environment block alone.
+    /// The environment block only.
     Environment,
     /// Nothing.
     None,
 }
 
-/// How freely an agent may act.
+/// Actions that an agent may take without approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionMode {
-    /// It changes nothing.
+    /// It may not change anything.
     Plan,
-    /// Somebody is asked before it changes anything.
+    /// Every change needs the user's approval.
     Ask,
-    /// It edits files without asking.
+    /// File edits need no approval.
     Edit,
-    /// It does whatever its authority allows.
+    /// Everything that its authority allows needs no approval.
     All,
 }
 
-/// Whether an agent works on files of its own.
+/// Isolation of an agent's files from its parent's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
     /// It shares its parent's folder.
     #[default]
     None,
-    /// A git worktree of its own.
+    /// It works in its own git worktree.
     Worktree,
 }
 
-/// Where an agent keeps notes between runs.
+/// Scope of the notes that an agent keeps between runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryScope {
@@ -216,37 +216,37 @@ pub enum MemoryScope {
     Local,
 }
 
-/// What a child's failure means to its parent.
+/// Effect of a child's failure on its parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The parent's model reads about it.
+    /// The failure is reported to the parent's model.
     #[default]
     Report,
-    /// Another run of it is tried, up to so many times; then it is reported.
+    /// The run is repeated up to this many times, then the failure is reported.
     Retry(u32),
-    /// The parent's model reads that it was skipped.
+    /// The parent's model is told that the child was skipped.
     Skip,
-    /// The parent fails, too.
+    /// The parent fails too.
     FailParent,
 }
 
-/// Where a definition came from.
+/// Origin of a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// Which scope; later ones in [`Scope`]'s order win.
+    /// Scope; a later one in [`Scope`]'s order wins.
     pub kind: Scope,
-    /// The file, where there is one.
+    /// The file, if there is one.
     pub path: Option<PathBuf>,
-    /// The dialect it is written in, such as `claude-code`.
+    /// The dialect of the file, such as `claude-code`.
     pub dialect: String,
 }
 
-/// Where definitions come from, weakest first: a stronger scope shadows a weaker one's agent of the same name.
+/// Scopes that definitions come from, weakest first. An agent of a stronger scope shadows one of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Ships with the product.
+    /// Built into Homing.
     BuiltIn,
     /// The user's own folders.
     User,

@@ -1,42 +1,42 @@
-//! What a reader of files has to say about them: where, what, and what to do.
+//! Diagnostics about files: severity, position, message and hint.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// How much a diagnostic matters.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// The file loads as it was meant, except for something that does not exist here.
+    /// The file loads as intended, apart from a feature that Homing does not have.
     Info,
     /// The file loads; something was repaired, ignored or replaced.
     Warning,
-    /// The file gives no definition.
+    /// The file contains no usable definition.
     Error,
 }
 
-/// One remark about one place in one file.
+/// One diagnostic about one position in one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
-    /// How much it matters.
+    /// Severity.
     pub severity: Severity,
-    /// The file, where there is one.
+    /// The file, if there is one.
     pub path: Option<Arc<PathBuf>>,
-    /// Line, from 1; 0 where the remark is about the whole file.
+    /// Line, from 1; 0 if the diagnostic concerns the whole file.
     pub line: u32,
-    /// Column in characters, from 1; 0 where the remark is about the whole line.
+    /// Column in characters, from 1; 0 if the diagnostic concerns the whole line.
     pub column: u32,
-    /// The front-matter field it is about.
+    /// The front-matter field that it concerns.
     pub field: Option<String>,
-    /// What is the matter.
+    /// The message.
     pub message: String,
-    /// What to do about it.
+    /// A suggestion for fixing it.
     pub hint: Option<String>,
 }
 
 impl Diagnostic {
-    /// A warning without a place; chain [`Self::at`] and [`Self::on`] to give it one.
+    /// Creates a warning without a position; [`Self::at`] and [`Self::on`] add one.
     pub fn warning(message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Warning,
@@ -49,31 +49,31 @@ impl Diagnostic {
         }
     }
 
-    /// A piece of information without a place.
+    /// Creates an informational diagnostic without a position.
     pub fn info(message: impl Into<String>) -> Self {
         Self { severity: Severity::Info, ..Self::warning(message) }
     }
 
-    /// An error without a place.
+    /// Creates an error without a position.
     pub fn error(message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, ..Self::warning(message) }
     }
 
-    /// Says where in the file.
+    /// Sets the position in the file.
     #[must_use]
     pub fn at(mut self, line: u32, column: u32) -> Self {
         (self.line, self.column) = (line, column);
         self
     }
 
-    /// Says which field.
+    /// Sets the field.
     #[must_use]
     pub fn on(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// Says what to do.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -1,4 +1,6 @@
-//! What a run's end looks like to everybody else: one shape for every ending and for every child.
+//! `Envelope`: the JSON result of a run, the same shape for every outcome and every child.
+
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,73 +13,86 @@ use crate::{
     tree::RunTree,
 };
 
-/// The result of a run. Fields are only ever added within one `v`.
+/// The JSON result of a run. Within one version `v`, fields are only added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Version of this shape.
+    /// Version of this format.
     pub v: u32,
-    /// The run.
+    /// Run ID.
     pub run: Uuid,
     /// Its place.
     pub place: Place,
-    /// Who worked.
+    /// Name of the agent.
     pub agent: String,
-    /// With which model.
+    /// Name of the model.
     pub model: String,
-    /// How it ended, or how it is going.
+    /// Status.
     pub status: Status,
-    /// Its answer, or what it had by then.
+    /// The answer, or the latest text if the run did not finish.
     pub output: String,
-    /// The answer for programs.
+    /// The structured answer, if a schema was given.
     pub data: Option<Value>,
-    /// Whether `output` is less than the whole answer.
+    /// True if `output` is not the complete answer.
     pub partial: bool,
-    /// What went wrong.
+    /// The error, if the run failed.
     pub error: Option<EnvelopeError>,
-    /// The limit that was reached.
+    /// The limit that ended the run, if one did.
     pub limit: Option<LimitHit>,
-    /// What this run used.
+    /// Usage of this run.
     pub usage: EnvelopeUsage,
-    /// What this run and everything below it used.
+    /// Usage of this run and all runs below it.
     pub subtree: EnvelopeUsage,
-    /// Whether the check of `--until` succeeded; null where there was none.
+    /// True if the `until` command succeeded; null if there is no such command.
     pub verified: Option<bool>,
-    /// What was repaired, replaced or lacking.
+    /// Warnings: what was repaired, replaced or missing.
     pub warnings: Vec<String>,
-    /// Calls that policy refused.
+    /// Messages of the calls that were denied.
     pub denied: Vec<String>,
-    /// Whether `resume` can go on with it.
+    /// True if the run can be resumed.
     pub resumable: bool,
-    /// The runs below it.
+    /// Child runs.
     pub children: Vec<Envelope>,
 }
 
-/// How a run ended, or how it is going.
+/// Status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It has not begun.
+    /// Not started yet.
     Queued,
-    /// It asks or acts.
+    /// Making model or tool calls.
     Running,
-    /// It waits for runs below it.
+    /// Waiting for child runs.
     Waiting,
-    /// Its process died.
+    /// Its process died; it can be resumed.
     Interrupted,
-    /// It had its last word.
+    /// Finished.
     Done,
-    /// A limit stopped it.
+    /// Ended by a limit.
     Exhausted,
-    /// Its time was up.
+    /// Ended by a time limit.
     TimedOut,
-    /// Somebody stopped it.
+    /// Cancelled.
     Cancelled,
-    /// It could not go on.
+    /// Failed.
     Failed,
 }
 
 impl Status {
-    /// The name used in envelopes and on the command line.
+    /// All statuses.
+    pub const ALL: [Self; 9] = [
+        Self::Queued,
+        Self::Running,
+        Self::Waiting,
+        Self::Interrupted,
+        Self::Done,
+        Self::Exhausted,
+        Self::TimedOut,
+        Self::Cancelled,
+        Self::Failed,
+    ];
+
+    /// Returns the name used in envelopes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -92,12 +107,26 @@ impl Status {
         }
     }
 
-    /// Whether the run is over.
+    /// Returns whether the run has ended.
     pub fn is_over(self) -> bool {
         match self {
             Self::Queued | Self::Running | Self::Waiting | Self::Interrupted => false,
             Self::Done | Self::Exhausted | Self::TimedOut | Self::Cancelled | Self::Failed => true,
         }
+    }
+}
+
+/// A word that is not a status.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a status: use one of {known}", known = Status::ALL.map(Status::name).join(", "))]
+pub struct UnknownStatus(pub String);
+
+impl FromStr for Status {
+    type Err = UnknownStatus;
+
+    fn from_str(text: &str) -> Result<Self, UnknownStatus> {
+        let found = Self::ALL.into_iter().find(|status| status.name() == text);
+        found.ok_or_else(|| UnknownStatus(text.to_owned()))
     }
 }
 
@@ -113,20 +142,27 @@ impl From<&Outcome> for Status {
     }
 }
 
-/// What went wrong, for people and for scripts.
+/// Error of a failed run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvelopeError {
-    /// One of the kinds of [`FailureKind`], or `usage` for a command that could not be understood.
+    /// Name of a [`FailureKind`], or a kind of the host's own, such as `usage`.
     pub kind: String,
-    /// What happened.
+    /// Message for the user.
     pub message: String,
-    /// Whether the same may work later.
+    /// True if a later attempt may succeed.
     pub retryable: bool,
-    /// What to try.
+    /// Suggestion for the user. The default comes from [`FailureKind::hint`]; hosts may replace it.
     pub hint: Option<String>,
 }
 
-/// Figures.
+impl EnvelopeError {
+    /// Returns the kind of failure, unless the host uses a kind of its own.
+    pub fn failure_kind(&self) -> Option<FailureKind> {
+        FailureKind::from_name(&self.kind)
+    }
+}
+
+/// Usage figures of an envelope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvelopeUsage {
     /// Tokens sent, cached ones included.
@@ -137,39 +173,39 @@ pub struct EnvelopeUsage {
     pub output: u64,
     /// Millionths of a US dollar.
     pub cost_micros: u64,
-    /// Whether some of it is our worst case because a provider did not say.
+    /// True if part of it is a worst-case estimate, because a provider reported no usage.
     pub estimated: bool,
-    /// Replies.
+    /// Model replies.
     pub turns: u64,
     /// Tool calls.
     pub tool_calls: u64,
-    /// Milliseconds from first step to end.
+    /// Milliseconds from the first step to the end.
     pub wall_ms: u64,
 }
 
 impl EnvelopeUsage {
-    fn new(tally: &Totals, wall_ms: u64) -> Self {
+    fn new(totals: &Totals, wall_ms: u64) -> Self {
         Self {
-            input: tally.usage.input,
-            cached: tally.usage.cached,
-            output: tally.usage.output,
-            cost_micros: tally.usage.cost_micros,
-            estimated: tally.usage.estimated,
-            turns: tally.turns,
-            tool_calls: tally.tool_calls,
+            input: totals.usage.input,
+            cached: totals.usage.cached,
+            output: totals.usage.output,
+            cost_micros: totals.usage.cost_micros,
+            estimated: totals.usage.estimated,
+            turns: totals.turns,
+            tool_calls: totals.tool_calls,
             wall_ms,
         }
     }
 }
 
 impl Envelope {
-    /// The envelope of `run` as its tree stands, children included.
+    /// Creates the envelope of `run` and its children from the current state of the tree.
     pub fn new(tree: &RunTree, run: &Run) -> Self {
         let children = tree.children(run).map(|child| Self::new(tree, child)).collect();
         let ending = run.ended.clone().unwrap_or_else(|| run.ending(Outcome::Done).into());
         let status = status(run);
         let wall_ms = run.wall_ms(tree.clock());
-        let (error, limit) = notes(run.ended.as_ref().map(|ended| &ended.outcome));
+        let (error, limit) = error_and_limit(run.ended.as_ref().map(|ended| &ended.outcome));
         Self {
             v: 1,
             run: run.id,
@@ -186,74 +222,54 @@ impl Envelope {
             subtree: EnvelopeUsage::new(&run.subtree, wall_ms),
             verified: run.verified(),
             warnings: run.spawned.warnings.clone(),
-            denied: run.denied.clone(),
+            denied: run.denied().to_vec(),
             resumable: is_resumable(run),
             children,
         }
     }
 
-    /// Every envelope of the tree, this one first.
+    /// Returns this envelope and all below it, parents first.
     pub fn all(&self) -> Vec<&Self> {
         let below = self.children.iter().flat_map(Self::all);
         [self].into_iter().chain(below).collect()
     }
 
-    /// The tree as indented lines: place, agent, status, figures.
+    /// Formats the tree as indented lines of place, agent, status and figures.
     pub fn tree(&self) -> String {
-        let line = |it: &Self| {
-            let indent = "  ".repeat(it.place.depth());
-            let tokens = it.usage.input + it.usage.output;
-            let cost = crate::limits::usd(it.usage.cost_micros);
-            format!(
-                "{indent}{} {} {} · {} turns · {tokens} tokens · {cost}",
-                it.place,
-                it.agent,
-                it.status.name(),
-                it.usage.turns
-            )
+        let line = |envelope: &Self| {
+            let Self { place, agent, status, usage, .. } = envelope;
+            let indent = "  ".repeat(place.depth());
+            let tokens = usage.input + usage.output;
+            let cost = crate::limits::usd(usage.cost_micros);
+            format!("{indent}{place} {agent} {} · {} turns · {tokens} tokens · {cost}", status.name(), usage.turns)
         };
         self.all().into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// How a run is going, as far as facts tell; whether its process lives, they do not.
+/// Returns the status of a run as far as its facts show it. They do not show whether its process is alive.
 pub fn status(run: &Run) -> Status {
     match &run.ended {
         Some(ended) => Status::from(&ended.outcome),
-        None if run.began.is_none() => Status::Queued,
+        None if run.began().is_none() => Status::Queued,
         None if run.is_waiting() => Status::Waiting,
         None => Status::Running,
     }
 }
 
-fn notes(outcome: Option<&Outcome>) -> (Option<EnvelopeError>, Option<LimitHit>) {
+fn error_and_limit(outcome: Option<&Outcome>) -> (Option<EnvelopeError>, Option<LimitHit>) {
     match outcome {
         None | Some(Outcome::Done | Outcome::Cancelled { .. }) => (None, None),
         Some(Outcome::Exhausted(hit) | Outcome::TimedOut(hit)) => (None, Some(hit.clone())),
         Some(Outcome::Failed { kind, message, retryable }) => {
-            let note = EnvelopeError {
+            let error = EnvelopeError {
                 kind: kind.name().to_owned(),
                 message: message.clone(),
                 retryable: *retryable,
-                hint: hint(*kind).map(str::to_owned),
+                hint: kind.hint().map(str::to_owned),
             };
-            (Some(note), None)
+            (Some(error), None)
         }
-    }
-}
-
-fn hint(kind: FailureKind) -> Option<&'static str> {
-    match kind {
-        FailureKind::Auth => Some("check the provider's key; `homing doctor` says which one is missing"),
-        FailureKind::Model => Some("try again later, or another model with --model"),
-        FailureKind::Schema => Some("simplify the schema, or use a model that is better at structured answers"),
-        FailureKind::Journal => Some("make room on the disk or choose another file with --journal, then resume"),
-        FailureKind::CrashLoop => Some("look at the last step with `homing show`, then `homing resume --force`"),
-        FailureKind::Team => {
-            Some("see each run of the team with `homing show`; a part that may fail takes `on_failure: skip`")
-        }
-        FailureKind::Panic => Some("this is a defect: please report it with the message"),
-        FailureKind::Refused | FailureKind::Config => None,
     }
 }
 
@@ -262,5 +278,30 @@ fn is_resumable(run: &Run) -> bool {
         None | Some(Outcome::Exhausted(_) | Outcome::TimedOut(_)) => true,
         Some(Outcome::Failed { kind, .. }) => matches!(kind, FailureKind::Journal),
         Some(Outcome::Done | Outcome::Cancelled { .. }) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_parse_from_their_names() {
+        for status in Status::ALL {
+            assert_eq!(status.name().parse(), Ok(status));
+            assert_eq!(serde_json::to_value(status).unwrap(), status.name());
+        }
+        let unknown = "finished".parse::<Status>().unwrap_err().to_string();
+        assert!(unknown.starts_with("`finished` is not a status: use one of queued, running,"), "{unknown}");
+    }
+
+    #[test]
+    fn failure_kinds_are_found_by_name_and_hints_name_no_options() {
+        for kind in FailureKind::ALL {
+            assert_eq!(FailureKind::from_name(kind.name()), Some(kind));
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            assert!(kind.hint().is_none_or(|hint| !hint.contains("--") && !hint.contains("homing ")), "{kind:?}");
+        }
+        assert_eq!(FailureKind::from_name("usage"), None);
     }
 }

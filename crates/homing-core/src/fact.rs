@@ -1,5 +1,5 @@
-//! What can happen to a run: pairs of intent and answer, and a few interjections. The journal is an ordered list of these,
-//! and everything else is a fold over it.
+//! Facts: everything that can happen to a run. The journal is an ordered list of facts, and all other state is folded from
+//! it. Most facts come in pairs, one before an action and one after it, so that a crash between them is visible.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -17,87 +17,87 @@ use crate::{
     tool::{CallKey, Replay},
 };
 
-/// A fact, with whose it is and its position in its tree's log.
+/// A fact with its run and its position in the journal of its tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The tree; the id of its root run.
+    /// The tree: the ID of its root run.
     pub tree: Uuid,
-    /// Position in the tree's log, from 0, without gaps.
+    /// Position in the tree's journal, from 0, without gaps.
     pub seq: u64,
     /// Milliseconds since 1970, monotonic within one owner.
     pub at: u64,
-    /// Which owner of the tree wrote it; grows with each resume.
+    /// Number of the owning process that wrote it; grows with each resume.
     pub epoch: u32,
-    /// Whose fact it is.
+    /// The run.
     pub run: Uuid,
-    /// Where that run stands.
+    /// The run's place.
     pub place: Place,
-    /// What happened.
+    /// The fact.
     pub fact: Fact,
 }
 
-/// What can happen to a run.
+/// Something that happened to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// The run exists. Answered by `Ended`.
+    /// The run was created. Ends with `Ended`.
     Spawned(Arc<Spawned>),
-    /// A model is about to be asked, one network attempt. Answered by `Replied` or `AskFailed`.
+    /// A model call, one network attempt, is about to start. Ends with `Replied` or `AskFailed`.
     Asked(Asked),
-    /// The model answered.
+    /// The model replied.
     Replied {
-        /// The answer, with its settled usage.
+        /// The reply, with its settled usage.
         reply: Arc<Reply>,
     },
-    /// The attempt gave no answer.
+    /// The model call failed.
     AskFailed {
-        /// Why, and the words that had arrived.
+        /// The error and the text that had arrived.
         failure: AskFailure,
-        /// What it is charged.
+        /// Usage that is charged for it.
         charge: Usage,
     },
-    /// A tool is about to act on the world. Answered by `Returned`.
+    /// A tool call is about to start. Ends with `Returned`.
     Called(Box<Called>),
-    /// A tool answered; also written without `Called` where the call was refused before it began.
+    /// A tool call returned. Written without `Called` if the call was not executed.
     Returned {
-        /// Which call.
+        /// The call.
         key: CallKey,
-        /// The answer.
+        /// The result.
         result: Arc<ToolResult>,
-        /// Set where the call never began, or where the run's own limit is why it came to nothing.
+        /// Reason why the call was not executed, if it was not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<CallRefusal>,
     },
-    /// Somebody said something to the run: a follow-up, or a background child's result.
+    /// The run received a message: from the host, its parent or a background child.
     Told {
-        /// The run that said it; `None` is the host.
+        /// The sending run; `None` is the host.
         from: Option<Uuid>,
-        /// What was said.
+        /// The message.
         message: String,
     },
-    /// Somebody asked the run to stop.
+    /// The run was asked to stop.
     Halted {
-        /// Who.
+        /// Origin of the request.
         by: CancelledBy,
     },
-    /// Older history is superseded by a summary. Nothing is rewritten.
+    /// A summary replaces the older history in future requests. The history itself is kept.
     Compacted {
-        /// What stands for it.
+        /// The summary.
         summary: String,
-        /// How many entries of the transcript it stands for.
+        /// Number of transcript entries that it replaces.
         upto: usize,
     },
-    /// The run was given more.
+    /// The run's limits were raised.
     Extended {
-        /// What is added to each limit; `Default` adds nothing, `Unlimited` lifts it.
+        /// Amount added to each limit; `Default` adds nothing, `Unlimited` removes the limit.
         more: Limits,
     },
-    /// The run is over.
+    /// The run ended.
     Ended(Arc<Ended>),
 }
 
 impl Fact {
-    /// The name of its kind, as in events and the journal.
+    /// Returns the name of its kind, as in events and the journal.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Spawned(_) => "spawned",
@@ -115,115 +115,115 @@ impl Fact {
     }
 }
 
-/// How a run began: everything a resumed run needs, so that it sees what it saw.
+/// Everything that a run was created with, so that it can be resumed unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spawned {
-    /// The run it works for.
+    /// The parent run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Uuid>,
-    /// The parent's call that asked for it.
+    /// The parent's call that spawned it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_call: Option<CallKey>,
-    /// The ended run that it continues.
+    /// The ended run whose transcript it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Uuid>,
-    /// Whether the parent goes on meanwhile.
+    /// True if the parent continues without waiting for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
-    /// The definition as it was at that moment; its prompt is in `system`.
+    /// The agent definition at spawn; its prompt is in `system`.
     pub agent: Arc<AgentDefinition>,
-    /// The prompt as rendered: body, skills, project instructions, environment.
+    /// The rendered system prompt: body, skills, project instructions, environment.
     pub system: Arc<str>,
-    /// What it is to do; its first user message, exactly.
+    /// The task, exactly as in its first user message.
     pub task: String,
-    /// The keys it may see.
+    /// Context variables that it can see.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, Value>,
-    /// Messages it starts with, before the task.
+    /// Messages before the task, from the parent's transcript.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inherited: Vec<Message>,
-    /// Its folder.
+    /// Working folder.
     pub workdir: PathBuf,
-    /// What it may do.
+    /// Authority.
     pub authority: Authority,
-    /// What it may spend; nothing is left to defaults.
+    /// Limits, with defaults already applied.
     pub limits: Limits,
-    /// The models it may speak with, best first.
+    /// Models that it may use, preferred first.
     pub models: Vec<String>,
     /// JSON schema of its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Arc<Value>>,
-    /// A command that must succeed before the run is done.
+    /// Command that must succeed before the run is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// The submission's key.
+    /// Idempotency key of the submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The account that pays.
+    /// Budget account to charge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// Labels for finding it again.
+    /// Labels for searching.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    /// What was repaired, replaced or lacking when it began.
+    /// Warnings at spawn: what was repaired, replaced or missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// One attempt at asking a model.
+/// One attempt at a model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
-    /// What for.
+    /// Purpose of the call.
     pub purpose: Purpose,
     /// The model.
     pub model: String,
-    /// The most the reply may have.
+    /// Maximum number of output tokens.
     pub max_output: u64,
-    /// Fingerprint of what is sent, to compare a replay with.
+    /// Fingerprint of the request, to detect differences in a replay.
     pub request_hash: u64,
-    /// How large the input is at most.
+    /// Upper bound on the input tokens.
     pub input_bound: u64,
-    /// The most it may cost; held until it is known.
+    /// Upper bound on the cost, reserved until the usage is known.
     pub hold: Reservation,
-    /// Words added to the transcript before asking.
+    /// Instruction added to the transcript before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nudge: Option<String>,
 }
 
-/// Why a call never began.
+/// Reason why a call was not executed, or its result does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallRefusal {
-    /// There is no such tool, or its arguments cannot be read: the model's mistake.
+    /// The model made a mistake: there is no such tool, or its arguments are not valid.
     Mistake,
-    /// No tool was needed: the runtime itself took it, as it does with `answer`.
+    /// The runtime handled the call itself, as it does with `answer`.
     NoTool,
-    /// Rules or a person said no.
+    /// The rules or the user denied it.
     Denied,
-    /// No more calls were left; the run lands.
+    /// A limit was reached; the run gets its last turn.
     Limit(LimitHit),
-    /// It had begun before a crash, may have acted, and must not be repeated.
+    /// It had begun before a crash, may have had an effect, and must not be repeated.
     OutcomeUnknown,
 }
 
-/// What a model is asked for.
+/// Purpose of a model call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// The next turn.
     Turn,
-    /// The last permitted turn: tools off, report what you have.
+    /// The last turn before a limit ends the run: no tools, report the results so far.
     Landing(LimitHit),
-    /// Another try at an answer that was empty or did not fit its schema.
+    /// Another attempt at an answer that was empty or did not match its schema.
     Repair,
-    /// A summary of the history; it does not enter the transcript.
+    /// A summary of the history; the reply does not enter the transcript.
     Compaction,
 }
 
-/// A promise to pay at most this much.
+/// Tokens and money held for a model call until its usage is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Tokens, in and out.
+    /// Input and output tokens.
     pub tokens: u64,
     /// Micro-dollars.
     pub cost_micros: u64,
@@ -243,28 +243,28 @@ impl std::ops::SubAssign for Reservation {
     }
 }
 
-/// A call that is about to act.
+/// A tool call that is about to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Called {
     /// Its identity and idempotency key.
     pub key: CallKey,
-    /// What is called, under our name for it.
+    /// The call, with the canonical name of the tool.
     pub call: ToolCall,
-    /// What a resumed run may do about it.
+    /// Treatment of the call in a resumed run.
     pub replay: Replay,
-    /// The rule or the person that allowed it.
+    /// The rule or the user decision that allowed it.
     pub allowed_by: String,
 }
 
-/// Who asked a run to stop.
+/// Origin of a request to stop a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelledBy {
-    /// The person or program that started the tree.
+    /// The host.
     Host,
     /// The parent's model.
     Parent,
-    /// The run above it ended.
+    /// The parent run ended.
     ParentEnded,
     /// A signal to the process.
     Signal,
@@ -272,46 +272,46 @@ pub enum CancelledBy {
     Other(String),
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Its last word, or what it had by then.
+    /// The answer, or the latest text if the run did not finish.
     pub text: String,
-    /// The same for programs, where a schema was given.
+    /// The structured answer, if a schema was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
-/// The ways to end.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The agent had its last word.
+    /// The agent finished.
     Done,
-    /// A limit stopped it.
+    /// A limit ended it.
     Exhausted(LimitHit),
-    /// Its time was up.
+    /// A time limit ended it.
     TimedOut(LimitHit),
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled {
-        /// Who.
+        /// Origin of the request.
         by: CancelledBy,
     },
-    /// It could not go on.
+    /// It failed.
     Failed {
-        /// What kind of thing went wrong.
+        /// Kind of failure.
         kind: FailureKind,
-        /// What exactly, for people.
+        /// Message for the user.
         message: String,
-        /// Whether the same may work later.
+        /// True if a later attempt may succeed.
         retryable: bool,
     },
 }
 
 impl Outcome {
-    /// The name of its status.
+    /// Returns the name of its status.
     pub fn status(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -322,56 +322,90 @@ impl Outcome {
         }
     }
 
-    /// Whether the agent had its last word.
+    /// Returns whether the agent finished.
     pub fn is_done(&self) -> bool {
         *self == Self::Done
     }
 
-    /// A failure that trying again would not mend.
+    /// Creates a failure that is not retryable.
     pub fn failed(kind: FailureKind, message: impl Into<String>) -> Self {
         Self::Failed { kind, message: message.into(), retryable: false }
     }
 }
 
-/// The limit that was reached, with its figures.
+/// A limit that was reached, with its figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitHit {
-    /// Which.
+    /// The limit.
     pub name: Limit,
     /// Its value.
     pub limit: u64,
-    /// What was spent or held against it.
+    /// Amount spent.
     pub spent: u64,
-    /// The run whose limit it is.
+    /// Place of the run that has the limit.
     pub place: Place,
 }
 
-/// What kind of thing went wrong.
+/// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// The model could not be asked, or gave no answer.
+    /// The model could not be reached, or gave no answer.
     Model,
-    /// The key is missing or wrong.
+    /// The API key is missing or wrong.
     Auth,
-    /// The provider, or our policy, declined.
+    /// The model, the provider or the policy declined.
     Refused,
-    /// The answer never fitted its schema.
+    /// The answer did not match its schema.
     Schema,
-    /// A defect of ours or of a tool.
+    /// A defect in Homing or in a tool.
     Panic,
     /// The journal could not be written.
     Journal,
-    /// What was asked for cannot work.
+    /// The configuration cannot work.
     Config,
-    /// Its process died at the same step again and again.
+    /// The process died repeatedly at the same step.
     CrashLoop,
-    /// A team did not deliver: part of its work failed, or its own program could not go on.
+    /// A team failed: part of its work failed, or its program could not continue.
     Team,
 }
 
 impl FailureKind {
-    /// The name used in envelopes.
+    /// All kinds.
+    pub const ALL: [Self; 9] = [
+        Self::Model,
+        Self::Auth,
+        Self::Refused,
+        Self::Schema,
+        Self::Panic,
+        Self::Journal,
+        Self::Config,
+        Self::CrashLoop,
+        Self::Team,
+    ];
+
+    /// Finds the kind with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Returns a suggestion for the user, if there is one.
+    ///
+    /// It names no commands or options, because hosts differ in them. A host that has better advice matches on the kind.
+    pub fn hint(self) -> Option<&'static str> {
+        match self {
+            Self::Auth => Some("check the provider's API key"),
+            Self::Model => Some("try again later, or use another model"),
+            Self::Schema => Some("simplify the schema, or use a model that is better at structured output"),
+            Self::Journal => Some("free disk space or use another journal, then resume the run"),
+            Self::CrashLoop => Some("inspect the last step of the run before you resume it"),
+            Self::Team => Some("inspect the runs of the team; set `on_failure: skip` for parts that may fail"),
+            Self::Panic => Some("this is a bug: please report it with the message"),
+            Self::Refused | Self::Config => None,
+        }
+    }
+
+    /// Returns the name used in envelopes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Model => "model",

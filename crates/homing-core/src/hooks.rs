@@ -1,5 +1,5 @@
-//! The seam to hooks: what the user's own commands have to say before and after a call, and at a run's start and end.
-//! What a hook is made of, and who may have one, is not known here.
+//! Interface to hooks: user-defined checks before and after a call, and at the start and end of a run. How a hook is
+//! executed, and which hooks are trusted, is decided elsewhere.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use uuid::Uuid;
 
 use crate::{BoxFuture, tool::ToolOutput};
 
-/// Somebody who is asked at certain moments of a run. The runtime calls it outside its loop.
+/// Hooks that the runtime calls at certain points of a run, outside its agent loop.
 pub trait Hooks: Send + Sync {
-    /// A run begins. What comes back is told to the model together with the task.
+    /// Called when a run starts. The returned notes are added to the task.
     fn run_started<'a>(&'a self, run: &'a HookRun) -> BoxFuture<'a, HookNotes>;
 
-    /// A call was allowed by the rules and is about to be made. A hook can only narrow: `Allow` lifts no denial.
+    /// Called before a call that the rules allow. A hook can only restrict: `Allow` does not override a denial.
     fn before_call<'a>(&'a self, run: &'a HookRun, call: &'a HookCall) -> BoxFuture<'a, HookDecision>;
 
-    /// A call has returned. What comes back is told to the model after the result.
+    /// Called after a call. The returned notes are added after the result.
     fn after_call<'a>(
         &'a self,
         run: &'a HookRun,
@@ -24,26 +24,26 @@ pub trait Hooks: Send + Sync {
         output: &'a ToolOutput,
     ) -> BoxFuture<'a, HookNotes>;
 
-    /// A run is about to end `Done` with `text`. `goes_on` counts how often a hook has already sent it back to work.
+    /// Called when a run is about to end as `Done` with `text`. `goes_on` counts how often a hook has already continued it.
     fn run_ending<'a>(&'a self, run: &'a HookRun, text: &'a str, goes_on: u32) -> BoxFuture<'a, HookEnding>;
 }
 
-/// The run that a hook is told about.
+/// Description of a run, for a hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookRun {
-    /// Its id.
+    /// The run's ID.
     pub run: Uuid,
-    /// Its agent.
+    /// The agent's name.
     pub agent: String,
-    /// Its folder.
+    /// The run's working folder.
     pub workdir: PathBuf,
-    /// Whether somebody delegated to it, or it is a root.
+    /// True if the run has a parent.
     pub delegated: bool,
-    /// The hooks of the agent's own file; hosts leave it `Null` unless that file is trusted.
+    /// Hooks of the agent file; `Null` unless the file is trusted.
     pub own_hooks: Value,
 }
 
-/// The call that a hook is told about.
+/// Description of a call, for a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HookCall {
     /// The tool's name.
@@ -52,45 +52,45 @@ pub struct HookCall {
     pub args: Value,
 }
 
-/// What hooks have to say.
+/// Notes that hooks return.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookNotes {
-    /// Text for the model, each hook's on its own.
+    /// Text for the model, one entry per hook.
     pub for_model: Vec<String>,
-    /// Text for people: a hook that failed or took too long.
+    /// Text for the user, such as that a hook failed or timed out.
     pub warnings: Vec<String>,
 }
 
-/// What hooks say about a call that is about to be made.
+/// Decision of hooks on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookDecision {
-    /// Make it, with these arguments where a hook changed them. Changed arguments are checked against the rules again.
+    /// The call may proceed. If a hook changed the arguments, they are checked against the rules again.
     Allow {
-        /// The new arguments.
+        /// The changed arguments, if any.
         args: Option<Value>,
-        /// What else there is to say.
+        /// Further notes.
         notes: HookNotes,
     },
-    /// A person must be asked first.
+    /// The call needs the user's approval.
     Ask {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Do not make it.
+    /// The call must not be made.
     Block {
-        /// Why, in words the model can act on.
+        /// The reason, as shown to the model.
         why: String,
     },
 }
 
-/// What hooks say about a run that is about to end.
+/// Decision of hooks on a run that is about to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HookEnding {
-    /// Let it end.
+    /// The run may end.
     End(HookNotes),
-    /// It is not finished: `why` becomes its next turn, within its limits.
+    /// The run must continue, within its limits.
     GoOn {
-        /// What is still to be done.
+        /// The reason, which becomes its next user message.
         why: String,
     },
 }

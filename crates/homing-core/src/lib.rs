@@ -1,7 +1,6 @@
-//! The words and the rules of Homing: what an agent is, what it may do, what it may spend, and what happened to it.
+//! Core types and rules of Homing: agent definitions, authority, limits, facts, and the fold that turns facts into runs.
 //!
-//! This room touches nothing: no files, no network, no clock, no environment, no randomness, no async runtime.
-//! Everything here can be tested by calling it.
+//! This crate does no IO and reads no clock, environment or randomness. It also builds for wasm32.
 
 pub mod agent_builder;
 pub mod authority;
@@ -10,6 +9,7 @@ pub mod diagnostic;
 pub mod envelope;
 pub mod fact;
 pub mod hooks;
+pub mod ledger;
 pub mod limits;
 pub mod message;
 pub mod model;
@@ -28,5 +28,5 @@ pub mod workspace;
 
 use std::{future::Future, pin::Pin};
 
-/// The future that the object-safe seams return.
+/// The boxed future that the object-safe traits return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,24 +1,24 @@
-//! What a run may consume, as numbers. Who counts and where is the tree's business ([`crate::tree`]).
+//! Limits of a run and their values. Enforcement is in [`crate::ledger`].
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// One limit of a run, before its ancestors' are taken into account.
+/// The value of one limit of a run. Limits of its ancestors apply in addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cap {
-    /// Nothing was said: the default of the run's position applies.
+    /// Not set: the default for the run's position applies.
     #[default]
     Default,
-    /// `none` was written out: no limit of its own, an ancestor's still holds.
+    /// Explicitly `none`: the run itself has no limit, its ancestors may have one.
     Unlimited,
     /// At most this much.
     At(u64),
 }
 
 impl Cap {
-    /// The number, if there is one.
+    /// Returns the number, if there is one.
     pub fn value(self) -> Option<u64> {
         match self {
             Self::Default | Self::Unlimited => None,
@@ -26,7 +26,7 @@ impl Cap {
         }
     }
 
-    /// This cap where something was said, `other` where not.
+    /// Returns this cap if it is set, otherwise `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
@@ -35,7 +35,7 @@ impl Cap {
         }
     }
 
-    /// The tighter of the two; silence and `none` never loosen a number.
+    /// Returns the tighter of the two. Neither `Default` nor `Unlimited` loosens a number.
     #[must_use]
     pub fn tighter(self, other: Self) -> Self {
         match (self, other) {
@@ -47,7 +47,7 @@ impl Cap {
     }
 }
 
-/// Everything that can be limited.
+/// The quantities that can be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -65,22 +65,22 @@ pub enum Limit {
     Children,
     /// Time from the run's first step to its end.
     Wall,
-    /// Time this run itself spent asking or acting; neither queued nor waiting for children.
+    /// Time that the run itself spent on model and tool calls, without queueing or waiting for children.
     Work,
-    /// The same call with the same result, again and again.
+    /// Identical calls with identical results in a row.
     Repeats,
-    /// Compactions of the history that brought no progress.
+    /// Compactions of the history without progress between them.
     Compactions,
     /// Output tokens of one reply: the provider cut several replies in a row.
     Output,
 }
 
 impl Limit {
-    /// The limits that a person can set, in the order in which they are shown.
+    /// The limits that users can set, in display order.
     pub const SETTABLE: [Self; 8] =
         [Self::Turns, Self::Depth, Self::Tokens, Self::Cost, Self::ToolCalls, Self::Children, Self::Wall, Self::Work];
 
-    /// The name used in envelopes, journals and configuration.
+    /// Returns the name used in envelopes, journals and configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Turns => "turns",
@@ -99,7 +99,7 @@ impl Limit {
 }
 
 impl Limit {
-    /// A cap of this limit as people read it: `$0.50`, `90 s`, `12`, `none`.
+    /// Formats a cap of this limit: `$0.50`, `90 s`, `12`, `none`.
     pub fn shown(self, cap: Cap) -> String {
         match (cap, self) {
             (Cap::Default, _) => "the default".to_owned(),
@@ -127,7 +127,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// What a run may consume.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
@@ -150,7 +150,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What the root of a tree gets where nothing else is said: $5, one hour, three levels, 300 tool calls, 50 children.
+    /// Returns the defaults of a root run: 100 turns, $5, one hour, three levels, 300 tool calls, 50 children.
     pub fn root() -> Self {
         Self {
             turns: Cap::At(100),
@@ -164,8 +164,8 @@ impl Limits {
         }
     }
 
-    /// What a delegated run gets where nothing else is said: 100 turns and 15 minutes of own work; the rest is its
-    /// ancestors'.
+    /// Returns the defaults of a child run: 100 turns and 15 minutes of its own work. For all other quantities the limits
+    /// of its ancestors apply.
     pub fn delegated() -> Self {
         Self {
             turns: Cap::At(100),
@@ -179,12 +179,15 @@ impl Limits {
         }
     }
 
-    /// A small run: 50,000 tokens, 300 seconds, 100 tool calls.
+    /// Returns limits for a small run: 50,000 tokens, 300 seconds, 100 tool calls.
     pub fn small() -> Self {
         Self { tokens: Cap::At(50_000), wall_ms: Cap::At(300_000), tool_calls: Cap::At(100), ..Self::default() }
     }
 
-    /// Sets the money limit from a decimal amount of dollars, such as `"0.50"`.
+    /// Sets the cost limit from a decimal amount of dollars, such as `"0.50"`.
+    ///
+    /// # Errors
+    /// Fails if `amount` is not a decimal number.
     pub fn cost_usd(mut self, amount: &str) -> Result<Self, AmountError> {
         self.cost_micros = Cap::At(micros_from_usd(amount)?);
         Ok(self)
@@ -232,7 +235,7 @@ impl Limits {
         self
     }
 
-    /// Reads one limit; guards such as [`Limit::Repeats`] are not settable and have no cap.
+    /// Returns the cap of one limit; guards such as [`Limit::Repeats`] cannot be set and have none.
     pub fn cap(&self, limit: Limit) -> Cap {
         match limit {
             Limit::Turns => self.turns,
@@ -261,36 +264,50 @@ impl Limits {
         }
     }
 
-    /// These limits, with `other` where nothing was said.
+    /// Returns these limits, with `other` for those that are not set.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         self.zip(other, Cap::or)
     }
 
-    /// These limits without what lies above `ceiling`: a larger number becomes the ceiling's, and `none` says nothing.
+    /// Returns these limits bounded by `ceiling`: a larger number becomes the ceiling's, and `none` becomes the default.
     #[must_use]
     pub fn within(self, ceiling: Self) -> Self {
-        self.zip(ceiling, |said, most| match said {
+        self.zip(ceiling, |requested, most| match requested {
             Cap::Default | Cap::Unlimited => Cap::Default,
             Cap::At(value) => Cap::At(most.value().map_or(value, |most| value.min(most))),
         })
     }
 
-    /// The tighter of the two, limit by limit.
+    /// Returns these limits raised by `more`: numbers are added, `none` removes a limit, unset ones change nothing.
+    #[must_use]
+    pub(crate) fn raised_by(self, more: Self) -> Self {
+        self.zip(more, |have, more| match (have, more) {
+            (have, Cap::Default) => have,
+            (_, Cap::Unlimited) => Cap::Unlimited,
+            (Cap::At(have), Cap::At(more)) => Cap::At(have.saturating_add(more)),
+            (Cap::Unlimited | Cap::Default, Cap::At(_)) => have,
+        })
+    }
+
+    /// Returns the tighter of the two, limit by limit.
     #[must_use]
     pub fn tighter(self, other: Self) -> Self {
         self.zip(other, Cap::tighter)
     }
 }
 
-/// An amount of money that cannot be read.
+/// An amount of money that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an amount of dollars: write a number such as 0.50, or none")]
 pub struct AmountError(pub String);
 
-/// Reads a plain decimal amount of dollars, with or without a leading `$`, into micro-dollars.
+/// Parses a plain decimal amount of dollars, with or without a leading `$`, into micro-dollars.
 ///
-/// Digits beyond the sixth are cut off, so that a limit is never larger than what was written.
+/// Digits after the sixth decimal are cut off, so that a limit is never larger than written.
+///
+/// # Errors
+/// Fails if `amount` is not a decimal number or is too large.
 pub fn micros_from_usd(amount: &str) -> Result<u64, AmountError> {
     let bad = || AmountError(amount.to_owned());
     let text = amount.trim();
@@ -305,7 +322,7 @@ pub fn micros_from_usd(amount: &str) -> Result<u64, AmountError> {
     whole.checked_mul(1_000_000).and_then(|micros| micros.checked_add(fraction)).ok_or_else(bad)
 }
 
-/// Shows micro-dollars as dollars: `$0.0123`.
+/// Formats micro-dollars as dollars: `$0.0123`.
 pub fn usd(micros: u64) -> String {
     let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
     let digits = format!("{rest:06}");
@@ -318,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r31_the_defaults_are_those_of_the_design() {
+    fn r31_defaults_match_the_documentation() {
         let root = Limits::default().or(Limits::root());
         assert_eq!(root.cost_micros, Cap::At(5_000_000));
         assert_eq!(root.wall_ms, Cap::At(3_600_000));
@@ -329,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn none_must_be_written_out_and_never_loosens_a_number() {
+    fn none_is_explicit_and_never_loosens_a_number() {
         assert_eq!(Cap::Default.or(Cap::At(5)), Cap::At(5));
         assert_eq!(Cap::Unlimited.or(Cap::At(5)), Cap::Unlimited);
         assert_eq!(Cap::Unlimited.tighter(Cap::At(5)), Cap::At(5));
@@ -337,12 +354,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_lowers_numbers_and_silences_none() {
-        let said = Limits { cost_micros: Cap::At(9), tokens: Cap::Unlimited, turns: Cap::At(3), ..Limits::default() };
+    fn ceiling_lowers_numbers_and_resets_none() {
+        let requested =
+            Limits { cost_micros: Cap::At(9), tokens: Cap::Unlimited, turns: Cap::At(3), ..Limits::default() };
         let ceiling = Limits { cost_micros: Cap::At(5), turns: Cap::Unlimited, ..Limits::default() };
-        let within = said.within(ceiling);
+        let within = requested.within(ceiling);
         assert_eq!((within.cost_micros, within.tokens, within.turns), (Cap::At(5), Cap::Default, Cap::At(3)));
-        assert_eq!(within.depth, Cap::Default, "silence stays silence");
+        assert_eq!(within.depth, Cap::Default, "an unset limit stays unset");
         assert_eq!(Limit::Cost.shown(Cap::At(500_000)), "$0.50");
         assert_eq!(
             (Limit::Wall.shown(Cap::At(1_500)), Limit::Turns.shown(Cap::Unlimited)),
@@ -351,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_read_exactly_and_never_rounded_up() {
+    fn money_is_parsed_exactly_and_never_rounded_up() {
         assert_eq!(micros_from_usd("0.50"), Ok(500_000));
         assert_eq!(micros_from_usd("$5"), Ok(5_000_000));
         assert_eq!(micros_from_usd("5 USD"), Ok(5_000_000));

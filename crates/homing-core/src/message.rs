@@ -1,4 +1,4 @@
-//! What is said in a run: tasks, replies, tool results. The transcript is a list of these, and so is what a model is sent.
+//! Messages: tasks, replies and tool results. Transcripts and model requests are lists of them.
 
 use std::{
     borrow::Cow,
@@ -8,48 +8,50 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::fact::CallRefusal;
+
 /// One entry of a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// Said by whoever started the run, or told to it later.
+    /// From the user, the parent or the runtime.
     User {
-        /// The task or a follow-up.
+        /// The text.
         text: String,
-        /// Pictures that come with it.
+        /// Attached images.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Image>,
     },
-    /// Said by the model.
+    /// From the model.
     Assistant(Reply),
-    /// What a tool answered.
+    /// Result of a tool call.
     Tool(ToolResult),
 }
 
 impl Message {
-    /// A user message of words alone.
+    /// Creates a user message of text only.
     pub fn user(text: impl Into<String>) -> Self {
         Self::User { text: text.into(), images: Vec::new() }
     }
 }
 
-/// A picture.
+/// An image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Image {
-    /// Such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
     /// The bytes in standard base64.
     pub base64: String,
 }
 
-/// A model's answer, in the order in which it was given.
+/// A model's reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// Words, thoughts and calls.
+    /// Text, reasoning and calls, in the order in which they arrived.
     pub parts: Vec<Part>,
-    /// Why the model stopped.
+    /// Reason why the model stopped.
     pub stop: StopReason,
-    /// What it used.
+    /// Usage.
     pub usage: Usage,
     /// The model that answered, as the provider named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,54 +65,53 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Words for the reader.
+    /// Text.
     Text(String),
-    /// Thoughts; some providers want them back unchanged, with their signature.
+    /// Reasoning; some providers require it back unchanged, with its signature.
     Thinking {
-        /// The thoughts, empty where the provider hides them.
+        /// The text; empty if the provider hides it.
         text: String,
-        /// The provider's seal on them.
+        /// The provider's signature of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
-        /// What they came as, because a provider refuses them under another name: a field of chat completions, such as
-        /// `reasoning`, or `genai/` and a provider. `None` for Anthropic's own blocks, and in records that are older
-        /// than this field.
+        /// Source of the reasoning: a field of chat completions, such as `reasoning`, or `genai/` and a provider. It must be
+        /// sent back under the same name. `None` for Anthropic's blocks, and in records older than this field.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         origin: Option<String>,
     },
-    /// A wish to call a tool.
+    /// A tool call.
     Call(ToolCall),
-    /// A block that only its provider understands; it goes back as it came.
+    /// A block that only its provider understands; it is sent back unchanged.
     Opaque {
-        /// The wire that it came from and alone may go back to.
+        /// The wire that it came from; it is sent to no other.
         wire: String,
         /// The block.
         block: Value,
     },
 }
 
-/// Why a model stopped.
+/// Reason why a model stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It had said what it had to say.
+    /// The reply is complete.
     #[default]
     End,
-    /// It waits for its calls.
+    /// The model waits for the results of its calls.
     Calls,
     /// The provider cut the reply at its output limit. A call that was being written is not among the parts; its tool is
     /// in [`Reply::cut_call`].
     Length,
-    /// It, or its provider, declined.
+    /// The model or its provider declined to answer.
     Refusal,
-    /// Something newer than this program.
+    /// A reason that this version does not support.
     Other(String),
 }
 
-/// A model's wish to call a tool.
+/// A tool call requested by a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The provider's id; may be empty or repeated, so nothing of ours depends on it.
+    /// The provider's ID; may be empty or repeated, so it does not identify the call.
     pub id: String,
     /// The tool's name, as the model wrote it.
     pub name: String,
@@ -118,23 +119,23 @@ pub struct ToolCall {
     pub args: Args,
 }
 
-/// Arguments, as far as they can be read.
+/// Arguments of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Args {
-    /// A JSON value; whether it fits the tool is the tool's to say.
+    /// A JSON value; the tool checks whether it fits.
     Json(Value),
-    /// Text that is no JSON. It is shown to the model again and never acted on.
+    /// Text that is not valid JSON. The call is not executed and the text is shown to the model.
     Malformed(String),
 }
 
 impl Reply {
-    /// A reply of words alone.
+    /// Creates a reply of text only.
     pub fn text_only(text: impl Into<String>) -> Self {
         Self { parts: vec![Part::Text(text.into())], ..Self::default() }
     }
 
-    /// All words, joined.
+    /// Returns the text parts, joined.
     pub fn text(&self) -> String {
         let words = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -143,7 +144,7 @@ impl Reply {
         words.collect()
     }
 
-    /// The calls, in order.
+    /// Returns the calls in order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::Call(call) => Some(call),
@@ -152,29 +153,29 @@ impl Reply {
     }
 }
 
-/// What a tool answered to a call.
+/// Result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The position of the call in its reply, from 0: this pairs them.
+    /// Position of the call in its reply, from 0; pairs result and call.
     pub index: u32,
-    /// The provider's id of the call, which goes back with the result.
+    /// The provider's ID of the call, sent back with the result.
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// Text the model will read.
+    /// Text for the model.
     pub text: String,
-    /// Pictures the model will see, where its provider can.
+    /// Images for the model, if its provider supports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// The same result for programs.
+    /// The result as JSON, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
-    /// The tool failed; the model may try another way.
+    /// True if the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
 
-/// What one model call used. Input includes cached tokens, output includes reasoning.
+/// Usage of one or more model calls. Input includes cached tokens, output includes reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
@@ -190,13 +191,13 @@ pub struct Usage {
     pub reasoning: u64,
     /// Millionths of a US dollar.
     pub cost_micros: u64,
-    /// The provider did not say, or cannot be believed: these are our worst-case figures.
+    /// True if these are worst-case estimates, because the provider reported no usage or an implausible one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
 }
 
 impl Usage {
-    /// Input and output together, which is what a token limit counts.
+    /// Returns input and output together, which is what a token limit counts.
     pub fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
@@ -214,19 +215,48 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// A message in a transcript, together with what a wire made of it.
+/// A message of a transcript with its origin and its cached encoding. Origin and refusal follow from the facts.
 ///
-/// Entries are shared, never copied, and each is encoded once: a turn costs its new messages, not the whole history again.
+/// Entries are shared and encoded once, so a turn costs only its new messages, not the whole history again.
 #[derive(Debug)]
 pub struct TranscriptEntry {
     /// The message.
     pub message: Message,
-    /// What the run's wire made of it.
+    /// Origin of the message.
+    pub origin: MessageOrigin,
+    /// Reason why the call was not executed, if this is the result of such a call.
+    pub refusal: Option<CallRefusal>,
+    /// Cached encoding for the run's wire.
     pub encoding: Encoding,
     measure: OnceLock<Measure>,
 }
 
-/// Size and fingerprint of a message, taken together because both need its bytes.
+/// Origin of a message in a transcript.
+///
+/// The fold derives it from the facts and it is not serialized, so code never needs to compare the text of messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MessageOrigin {
+    /// The parent's transcript, from before the run began.
+    Inherited,
+    /// The task of the run.
+    Task,
+    /// A message to the run from its host, its parent or a background child.
+    Message,
+    /// An instruction of the runtime, such as a notice that a reply was cut or that this is the last turn.
+    Nudge,
+    /// Output of the `until` command, which did not succeed.
+    FailedCheck,
+    /// Notice that the run continues with a larger budget after a limit had ended it.
+    MoreBudget,
+    /// Summary of the messages before it.
+    Summary,
+    /// A reply of the model.
+    Model,
+    /// The result of a tool call.
+    Tool,
+}
+
+/// Size and fingerprint of a message, computed together because both need its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Measure {
     size: u64,
@@ -234,17 +264,36 @@ struct Measure {
 }
 
 impl TranscriptEntry {
-    /// An entry that no wire has seen yet.
+    /// Creates an entry whose origin follows from the message; a user message counts as [`MessageOrigin::Message`].
     pub fn new(message: Message) -> Arc<Self> {
-        Arc::new(Self { message, encoding: Encoding::default(), measure: OnceLock::new() })
+        let origin = match &message {
+            Message::User { .. } => MessageOrigin::Message,
+            Message::Assistant(_) => MessageOrigin::Model,
+            Message::Tool(_) => MessageOrigin::Tool,
+        };
+        Self::with_origin(message, origin)
     }
 
-    /// How many bytes the message has, counted generously; the ledger's bound on input tokens starts from this.
+    /// Creates an entry with this origin.
+    pub fn with_origin(message: Message, origin: MessageOrigin) -> Arc<Self> {
+        Arc::new(Self::build(message, origin, None))
+    }
+
+    /// Creates an entry for the result of a call that may have been refused.
+    pub fn with_refusal(result: ToolResult, refusal: Option<CallRefusal>) -> Arc<Self> {
+        Arc::new(Self::build(Message::Tool(result), MessageOrigin::Tool, refusal))
+    }
+
+    fn build(message: Message, origin: MessageOrigin, refusal: Option<CallRefusal>) -> Self {
+        Self { message, origin, refusal, encoding: Encoding::default(), measure: OnceLock::new() }
+    }
+
+    /// Returns the size of the message as JSON, in bytes; the bound on input tokens starts from it.
     pub fn size(&self) -> u64 {
         self.measure().size
     }
 
-    /// A fingerprint of the message.
+    /// Returns a fingerprint of the message.
     pub fn hash(&self) -> u64 {
         self.measure().hash
     }
@@ -257,27 +306,27 @@ impl TranscriptEntry {
     }
 }
 
-/// Where a fingerprint begins.
+/// Initial value of a fingerprint.
 pub const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a, continued from `hash`.
+/// Computes FNV-1a, continued from `hash`.
 pub fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// What a wire made of a value, kept beside it. The first wire that asks owns the place; others encode each time.
+/// Cached encoding of a value for one wire. It is cached for the first wire that asks; other wires encode each time.
 #[derive(Debug, Default)]
 pub struct Encoding(OnceLock<(&'static str, Box<str>)>);
 
 impl Encoding {
-    /// What was kept for `wire`, if anything. Asked for every message of every request, it reads nothing but the place
-    /// itself: the same name is known by its address.
+    /// Returns the cached encoding for `wire`, if any. It is called for every message of every request, so it compares
+    /// the addresses of the names first.
     #[inline]
     pub fn kept(&self, wire: &'static str) -> Option<&str> {
         self.0.get().filter(|(owner, _)| std::ptr::eq(*owner, wire) || *owner == wire).map(|(_, text)| &**text)
     }
 
-    /// The kept encoding for `wire`, made by `make` at the first call.
+    /// Returns the cached encoding for `wire`, or creates it with `make`.
     pub fn get_or_make(&self, wire: &'static str, make: impl FnOnce() -> String) -> Cow<'_, str> {
         if let Some(text) = self.kept(wire) {
             return Cow::Borrowed(text);
@@ -286,7 +335,7 @@ impl Encoding {
             return Cow::Owned(make());
         }
         let (owner, text) = self.0.get_or_init(|| (wire, make().into_boxed_str()));
-        debug_assert_eq!(*owner, wire, "one run speaks to one wire at a time");
+        debug_assert_eq!(*owner, wire, "a run uses one wire at a time");
         Cow::Borrowed(text)
     }
 }

@@ -1,4 +1,4 @@
-//! The seam to language models: one request, one network attempt, one answer or the reason why not.
+//! Interface to language models: one request, one network attempt, one reply or error.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,14 +11,14 @@ use crate::{
     tool::ToolSpec,
 };
 
-/// A language model, reached by whatever means: a provider, a program, a script.
+/// A language model: a provider's, or one implemented in code.
 pub trait Model: Send + Sync {
-    /// What the runtime must know before it asks.
+    /// Returns the model's card.
     fn card(&self) -> &ModelCard;
 
-    /// Answers `request` in one attempt: no retries in here, the runtime does them.
+    /// Replies to `request` in one attempt; the runtime does the retries.
     ///
-    /// Streaming is this same call: deltas go to `on_delta` as they arrive. Dropping the future abandons the request.
+    /// Parts of the reply are passed to `on_delta` as they arrive. Dropping the future abandons the request.
     fn reply<'a>(
         &'a self,
         request: ModelRequest<'a>,
@@ -26,37 +26,37 @@ pub trait Model: Send + Sync {
     ) -> BoxFuture<'a, Result<Reply, AskFailure>>;
 }
 
-/// Takes what arrives while a reply is being written.
+/// Callback for the parts of a reply that is being streamed.
 pub type OnDelta<'a> = &'a (dyn Fn(Delta<'_>) + Send + Sync);
 
-/// A piece of a reply that is still being written. Not a fact: it may be lost, and it is never journalled.
+/// A part of a reply that is being streamed. It is not a fact: it is never journalled and may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delta<'a> {
-    /// More words.
+    /// Text.
     Text(&'a str),
-    /// More thoughts.
+    /// Reasoning.
     Thinking(&'a str),
-    /// A call to this tool is being written.
+    /// Start of a call of this tool.
     Call(&'a str),
 }
 
-/// What the runtime must know about a model before it asks.
+/// Known properties of a model: prices and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelCard {
     /// `provider/model`.
     pub name: String,
-    /// Who is rate-limited together: the provider and a fingerprint of the key, never the key.
+    /// Name of the rate limiter: the provider and a fingerprint of the key, never the key itself.
     pub gate: String,
-    /// What it costs; `None` where nobody knows.
+    /// Prices; `None` if they are not known.
     pub rates: Option<Rates>,
-    /// Tokens that fit into one request and its reply, where known.
+    /// Maximum number of tokens in a request and its reply, if known.
     pub context_window: Option<u64>,
-    /// The most it can answer, where known.
+    /// Maximum number of output tokens, if known.
     pub max_output: Option<u64>,
 }
 
 impl ModelCard {
-    /// A model that costs nothing and has no known bounds: scripts, programs, local models.
+    /// Creates the card of a model that is free and has no known limits: models in code, local models.
     pub fn free(name: impl Into<String>) -> Self {
         let name = name.into();
         let gate = name.split('/').next().unwrap_or_default().to_owned();
@@ -75,18 +75,22 @@ pub struct Rates {
     pub cache_write: u64,
     /// Output, reasoning included.
     pub output: u64,
-    /// Dearer prices for long requests, by the input size above which they apply to the whole request.
+    /// Higher prices for long requests, with the input size above which they apply to the whole request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<(u64, Rates)>,
 }
 
 impl Rates {
-    /// The rates for a request of `input` tokens.
+    /// Returns the rates for a request of `input` tokens.
     fn at(&self, input: u64) -> &Self {
-        self.above.iter().filter(|(from, _)| input > *from).max_by_key(|(from, _)| *from).map_or(self, |(_, it)| it)
+        self.above
+            .iter()
+            .filter(|(from, _)| input > *from)
+            .max_by_key(|(from, _)| *from)
+            .map_or(self, |(_, rates)| rates)
     }
 
-    /// What `usage` costs, rounded up.
+    /// Returns the cost of `usage`, rounded up.
     pub fn cost(&self, usage: &Usage) -> u64 {
         let rates = self.at(usage.input);
         let plain = usage.input.saturating_sub(usage.cached).saturating_sub(usage.cache_write);
@@ -100,107 +104,113 @@ impl Rates {
         u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// The most that `input` and `output` tokens can cost, at the dearest price that can apply.
+    /// Returns the most that `input` and `output` tokens can cost, at the highest price that can apply.
     pub fn worst(&self, input: u64, output: u64) -> u64 {
-        let tiers = self.above.iter().filter(|(from, _)| input > *from).map(|(_, it)| it).chain([self]);
+        let tiers = self.above.iter().filter(|(from, _)| input > *from).map(|(_, rates)| rates).chain([self]);
         let worst = tiers.map(|rates| {
-            let dearest = rates.input.max(rates.cached).max(rates.cache_write);
-            u128::from(input) * u128::from(dearest) + u128::from(output) * u128::from(rates.output)
+            let highest = rates.input.max(rates.cached).max(rates.cache_write);
+            u128::from(input) * u128::from(highest) + u128::from(output) * u128::from(rates.output)
         });
         u64::try_from(worst.max().unwrap_or(0).div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 }
 
-/// Everything a model needs to answer.
+/// A request to a model.
 #[derive(Clone, Copy)]
 pub struct ModelRequest<'a> {
-    /// The agent's prompt, as rendered at spawn.
+    /// The system prompt, as rendered at spawn.
     pub system: &'a str,
-    /// The transcript so far.
+    /// The transcript.
     pub messages: &'a [Arc<TranscriptEntry>],
-    /// The tools on offer.
+    /// The available tools.
     pub tools: &'a Toolbox,
-    /// Whether tools may, must or must not be called.
+    /// Permission or obligation to call tools.
     pub choice: ToolChoice,
-    /// The most tokens the reply may have.
+    /// Maximum number of output tokens.
     pub max_output: u64,
-    /// How hard to think, where the model can choose.
+    /// Reasoning effort, if the model supports it.
     pub effort: Option<Effort>,
-    /// How freely to choose words, where somebody said so; thousandths.
+    /// Sampling temperature in thousandths, if set.
     pub temperature_milli: Option<u32>,
-    /// Time left until the run's deadline; the call never outlasts it.
+    /// Time until the run's deadline, which is also the call's.
     pub time_left: Option<Duration>,
-    /// The same for every attempt at the same step, for providers that know idempotency keys.
+    /// Idempotency key, the same for every attempt at the same step.
     pub key: &'a str,
 }
 
-/// The tools on offer, with what a wire made of them.
+/// The available tools with their cached encoding.
 #[derive(Debug, Default)]
 pub struct Toolbox {
-    /// The tools' faces.
+    /// Specifications of the tools.
     pub specs: Vec<ToolSpec>,
-    /// What the run's wire made of them.
+    /// Cached encoding for the run's wire.
     pub encoding: Encoding,
 }
 
 impl Toolbox {
-    /// A box of these tools.
+    /// Creates a toolbox of these tools.
     pub fn new(specs: Vec<ToolSpec>) -> Self {
         Self { specs, encoding: Encoding::default() }
     }
 }
 
-/// Whether tools may be called in a reply.
+/// Permission or obligation to call tools in a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As the model likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// Not now; the tools stay in the request because the history speaks of them.
+    /// No calls; the tools stay in the request because the history refers to them.
     Off,
-    /// At least one.
+    /// At least one call.
     Required,
 }
 
-/// How hard a model is to think.
+/// Reasoning effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Not at all.
+    /// No reasoning.
     None,
-    /// As little as possible.
+    /// Minimal.
     Minimal,
-    /// A little.
+    /// Low.
     Low,
-    /// Somewhat.
+    /// Medium.
     Medium,
-    /// Hard.
+    /// High.
     High,
-    /// Harder.
+    /// Very high.
     Xhigh,
-    /// As hard as it can.
+    /// The maximum.
     Max,
 }
 
-/// Where a runtime gets its models from.
+/// A source of models.
 pub trait Models: Send + Sync {
-    /// What `choice` means for a child of a run that speaks with `parent`: names to try, best first, and remarks for people.
+    /// Resolves `choice` for a child of a run that uses the model `parent`.
+    ///
+    /// # Errors
+    /// Fails if no suitable model is available.
     fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedModel, ModelError>;
 
-    /// The model of that name.
+    /// Returns the model of that name.
+    ///
+    /// # Errors
+    /// Fails if there is no such model, or it is not available.
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
 }
 
 /// Models to try, best first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvedModel {
-    /// Names that [`Models::get`] knows.
+    /// Names for [`Models::get`].
     pub names: Vec<String>,
-    /// What was replaced, and why.
+    /// Warnings for the user, such as that a model was replaced.
     pub warnings: Vec<String>,
 }
 
-/// One model for everybody.
+/// A source that has one model, whatever name is requested.
 pub struct SingleModel(pub Arc<dyn Model>);
 
 impl Models for SingleModel {
@@ -213,93 +223,93 @@ impl Models for SingleModel {
     }
 }
 
-/// A model call that gave no reply.
+/// A failed model call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{error}")]
 pub struct AskFailure {
-    /// Why.
+    /// The error.
     pub error: ModelError,
-    /// What it costs all the same.
+    /// Cost of the failed attempt.
     pub charge: Charge,
-    /// The words that had arrived.
+    /// Text that had arrived.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub partial: String,
 }
 
 impl AskFailure {
-    /// A failure before anything was billed.
+    /// Creates a failure that costs nothing.
     pub fn free(error: ModelError) -> Self {
         Self { error, charge: Charge::Nothing, partial: String::new() }
     }
 }
 
-/// What a failed attempt costs.
+/// Cost of a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Charge {
-    /// The provider cannot have billed it.
+    /// Nothing: the provider cannot have billed it.
     Nothing,
-    /// It may have been billed, nobody knows how much: the whole hold.
+    /// The whole reservation: it may have been billed, and the amount is unknown.
     Hold,
-    /// The provider said how much.
+    /// Usage that the provider reported.
     Used(Usage),
 }
 
-/// Why a model did not answer, sorted by what to do about it.
+/// Error of a model call. The variants differ in how to handle them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelError {
-    /// Rate-limited or overloaded: everyone who shares the key waits, then tries again.
+    /// Rate-limited or overloaded. All calls that share the key wait before the next attempt.
     #[error("the provider is busy: {reason}")]
     Busy {
-        /// The provider's own advice, in milliseconds.
+        /// Delay that the provider asks for, in milliseconds.
         retry_after_ms: Option<u64>,
-        /// What it said.
+        /// The provider's message.
         reason: String,
     },
-    /// The connection or the stream broke, or went silent: this call may be tried again at once.
-    #[error("the connection broke: {reason}")]
+    /// The connection could not be established, broke or stalled. The call may be repeated at once.
+    #[error("connection failed: {reason}")]
     Broken {
-        /// How.
+        /// Details.
         reason: String,
     },
-    /// The transcript no longer fits.
+    /// The transcript exceeds the context window.
     #[error("the conversation no longer fits the model's context: {reason}")]
     ContextFull {
-        /// What the provider said.
+        /// The provider's message.
         reason: String,
     },
     /// The provider declined this content; the same request would be declined again.
     #[error("the provider declined: {reason}")]
     Refused {
-        /// What it said.
+        /// The provider's message.
         reason: String,
     },
-    /// The key is missing, wrong or not allowed to do this.
+    /// The API key is missing, wrong or lacks permission.
     #[error("not authorised: {reason}")]
     Unauthorized {
-        /// What the provider said; never the key.
+        /// The provider's message; never contains the key.
         reason: String,
     },
-    /// The request cannot work as it is: unknown model, bad parameter, or an answer that is none.
+    /// The request cannot succeed as it is: unknown model, bad parameter, or a response that cannot be parsed.
     #[error("the model cannot be used: {reason}")]
     Unusable {
-        /// Why.
+        /// Details.
         reason: String,
     },
-    /// A team's program ends its run as failed: part of the work failed, or the program cannot go on.
+    /// A team failed: part of its work failed, or its program cannot continue.
     #[error("{reason}")]
     Team {
-        /// The parts that failed, or what is wrong with the program.
+        /// The failed parts, or the error of the program.
         reason: String,
     },
-    /// The run's time was up.
+    /// The run's time limit was reached.
     #[error("out of time")]
     OutOfTime,
 }
 
 impl ModelError {
-    /// Whether another attempt may succeed.
+    /// Returns whether another attempt may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Broken { .. } => true,
@@ -318,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_rounded_up_and_cached_tokens_are_not_paid_twice() {
+    fn cost_is_rounded_up_and_cached_tokens_are_counted_once() {
         let rates =
             Rates { input: 3_000_000, cached: 300_000, cache_write: 3_750_000, output: 15_000_000, above: vec![] };
         let usage = Usage { input: 1_000, cached: 900, output: 10, ..Usage::default() };
@@ -328,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn the_long_context_price_holds_for_the_whole_request() {
+    fn long_context_price_applies_to_the_whole_request() {
         let long = Rates { input: 6_000_000, output: 22_500_000, ..Rates::default() };
         let rates = Rates { input: 3_000_000, output: 15_000_000, above: vec![(200_000, long)], ..Rates::default() };
         assert_eq!(rates.cost(&Usage { input: 200_000, ..Usage::default() }), 600_000);

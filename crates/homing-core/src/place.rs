@@ -1,42 +1,42 @@
-//! Where a run stands in its tree.
+//! `Place`: a run's position in its tree.
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A run's place: the root of every tree is `1`, its second child's third child `1.2.3`.
+/// A run's position in its tree: the root is `1`, its second child's third child is `1.2.3`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(Box<[u32]>);
 
 impl Place {
-    /// The root of a tree.
+    /// Returns the root of a tree.
     pub fn root() -> Self {
         Self(Box::new([1]))
     }
 
-    /// The `n`-th child of this place, counting from one.
+    /// Returns the `n`-th child of this place, counting from one.
     #[must_use]
     pub fn child(&self, n: u32) -> Self {
         Self(self.0.iter().copied().chain([n]).collect())
     }
 
-    /// The place above; none above the root.
+    /// Returns the parent's place, or `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         let (_, rest) = self.0.split_last()?;
         (!rest.is_empty()).then(|| Self(rest.into()))
     }
 
-    /// The steps from the root down.
+    /// Returns the steps from the root down.
     pub fn steps(&self) -> &[u32] {
         &self.0
     }
 
-    /// Levels below the root: 0 for the root itself.
+    /// Returns the number of levels below the root: 0 for the root itself.
     pub fn depth(&self) -> usize {
         self.0.len() - 1
     }
 
-    /// Whether this place is `top` or below it.
+    /// Returns whether this place is `top` or below it.
     pub fn is_within(&self, top: &Self) -> bool {
         self.0.starts_with(&top.0)
     }

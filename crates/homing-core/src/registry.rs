@@ -1,37 +1,37 @@
-//! Every agent that is known, by name.
+//! `Registry`: the known agent definitions, by name.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::definition::AgentDefinition;
 
-/// Every agent that is known, by name. A value: reloading builds a new one.
+/// The known agent definitions, by name. Immutable in use: reloading builds a new one.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     agents: BTreeMap<String, RegistryEntry>,
     aliases: BTreeMap<String, String>,
 }
 
-/// An agent together with those of the same name that it hides.
+/// An agent definition and those of the same name that it shadows.
 #[derive(Clone, Debug)]
 pub struct RegistryEntry {
-    /// The one that counts.
+    /// The definition in effect.
     pub definition: Arc<AgentDefinition>,
-    /// The hidden ones, the most recently hidden first.
+    /// The shadowed definitions, the most recently shadowed first.
     pub shadows: Vec<Arc<AgentDefinition>>,
 }
 
-/// No agent has this name.
+/// A name that no agent has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no agent named `{name}`{}; there are: {}", suggestion(.name, .known), .known.join(", "))]
 pub struct UnknownAgent {
-    /// The name that was asked for.
+    /// The requested name.
     pub name: String,
     /// The names that exist.
     pub known: Vec<String>,
 }
 
 impl Registry {
-    /// Adds an agent; one of the same name is hidden by it and remembered.
+    /// Adds an agent; an earlier one of the same name is shadowed.
     pub fn register(&mut self, definition: impl Into<Arc<AgentDefinition>>) {
         let definition: Arc<AgentDefinition> = definition.into();
         let name = definition.name.clone();
@@ -49,46 +49,52 @@ impl Registry {
         }
     }
 
-    /// Adds many; later ones hide earlier ones.
+    /// Adds several agents; later ones shadow earlier ones.
     pub fn register_all(&mut self, definitions: impl IntoIterator<Item = AgentDefinition>) {
         for definition in definitions {
             self.register(definition);
         }
     }
 
-    /// Looks an agent up by its name, its title or an alias; upper and lower case are the same.
+    /// Looks up an agent by name, title or alias, ignoring case.
+    ///
+    /// # Errors
+    /// Fails if there is no such agent.
     pub fn get(&self, name: &str) -> Result<&Arc<AgentDefinition>, UnknownAgent> {
-        self.registered(name).map(|it| &it.definition)
+        self.registered(name).map(|entry| &entry.definition)
     }
 
-    /// Like [`Self::get`], with what the agent hides.
+    /// Like [`Self::get`], but includes shadowed definitions.
+    ///
+    /// # Errors
+    /// Fails if there is no such agent.
     pub fn registered(&self, name: &str) -> Result<&RegistryEntry, UnknownAgent> {
         let by_alias = || self.agents.get(self.aliases.get(&fold(name))?);
         let found = self.agents.get(name).or_else(by_alias).or_else(|| self.agents.get(&name.trim().to_lowercase()));
         found.ok_or_else(|| UnknownAgent { name: name.to_owned(), known: self.names().map(str::to_owned).collect() })
     }
 
-    /// Whether there is such an agent.
+    /// Returns whether there is such an agent.
     pub fn has(&self, name: &str) -> bool {
         self.registered(name).is_ok()
     }
 
-    /// Every agent, in the order of names.
+    /// Returns all agents, ordered by name.
     pub fn all(&self) -> impl Iterator<Item = &RegistryEntry> {
         self.agents.values()
     }
 
-    /// Every name, in order.
+    /// Returns all names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.agents.keys().map(String::as_str)
     }
 
-    /// How many agents there are.
+    /// Returns the number of agents.
     pub fn len(&self) -> usize {
         self.agents.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no agents.
     pub fn is_empty(&self) -> bool {
         self.agents.is_empty()
     }
@@ -107,14 +113,14 @@ fn fold(name: &str) -> String {
 }
 
 fn suggestion(name: &str, known: &[String]) -> String {
-    let near = known.iter().map(|it| (distance(&fold(name), it), it)).min();
+    let near = known.iter().map(|candidate| (distance(&fold(name), candidate), candidate)).min();
     match near {
-        Some((steps, it)) if steps <= 2.max(name.len() / 4) => format!(" (did you mean `{it}`?)"),
+        Some((edits, candidate)) if edits <= 2.max(name.len() / 4) => format!(" (did you mean `{candidate}`?)"),
         Some(_) | None => String::new(),
     }
 }
 
-/// Levenshtein distance; names are short, so the plain table will do.
+/// Returns the Levenshtein distance of two names, considering at most 200 characters of each.
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(200).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -134,20 +140,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r7_registry_registers_gets_lists_and_says_what_exists() {
+    fn r7_registry_registers_gets_lists_and_suggests() {
         let mut registry = Registry::default();
         registry.register(AgentDefinition::new("explore", "first", "p"));
         registry.register_all([AgentDefinition::new("explore", "second", "p"), AgentDefinition::new("plan", "d", "p")]);
         assert_eq!(registry.names().collect::<Vec<_>>(), ["explore", "plan"]);
         assert_eq!(registry.get("explore").unwrap().description, "second");
         assert_eq!(registry.registered("explore").unwrap().shadows[0].description, "first");
-        assert!(registry.has("Plan") && !registry.has("nobody"));
+        assert!(registry.has("Plan") && !registry.has("unknown"));
         let error = registry.get("explor").unwrap_err().to_string();
         assert_eq!(error, "there is no agent named `explor` (did you mean `explore`?); there are: explore, plan");
     }
 
     #[test]
-    fn a_title_is_as_good_as_a_name() {
+    fn agents_are_found_by_title() {
         let mut agent = AgentDefinition::new("code-reviewer", "d", "p");
         agent.title = Some("Code Reviewer".into());
         let registry = Registry::from_iter([agent]);

@@ -1,5 +1,5 @@
-//! Rules on tools: `read`, `bash(git log *)`, `edit(src/**)`, `edit(=README.md)`, `mcp__github__*`. Parsing and matching,
-//! nothing else.
+//! Permission rules such as `read`, `bash(git log *)`, `edit(src/**)`, `edit(=README.md)` or `mcp__github__*`: parsing and
+//! matching.
 
 use std::{fmt, str::FromStr};
 
@@ -7,45 +7,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool_names;
 
-/// A tool, or the calls of a tool whose subject matches a pattern.
+/// A permission rule: all calls of a tool, or those whose subject matches a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rule {
-    /// Canonical tool name; may end in `*` (`mcp__github__*`), and `*` alone is every tool.
+    /// Canonical tool name; may end in `*` (`mcp__github__*`). `*` matches every tool.
     pub tool: String,
-    /// What stood in the parentheses; `None` is every call.
+    /// The pattern in parentheses; `None` matches every call.
     pub pattern: Option<String>,
 }
 
-/// What a rule's pattern is held against: the part of a call that decides how dangerous it is.
+/// The part of a call that a rule's pattern is matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// One simple command of a shell line.
     Command {
-        /// Its words after quote removal, joined by one space; words with special characters stand in quotes.
+        /// Its words after quote removal, joined by one space; words with special characters are quoted.
         text: String,
-        /// Classes it belongs to by inspection, such as `git only`.
+        /// Classes that it was found to belong to, such as `git only`.
         classes: Vec<String>,
     },
-    /// A file, relative to the run's folder where it lies inside, absolute otherwise; `/` separates.
+    /// A file, relative to the run's working folder if it is inside, otherwise absolute, with `/` as separator.
     Path(String),
-    /// A host name of a URL, lower case.
+    /// The host name of a URL, in lower case.
     Host(String),
-    /// Anything with a name: an agent to delegate to, a skill.
+    /// Another name: an agent to delegate to, or a skill.
     Name(String),
 }
 
 /// All subjects of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subjects {
-    /// Calls of this tool have no subject; only rules without a pattern speak of them.
+    /// Calls of this tool have no subject; only rules without a pattern match them.
     None,
-    /// Every one of these takes part in the call.
+    /// The call involves all of these.
     Parts(Vec<Subject>),
-    /// The call could not be taken apart, so no pattern can vouch for it.
+    /// The call could not be analysed, for this reason; no pattern allows it.
     Unclear(String),
 }
 
-/// A rule that cannot be read.
+/// A rule that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a rule: write a tool name, or a tool name with a pattern in parentheses, such as bash(git log *)"
@@ -53,36 +53,39 @@ pub enum Subjects {
 pub struct RuleError(pub String);
 
 impl Rule {
-    /// Every call of `tool`, which is taken as a canonical name.
+    /// Creates a rule for every call of `tool`, a canonical name.
     pub fn tool(tool: impl Into<String>) -> Self {
         Self { tool: tool.into(), pattern: None }
     }
 
-    /// The calls of `tool` that match `pattern`.
+    /// Creates a rule for the calls of `tool` that match `pattern`.
     pub fn calls(tool: impl Into<String>, pattern: impl Into<String>) -> Self {
         Self { tool: tool.into(), pattern: Some(pattern.into()) }
     }
 
-    /// Whether this rule says anything about `tool` when it allows.
+    /// Returns whether this rule, as an allow rule, applies to `tool`.
     pub fn names(&self, tool: &str) -> bool {
-        matches_name(&self.tool, tool) || (self.tool == "delegate" && matches!(tool, "wait" | "tell" | "cancel"))
+        matches_name(&self.tool, tool) || (self.tool == tool_names::DELEGATE && tool_names::is_delegation(tool))
     }
 
-    /// Whether this rule says anything about `tool` when it denies or asks.
+    /// Returns whether this rule, as a deny or ask rule, applies to `tool`.
     ///
-    /// A path pattern on `edit` also guards `write`, and one on `read` also guards the tools that look into files, so
-    /// that no door stays open beside the one that was closed.
+    /// A path pattern on `edit` also applies to `write`, and one on `read` also applies to the other tools that read files,
+    /// because denying a path to one tool would be pointless if another tool could reach it.
     pub fn guards(&self, tool: &str) -> bool {
         let by_path = self.pattern.is_some()
             && match self.tool.as_str() {
-                "edit" => tool == "write",
-                "read" => matches!(tool, "grep" | "glob" | "ls" | "tree" | "diff"),
+                tool_names::EDIT => tool == tool_names::WRITE,
+                tool_names::READ => matches!(
+                    tool,
+                    tool_names::GREP | tool_names::GLOB | tool_names::LS | tool_names::TREE | tool_names::DIFF
+                ),
                 _ => false,
             };
         by_path || self.names(tool)
     }
 
-    /// Whether the pattern matches `subject`; a rule without a pattern matches everything.
+    /// Returns whether the pattern matches `subject`; a rule without a pattern matches everything.
     pub fn matches(&self, subject: &Subject) -> bool {
         let Some(pattern) = &self.pattern else { return true };
         match subject {
@@ -93,34 +96,34 @@ impl Rule {
                 Some(whole) => matches_glob(whole, path),
                 None => matches_path(pattern, path),
             },
-            Subject::Host(host) => pattern.strip_prefix("domain:").is_some_and(|it| matches_host(it, host)),
-            Subject::Name(name) => pattern.split(',').any(|it| matches_glob(it.trim(), name)),
+            Subject::Host(host) => pattern.strip_prefix("domain:").is_some_and(|domain| matches_host(domain, host)),
+            Subject::Name(name) => pattern.split(',').any(|part| matches_glob(part.trim(), name)),
         }
     }
 
-    /// Whether a rule that denies or asks speaks of `subject`. A program is the same under its full path, and its first word
-    /// is the same behind options: `/usr/bin/git --no-pager push` is `git push`.
+    /// Returns whether this rule, as a deny or ask rule, matches `subject`. The program's folder and options before the
+    /// subcommand are ignored: `/usr/bin/git --no-pager push` matches `git push`.
     pub(crate) fn catches(&self, subject: &Subject) -> bool {
-        let otherwise = match subject {
+        let respelled = match subject {
             Subject::Command { text, classes } => spellings(text)
                 .into_iter()
                 .any(|text| self.matches(&Subject::Command { text, classes: classes.clone() })),
             Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
         };
-        otherwise || self.matches(subject)
+        respelled || self.matches(subject)
     }
 }
 
-/// Words that may be options before a program's first word, or their values.
-const MOST_BEFORE: usize = 8;
+/// Maximum number of words before the subcommand that are taken for options or their values.
+const MAX_OPTION_WORDS: usize = 8;
 
 fn spellings(text: &str) -> Vec<String> {
     let mut words = text.split(' ');
     let program = words.next().unwrap_or_default().trim_matches('\'');
     let name = program.rsplit('/').next().unwrap_or_default();
     let rest: Vec<&str> = words.collect();
-    let options_first = rest.first().is_some_and(|it| it.starts_with('-'));
-    let most = if options_first { rest.len().min(MOST_BEFORE) } else { 0 };
+    let options_first = rest.first().is_some_and(|word| word.starts_with('-'));
+    let most = if options_first { rest.len().min(MAX_OPTION_WORDS) } else { 0 };
     let without = |skipped: usize| [&[name], &rest[skipped..]].concat().join(" ");
     (0..=most).map(without).collect()
 }
@@ -139,7 +142,7 @@ impl FromStr for Rule {
             return Err(bad());
         }
         let tool = tool_names::canonical(name).map_or_else(|| name.to_owned(), str::to_owned);
-        let pattern = pattern.filter(|it| !it.is_empty() && *it != "*" && *it != "**").map(str::to_owned);
+        let pattern = pattern.filter(|text| !matches!(*text, "" | "*" | "**")).map(str::to_owned);
         Ok(Self { tool, pattern })
     }
 }
@@ -169,7 +172,7 @@ fn matches_name(rule: &str, tool: &str) -> bool {
     if rule == tool || rule == "*" {
         return true;
     }
-    // `mcp__server` stands for everything that server offers.
+    // `mcp__server` matches every tool of that server.
     let server = rule.starts_with("mcp__") && !rule[5..].contains("__");
     if server && tool.strip_prefix(rule).is_some_and(|rest| rest.starts_with("__")) {
         return true;
@@ -195,7 +198,7 @@ pub(crate) fn matches_host(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// Gitignore-like: a pattern without a slash matches at any depth, a folder stands for everything in it.
+/// Matches like gitignore: a pattern without a slash matches at any depth, a folder matches everything in it.
 fn matches_path(pattern: &str, path: &str) -> bool {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let pattern = match pattern.strip_prefix("//") {
@@ -210,18 +213,19 @@ fn matches_path(pattern: &str, path: &str) -> bool {
     matches(path) || (!anchored && path.match_indices('/').any(|(at, _)| matches(&path[at + 1..])))
 }
 
-/// `*` matches any characters at all.
+/// Matches a glob in which `*` matches any characters.
 fn matches_glob(pattern: &str, text: &str) -> bool {
     glob(pattern.as_bytes(), text.as_bytes(), |_| true)
 }
 
-/// `*` stays within one path component, `**` crosses them, `**/` stands for any number of whole components.
+/// Matches a glob in which `*` matches within one path component, `**` across components, and `**/` any number of whole
+/// components.
 fn path_glob(pattern: &str, path: &str) -> bool {
     glob(pattern.as_bytes(), path.as_bytes(), |byte| byte != b'/')
 }
 
-/// Where a `**` can be tried again: the pattern after it, the text from which it was last tried, and whether it stands
-/// for whole components.
+/// A `**` to backtrack to: the pattern position after it, the text position it was last tried from, and whether it
+/// matches whole components only.
 #[derive(Clone, Copy)]
 struct Crossing {
     after: usize,
@@ -230,17 +234,18 @@ struct Crossing {
 }
 
 impl Crossing {
-    /// The next place to try from.
+    /// Advances to the next text position to try.
     fn retry(self, text: &[u8]) -> Option<Self> {
-        let from = match self.whole {
-            true => self.from + text.get(self.from..)?.iter().position(|&byte| byte == b'/')? + 1,
-            false => self.from + 1,
+        let from = if self.whole {
+            self.from + text.get(self.from..)?.iter().position(|&byte| byte == b'/')? + 1
+        } else {
+            self.from + 1
         };
         (from <= text.len()).then_some(Self { from, ..self })
     }
 }
 
-/// Only the last star of each kind is ever tried again, so the time is bounded by pattern × text.
+/// Matches by backtracking to the last star of each kind only, so the time is bounded by pattern × text.
 fn glob(pattern: &[u8], text: &[u8], star_takes: impl Fn(u8) -> bool) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut single: Option<(usize, usize)> = None;
@@ -274,7 +279,7 @@ fn glob(pattern: &[u8], text: &[u8], star_takes: impl Fn(u8) -> bool) -> bool {
         {
             single = Some((after, from + 1));
             (p, t) = (after, from + 1);
-        } else if let Some(next) = crossing.and_then(|it| it.retry(text)) {
+        } else if let Some(next) = crossing.and_then(|last| last.retry(text)) {
             (crossing, single) = (Some(next), None);
             (p, t) = (next.after, next.from);
         } else {
@@ -296,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_every_ecosystem_become_ours() {
+    fn foreign_tool_names_become_canonical() {
         assert_eq!(rule("Bash(git log:*)").to_string(), "bash(git log:*)");
         assert_eq!(rule("run_shell_command").to_string(), "bash");
         assert_eq!(rule("Bash(*)").to_string(), "bash");
@@ -306,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn command_patterns_know_word_boundaries() {
+    fn command_patterns_respect_word_boundaries() {
         let log = rule("bash(git log *)");
         assert!(log.matches(&command("git log")));
         assert!(log.matches(&command("git log --stat")));
@@ -316,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn path_patterns_are_like_gitignore() {
+    fn path_patterns_match_like_gitignore() {
         let matches = |pattern: &str, path: &str| Rule::calls("edit", pattern).matches(&Subject::Path(path.into()));
         assert!(matches("src/**", "src/a/b.rs"));
         assert!(matches("src", "src/a/b.rs"));
@@ -331,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_pattern_with_an_equals_sign_is_the_whole_path() {
+    fn equals_sign_anchors_the_whole_path() {
         let matches = |pattern: &str, path: &str| Rule::calls("edit", pattern).matches(&Subject::Path(path.into()));
         assert!(matches("=README.md", "README.md") && !matches("=README.md", "docs/README.md"));
         assert!(!matches("=docs", "docs/a.md"));
@@ -349,14 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_stands_for_its_tools() {
+    fn mcp_server_name_matches_its_tools() {
         assert!(rule("mcp__github").names("mcp__github__get_issue"));
         assert!(!rule("mcp__github").names("mcp__github2__get_issue"));
         assert!(rule("mcp__github__get_*").names("mcp__github__get_issue"));
     }
 
     #[test]
-    fn hostile_globs_end() {
+    fn hostile_globs_terminate() {
         let text = "a".repeat(5_000);
         assert!(!matches_glob(&"*a".repeat(50), &format!("{text}b")));
         assert!(!path_glob(&"**/".repeat(20), &format!("{}b", "a/".repeat(200))));

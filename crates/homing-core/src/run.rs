@@ -1,5 +1,6 @@
-//! One run as its facts tell it, and the one decision about it: what comes next. Pure, so that a resumed run decides the
-//! same as one that was never interrupted.
+//! `Run`: the state of one run, folded from its facts, and the decision on its next step.
+//!
+//! Both are deterministic and do no IO, so that a resumed run decides the same as one that was never interrupted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,462 +8,324 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    fact::{Asked, CancelledBy, Ended, FailureKind, LimitHit, Outcome, Purpose, Reservation, Spawned},
-    limits::{Cap, Limit, Limits},
-    message::{Message, Reply, ToolCall, ToolResult, TranscriptEntry, Usage},
+    fact::{Asked, CancelledBy, Ended, LimitHit, Outcome, Purpose, Reservation, Spawned},
+    limits::{Limit, Limits},
+    message::{Message, ToolResult, TranscriptEntry, Usage},
+    model::ModelError,
     place::Place,
     token_estimate::LastAsk,
-    tool::{CallKey, Replay},
+    tool::Replay,
+    tool_names,
 };
 
+mod answer;
+mod ask_state;
+mod calls;
+mod conversation;
 mod cut;
 mod fold;
+mod next_step;
+mod nudges;
+mod work_clock;
 
-/// The position that the check of `until` takes in a turn: no reply has so many calls.
+pub use calls::CallState;
+use fold::Fold;
+use next_step::Decision;
+
+/// Position of the `until` command among the calls of a turn. No reply has this many calls.
 pub const VERIFICATION: u32 = u32::MAX;
 
-/// One run, as the journal tells it.
+/// State of one run, folded from its facts.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Its id.
+    /// ID of the run.
     pub id: Uuid,
-    /// Where it stands.
+    /// Place of the run in its tree.
     pub place: Place,
-    /// Its position in the tree's list.
-    pub(crate) parent: Option<usize>,
-    pub(crate) children: Vec<usize>,
-    /// How it began.
+    /// Everything that the run was created with.
     pub spawned: Arc<Spawned>,
-    /// What it may spend, extensions included.
+    /// Current limits, including later increases.
     pub limits: Limits,
-    /// Everything said so far.
-    pub transcript: Vec<Arc<TranscriptEntry>>,
-    /// How many entries the latest summary stands for.
-    pub superseded: usize,
-    /// What this run itself used.
+    /// Usage of this run.
     pub own: Totals,
-    /// What this run and everything below it used.
+    /// Usage of this run and all runs below it.
     pub subtree: Totals,
-    /// What this run and everything below it may still be charged for asks under way.
+    /// Reservations of this run and all runs below it.
     pub held: Reservation,
-    /// The tree's clock at its first step.
-    pub began: Option<u64>,
-    /// The tree's clock at its end.
-    pub over: Option<u64>,
-    /// Milliseconds it spent asking or acting, up to `busy_since`.
-    worked_ms: u64,
-    /// The tree's clock when it last began to ask or act, while it still does.
-    busy_since: Option<u64>,
-    busy: u32,
-    /// Whether this run's background children are still out.
-    pub open_background: u32,
-    /// The calls of the last reply.
-    pub(crate) calls: Vec<CallState>,
-    open_ask: Option<Asked>,
-    /// Attempts in a row that failed with the model that was asked last.
-    pub failed_asks: u32,
-    /// The model that was asked last.
-    pub asked_model: Option<String>,
-    repair_asked: bool,
-    /// Whether its background result has reached the parent.
-    pub told_parent: bool,
-    last_error: Option<crate::model::ModelError>,
-    partial: String,
-    waiting_words: Vec<String>,
-    landing: Option<Landing>,
-    cuts: cut::Cuts,
-    repairs: u32,
-    repeats: (u64, u32),
-    verified: Option<bool>,
-    verifying: Option<Replay>,
-    compactions: u32,
-    turns_at_compaction: u32,
-    context_full: bool,
-    summary: Option<String>,
-    answer: Option<Value>,
-    doom: Option<Outcome>,
-    last_ask: Option<LastAsk>,
-    /// Who asked it to stop.
-    pub halted: Option<CancelledBy>,
-    /// How it ended.
+    /// The end, if the run has ended.
     pub ended: Option<Arc<Ended>>,
-    /// Calls that policy refused.
-    pub denied: Vec<String>,
+    pub(crate) links: Links,
+    pub(crate) stopping: Stopping,
+    pub(crate) work: work_clock::WorkClock,
+    conversation: conversation::Conversation,
+    asks: ask_state::AskState,
+    calls: calls::Calls,
+    answer: answer::AnswerState,
 }
 
-/// What was used, in the words of the envelope.
+/// Relations of a run to others of its tree, by their position in the tree's list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Links {
+    pub(crate) parent: Option<usize>,
+    pub(crate) children: Vec<usize>,
+    /// Background children that have not ended.
+    pub(crate) open_background: u32,
+    /// True if the parent has received the result of this background run.
+    pub(crate) told_parent: bool,
+}
+
+/// Reasons for the run to end that do not come from its model.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stopping {
+    /// Origin of the request to stop, if there was one.
+    pub(crate) halted: Option<CancelledBy>,
+    /// Outcome that the run must end with.
+    forced_outcome: Option<Outcome>,
+    landing: Landing,
+}
+
+/// Progress of the last turn that a run gets when it reaches a limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Landing {
+    /// No limit was reached.
+    #[default]
+    None,
+    /// The last turn must come next, or is under way.
+    Due(LimitHit),
+    /// The last turn is over.
+    Landed(LimitHit),
+}
+
+impl Stopping {
+    /// Sets the outcome that the run must end with, unless there is one.
+    pub(crate) fn force_outcome(&mut self, outcome: Outcome) {
+        self.forced_outcome.get_or_insert(outcome);
+    }
+
+    /// Makes the last turn due, unless it is due or over.
+    fn land(&mut self, hit: impl FnOnce() -> LimitHit) {
+        if self.landing == Landing::None {
+            self.landing = Landing::Due(hit());
+        }
+    }
+}
+
+/// Usage of one or more runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Tokens and money.
     pub usage: Usage,
     /// Replies that entered the transcript.
     pub turns: u64,
-    /// Calls that began.
+    /// Tool calls that began.
     pub tool_calls: u64,
     /// Runs below.
     pub children: u64,
 }
 
-/// The last permitted turn: why, and whether it is behind the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Landing {
-    hit: LimitHit,
-    landed: bool,
-}
-
-/// One call of the last reply, and how far it has come.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallState {
-    /// The call.
-    pub call: ToolCall,
-    /// Its identity.
-    pub key: CallKey,
-    /// Set once it has begun.
-    pub begun: Option<Replay>,
-    pub(crate) result: Option<Arc<ToolResult>>,
-}
-
-impl CallState {
-    /// A call that has no result yet.
-    pub fn new(key: CallKey, call: ToolCall, begun: Option<Replay>) -> Self {
-        Self { call, key, begun, result: None }
-    }
-}
-
-/// What a run needs next.
+/// The next step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Ask the model; `nudge` is added to the transcript first.
+    /// Call the model.
     Ask {
-        /// What for.
+        /// Purpose of the call.
         purpose: Purpose,
-        /// Words to add before asking.
+        /// Instruction to add to the transcript first.
         nudge: Option<String>,
     },
-    /// Carry out these calls, side by side: tools and delegations.
+    /// Execute these tool calls and delegations concurrently.
     Act(Vec<CallState>),
-    /// Find out whether the command of `until` succeeds.
+    /// Run the `until` command.
     Verify {
         /// The command.
         command: String,
-        /// Set where it had begun before a crash.
+        /// Set if it had begun before a crash.
         begun: Option<Replay>,
     },
-    /// Let this summary stand for the older history.
+    /// Replace the older history by this summary.
     Supersede {
         /// The summary.
         summary: String,
     },
     /// Wait for background children.
     Await,
-    /// Stop, like this.
+    /// End the run.
     Stop(Ended),
 }
 
 impl Run {
     pub(crate) fn new(id: Uuid, place: Place, parent: Option<usize>, spawned: Arc<Spawned>) -> Self {
-        let inherited = spawned.inherited.iter().cloned().map(TranscriptEntry::new);
-        let transcript = inherited.chain([TranscriptEntry::new(Message::user(spawned.task.clone()))]).collect();
         Self {
             id,
             place,
-            parent,
-            children: Vec::new(),
             limits: spawned.limits,
-            spawned,
-            transcript,
-            superseded: 0,
             own: Totals::default(),
             subtree: Totals::default(),
             held: Reservation::default(),
-            began: None,
-            over: None,
-            worked_ms: 0,
-            busy_since: None,
-            busy: 0,
-            open_background: 0,
-            calls: Vec::new(),
-            open_ask: None,
-            failed_asks: 0,
-            asked_model: None,
-            repair_asked: false,
-            told_parent: false,
-            last_error: None,
-            partial: String::new(),
-            waiting_words: Vec::new(),
-            landing: None,
-            cuts: cut::Cuts::default(),
-            repairs: 0,
-            repeats: (0, 0),
-            verified: None,
-            verifying: None,
-            compactions: 0,
-            turns_at_compaction: 0,
-            context_full: false,
-            summary: None,
-            answer: None,
-            doom: None,
-            last_ask: None,
-            halted: None,
             ended: None,
-            denied: Vec::new(),
+            links: Links { parent, ..Links::default() },
+            stopping: Stopping::default(),
+            work: work_clock::WorkClock::default(),
+            conversation: conversation::Conversation::new(&spawned),
+            asks: ask_state::AskState::default(),
+            calls: calls::Calls::default(),
+            answer: answer::AnswerState::default(),
+            spawned,
         }
     }
 
-    /// Decides what comes next, from the facts alone.
+    /// Prepares to apply a fact that happened at this time of the tree's clock.
+    pub(crate) fn fold(&mut self, clock: u64) -> Fold<'_> {
+        Fold { run: self, clock }
+    }
+
+    /// Decides on the next step.
     pub fn next_step(&self) -> Step {
-        if let Some(by) = &self.halted {
-            return self.stop(Outcome::Cancelled { by: by.clone() });
-        }
-        let open = self.open_calls();
-        if !open.is_empty() {
-            return Step::Act(open);
-        }
-        if let Some(outcome) = &self.doom {
-            return self.stop(outcome.clone());
-        }
-        if let Some(summary) = &self.summary {
-            return Step::Supersede { summary: summary.clone() };
-        }
-        if self.context_full {
-            return self.compact();
-        }
-        match self.transcript.last().map(|entry| &entry.message) {
-            Some(Message::Assistant(reply)) => self.after_last_word(reply),
-            Some(Message::User { .. } | Message::Tool(_)) | None => self.ask_turn(),
-        }
+        Decision(self).next()
     }
 
-    /// The next turn, or the landing where the turns run out with it.
-    fn ask_turn(&self) -> Step {
-        if let Some(answer) = &self.answer {
-            return self.finish(Some(answer.clone()));
-        }
-        if let Some(Landing { hit, landed: false }) = &self.landing {
-            return self.land(hit.clone());
-        }
-        if let Some(hit) = self.output_hit() {
-            return self.stop(Outcome::Exhausted(hit));
-        }
-        match self.limits.turns {
-            Cap::At(limit) if self.own.turns >= limit => self.stop(Outcome::Exhausted(self.turns_hit(limit))),
-            Cap::At(limit) if limit > 1 && self.own.turns + 1 == limit => self.land(self.turns_hit(limit)),
-            Cap::At(_) | Cap::Unlimited | Cap::Default => Step::Ask { purpose: Purpose::Turn, nudge: self.cut_nudge() },
-        }
-    }
-
-    /// The step that ends this run in good order because of a limit: one last ask, or the end where that is behind it.
+    /// Returns the step that ends the run because of a limit: one last turn, or the end if that turn is over.
     pub fn land(&self, hit: LimitHit) -> Step {
-        match &self.landing {
-            Some(Landing { landed: true, hit }) => self.stop(out_of(hit.clone())),
-            Some(Landing { landed: false, .. }) => Step::Ask { purpose: Purpose::Landing(hit), nudge: None },
-            None => {
-                let nudge = Some(self.landing_nudge(hit.name));
-                Step::Ask { purpose: Purpose::Landing(hit), nudge }
-            }
-        }
+        Decision(self).land(hit)
     }
 
-    fn turns_hit(&self, limit: u64) -> LimitHit {
-        LimitHit { name: Limit::Turns, limit, spent: self.own.turns, place: self.place.clone() }
-    }
-
-    /// What follows a reply without open calls.
-    fn after_last_word(&self, reply: &Reply) -> Step {
-        if let Some(Landing { hit, landed: true }) = &self.landing {
-            return self.stop(out_of(hit.clone()));
-        }
-        if let Some(outcome) = stopped_short(reply) {
-            return self.stop(outcome);
-        }
-        // A reply that the provider cut is never an ending, not even a wrong one: the rules below are for whole replies.
-        if self.cuts.is_cut() {
-            return self.ask_turn();
-        }
-        if self.spawned.schema.is_some() && self.answer.is_none() {
-            return self.repair(
-                PROSE,
-                FailureKind::Schema,
-                "the answer was prose, not the structured answer asked for",
-            );
-        }
-        if self.joined_text().trim().is_empty() && self.answer.is_none() {
-            return self.repair(EMPTY, FailureKind::Model, "the model ended without an answer");
-        }
-        if self.open_background > 0 {
-            return Step::Await;
-        }
-        self.finish(self.answer.clone())
-    }
-
-    /// One more try, then the failure.
-    fn repair(&self, nudge: &str, kind: FailureKind, message: &str) -> Step {
-        if self.repairs > 0 {
-            return self.stop(Outcome::failed(kind, message));
-        }
-        let nudge = (!self.repair_asked).then(|| nudge.to_owned());
-        Step::Ask { purpose: Purpose::Repair, nudge }
-    }
-
-    /// The step that makes the history shorter, or the end where that brought nothing twice.
+    /// Returns the step that shortens the history, or the end if earlier compactions did not help.
     pub fn compact(&self) -> Step {
-        if self.compactions >= 2 && self.own.turns <= u64::from(self.turns_at_compaction) {
-            let spent = u64::from(self.compactions);
-            let hit = LimitHit { name: Limit::Compactions, limit: 2, spent, place: self.place.clone() };
-            return self.stop(Outcome::Exhausted(hit));
-        }
-        Step::Ask { purpose: Purpose::Compaction, nudge: None }
+        Decision(self).compact()
     }
 
-    /// Done, once the command of `until` has succeeded.
-    fn finish(&self, data: Option<Value>) -> Step {
-        if self.open_background > 0 {
-            return Step::Await;
-        }
-        match (&self.spawned.until, self.verified) {
-            (Some(command), None | Some(false)) => Step::Verify { command: command.clone(), begun: self.verifying },
-            (None, _) | (Some(_), Some(true)) => {
-                let mut ended = self.ending(Outcome::Done);
-                if let (Some(data), true) = (&data, ended.text.trim().is_empty()) {
-                    ended.text = serde_json::to_string_pretty(data).unwrap_or_default();
-                }
-                ended.data = data;
-                Step::Stop(ended)
-            }
-        }
-    }
-
-    fn stop(&self, outcome: Outcome) -> Step {
-        Step::Stop(self.ending(outcome))
-    }
-
-    /// How the run ends if it ends like this now: with its last words.
+    /// Returns the end of the run if it ended now with this outcome.
     pub fn ending(&self, outcome: Outcome) -> Ended {
-        Ended { text: self.last_words(), data: self.answer.clone().filter(|_| outcome.is_done()), outcome }
+        let text = self.conversation.latest_text(&self.asks.partial);
+        Ended { text, data: self.answer.data.clone().filter(|_| outcome.is_done()), outcome }
     }
 
-    /// The latest words of the model that say anything, whole or partial.
-    fn last_words(&self) -> String {
-        if !self.partial.trim().is_empty() {
-            return self.partial_text();
-        }
-        let joined = self.joined_text();
-        if !joined.trim().is_empty() {
-            return joined;
-        }
-        let words = self.transcript.iter().rev().filter_map(|entry| match &entry.message {
-            Message::Assistant(reply) => Some(reply.text()),
-            Message::User { .. } | Message::Tool(_) => None,
-        });
-        words.into_iter().find(|text| !text.trim().is_empty()).unwrap_or_default()
+    /// Returns the transcript.
+    pub fn transcript(&self) -> &[Arc<TranscriptEntry>] {
+        &self.conversation.entries
     }
 
-    /// The last reply's calls that have no result yet.
+    /// Returns the number of transcript entries that the latest summary replaces.
+    pub fn superseded(&self) -> usize {
+        self.conversation.superseded
+    }
+
+    /// Returns the part of the transcript that the model is sent: everything, or the latest summary and what follows it.
+    pub fn messages(&self) -> &[Arc<TranscriptEntry>] {
+        self.conversation.current()
+    }
+
+    /// Returns the last reply's calls that have no result yet.
     pub fn open_calls(&self) -> Vec<CallState> {
-        self.calls.iter().filter(|state| state.result.is_none()).cloned().collect()
+        self.calls.open().cloned().collect()
     }
 
-    /// What calls of `tool` returned to this run, the latest reply's included.
+    /// Returns the results of all calls of `tool`, including those of the last reply.
     pub fn results<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolResult> {
-        let earlier = self.transcript.iter().filter_map(|entry| match &entry.message {
+        let earlier = self.transcript().iter().filter_map(|entry| match &entry.message {
             Message::Tool(result) => Some(result),
             Message::User { .. } | Message::Assistant(_) => None,
         });
-        let latest = self.calls.iter().filter_map(|state| state.result.as_deref());
-        earlier.chain(latest).filter(move |result| result.name == tool)
+        earlier.chain(self.calls.results()).filter(move |result| result.name == tool)
     }
 
-    /// The ask that is under way, if one is.
+    /// Returns the messages of the calls that were denied.
+    pub fn denied(&self) -> &[String] {
+        &self.calls.denied
+    }
+
+    /// Returns the open model call, if there is one.
     pub fn open_ask(&self) -> Option<&Asked> {
-        self.open_ask.as_ref()
+        self.asks.open.as_ref()
     }
 
-    /// The size of the last request that the provider reported.
+    /// Returns the size of the last request, as reported by the provider.
     pub fn last_ask(&self) -> Option<LastAsk> {
-        self.last_ask
+        self.asks.last_size
     }
 
-    /// What the model is sent: the transcript, or the summary and what came after it.
-    pub fn messages(&self) -> &[Arc<TranscriptEntry>] {
-        &self.transcript[self.superseded..]
+    /// Returns the number of attempts in a row that failed with the model of the last attempt.
+    pub fn failed_asks(&self) -> u32 {
+        self.asks.failed
     }
 
-    /// The turn that the next reply, or the calls of the last one, belong to.
+    /// Returns the model of the last attempt.
+    pub fn asked_model(&self) -> Option<&str> {
+        self.asks.model.as_deref()
+    }
+
+    /// Returns the error of the last attempt, if it failed.
+    pub fn last_error(&self) -> Option<&ModelError> {
+        self.asks.last_error.as_ref()
+    }
+
+    /// Returns the turn that the next reply, or the calls of the last one, belong to.
     pub fn turn(&self) -> u32 {
         u32::try_from(self.own.turns).unwrap_or(u32::MAX)
     }
 
-    /// Whether the command of `until` succeeded; `None` where there is none.
+    /// Returns whether the `until` command succeeded, or `None` if there is no such command.
     pub fn verified(&self) -> Option<bool> {
-        self.spawned.until.as_ref().map(|_| self.verified == Some(true))
+        self.spawned.until.as_ref().map(|_| self.answer.check == answer::Check::Passed)
     }
 
-    /// Whether the run only waits for others.
+    /// Returns whether the run only waits for other runs.
     pub fn is_waiting(&self) -> bool {
         let open = self.open_calls();
-        let family = |state: &CallState| state.begun.is_some() && is_family(&state.call.name);
-        self.ended.is_none() && ((!open.is_empty() && open.iter().all(family)) || self.next_step() == Step::Await)
+        let delegated = |state: &CallState| state.begun.is_some() && tool_names::is_delegation(&state.call.name);
+        self.ended.is_none() && ((!open.is_empty() && open.iter().all(delegated)) || self.next_step() == Step::Await)
     }
 
-    /// The error of the last attempt, if the last attempt failed.
-    pub fn last_error(&self) -> Option<&crate::model::ModelError> {
-        self.last_error.as_ref()
+    /// Returns whether the parent has received the result of this background run.
+    pub fn told_parent(&self) -> bool {
+        self.links.told_parent
     }
-}
 
-/// The calls through which runs reach other runs.
-pub fn is_family(tool: &str) -> bool {
-    matches!(tool, "delegate" | "wait" | "tell" | "cancel")
-}
+    /// Returns the origin of the request to stop the run, if there was one.
+    pub fn halted(&self) -> Option<&CancelledBy> {
+        self.stopping.halted.as_ref()
+    }
 
-/// What a run reads first when it goes on after a limit had ended it.
-pub const MORE_ROOM: &str = "You have been given more room. Go on with the task; tools are available again.";
-const PROSE: &str = "Give your answer by calling the tool `answer`; its parameters are the form that is expected.";
-const EMPTY: &str = "Your last message was empty. Report now what you found or did, in words.";
+    /// Returns the time of the first step by the tree's clock.
+    pub fn began(&self) -> Option<u64> {
+        self.work.began
+    }
 
-fn landing_words(limit: Limit) -> String {
-    let reason = landing_reason(limit);
-    format!("{reason} Tools are off now. Report what you have: results first, then what is missing.")
-}
+    /// Returns the milliseconds that the run spent on model and tool calls, by the tree's clock.
+    pub fn worked_ms(&self, clock: u64) -> u64 {
+        self.work.worked_ms(clock)
+    }
 
-fn landing_reason(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Turns => "This is your last turn.",
-        Limit::Tokens => "Your token budget is nearly used up.",
-        Limit::Cost => "Your money budget is nearly used up.",
-        Limit::ToolCalls => "You have used all the tool calls you were given.",
-        Limit::Wall | Limit::Work => "Your time is nearly up.",
-        Limit::Repeats => "You are repeating yourself.",
-        Limit::Depth | Limit::Children | Limit::Compactions | Limit::Output => "You have reached a limit.",
+    /// Returns the milliseconds from the first step to the end, or to now, by the tree's clock.
+    pub fn wall_ms(&self, clock: u64) -> u64 {
+        self.work.wall_ms(clock)
     }
 }
 
-/// Running out of time has a name of its own.
+/// A run that reached a time limit is timed out; one that reached any other limit is exhausted.
+impl From<LimitHit> for Outcome {
+    fn from(hit: LimitHit) -> Self {
+        match hit.name {
+            Limit::Wall | Limit::Work => Self::TimedOut(hit),
+            Limit::Turns
+            | Limit::Depth
+            | Limit::Tokens
+            | Limit::Cost
+            | Limit::ToolCalls
+            | Limit::Children
+            | Limit::Repeats
+            | Limit::Compactions
+            | Limit::Output => Self::Exhausted(hit),
+        }
+    }
+}
+
+/// Returns the outcome of a run that reached this limit.
 pub fn out_of(hit: LimitHit) -> Outcome {
-    match hit.name {
-        Limit::Wall | Limit::Work => Outcome::TimedOut(hit),
-        Limit::Turns
-        | Limit::Depth
-        | Limit::Tokens
-        | Limit::Cost
-        | Limit::ToolCalls
-        | Limit::Children
-        | Limit::Repeats
-        | Limit::Compactions
-        | Limit::Output => Outcome::Exhausted(hit),
-    }
+    hit.into()
 }
 
-/// A reply that ended for a reason that makes it no answer.
-fn stopped_short(reply: &Reply) -> Option<Outcome> {
-    use crate::message::StopReason;
-    match reply.stop {
-        StopReason::Refusal => Some(Outcome::failed(FailureKind::Refused, "the model declined to answer")),
-        StopReason::End | StopReason::Calls | StopReason::Length | StopReason::Other(_) => None,
-    }
-}
-
-/// Context keys that a child gets to see: those its definition names, and no others.
+/// Returns the context variables that a child can see: only those that its definition names.
 pub fn shared(context: &BTreeMap<String, Value>, keys: &[String]) -> BTreeMap<String, Value> {
     context.iter().filter(|(key, _)| keys.contains(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }

@@ -1,5 +1,5 @@
-//! Models that are programs: a plain function from what was said to what is answered. Teams are made of them, and so
-//! are tests.
+//! Models implemented in code: `FunctionModel` computes its replies, `ScriptedModel` plays them from a list. Teams and
+//! tests use them.
 
 use std::{
     collections::VecDeque,
@@ -14,19 +14,19 @@ use crate::{
     model::{AskFailure, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta},
 };
 
-/// A model that is a pure function of its request.
+/// A model that computes its reply from the request.
 pub struct FunctionModel<F> {
     card: ModelCard,
     decide: F,
 }
 
 impl<F: Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync> FunctionModel<F> {
-    /// A program under the name `name`, free of charge.
+    /// Creates a free model named `name`.
     pub fn new(name: impl Into<String>, decide: F) -> Self {
         Self { card: ModelCard::free(name), decide }
     }
 
-    /// A program with a card of your own: prices, a context window, a gate.
+    /// Creates a model with this card.
     pub fn with_card(card: ModelCard, decide: F) -> Self {
         Self { card, decide }
     }
@@ -57,14 +57,14 @@ impl<F: Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync> Model f
     }
 }
 
-/// A model that answers from a list, in order, whoever asks; past its end it breaks.
+/// A model that returns the replies of a list in order, then fails.
 pub struct ScriptedModel {
     card: ModelCard,
     answers: Mutex<VecDeque<Result<Reply, AskFailure>>>,
 }
 
 impl ScriptedModel {
-    /// A script of these answers.
+    /// Creates a model that returns these replies.
     pub fn new(answers: impl IntoIterator<Item = Result<Reply, AskFailure>>) -> Self {
         Self { card: ModelCard::free("script/list"), answers: Mutex::new(answers.into_iter().collect()) }
     }
@@ -78,18 +78,18 @@ impl Model for ScriptedModel {
     fn reply<'a>(&'a self, _: ModelRequest<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
             let next = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let over = || AskFailure::free(ModelError::Unusable { reason: "the script is over".to_owned() });
-            next.unwrap_or_else(|| Err(over()))
+            let exhausted = ModelError::Unusable { reason: "the script has no more replies".to_owned() };
+            next.unwrap_or_else(|| Err(AskFailure::free(exhausted)))
         })
     }
 }
 
-/// A reply that says `text` and ends.
+/// Returns a reply with `text` that ends the run.
 pub fn say(text: impl Into<String>) -> Reply {
     Reply { usage: Usage { input: 10, output: 5, ..Usage::default() }, ..Reply::text_only(text) }
 }
 
-/// A reply that calls tools.
+/// Returns a reply that calls tools.
 pub fn call(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
     let part = |(i, (name, args)): (usize, (&str, Value))| {
         Part::Call(ToolCall { id: format!("c{i}"), name: name.to_owned(), args: Args::Json(args) })
@@ -103,7 +103,7 @@ pub fn call(calls: impl IntoIterator<Item = (&'static str, Value)>) -> Reply {
     }
 }
 
-/// The last thing said in a request, in words.
+/// Returns the text of the last message of a request.
 pub fn last_words(request: &ModelRequest<'_>) -> String {
     match request.messages.last().map(|entry| &entry.message) {
         Some(Message::User { text, .. }) => text.clone(),

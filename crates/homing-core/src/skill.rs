@@ -1,10 +1,10 @@
-//! Skills: instructions that are read on demand, or stand in an agent's prompt from the start.
+//! Skills: instructions that are loaded on demand or included in an agent's prompt.
 
 use std::{path::PathBuf, sync::Arc};
 
 use crate::definition::Scope;
 
-/// What is known of a skill without reading its body.
+/// Metadata of a skill, known without reading its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillCard {
     /// Unique within a library.
@@ -13,27 +13,27 @@ pub struct SkillCard {
     pub description: String,
     /// Its file.
     pub path: PathBuf,
-    /// Where it came from.
+    /// Scope that it was found in.
     pub scope: Scope,
 }
 
 /// A skill with its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
-    /// Name, description, place.
+    /// Metadata.
     pub card: SkillCard,
     /// The instructions.
     pub body: String,
-    /// Files beside it that the instructions may speak of, relative to its folder.
+    /// Files that the instructions may refer to, relative to the skill's folder.
     pub resources: Vec<String>,
 }
 
 impl Skill {
-    /// The skill as it stands in a prompt or a tool's answer.
+    /// Renders the skill for a prompt or a tool result.
     pub fn render(&self) -> String {
         let mut text = format!("<skill name=\"{}\">\n{}\n", escape(&self.card.name), self.body.trim());
         if !self.resources.is_empty() {
-            let folder = self.card.path.parent().map(|it| it.display().to_string()).unwrap_or_default();
+            let folder = self.card.path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
             text.push_str(&format!("\nResources in {folder}:\n"));
             for resource in &self.resources {
                 text.push_str(&format!("- {resource}\n"));
@@ -48,15 +48,15 @@ fn escape(name: &str) -> String {
     name.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }
 
-/// A place to look skills up. Cards are at hand, bodies are read when somebody wants them.
+/// A collection of skills. Metadata is in memory, bodies are read on demand.
 pub trait SkillLibrary: Send + Sync {
-    /// What is known of every skill, in the order of names.
+    /// Returns the metadata of all skills, ordered by name.
     fn list(&self) -> &[SkillCard];
 
-    /// Reads a skill; `None` where there is no such skill, an error in words where its file cannot be read any more.
+    /// Reads a skill. Returns `None` if there is no such skill, and an error message if its file cannot be read.
     fn get(&self, name: &str) -> Option<Result<Arc<Skill>, String>>;
 
-    /// Whether there is such a skill.
+    /// Returns whether there is such a skill.
     fn has(&self, name: &str) -> bool {
         self.list().iter().any(|card| card.name == name)
     }

@@ -1,37 +1,37 @@
-//! How many input tokens a request can have, before it is sent. The ledger holds this much; it must not know providers.
+//! Upper bound on the input tokens of a request, used for its reservation. It does not depend on the provider.
 //!
-//! No tokenizer is asked: providers keep theirs to themselves. The bound starts from what the provider reported last
-//! time, so it is loose once, at the first ask, and tight afterwards.
+//! It uses no tokenizer, because providers do not publish theirs. The bound starts from the usage that the provider
+//! reported for the previous request, so it is loose for the first request only.
 
 use std::sync::Arc;
 
 use crate::message::{Image, Message, TranscriptEntry};
 
-/// What the provider reported about the ask before.
+/// Usage that the provider reported for the previous request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastAsk {
     /// Input tokens as the provider counted them, cached ones included.
     pub input: u64,
-    /// How many messages that request had.
+    /// Number of messages in that request and its reply.
     pub messages: usize,
 }
 
-/// Tokens that a picture can cost at most, whatever its size in bytes; providers scale large ones down.
+/// Maximum tokens for an image of any size; providers scale large ones down.
 const IMAGE_TOKENS: u64 = 5_000;
 
-/// Role markers and separators around one message.
+/// Tokens for the role markers and separators around one message.
 const MESSAGE_TOKENS: u64 = 16;
 
-/// What every request carries besides its parts.
+/// Fixed tokens per request.
 const REQUEST_TOKENS: u64 = 32;
 
-/// Instructions of its own that a provider adds as soon as tools are on offer.
+/// Tokens for the instructions that a provider adds to requests with tools.
 const TOOL_PROMPT_TOKENS: u64 = 700;
 
-/// An upper bound on a request's input tokens, tight from the second ask on.
+/// Returns an upper bound on a request's input tokens.
 ///
-/// `tools_bytes` is the size of the tools' schemas as JSON. A history that became shorter than it was at the last ask
-/// has been compacted, and is counted from the start.
+/// `tools_bytes` is the size of the tool schemas as JSON. If the history is shorter than at the previous request, it was
+/// compacted, and is counted from the start.
 pub fn input_bound(system: &str, tools_bytes: u64, messages: &[Arc<TranscriptEntry>], last: Option<LastAsk>) -> u64 {
     match last.and_then(|last| messages.get(last.messages..).map(|new| (last.input, new))) {
         Some((input, new)) if input > 0 => input.saturating_add(messages_bound(new)),
@@ -62,7 +62,7 @@ fn images(message: &Message) -> &[Image] {
     }
 }
 
-/// A token has at least 2.5 bytes on average in any text of some length; a tenth is added on top.
+/// Bounds the tokens of a text, assuming at least 2.5 bytes per token on average, plus a margin of a tenth.
 fn text_bound(bytes: u64) -> u64 {
     bytes.saturating_mul(11).div_ceil(25)
 }
@@ -71,13 +71,13 @@ fn text_bound(bytes: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> Arc<TranscriptEntry> {
+    fn user(text: &str) -> Arc<TranscriptEntry> {
         TranscriptEntry::new(Message::user(text))
     }
 
     #[test]
-    fn the_first_ask_counts_everything_that_is_sent() {
-        let messages = [said(&"word ".repeat(1_000))];
+    fn first_request_counts_everything_sent() {
+        let messages = [user(&"word ".repeat(1_000))];
         let bare = input_bound("", 0, &messages, None);
         assert!((2_200..2_300).contains(&bare), "{bare}");
         assert_eq!(input_bound(&"s".repeat(250), 0, &messages, None), bare + 110);
@@ -85,23 +85,23 @@ mod tests {
     }
 
     #[test]
-    fn later_asks_start_from_what_the_provider_reported() {
-        let messages = [said(&"word ".repeat(1_000)), said("and now?")];
+    fn later_requests_start_from_reported_usage() {
+        let messages = [user(&"word ".repeat(1_000)), user("and now?")];
         let last = LastAsk { input: 1_010, messages: 1 };
         let bound = input_bound(&"s".repeat(9_999), 9_999, &messages, Some(last));
         assert!((1_026..1_060).contains(&bound), "{bound}");
     }
 
     #[test]
-    fn a_compacted_history_and_a_silent_provider_are_counted_from_the_start() {
-        let messages = [said("summary")];
+    fn compacted_history_and_missing_usage_are_counted_from_the_start() {
+        let messages = [user("summary")];
         let fresh = input_bound("", 0, &messages, None);
         assert_eq!(input_bound("", 0, &messages, Some(LastAsk { input: 90_000, messages: 40 })), fresh);
         assert_eq!(input_bound("", 0, &messages, Some(LastAsk { input: 0, messages: 1 })), fresh);
     }
 
     #[test]
-    fn a_picture_costs_the_same_whatever_its_size() {
+    fn image_tokens_do_not_depend_on_size() {
         let picture = |len| Image { media_type: "image/png".into(), base64: "A".repeat(len) };
         let message = |len| TranscriptEntry::new(Message::User { text: "look".into(), images: vec![picture(len)] });
         let small = input_bound("", 0, &[message(8)], None);

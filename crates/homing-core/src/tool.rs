@@ -1,4 +1,4 @@
-//! The seam to tools: what a model may call, and what a call is told about the run that makes it.
+//! Interface to tools: specification, call and result, and the context of a call.
 
 use std::{
     any::{Any, TypeId},
@@ -16,84 +16,111 @@ use crate::{
     BoxFuture, authority::Authority, definition::AgentDefinition, message::Image, place::Place, rule::Subjects,
 };
 
-/// Something an agent can do.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync {
-    /// How the tool presents itself.
+    /// Returns the tool's specification.
     fn spec(&self) -> &ToolSpec;
 
-    /// What argument rules are held against. A call that cannot be taken apart is [`Subjects::Unclear`], never `None`.
+    /// Returns the subjects that permission rules are matched against. A call that cannot be analysed is
+    /// [`Subjects::Unclear`], never `None`.
     fn subjects(&self, context: &ToolContext, args: &Value) -> Subjects {
         let _ = (context, args);
         Subjects::None
     }
 
-    /// Does it. A failure is a [`ToolOutput`] with `is_error`: text for the model, never a reason to stop the run.
+    /// Executes a call. A failure is a [`ToolOutput`] with `is_error`, which the model reads; it does not end the run.
     ///
-    /// When [`ToolContext::cancelled`] resolves, the tool has two seconds to return what it has; then it is dropped.
+    /// When [`ToolContext::cancelled`] resolves, the tool has two seconds to return a partial result before it is dropped.
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput>;
 }
 
-/// Somebody who knows which tools an agent's own file brings along, such as those of a server that it defines.
+/// Source of the tools that an agent definition itself declares, such as those of an MCP server.
 pub trait AgentToolSource: Send + Sync {
-    /// The tools that one run of `agent` brings, for itself and its descendants. What they have started ends when they
-    /// are dropped, and they are dropped when the run ends.
+    /// Returns the tools for one run of `agent` and its descendants. They are dropped when the run ends, and dropping
+    /// them must stop what they started.
     fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>>;
 }
 
-/// A tool's face to the model.
+/// Specification of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name models call it by.
+    /// Name, as models write it.
     pub name: String,
     /// When and how to use it.
     pub description: String,
     /// JSON schema of the arguments: an object.
     pub schema: Value,
-    /// What a resumed run may do about a call that was under way.
+    /// Treatment of an interrupted call in a resumed run.
     pub replay: Replay,
+    /// Effect of a call. Records from before this field count as [`Effect::Changes`].
+    #[serde(default)]
+    pub effect: Effect,
 }
 
-/// What to do about a call that had begun and not returned when the process died.
+impl ToolSpec {
+    /// Creates a specification with the most cautious defaults: calls are never repeated and count as changes.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
+        let (name, description) = (name.into(), description.into());
+        Self { name, description, schema, replay: Replay::Unsafe, effect: Effect::Changes }
+    }
+}
+
+/// Effect of a tool's calls on the world. Permission modes, read-only runs and replays decide by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Reads local data only.
+    Reads,
+    /// May change files or other state, or run commands.
+    #[default]
+    Changes,
+    /// Reaches the network, but changes nothing locally.
+    Network,
+    /// Spawns, waits for, messages or cancels runs.
+    Delegates,
+}
+
+/// Treatment, in a resumed run, of a call that had begun and not returned when the process died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Replay {
-    /// Call it again: it only looks.
+    /// It is repeated: the tool only reads.
     Safe,
-    /// Call it again with the same key: the other side knows it.
+    /// It is repeated with the same idempotency key, which the tool recognizes.
     Keyed,
-    /// Never a second time: the model is told that the outcome is unknown.
+    /// It is never repeated; the model is told that the outcome is unknown.
     #[default]
     Unsafe,
 }
 
-/// What a tool answered.
+/// Result of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
-    /// Text the model will read.
+    /// Text for the model.
     pub text: String,
-    /// Pictures the model will see.
+    /// Images for the model.
     pub images: Vec<Image>,
-    /// The same for programs.
+    /// The result as JSON, for programs.
     pub data: Option<Value>,
-    /// The tool failed; the model may try another way.
+    /// True if the tool failed.
     pub is_error: bool,
 }
 
 impl ToolOutput {
-    /// An answer in words.
+    /// Creates a result of text only.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A failure, in words the model can act on.
+    /// Creates a failure; the model reads `text`.
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, ..Self::default() }
     }
 }
 
-/// The identity of a call: which run, which of its turns, which call of that reply.
+/// Identity of a call: the run, the turn, and the position in the reply. It is also the tool's idempotency key.
 ///
-/// Providers repeat or omit their ids, so they are not used for this. It is also the tool's idempotency key.
+/// The IDs of providers are not used for this, because providers repeat or omit them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallKey {
     /// The run.
@@ -110,37 +137,37 @@ impl fmt::Display for CallKey {
     }
 }
 
-/// What a call is told about the run that makes it.
+/// Context of a call.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The call.
+    /// Identity of the call.
     pub key: CallKey,
     /// The run's place in its tree.
     pub place: Place,
     /// The agent's name.
     pub agent: String,
-    /// The run's folder.
+    /// The run's working folder.
     pub workdir: PathBuf,
-    /// What the run may do.
+    /// The run's authority.
     pub authority: Arc<Authority>,
-    /// What the run's tools remember; gone with the run.
+    /// State of the run's tools; dropped with the run.
     pub state: Arc<ToolState>,
     /// The runtime's side of the call.
     pub host: Arc<dyn CallHost>,
 }
 
 impl ToolContext {
-    /// Resolves when the call is to stop.
+    /// Resolves when the call must stop.
     pub fn cancelled(&self) -> BoxFuture<'_, ()> {
         self.host.cancelled()
     }
 
-    /// Shows what the call is doing; may be lost.
+    /// Shows progress of the call; may be lost.
     pub fn progress(&self, text: &str) {
         self.host.progress(text);
     }
 
-    /// Puts a question to a person, if there is one.
+    /// Asks the user a question.
     pub fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         self.host.ask(question)
     }
@@ -148,54 +175,54 @@ impl ToolContext {
 
 /// The runtime's side of a call.
 pub trait CallHost: Send + Sync {
-    /// Resolves when the call is to stop.
+    /// Resolves when the call must stop.
     fn cancelled(&self) -> BoxFuture<'_, ()>;
-    /// Shows what the call is doing.
+    /// Shows progress of the call.
     fn progress(&self, text: &str);
-    /// Puts a question to a person; answers [`Answer::Nobody`] where there is none or no answer comes in time.
+    /// Asks the user a question. Returns [`Answer::Nobody`] if no user is present or no answer arrives in time.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 
-    /// What calls of `tool` returned for programs so far, by any run of this tree. A tool whose state must outlive the
-    /// process keeps it here: the journal is its store, and the state a fold.
+    /// Returns the JSON results of all earlier calls of `tool` by any run of this tree. A tool whose state must outlive the
+    /// process derives it from these, because they are in the journal.
     fn returned(&self, tool: &str) -> Vec<Value> {
         let _ = tool;
         Vec::new()
     }
 }
 
-/// A question to a person.
+/// A question to the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// What is asked.
+    /// The text.
     pub text: String,
-    /// Answers to choose from; empty means free text.
+    /// Answers to choose from; if empty, the answer is free text.
     pub options: Vec<String>,
-    /// The call it is about.
+    /// The call that it concerns.
     pub key: CallKey,
-    /// Which rule would settle it for good, if the person says "always".
+    /// Rule that would approve such calls permanently, if the user answers "always".
     pub rule: Option<String>,
 }
 
-/// A person's answer.
+/// The user's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Yes, or go on.
+    /// Yes.
     Yes,
     /// No.
     No,
-    /// In words, or one of the options.
+    /// Free text, or one of the options.
     Text(String),
-    /// Nobody was there, or nobody answered in time.
+    /// No user was present, or no answer arrived in time.
     Nobody,
 }
 
-/// What a run's tools remember between calls, one value per type. It belongs to the run and goes with it.
+/// State that a run's tools keep between calls, one value per type. It is dropped with the run.
 #[derive(Default)]
 pub struct ToolState(Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl ToolState {
-    /// The run's value of type `T`, made on first use.
+    /// Returns the run's value of type `T`, creating it on first use.
     pub fn get<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         let mut values = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let value = values.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default())).clone();

@@ -1,14 +1,55 @@
-//! One table that maps every ecosystem's tool names onto ours.
+//! Canonical tool names, and the table that maps the names of other programs to them.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::LazyLock,
 };
 
-/// Our names, each with what the field calls the same thing. Matched without regard to case, `-`, `_` and spaces.
+/// Reads a file.
+pub const READ: &str = "read";
+/// Writes a file.
+pub const WRITE: &str = "write";
+/// Changes a file.
+pub const EDIT: &str = "edit";
+/// Runs a command.
+pub const BASH: &str = "bash";
+/// Searches file contents.
+pub const GREP: &str = "grep";
+/// Finds files by pattern.
+pub const GLOB: &str = "glob";
+/// Lists a folder.
+pub const LS: &str = "ls";
+/// Lists a folder and its subfolders.
+pub const TREE: &str = "tree";
+/// Fetches a URL.
+pub const FETCH: &str = "fetch";
+/// Searches the web.
+pub const WEBSEARCH: &str = "websearch";
+/// Records a thought.
+pub const THINK: &str = "think";
+/// Keeps a task list.
+pub const TODO: &str = "todo";
+/// Loads a skill.
+pub const SKILL: &str = "skill";
+/// Asks the user.
+pub const ASK: &str = "ask";
+/// Shows uncommitted changes.
+pub const DIFF: &str = "diff";
+/// Spawns a child run.
+pub const DELEGATE: &str = "delegate";
+/// Waits for child runs.
+pub const WAIT: &str = "wait";
+/// Sends a message to a child run.
+pub const TELL: &str = "tell";
+/// Cancels a child run.
+pub const CANCEL: &str = "cancel";
+/// Gives the structured answer.
+pub const ANSWER: &str = "answer";
+
+/// Canonical names, each with the names of the same tool in other programs. Matching ignores case, `-`, `_` and spaces.
 const TABLE: &[(&str, &[&str])] = &[
     (
-        "read",
+        READ,
         &[
             "Read",
             "read_file",
@@ -23,9 +64,9 @@ const TABLE: &[(&str, &[&str])] = &[
             "readFile",
         ],
     ),
-    ("write", &["Write", "write_file", "WriteFile", "Create", "create_file", "edit/createFile", "createFile"]),
+    (WRITE, &["Write", "write_file", "WriteFile", "Create", "create_file", "edit/createFile", "createFile"]),
     (
-        "edit",
+        EDIT,
         &[
             "Edit",
             "MultiEdit",
@@ -44,7 +85,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "bash",
+        BASH,
         &[
             "Bash",
             "PowerShell",
@@ -65,7 +106,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "grep",
+        GREP,
         &[
             "Grep",
             "grep_search",
@@ -82,14 +123,14 @@ const TABLE: &[(&str, &[&str])] = &[
             "search/usages",
         ],
     ),
-    ("glob", &["Glob", "find_files", "file_search", "search/fileSearch", "fileSearch", "find"]),
-    ("ls", &["LS", "list", "list_directory", "list_dir", "ListDir", "listDirectory", "search/listDirectory"]),
-    ("tree", &["DirectoryTree", "directory_tree"]),
-    ("fetch", &["WebFetch", "web_fetch", "web/fetch", "fetch_url", "url_fetch", "fetch_webpage"]),
-    ("websearch", &["WebSearch", "web_search", "google_web_search", "web", "web/search", "search_web"]),
-    ("think", &["Think", "sequential_thinking"]),
+    (GLOB, &["Glob", "find_files", "file_search", "search/fileSearch", "fileSearch", "find"]),
+    (LS, &["LS", "list", "list_directory", "list_dir", "ListDir", "listDirectory", "search/listDirectory"]),
+    (TREE, &["DirectoryTree", "directory_tree"]),
+    (FETCH, &["WebFetch", "web_fetch", "web/fetch", "fetch_url", "url_fetch", "fetch_webpage"]),
+    (WEBSEARCH, &["WebSearch", "web_search", "google_web_search", "web", "web/search", "search_web"]),
+    (THINK, &["Think", "sequential_thinking"]),
     (
-        "todo",
+        TODO,
         &[
             "TodoWrite",
             "TodoRead",
@@ -104,11 +145,11 @@ const TABLE: &[(&str, &[&str])] = &[
             "todo_read",
         ],
     ),
-    ("skill", &["Skill", "load_skill", "activate_skill", "use_skill"]),
-    ("ask", &["AskUserQuestion", "question", "ask_user", "ask_user_question", "vscode/askQuestions"]),
-    ("diff", &["changes", "git_diff", "search/changes"]),
+    (SKILL, &["Skill", "load_skill", "activate_skill", "use_skill"]),
+    (ASK, &["AskUserQuestion", "question", "ask_user", "ask_user_question", "vscode/askQuestions"]),
+    (DIFF, &["changes", "git_diff", "search/changes"]),
     (
-        "delegate",
+        DELEGATE,
         &[
             "Agent",
             "Task",
@@ -123,17 +164,17 @@ const TABLE: &[(&str, &[&str])] = &[
             "spawn",
         ],
     ),
-    ("wait", &["TaskOutput", "wait_agent"]),
-    ("tell", &["SendMessage", "send_input"]),
-    ("cancel", &["TaskStop", "close_agent"]),
-    ("answer", &["structured_output"]),
+    (WAIT, &["TaskOutput", "wait_agent"]),
+    (TELL, &["SendMessage", "send_input"]),
+    (CANCEL, &["TaskStop", "close_agent"]),
+    (ANSWER, &["structured_output"]),
 ];
 
-/// Names of other programs' tools that do a part of what one of ours does, or something that none of ours does.
+/// Tools of other programs that do only part of what one of our tools does, or something that none of them does.
 ///
-/// None of them may stand for a tool of ours: `BashOutput` reads what a command printed and `KillShell` ends one, but
-/// `bash` starts any; `NotebookEdit` changes notebooks, but `edit` changes every file. As a permission such a name would
-/// grant more than its author meant, and as a denial it would take more away.
+/// They must not be mapped: `BashOutput` reads the output of a command and `KillShell` ends one, but `bash` runs any
+/// command; `NotebookEdit` changes notebooks, but `edit` changes any file. Mapped, such a name would grant more than its
+/// author meant, or deny more.
 const WITHOUT_COUNTERPART: &[&str] = &[
     // Claude Code
     "BashOutput",
@@ -196,31 +237,37 @@ const WITHOUT_COUNTERPART: &[&str] = &[
     "testFailure",
 ];
 
-/// Whether `name` is a tool of another program that none of ours stands for.
+/// Returns whether `name` is a known tool of another program that has no counterpart here.
 pub fn lacks_counterpart(name: &str) -> bool {
     FOREIGN.contains(&fold(name.trim()))
 }
 
-static FOREIGN: LazyLock<HashSet<String>> = LazyLock::new(|| WITHOUT_COUNTERPART.iter().map(|it| fold(it)).collect());
+static FOREIGN: LazyLock<HashSet<String>> =
+    LazyLock::new(|| WITHOUT_COUNTERPART.iter().map(|name| fold(name)).collect());
 
-/// Our name for `name`, if we have such a tool.
+/// Returns the canonical name for `name`, if there is such a tool.
 pub fn canonical(name: &str) -> Option<&'static str> {
     BY_NAME.get(&fold(name.trim())).copied()
 }
 
-/// The table the other way round: loading ten thousand files asks fifty thousand times.
+/// The table inverted, because loading ten thousand files needs fifty thousand lookups.
 static BY_NAME: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
-    let names = TABLE.iter().flat_map(|(ours, theirs)| theirs.iter().chain([ours]).map(|it| (fold(it), *ours)));
+    let names = TABLE.iter().flat_map(|(ours, theirs)| theirs.iter().chain([ours]).map(|name| (fold(name), *ours)));
     names.collect()
 });
 
-/// Every canonical name.
+/// Returns all canonical names.
 pub fn all() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|(ours, _)| *ours)
 }
 
+/// Returns whether `tool` is one of the tools through which a run reaches other runs.
+pub fn is_delegation(tool: &str) -> bool {
+    matches!(tool, DELEGATE | WAIT | TELL | CANCEL)
+}
+
 fn fold(name: &str) -> String {
-    name.chars().filter(|it| !matches!(it, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
+    name.chars().filter(|letter| !matches!(letter, '-' | '_' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -228,8 +275,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_names_are_known() {
-        let seeds = [
+    fn common_foreign_names_are_mapped() {
+        let mapped = [
             ("read_file", "read"),
             ("search_files", "grep"),
             ("list_dir", "ls"),
@@ -243,25 +290,25 @@ mod tests {
             ("MultiEdit", "edit"),
             ("google_web_search", "websearch"),
         ];
-        for (theirs, ours) in seeds {
+        for (theirs, ours) in mapped {
             assert_eq!(canonical(theirs), Some(ours), "{theirs}");
         }
         assert_eq!(canonical("Bassh"), None);
     }
 
     #[test]
-    fn no_name_stands_for_two_tools() {
+    fn no_name_maps_to_two_tools() {
         let mut seen = std::collections::BTreeMap::new();
         for (ours, theirs) in TABLE {
             for name in theirs.iter().chain([ours]) {
                 let before = seen.insert(fold(name), *ours);
-                assert!(before.is_none_or(|it| it == *ours), "{name} is both {ours} and {before:?}");
+                assert!(before.is_none_or(|earlier| earlier == *ours), "{name} is both {ours} and {before:?}");
             }
         }
     }
 
     #[test]
-    fn names_that_do_less_than_a_tool_of_ours_never_stand_for_it() {
+    fn partial_counterparts_are_never_mapped() {
         let partial = ["BashOutput", "KillShell", "kill_bash", "NotebookEdit", "notebook-read", "edit/editNotebook"];
         for name in partial.iter().chain(WITHOUT_COUNTERPART) {
             assert_eq!(canonical(name), None, "{name}");

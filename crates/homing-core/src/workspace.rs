@@ -1,5 +1,5 @@
-//! The seam to workspaces of one's own: a run with `isolation: worktree` works on a copy of its parent's folder.
-//! How such a copy is made is not known here.
+//! Interface to isolated workspaces: a run with `isolation: worktree` works on a copy of its parent's folder. How the copy
+//! is made is up to the implementation.
 
 use std::path::{Path, PathBuf};
 
@@ -7,36 +7,36 @@ use uuid::Uuid;
 
 use crate::BoxFuture;
 
-/// Somebody who makes and takes back folders for runs.
+/// Creates and removes folders for isolated runs.
 pub trait Workspaces: Send + Sync {
-    /// A folder for `run`, made from `workdir`. A run that is resumed gets the folder that it had.
+    /// Creates a folder for `run` from `workdir`, or returns the existing one if the run is resumed.
     fn enter<'a>(&'a self, run: Uuid, workdir: &'a Path) -> BoxFuture<'a, Result<Workspace, String>>;
 
-    /// The run has ended: the folder goes when nothing in it has changed, and stays when something has.
+    /// Called when the run has ended. Removes the folder if nothing in it has changed.
     fn leave<'a>(&'a self, run: Uuid, workspace: &'a Workspace) -> BoxFuture<'a, Left>;
 }
 
-/// A folder of a run's own.
+/// The folder of an isolated run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
-    /// Where the run works.
+    /// Working folder of the run.
     pub workdir: PathBuf,
-    /// What it must be able to read besides, such as the repository that the folder belongs to.
+    /// Further paths it must be able to read, such as the repository that the folder belongs to.
     pub read: Vec<PathBuf>,
-    /// What it must be able to change besides, if it may change anything.
+    /// Further paths it must be able to write, if it may write at all.
     pub write: Vec<PathBuf>,
 }
 
-/// What became of a folder.
+/// Result of [`Workspaces::leave`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing had changed, and it is gone.
+    /// It was removed, because nothing had changed.
     Removed,
-    /// It is still there.
+    /// It was kept.
     Kept {
-        /// Where.
+        /// Path of the folder.
         path: PathBuf,
-        /// What is in it, in words: the branch, how many files changed; or why it could not be removed.
+        /// The branch and the number of changed files, or why the folder could not be removed.
         summary: String,
     },
 }

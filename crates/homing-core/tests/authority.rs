@@ -1,4 +1,4 @@
-//! Authority only shrinks: a hundred thousand random families, and none in which a child has more than its parent hands on.
+//! Authority only shrinks: in random trees, no child has more than its parent may pass on.
 
 use std::{
     path::PathBuf,
@@ -91,7 +91,7 @@ impl Dice {
 
 fn calls() -> Vec<(&'static str, Subjects)> {
     let command = |text: &str| Subject::Command { text: text.into(), classes: vec![] };
-    let parts = |it: Vec<Subject>| Subjects::Parts(it);
+    let parts = |subjects: Vec<Subject>| Subjects::Parts(subjects);
     let mut calls: Vec<(&str, Subjects)> = TOOLS.iter().map(|tool| (*tool, Subjects::None)).collect();
     calls.extend([
         ("bash", parts(vec![command("git log -1")])),
@@ -106,7 +106,7 @@ fn calls() -> Vec<(&'static str, Subjects)> {
     calls
 }
 
-/// Whatever `inner` lets through, `outer` does not deny.
+/// Asserts that `outer` denies nothing that `inner` allows.
 fn no_more_than(inner: &Grant, outer: &Grant, calls: &[(&str, Subjects)], seed: u64) {
     assert!(inner.is_within(outer), "seed {seed}");
     for (tool, subjects) in calls {
@@ -119,7 +119,7 @@ fn no_more_than(inner: &Grant, outer: &Grant, calls: &[(&str, Subjects)], seed: 
     }
 }
 
-/// What the model is not shown is denied, and every tool that is denied outright is not shown.
+/// Asserts that every tool that the model is not offered is denied.
 fn shown_is_enforced(grant: &Grant, calls: &[(&str, Subjects)], seed: u64) {
     for (tool, subjects) in calls {
         if !grant.shows(tool) {
@@ -129,7 +129,7 @@ fn shown_is_enforced(grant: &Grant, calls: &[(&str, Subjects)], seed: u64) {
 }
 
 #[test]
-fn inv34_in_a_hundred_thousand_random_trees_no_child_has_more_than_its_parent_hands_on() {
+fn inv34_child_never_has_more_than_its_parent_passes_on() {
     let calls = calls();
     for seed in 0..100_000 {
         let mut dice = Dice(seed);
@@ -145,7 +145,7 @@ fn inv34_in_a_hundred_thousand_random_trees_no_child_has_more_than_its_parent_ha
 }
 
 #[test]
-fn a_coordinator_with_few_tools_can_have_capable_workers_where_the_user_said_so() {
+fn coordinator_may_delegate_tools_it_lacks_if_trusted() {
     let floor = Grant {
         layers: vec![],
         read: vec!["/work".into()],
@@ -164,7 +164,7 @@ fn a_coordinator_with_few_tools_can_have_capable_workers_where_the_user_said_so(
 }
 
 #[test]
-fn plan_mode_changes_nothing_and_its_children_neither() {
+fn plan_mode_changes_nothing_nor_do_its_children() {
     let floor = Grant {
         layers: vec![],
         read: vec!["/work".into()],
@@ -182,8 +182,8 @@ fn plan_mode_changes_nothing_and_its_children_neither() {
 }
 
 #[test]
-fn what_was_settled_beforehand_is_not_asked_and_lifts_no_deny() {
-    let rules = |texts: &[&str]| texts.iter().map(|it| it.parse().unwrap()).collect::<Vec<Rule>>();
+fn advance_approval_skips_asking_but_overrides_no_denial() {
+    let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Rule>>();
     let asks = Layer { ask: rules(&["bash"]), deny: rules(&["bash(rm *)"]), ..Layer::everything("mode") };
     let flags = Layer { settled: rules(&["bash(git push *)", "bash(rm *)", "write"]), ..Layer::everything("flags") };
     let narrow = Layer { allow: Allow::Only(rules(&["bash"])), ..Layer::everything("agent") };
@@ -196,7 +196,10 @@ fn what_was_settled_beforehand_is_not_asked_and_lifts_no_deny() {
     assert_eq!(decide("bash", "git push origin"), Decision::Allow { by: "bash(git push *) (flags)".into() });
     assert!(matches!(decide("bash", "git pull"), Decision::Ask { .. }));
     assert!(matches!(decide("bash", "rm -rf x"), Decision::Deny { .. }));
-    assert!(matches!(decide("write", "x"), Decision::Deny { .. }), "it allows nothing that another layer does not");
+    assert!(
+        matches!(decide("write", "x"), Decision::Deny { .. }),
+        "advance approval allows nothing that another layer does not"
+    );
     let unclear = grant.decide("bash", &Subjects::Unclear("a substitution".into()));
-    assert!(matches!(unclear, Decision::Deny { .. } | Decision::Ask { .. }), "a pattern vouches for nothing unclear");
+    assert!(matches!(unclear, Decision::Deny { .. } | Decision::Ask { .. }), "no pattern allows an unclear call");
 }

@@ -81,7 +81,7 @@ fn run(client: &Client, rest: &str) -> Option<Value> {
         false => serde_json::to_value(run.envelope()).ok(),
         true => {
             let tree = run.tree();
-            let messages: Vec<_> = tree.get(run.id())?.transcript.iter().map(|it| &it.message).collect();
+            let messages: Vec<_> = tree.get(run.id())?.transcript().iter().map(|it| &it.message).collect();
             serde_json::to_value(messages).ok()
         }
     }

@@ -25,6 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         description: "Tells the weather of a city.".into(),
         schema: json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
         replay: Replay::Safe,
+        effect: homing_core::tool::Effect::Network,
     };
     let tools = Toolbox::new(vec![weather]);
     let mut messages = vec![TranscriptEntry::new(Message::user("How is the weather in Paris?"))];

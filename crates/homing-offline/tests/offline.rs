@@ -17,7 +17,13 @@ use homing_offline::OfflineModel;
 use serde_json::{Value, json};
 
 fn spec(name: &str, schema: Value) -> ToolSpec {
-    ToolSpec { name: name.into(), description: String::new(), schema, replay: Replay::Safe }
+    ToolSpec {
+        name: name.into(),
+        description: String::new(),
+        schema,
+        replay: Replay::Safe,
+        effect: homing_core::tool::Effect::Reads,
+    }
 }
 
 fn object(fields: &[&str]) -> Value {

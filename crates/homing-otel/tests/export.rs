@@ -78,6 +78,7 @@ fn runtime(on_fact: Listener) -> Runtime {
         description: "reads".into(),
         schema: json!({"type": "object"}),
         replay: Replay::Safe,
+        effect: homing_core::tool::Effect::Reads,
     };
     parts.tools = vec![Arc::new(Reads(spec))];
     parts.on_fact = Some(on_fact);

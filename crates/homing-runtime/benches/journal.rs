@@ -109,7 +109,13 @@ struct Nod(ToolSpec);
 impl Nod {
     fn new() -> Self {
         let schema = serde_json::json!({"type": "object"});
-        Self(ToolSpec { name: "nod".into(), description: "nods".into(), schema, replay: Replay::Safe })
+        Self(ToolSpec {
+            name: "nod".into(),
+            description: "nods".into(),
+            schema,
+            replay: Replay::Safe,
+            effect: homing_core::tool::Effect::Reads,
+        })
     }
 }
 

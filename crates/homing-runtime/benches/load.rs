@@ -1,4 +1,4 @@
-//! What the runtime itself costs: spawning, waiting, steps. One table, ratios within one run: machines are shared and noisy.
+//! The cost of the runtime itself: spawning, waiting, steps. Ratios within one run, because machines are shared and noisy.
 
 use std::{
     fs,
@@ -60,10 +60,10 @@ impl Model for Worker {
     }
 }
 
-/// A tool that answers at once.
-struct Reads(ToolSpec, AtomicU64);
+/// A tool that returns at once.
+struct ReadTool(ToolSpec, AtomicU64);
 
-impl Tool for Reads {
+impl Tool for ReadTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -73,16 +73,22 @@ impl Tool for Reads {
     }
 }
 
-impl Reads {
+impl ReadTool {
     fn new() -> Arc<Self> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-        let spec = ToolSpec { name: "read".into(), description: "reads".into(), schema, replay: Replay::Safe };
+        let spec = ToolSpec {
+            name: "read".into(),
+            description: "reads".into(),
+            schema,
+            replay: Replay::Safe,
+            effect: homing_core::tool::Effect::Reads,
+        };
         Arc::new(Self(spec, AtomicU64::new(0)))
     }
 
     fn act(&self, args: &Value) -> ToolOutput {
         self.1.fetch_add(1, Ordering::Relaxed);
-        ToolOutput::text(format!("{args} and some forty bytes of what was read"))
+        ToolOutput::text(format!("{args} and some forty bytes of content"))
     }
 }
 
@@ -91,7 +97,7 @@ fn runtime(worker: Worker) -> Runtime {
     let registry = Registry::from_iter([agent("lead"), agent("worker")]);
     let mut parts =
         RuntimeParts::new(registry, Arc::new(SingleModel(Arc::new(worker))), Arc::new(NullJournal::default()));
-    parts.tools = vec![Reads::new()];
+    parts.tools = vec![ReadTool::new()];
     (parts.settings.max_runs, parts.settings.max_asks) = (20_000, 20_000);
     Runtime::new(parts)
 }
@@ -122,7 +128,7 @@ async fn wait(runs: Vec<RunHandle>) {
     }
 }
 
-/// Microseconds to spawn a run, with everything that is decided at its birth.
+/// Microseconds to spawn a run.
 async fn spawning() -> f64 {
     let runtime = runtime(worker(0, 0, Duration::ZERO));
     let started = Instant::now();
@@ -132,7 +138,7 @@ async fn spawning() -> f64 {
     each
 }
 
-/// Megabytes of ten thousand runs that wait for their model.
+/// Memory of ten thousand runs that wait for their model, in megabytes.
 async fn waiting() -> f64 {
     let before = resident_mb();
     let runtime = runtime(worker(0, 0, Duration::from_secs(3)));
@@ -143,7 +149,7 @@ async fn waiting() -> f64 {
     grown
 }
 
-/// CPU microseconds per step of so many children with three tool steps each.
+/// CPU microseconds per step of `count` children with three tool steps each.
 async fn children(count: usize) -> f64 {
     let runtime = runtime(worker(3, count, Duration::ZERO));
     let before = cpu();
@@ -157,7 +163,7 @@ async fn children(count: usize) -> f64 {
 /// The same steps by a bare loop over the same model and tool.
 async fn bare(count: usize) -> f64 {
     let model = worker(3, 0, Duration::ZERO);
-    let tool = Reads::new();
+    let tool = ReadTool::new();
     let toolbox = Toolbox::new(vec![tool.0.clone()]);
     let before = cpu();
     for _ in 0..count {
@@ -192,7 +198,7 @@ async fn bare(count: usize) -> f64 {
     (cpu() - before).as_secs_f64() * 1e6 / (count * 4) as f64
 }
 
-/// CPU milliseconds of one conversation of so many steps.
+/// CPU milliseconds of one conversation of `steps` steps.
 async fn conversation(steps: usize) -> f64 {
     let runtime = runtime(worker(steps, 0, Duration::ZERO));
     let before = cpu();
@@ -207,13 +213,13 @@ fn main() {
     }
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     tokio.block_on(async {
-        let line = |what: &str, value: String| {
+        let line = |name: &str, value: String| {
             use std::io::Write;
-            let _ = writeln!(std::io::stdout(), "{what:<64} {value}");
+            let _ = writeln!(std::io::stdout(), "{name:<64} {value}");
         };
         line("spawning a run", format!("{:.1} µs", spawning().await));
         line("10,000 runs waiting at once", format!("{:.0} MB", waiting().await));
-        // The first crowd pays for memory that the allocator then keeps.
+        // The first round pays for memory that the allocator then keeps.
         children(1_000).await;
         let (ours, bare) = (children(1_000).await, bare(1_000).await);
         line("1,000 children × 3 tool steps, CPU per step", format!("{ours:.1} µs, bare loop {bare:.1} µs"));

@@ -1,10 +1,14 @@
-//! The agent loop. It decides nothing and knows nothing of the world: what comes next is the fold's to say, and the world
-//! is behind three seams.
+//! The agent loop: carries out the steps that the fold of a run's facts asks for. It decides nothing itself, and
+//! models, tools and other runs are behind three traits.
 
+pub(crate) mod active_run;
+pub(crate) mod call_record;
 pub(crate) mod compaction;
 pub(crate) mod model_call;
+pub(crate) mod permission;
 pub(crate) mod run_driver;
 pub(crate) mod tool_call;
+
 use homing_core::{
     fact::{Ended, LimitHit, Outcome, Purpose},
     message::Reply,
@@ -13,82 +17,92 @@ use homing_core::{
     tool::Replay,
 };
 
-use crate::journal::JournalError;
+use crate::{
+    journal::JournalError,
+    run_tools::{CallKind, call_kind},
+};
 
-/// What a run may spend: held before it is spent, settled after.
+/// Reserves budget before a model call, and settles it afterwards.
 pub(crate) trait Ledger {
-    /// What a model call needs to be under way: holds, slots.
+    /// A permitted model call: its reservation and its slots.
     type Permit;
 
-    /// Holds the worst case at this run and at every ancestor, or says what to do instead.
+    /// Reserves the worst case at this run and at every ancestor, or names the step to take instead.
     async fn reserve(&self, purpose: Purpose, nudge: Option<String>) -> Result<Reserved<Self::Permit>, Interrupt>;
 
-    /// Turns the hold into what was used.
-    fn settle(&self, held: Self::Permit, said: Result<Reply, AskFailure>) -> Result<(), Interrupt>;
+    /// Replaces the reservation by what was used.
+    fn settle(&self, permit: Self::Permit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt>;
 }
 
-/// What can be done to the world.
+/// Effects outside the runtime.
 pub(crate) trait Effects: Ledger {
-    /// One attempt at asking the model.
-    async fn ask(&self, held: &Self::Permit) -> Result<Reply, AskFailure>;
+    /// Makes one attempt at a model call.
+    async fn ask(&self, permit: &Self::Permit) -> Result<Reply, AskFailure>;
 
-    /// Carries out the calls that are tools.
+    /// Carries out tool calls.
     async fn call(&self, calls: Vec<CallState>) -> Result<(), Interrupt>;
 
     /// Runs the command that must succeed before the run is done.
     async fn verify(&self, command: String, begun: Option<Replay>) -> Result<(), Interrupt>;
 
-    /// Lets a summary stand for the older history.
+    /// Replaces the older history by a summary.
     fn supersede(&self, summary: String) -> Result<(), Interrupt>;
 }
 
 /// The runs below this one.
 pub(crate) trait Children {
-    /// Carries out the calls that concern other runs: delegate, wait, tell, cancel.
-    async fn family(&self, calls: Vec<CallState>) -> Result<(), Interrupt>;
+    /// Carries out delegation calls: delegate, wait, tell, cancel.
+    async fn delegate(&self, calls: Vec<CallState>) -> Result<(), Interrupt>;
 
-    /// Waits until a background child has something to say.
-    async fn news(&self) -> Result<(), Interrupt>;
+    /// Waits until a background child ends or a message arrives.
+    async fn wait_for_news(&self) -> Result<(), Interrupt>;
 }
 
-/// Whether a model may be asked.
-pub(crate) enum Reserved<H> {
-    /// Yes.
-    Held(H),
-    /// Not for this; do that instead.
+/// The result of reserving a model call.
+pub(crate) enum Reserved<P> {
+    /// The call may be made.
+    Permitted(P),
+    /// The call may not be made; this step takes its place.
     Instead(Step),
 }
 
-/// What ends a run from outside its transcript.
+/// Reasons for which a run ends other than by its own transcript.
 #[derive(Debug)]
 pub(crate) enum Interrupt {
-    /// Somebody wants it to stop.
+    /// It was asked to stop.
     Stopped,
     /// Its time is up.
     OutOfTime(LimitHit),
-    /// Facts cannot be kept any more.
+    /// Its facts cannot be recorded any more.
     Journal(JournalError),
-    /// It cannot go on.
+    /// It cannot continue.
     Failed(Outcome),
 }
 
-/// Drives a run to its end. Beginning and resuming are the same thing.
+impl From<JournalError> for Interrupt {
+    fn from(error: JournalError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+/// Drives a run to its end. New and resumed runs take the same path.
 pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() -> Step) -> Result<Ended, Interrupt> {
     let mut step = next_step();
     loop {
         step = match step {
             Step::Ask { purpose, nudge } => match run.reserve(purpose, nudge).await? {
-                Reserved::Held(held) => {
-                    let said = run.ask(&held).await;
-                    run.settle(held, said)?;
+                Reserved::Permitted(permit) => {
+                    let reply = run.ask(&permit).await;
+                    run.settle(permit, reply)?;
                     next_step()
                 }
                 Reserved::Instead(step) => step,
             },
             Step::Act(calls) => {
-                let (family, tools) = calls.into_iter().partition(|state| is_family(&state.call.name));
-                let (tools, family) = tokio::join!(run.call(tools), run.family(family));
-                tools.and(family)?;
+                let is_delegation = |state: &CallState| call_kind(&state.call.name) == CallKind::Delegation;
+                let (delegations, tools) = calls.into_iter().partition(is_delegation);
+                let (tools, delegations) = tokio::join!(run.call(tools), run.delegate(delegations));
+                tools.and(delegations)?;
                 next_step()
             }
             Step::Verify { command, begun } => {
@@ -100,16 +114,10 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
                 next_step()
             }
             Step::Await => {
-                run.news().await?;
+                run.wait_for_news().await?;
                 next_step()
             }
             Step::Stop(ended) => return Ok(ended),
         }
     }
-}
-
-/// Whether a call, under whatever name the model used, concerns other runs.
-fn is_family(name: &str) -> bool {
-    let ours = homing_core::tool_names::canonical(name).unwrap_or(name);
-    homing_core::run::is_family(ours)
 }

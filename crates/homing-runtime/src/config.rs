@@ -1,34 +1,34 @@
-//! The runtime's own knobs.
+//! The configuration of the runtime itself.
 
 use std::time::Duration;
 
-/// The runtime's own knobs.
+/// The configuration of the runtime itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuntimeConfig {
-    /// Runs that ask or act at once; the rest queue.
+    /// Maximum number of runs that work at once; the others queue.
     pub max_runs: usize,
-    /// Asks under way at once per provider and key.
+    /// Maximum number of model calls in progress per provider and key.
     pub max_asks: usize,
-    /// Tools that one run uses at once.
+    /// Maximum number of tools that one run uses at once.
     pub max_tools: usize,
-    /// The most a reply may have, in tokens.
+    /// Maximum length of a reply, in tokens.
     pub max_output: u64,
-    /// The least output worth asking for.
+    /// Minimum output of a model call, in tokens; with less budget the run lands.
     pub output_floor: u64,
-    /// Output of the last turn of a run that reached a limit.
+    /// Output reserved for the landing, the last turn of a run that reached a limit, in tokens.
     pub landing_output: u64,
-    /// Attempts at a broken connection before giving up on a model.
+    /// Attempts before a model with a broken connection is given up.
     pub max_attempts: u32,
-    /// The longest pause between attempts where the provider names none.
+    /// Longest pause between attempts, if the provider does not name one.
     pub max_backoff: Duration,
-    /// How long a person has to answer a question.
+    /// Time that the user has to answer a question.
     pub answer_within: Duration,
-    /// How long a tool has to return what it has when it is to stop.
+    /// Time that a tool has to return its partial result when its run is stopped.
     pub grace: Duration,
-    /// Longest answer of a child that its parent's model reads whole, in bytes.
+    /// Longest answer of a child that is not cut for its parent's model, in bytes.
     pub inline_answer: usize,
-    /// Trees that are kept in memory after their end.
+    /// Number of ended trees that are kept in memory.
     pub keep_ended: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What subscribers see: facts once they are durable, and passing things that may be lost.
+//! Events for subscribers: facts once they are durable, and transient notices that may be lost.
 
 use std::sync::Arc;
 
@@ -7,53 +7,53 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-/// Something that happened in a tree.
+/// An event of a tree.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A fact, durable.
+    /// A durable fact.
     Fact(Arc<Record>),
-    /// Something passing; it has no position and may be lost.
+    /// A transient notice; it has no position and may be lost.
     Transient(Arc<Transient>),
-    /// The subscriber was too slow and missed so many events; facts can be read again from the journal.
+    /// The number of events that the subscriber missed, because it was too slow. Facts can be read from the journal.
     Missed(u64),
 }
 
-/// Something passing.
+/// A transient notice about a run.
 #[derive(Clone, Debug)]
 pub struct Transient {
     /// The tree.
     pub tree: Uuid,
     /// The run.
     pub run: Uuid,
-    /// Its place.
+    /// The place of the run.
     pub place: Place,
     /// Milliseconds since 1970.
     pub at: u64,
-    /// What.
+    /// The kind of notice, with its contents.
     pub what: TransientKind,
 }
 
-/// Passing things.
+/// The kinds of transient notices.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TransientKind {
     /// The run waits for a slot.
     Queued,
-    /// An attempt failed and another follows.
+    /// An attempt failed, and another follows.
     Retrying {
-        /// After so many milliseconds.
+        /// The time until the next attempt, in milliseconds.
         in_ms: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A tool says what it is doing.
+    /// A tool reports progress.
     Progress(String),
-    /// A person is asked.
+    /// The user is asked a question.
     Question(Box<Question>),
-    /// The model is writing.
+    /// A piece of the model's reply.
     Text(String),
-    /// The model is thinking.
+    /// A piece of the model's reasoning.
     Thinking(String),
-    /// Something worth a person's attention.
+    /// A warning for the user.
     Warning(String),
 }
 
@@ -72,11 +72,11 @@ impl TransientKind {
 }
 
 impl Event {
-    /// The event as one JSON object: `{tree, seq, at, run, place, kind, …}`; passing things have no `seq`.
+    /// The event as one JSON object: `{tree, seq, at, run, place, kind, …}`; transient notices have no `seq`.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Fact(record) => record_json(record),
-            Self::Transient(passing) => passing_json(passing),
+            Self::Transient(notice) => notice_json(notice),
             Self::Missed(count) => json!({"kind": "missed", "count": count}),
         }
     }
@@ -91,7 +91,7 @@ fn record_json(record: &Record) -> Value {
     object.insert("place".into(), json!(record.place));
     object.insert("kind".into(), json!(record.fact.kind()));
     let body = serde_json::to_value(&record.fact).unwrap_or_default();
-    if let Some(Value::Object(fields)) = body.as_object().and_then(|it| it.values().next()) {
+    if let Some(Value::Object(fields)) = body.as_object().and_then(|variant| variant.values().next()) {
         for (key, value) in fields {
             object.entry(key.clone()).or_insert_with(|| value.clone());
         }
@@ -99,11 +99,11 @@ fn record_json(record: &Record) -> Value {
     Value::Object(object)
 }
 
-fn passing_json(passing: &Transient) -> Value {
+fn notice_json(notice: &Transient) -> Value {
     let mut value = json!({
-        "tree": passing.tree, "at": passing.at, "run": passing.run, "place": passing.place, "kind": passing.what.kind(),
+        "tree": notice.tree, "at": notice.at, "run": notice.run, "place": notice.place, "kind": notice.what.kind(),
     });
-    let more = match &passing.what {
+    let more = match &notice.what {
         TransientKind::Queued => json!({}),
         TransientKind::Retrying { in_ms, reason } => json!({"in_ms": in_ms, "reason": reason}),
         TransientKind::Progress(text)
@@ -118,16 +118,16 @@ fn passing_json(passing: &Transient) -> Value {
     value
 }
 
-/// The events of a run and of everything below it.
+/// The events of a run and its descendants.
 pub struct Events {
     pub(crate) receiver: broadcast::Receiver<Event>,
     pub(crate) top: Place,
 }
 
 impl Events {
-    /// The next event; `None` once the tree is over and everything was seen.
+    /// Returns the next event, or `None` once the tree has ended and all events were returned.
     ///
-    /// A slow subscriber slows nobody: it misses events and is told how many.
+    /// A slow subscriber does not slow the run down: it misses events, and [`Event::Missed`] reports how many.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             match self.receiver.recv().await {
@@ -142,7 +142,7 @@ impl Events {
     fn concerns(&self, event: &Event) -> bool {
         match event {
             Event::Fact(record) => record.place.is_within(&self.top),
-            Event::Transient(passing) => passing.place.is_within(&self.top),
+            Event::Transient(notice) => notice.place.is_within(&self.top),
             Event::Missed(_) => true,
         }
     }

@@ -1,4 +1,4 @@
-//! What a host holds in its hands: one run, or all of them.
+//! The host's view: a handle to one run, and operations on all runs of a runtime.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -19,117 +19,117 @@ use crate::{
     task::Task,
 };
 
-/// A run. Dropping it detaches: the run goes on.
+/// A handle to a run. Dropping it does not stop the run.
 #[derive(Clone)]
 pub struct RunHandle {
     runtime: Runtime,
-    book: Arc<LiveTree>,
+    tree: Arc<LiveTree>,
     run: Uuid,
 }
 
 impl RunHandle {
-    pub(crate) fn new(runtime: Runtime, book: Arc<LiveTree>, run: Uuid) -> Self {
-        Self { runtime, book, run }
+    pub(crate) fn new(runtime: Runtime, tree: Arc<LiveTree>, run: Uuid) -> Self {
+        Self { runtime, tree, run }
     }
 
-    /// Its id.
+    /// The id of the run.
     pub fn id(&self) -> Uuid {
         self.run
     }
 
     /// The id of its tree.
     pub fn tree_id(&self) -> Uuid {
-        self.book.id
+        self.tree.id
     }
 
-    /// Waits for its end. Never an error: an ending.
+    /// Waits for the end of the run and returns its result. A failed run is a result, too.
     pub async fn wait(&self) -> Envelope {
-        if let Some(cell) = self.book.cell(self.run) {
-            cell.over.cancelled().await;
+        if let Some(live_run) = self.tree.live_run(self.run) {
+            live_run.over.cancelled().await;
         }
         self.envelope()
     }
 
-    /// The result as it stands, children included.
+    /// The current result, including that of the children.
     pub fn envelope(&self) -> Envelope {
-        self.book.envelope(self.run).expect("a handle is made for a run that exists")
+        self.tree.envelope(self.run).expect("a handle is made for a run that exists")
     }
 
-    /// How it is going.
+    /// The current status.
     pub fn status(&self) -> Status {
-        self.book.look_at(self.run, status)
+        self.tree.read_run(self.run, status)
     }
 
-    /// A copy of the whole tree as it stands.
+    /// A copy of the whole tree.
     pub fn tree(&self) -> RunTree {
-        self.book.look(RunTree::clone)
+        self.tree.read(RunTree::clone)
     }
 
-    /// What happens to it and to everything below it, from now on.
+    /// Subscribes to the events of the run and its descendants, from now on.
     pub fn events(&self) -> Events {
-        Events { receiver: self.book.subscribe(), top: self.book.look_at(self.run, |run| run.place.clone()) }
+        Events { receiver: self.tree.subscribe(), top: self.tree.read_run(self.run, |run| run.place.clone()) }
     }
 
-    /// Asks it to stop; `false` where it has ended.
+    /// Cancels the run; returns `false` if it has ended.
     pub fn cancel(&self, by: CancelledBy) -> bool {
-        self.runtime.0.halt(&self.book, self.run, by)
+        self.runtime.0.cancel(&self.tree, self.run, by)
     }
 
-    /// Tells it something; `false` where it has ended.
+    /// Sends a message to the run; returns `false` if it has ended.
     pub fn tell(&self, message: &str) -> bool {
-        self.runtime.0.tell(&self.book, self.run, None, message)
+        self.runtime.0.send_message(&self.tree, self.run, None, message)
     }
 
     /// A handle to another run of the same tree.
     pub fn of(&self, run: Uuid) -> Option<Self> {
-        let exists = self.book.look(|tree| tree.get(run).is_some());
-        exists.then(|| Self { runtime: self.runtime.clone(), book: self.book.clone(), run })
+        let exists = self.tree.read(|tree| tree.get(run).is_some());
+        exists.then(|| Self { runtime: self.runtime.clone(), tree: self.tree.clone(), run })
     }
 
-    /// What it did so far, a line each.
+    /// The transcript of the run, one line per entry.
     pub fn log(&self) -> Vec<String> {
-        self.book.look_at(self.run, crate::transcript_lines::lines)
+        self.tree.read_run(self.run, crate::transcript_lines::lines)
     }
 }
 
-/// Figures about everything a runtime has in hand.
+/// Totals over all runs in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Runs by how they are going, in the order of [`Status`].
+    /// Number of runs per status, in the order of [`Status`].
     pub by_status: Vec<(Status, usize)>,
-    /// What all of them used.
+    /// Total usage.
     pub total: EnvelopeUsage,
 }
 
 impl Runtime {
-    /// Starts many.
+    /// Spawns several runs.
     pub fn spawn_many(&self, tasks: impl IntoIterator<Item = Task>) -> Vec<Result<RunHandle, SpawnError>> {
         tasks.into_iter().map(|task| self.spawn(task)).collect()
     }
 
-    /// A run by its id.
+    /// Returns the run with this id, if it is in memory.
     pub fn get(&self, run: Uuid) -> Option<RunHandle> {
-        let book = self.0.books().into_iter().find(|book| book.look(|tree| tree.get(run).is_some()))?;
-        Some(RunHandle::new(self.clone(), book, run))
+        let tree = self.0.trees().into_iter().find(|tree| tree.read(|fold| fold.get(run).is_some()))?;
+        Some(RunHandle::new(self.clone(), tree, run))
     }
 
-    /// Every run that is going like this.
+    /// Returns all runs with this status.
     pub fn list(&self, wanted: Status) -> Vec<RunHandle> {
-        let of = |book: Arc<LiveTree>| {
+        let matching = |tree: Arc<LiveTree>| {
             let ids: Vec<Uuid> =
-                book.look(|tree| tree.runs().iter().filter(|run| status(run) == wanted).map(|run| run.id).collect());
-            ids.into_iter().map(move |id| (book.clone(), id)).collect::<Vec<_>>()
+                tree.read(|fold| fold.runs().iter().filter(|run| status(run) == wanted).map(|run| run.id).collect());
+            ids.into_iter().map(move |id| (tree.clone(), id)).collect::<Vec<_>>()
         };
-        let all = self.0.books().into_iter().flat_map(of);
-        all.map(|(book, id)| RunHandle::new(self.clone(), book, id)).collect()
+        let all = self.0.trees().into_iter().flat_map(matching);
+        all.map(|(tree, id)| RunHandle::new(self.clone(), tree, id)).collect()
     }
 
-    /// Waits for all of these.
+    /// Waits for all of these runs.
     pub async fn wait_all(&self, runs: &[RunHandle]) -> Vec<Envelope> {
         futures::future::join_all(runs.iter().map(RunHandle::wait)).await
     }
 
-    /// Waits for the first of these to end, and says which it was; `None` where there are none.
+    /// Waits for the first of these runs to end, and returns its index and result; `None` if there are none.
     pub async fn wait_any(&self, runs: &[RunHandle]) -> Option<(usize, Envelope)> {
         if runs.is_empty() {
             return None;
@@ -138,7 +138,7 @@ impl Runtime {
         Some((at, envelope))
     }
 
-    /// Waits until `wanted` of these are done, then stops the rest. Fewer come back where fewer succeed.
+    /// Waits until `wanted` of these runs are done, then cancels the rest. Returns fewer results if fewer runs succeed.
     pub async fn quorum(&self, runs: &[RunHandle], wanted: usize) -> Vec<Envelope> {
         use futures::StreamExt;
         let mut ends: futures::stream::FuturesUnordered<_> = runs.iter().map(RunHandle::wait).collect();
@@ -156,29 +156,29 @@ impl Runtime {
         done
     }
 
-    /// The first of these that is done; the rest is stopped.
+    /// Returns the first of these runs that is done, and cancels the rest.
     pub async fn first_of(&self, runs: &[RunHandle]) -> Option<Envelope> {
         self.quorum(runs, 1).await.pop()
     }
 
-    /// Asks every root to stop, and says how many were still going.
+    /// Cancels every root, and returns how many were still running.
     pub fn cancel_all(&self, by: &CancelledBy) -> usize {
-        self.0.books().iter().filter(|book| self.0.halt(book, book.id, by.clone())).count()
+        self.0.trees().iter().filter(|tree| self.0.cancel(tree, tree.id, by.clone())).count()
     }
 
-    /// Has `callback` called with every run that ends from now on.
+    /// Calls `callback` with the result of every run that ends from now on.
     pub fn on_complete(&self, callback: OnComplete) {
         self.0.on_complete.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
     }
 
-    /// Figures about everything in hand.
+    /// Totals over all runs in memory.
     pub fn statistics(&self) -> Statistics {
         let mut statistics = Statistics::default();
-        for book in self.0.books() {
-            book.look(|tree| {
+        for tree in self.0.trees() {
+            tree.read(|tree| {
                 for run in tree.runs() {
                     let status = status(run);
-                    match statistics.by_status.iter_mut().find(|(it, _)| *it == status) {
+                    match statistics.by_status.iter_mut().find(|(known, _)| *known == status) {
                         Some((_, count)) => *count += 1,
                         None => statistics.by_status.push((status, 1)),
                     }
@@ -192,14 +192,14 @@ impl Runtime {
         statistics
     }
 
-    /// Ends every run, each with its envelope; what is still going after `grace` is left to itself.
+    /// Cancels every run and returns the results; runs that have not ended after `grace` are abandoned.
     pub async fn shutdown(&self, grace: Duration) -> Vec<Envelope> {
         let open: Vec<RunHandle> = self
             .0
-            .books()
+            .trees()
             .into_iter()
-            .filter(|book| book.look(|tree| tree.root().is_some_and(|root| root.ended.is_none())))
-            .map(|book| RunHandle::new(self.clone(), book.clone(), book.id))
+            .filter(|tree| tree.read(|fold| fold.root().is_some_and(|root| root.ended.is_none())))
+            .map(|tree| RunHandle::new(self.clone(), tree.clone(), tree.id))
             .collect();
         for run in &open {
             run.cancel(CancelledBy::Host);
@@ -208,19 +208,19 @@ impl Runtime {
         open.iter().map(RunHandle::envelope).collect()
     }
 
-    /// Carries out what other processes want of runs in hand. Returns when there is nothing more.
+    /// Carries out the requests of other processes about runs of this runtime. Returns when there are no more.
     pub async fn answer_inbox(&self) {
         use crate::journal::InboxRequest;
         for request in self.0.parts.journal.inbox().await {
             match request {
                 InboxRequest::Cancel { tree, run, by } => {
-                    if let Some(book) = self.0.book(tree) {
-                        self.0.halt(&book, run, CancelledBy::Other(by));
+                    if let Some(tree) = self.0.tree(tree) {
+                        self.0.cancel(&tree, run, CancelledBy::Other(by));
                     }
                 }
                 InboxRequest::Tell { tree, run, message } => {
-                    if let Some(book) = self.0.book(tree) {
-                        self.0.tell(&book, run, None, &message);
+                    if let Some(tree) = self.0.tree(tree) {
+                        self.0.send_message(&tree, run, None, &message);
                     }
                 }
             }
@@ -239,7 +239,7 @@ fn add(total: &mut EnvelopeUsage, more: &EnvelopeUsage) {
     total.wall_ms = total.wall_ms.max(more.wall_ms);
 }
 
-/// Several results as one report: what was answered, what failed, what it cost.
+/// Formats several results as one report: answers, failures and cost.
 pub fn aggregate(results: &[Envelope]) -> String {
     let mut total = EnvelopeUsage::default();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Where facts are kept. The runtime writes through this seam and never asks what is behind it.
+//! `Journal`: the durable log of facts, as the runtime uses it, and two implementations in memory.
 
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -18,35 +18,36 @@ use homing_core::{
 };
 use uuid::Uuid;
 
-/// Where facts are kept: durable before anything acts on them.
+/// The durable log of facts. The runtime acts on a fact only once it is durable.
 pub trait Journal: Send + Sync {
-    /// Sets who is told of records once they are durable, in order. Called once, before anything is written.
-    fn on_durable(&self, tell: FactListener);
+    /// Sets the listener that is called with every durable record, in order. Called once, before anything is written.
+    fn on_durable(&self, listener: FactListener);
 
     /// Begins a tree with its first record, and makes this process its owner.
     ///
-    /// Where the record carries a submission key that is taken, nothing is written and the earlier tree is named: the
-    /// look-up and the record are one transaction.
+    /// If the record has a submission key that is taken, nothing is written and the earlier tree is returned. The
+    /// look-up and the write are one transaction.
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>>;
 
-    /// Takes a record in. Records of one tree come in the order of their positions. What is returned need not be awaited.
+    /// Appends a record. The records of one tree are passed in the order of their positions. The commit need not be
+    /// awaited.
     fn append(&self, record: Arc<Record>) -> Commit;
 
-    /// All records of a tree, in order, checked.
+    /// Loads all records of a tree, in order, and checks them.
     fn load(&self, tree: Uuid) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>>;
 
-    /// The tree that its records make.
+    /// Folds the records of a tree.
     fn fold(&self, tree: Uuid) -> BoxFuture<'_, Result<RunTree, JournalError>> {
         Box::pin(async move {
             let mut fold = RunTree::default();
             for record in self.load(tree).await? {
-                fold.apply(&record).map_err(|misfit| JournalError::Damaged(misfit.to_string()))?;
+                fold.apply(&record).map_err(|error| JournalError::Damaged(error.to_string()))?;
             }
             Ok(fold)
         })
     }
 
-    /// The records of a tree from position `from` on.
+    /// Loads the records of a tree from position `from` on.
     fn since(&self, tree: Uuid, from: u64) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
         Box::pin(async move {
             let records = self.load(tree).await?;
@@ -54,29 +55,29 @@ pub trait Journal: Send + Sync {
         })
     }
 
-    /// Makes this process the owner of a tree whose owner is gone, and says which epoch that is.
+    /// Makes this process the owner of a tree whose owner is gone, and returns the new epoch.
     fn claim(&self, tree: Uuid, claim: Claim) -> BoxFuture<'_, Result<u32, JournalError>>;
 
-    /// The tree is over, or this process lets go of it.
+    /// Gives up the ownership of a tree, because it has ended or this process stops driving it.
     fn release(&self, tree: Uuid);
 
-    /// What other processes want of trees that this process owns. Taken once.
+    /// Takes the requests of other processes about trees that this process owns.
     fn inbox(&self) -> BoxFuture<'_, Vec<InboxRequest>> {
         Box::pin(std::future::ready(Vec::new()))
     }
 
-    /// Everybody who shares this gate is to wait until then, in milliseconds since 1970.
+    /// Pauses the calls of all processes that share this rate limiter until then, in milliseconds since 1970.
     fn pause_gate(&self, gate: &str, until: u64) {
         let _ = (gate, until);
     }
 
-    /// Until when a gate is closed by any process.
+    /// The time until which any process has paused a rate limiter.
     fn gate_closed_until(&self, gate: &str) -> Option<u64> {
         let _ = gate;
         None
     }
 
-    /// Reserves at an account, which is one more ancestor that processes share. `None` is yes.
+    /// Reserves at an account, which processes share. Returns the limit that is reached, or `None` on success.
     fn hold_at_account(
         &self,
         account: &str,
@@ -86,72 +87,70 @@ pub trait Journal: Send + Sync {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Turns a reservation at an account into what was used.
+    /// Replaces a reservation at an account by what was used.
     fn settle_at_account(&self, account: &str, hold: Reservation, used: Usage) {
         let _ = (account, hold, used);
     }
 }
 
-/// Takes records that have become durable.
+/// Called with every record once it is durable. Must not block.
 pub type FactListener = Arc<dyn Fn(&Arc<Record>) + Send + Sync>;
 
-/// What became of a tree's first record.
+/// The result of beginning a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// It is written.
+    /// The first record is written.
     New,
-    /// The key is taken by this tree with the same task; nothing was written.
+    /// An earlier tree has the same key and task; nothing was written.
     Earlier(Uuid),
 }
 
-/// How hard to try to become a tree's owner.
+/// The conditions under which to take over a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Only where the owner is gone.
+    /// Only if the owner is gone.
     IfGone,
-    /// Also where it lives but is stalled; it is fenced off from then on.
+    /// Even if the owner is alive; it can no longer write to the tree.
     Force,
 }
 
-/// What another process wants of a run.
+/// A request of another process about a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InboxRequest {
-    /// Stop it.
+    /// Cancel the run.
     Cancel {
         /// The tree.
         tree: Uuid,
         /// The run.
         run: Uuid,
-        /// Who asks.
+        /// The requesting user or process.
         by: String,
     },
-    /// Tell it something.
+    /// Send the run a message.
     Tell {
         /// The tree.
         tree: Uuid,
         /// The run.
         run: Uuid,
-        /// What.
+        /// The message.
         message: String,
     },
 }
 
-/// Why the journal does not do what it is asked to.
+/// The reason why the journal failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// It cannot be written: disk full, IO error, lost permission.
     #[error("the journal cannot be written: {0}")]
     Unwritable(String),
-    /// What is written cannot be believed.
+    /// Its records contradict each other or fail their checks.
     #[error("the journal is damaged: {0}")]
     Damaged(String),
-    /// It was written by a newer version, or holds something unknown.
+    /// It was written by a newer version, or contains something unknown.
     #[error("the journal cannot be read by this version: {0}")]
     Unknown(String),
-    /// Somebody else owns the tree.
-    #[error(
-        "run {tree} belongs to process {pid} on {host}, which is still alive: cancel it there, or take it over with --force"
-    )]
+    /// Another process owns the tree.
+    #[error("run {tree} belongs to process {pid} on {host}, which is still alive")]
     Owned {
         /// The tree.
         tree: Uuid,
@@ -160,7 +159,7 @@ pub enum JournalError {
         /// The owner's machine.
         host: String,
     },
-    /// This process was the owner and is not any more.
+    /// This process is no longer the owner.
     #[error("run {tree} was taken over by another process")]
     Fenced {
         /// The tree.
@@ -170,26 +169,26 @@ pub enum JournalError {
     #[error("there is no run {0} in the journal")]
     NoSuchTree(Uuid),
     /// The submission key is taken by another task.
-    #[error("the key `{key}` was used for another task: choose another key")]
+    #[error("the key `{key}` was already used for another task")]
     KeyTaken {
         /// The key.
         key: String,
     },
-    /// The tree's owners died again and again at the same step.
-    #[error("run {tree} crashed {times} times at the same step: resume it with --force to try once more")]
+    /// The owners of the tree crashed repeatedly at the same step.
+    #[error("run {tree} crashed {times} times at the same step")]
     CrashLoop {
         /// The tree.
         tree: Uuid,
-        /// How often.
+        /// The number of crashes.
         times: u32,
     },
 }
 
 /// Resolves once a record is durable.
 pub enum Commit {
-    /// It is already decided.
+    /// The result is known.
     Done(Result<(), JournalError>),
-    /// The writer will say.
+    /// The writer will report the result.
     Pending(BoxFuture<'static, Result<(), JournalError>>),
 }
 
@@ -199,35 +198,35 @@ impl Future for Commit {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Self::Done(result) => Poll::Ready(result.clone()),
-            Self::Pending(said) => said.as_mut().poll(context),
+            Self::Pending(result) => result.as_mut().poll(context),
         }
     }
 }
 
-/// A journal that keeps nothing: a crash loses everything, and nothing can be resumed.
+/// A journal that stores nothing: no run can be resumed.
 #[derive(Default)]
 pub struct NullJournal(OnceLock<FactListener>);
 
 impl NullJournal {
-    fn tell(&self, record: &Arc<Record>) {
-        if let Some(tell) = self.0.get() {
-            tell(record);
+    fn notify(&self, record: &Arc<Record>) {
+        if let Some(listener) = self.0.get() {
+            listener(record);
         }
     }
 }
 
 impl Journal for NullJournal {
-    fn on_durable(&self, tell: FactListener) {
-        let _ = self.0.set(tell);
+    fn on_durable(&self, listener: FactListener) {
+        let _ = self.0.set(listener);
     }
 
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>> {
-        self.tell(&first);
+        self.notify(&first);
         Box::pin(std::future::ready(Ok(Begun::New)))
     }
 
     fn append(&self, record: Arc<Record>) -> Commit {
-        self.tell(&record);
+        self.notify(&record);
         Commit::Done(Ok(()))
     }
 
@@ -242,12 +241,12 @@ impl Journal for NullJournal {
     fn release(&self, _: Uuid) {}
 }
 
-/// A journal that forgets everything with its process.
+/// A journal in memory, lost when the process ends.
 #[derive(Default)]
 pub struct MemoryJournal {
     trees: Mutex<HashMap<Uuid, Vec<Arc<Record>>>>,
     keys: Mutex<HashMap<String, Uuid>>,
-    tell: OnceLock<FactListener>,
+    listener: OnceLock<FactListener>,
 }
 
 impl MemoryJournal {
@@ -256,7 +255,7 @@ impl MemoryJournal {
         Arc::default()
     }
 
-    /// A journal that begins with these records.
+    /// A journal with these records.
     pub fn with(records: impl IntoIterator<Item = Arc<Record>>) -> Arc<Self> {
         let memory = Self::default();
         for record in records {
@@ -265,7 +264,7 @@ impl MemoryJournal {
         Arc::new(memory)
     }
 
-    /// Everything it holds of a tree.
+    /// The records of a tree.
     pub fn records(&self, tree: Uuid) -> Vec<Arc<Record>> {
         self.trees.lock().unwrap_or_else(PoisonError::into_inner).get(&tree).cloned().unwrap_or_default()
     }
@@ -275,14 +274,14 @@ impl MemoryJournal {
         trees.entry(record.tree).or_default().push(record);
     }
 
-    fn take(&self, record: Arc<Record>) {
-        if let Some(tell) = self.tell.get() {
-            tell(&record);
+    fn store(&self, record: Arc<Record>) {
+        if let Some(listener) = self.listener.get() {
+            listener(&record);
         }
         self.push(record);
     }
 
-    /// The tree that has the key of `first`, or `None` after noting that it is taken by `first` now.
+    /// Returns the tree that has the key of `first`, or reserves the key for `first`.
     fn earlier(&self, first: &Record) -> Result<Option<Uuid>, JournalError> {
         let Fact::Spawned(spawned) = &first.fact else { return Ok(None) };
         let Some(key) = &spawned.key else { return Ok(None) };
@@ -301,8 +300,8 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn on_durable(&self, tell: FactListener) {
-        let _ = self.tell.set(tell);
+    fn on_durable(&self, listener: FactListener) {
+        let _ = self.listener.set(listener);
     }
 
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>> {
@@ -310,13 +309,13 @@ impl Journal for MemoryJournal {
             if let Some(earlier) = self.earlier(&first)? {
                 return Ok(Begun::Earlier(earlier));
             }
-            self.take(first);
+            self.store(first);
             Ok(Begun::New)
         })
     }
 
     fn append(&self, record: Arc<Record>) -> Commit {
-        self.take(record);
+        self.store(record);
         Commit::Done(Ok(()))
     }
 

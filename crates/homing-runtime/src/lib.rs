@@ -1,5 +1,5 @@
-//! Spawns runs, drives each to its end, and records what happens. It knows neither files nor providers nor terminals:
-//! models, tools and the journal are handed to it.
+//! Spawns runs, drives each to its end, and records what happens. Models, tools and the journal are supplied by the
+//! host; this crate does not depend on files, providers or terminals.
 
 mod agent_loop;
 pub mod clock;
@@ -8,9 +8,12 @@ mod delegation;
 pub mod event;
 mod handle;
 pub mod journal;
+mod ledger;
+mod live_run;
 mod live_tree;
 mod prompt;
 mod resume;
+mod run_tools;
 mod runtime;
 mod scheduler;
 mod spawn;
@@ -18,6 +21,7 @@ mod task;
 mod transcript_lines;
 
 pub use config::RuntimeConfig;
+pub use delegation::{ChildEnding, ChildReport, ChildReports};
 pub use handle::{RunHandle, Statistics, aggregate};
 pub use prompt::PromptContext;
 pub use runtime::{OnComplete, PermissionHandler, Runtime, RuntimeParts, SpawnError, Submission};

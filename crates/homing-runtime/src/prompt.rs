@@ -1,4 +1,4 @@
-//! What a run is told at its start: its prompt, skills, the project's instructions, where it works.
+//! Renders the system prompt of a run: the agent's prompt, skills, context, the project's instructions and environment.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -8,7 +8,7 @@ use homing_core::{
 };
 use serde_json::Value;
 
-/// What a host knows about a folder, as text.
+/// The text about a folder that goes into prompts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptContext {
     /// Folder, platform, date, state of the repository.
@@ -17,19 +17,19 @@ pub struct PromptContext {
     pub instructions: String,
 }
 
-/// The system prompt of a run, and what was lacking.
+/// Renders the system prompt of a run, and returns warnings about missing skills.
 pub(crate) fn render(
     agent: &AgentDefinition,
     task: &str,
     context: &BTreeMap<String, Value>,
     skills: Option<&dyn SkillLibrary>,
-    setting: &PromptContext,
+    prompt_context: &PromptContext,
 ) -> (String, Vec<String>) {
     let mut warnings = Vec::new();
     let mut text = fill(&agent.prompt, task, context);
     for name in &agent.skills {
         match skills.and_then(|library| library.get(name)) {
-            Some(Ok(skill)) => section(&mut text, &skill.render()),
+            Some(Ok(skill)) => push_section(&mut text, &skill.render()),
             Some(Err(why)) => warnings.push(format!("the skill `{name}` cannot be read: {why}")),
             None => warnings.push(format!("there is no skill `{name}`; the agent starts without it")),
         }
@@ -40,19 +40,19 @@ pub(crate) fn render(
             let _ = writeln!(block, "{key}: {}", plain(value));
         }
         block.push_str("</context>");
-        section(&mut text, &block);
+        push_section(&mut text, &block);
     }
     let (instructions, environment) = match agent.surroundings {
-        ProjectContext::Full => (setting.instructions.as_str(), setting.environment.as_str()),
-        ProjectContext::Environment => ("", setting.environment.as_str()),
+        ProjectContext::Full => (prompt_context.instructions.as_str(), prompt_context.environment.as_str()),
+        ProjectContext::Environment => ("", prompt_context.environment.as_str()),
         ProjectContext::None => ("", ""),
     };
-    section(&mut text, instructions);
-    section(&mut text, environment);
+    push_section(&mut text, instructions);
+    push_section(&mut text, environment);
     (text, warnings)
 }
 
-fn section(text: &mut String, more: &str) {
+fn push_section(text: &mut String, more: &str) {
     if !more.trim().is_empty() {
         if !text.is_empty() {
             text.push_str("\n\n");
@@ -61,7 +61,7 @@ fn section(text: &mut String, more: &str) {
     }
 }
 
-/// Puts the task and the context's keys where the prompt names them. One pass: what is put in is not looked at again.
+/// Replaces `{{task}}` and `{{KEY}}` in a prompt. Inserted text is not expanded again.
 fn fill(prompt: &str, task: &str, context: &BTreeMap<String, Value>) -> String {
     let mut filled = String::with_capacity(prompt.len());
     let mut rest = prompt;
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r18_the_task_stands_where_the_prompt_names_it() {
+    fn r18_task_and_context_replace_their_placeholders_in_the_prompt() {
         let context = BTreeMap::from([("lang".to_owned(), Value::from("Rust"))]);
         let filled = fill("Do {{task}} in {{ lang }}, {{unknown}} {{", "{{lang}}", &context);
         assert_eq!(filled, "Do {{lang}} in Rust, {{unknown}} {{");

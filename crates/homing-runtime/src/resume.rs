@@ -1,13 +1,88 @@
-//! What a crash leaves behind, and what is made of it.
+//! Resumes a tree of the journal, and accounts for model calls that a crash interrupted.
+
+use std::sync::Arc;
 
 use homing_core::{
-    fact::{Asked, Fact},
+    fact::{Asked, Fact, Outcome},
+    limits::Limits,
     model::{AskFailure, Charge, ModelError},
+    tree::RunTree,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    handle::RunHandle,
+    journal::{Claim, JournalError},
+    ledger::worst_case,
+    live_run::LiveRun,
+    live_tree::LiveTree,
+    runtime::{Inner, Runtime, SpawnError},
 };
 
-/// An ask that was under way when the process died: it may have been billed, so its hold is charged, and it is asked again.
-pub(crate) fn lost(asked: &Asked) -> Fact {
+impl Runtime {
+    /// Resumes a tree of the journal; `more` is added to its root's limits.
+    ///
+    /// A tree that has ended stays ended, unless a limit ended it and `more` extends it.
+    pub async fn resume(&self, tree: Uuid, claim: Claim, more: Limits) -> Result<RunHandle, SpawnError> {
+        let journal = &self.0.parts.journal;
+        let mut fold = journal.fold(tree).await?;
+        if !continues(&fold, more) {
+            let epoch = fold.last_epoch();
+            let tree = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.sources.clock.clone());
+            let id = tree.id;
+            return Ok(RunHandle::new(self.clone(), tree, id));
+        }
+        let epoch = journal.claim(tree, claim).await?;
+        // The former owner may have written records between the first read and the claim.
+        for record in journal.since(tree, fold.next_seq()).await? {
+            fold.apply(&record).map_err(|error| JournalError::Damaged(error.to_string()))?;
+        }
+        let tree = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.sources.clock.clone());
+        let id = tree.id;
+        self.0.add_tree(tree.clone());
+        if more != Limits::default() {
+            drop(tree.record(id, Fact::Extended { more }));
+        }
+        self.0.resume_open_runs(&tree);
+        Ok(RunHandle::new(self.clone(), tree, id))
+    }
+}
+
+impl Inner {
+    /// Drives every run that has not ended; a model call that was in progress is charged in full and made again.
+    fn resume_open_runs(self: &Arc<Self>, tree: &Arc<LiveTree>) {
+        let open: Vec<Uuid> =
+            tree.read(|fold| fold.runs().iter().filter(|run| run.ended.is_none()).map(|run| run.id).collect());
+        for id in &open {
+            let (place, parent, ask) =
+                tree.read_run(*id, |run| (run.place.clone(), run.spawned.parent, run.open_ask().cloned()));
+            let parent = parent.and_then(|id| tree.live_run(id));
+            let stop = parent.map_or_else(CancellationToken::new, |parent| parent.stop.child_token());
+            tree.add_live_run(LiveRun::new(*id, place, stop));
+            if let Some(asked) = ask {
+                drop(tree.record(*id, interrupted_ask(&asked)));
+            }
+        }
+        for live_run in open.iter().filter_map(|id| tree.live_run(*id)) {
+            self.drive(tree.clone(), live_run);
+        }
+    }
+}
+
+/// Returns true if a tree has work left: it is open, or a limit ended it and `more` extends that limit.
+fn continues(fold: &RunTree, more: Limits) -> bool {
+    let ended = fold.root().and_then(|root| root.ended.as_ref());
+    ended.is_none_or(|ended| {
+        more != Limits::default() && matches!(ended.outcome, Outcome::Exhausted(_) | Outcome::TimedOut(_))
+    })
+}
+
+/// The end of a model call that was in progress when the process died.
+///
+/// The provider may have billed it, so its whole reservation is charged, and the call is made again.
+pub(crate) fn interrupted_ask(asked: &Asked) -> Fact {
     let reason = "the process died while the model was answering".to_owned();
     let failure = AskFailure { error: ModelError::Broken { reason }, charge: Charge::Hold, partial: String::new() };
-    Fact::AskFailed { failure, charge: crate::agent_loop::model_call::worst(asked) }
+    Fact::AskFailed { failure, charge: worst_case(asked) }
 }

@@ -1,4 +1,4 @@
-//! The running whole: what a host hands over, and how runs come into the world.
+//! `Runtime`: owns the live run trees; spawns, plans, messages and cancels runs.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -28,55 +28,55 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    agent_loop::run_driver::RunDriver,
-    clock::Clock,
+    agent_loop::{active_run::ActiveRun, run_driver::RunDriver},
+    clock::Sources,
     config::RuntimeConfig,
     handle::RunHandle,
-    journal::{Begun, Claim, Commit, FactListener, Journal, JournalError},
-    live_tree::{LiveRun, LiveTree},
+    journal::{Begun, Commit, FactListener, Journal, JournalError},
+    live_run::LiveRun,
+    live_tree::LiveTree,
     prompt::PromptContext,
     scheduler::{fair_semaphore::FairSemaphore, rate_limit::RateLimiters},
-    spawn::SpawnCaches,
+    spawn::SpawnCache,
     task::Task,
 };
 
-/// Everything a host hands over.
+/// The parts that a host supplies.
 pub struct RuntimeParts {
-    /// The agents that there are.
+    /// The agent definitions.
     pub registry: Arc<Registry>,
-    /// Where models come from.
+    /// The models.
     pub models: Arc<dyn Models>,
-    /// The tools that there are; which run gets which is its authority's to say.
+    /// The tools of the host; a run's authority decides which of them it gets.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// The tools that agents bring along besides, each for its own runs and their descendants.
+    /// The tools that agents supply in addition, each for its own runs and their descendants.
     pub agent_tools: Option<Arc<dyn AgentToolSource>>,
-    /// The skills that there are.
+    /// The skills.
     pub skills: Option<Arc<dyn SkillLibrary>>,
-    /// Where facts are kept.
+    /// The journal.
     pub journal: Arc<dyn Journal>,
-    /// Time, ids, chance.
-    pub environment: Arc<dyn Clock>,
-    /// What a root may do at most.
+    /// The clock and the source of ids.
+    pub sources: Sources,
+    /// The most that a root may do.
     pub policy: Grant,
-    /// Where roots work, unless their task says otherwise.
+    /// The folder of roots whose task names none.
     pub workdir: PathBuf,
-    /// What agents are told about a folder.
+    /// Returns the text about a folder that goes into prompts.
     pub setting: Arc<dyn Fn(&Path) -> PromptContext + Send + Sync>,
-    /// The user's own commands at certain moments.
+    /// The user's hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
-    /// Who makes folders for runs that want one of their own.
+    /// Creates the worktrees of runs that have their own.
     pub workspaces: Option<Arc<dyn Workspaces>>,
-    /// Who answers questions.
+    /// Answers questions and requests for approval.
     pub asker: Option<Arc<dyn PermissionHandler>>,
-    /// Who is told of every fact of every tree once it is durable, in each tree's order. It must not wait.
+    /// Called with every record once it is durable, in order per tree. Must not block.
     pub on_fact: Option<FactListener>,
-    /// The knobs.
+    /// The configuration of the runtime itself.
     pub settings: RuntimeConfig,
 }
 
 impl RuntimeParts {
-    /// The least that is needed; the rest is empty, real time, and a policy that allows every tool but no folder and no
-    /// network.
+    /// Parts with the system clock, no tools, and a policy that allows every tool but no folder and no network.
     pub fn new(registry: Registry, models: Arc<dyn Models>, journal: Arc<dyn Journal>) -> Self {
         let policy = Grant {
             layers: Vec::new(),
@@ -92,7 +92,7 @@ impl RuntimeParts {
             agent_tools: None,
             skills: None,
             journal,
-            environment: Arc::new(crate::clock::SystemClock::new()),
+            sources: Sources::default(),
             policy,
             workdir: PathBuf::from("."),
             setting: Arc::new(|_| PromptContext::default()),
@@ -105,22 +105,22 @@ impl RuntimeParts {
     }
 }
 
-/// Somebody who answers questions.
+/// Answers the questions of runs and their requests for approval.
 pub trait PermissionHandler: Send + Sync {
-    /// Answers, sooner or later; the runtime does not wait for ever.
+    /// Answers a question; the runtime stops waiting after [`RuntimeConfig::answer_within`].
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 }
 
-/// The running whole. A cheap handle: clone it freely.
+/// Spawns runs and drives them to their ends. Cheap to clone; all clones share the same runs.
 #[derive(Clone)]
 pub struct Runtime(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) parts: RuntimeParts,
-    pub(crate) runs: Arc<FairSemaphore>,
-    pub(crate) gates: RateLimiters,
+    /// Limits the runs that work at once.
+    pub(crate) run_slots: Arc<FairSemaphore>,
+    pub(crate) rate_limiters: RateLimiters,
     trees: Mutex<Trees>,
-    pub(crate) known: SpawnCaches,
     pub(crate) on_complete: Mutex<Vec<OnComplete>>,
 }
 
@@ -129,43 +129,42 @@ pub type OnComplete = Arc<dyn Fn(&Envelope) + Send + Sync>;
 
 #[derive(Default)]
 struct Trees {
-    books: HashMap<Uuid, Arc<LiveTree>>,
+    by_id: HashMap<Uuid, Arc<LiveTree>>,
+    /// Ended trees, oldest first.
     ended: VecDeque<Uuid>,
 }
 
-/// Why a run could not start.
+/// The reason why a run could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// No such agent.
+    /// There is no such agent.
     #[error(transparent)]
     UnknownAgent(#[from] UnknownAgent),
-    /// No model can be had for it.
+    /// No model of the agent is available.
     #[error("no model for this agent: {0}")]
     NoModel(ModelError),
-    /// Nobody knows what the model costs, and a money limit was asked for.
-    #[error(
-        "nobody knows what {model} costs, so a money limit cannot be kept: give its price, or limit tokens instead"
-    )]
+    /// A cost limit was requested, and the model's price is not known.
+    #[error("no price is known for {model}, so a cost limit cannot be enforced: configure a price or limit tokens")]
     UnknownPrice {
         /// The model.
         model: String,
     },
-    /// There is nothing to do.
-    #[error("the task is empty: say what is to be done")]
+    /// The task has no text.
+    #[error("the task is empty")]
     EmptyTask,
-    /// A limit is in the way.
+    /// A limit of the run or an ancestor is reached.
     #[error("the {} limit of {} is reached (run {})", .0.name, .0.limit, .0.place)]
     Limit(LimitHit),
-    /// The journal would not take it.
+    /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A folder of its own cannot be had.
-    #[error("no folder of its own for this run: {0}")]
+    /// Its worktree could not be created.
+    #[error("cannot create a worktree for this run: {0}")]
     Workspace(String),
 }
 
-/// A child to be sent out.
+/// A child to spawn.
 pub(crate) struct SpawnOrder {
     pub(crate) agent: Arc<AgentDefinition>,
     pub(crate) text: String,
@@ -177,179 +176,146 @@ pub(crate) struct SpawnOrder {
     pub(crate) context: BTreeMap<String, Value>,
 }
 
-/// A root that is ready to begin.
-struct RootSpec {
-    book: Arc<LiveTree>,
-    cell: Arc<LiveRun>,
+/// A root that is ready to be recorded and driven.
+struct NewRoot {
+    tree: Arc<LiveTree>,
+    live_run: Arc<LiveRun>,
     first: Arc<Record>,
 }
 
-/// What became of a submission.
+/// The result of a submission.
 pub enum Submission {
-    /// It runs.
+    /// A new run was started.
     New(RunHandle),
-    /// Its key is that of an earlier tree with the same task.
+    /// An earlier tree has the same key and task.
     Earlier(Uuid),
 }
 
 impl Runtime {
-    /// Starts with nothing running.
+    /// Creates a runtime without runs.
     pub fn new(parts: RuntimeParts) -> Self {
-        let runs = FairSemaphore::new(parts.settings.max_runs.max(1));
-        let gates = RateLimiters::new(parts.settings.max_asks.max(1));
+        let run_slots = FairSemaphore::new(parts.settings.max_runs.max(1));
+        let rate_limiters = RateLimiters::new(parts.settings.max_asks.max(1));
         let inner = Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let inner = inner.clone();
             let on_fact = parts.on_fact.clone();
             parts.journal.on_durable(Arc::new(move |record| {
-                if let Some(tell) = &on_fact {
-                    tell(record);
+                if let Some(on_fact) = &on_fact {
+                    on_fact(record);
                 }
-                if let Some(book) = inner.upgrade().and_then(|inner| inner.book(record.tree)) {
-                    book.publish(record);
+                if let Some(tree) = inner.upgrade().and_then(|inner| inner.tree(record.tree)) {
+                    tree.publish(record);
                 }
             }));
-            Inner {
-                parts,
-                runs,
-                gates,
-                trees: Mutex::default(),
-                known: SpawnCaches::default(),
-                on_complete: Mutex::default(),
-            }
+            Inner { parts, run_slots, rate_limiters, trees: Mutex::default(), on_complete: Mutex::default() }
         });
         Self(inner)
     }
 
-    /// What the host handed over.
+    /// The parts that the host supplied.
     pub fn parts(&self) -> &RuntimeParts {
         &self.0.parts
     }
 
-    /// Starts `task`. Returns at once; a task with a key goes through [`Self::submit`].
+    /// Spawns a run and returns its handle at once. Use [`Self::submit`] for a task with a key.
     pub fn spawn(&self, task: Task) -> Result<RunHandle, SpawnError> {
-        let RootSpec { book, cell, first } = self.0.root(task)?;
+        let NewRoot { tree, live_run, first } = self.0.new_root(task)?;
         let inner = self.0.clone();
-        let handle = RunHandle::new(self.clone(), book.clone(), cell.run);
+        let handle = RunHandle::new(self.clone(), tree.clone(), live_run.run);
         tokio::spawn(async move {
             match inner.parts.journal.begin(first).await {
-                Ok(Begun::New | Begun::Earlier(_)) => inner.drive(book, cell),
-                Err(error) => inner.never_began(&book, &cell, &error),
+                Ok(Begun::New | Begun::Earlier(_)) => inner.drive(tree, live_run),
+                Err(error) => inner.fail_to_begin(&tree, &live_run, &error),
             }
         });
         Ok(handle)
     }
 
-    /// Starts `task` once it is durable, or says which earlier tree has its key.
+    /// Spawns a run once its task is durable, or returns the earlier tree that has its key.
     pub async fn submit(&self, task: Task) -> Result<Submission, SpawnError> {
-        let RootSpec { book, cell, first } = self.0.root(task)?;
+        let NewRoot { tree, live_run, first } = self.0.new_root(task)?;
         match self.0.parts.journal.begin(first).await {
             Ok(Begun::New) => {
-                let handle = RunHandle::new(self.clone(), book.clone(), cell.run);
-                self.0.drive(book, cell);
+                let handle = RunHandle::new(self.clone(), tree.clone(), live_run.run);
+                self.0.drive(tree, live_run);
                 Ok(Submission::New(handle))
             }
-            Ok(Begun::Earlier(tree)) => {
-                self.0.lock_trees().books.remove(&book.id);
-                Ok(Submission::Earlier(tree))
+            Ok(Begun::Earlier(earlier)) => {
+                self.0.lock_trees().by_id.remove(&tree.id);
+                Ok(Submission::Earlier(earlier))
             }
             Err(error) => {
-                self.0.lock_trees().books.remove(&book.id);
+                self.0.lock_trees().by_id.remove(&tree.id);
                 Err(error.into())
             }
         }
     }
 
-    /// Goes on with a tree of the journal; `more` adds to its root's limits. A tree that is over stays over.
-    pub async fn resume(&self, tree: Uuid, claim: Claim, more: Limits) -> Result<RunHandle, SpawnError> {
-        let journal = &self.0.parts.journal;
-        let mut fold = journal.fold(tree).await?;
-        let is_over = fold.root().is_some_and(|root| root.ended.is_some());
-        let reopens = more != Limits::default()
-            && fold.root().is_some_and(|root| {
-                matches!(root.ended.as_ref().map(|it| &it.outcome), Some(Outcome::Exhausted(_) | Outcome::TimedOut(_)))
-            });
-        let goes_on = !is_over || reopens;
-        let epoch = if goes_on { journal.claim(tree, claim).await? } else { fold.last_epoch() };
-        if goes_on {
-            // What the former owner still wrote between the look and the claim counts, too.
-            for record in journal.since(tree, fold.next_seq()).await? {
-                fold.apply(&record).map_err(|misfit| JournalError::Damaged(misfit.to_string()))?;
-            }
-        }
-        let book = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.environment.clone());
-        if goes_on {
-            self.0.lock_trees().books.insert(tree, book.clone());
-            if more != Limits::default() {
-                drop(book.record(tree, Fact::Extended { more }));
-            }
-            self.0.go_on(&book);
-        }
-        Ok(RunHandle::new(self.clone(), book, tree))
-    }
-
-    /// Plans a task without starting it: everything its first fact would say.
+    /// Plans a task without starting it: returns its first fact and its tools.
     pub fn plan(&self, task: Task) -> Result<(Spawned, Vec<ToolSpec>), SpawnError> {
         let spawned = self.0.root_spawned(&task)?;
-        let deeper = !matches!(spawned.limits.depth, Cap::At(0));
-        let brought = self.0.brought(&spawned.agent, &[]);
-        let kit = self.0.kit(&Arc::new(spawned.clone()), deeper, &brought);
-        Ok((spawned, kit.toolbox.specs.clone()))
+        let may_delegate = !matches!(spawned.limits.depth, Cap::At(0));
+        let agent_tools = self.0.agent_tools(&spawned.agent, &[]);
+        let tools = self.0.run_tools(&SpawnCache::default(), &spawned, may_delegate, &agent_tools);
+        Ok((spawned, tools.toolbox.specs.clone()))
     }
 }
 
 impl Inner {
-    fn root(self: &Arc<Self>, task: Task) -> Result<RootSpec, SpawnError> {
+    fn new_root(&self, task: Task) -> Result<NewRoot, SpawnError> {
         let spawned = self.root_spawned(&task)?;
-        let id = self.parts.environment.fresh_id();
-        let (journal, environment) = (self.parts.journal.clone(), self.parts.environment.clone());
-        let book = LiveTree::new(id, 1, RunTree::default(), journal, environment);
+        let id = self.parts.sources.ids.fresh_id();
+        let (journal, clock) = (self.parts.journal.clone(), self.parts.sources.clock.clone());
+        let tree = LiveTree::new(id, 1, RunTree::default(), journal, clock);
         let place = Place::root();
-        let first = book.make(&RunTree::default(), id, place.clone(), Fact::Spawned(Arc::new(spawned)));
-        book.adopt(&first);
-        let cell = LiveRun::new(id, place, CancellationToken::new());
-        book.add_cell(cell.clone());
-        self.lock_trees().books.insert(id, book.clone());
-        Ok(RootSpec { book, cell, first })
+        let first = tree.next_record(&RunTree::default(), id, place.clone(), Fact::Spawned(Arc::new(spawned)));
+        tree.apply_first(&first);
+        let live_run = LiveRun::new(id, place, CancellationToken::new());
+        tree.add_live_run(live_run.clone());
+        self.add_tree(tree.clone());
+        Ok(NewRoot { tree, live_run, first })
     }
 
-    /// Spawns a child of a run that is under way.
+    /// Spawns a child of a live run.
     pub(crate) async fn spawn_child(
         self: &Arc<Self>,
-        book: &Arc<LiveTree>,
+        tree: &Arc<LiveTree>,
         parent: Uuid,
         order: SpawnOrder,
     ) -> Result<(Uuid, Commit), SpawnError> {
-        let id = self.parts.environment.fresh_id();
-        let mut spawned = self.child_spawned(book, parent, order)?;
+        let id = self.parts.sources.ids.fresh_id();
+        let mut spawned = self.child_spawned(tree, parent, order)?;
         if spawned.agent.isolation == Isolation::Worktree {
-            self.move_in(id, &mut spawned).await?;
+            self.enter_worktree(id, &mut spawned).await?;
         }
         let spawned = Arc::new(spawned);
-        let (place, commit) = book.record_spawn(id, Some(parent), |tree| match tree.no_more_children(parent) {
-            None => Ok(Fact::Spawned(spawned)),
-            Some(hit) => Err(SpawnError::Limit(hit)),
-        })?;
-        let stop = book.cell(parent).map_or_else(CancellationToken::new, |cell| cell.stop.child_token());
-        let cell = LiveRun::new(id, place, stop);
-        book.add_cell(cell.clone());
-        self.drive(book.clone(), cell);
+        let (place, commit) =
+            tree.record_spawn(id, Some(parent), |fold| match fold.ledger().no_more_children(parent) {
+                None => Ok(Fact::Spawned(spawned)),
+                Some(hit) => Err(SpawnError::Limit(hit)),
+            })?;
+        let stop = tree.live_run(parent).map_or_else(CancellationToken::new, |parent| parent.stop.child_token());
+        let live_run = LiveRun::new(id, place, stop);
+        tree.add_live_run(live_run.clone());
+        self.drive(tree.clone(), live_run);
         Ok((id, commit))
     }
 
+    /// A tool of the host.
     pub(crate) fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.parts.tools.iter().find(|tool| tool.spec().name == name).cloned()
     }
 
-    /// Continues an ended run of the same tree with one more message.
+    /// Continues an ended run by a new child of `parent` that starts with its messages.
     pub(crate) async fn continue_run(
         self: &Arc<Self>,
-        book: &Arc<LiveTree>,
+        tree: &Arc<LiveTree>,
         parent: Uuid,
         run: Uuid,
         message: &str,
         call: CallKey,
     ) -> Result<Uuid, SpawnError> {
-        let (agent, history) = book.look_at(run, |run| {
+        let (agent, history) = tree.read_run(run, |run| {
             let history = run.messages().iter().map(|entry| entry.message.clone()).collect::<Vec<_>>();
             (run.spawned.agent.name.clone(), history)
         });
@@ -363,99 +329,84 @@ impl Inner {
             schema: None,
             context: BTreeMap::new(),
         };
-        Ok(self.spawn_child(book, parent, order).await?.0)
+        Ok(self.spawn_child(tree, parent, order).await?.0)
     }
 
-    /// Tells a live run something; `false` where it has ended.
-    pub(crate) fn tell(&self, book: &LiveTree, run: Uuid, from: Option<Uuid>, message: &str) -> bool {
-        let told = book.record_if(run, |tree| match tree.get(run) {
-            Some(it) if it.ended.is_none() => Ok(Fact::Told { from, message: message.to_owned() }),
+    /// Sends a message to a run; returns `false` if it has ended.
+    pub(crate) fn send_message(&self, tree: &LiveTree, run: Uuid, from: Option<Uuid>, message: &str) -> bool {
+        let sent = tree.record_if(run, |fold| match fold.get(run) {
+            Some(open) if open.ended.is_none() => Ok(Fact::Told { from, message: message.to_owned() }),
             Some(_) | None => Err(()),
         });
-        if let Some(cell) = book.cell(run) {
-            cell.wake.notify_one();
+        if let Some(live_run) = tree.live_run(run) {
+            live_run.wake.notify_one();
         }
-        told.is_ok()
+        sent.is_ok()
     }
 
-    /// Asks a run to stop; `false` where it has ended.
-    pub(crate) fn halt(&self, book: &LiveTree, run: Uuid, by: CancelledBy) -> bool {
-        let halted = book.record_if(run, |tree| match tree.get(run) {
-            Some(it) if it.ended.is_none() && it.halted.is_none() => Ok(Fact::Halted { by }),
+    /// Cancels a run; returns `false` if it has ended or is already stopping.
+    pub(crate) fn cancel(&self, tree: &LiveTree, run: Uuid, by: CancelledBy) -> bool {
+        let cancelled = tree.record_if(run, |fold| match fold.get(run) {
+            Some(open) if open.ended.is_none() && open.halted().is_none() => Ok(Fact::Halted { by }),
             Some(_) | None => Err(()),
         });
-        if let Some(cell) = book.cell(run) {
-            cell.stop.cancel();
+        if let Some(live_run) = tree.live_run(run) {
+            live_run.stop.cancel();
         }
-        halted.is_ok()
+        cancelled.is_ok()
     }
 
     /// Starts driving a run.
-    fn drive(self: &Arc<Self>, book: Arc<LiveTree>, cell: Arc<LiveRun>) {
-        let driver = RunDriver { inner: self.clone(), book, cell };
+    pub(crate) fn drive(self: &Arc<Self>, tree: Arc<LiveTree>, live_run: Arc<LiveRun>) {
+        let driver = RunDriver::new(ActiveRun { runtime: self.clone(), tree, live_run });
         tokio::spawn(driver.run_to_end());
     }
 
-    /// Every open run goes on; an ask that was under way is charged as if it had been answered.
-    fn go_on(self: &Arc<Self>, book: &Arc<LiveTree>) {
-        let open: Vec<Uuid> =
-            book.look(|tree| tree.runs().iter().filter(|run| run.ended.is_none()).map(|run| run.id).collect());
-        for id in &open {
-            let (place, parent, ask) =
-                book.look_at(*id, |run| (run.place.clone(), run.spawned.parent, run.open_ask().cloned()));
-            let stop =
-                parent.and_then(|id| book.cell(id)).map_or_else(CancellationToken::new, |cell| cell.stop.child_token());
-            book.add_cell(LiveRun::new(*id, place, stop));
-            if let Some(asked) = ask {
-                drop(book.record(*id, crate::resume::lost(&asked)));
-            }
-        }
-        for cell in open.iter().filter_map(|id| book.cell(*id)) {
-            self.drive(book.clone(), cell);
-        }
+    /// Ends a root whose first record could not be written.
+    fn fail_to_begin(&self, tree: &Arc<LiveTree>, live_run: &LiveRun, error: &JournalError) {
+        let outcome = Outcome::Failed { kind: FailureKind::Journal, message: error.to_string(), retryable: true };
+        let ended = tree.read_run(live_run.run, |run| run.ending(outcome));
+        drop(tree.record(live_run.run, Fact::Ended(Arc::new(ended))));
+        live_run.over.cancel();
+        tree.remove_live_run(live_run.run);
+        self.tree_ended(tree);
     }
 
-    fn never_began(&self, book: &Arc<LiveTree>, cell: &LiveRun, error: &JournalError) {
-        let message = error.to_string();
-        let kind = FailureKind::Journal;
-        let outcome = Outcome::Failed { kind, message, retryable: true };
-        let ended = book.look_at(cell.run, |run| run.ending(outcome));
-        drop(book.record(cell.run, Fact::Ended(Arc::new(ended))));
-        cell.over.cancel();
-        book.remove_cell(cell.run);
-        self.tree_ended(book);
-    }
-
-    pub(crate) fn run_ended(&self, book: &LiveTree, run: Uuid) {
+    /// Calls the completion callbacks with the result of a run.
+    pub(crate) fn run_ended(&self, tree: &LiveTree, run: Uuid) {
         let callbacks = self.on_complete.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if callbacks.is_empty() {
             return;
         }
-        let envelope = book.envelope(run);
-        for (callback, envelope) in callbacks.iter().zip(std::iter::repeat(&envelope)) {
-            if let Some(envelope) = envelope {
-                callback(envelope);
-            }
+        if let Some(envelope) = tree.envelope(run) {
+            callbacks.iter().for_each(|callback| callback(&envelope));
         }
     }
 
-    pub(crate) fn tree_ended(&self, book: &LiveTree) {
-        self.parts.journal.release(book.id);
+    /// Gives up the ownership of an ended tree, and drops the oldest ended trees from memory.
+    pub(crate) fn tree_ended(&self, tree: &LiveTree) {
+        self.parts.journal.release(tree.id);
+        tree.spawn_cache.clear();
         let mut trees = self.lock_trees();
-        trees.ended.push_back(book.id);
+        trees.ended.push_back(tree.id);
         while trees.ended.len() > self.parts.settings.keep_ended {
             if let Some(oldest) = trees.ended.pop_front() {
-                trees.books.remove(&oldest);
+                trees.by_id.remove(&oldest);
             }
         }
     }
 
-    pub(crate) fn book(&self, tree: Uuid) -> Option<Arc<LiveTree>> {
-        self.lock_trees().books.get(&tree).cloned()
+    pub(crate) fn add_tree(&self, tree: Arc<LiveTree>) {
+        self.lock_trees().by_id.insert(tree.id, tree);
     }
 
-    pub(crate) fn books(&self) -> Vec<Arc<LiveTree>> {
-        self.lock_trees().books.values().cloned().collect()
+    pub(crate) fn tree(&self, id: Uuid) -> Option<Arc<LiveTree>> {
+        self.lock_trees().by_id.get(&id).cloned()
+    }
+
+    /// All trees in memory.
+    pub(crate) fn trees(&self) -> Vec<Arc<LiveTree>> {
+        self.lock_trees().by_id.values().cloned().collect()
     }
 
     fn lock_trees(&self) -> MutexGuard<'_, Trees> {

@@ -1,8 +1,9 @@
-//! What a run is born with: its prompt, models, limits, authority, folder, tools.
+//! Decides what a new run starts with: prompt, models, limits, authority, folder and tools.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    hash::{Hash, Hasher},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use homing_core::{
@@ -16,34 +17,75 @@ use homing_core::{
     run::shared,
     tool::{Replay, Tool, ToolSpec},
     tool_names,
-    workspace::{Left, Workspace},
 };
 use uuid::Uuid;
 
 use crate::{
-    agent_loop::run_driver::RunDriver,
     delegation,
-    event::TransientKind,
-    live_tree::{AgentTools, LiveRun, LiveTree, RunTools},
+    live_run::LiveRun,
+    live_tree::LiveTree,
     prompt,
+    run_tools::{AgentTools, RunTools},
     runtime::{Inner, SpawnError, SpawnOrder},
     task::Task,
 };
 
-/// What was worked out once and is the same for every child of the same parent and agent.
+/// Authorities and tools that the runs of one tree share: a parent with a thousand children computes them once per
+/// agent.
+///
+/// The cache belongs to its tree and is emptied when the tree ends, so a long-lived runtime does not grow. Its keys
+/// hold the grants they stand for, so that an address cannot be reused while an entry exists.
 #[derive(Default)]
-pub(crate) struct SpawnCaches {
-    authorities: Mutex<HashMap<AuthorityKey, (Arc<Grant>, Authority)>>,
-    kits: Mutex<HashMap<KitKey, Arc<RunTools>>>,
+pub(crate) struct SpawnCache {
+    authorities: Mutex<HashMap<(GrantKey, String), Authority>>,
+    tools: Mutex<HashMap<(GrantKey, bool), Arc<RunTools>>>,
 }
 
-/// The parent's grant, by address, and the agent's name.
-type AuthorityKey = (usize, String);
+/// A grant, compared by identity.
+struct GrantKey(Arc<Grant>);
 
-/// An authority by address, and whether the run may delegate.
-type KitKey = (usize, bool);
+impl PartialEq for GrantKey {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for GrantKey {}
+
+impl Hash for GrantKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+impl SpawnCache {
+    /// The authority of children of this agent, which depends only on the parent's authority and the agent.
+    fn child_authority(&self, parent: &Authority, agent: &AgentDefinition) -> Authority {
+        let mut authorities = self.authorities.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (GrantKey(parent.grant.clone()), agent.name.clone());
+        authorities.entry(key).or_insert_with(|| parent.child(agent)).clone()
+    }
+
+    /// The tools of runs with this grant, made on first use.
+    fn tools(&self, own: &Arc<Grant>, may_delegate: bool, make: impl FnOnce() -> Arc<RunTools>) -> Arc<RunTools> {
+        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        tools.entry((GrantKey(own.clone()), may_delegate)).or_insert_with(make).clone()
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.authorities.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.authorities.lock().unwrap().len() + self.tools.lock().unwrap().len()
+    }
+}
 
 impl Inner {
+    /// The first fact of a root.
     pub(crate) fn root_spawned(&self, task: &Task) -> Result<Spawned, SpawnError> {
         let agent = self.parts.registry.get(&task.agent)?.clone();
         let text = match (task.text.trim(), &agent.initial_prompt) {
@@ -53,19 +95,20 @@ impl Inner {
         };
         let choice = task.model.clone().map_or_else(|| agent.model.clone(), |name| ModelChoice::Named(vec![name]));
         let resolved = self.parts.models.resolve(&choice, None).map_err(SpawnError::NoModel)?;
-        let asked_for = task.limits.or(agent.limits);
-        let limits = asked_for.or(Limits::root());
-        let (limits, unpriced) = self.priced(limits, asked_for.cost_micros, &resolved)?;
+        let requested = task.limits.or(agent.limits);
+        let limits = requested.or(Limits::root());
+        let (limits, unpriced) = self.enforceable_limits(limits, requested.cost_micros, &resolved)?;
         let mut warnings = task.warnings.clone();
         warnings.extend(unpriced);
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
         let policy = task.policy.clone().unwrap_or_else(|| self.parts.policy.clone());
         let authority = Authority::root(policy, &agent);
-        let setting = (self.parts.setting)(&workdir);
-        let (system, lacking) = prompt::render(&agent, &text, &task.context, self.parts.skills.as_deref(), &setting);
+        let prompt_context = (self.parts.setting)(&workdir);
+        let (system, missing) =
+            prompt::render(&agent, &text, &task.context, self.parts.skills.as_deref(), &prompt_context);
         warnings.extend(resolved.warnings);
-        warnings.extend(lacking);
-        warnings.extend(self.missing_tools(&agent, &authority, &self.brought(&agent, &[])));
+        warnings.extend(missing);
+        warnings.extend(self.missing_tools(&agent, &authority, &self.agent_tools(&agent, &[])));
         Ok(Spawned {
             parent: None,
             parent_call: None,
@@ -89,8 +132,9 @@ impl Inner {
         })
     }
 
-    /// Money can be limited only where prices are known: the default becomes a token limit, an explicit one is refused.
-    fn priced(
+    /// Checks that a cost limit can be enforced. If a model's price is not known, an explicit limit is an error, and
+    /// the default limit is replaced by one on tokens.
+    fn enforceable_limits(
         &self,
         limits: Limits,
         explicit: Cap,
@@ -106,7 +150,7 @@ impl Inner {
             Cap::Unlimited | Cap::Default => {
                 let tokens = limits.tokens.tighter(Cap::At(5_000_000));
                 let warning = format!(
-                    "nobody knows what {model} costs: the limit is {} tokens instead of money",
+                    "no price is known for {model}: the limit is {} tokens instead of a cost",
                     tokens.value().unwrap_or(0)
                 );
                 Ok((Limits { tokens, cost_micros: Cap::Unlimited, ..limits }, vec![warning]))
@@ -114,12 +158,13 @@ impl Inner {
         }
     }
 
-    pub(crate) async fn move_in(&self, id: Uuid, spawned: &mut Spawned) -> Result<(), SpawnError> {
+    /// Creates the run's own worktree and puts it in place of the folder it was made from.
+    pub(crate) async fn enter_worktree(&self, id: Uuid, spawned: &mut Spawned) -> Result<(), SpawnError> {
         let Some(workspaces) = &self.parts.workspaces else {
-            return Err(SpawnError::Workspace("this host has no worktrees".to_owned()));
+            return Err(SpawnError::Workspace("this host does not support worktrees".to_owned()));
         };
         let workspace = workspaces.enter(id, &spawned.workdir).await.map_err(SpawnError::Workspace)?;
-        // The folder takes the place of the one it was made from: nothing is reachable that was not before, but the copy.
+        // Nothing but the copy becomes reachable that was not before.
         let replace = |grant: &Grant| {
             let writes = !grant.write.is_empty();
             let mut grant = grant.clone();
@@ -138,13 +183,14 @@ impl Inner {
         Ok(())
     }
 
+    /// The first fact of a child.
     pub(crate) fn child_spawned(
         &self,
-        book: &LiveTree,
+        tree: &LiveTree,
         parent: Uuid,
         order: SpawnOrder,
     ) -> Result<Spawned, SpawnError> {
-        let (above, inherited) = book.look_at(parent, |run| {
+        let (above, inherited) = tree.read_run(parent, |run| {
             let inherited = match &order.continues {
                 Some((_, history)) => history.clone(),
                 None => inherited(run.messages().iter().map(|entry| &entry.message), order.agent.inherit),
@@ -154,20 +200,22 @@ impl Inner {
         let agent = &order.agent;
         let models = self.parts.models.resolve(&agent.model, above.models.first().map(String::as_str));
         let resolved = models.map_err(SpawnError::NoModel)?;
-        let asked_for = order.limits.or(agent.limits);
-        let explicit = book.look(|tree| {
-            tree.lineage(parent).fold(asked_for.cost_micros, |cap, run| cap.tighter(run.limits.cost_micros))
+        let requested = order.limits.or(agent.limits);
+        let explicit = tree.read(|tree| {
+            tree.lineage(parent).fold(requested.cost_micros, |cap, run| cap.tighter(run.limits.cost_micros))
         });
-        let (limits, mut warnings) = self.priced(asked_for.or(Limits::delegated()), explicit, &resolved)?;
-        let authority = self.child_authority(&above.authority, agent);
+        let (limits, mut warnings) = self.enforceable_limits(requested.or(Limits::delegated()), explicit, &resolved)?;
+        let authority = tree.spawn_cache.child_authority(&above.authority, agent);
         let mut context = shared(&above.context, &agent.shared_context);
         context.extend(order.context);
-        let setting = (self.parts.setting)(&above.workdir);
-        let (system, lacking) = prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &setting);
+        let prompt_context = (self.parts.setting)(&above.workdir);
+        let (system, missing) =
+            prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
         warnings.extend(resolved.warnings);
-        warnings.extend(lacking);
-        let above_brought = book.cell(parent).map(|cell| self.brought_to(book, &cell)).unwrap_or_default();
-        warnings.extend(self.missing_tools(agent, &authority, &self.brought(agent, &above_brought)));
+        warnings.extend(missing);
+        let inherited_tools =
+            tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
+        warnings.extend(self.missing_tools(agent, &authority, &self.agent_tools(agent, &inherited_tools)));
         Ok(Spawned {
             parent: Some(parent),
             parent_call: order.call,
@@ -191,19 +239,10 @@ impl Inner {
         })
     }
 
-    /// A child's authority, worked out once per parent and agent: a parent with a thousand children shares one.
-    fn child_authority(&self, parent: &Authority, agent: &AgentDefinition) -> Authority {
-        let mut known = self.known.authorities.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (Arc::as_ptr(&parent.grant) as usize, agent.name.clone());
-        // The grant is kept beside the result, so that its address cannot come to mean another one.
-        let made = known.entry(key).or_insert_with(|| (parent.grant.clone(), parent.child(agent)));
-        made.1.clone()
-    }
-
-    /// A misspelt tool must not go unnoticed, and neither must an agent that can do nothing.
-    fn missing_tools(&self, agent: &AgentDefinition, authority: &Authority, brought: &AgentTools) -> Vec<String> {
+    /// Warnings about tools that the agent lists and does not get, and about an agent that gets none at all.
+    fn missing_tools(&self, agent: &AgentDefinition, authority: &Authority, agent_tools: &AgentTools) -> Vec<String> {
         let Allow::Only(rules) = &agent.tools else { return Vec::new() };
-        let all = || brought.iter().chain(&self.parts.tools);
+        let all = || agent_tools.iter().chain(&self.parts.tools);
         let exists = |rule: &Rule| {
             rule.names("delegate") || rule.names("answer") || all().any(|tool| rule.names(&tool.spec().name))
         };
@@ -211,108 +250,94 @@ impl Inner {
             .iter()
             .filter(|rule| !exists(rule))
             .map(|rule| match tool_names::canonical(&rule.tool) {
-                Some(_) => format!("agent {} lists `{rule}`, which this host does not offer", agent.name),
-                None => format!("agent {} lists `{rule}`, and there is no such tool", agent.name),
+                Some(_) => format!("agent {} lists `{rule}`, which this host does not provide", agent.name),
+                None => format!("agent {} lists `{rule}`, but there is no such tool", agent.name),
             })
             .collect();
         let any = all().any(|tool| authority.own.shows(&tool.spec().name));
         if !rules.is_empty() && !any && !authority.own.shows("delegate") {
             warnings.push(format!(
-                "agent {} has no tool left: its file and its parent's authority have none in common; widen the parent's \
-                 tools, or let it hand on more with `delegates`",
+                "agent {} has no tools: its definition and its parent's authority have none in common; give the parent more \
+                 tools, or let it pass on more with `delegates`",
                 agent.name
             ));
         }
         warnings
     }
 
-    /// What a run of `agent` brings, before what was brought above it.
-    pub(crate) fn brought(&self, agent: &AgentDefinition, above: &[Arc<dyn Tool>]) -> AgentTools {
-        let own = self.parts.agent_tools.as_ref().filter(|_| !agent.mcp_servers.is_empty());
-        let own = own.map(|tools| tools.brought_by(agent)).unwrap_or_default();
-        let hidden = |tool: &Arc<dyn Tool>| own.iter().any(|it| it.spec().name == tool.spec().name);
-        let above: Vec<_> = above.iter().filter(|tool| !hidden(tool)).cloned().collect();
-        own.into_iter().chain(above).collect()
+    /// The tools that a run of `agent` supplies, followed by the `inherited` ones that they do not hide.
+    pub(crate) fn agent_tools(&self, agent: &AgentDefinition, inherited: &[Arc<dyn Tool>]) -> AgentTools {
+        let source = self.parts.agent_tools.as_ref().filter(|_| !agent.mcp_servers.is_empty());
+        let own = source.map(|source| source.brought_by(agent)).unwrap_or_default();
+        let visible: Vec<_> = inherited.iter().filter(|tool| !has_tool(&own, tool)).cloned().collect();
+        own.into_iter().chain(visible).collect()
     }
 
-    /// The same for a run under way: made once, on first use.
-    pub(crate) fn brought_to(&self, book: &LiveTree, cell: &LiveRun) -> AgentTools {
-        cell.brought(|| {
-            let (agent, parent) = book.look_at(cell.run, |run| (run.spawned.agent.clone(), run.spawned.parent));
-            let above = parent.and_then(|id| book.cell(id)).map(|cell| self.brought_to(book, &cell));
-            self.brought(&agent, above.as_deref().unwrap_or_default())
+    /// The same for a live run, made on first use.
+    pub(crate) fn agent_tools_of(&self, tree: &LiveTree, live_run: &LiveRun) -> AgentTools {
+        live_run.agent_tools(|| {
+            let (agent, parent) = tree.read_run(live_run.run, |run| (run.spawned.agent.clone(), run.spawned.parent));
+            let parent = parent.and_then(|id| tree.live_run(id));
+            let inherited = parent.map(|parent| self.agent_tools_of(tree, &parent));
+            self.agent_tools(&agent, inherited.as_deref().unwrap_or_default())
         })
     }
 
     /// The tools of a run, from the same authority that decides each call.
-    pub(crate) fn kit(&self, spawned: &Arc<Spawned>, deeper: bool, brought: &AgentTools) -> Arc<RunTools> {
-        let own = &spawned.authority.own;
-        let key = (Arc::as_ptr(own) as usize, deeper);
-        // A root's authority is its own; only children share theirs, and those are kept alive beside it.
-        let shared = spawned.parent.is_some() && spawned.schema.is_none() && brought.is_empty();
-        if let Some(kit) = shared.then(|| self.lock_kits().get(&key).cloned()).flatten() {
-            return kit;
+    pub(crate) fn run_tools(
+        &self,
+        cache: &SpawnCache,
+        spawned: &Spawned,
+        may_delegate: bool,
+        agent_tools: &AgentTools,
+    ) -> Arc<RunTools> {
+        let make = || RunTools::new(self.specs(spawned, may_delegate, agent_tools));
+        // The grants of roots and of runs with a worktree are their own, so other runs cannot share their tools.
+        let has_siblings = spawned.parent.is_some() && spawned.agent.isolation != Isolation::Worktree;
+        if has_siblings && spawned.schema.is_none() && agent_tools.is_empty() {
+            cache.tools(&spawned.authority.own, may_delegate, make)
+        } else {
+            make()
         }
-        let kit = RunTools::new(self.specs(own, deeper, spawned, brought));
-        if shared {
-            self.lock_kits().insert(key, kit.clone());
-        }
-        kit
     }
 
-    fn specs(&self, own: &Grant, deeper: bool, spawned: &Spawned, brought: &AgentTools) -> Vec<ToolSpec> {
-        let hidden = |tool: &&Arc<dyn Tool>| brought.iter().any(|it| it.spec().name == tool.spec().name);
-        let hosts = self.parts.tools.iter().filter(|tool| !hidden(tool));
-        let tools = hosts.chain(brought.iter()).map(|tool| tool.spec());
+    fn specs(&self, spawned: &Spawned, may_delegate: bool, agent_tools: &AgentTools) -> Vec<ToolSpec> {
+        let own = &spawned.authority.own;
+        let host_tools = self.parts.tools.iter().filter(|tool| !has_tool(agent_tools, tool));
+        let tools = host_tools.chain(agent_tools.iter()).map(|tool| tool.spec());
         let mut specs: Vec<ToolSpec> = tools.filter(|spec| own.shows(&spec.name)).cloned().collect();
-        if deeper && own.shows("delegate") {
-            let may = |agent: &&AgentDefinition| {
+        if may_delegate && own.shows("delegate") {
+            let is_allowed = |agent: &&AgentDefinition| {
                 let subject = Subjects::Parts(vec![Subject::Name(agent.name.clone())]);
                 !matches!(own.decide("delegate", &subject), Decision::Deny { .. })
             };
-            let agents = self.parts.registry.all().map(|it| &*it.definition).filter(may);
+            let agents = self.parts.registry.all().map(|agent| &*agent.definition).filter(is_allowed);
             specs.extend(delegation::specs(agents));
         }
         if let Some(schema) = &spawned.schema {
             specs.push(ToolSpec {
                 name: "answer".to_owned(),
-                description: "Gives your final answer in the form that is expected. Call it once, at the end."
-                    .to_owned(),
+                description: "Gives your final answer in the required form. Call it once, at the end.".to_owned(),
                 schema: serde_json::Value::clone(schema),
                 replay: Replay::Safe,
+                effect: homing_core::tool::Effect::Reads,
             });
         }
         specs
     }
-
-    fn lock_kits(&self) -> MutexGuard<'_, HashMap<KitKey, Arc<RunTools>>> {
-        self.known.kits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl RunDriver {
-    /// Takes the run's own folder back, if it has one.
-    pub(crate) async fn close_workspace(&self) {
-        let (isolated, workdir) = self.run(|run| {
-            let isolated = run.spawned.agent.isolation == Isolation::Worktree;
-            (isolated && run.spawned.parent.is_some(), run.spawned.workdir.clone())
-        });
-        if let (true, Some(workspaces)) = (isolated, &self.inner.parts.workspaces) {
-            let workspace = Workspace { workdir, read: Vec::new(), write: Vec::new() };
-            if let Left::Kept { path, summary } = workspaces.leave(self.cell.run, &workspace).await {
-                let text = format!("files kept in {}: {summary}", path.display());
-                self.book.pass(&self.cell, || TransientKind::Warning(text));
-            }
-        }
-    }
+/// Returns true if `tools` has a tool of the same name.
+fn has_tool(tools: &[Arc<dyn Tool>], tool: &Arc<dyn Tool>) -> bool {
+    tools.iter().any(|other| other.spec().name == tool.spec().name)
 }
 
-/// The definition without its prompt, which stands rendered beside it.
+/// The definition without its prompt, which is recorded rendered beside it.
 fn without_prompt(agent: &Arc<AgentDefinition>) -> Arc<AgentDefinition> {
     Arc::new(AgentDefinition { prompt: String::new(), ..AgentDefinition::clone(agent) })
 }
 
-/// The parent's messages that a child starts with: whole turns only, and not the one that is still open.
+/// The parent's messages that a child starts with: whole turns only, without the one in progress.
 fn inherited<'a>(messages: impl Iterator<Item = &'a Message>, inherit: Inherit) -> Vec<Message> {
     if inherit == Inherit::None {
         return Vec::new();
@@ -328,4 +353,64 @@ fn inherited<'a>(messages: impl Iterator<Item = &'a Message>, inherit: Inherit) 
         all.drain(..from);
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use homing_core::{
+        model::{ModelRequest, SingleModel},
+        registry::Registry,
+        scripted_model::{FunctionModel, call, say},
+    };
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        journal::NullJournal,
+        runtime::{Runtime, RuntimeParts},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn spawn_caches_of_a_long_lived_runtime_do_not_grow() {
+        let decide = |request: ModelRequest<'_>| {
+            let first = request.messages.len() == 1;
+            let delegate = || call(["a", "b"].map(|task| ("delegate", json!({"agent": "worker", "task": task}))));
+            Ok(if request.system == "lead" && first { delegate() } else { say("done") })
+        };
+        let agent = |name: &str| AgentDefinition::new(name, name, name);
+        let registry = Registry::from_iter([agent("lead"), agent("worker")]);
+        let model = Arc::new(SingleModel(Arc::new(FunctionModel::new("script/both", decide))));
+        let runtime = Runtime::new(RuntimeParts::new(registry, model, Arc::new(NullJournal::default())));
+        for _ in 0..20 {
+            let envelope = runtime.spawn(Task::new("lead", "go")).unwrap().wait().await;
+            assert_eq!(envelope.children.len(), 2);
+        }
+        let trees = runtime.0.trees();
+        assert_eq!(trees.len(), 20, "trees are kept after their end");
+        assert_eq!(trees.iter().map(|tree| tree.spawn_cache.len()).sum::<usize>(), 0);
+    }
+
+    #[test]
+    fn spawn_cache_compares_grants_by_identity_and_keeps_them_alive() {
+        let cache = SpawnCache::default();
+        let grant = |root: &str| {
+            Arc::new(Grant {
+                layers: Vec::new(),
+                read: vec![root.into()],
+                write: Vec::new(),
+                network: homing_core::authority::Network::Off,
+                sandbox: homing_core::authority::Sandbox::ReadOnly,
+            })
+        };
+        let agent = AgentDefinition::new("worker", "works", "worker");
+        for n in 0..100 {
+            let root = format!("/{n}");
+            let parent = Authority { own: grant(&root), grant: grant(&root) };
+            // The parent is dropped at once; a later one at the same address must not get this one's authority.
+            assert_eq!(cache.child_authority(&parent, &agent).own.read, parent.child(&agent).own.read);
+        }
+        assert_eq!(cache.len(), 100);
+        cache.clear();
+        assert_eq!(cache.len(), 0);
+    }
 }

@@ -1,93 +1,93 @@
-//! What a host hands over to have something done.
+//! `Task`: what a host submits to the runtime.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use homing_core::{authority::Grant, limits::Limits, message::Message};
 use serde_json::Value;
 
-/// A piece of work for an agent.
+/// A task for an agent.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Task {
-    /// Who is to do it.
+    /// The agent to run.
     pub agent: String,
-    /// What is to be done.
+    /// The text of the task.
     pub text: String,
-    /// What it may spend; the agent's own limits and the defaults fill in what is left open.
+    /// Limits of the run; the agent's own limits and the defaults apply where it sets none.
     pub limits: Limits,
-    /// The model, whatever the agent's file says.
+    /// The model to use instead of the agent's own.
     pub model: Option<String>,
-    /// Keys that the agent and, by name, its children get to see; `{{key}}` in prompts stands for them.
+    /// Values that replace `{{key}}` in prompts; children get those that their definition names.
     pub context: BTreeMap<String, Value>,
-    /// Messages to start with, before the task.
+    /// Messages before the task.
     pub history: Vec<Message>,
-    /// The folder to work in, if not the runtime's.
+    /// The working folder, instead of the runtime's.
     pub workdir: Option<PathBuf>,
-    /// What it may do at most, if not what the runtime's policy says.
+    /// The most that the run may do, instead of the runtime's policy.
     pub policy: Option<Grant>,
-    /// JSON schema of the answer.
+    /// The JSON schema of the answer.
     pub schema: Option<Value>,
-    /// A command that must succeed before it is done.
+    /// A command that must succeed before the run is done.
     pub until: Option<String>,
-    /// The same key twice is the same run.
+    /// The submission key: submitting the same key again returns the same run.
     pub key: Option<String>,
-    /// The account that pays.
+    /// The budget account to charge.
     pub account: Option<String>,
-    /// Labels for finding it again.
+    /// Labels to find the run by.
     pub tags: BTreeMap<String, String>,
-    /// What the host has to say about it beforehand; it stands in the run's warnings.
+    /// Warnings of the host, which are added to those of the run.
     pub warnings: Vec<String>,
 }
 
 impl Task {
-    /// `text` for `agent`.
+    /// A task with this text for `agent`.
     pub fn new(agent: impl Into<String>, text: impl Into<String>) -> Self {
         Self { agent: agent.into(), text: text.into(), ..Self::default() }
     }
 
-    /// What it may spend.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The model, whatever the agent's file says.
+    /// Sets the model to use instead of the agent's own.
     #[must_use]
     pub fn model(mut self, model: impl Into<String>) -> Self {
         self.model = Some(model.into());
         self
     }
 
-    /// A key of the context.
+    /// Sets a value of the context.
     #[must_use]
     pub fn set(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.context.insert(key.into(), value.into());
         self
     }
 
-    /// JSON schema of the answer.
+    /// Sets the JSON schema of the answer.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// The submission's key.
+    /// Sets the submission key.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// A label.
+    /// Adds a label.
     #[must_use]
     pub fn tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.tags.insert(name.into(), value.into());
         self
     }
 
-    /// The folder to work in.
+    /// Sets the working folder.
     #[must_use]
     pub fn workdir(mut self, workdir: impl Into<PathBuf>) -> Self {
         self.workdir = Some(workdir.into());

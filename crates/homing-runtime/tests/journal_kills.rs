@@ -83,7 +83,13 @@ struct Noted {
 impl Noted {
     fn new(name: &str, replay: Replay, journal: &Path) -> Arc<Self> {
         let schema = json!({"type": "object"});
-        let spec = ToolSpec { name: name.into(), description: format!("does {name}"), schema, replay };
+        let spec = ToolSpec {
+            name: name.into(),
+            description: format!("does {name}"),
+            schema,
+            replay,
+            effect: homing_core::tool::Effect::Changes,
+        };
         Arc::new(Self { spec, journal: journal.to_owned() })
     }
 }

@@ -37,6 +37,7 @@ impl Look {
             description: "looks".into(),
             schema: json!({"type": "object"}),
             replay: ReplayPolicy::Safe,
+            effect: homing_core::tool::Effect::Reads,
         };
         Arc::new(Self { spec, times: AtomicUsize::new(0) })
     }

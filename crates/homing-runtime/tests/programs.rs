@@ -1,4 +1,4 @@
-//! What programs may ask of `delegate` that language models are not shown.
+//! Arguments of `delegate` that are only for programs.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use homing_core::{
     registry::Registry,
     scripted_model::{FunctionModel, call, say},
 };
-use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
+use homing_runtime::{ChildReport, Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use serde_json::{Value, json};
 
-/// A boss that makes one delegation with these arguments, and what it was answered.
+/// Runs a boss that delegates once with these arguments, and returns the result of that call.
 async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
     let decide = move |request: ModelRequest<'_>| {
         Ok(match (request.system.split_whitespace().next(), request.messages.len()) {
@@ -35,27 +35,28 @@ async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
     let handle = runtime.spawn(Task::new("boss", "lead")).unwrap();
     let envelope = handle.wait().await;
     let tree = handle.tree();
-    let Message::Tool(result) = &tree.runs()[0].transcript[2].message else { panic!("the result of the delegation") };
+    let Message::Tool(result) = &tree.runs()[0].transcript()[2].message else { panic!("the result of the delegation") };
     (envelope, result.clone(), tree.runs()[1].spawned.clone())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_program_gets_facts_by_name_and_the_plain_answer() {
+async fn program_gets_a_report_and_the_plain_answer() {
     let (envelope, result, _) = delegate(json!({"agent": "worker", "task": "work", "report": "facts"})).await;
     assert_eq!((envelope.status, result.text.as_str()), (Status::Done, "the whole answer"));
-    let facts = result.data.unwrap();
-    assert_eq!((&facts["place"], &facts["status"], &facts["error"]), (&json!("1.1"), &json!("done"), &Value::Null));
+    let report: ChildReport = serde_json::from_value(result.data.unwrap()).unwrap();
+    assert_eq!((report.place.to_string().as_str(), report.status), ("1.1", Status::Done));
+    assert_eq!((report.ending.unwrap().error, report.output), (None, None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_reads_what_it_always_read() {
+async fn model_gets_text_without_a_report() {
     let (_, result, _) = delegate(json!({"agent": "worker", "task": "work"})).await;
     assert!(result.text.starts_with("[worker · run 1.1 · done · 1 turns, 0 tool calls]\nthe whole answer"));
     assert_eq!(result.data, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_child_gets_a_schema_and_a_context_of_its_own() {
+async fn child_can_get_its_own_schema_and_context() {
     let args = json!({
         "agent": "worker", "task": "work", "report": "facts", "context": {"topic": "ants"},
         "schema": {"type": "object", "required": ["n"]},
@@ -66,7 +67,7 @@ async fn one_child_gets_a_schema_and_a_context_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_of_one_child_narrow_its_agents_and_never_widen_them() {
+async fn limits_of_one_child_only_narrow_its_agents() {
     let with = |turns: u64| json!({"agent": "worker", "task": "work", "limits": {"turns": {"at": turns}}});
     assert_eq!(delegate(with(2)).await.2.limits.turns, Cap::At(2));
     assert_eq!(delegate(with(50)).await.2.limits.turns, Cap::At(3));

@@ -2,10 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use homing_core::{
-    message::{Message, ToolResult, TranscriptEntry},
-    run::MORE_ROOM,
-};
+use homing_core::message::{Message, MessageOrigin, ToolResult, TranscriptEntry};
 use serde_json::{Value, json};
 
 /// How the runtime's answer begins when it cannot know whether a function had its effect before the process died.
@@ -107,7 +104,7 @@ impl<'a> History<'a> {
             match &entry.message {
                 Message::User { text, .. } if !begun => past.task = text,
                 // What a limit had refused may be tried again now.
-                Message::User { text, .. } if text == MORE_ROOM => past.forget_what_limits_ended(),
+                Message::User { .. } if entry.origin == MessageOrigin::MoreBudget => past.forget_what_limits_ended(),
                 Message::User { .. } => (),
                 Message::Assistant(_) => begun = true,
                 Message::Tool(result) => past.take(result),

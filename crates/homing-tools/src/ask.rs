@@ -25,6 +25,7 @@ impl TypedTool for Ask {
     const NAME: &'static str = "ask";
     // A person who was asked may have answered; asking again only repeats the question.
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"question": "Which database?", "options": ["SQLite", "Postgres"]}"#;
 
     fn description(&self) -> String {

@@ -38,6 +38,7 @@ impl TypedTool for Skill {
     type Args = Args;
     const NAME: &'static str = "skill";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"name": "release-notes"}"#;
 
     fn description(&self) -> String {

@@ -21,6 +21,7 @@ impl TypedTool for Think {
     type Args = Args;
     const NAME: &'static str = "think";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"text": "The test fails because…"}"#;
 
     fn description(&self) -> String {

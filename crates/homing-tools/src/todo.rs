@@ -80,6 +80,7 @@ impl TypedTool for Todo {
     const NAME: &'static str = "todo";
     // The list itself comes back by calling again.
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"items": [{"text": "Find the bug", "status": "in_progress"}]}"#;
 
     fn description(&self) -> String {

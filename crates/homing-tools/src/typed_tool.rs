@@ -27,6 +27,8 @@ pub trait TypedTool: Send + Sync + 'static {
     const NAME: &'static str;
     /// What a resumed run may do about a call that was under way.
     const REPLAY: Replay;
+    /// Effect of a call.
+    const EFFECT: homing_core::tool::Effect;
     /// Arguments of a good call, as JSON; shown when a call's arguments cannot be read.
     const EXAMPLE: &'static str;
 
@@ -50,6 +52,7 @@ pub fn typed<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
         description: tool.description(),
         schema: schema::<T::Args>(),
         replay: T::REPLAY,
+        effect: T::EFFECT,
     };
     Arc::new(Typed { spec, tool })
 }

@@ -99,7 +99,7 @@ async fn follow(journal: &SqliteJournal, found: &RunRef) -> anyhow::Result<()> {
 pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{} {} · {} · {}", run.place, envelope.agent, envelope.model, run.id);
-    for entry in &run.transcript {
+    for entry in run.transcript() {
         let _ = match &entry.message {
             Message::User { text, .. } => writeln!(out, "\n> {}", text.trim().replace('\n', "\n> ")),
             Message::Assistant(reply) => {

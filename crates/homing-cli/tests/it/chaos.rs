@@ -215,7 +215,7 @@ impl Round {
         let mut answered = HashSet::new();
         for tree in trees {
             for run in tree.runs() {
-                let replies = run.transcript.iter().filter(|it| matches!(it.message, Message::Assistant(_))).count();
+                let replies = run.transcript().iter().filter(|it| matches!(it.message, Message::Assistant(_))).count();
                 answered.extend((0..replies).map(|turn| (run.spawned.task.clone(), turn)));
             }
         }

@@ -1,279 +1,225 @@
-//! How facts change a run. Called by the tree's fold only, and as pure as the decision that follows from it.
+//! Applies facts to a run. Only [`crate::tree::RunTree`] uses it. It is deterministic, so that a resumed run has the same
+//! state as one that was never interrupted.
 
 use std::sync::Arc;
 
-use super::{CallState, Landing, MORE_ROOM, Run, VERIFICATION, cut, is_family, landing_words};
+use super::{Landing, Run, VERIFICATION, answer::Check, conversation::PendingCompaction, cut, nudges};
 use crate::{
-    fact::{Asked, CallRefusal, FailureKind, LimitHit, Outcome, Purpose},
+    fact::{Asked, CallRefusal, Called, FailureKind, LimitHit, Outcome, Purpose},
     limits::Limit,
-    message::{Args, FNV_START, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry, fnv},
+    message::{Message, MessageOrigin, Part, Reply, StopReason, ToolResult},
+    model::{AskFailure, ModelError},
+    run::CallState,
     token_estimate::LastAsk,
-    tool::{CallKey, Replay},
+    tool::CallKey,
+    tool_names,
 };
 
-/// Calls in a row that are the same and bring the same: at the first number the model is told, at the second it ends.
-const REPEATS: (u32, u32) = (3, 6);
+/// Identical calls in a row after which the model is warned.
+const REPEATS_WARNING: u32 = 3;
 
-const REPEATED: &str = "You have made the same call three times in a row with the same result. Another repetition will not help: \
-     try something else, or give your answer with what you have.";
+/// Identical calls in a row after which the run gets its last turn.
+const REPEATS_LIMIT: u32 = 6;
 
-impl Run {
-    pub(crate) fn asked(&mut self, asked: &Asked, clock: u64) {
-        self.work_begins(clock);
+/// Applies facts to one run at one time of the tree's clock.
+pub(crate) struct Fold<'a> {
+    pub(super) run: &'a mut Run,
+    pub(super) clock: u64,
+}
+
+impl Fold<'_> {
+    pub(crate) fn asked(&mut self, asked: &Asked) {
+        let run = &mut *self.run;
+        run.work.call_begins(self.clock);
         if let Some(nudge) = &asked.nudge {
-            self.push(Message::user(nudge.clone()));
-            self.cuts.told();
+            run.conversation.add(nudge.clone(), MessageOrigin::Nudge);
+            run.conversation.cuts.told();
         }
         match &asked.purpose {
-            Purpose::Landing(hit) => self.landing = Some(Landing { hit: hit.clone(), landed: false }),
-            Purpose::Repair => self.repair_asked = true,
+            Purpose::Landing(hit) => run.stopping.landing = Landing::Due(hit.clone()),
+            Purpose::Repair => run.answer.repair_asked = true,
             Purpose::Turn | Purpose::Compaction => (),
         }
-        if self.asked_model.as_ref() != Some(&asked.model) {
-            self.asked_model = Some(asked.model.clone());
-            self.failed_asks = 0;
-        }
-        self.open_ask = Some(asked.clone());
+        run.asks.begin(asked);
     }
 
-    pub(crate) fn work_begins(&mut self, clock: u64) {
-        self.began.get_or_insert(clock);
-        self.busy += 1;
-        self.busy_since.get_or_insert(clock);
-    }
-
-    pub(crate) fn work_ends(&mut self, clock: u64) {
-        self.busy = self.busy.saturating_sub(1);
-        if self.busy == 0
-            && let Some(since) = self.busy_since.take()
-        {
-            self.worked_ms += clock.saturating_sub(since);
-        }
-    }
-
-    /// Milliseconds the run has spent asking or acting, by the tree's clock.
-    pub fn worked_ms(&self, clock: u64) -> u64 {
-        self.worked_ms + self.busy_since.map_or(0, |since| clock.saturating_sub(since))
-    }
-
-    /// Milliseconds from its first step to its end or to now, by the tree's clock.
-    pub fn wall_ms(&self, clock: u64) -> u64 {
-        self.began.map_or(0, |began| self.over.unwrap_or(clock).saturating_sub(began))
-    }
-
-    pub(crate) fn replied(&mut self, reply: &Arc<Reply>, clock: u64) {
-        let Some(asked) = self.open_ask.take() else { return };
-        self.work_ends(clock);
-        self.failed_asks = 0;
-        self.last_error = None;
-        self.partial.clear();
-        if asked.purpose == Purpose::Compaction {
-            self.summary = Some(summary_of(reply));
-            return;
-        }
-        self.own.turns += 1;
+    pub(crate) fn replied(&mut self, reply: &Arc<Reply>) {
+        let run = &mut *self.run;
+        let Some(asked) = run.asks.succeed() else { return };
+        run.work.call_ends(self.clock);
+        run.own.turns += u64::from(asked.purpose != Purpose::Compaction);
         match &asked.purpose {
-            Purpose::Landing(hit) => self.landing = Some(Landing { hit: hit.clone(), landed: true }),
-            Purpose::Repair => self.repairs += 1,
-            Purpose::Turn | Purpose::Compaction => (),
+            Purpose::Compaction => {
+                run.conversation.compaction.pending = PendingCompaction::Summarized(summary_of(reply));
+                return;
+            }
+            Purpose::Landing(hit) => run.stopping.landing = Landing::Landed(hit.clone()),
+            Purpose::Repair => run.answer.repairs += 1,
+            Purpose::Turn => (),
         }
-        let turn = self.turn();
-        let key = |index: usize| CallKey { run: self.id, turn, index: u32::try_from(index).unwrap_or(u32::MAX) };
-        let mut said = Reply::clone(reply);
+        self.add_reply(reply, &asked);
+    }
+
+    /// Adds a reply to the transcript and opens its calls.
+    fn add_reply(&mut self, reply: &Reply, asked: &Asked) {
+        let run = &mut *self.run;
+        let mut said = reply.clone();
         match &asked.purpose {
-            // Calls in a landing are not carried out: tools are off. A call without a result would make the transcript unfit
-            // to be sent again.
+            // Tools are off in the last turn, so its calls are not executed. Calls without results must not stay in the
+            // transcript, because providers reject them.
             Purpose::Landing(_) => said.parts.retain(|part| !matches!(part, Part::Call(_))),
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => cut::drop_cut_call(&mut said),
         }
-        self.calls = said.calls().enumerate().map(|(i, call)| CallState::new(key(i), call.clone(), None)).collect();
-        self.note_cut(&said, &asked);
-        self.push(Message::Assistant(said));
+        let (id, turn) = (run.id, run.turn());
+        let key = |index: usize| CallKey { run: id, turn, index: u32::try_from(index).unwrap_or(u32::MAX) };
+        run.calls.states =
+            said.calls().enumerate().map(|(index, call)| CallState::new(key(index), call.clone(), None)).collect();
+        run.conversation.note_cut(&said, asked);
+        run.conversation.push(Message::Assistant(said));
         if !reply.usage.estimated {
-            // The next request holds this one and its reply; only what comes after them is new.
-            let messages = self.transcript.len() - self.superseded;
-            self.last_ask = Some(LastAsk { input: reply.usage.tokens(), messages });
+            // The next request contains this one and its reply; only later messages are new.
+            let messages = run.conversation.current().len();
+            run.asks.last_size = Some(LastAsk { input: reply.usage.tokens(), messages });
         }
-        self.verified = None;
-        if self.calls.is_empty() {
-            self.hear();
+        run.answer.check = run.answer.check.after_reply();
+        if run.calls.states.is_empty() {
+            run.conversation.deliver();
         }
     }
 
-    pub(crate) fn ask_failed(&mut self, failure: &crate::model::AskFailure, clock: u64) {
-        let asked = self.open_ask.take();
-        self.work_ends(clock);
-        self.failed_asks += 1;
-        self.last_error = Some(failure.error.clone());
-        if !failure.partial.is_empty() {
-            self.partial.clone_from(&failure.partial);
-        }
+    pub(crate) fn ask_failed(&mut self, failure: &AskFailure) {
+        let run = &mut *self.run;
+        let asked = run.asks.fail(failure);
+        run.work.call_ends(self.clock);
         let compacting = asked.is_some_and(|asked| asked.purpose == Purpose::Compaction);
-        if matches!(failure.error, crate::model::ModelError::ContextFull { .. }) && !compacting {
-            self.context_full = true;
+        if matches!(failure.error, ModelError::ContextFull { .. }) && !compacting {
+            run.conversation.compaction.need();
         }
     }
 
-    pub(crate) fn called(&mut self, key: CallKey, tool: &str, replay: Replay, clock: u64) {
-        if !is_family(tool) {
-            self.work_begins(clock);
+    pub(crate) fn called(&mut self, called: &Called) {
+        let run = &mut *self.run;
+        if !tool_names::is_delegation(&called.call.name) {
+            run.work.call_begins(self.clock);
         }
-        if key.index == VERIFICATION {
-            self.verifying = Some(replay);
-        } else if let Some(state) = self.calls.iter_mut().find(|state| state.key == key) {
-            state.begun = Some(replay);
+        if called.key.index == VERIFICATION {
+            run.answer.check = Check::Running(called.replay);
+        } else {
+            run.calls.begin(called.key, called.replay);
         }
+        run.own.tool_calls += 1;
     }
 
-    pub(crate) fn returned(
-        &mut self,
-        key: CallKey,
-        result: &Arc<ToolResult>,
-        refused: Option<&CallRefusal>,
-        clock: u64,
-    ) {
-        if refused.is_none() && !is_family(&result.name) {
-            self.work_ends(clock);
+    pub(crate) fn returned(&mut self, key: CallKey, result: &Arc<ToolResult>, refused: Option<&CallRefusal>) {
+        let run = &mut *self.run;
+        if refused.is_none() && !tool_names::is_delegation(&result.name) {
+            run.work.call_ends(self.clock);
         }
         match refused {
-            Some(CallRefusal::Denied) => self.denied.push(result.text.clone()),
-            Some(CallRefusal::Limit(hit)) if self.landing.is_none() => {
-                self.landing = Some(Landing { hit: hit.clone(), landed: false });
-            }
-            Some(CallRefusal::Limit(_) | CallRefusal::Mistake | CallRefusal::NoTool | CallRefusal::OutcomeUnknown)
-            | None => (),
+            Some(CallRefusal::Denied) => run.calls.denied.push(result.text.clone()),
+            Some(CallRefusal::Limit(hit)) => run.stopping.land(|| hit.clone()),
+            Some(CallRefusal::Mistake | CallRefusal::NoTool | CallRefusal::OutcomeUnknown) | None => (),
         }
         if key.index == VERIFICATION {
             return self.checked(result);
         }
-        let Some(state) = self.calls.iter_mut().find(|state| state.key == key && state.result.is_none()) else {
+        if !run.calls.finish(key, result, refused) {
             return;
-        };
-        state.result = Some(result.clone());
-        if let (Some(data), "answer", false) = (&result.data, result.name.as_str(), result.is_error) {
-            self.answer.get_or_insert(data.clone());
         }
-        if result.is_error && result.name == "answer" {
-            self.repairs += 1;
-            if self.repairs > 1 {
-                let why = format!("the answer did not fit its schema: {}", result.text);
-                self.doom = Some(Outcome::failed(FailureKind::Schema, why));
-            }
+        if result.name == tool_names::ANSWER {
+            self.answered(result);
         }
-        if self.calls.iter().all(|state| state.result.is_some()) {
+        if self.run.calls.open().next().is_none() {
             self.close_turn();
         }
     }
 
-    /// All calls of a reply have returned: their results enter the transcript in the order of the calls.
-    fn close_turn(&mut self) {
-        let mut told = false;
-        for state in std::mem::take(&mut self.calls) {
-            let Some(result) = state.result else { continue };
-            let fingerprint = fingerprint(&state.call, &result);
-            self.repeats = match self.repeats {
-                (last, count) if last == fingerprint => (last, count + 1),
-                _ => (fingerprint, 1),
-            };
-            told |= self.repeats.1 == REPEATS.0;
-            if self.repeats.1 >= REPEATS.1 && self.landing.is_none() {
-                let spent = u64::from(self.repeats.1);
-                let limit = u64::from(REPEATS.1);
-                let hit = LimitHit { name: Limit::Repeats, limit, spent, place: self.place.clone() };
-                self.landing = Some(Landing { hit, landed: false });
+    /// Takes in the result of the tool `answer`.
+    fn answered(&mut self, result: &ToolResult) {
+        let run = &mut *self.run;
+        if !result.is_error {
+            if let Some(data) = &result.data {
+                run.answer.data.get_or_insert(data.clone());
             }
-            self.push(Message::Tool(ToolResult::clone(&result)));
+            return;
         }
-        if let Some(Landing { hit, landed: false }) = &self.landing {
-            self.push(Message::user(landing_words(hit.name)));
-        } else if told {
-            self.push(Message::user(REPEATED));
+        run.answer.repairs += 1;
+        if run.answer.repairs > 1 {
+            let message = format!("the answer does not match its schema: {}", result.text);
+            run.stopping.forced_outcome = Some(Outcome::failed(FailureKind::Schema, message));
         }
-        self.hear();
     }
 
+    /// Adds the results of a reply's calls to the transcript, in the order of the calls, when all have returned.
+    fn close_turn(&mut self) {
+        let run = &mut *self.run;
+        let mut warn = false;
+        for state in std::mem::take(&mut run.calls.states) {
+            let Some(result) = state.result else { continue };
+            let count = run.calls.repeats.count(&state.call, &result);
+            warn |= count == REPEATS_WARNING;
+            if count >= REPEATS_LIMIT {
+                let (limit, spent) = (u64::from(REPEATS_LIMIT), u64::from(count));
+                let place = &run.place;
+                run.stopping.land(|| LimitHit { name: Limit::Repeats, limit, spent, place: place.clone() });
+            }
+            run.conversation.push_result(&result, state.refusal);
+        }
+        if let Landing::Due(hit) = &run.stopping.landing {
+            run.conversation.add(nudges::landing(hit.name), MessageOrigin::Nudge);
+        } else if warn {
+            run.conversation.add(nudges::REPEATED, MessageOrigin::Nudge);
+        }
+        run.conversation.deliver();
+    }
+
+    /// Takes in the result of the `until` command.
     fn checked(&mut self, result: &ToolResult) {
-        self.verifying = None;
-        self.verified = Some(!result.is_error);
+        let run = &mut *self.run;
+        run.answer.check = if result.is_error { Check::Failed } else { Check::Passed };
         if result.is_error {
-            let text = format!(
-                "The check `{}` did not succeed yet:\n{}",
-                self.spawned.until.as_deref().unwrap_or(""),
-                result.text
-            );
-            self.answer = None;
-            self.push(Message::user(text));
+            run.answer.data = None;
+            let command = run.spawned.until.as_deref().unwrap_or_default();
+            run.conversation.add(nudges::check_failed(command, &result.text), MessageOrigin::FailedCheck);
         }
     }
 
-    /// Words wait until no ask and no call is open, so that the transcript shows what the model knew when it spoke.
+    /// Takes in a message to the run.
     pub(crate) fn told(&mut self, message: &str) {
-        self.waiting_words.push(message.to_owned());
-        if self.open_ask.is_none() && self.calls.is_empty() {
-            self.hear();
-        }
-    }
-
-    fn hear(&mut self) {
-        for words in std::mem::take(&mut self.waiting_words) {
-            self.push(Message::user(words));
+        let run = &mut *self.run;
+        run.conversation.hold(message);
+        if run.asks.open.is_none() && run.calls.states.is_empty() {
+            run.conversation.deliver();
         }
     }
 
     pub(crate) fn compacted(&mut self, summary: &str, upto: usize) {
-        let upto = upto.clamp(self.superseded, self.transcript.len());
-        let task = self.spawned.task.as_str();
-        let text = format!("The task:\n{task}\n\nWhat happened so far, summarised:\n{summary}");
-        self.transcript.insert(upto, TranscriptEntry::new(Message::user(text)));
-        self.superseded = upto;
-        self.context_full = false;
-        self.summary = None;
-        self.last_ask = None;
-        self.compactions = match self.own.turns > u64::from(self.turns_at_compaction) {
-            true => 1,
-            false => self.compactions + 1,
-        };
-        self.turns_at_compaction = self.turn();
+        let run = &mut *self.run;
+        run.conversation.supersede(&run.spawned.task, summary, upto, run.own.turns);
+        run.asks.last_size = None;
     }
 
-    /// A run that a limit ended goes on when it gets more; any other ending is final.
+    /// Continues the run if a limit had ended it; any other end is final.
     pub(crate) fn reopen(&mut self) {
-        self.landing = None;
-        let over = self.ended.as_ref().map(|ended| &ended.outcome);
-        if matches!(over, Some(Outcome::Exhausted(_) | Outcome::TimedOut(_))) {
-            self.ended = None;
-            self.over = None;
-            self.doom = None;
-            self.repeats = (0, 0);
-            self.cuts.reopen();
-            self.push(Message::user(MORE_ROOM));
+        let run = &mut *self.run;
+        run.stopping.landing = Landing::None;
+        let outcome = run.ended.as_ref().map(|ended| &ended.outcome);
+        if matches!(outcome, Some(Outcome::Exhausted(_) | Outcome::TimedOut(_))) {
+            run.ended = None;
+            run.work.reopen();
+            run.stopping.forced_outcome = None;
+            run.calls.repeats = Default::default();
+            run.conversation.cuts.reopen();
+            run.conversation.add(nudges::MORE_BUDGET, MessageOrigin::MoreBudget);
         }
-    }
-
-    pub(crate) fn doom(&mut self, outcome: Outcome) {
-        self.doom.get_or_insert(outcome);
-    }
-
-    fn push(&mut self, message: Message) {
-        self.transcript.push(TranscriptEntry::new(message));
     }
 }
 
-/// The summary in a reply. One that the provider cut is used as far as it goes, because asking again would be cut again, and a
-/// summary that lacks its end is better than a history that does not fit; the model is told, so that it does not take the
-/// summary for complete.
+/// Returns the summary in a reply. A cut summary is used as it is: another attempt would be cut again, and an incomplete
+/// summary is better than a history that does not fit. The note makes the model aware that it is incomplete.
 fn summary_of(reply: &Reply) -> String {
     match reply.stop {
         StopReason::Length => format!("{}\n[The summary was cut off here.]", reply.text()),
         StopReason::End | StopReason::Calls | StopReason::Refusal | StopReason::Other(_) => reply.text(),
     }
-}
-
-/// Tells calls and results apart; stable within one version of the program, which is all a guard needs.
-fn fingerprint(call: &ToolCall, result: &ToolResult) -> u64 {
-    let args = match &call.args {
-        Args::Json(value) => value.to_string(),
-        Args::Malformed(text) => text.clone(),
-    };
-    [call.name.as_str(), &args, &result.text].iter().fold(FNV_START, |hash, text| fnv(hash, text.as_bytes()))
 }

@@ -62,6 +62,7 @@ pub fn tools() -> Toolbox {
         description: format!("Does {name}."),
         schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
         replay: Replay::Safe,
+        effect: homing_core::tool::Effect::Reads,
     };
     Toolbox::new(vec![spec("read"), spec("grep")])
 }

@@ -1,5 +1,5 @@
-//! Slots for work that is under way at once, handed out fairly across subtrees: a parent with five hundred children does
-//! not starve its sibling with one.
+//! A semaphore that shares its slots out fairly across subtrees: a parent with five hundred children does not starve
+//! its sibling with one.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-/// A number of slots, and those who wait for one.
+/// A number of slots, and a queue of waiters.
 pub(crate) struct FairSemaphore(Mutex<QueueState>);
 
 struct QueueState {
@@ -16,18 +16,18 @@ struct QueueState {
     waiting: Branch,
 }
 
-/// Those who wait in one subtree. At every branching the subtree that was served least goes first.
+/// The waiters of one subtree. At every level the subtree that was served least goes first.
 #[derive(Default)]
 struct Branch {
     here: VecDeque<oneshot::Sender<Slot>>,
     below: HashMap<u32, Branch>,
-    /// Who is next: a subtree's turn, and its step. Step 0 is the branch's own run; places count from 1.
+    /// The next subtree to serve: its turn, and its step. Step 0 is the branch's own run; places count from 1.
     order: BTreeSet<(u64, u32)>,
-    /// The turn that was served last. A subtree that joins starts here, so that waiting earns no credit.
+    /// The turn that was served last. A subtree that joins starts here, so that idle time earns no credit.
     turn: u64,
 }
 
-/// A slot that is held. Dropping it hands it on.
+/// A slot that is held. Dropping it gives it to the next waiter.
 pub(crate) struct Slot(Option<Arc<FairSemaphore>>);
 
 impl FairSemaphore {
@@ -35,7 +35,7 @@ impl FairSemaphore {
         Arc::new(Self(Mutex::new(QueueState { free, waiting: Branch::default() })))
     }
 
-    /// Waits for a slot. `lane` is the path of the run that wants it. Dropping the future leaves the queue.
+    /// Waits for a slot. `lane` is the path of the run that needs it. Dropping the future leaves the queue.
     pub(crate) async fn acquire(self: &Arc<Self>, lane: &[u32]) -> Slot {
         let granted = {
             let mut state = self.state();
@@ -55,7 +55,7 @@ impl FairSemaphore {
         while let Some(grant) = state.waiting.next() {
             match grant.send(Slot(Some(self.clone()))) {
                 Ok(()) => return,
-                // Nobody waits there any more: the slot goes to the next one, not back through `drop`.
+                // This waiter has left the queue: the slot goes to the next one, not back through `drop`.
                 Err(mut slot) => drop(slot.0.take()),
             }
         }
@@ -124,7 +124,7 @@ impl Branch {
 mod tests {
     use super::*;
 
-    /// Lets everybody queue behind one holder, then notes who is served in which order.
+    /// Queues all lanes behind one holder, then returns the order in which they are served.
     async fn served(lanes: &[&[u32]]) -> Vec<Vec<u32>> {
         let slots = FairSemaphore::new(1);
         let holder = slots.acquire(&[]).await;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn r26_a_parent_with_500_children_does_not_starve_its_sibling_with_one() {
+    async fn r26_parent_with_500_children_does_not_starve_its_sibling() {
         let crowd: Vec<[u32; 3]> = (1..=500).map(|n| [1, 1, n]).collect();
         let mut lanes: Vec<&[u32]> = crowd.iter().map(|lane| &lane[..]).collect();
         lanes.push(&[1, 2, 1]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_leave_the_queue_do_not_keep_a_slot() {
+    async fn waiter_that_leaves_the_queue_keeps_no_slot() {
         let slots = FairSemaphore::new(1);
         let holder = slots.acquire(&[1]).await;
         let mut leaver = Box::pin(slots.acquire(&[2]));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slot_granted_to_one_who_left_meanwhile_comes_back() {
+    async fn slot_granted_to_a_waiter_that_left_is_returned() {
         let slots = FairSemaphore::new(1);
         let holder = slots.acquire(&[1]).await;
         let mut leaver = Box::pin(slots.acquire(&[2]));

@@ -1,4 +1,193 @@
-//! Decides who may work now: a fair semaphore over runs and model calls, and a rate limiter per provider and key.
+//! Decides when a run may continue: slots, pauses of a provider, back-off after a failure, and the run's own time
+//! limits.
+//!
+//! All waiting is in one place, because a run that waits must hold nothing another run may need, or runs wait for each
+//! other. A parent that waits for its child holds no slot, so that the child can always start even if there is only
+//! one. A slot is taken last, after back-off, the provider's pause and the wait for budget, and only then is the budget
+//! reserved; if anything has changed in the meantime (the provider paused again, another run reserved the budget), the
+//! slots are dropped and the run waits again.
+//!
+//! Every wait also ends when the run is stopped or its time is up, and there are two clocks. `working` counts against
+//! both the wall clock and the working time of a run; `waiting` (for a slot, a provider, other runs, the user) only
+//! against the wall clock, because a run must not run out of working time in a queue.
 
 pub(crate) mod fair_semaphore;
 pub(crate) mod rate_limit;
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use homing_core::{
+    fact::{FailureKind, LimitHit, Outcome},
+    model::ModelError,
+};
+
+use crate::{
+    agent_loop::Interrupt,
+    clock::{IdSource, millis},
+    event::TransientKind,
+    live_run::LiveRun,
+    live_tree::LiveTree,
+    scheduler::{
+        fair_semaphore::{FairSemaphore, Slot},
+        rate_limit::RateLimiter,
+    },
+};
+
+/// Lets one run wait for what it needs.
+pub(crate) struct Scheduler {
+    tree: Arc<LiveTree>,
+    live_run: Arc<LiveRun>,
+    run_slots: Arc<FairSemaphore>,
+    ids: Arc<dyn IdSource>,
+    max_backoff: Duration,
+}
+
+/// The slots of a model call. They are held only while the model answers.
+pub(crate) struct CallSlots {
+    _run: Slot,
+    _call: Slot,
+}
+
+impl Scheduler {
+    pub(crate) fn new(
+        tree: Arc<LiveTree>,
+        live_run: Arc<LiveRun>,
+        run_slots: Arc<FairSemaphore>,
+        ids: Arc<dyn IdSource>,
+        max_backoff: Duration,
+    ) -> Self {
+        Self { tree, live_run, run_slots, ids, max_backoff }
+    }
+
+    /// Awaits something that counts as the run's own work.
+    pub(crate) async fn working<T>(&self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
+        self.until(self.working_time_left(), work).await
+    }
+
+    /// Awaits something that does not: a slot, a provider, other runs, the user.
+    pub(crate) async fn waiting<T>(&self, wait: impl Future<Output = T>) -> Result<T, Interrupt> {
+        self.until(self.time_left(), wait).await
+    }
+
+    async fn until<T>(&self, end: Option<(u64, LimitHit)>, work: impl Future<Output = T>) -> Result<T, Interrupt> {
+        let time_up = async {
+            match end {
+                Some((left, mut hit)) => {
+                    tokio::time::sleep(Duration::from_millis(left)).await;
+                    hit.spent = hit.spent.saturating_add(left);
+                    hit
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.live_run.stop.cancelled() => Err(Interrupt::Stopped),
+            done = work => Ok(done),
+            hit = time_up => Err(Interrupt::OutOfTime(hit)),
+        }
+    }
+
+    /// Fails if the run must stop or its working time is up.
+    pub(crate) fn check_stopped(&self) -> Result<(), Interrupt> {
+        if self.live_run.stop.is_cancelled() {
+            return Err(Interrupt::Stopped);
+        }
+        match self.working_time_left() {
+            // Timers and clocks round: one millisecond is too little for another step.
+            Some((0 | 1, hit)) => Err(Interrupt::OutOfTime(hit)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The interrupt for a run whose model call ran into the run's deadline.
+    pub(crate) fn time_is_up(&self) -> Interrupt {
+        self.working_time_left().map_or(Interrupt::Stopped, |(_, hit)| Interrupt::OutOfTime(hit))
+    }
+
+    /// The working time that is left, if it is limited.
+    pub(crate) fn time_to_work(&self) -> Option<Duration> {
+        self.working_time_left().map(|(left, _)| Duration::from_millis(left))
+    }
+
+    fn working_time_left(&self) -> Option<(u64, LimitHit)> {
+        self.tree.read(|tree| tree.ledger().working_time_left(self.live_run.run, self.tree.tree_clock(tree)))
+    }
+
+    fn time_left(&self) -> Option<(u64, LimitHit)> {
+        self.tree.read(|tree| tree.ledger().time_left(self.live_run.run, self.tree.tree_clock(tree)))
+    }
+
+    /// Waits for one of the slots that limit how many runs work at once.
+    pub(crate) async fn run_slot(&self) -> Result<Slot, Interrupt> {
+        let lane = self.lane();
+        let slot = self.run_slots.acquire(&lane);
+        tokio::pin!(slot);
+        if let std::task::Poll::Ready(slot) = futures::poll!(&mut slot) {
+            return Ok(slot);
+        }
+        self.tree.notify(&self.live_run, || TransientKind::Queued);
+        self.waiting(slot).await
+    }
+
+    /// Waits for the slots of a model call: the run's and the provider's.
+    pub(crate) async fn call_slots(&self, rate_limiter: &RateLimiter) -> Result<CallSlots, Interrupt> {
+        let run = self.run_slot().await?;
+        let call = self.waiting(rate_limiter.calls.acquire(&self.lane())).await?;
+        Ok(CallSlots { _run: run, _call: call })
+    }
+
+    /// Waits until the provider accepts requests again; fails at once if that is beyond the run's time.
+    pub(crate) async fn wait_for_provider(&self, rate_limiter: &RateLimiter) -> Result<(), Interrupt> {
+        while let Some(wait) = self.provider_pause(rate_limiter) {
+            if self.time_left().is_some_and(|(left, _)| Duration::from_millis(left) < wait) {
+                let message =
+                    format!("the provider asks for a pause of {} s, more than this run has left", wait.as_secs());
+                let outcome = Outcome::Failed { kind: FailureKind::Model, message, retryable: true };
+                return Err(Interrupt::Failed(outcome));
+            }
+            self.sleep_before_retry(wait, "the provider is busy".to_owned()).await?;
+        }
+        Ok(())
+    }
+
+    /// The time until the provider accepts requests again, with jitter; `None` if it does now.
+    pub(crate) fn provider_pause(&self, rate_limiter: &RateLimiter) -> Option<Duration> {
+        rate_limiter.pause(&*self.tree.clock, &*self.ids, &*self.tree.journal)
+    }
+
+    /// Stops all calls through this rate limiter for `wait_ms` milliseconds, because the provider asked for it.
+    pub(crate) fn pause_provider(&self, rate_limiter: &RateLimiter, wait_ms: u64) {
+        let until = self.tree.clock.now_ms().saturating_add(wait_ms);
+        rate_limiter.pause_until(until, &*self.tree.journal);
+    }
+
+    /// Waits after a failed attempt, with nothing reserved.
+    pub(crate) async fn back_off(&self) -> Result<(), Interrupt> {
+        let (failed, error) =
+            self.tree.read_run(self.live_run.run, |run| (run.failed_asks(), run.last_error().cloned()));
+        let Some(error) = error.filter(ModelError::is_retryable) else { return Ok(()) };
+        // If the provider named a time, the rate limiter waits for it.
+        if let ModelError::Busy { retry_after_ms: Some(_), .. } = &error {
+            return Ok(());
+        }
+        self.sleep_before_retry(self.backoff_time(failed), error.to_string()).await
+    }
+
+    async fn sleep_before_retry(&self, wait: Duration, reason: String) -> Result<(), Interrupt> {
+        self.tree.notify(&self.live_run, || TransientKind::Retrying { in_ms: millis(wait), reason });
+        self.waiting(tokio::time::sleep(wait)).await
+    }
+
+    /// Exponential back-off with full jitter.
+    fn backoff_time(&self, failed: u32) -> Duration {
+        let bound = 500_u64.saturating_mul(1 << failed.min(16)).min(millis(self.max_backoff));
+        Duration::from_millis(self.ids.roll(bound) + 1)
+    }
+
+    /// The run's path through all trees, by which slots are shared out fairly.
+    fn lane(&self) -> Vec<u32> {
+        let tree = u32::from_be_bytes(self.tree.id.as_bytes()[12..].try_into().expect("four bytes")) | 1;
+        [tree].into_iter().chain(self.live_run.place.steps().iter().copied()).collect()
+    }
+}

@@ -1,4 +1,4 @@
-//! One gate per provider and key: when the provider says "later", everybody who shares the key waits.
+//! One rate limiter per provider and key: when the provider asks for a pause, all runs that share the key wait.
 
 use std::{
     collections::HashMap,
@@ -6,56 +6,59 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock::Clock, journal::Journal, scheduler::fair_semaphore::FairSemaphore};
+use crate::{
+    clock::{Clock, IdSource},
+    journal::Journal,
+    scheduler::fair_semaphore::FairSemaphore,
+};
 
-/// The gates of all providers, made on first use.
+/// The rate limiters of all providers, made on first use.
 pub(crate) struct RateLimiters {
-    max_asks: usize,
-    gates: Mutex<HashMap<String, Arc<RateLimiter>>>,
+    max_calls: usize,
+    by_name: Mutex<HashMap<String, Arc<RateLimiter>>>,
 }
 
-/// One provider and key.
+/// Limits the calls to one provider with one key.
 pub(crate) struct RateLimiter {
     name: String,
-    /// Asks under way at once.
-    pub(crate) asks: Arc<FairSemaphore>,
-    closed_until: Mutex<u64>,
+    /// Limits the model calls in progress at once.
+    pub(crate) calls: Arc<FairSemaphore>,
+    paused_until: Mutex<u64>,
 }
 
 impl RateLimiters {
-    pub(crate) fn new(max_asks: usize) -> Self {
-        Self { max_asks, gates: Mutex::default() }
+    pub(crate) fn new(max_calls: usize) -> Self {
+        Self { max_calls, by_name: Mutex::default() }
     }
 
     pub(crate) fn get(&self, name: &str) -> Arc<RateLimiter> {
-        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(gate) = gates.get(name) {
-            return gate.clone();
+        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rate_limiter) = by_name.get(name) {
+            return rate_limiter.clone();
         }
-        let gate =
-            RateLimiter { name: name.to_owned(), asks: FairSemaphore::new(self.max_asks), closed_until: Mutex::new(0) };
-        let gate = Arc::new(gate);
-        gates.insert(name.to_owned(), gate.clone());
-        gate
+        let calls = FairSemaphore::new(self.max_calls);
+        let rate_limiter = Arc::new(RateLimiter { name: name.to_owned(), calls, paused_until: Mutex::new(0) });
+        by_name.insert(name.to_owned(), rate_limiter.clone());
+        rate_limiter
     }
 }
 
 impl RateLimiter {
-    /// The provider wants everybody to wait.
-    pub(crate) fn close(&self, until: u64, journal: &dyn Journal) {
-        let mut closed = self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if until > *closed {
-            *closed = until;
+    /// Stops all calls until then, in milliseconds since 1970. An earlier time than before changes nothing.
+    pub(crate) fn pause_until(&self, until: u64, journal: &dyn Journal) {
+        let mut paused_until = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if until > *paused_until {
+            *paused_until = until;
             journal.pause_gate(&self.name, until);
         }
     }
 
-    /// How long to wait before asking; on release everybody comes a little later than everybody else.
-    pub(crate) fn wait(&self, environment: &dyn Clock, journal: &dyn Journal) -> Option<Duration> {
-        let here = *self.closed_until.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The time to wait before the next call, if calls are paused. Jitter spreads the calls that follow a pause.
+    pub(crate) fn pause(&self, clock: &dyn Clock, ids: &dyn IdSource, journal: &dyn Journal) -> Option<Duration> {
+        let here = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         let until = here.max(journal.gate_closed_until(&self.name).unwrap_or(0));
-        let left = until.checked_sub(environment.now_ms()).filter(|left| *left > 0)?;
-        let jitter = environment.roll((left / 10).clamp(50, 2_000));
+        let left = until.checked_sub(clock.now_ms()).filter(|left| *left > 0)?;
+        let jitter = ids.roll((left / 10).clamp(50, 2_000));
         Some(Duration::from_millis(left + jitter))
     }
 }

@@ -1,4 +1,4 @@
-//! Children that work in the background, and what is told to whom.
+//! Background children, and messages between runs.
 
 use homing_core::{
     envelope::Status,
@@ -8,15 +8,15 @@ use homing_core::{
 use homing_runtime::Task;
 use serde_json::json;
 
-use crate::stage::{Actor, Prop, Stage, agent, home};
+use crate::support::{TestModel, TestSetup, TestTool, agent, wait_for};
 
 fn background(task: &str) -> serde_json::Value {
     json!({"agent": "scout", "task": task, "background": true})
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_not_done_while_background_children_are_out() {
-    let model = Actor::new(|request| {
+async fn run_is_not_done_while_background_children_are_running() {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", background("one"))]),
             ("lead", 3) => say("waiting for it"),
@@ -24,7 +24,7 @@ async fn a_run_is_not_done_while_background_children_are_out() {
             _ => say("found it"),
         })
     });
-    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("lead"), agent("scout")], model).run(Task::new("lead", "go")).await;
     assert_eq!(envelope.status, Status::Done);
     assert!(envelope.output.starts_with("A background run has ended.\n[scout · run 1.1 · done"), "{}", envelope.output);
     assert!(envelope.output.ends_with("found it"));
@@ -32,64 +32,64 @@ async fn a_run_is_not_done_while_background_children_are_out() {
 
 #[tokio::test(start_paused = true)]
 async fn wait_returns_when_all_or_the_first_have_ended() {
-    let model = Actor::new(|request| {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", background("quick")), ("delegate", background("slow"))]),
             ("lead", 4) => call([("wait", json!({"any": true}))]),
             ("lead", 6..=7) => call([("wait", json!({"runs": ["1.2"]}))]),
             ("lead", _) => {
-                let told = request.messages.iter().filter(
-                    |it| matches!(&it.message, Message::User { text, .. } if text.starts_with("A background run")),
+                let reports = request.messages.iter().filter(
+                    |entry| matches!(&entry.message, Message::User { text, .. } if text.starts_with("A background run")),
                 );
-                say(format!("{} were told", told.count()))
+                say(format!("{} reports", reports.count()))
             }
             _ if last_words(&request) == "slow" => call([("nap", json!({}))]),
             _ => say("ok"),
         })
     });
-    let nap = Prop::new("nap", Default::default(), std::time::Duration::from_secs(60), |_| Default::default());
-    let stage = Stage::new([agent("lead"), agent("scout")], model).tools([nap]);
-    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
-    assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "2 were told"));
+    let nap = TestTool::new("nap", Default::default(), std::time::Duration::from_secs(60), |_| Default::default());
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model).tools([nap]);
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
+    assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "2 reports"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn any_other_ending_cancels_background_children() {
-    let model = Actor::new(|request| {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", background("slow"))]),
             ("lead", _) => homing_core::message::Reply { stop: homing_core::message::StopReason::Refusal, ..say("no") },
             _ => call([("nap", json!({}))]),
         })
     });
-    let nap = Prop::new("nap", Default::default(), std::time::Duration::from_secs(6_000), |_| Default::default());
-    let stage = Stage::new([agent("lead"), agent("scout")], model).tools([nap]);
-    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
+    let nap = TestTool::new("nap", Default::default(), std::time::Duration::from_secs(6_000), |_| Default::default());
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model).tools([nap]);
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
     assert_eq!((envelope.status, envelope.children[0].status), (Status::Failed, Status::Cancelled));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_to_a_live_run_waits_for_its_step_and_then_is_heard() {
-    let model = Actor::new(|request| {
+async fn message_to_a_live_run_is_read_after_its_step() {
+    let model = TestModel::new(|request| {
         Ok(match request.messages.len() {
             1 => call([("nap", json!({}))]),
-            3 => say("nobody spoke"),
+            3 => say("no message"),
             _ => say(format!("heard: {}", last_words(&request))),
         })
     });
-    let nap = Prop::new("nap", Default::default(), std::time::Duration::from_secs(60), |_| Default::default());
-    let (runtime, _) = Stage::new([agent("a")], model).tools([nap]).open();
+    let nap = TestTool::new("nap", Default::default(), std::time::Duration::from_secs(60), |_| Default::default());
+    let (runtime, _) = TestSetup::new([agent("a")], model).tools([nap]).open();
     let run = runtime.spawn(Task::new("a", "go")).unwrap();
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
     assert!(run.tell("hurry up"));
-    let envelope = home(&run).await;
+    let envelope = wait_for(&run).await;
     assert_eq!(envelope.output, "heard: hurry up");
     assert!(!run.tell("too late"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn r41_a_word_to_an_ended_run_continues_it_with_its_history() {
-    let model = Actor::new(|request| {
+async fn r41_message_to_an_ended_run_continues_it_with_its_history() {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
             ("lead", 3) => call([("tell", json!({"run": "1.1", "message": "and the cellar?"}))]),
@@ -98,24 +98,24 @@ async fn r41_a_word_to_an_ended_run_continues_it_with_its_history() {
             (_, n) => say(format!("cellar searched, I remember {n} messages")),
         })
     });
-    let stage = Stage::new([agent("lead"), agent("scout")], model);
-    let (runtime, _) = stage.open();
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model);
+    let (runtime, _) = setup.open();
     let run = runtime.spawn(Task::new("lead", "go")).unwrap();
-    let envelope = home(&run).await;
+    let envelope = wait_for(&run).await;
     assert!(envelope.output.ends_with("cellar searched, I remember 3 messages"), "{}", envelope.output);
     let tree = run.tree();
     assert_eq!(tree.runs()[2].spawned.continues, Some(tree.runs()[1].id));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_reaches_runs_that_are_not_below_it() {
-    let model = Actor::new(|request| {
+async fn run_cannot_reach_runs_that_are_not_below_it() {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
             ("scout", 1) => call([("cancel", json!({"run": "1"}))]),
             _ => say(last_words(&request)),
         })
     });
-    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("lead"), agent("scout")], model).run(Task::new("lead", "go")).await;
     assert!(envelope.children[0].output.starts_with("there is no run `1` below this one"));
 }

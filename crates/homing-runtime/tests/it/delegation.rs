@@ -1,4 +1,4 @@
-//! A model sends out another agent, and what that agent gets to see and to do.
+//! Delegation to another agent: its prompt, context, tools, limits and report.
 
 use std::sync::Arc;
 
@@ -13,25 +13,25 @@ use homing_core::{
 use homing_runtime::Task;
 use serde_json::json;
 
-use crate::stage::{Actor, Prop, Stage, agent, agent_with, root_id, story};
+use crate::support::{TestModel, TestSetup, TestTool, agent, agent_with, root_id, summary};
 
-/// A lead that hands one task to a scout and repeats the answer.
-fn lead_and_scout() -> Arc<Actor> {
-    Actor::new(|request| {
+/// A lead that delegates one task to a scout and repeats the answer.
+fn lead_and_scout() -> Arc<TestModel> {
+    TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
-            ("lead", _) => say(format!("lead heard: {}", last_words(&request))),
+            ("lead", _) => say(format!("lead got: {}", last_words(&request))),
             _ => say("all quiet"),
         })
     })
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lead_delegates_and_the_journal_tells_the_story() {
-    let stage = Stage::new([agent("lead"), agent("scout")], lead_and_scout());
-    let (envelope, journal) = stage.play(Task::new("lead", "go")).await;
+async fn delegation_is_recorded_in_order() {
+    let setup = TestSetup::new([agent("lead"), agent("scout")], lead_and_scout());
+    let (envelope, journal) = setup.run(Task::new("lead", "go")).await;
     assert_eq!(envelope.status, Status::Done);
-    insta::assert_snapshot!(story(&journal.records(root_id())), @r"
+    insta::assert_snapshot!(summary(&journal.records(root_id())), @r"
     1 spawned
     1 asked Turn
     1 replied
@@ -48,52 +48,52 @@ async fn a_lead_delegates_and_the_journal_tells_the_story() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r20_the_parent_reads_who_answered_how_it_ended_steps_and_the_answer() {
-    let stage = Stage::new([agent("lead"), agent("scout")], lead_and_scout());
-    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
+async fn r20_parent_reads_agent_outcome_counts_and_answer() {
+    let setup = TestSetup::new([agent("lead"), agent("scout")], lead_and_scout());
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
     insta::assert_snapshot!(envelope.output, @r"
-    lead heard: [scout · run 1.1 · done · 1 turns, 0 tool calls]
+    lead got: [scout · run 1.1 · done · 1 turns, 0 tool calls]
     all quiet
     ");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r16_the_delegate_tool_lists_every_agent_and_takes_no_other() {
-    let model = Actor::new(|request| {
+async fn r16_delegate_tool_lists_every_agent() {
+    let model = TestModel::new(|request| {
         let delegate = request.tools.specs.iter().find(|spec| spec.name == "delegate").unwrap();
         assert!(delegate.description.contains("- scout: the scout"), "{}", delegate.description);
         assert_eq!(delegate.schema["properties"]["agent"]["enum"], json!(["lead", "scout"]));
         Ok(say("seen"))
     });
-    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("lead"), agent("scout")], model).run(Task::new("lead", "go")).await;
     assert_eq!(envelope.output, "seen");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r22_an_unknown_agent_is_an_error_that_lists_what_exists() {
-    let model = Actor::new(|request| {
+async fn r22_unknown_agent_is_an_error_that_lists_the_agents() {
+    let model = TestModel::new(|request| {
         Ok(match request.messages.len() {
             1 => call([("delegate", json!({"agent": "scoot", "task": "look"}))]),
             _ => say(last_words(&request)),
         })
     });
-    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("lead"), agent("scout")], model).run(Task::new("lead", "go")).await;
     assert_eq!(envelope.output, "there is no agent named `scoot` (did you mean `scout`?); there are: lead, scout");
     assert!(envelope.children.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn r22_a_delegation_with_a_timeout_is_stopped_and_says_so() {
-    let model = Actor::new(|request| {
+async fn r22_delegation_with_a_timeout_times_out() {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look", "timeout": 5}))]),
             ("lead", _) => say(last_words(&request)),
             _ => call([("slow", json!({"n": request.messages.len()}))]),
         })
     });
-    let slow = Prop::new("slow", Default::default(), std::time::Duration::from_secs(60), |_| Default::default());
-    let stage = Stage::new([agent("lead"), agent("scout")], model).tools([slow]);
-    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
+    let slow = TestTool::new("slow", Default::default(), std::time::Duration::from_secs(60), |_| Default::default());
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model).tools([slow]);
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
     assert_eq!(envelope.status, Status::Done);
     assert_eq!(envelope.children[0].status, Status::TimedOut);
     assert_eq!(envelope.children[0].limit.as_ref().unwrap().limit, 5_000);
@@ -101,8 +101,8 @@ async fn r22_a_delegation_with_a_timeout_is_stopped_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r17_a_child_gets_what_its_file_and_its_parent_have_in_common() {
-    let model = Actor::new(|request| {
+async fn r17_child_gets_tools_its_definition_and_parent_share() {
+    let model = TestModel::new(|request| {
         let tools: Vec<&str> = request.tools.specs.iter().map(|spec| spec.name.as_str()).collect();
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
@@ -111,58 +111,58 @@ async fn r17_a_child_gets_what_its_file_and_its_parent_have_in_common() {
         })
     });
     let agents = [agent_with("lead", &["read", "grep", "delegate"]), agent_with("scout", &["grep", "bash"])];
-    let stage = Stage::new(agents, model).tools(["read", "grep", "bash"].map(Prop::simple));
-    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
+    let setup = TestSetup::new(agents, model).tools(["read", "grep", "bash"].map(TestTool::simple));
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
     assert_eq!(envelope.children[0].output, "grep");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_left_without_tools_is_a_loud_warning_that_names_the_remedy() {
+async fn child_without_tools_gets_a_warning_with_a_remedy() {
     let agents = [agent_with("lead", &["read", "delegate"]), agent_with("scout", &["bash"])];
-    let stage = Stage::new(agents, lead_and_scout()).tools(["read", "bash"].map(Prop::simple));
-    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
+    let setup = TestSetup::new(agents, lead_and_scout()).tools(["read", "bash"].map(TestTool::simple));
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
     let warnings = envelope.children[0].warnings.join("\n");
-    assert!(warnings.contains("has no tool left") && warnings.contains("delegates"), "{warnings}");
+    assert!(warnings.contains("has no tools") && warnings.contains("delegates"), "{warnings}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r23_a_tool_can_be_allowed_by_pattern() {
+async fn r23_tool_can_be_allowed_by_pattern() {
     let agents = [agent_with("lead", &["delegate(scout)"]), agent("scout"), agent("hacker")];
-    let model = Actor::new(|request| {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "hacker", "task": "x"}))]),
             ("lead", _) => say(last_words(&request)),
             _ => say("never"),
         })
     });
-    let (envelope, _) = Stage::new(agents, model).play(Task::new("lead", "go")).await;
+    let (envelope, _) = TestSetup::new(agents, model).run(Task::new("lead", "go")).await;
     assert_eq!(envelope.output, "agent lead allows only delegate(scout)");
     assert_eq!(envelope.denied, ["agent lead allows only delegate(scout)"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r18_the_task_is_the_first_user_message_and_stands_in_the_prompt_where_it_is_named() {
-    let model = Actor::new(|request| Ok(say(format!("{} / {}", request.system, last_words(&request)))));
+async fn r18_task_is_first_message_and_fills_the_prompt() {
+    let model = TestModel::new(|request| Ok(say(format!("{} / {}", request.system, last_words(&request)))));
     let prompted = AgentDefinition::new("x", "d", "Work on {{task}} as {{role}}");
     let task = Task::new("x", "the door").set("role", "smith");
-    let (envelope, _) = Stage::new([prompted], model).play(task).await;
+    let (envelope, _) = TestSetup::new([prompted], model).run(task).await;
     assert!(envelope.output.starts_with("Work on the door as smith"), "{}", envelope.output);
     assert!(envelope.output.ends_with("/ the door"), "{}", envelope.output);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r21_past_the_depth_limit_nobody_delegates_and_no_recursion_is_infinite() {
-    let model = Actor::new(|request| {
+async fn r21_depth_limit_stops_recursive_delegation() {
+    let model = TestModel::new(|request| {
         let can = request.tools.specs.iter().any(|spec| spec.name == "delegate");
         Ok(match (can, request.messages.len()) {
             (true, 1) => call([("delegate", json!({"agent": "a", "task": "deeper"}))]),
             (true, _) => say("back"),
-            // The tool is hidden at the limit; a model that calls it all the same gets an error.
+            // The tool is hidden at the limit; a model that calls it anyway gets an error.
             (false, 1) => call([("delegate", json!({"agent": "a", "task": "too deep"}))]),
             (false, _) => say(last_words(&request)),
         })
     });
-    let (envelope, _) = Stage::new([agent("a")], model).play(Task::new("a", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("a")], model).run(Task::new("a", "go")).await;
     let all = envelope.all();
     assert_eq!(all.last().unwrap().place.to_string(), "1.1.1.1");
     assert!(
@@ -174,16 +174,16 @@ async fn r21_past_the_depth_limit_nobody_delegates_and_no_recursion_is_infinite(
 }
 
 #[tokio::test(start_paused = true)]
-async fn r19_models_inherit_over_any_number_of_levels() {
+async fn r19_model_is_inherited_over_any_number_of_levels() {
     let (envelope, _) =
-        Stage::new([agent("lead"), agent("scout")], lead_and_scout()).play(Task::new("lead", "x")).await;
-    assert!(envelope.all().iter().all(|it| it.model == "script/actor"));
+        TestSetup::new([agent("lead"), agent("scout")], lead_and_scout()).run(Task::new("lead", "x")).await;
+    assert!(envelope.all().iter().all(|run| run.model == "script/model"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn r36_named_keys_of_the_context_are_shared_and_others_are_not() {
+async fn r36_only_named_context_keys_are_shared() {
     let scout = AgentDefinition { shared_context: vec!["user".into()], ..agent("scout") };
-    let model = Actor::new(|request| {
+    let model = TestModel::new(|request| {
         Ok(match (request.system.starts_with("lead"), request.messages.len()) {
             (true, 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
             (true, _) => say("done"),
@@ -191,16 +191,16 @@ async fn r36_named_keys_of_the_context_are_shared_and_others_are_not() {
         })
     });
     let task = Task::new("lead", "go").set("user", "ada").set("secret", "x");
-    let (envelope, _) = Stage::new([agent("lead"), scout], model).play(task).await;
+    let (envelope, _) = TestSetup::new([agent("lead"), scout], model).run(task).await;
     let seen = &envelope.children[0].output;
     assert!(seen.contains("user: ada") && !seen.contains("secret"), "{seen}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r37_the_parents_messages_can_be_inherited() {
+async fn r37_child_can_inherit_its_parents_messages() {
     for (inherit, expected) in [(Inherit::None, 1), (Inherit::All, 4), (Inherit::Last(1), 1), (Inherit::Last(2), 3)] {
         let scout = AgentDefinition { inherit, ..agent("scout") };
-        let model = Actor::new(|request| {
+        let model = TestModel::new(|request| {
             Ok(match (request.system, request.messages.len()) {
                 ("lead", 1) => call([("read", json!({}))]),
                 ("lead", 3) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
@@ -214,59 +214,59 @@ async fn r37_the_parents_messages_can_be_inherited() {
                 }
             })
         });
-        let stage = Stage::new([agent("lead"), scout], model).tools([Prop::simple("read")]);
-        let (envelope, _) = stage.play(Task::new("lead", "go")).await;
+        let setup = TestSetup::new([agent("lead"), scout], model).tools([TestTool::simple("read")]);
+        let (envelope, _) = setup.run(Task::new("lead", "go")).await;
         assert_eq!(envelope.children[0].output, expected.to_string(), "{inherit:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn r38_parent_and_depth_are_tracked_on_every_run() {
-    let stage = Stage::new([agent("lead"), agent("scout")], lead_and_scout());
-    let (runtime, _) = stage.open();
+    let setup = TestSetup::new([agent("lead"), agent("scout")], lead_and_scout());
+    let (runtime, _) = setup.open();
     let run = runtime.spawn(Task::new("lead", "go")).unwrap();
-    crate::stage::home(&run).await;
+    crate::support::wait_for(&run).await;
     let tree = run.tree();
     let child = &tree.runs()[1];
     assert_eq!((child.spawned.parent, child.place.depth()), (Some(run.id()), 1));
 }
 
-/// A scout that fails, under each policy.
+/// Runs a lead whose scout fails, and returns the result and the number of scouts.
 async fn with_failing_scout(policy: OnFailure) -> (homing_core::envelope::Envelope, usize) {
-    let model = Actor::new(|request| match (request.system, request.messages.len()) {
+    let model = TestModel::new(|request| match (request.system, request.messages.len()) {
         ("lead", 1) => Ok(call([("delegate", json!({"agent": "scout", "task": "look"}))])),
-        ("lead", _) => Ok(say(format!("lead goes on: {}", last_words(&request)))),
+        ("lead", _) => Ok(say(format!("lead continues: {}", last_words(&request)))),
         _ => Err(AskFailure::free(ModelError::Unusable { reason: "no such model".into() })),
     });
     let scout = AgentDefinition { on_failure: policy, ..agent("scout") };
-    let stage = Stage::new([agent("lead"), scout], model.clone());
-    let (envelope, _) = stage.play(Task::new("lead", "go")).await;
-    let scouts = model.asked.lock().unwrap().iter().filter(|who| *who == "scout").count();
+    let setup = TestSetup::new([agent("lead"), scout], model.clone());
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
+    let scouts = model.asked.lock().unwrap().iter().filter(|system| *system == "scout").count();
     (envelope, scouts)
 }
 
 #[tokio::test(start_paused = true)]
-async fn r28_a_failing_child_does_not_take_the_parent_down() {
+async fn r28_failed_child_does_not_fail_its_parent() {
     let (envelope, scouts) = with_failing_scout(OnFailure::Report).await;
     assert_eq!((envelope.status, scouts), (Status::Done, 1));
     assert!(envelope.output.contains("failed (model): the model cannot be used: no such model"), "{}", envelope.output);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r28_a_child_can_be_tried_again_skipped_or_fatal() {
+async fn r28_failed_child_can_be_retried_skipped_or_fatal() {
     let (envelope, scouts) = with_failing_scout(OnFailure::Retry(2)).await;
     assert_eq!((envelope.status, scouts, envelope.children.len()), (Status::Done, 3, 3));
     let (envelope, _) = with_failing_scout(OnFailure::Skip).await;
-    assert_eq!(envelope.output, "lead goes on: [scout: skipped, it failed]");
+    assert_eq!(envelope.output, "lead continues: [scout: skipped, because it failed]");
     let (envelope, _) = with_failing_scout(OnFailure::FailParent).await;
     assert_eq!(envelope.status, Status::Failed);
     assert!(envelope.error.unwrap().message.contains("its failure is its parent's"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_very_long_answer_comes_as_its_head_and_a_handle_that_read_opens() {
+async fn long_answer_is_cut_and_the_rest_can_be_read() {
     let long: String = (1..=9_000).map(|n| format!("line {n}\n")).collect();
-    let model = Actor::new(move |request| {
+    let model = TestModel::new(move |request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
             ("lead", 3) => {
@@ -277,7 +277,7 @@ async fn a_very_long_answer_comes_as_its_head_and_a_handle_that_read_opens() {
             _ => say(long.clone()),
         })
     });
-    let stage = Stage::new([agent("lead"), agent("scout")], model).tools([Prop::simple("read")]);
-    let (envelope, _) = stage.play(Task::new("lead", "go").limits(Limits::default())).await;
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model).tools([TestTool::simple("read")]);
+    let (envelope, _) = setup.run(Task::new("lead", "go").limits(Limits::default())).await;
     assert_eq!(envelope.output, "line 8999");
 }

@@ -1,5 +1,5 @@
-//! The disk fills up in the middle: no side effect without a record of its intent, an end that says why, and the same end as
-//! ever once there is room.
+//! A disk that fills up during a run: no effect without a record of its beginning, an end that names the reason, and the
+//! usual end once there is space.
 
 use std::{
     sync::{
@@ -24,18 +24,18 @@ use uuid::Uuid;
 
 use crate::{
     cut_anywhere::{SCENARIOS, answered, asked, count, same_end},
-    stage::{Rehearsal, home, root_id},
+    support::{SimulatedWorld, root_id, wait_for},
 };
 
-/// A journal with room for so many records.
-struct Small {
+/// A journal that can store a number of records.
+struct SmallJournal {
     memory: Arc<MemoryJournal>,
-    room: AtomicUsize,
+    capacity: AtomicUsize,
 }
 
-impl Small {
-    fn has_room(&self) -> bool {
-        self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| room.checked_sub(1)).is_ok()
+impl SmallJournal {
+    fn has_space(&self) -> bool {
+        self.capacity.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 }
 
@@ -43,17 +43,17 @@ fn full() -> JournalError {
     JournalError::Unwritable("the disk is full".to_owned())
 }
 
-impl Journal for Small {
-    fn on_durable(&self, tell: FactListener) {
-        self.memory.on_durable(tell);
+impl Journal for SmallJournal {
+    fn on_durable(&self, listener: FactListener) {
+        self.memory.on_durable(listener);
     }
 
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>> {
-        if self.has_room() { self.memory.begin(first) } else { Box::pin(std::future::ready(Err(full()))) }
+        if self.has_space() { self.memory.begin(first) } else { Box::pin(std::future::ready(Err(full()))) }
     }
 
     fn append(&self, record: Arc<Record>) -> Commit {
-        if self.has_room() { self.memory.append(record) } else { Commit::Done(Err(full())) }
+        if self.has_space() { self.memory.append(record) } else { Commit::Done(Err(full())) }
     }
 
     fn load(&self, tree: Uuid) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
@@ -70,37 +70,38 @@ impl Journal for Small {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inv9_fault5_with_a_full_disk_nothing_happens_that_is_not_written_down_and_it_goes_on_once_there_is_room() {
+async fn inv9_fault5_full_disk_blocks_effects_until_space_returns() {
     for (name, scenario) in SCENARIOS {
-        let (stage, actor) = (scenario.stage)();
-        let (whole, journal) = stage.play((scenario.task)()).await;
-        let (records, asks) = (journal.records(root_id()).len(), actor.times_asked());
-        for room in 1..records {
-            let (stage, actor) = (scenario.stage)();
+        let (setup, model) = (scenario.setup)();
+        let (whole, journal) = setup.run((scenario.task)()).await;
+        let (records, asks) = (journal.records(root_id()).len(), model.times_asked());
+        for capacity in 1..records {
+            let (setup, model) = (scenario.setup)();
             let memory = MemoryJournal::new();
-            let journal = Arc::new(Small { memory: memory.clone(), room: room.into() });
+            let journal = Arc::new(SmallJournal { memory: memory.clone(), capacity: capacity.into() });
             let began = Instant::now();
-            let runtime = Runtime::new(stage.parts(journal, Rehearsal::new(1)));
-            let failed = home(&runtime.spawn((scenario.task)()).unwrap()).await;
-            let when = format!("{name} with room for {room}");
+            let runtime = Runtime::new(setup.parts(journal, SimulatedWorld::new(1)));
+            let failed = wait_for(&runtime.spawn((scenario.task)()).unwrap()).await;
+            let when = format!("{name} with space for {capacity}");
 
             let written = memory.records(root_id());
-            assert_eq!(actor.times_asked(), count(&written, asked), "{when}");
-            let called: usize = stage.tools.iter().map(|tool| tool.times_called()).sum();
-            let meant = count(&written, |fact| matches!(fact, Fact::Called(it) if !it.call.name.contains("delegate")));
-            assert!(called <= meant, "{when}: {called} calls, {meant} of them written down");
-            let loud =
-                failed.status == Status::Failed && failed.error.as_ref().is_some_and(|it| it.message.contains("full"));
-            let warned = failed.warnings.iter().any(|warning| warning.contains("not recorded"));
-            assert!(loud || warned, "{when}: {failed:?}");
+            assert_eq!(model.times_asked(), count(&written, asked), "{when}");
+            let called: usize = setup.tools.iter().map(|tool| tool.times_called()).sum();
+            let meant =
+                count(&written, |fact| matches!(fact, Fact::Called(called) if !called.call.name.contains("delegate")));
+            assert!(called <= meant, "{when}: {called} calls, {meant} of them recorded");
+            let failed_for_space = failed.status == Status::Failed
+                && failed.error.as_ref().is_some_and(|error| error.message.contains("full"));
+            let warned = failed.warnings.iter().any(|warning| warning.contains("could not be recorded"));
+            assert!(failed_for_space || warned, "{when}: {failed:?}");
             assert!(began.elapsed() < Duration::from_secs(10), "{when}");
 
             let spent = count(&written, answered);
-            let (stage, actor) = (scenario.stage)();
-            let runtime = Runtime::new(stage.parts(memory, Rehearsal::after(1_000)));
+            let (setup, model) = (scenario.setup)();
+            let runtime = Runtime::new(setup.parts(memory, SimulatedWorld::after(1_000)));
             let run = runtime.resume(root_id(), Claim::IfGone, Limits::default()).await.unwrap();
-            same_end(name, room, &whole, &home(&run).await);
-            assert_eq!(actor.times_asked(), asks - spent, "{when}");
+            same_end(name, capacity, &whole, &wait_for(&run).await);
+            assert_eq!(model.times_asked(), asks - spent, "{when}");
         }
     }
 }

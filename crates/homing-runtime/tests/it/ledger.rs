@@ -1,5 +1,4 @@
-//! Limits under concurrency: whatever children do side by side, what was spent and what is held never exceed what was
-//! given, at any moment, at any run.
+//! Limits under concurrency: usage and reservations together never exceed a limit of any run, at any time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,9 +14,9 @@ use homing_runtime::Task;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::stage::{Actor, Prop, Stage, agent, root_id};
+use crate::support::{TestModel, TestSetup, TestTool, agent, root_id};
 
-/// After each record: nothing is exceeded, and sums are sums.
+/// Checks that no limit is exceeded after any record, and that totals are exact.
 fn never_exceeded(records: &[Arc<Record>]) -> Result<(), TestCaseError> {
     let mut tree = RunTree::default();
     for record in records {
@@ -46,15 +45,15 @@ fn never_exceeded(records: &[Arc<Record>]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A number that depends on who asks what, and on the seed.
+/// A number that depends on the request and the seed.
 fn chance(request: &ModelRequest<'_>, seed: u64) -> u64 {
     let last = request.messages.last().map_or(0, |entry| entry.hash());
     let mixed = (last ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (request.messages.len() as u64).rotate_left(17);
     mixed ^ (mixed >> 29)
 }
 
-/// An honest provider: it counts a token for every four bytes and never writes more than it was allowed to.
-fn honest(request: &ModelRequest<'_>, seed: u64, reply: Reply) -> Reply {
+/// A reply with realistic usage: a token for every four bytes, and no more output than permitted.
+fn with_usage(request: &ModelRequest<'_>, seed: u64, reply: Reply) -> Reply {
     let bytes: u64 = request.messages.iter().map(|entry| entry.size()).sum::<u64>() + request.system.len() as u64;
     let output = chance(request, seed ^ 1) % request.max_output.clamp(1, 3_000) + 1;
     Reply { usage: Usage { input: bytes / 4, output: output.min(request.max_output), ..Usage::default() }, ..reply }
@@ -63,7 +62,7 @@ fn honest(request: &ModelRequest<'_>, seed: u64, reply: Reply) -> Reply {
 async fn crowd(seed: u64, limits: Limits, children: usize) -> Vec<Arc<Record>> {
     let rates = Rates { input: 3_000_000, cached: 300_000, cache_write: 3_750_000, output: 15_000_000, above: vec![] };
     let card = ModelCard { rates: Some(rates), ..ModelCard::free("script/crowd") };
-    let model = Actor::with(card, Duration::from_millis(20), move |request| {
+    let model = TestModel::with(card, Duration::from_millis(20), move |request| {
         let roll = chance(&request, seed);
         if roll.is_multiple_of(11) && request.messages.len() > 1 {
             let error = ModelError::Broken { reason: "cut".into() };
@@ -79,18 +78,18 @@ async fn crowd(seed: u64, limits: Limits, children: usize) -> Vec<Arc<Record>> {
             (_, n, _) if n < 8 => call((0..roll % 3 + 1).map(|k| ("read", json!({"n": n, "k": k})))),
             _ => say("done"),
         };
-        Ok(honest(&request, seed, reply))
+        Ok(with_usage(&request, seed, reply))
     });
-    let mut stage = Stage::new([agent("lead"), agent("worker")], model).tools([Prop::simple("read")]);
-    stage.seed = seed;
-    (stage.settings.max_runs, stage.settings.max_asks) = (64, 64);
-    stage.settings.max_output = 4_000;
-    let (envelope, journal) = stage.play(Task::new("lead", "go").limits(limits)).await;
+    let mut setup = TestSetup::new([agent("lead"), agent("worker")], model).tools([TestTool::simple("read")]);
+    setup.seed = seed;
+    (setup.settings.max_runs, setup.settings.max_asks) = (64, 64);
+    setup.settings.max_output = 4_000;
+    let (envelope, journal) = setup.run(Task::new("lead", "go").limits(limits)).await;
     assert!(envelope.status.is_over());
     journal.records(root_id())
 }
 
-fn rehearse<T>(future: impl Future<Output = T>) -> T {
+fn simulate<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(future)
 }
@@ -99,7 +98,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn inv26_sixty_four_children_never_overspend_whatever_the_limit(
+    fn inv26_sixty_four_children_never_exceed_any_limit(
         seed in any::<u64>(),
         tokens in prop_oneof![Just(None), (5_000_u64..400_000).prop_map(Some)],
         cost in prop_oneof![Just(None), (20_000_u64..2_000_000).prop_map(Some)],
@@ -114,18 +113,18 @@ proptest! {
             children: Cap::At(children),
             ..Limits::default()
         };
-        let records = rehearse(crowd(seed, limits, 64));
+        let records = simulate(crowd(seed, limits, 64));
         never_exceeded(&records)?;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn r32_a_childs_budget_comes_out_of_its_parents() {
+async fn r32_childs_spending_counts_against_its_parents_budget() {
     let limits = Limits::default().cost_usd("1.00").unwrap().children(64);
     let records = crowd(7, limits, 64).await;
     never_exceeded(&records).unwrap();
     let mut tree = RunTree::default();
     records.iter().for_each(|record| tree.apply(record).unwrap());
     let spent = tree.root().unwrap().subtree.usage.cost_micros;
-    assert!((700_000..=1_000_000).contains(&spent), "most of the dollar is used, and not more than it: {spent}");
+    assert!((700_000..=1_000_000).contains(&spent), "most of the dollar is used, but no more: {spent}");
 }

@@ -1,4 +1,4 @@
-//! Limits that hold: each ends a run with its reason, its figures and what it had.
+//! Limits: each ends a run with its name, its figures and the partial result.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use homing_core::{
 use homing_runtime::{SpawnError, Task};
 use serde_json::json;
 
-use crate::stage::{Actor, Prop, Stage, agent};
+use crate::support::{TestModel, TestSetup, TestTool, agent};
 
-/// A model that works for ever, each time a little differently, and reports when tools are off.
-fn worker(takes: Duration, card: ModelCard) -> std::sync::Arc<Actor> {
-    Actor::with(card, takes, |request| {
+/// A model that always makes another call, each a little different, and reports when tools are off.
+fn worker(takes: Duration, card: ModelCard) -> std::sync::Arc<TestModel> {
+    TestModel::with(card, takes, |request| {
         let reply = match request.choice {
             ToolChoice::Off => say("what I have"),
             _ => call([("read", json!({"n": request.messages.len()}))]),
@@ -27,12 +27,12 @@ fn worker(takes: Duration, card: ModelCard) -> std::sync::Arc<Actor> {
 
 async fn work(limits: Limits) -> homing_core::envelope::Envelope {
     let model = worker(Duration::from_secs(1), ModelCard::free("script/worker"));
-    let stage = Stage::new([agent("a")], model).tools([Prop::simple("read")]);
-    stage.play(Task::new("a", "go").limits(limits)).await.0
+    let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read")]);
+    setup.run(Task::new("a", "go").limits(limits)).await.0
 }
 
 #[tokio::test(start_paused = true)]
-async fn r34_every_limit_ends_the_run_with_its_name_its_figures_and_a_report() {
+async fn r34_limit_ends_the_run_with_its_figures_and_a_report() {
     let turns = work(Limits::default().turns(7)).await;
     assert_eq!((turns.status, turns.usage.turns), (Status::Exhausted, 7));
     assert_eq!(turns.output, "what I have");
@@ -48,7 +48,7 @@ async fn r34_every_limit_ends_the_run_with_its_name_its_figures_and_a_report() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r31_time_lands_at_nine_tenths_and_is_called_by_its_name() {
+async fn r31_run_lands_at_nine_tenths_of_its_time() {
     let envelope = work(Limits::default().wall(Duration::from_secs(20))).await;
     assert_eq!(envelope.status, Status::TimedOut);
     assert_eq!(envelope.output, "what I have");
@@ -56,30 +56,30 @@ async fn r31_time_lands_at_nine_tenths_and_is_called_by_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_never_answers_is_left_at_the_deadline() {
+async fn model_that_never_answers_is_abandoned_at_the_deadline() {
     let model = worker(Duration::from_secs(1_000_000), ModelCard::free("script/worker"));
-    let stage = Stage::new([agent("a")], model);
+    let setup = TestSetup::new([agent("a")], model);
     let started = tokio::time::Instant::now();
-    let (envelope, _) = stage.play(Task::new("a", "go").limits(Limits::default().wall(Duration::from_secs(5)))).await;
+    let (envelope, _) = setup.run(Task::new("a", "go").limits(Limits::default().wall(Duration::from_secs(5)))).await;
     assert_eq!(envelope.status, Status::TimedOut);
     assert!(started.elapsed() < Duration::from_secs(6));
-    assert!(envelope.usage.estimated, "an ask that was cut off is charged");
+    assert!(envelope.usage.estimated, "an abandoned model call is charged");
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_turn_is_enough_for_an_answer() {
-    let model = Actor::new(|request| {
+    let model = TestModel::new(|request| {
         assert_eq!(request.choice, ToolChoice::Off);
         Ok(say("hello"))
     });
     let (envelope, _) =
-        Stage::new([agent("a")], model).play(Task::new("a", "hi").limits(Limits::default().turns(1))).await;
+        TestSetup::new([agent("a")], model).run(Task::new("a", "hi").limits(Limits::default().turns(1))).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "hello"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn inv29_a_parents_limit_holds_for_its_children_and_the_parent_gets_a_normal_result() {
-    let model = Actor::new(|request| {
+async fn inv29_parents_limit_applies_to_its_children() {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len(), request.choice) {
             (_, _, ToolChoice::Off) => say("what I have"),
             ("lead", 1, _) => call([("delegate", json!({"agent": "scout", "task": "x"}))]),
@@ -87,8 +87,8 @@ async fn inv29_a_parents_limit_holds_for_its_children_and_the_parent_gets_a_norm
             (_, n, _) => call([("read", json!({"n": n}))]),
         })
     });
-    let stage = Stage::new([agent("lead"), agent("scout")], model).tools([Prop::simple("read")]);
-    let (envelope, _) = stage.play(Task::new("lead", "go").limits(Limits::default().tool_calls(10))).await;
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model).tools([TestTool::simple("read")]);
+    let (envelope, _) = setup.run(Task::new("lead", "go").limits(Limits::default().tool_calls(10))).await;
     let child = &envelope.children[0];
     assert_eq!((child.status, child.usage.tool_calls), (Status::Exhausted, 9));
     assert_eq!(child.limit.as_ref().unwrap().place.to_string(), "1");
@@ -97,8 +97,8 @@ async fn inv29_a_parents_limit_holds_for_its_children_and_the_parent_gets_a_norm
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ancestors_turns_do_not_limit_its_children() {
-    let model = Actor::new(|request| {
+async fn turn_limit_of_a_parent_does_not_limit_its_children() {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "x"}))]),
             ("lead", _) => say("done"),
@@ -106,8 +106,8 @@ async fn an_ancestors_turns_do_not_limit_its_children() {
             _ => say("found"),
         })
     });
-    let stage = Stage::new([agent("lead"), agent("scout")], model).tools([Prop::simple("read")]);
-    let (envelope, _) = stage.play(Task::new("lead", "go").limits(Limits::default().turns(3))).await;
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model).tools([TestTool::simple("read")]);
+    let (envelope, _) = setup.run(Task::new("lead", "go").limits(Limits::default().turns(3))).await;
     assert_eq!(envelope.children[0].status, Status::Done);
 }
 
@@ -116,10 +116,10 @@ fn priced(rates: Option<Rates>) -> ModelCard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inv30_an_unknown_price_with_a_money_limit_is_refused_before_the_first_request() {
+async fn inv30_cost_limit_without_a_price_is_refused_before_any_request() {
     let model = worker(Duration::ZERO, priced(None));
-    let stage = Stage::new([agent("a")], model.clone());
-    let (runtime, _) = stage.open();
+    let setup = TestSetup::new([agent("a")], model.clone());
+    let (runtime, _) = setup.open();
     let limits = Limits::default().cost_usd("0.50").unwrap();
     let refused = runtime.spawn(Task::new("a", "go").limits(limits));
     assert!(matches!(refused, Err(SpawnError::UnknownPrice { .. })));
@@ -127,61 +127,61 @@ async fn inv30_an_unknown_price_with_a_money_limit_is_refused_before_the_first_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_price_turns_the_default_money_limit_into_tokens_with_a_warning() {
-    let model = Actor::with(priced(None), Duration::ZERO, |_| Ok(say("hi")));
-    let (runtime, _) = Stage::new([agent("a")], model).open();
+async fn unknown_price_replaces_the_default_cost_limit_by_tokens() {
+    let model = TestModel::with(priced(None), Duration::ZERO, |_| Ok(say("hi")));
+    let (runtime, _) = TestSetup::new([agent("a")], model).open();
     let run = runtime.spawn(Task::new("a", "go")).unwrap();
-    let envelope = crate::stage::home(&run).await;
+    let envelope = crate::support::wait_for(&run).await;
     assert!(envelope.warnings[0].contains("5000000 tokens"), "{:?}", envelope.warnings);
     assert_eq!(run.tree().root().unwrap().limits.tokens, Cap::At(5_000_000));
 }
 
 #[tokio::test(start_paused = true)]
-async fn r33_money_is_summed_up_the_tree_to_the_last_millionth() {
+async fn r33_cost_is_summed_exactly_over_the_tree() {
     let rates = Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() };
-    let model = Actor::with(priced(Some(rates)), Duration::from_millis(5), |request| {
+    let model = TestModel::with(priced(Some(rates)), Duration::from_millis(5), |request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call((0..5).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
             ("lead", _) => say("sum"),
             _ => say("part"),
         })
     });
-    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
-    // Ten tokens in at $3 and five out at $15 a million are 105 millionths of a dollar.
+    let (envelope, _) = TestSetup::new([agent("lead"), agent("scout")], model).run(Task::new("lead", "go")).await;
+    // Ten input tokens at $3 and five output tokens at $15 per million cost 105 millionths of a dollar.
     assert_eq!(envelope.subtree.cost_micros, 7 * 105);
     assert_eq!(envelope.usage.cost_micros, 2 * 105);
-    assert_eq!(envelope.children.iter().map(|it| it.subtree.cost_micros).sum::<u64>(), 5 * 105);
+    assert_eq!(envelope.children.iter().map(|child| child.subtree.cost_micros).sum::<u64>(), 5 * 105);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_is_made_shorter_before_a_run_is_ended() {
+async fn output_shrinks_to_the_budget_before_the_run_ends() {
     let rates = Rates { output: 1_000_000, ..Rates::default() };
-    let model = Actor::with(priced(Some(rates)), Duration::ZERO, |request| Ok(say(request.max_output.to_string())));
+    let model = TestModel::with(priced(Some(rates)), Duration::ZERO, |request| Ok(say(request.max_output.to_string())));
     let limits = Limits::default().cost_usd("0.005").unwrap();
-    let (envelope, _) = Stage::new([agent("a")], model).play(Task::new("a", "go").limits(limits)).await;
+    let (envelope, _) = TestSetup::new([agent("a")], model).run(Task::new("a", "go").limits(limits)).await;
     let asked: u64 = envelope.output.parse().unwrap();
     assert!((1_024..5_000).contains(&asked), "{asked}");
     assert_eq!(envelope.status, Status::Done);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_small_context_holds_the_question_and_the_answer() {
-    let asked_for = |window: u64, task: String| async move {
+async fn output_fits_a_small_context() {
+    let requested_output = |window: u64, task: String| async move {
         let card = ModelCard { context_window: Some(window), ..ModelCard::free("script/small") };
-        let model = Actor::with(card, Duration::ZERO, |request| Ok(say(request.max_output.to_string())));
-        let (envelope, _) = Stage::new([agent("a")], model).play(Task::new("a", task)).await;
+        let model = TestModel::with(card, Duration::ZERO, |request| Ok(say(request.max_output.to_string())));
+        let (envelope, _) = TestSetup::new([agent("a")], model).run(Task::new("a", task)).await;
         envelope.output.parse::<u64>().unwrap()
     };
-    let small = asked_for(4_096, "go".to_owned()).await;
+    let small = requested_output(4_096, "go".to_owned()).await;
     assert!((1_025..4_096).contains(&small), "{small}");
-    assert_eq!(asked_for(4_096, "long ".repeat(1_000)).await, 1_024, "a quarter is always left");
-    assert_eq!(asked_for(200_000, "go".to_owned()).await, 8_192);
+    assert_eq!(requested_output(4_096, "long ".repeat(1_000)).await, 1_024, "a quarter is always left");
+    assert_eq!(requested_output(200_000, "go".to_owned()).await, 8_192);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delegated_run_has_fifteen_minutes_of_own_work_waiting_not_counted() {
+async fn working_time_limit_does_not_count_waiting() {
     // A child that waits twenty minutes for its own child is not stopped by its limit on work.
-    let model = Actor::new(|request| {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", json!({"agent": "middle", "task": "x"}))]),
             ("middle", 1) => call([
@@ -192,43 +192,46 @@ async fn a_delegated_run_has_fifteen_minutes_of_own_work_waiting_not_counted() {
             _ => say("back"),
         })
     });
-    let slow = Prop::new("slow", Default::default(), Duration::from_secs(400), |_| Default::default());
+    let slow = TestTool::new("slow", Default::default(), Duration::from_secs(400), |_| Default::default());
     let agents = [agent("lead"), agent("middle"), agent("leaf")];
-    let (envelope, _) = Stage::new(agents, model).tools([slow]).play(Task::new("lead", "go")).await;
+    let (envelope, _) = TestSetup::new(agents, model).tools([slow]).run(Task::new("lead", "go")).await;
     assert_eq!(envelope.children[0].status, Status::Done);
     let limits = Limits { work_ms: Cap::At(500_000), ..Limits::default() };
     let leaf = homing_core::definition::AgentDefinition { limits, ..agent("lead") };
-    let model = Actor::new(|request| {
+    let model = TestModel::new(|request| {
         Ok(match request.messages.len() {
             n if n < 9 => call([("slow", json!({"n": n}))]),
             _ => say("back"),
         })
     });
-    let slow = Prop::new("slow", Default::default(), Duration::from_secs(400), |_| Default::default());
-    let (envelope, _) = Stage::new([leaf], model).tools([slow]).play(Task::new("lead", "go")).await;
+    let slow = TestTool::new("slow", Default::default(), Duration::from_secs(400), |_| Default::default());
+    let (envelope, _) = TestSetup::new([leaf], model).tools([slow]).run(Task::new("lead", "go")).await;
     assert_eq!((envelope.status, envelope.limit.unwrap().name.name()), (Status::TimedOut, "work"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exhausted_run_goes_on_when_it_is_given_more() {
-    let model = Actor::new(|request| {
-        let reads =
-            request.messages.iter().filter(|it| matches!(it.message, homing_core::message::Message::Tool(_))).count();
+async fn exhausted_run_continues_with_a_larger_limit() {
+    let model = TestModel::new(|request| {
+        let reads = request
+            .messages
+            .iter()
+            .filter(|entry| matches!(entry.message, homing_core::message::Message::Tool(_)))
+            .count();
         Ok(match request.choice {
             ToolChoice::Off => say("so far"),
             _ if reads < 6 => call([("read", json!({"n": reads}))]),
             _ => say("finished"),
         })
     });
-    let stage = Stage::new([agent("a")], model).tools([Prop::simple("read")]);
-    let (runtime, _) = stage.open();
+    let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read")]);
+    let (runtime, _) = setup.open();
     let run = runtime.spawn(Task::new("a", "go").limits(Limits::default().turns(4))).unwrap();
-    let envelope = crate::stage::home(&run).await;
+    let envelope = crate::support::wait_for(&run).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Exhausted, "so far"));
     assert!(envelope.resumable);
     let more = Limits::default().turns(10);
     let again = runtime.resume(run.id(), homing_runtime::journal::Claim::IfGone, more).await.unwrap();
-    let envelope = crate::stage::home(&again).await;
+    let envelope = crate::support::wait_for(&again).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "finished"));
     assert_eq!(envelope.usage.tool_calls, 6, "nothing was repeated");
 }

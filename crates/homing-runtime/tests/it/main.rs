@@ -1,4 +1,4 @@
-//! The runtime as its hosts see it: scripts in, journals and envelopes out. No network, no disk, paused time.
+//! Tests of the runtime through its public interface, with scripted models and paused time; no network, no disk.
 
 mod background;
 mod cancel;
@@ -9,7 +9,8 @@ mod full_disk;
 mod ledger;
 mod limits;
 mod manager;
+mod permissions;
 mod replies;
 mod retries;
 mod simulation;
-mod stage;
+mod support;

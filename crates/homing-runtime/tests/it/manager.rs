@@ -1,4 +1,4 @@
-//! The host's side: spawn, look, wait, cancel, count.
+//! Operations of the host: spawn, list, wait, cancel, totals.
 
 use std::{
     sync::{Arc, Mutex},
@@ -14,37 +14,37 @@ use homing_core::{
 use homing_runtime::{Submission, Task, aggregate, event::Event};
 use serde_json::json;
 
-use crate::stage::{Actor, Prop, Stage, agent, home};
+use crate::support::{TestModel, TestSetup, TestTool, agent, wait_for};
 
 /// An agent that naps for as many seconds as its task says.
-fn napper() -> Stage {
-    let model = Actor::new(|request| {
+fn napper() -> TestSetup {
+    let model = TestModel::new(|request| {
         let words = last_words(&request);
         Ok(match request.messages.len() {
             1 => call([("nap", json!({"s": words.parse::<u64>().unwrap_or(0)}))]),
             _ => say(format!("slept {words}")),
         })
     });
-    let nap = Prop::new("nap", Default::default(), Duration::from_secs(10), |args| {
+    let nap = TestTool::new("nap", Default::default(), Duration::from_secs(10), |args| {
         homing_core::tool::ToolOutput::text(args["s"].to_string())
     });
-    Stage::new([agent("a")], model).tools([nap])
+    TestSetup::new([agent("a")], model).tools([nap])
 }
 
 #[tokio::test(start_paused = true)]
-async fn r24_a_run_has_an_id_an_agent_a_state_and_a_result() {
+async fn r24_run_has_an_id_agent_status_and_result() {
     let (runtime, _) = napper().open();
     let run = runtime.spawn(Task::new("a", "3")).unwrap();
     assert_eq!(run.status(), Status::Queued);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(run.status(), Status::Running);
-    let envelope = home(&run).await;
+    let envelope = wait_for(&run).await;
     assert_eq!((envelope.run, envelope.agent.as_str(), run.status()), (run.id(), "a", Status::Done));
     assert_eq!(envelope.output, "slept 3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r25_the_manager_spawns_lists_waits_cancels_and_counts() {
+async fn r25_runtime_spawns_lists_waits_cancels_and_counts() {
     let (runtime, _) = napper().open();
     let ended: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = ended.clone();
@@ -58,7 +58,7 @@ async fn r25_the_manager_spawns_lists_waits_cancels_and_counts() {
     let (at, _) = runtime.wait_any(&runs).await.unwrap();
     assert_eq!(at, 3);
     let all = runtime.wait_all(&runs).await;
-    assert_eq!(all.iter().filter(|it| it.status == Status::Done).count(), 3);
+    assert_eq!(all.iter().filter(|run| run.status == Status::Done).count(), 3);
     let statistics = runtime.statistics();
     assert_eq!(statistics.by_status, [(Status::Done, 3), (Status::Cancelled, 1)]);
     assert_eq!(statistics.total.turns, 7);
@@ -67,10 +67,10 @@ async fn r25_the_manager_spawns_lists_waits_cancels_and_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r26_at_most_so_many_run_at_once_and_the_rest_queue() {
-    let mut stage = napper();
-    stage.settings.max_runs = 2;
-    let (runtime, _) = stage.open();
+async fn r26_runs_beyond_the_maximum_queue() {
+    let mut setup = napper();
+    setup.settings.max_runs = 2;
+    let (runtime, _) = setup.open();
     let started = tokio::time::Instant::now();
     let runs: Vec<_> =
         runtime.spawn_many((0..6).map(|n| Task::new("a", n.to_string()))).into_iter().flatten().collect();
@@ -79,29 +79,29 @@ async fn r26_at_most_so_many_run_at_once_and_the_rest_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inv19_with_one_slot_and_depth_five_nothing_deadlocks() {
-    let model = Actor::new(|request| {
+async fn inv19_one_slot_and_depth_five_do_not_deadlock() {
+    let model = TestModel::new(|request| {
         let can = request.tools.specs.iter().any(|spec| spec.name == "delegate");
         Ok(match (can, request.messages.len()) {
             (true, 1) => call((0..2).map(|_| ("delegate", json!({"agent": "a", "task": "deeper"})))),
             _ => say("back"),
         })
     });
-    let mut stage = Stage::new([agent("a")], model);
-    (stage.settings.max_runs, stage.settings.max_asks) = (1, 1);
+    let mut setup = TestSetup::new([agent("a")], model);
+    (setup.settings.max_runs, setup.settings.max_asks) = (1, 1);
     let limits = Limits::default().depth(5).children(100);
-    let (envelope, _) = stage.play(Task::new("a", "go").limits(limits)).await;
+    let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
     assert_eq!((envelope.status, envelope.all().len()), (Status::Done, 63));
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_of_and_quorum_stop_the_rest() {
+async fn quorum_cancels_the_rest() {
     let (runtime, _) = napper().open();
     let runs: Vec<_> =
         runtime.spawn_many((0..5).map(|n| Task::new("a", n.to_string()))).into_iter().flatten().collect();
     assert_eq!(runtime.quorum(&runs, 2).await.len(), 2);
     let all = runtime.wait_all(&runs).await;
-    assert!(all.iter().all(|it| it.status.is_over()));
+    assert!(all.iter().all(|run| run.status.is_over()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,18 +122,18 @@ async fn r30_several_results_make_one_report() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r39_one_subscription_shows_the_whole_subtree_and_slow_subscribers_slow_nobody() {
-    let model = Actor::new(|request| {
+async fn r39_slow_subscriber_sees_the_subtree_and_delays_no_run() {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call((0..40).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
             _ => say("ok"),
         })
     });
-    let (runtime, _) = Stage::new([agent("lead"), agent("scout")], model).open();
+    let (runtime, _) = TestSetup::new([agent("lead"), agent("scout")], model).open();
     let run = runtime.spawn(Task::new("lead", "go")).unwrap();
     let mut events = run.events();
-    // Never read until everything is over: the run does not wait for its audience.
-    home(&run).await;
+    // Events are read only after the end: a run does not wait for its subscribers.
+    wait_for(&run).await;
     let (mut ended, mut places) = (0, std::collections::BTreeSet::new());
     while let Some(event) = events.next().await {
         if let Event::Fact(record) = event {
@@ -145,15 +145,15 @@ async fn r39_one_subscription_shows_the_whole_subtree_and_slow_subscribers_slow_
 }
 
 #[tokio::test(start_paused = true)]
-async fn r40_the_result_of_a_tree_has_every_execution_totals_and_the_tree() {
-    let model = Actor::new(|request| {
+async fn r40_result_of_a_tree_has_all_runs_and_totals() {
+    let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call((0..2).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
             ("lead", _) => say("final"),
             _ => say("part"),
         })
     });
-    let (envelope, _) = Stage::new([agent("lead"), agent("scout")], model).play(Task::new("lead", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("lead"), agent("scout")], model).run(Task::new("lead", "go")).await;
     assert_eq!((envelope.output.as_str(), envelope.subtree.turns, envelope.subtree.input), ("final", 4, 40));
     insta::assert_snapshot!(envelope.tree(), @r"
     1 lead done · 2 turns · 30 tokens · $0.00
@@ -163,7 +163,7 @@ async fn r40_the_result_of_a_tree_has_every_execution_totals_and_the_tree() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_key_is_the_same_run_and_another_task_under_it_is_refused() {
+async fn same_key_returns_the_same_run_and_refuses_another_task() {
     let (runtime, _) = napper().open();
     let Submission::New(run) = runtime.submit(Task::new("a", "3").key("k")).await.unwrap() else { panic!("new") };
     let Submission::Earlier(earlier) = runtime.submit(Task::new("a", "3").key("k")).await.unwrap() else {
@@ -174,7 +174,7 @@ async fn the_same_key_is_the_same_run_and_another_task_under_it_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r29_runs_are_isolated_each_has_its_own_tool_state() {
+async fn r29_each_run_has_its_own_tool_state() {
     use homing_core::tool::{Tool, ToolContext, ToolOutput, ToolSpec};
     #[derive(Default)]
     struct Count(std::sync::atomic::AtomicU32);
@@ -192,31 +192,31 @@ async fn r29_runs_are_isolated_each_has_its_own_tool_state() {
             Box::pin(async move { ToolOutput::text(count.to_string()) })
         }
     }
-    let model = Actor::new(|request| {
+    let model = TestModel::new(|request| {
         Ok(match request.messages.len() {
             1 | 3 => call([("count", json!({"n": request.messages.len()}))]),
             _ => say(last_words(&request)),
         })
     });
-    let stage = Stage::new([agent("a")], model);
-    let mut parts = stage.parts(homing_runtime::journal::MemoryJournal::new(), crate::stage::Rehearsal::new(1));
-    parts.tools = vec![Arc::new(Counter(Tool::spec(&*Prop::simple("count")).clone()))];
+    let setup = TestSetup::new([agent("a")], model);
+    let mut parts = setup.parts(homing_runtime::journal::MemoryJournal::new(), crate::support::SimulatedWorld::new(1));
+    parts.tools = vec![Arc::new(Counter(Tool::spec(&*TestTool::simple("count")).clone()))];
     let runtime = homing_runtime::Runtime::new(parts);
     let runs: Vec<_> = runtime.spawn_many((0..3).map(|_| Task::new("a", "x"))).into_iter().flatten().collect();
-    assert!(runtime.wait_all(&runs).await.iter().all(|it| it.output == "2"));
+    assert!(runtime.wait_all(&runs).await.iter().all(|run| run.output == "2"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_ends_every_run_with_its_envelope() {
+async fn shutdown_ends_every_run_with_a_result() {
     let (runtime, _) = napper().open();
     runtime.spawn_many((0..3).map(|n| Task::new("a", n.to_string())));
     tokio::time::sleep(Duration::from_secs(2)).await;
     let envelopes = runtime.shutdown(Duration::from_secs(3)).await;
-    assert_eq!(envelopes.iter().filter(|it| it.status == Status::Cancelled).count(), 3);
+    assert_eq!(envelopes.iter().filter(|run| run.status == Status::Cancelled).count(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r14_skills_that_a_definition_names_stand_in_its_prompt() {
+async fn r14_skills_of_a_definition_are_in_its_prompt() {
     use homing_core::{
         definition::{AgentDefinition, Scope},
         skill::{Skill, SkillCard, SkillLibrary},
@@ -237,13 +237,13 @@ async fn r14_skills_that_a_definition_names_stand_in_its_prompt() {
         path: "/skills/carpentry/SKILL.md".into(),
         scope: Scope::User,
     };
-    let model = Actor::new(|request| Ok(say(request.system)));
+    let model = TestModel::new(|request| Ok(say(request.system)));
     let skilled = AgentDefinition { skills: vec!["carpentry".into(), "magic".into()], ..agent("a") };
-    let stage = Stage::new([skilled], model);
-    let mut parts = stage.parts(homing_runtime::journal::MemoryJournal::new(), crate::stage::Rehearsal::new(1));
+    let setup = TestSetup::new([skilled], model);
+    let mut parts = setup.parts(homing_runtime::journal::MemoryJournal::new(), crate::support::SimulatedWorld::new(1));
     parts.skills = Some(Arc::new(One(vec![card])));
     let run = homing_runtime::Runtime::new(parts).spawn(Task::new("a", "x")).unwrap();
-    let envelope = home(&run).await;
+    let envelope = wait_for(&run).await;
     insta::assert_snapshot!(envelope.output, @r#"
     a
 
@@ -257,10 +257,10 @@ async fn r14_skills_that_a_definition_names_stand_in_its_prompt() {
     assert!(envelope.warnings[0].contains("no skill `magic`"), "{:?}", envelope.warnings);
 }
 
-/// Hooks that greet, block one tool, remark on another, and send the run back once.
-struct Watchful;
+/// Hooks that add a note at the start, block one tool, add a note to another, and continue the run once.
+struct TestHooks;
 
-impl homing_core::hooks::Hooks for Watchful {
+impl homing_core::hooks::Hooks for TestHooks {
     fn run_started<'a>(
         &'a self,
         run: &'a homing_core::hooks::HookRun,
@@ -296,10 +296,10 @@ impl homing_core::hooks::Hooks for Watchful {
         &'a self,
         _: &'a homing_core::hooks::HookRun,
         _: &'a str,
-        goes_on: u32,
+        continuations: u32,
     ) -> homing_core::BoxFuture<'a, homing_core::hooks::HookEnding> {
         use homing_core::hooks::HookEnding;
-        let ending = match goes_on {
+        let ending = match continuations {
             0 => HookEnding::GoOn { why: "tests are missing".into() },
             _ => HookEnding::End(Default::default()),
         };
@@ -308,22 +308,22 @@ impl homing_core::hooks::Hooks for Watchful {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_greet_block_remark_and_send_a_run_back_to_work() {
-    let model = Actor::new(|request| {
+async fn hooks_add_notes_block_calls_and_continue_runs() {
+    let model = TestModel::new(|request| {
         Ok(match request.messages.len() {
             2 => call([("read", json!({})), ("write", json!({}))]),
             5 => say("first version"),
-            _ => say(request.messages.iter().map(|it| format!("{:?}\n", it.message)).collect::<String>()),
+            _ => say(request.messages.iter().map(|entry| format!("{:?}\n", entry.message)).collect::<String>()),
         })
     });
-    let write = Prop::simple("write");
-    let stage = Stage::new([agent("a")], model).tools([Prop::simple("read"), write.clone()]);
-    let mut parts = stage.parts(homing_runtime::journal::MemoryJournal::new(), crate::stage::Rehearsal::new(1));
-    parts.hooks = Some(Arc::new(Watchful));
+    let write = TestTool::simple("write");
+    let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read"), write.clone()]);
+    let mut parts = setup.parts(homing_runtime::journal::MemoryJournal::new(), crate::support::SimulatedWorld::new(1));
+    parts.hooks = Some(Arc::new(TestHooks));
     let run = homing_runtime::Runtime::new(parts).spawn(Task::new("a", "x")).unwrap();
-    let envelope = home(&run).await;
-    for words in ["welcome, a", "blocked by a hook: no writing on Sundays", "ok\\n\\nseen", "tests are missing"] {
-        assert!(envelope.output.contains(words), "{words}: {}", envelope.output);
+    let envelope = wait_for(&run).await;
+    for text in ["welcome, a", "blocked by a hook: no writing on Sundays", "ok\\n\\nseen", "tests are missing"] {
+        assert!(envelope.output.contains(text), "{text}: {}", envelope.output);
     }
     assert_eq!(write.times_called(), 0);
 }
@@ -336,13 +336,13 @@ async fn r35_spawning_takes_under_a_hundred_milliseconds() {
     assert!(started.elapsed() / 100 < Duration::from_millis(100), "{:?} for a hundred", started.elapsed());
     for run in runs {
         run.cancel(CancelledBy::Host);
-        assert!(home(&run).await.status.is_over());
+        assert!(wait_for(&run).await.status.is_over());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn inv27_turns_calls_children_and_depth_are_never_exceeded_not_by_one() {
-    let model = Actor::new(|request| {
+async fn inv27_turns_calls_children_and_depth_are_never_exceeded() {
+    let model = TestModel::new(|request| {
         Ok(match request.choice {
             homing_core::model::ToolChoice::Off => say("report"),
             _ => call((0..3).flat_map(|n| {
@@ -352,15 +352,15 @@ async fn inv27_turns_calls_children_and_depth_are_never_exceeded_not_by_one() {
         })
     });
     let limits = Limits::default().turns(5).tool_calls(40).children(7).depth(2);
-    let stage = Stage::new([agent("a")], model).tools([Prop::simple("read")]);
-    let (envelope, _) = stage.play(Task::new("a", "go").limits(limits)).await;
+    let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read")]);
+    let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
     assert_eq!((envelope.subtree.tool_calls, envelope.all().len()), (40, 8), "{}", envelope.tree());
-    assert!(envelope.usage.turns <= 5 && envelope.all().iter().all(|it| it.place.depth() <= 2));
+    assert!(envelope.usage.turns <= 5 && envelope.all().iter().all(|run| run.place.depth() <= 2));
 }
 
 #[tokio::test]
 #[expect(clippy::print_stderr, reason = "a test that skips says so")]
-async fn inv33_a_thousand_agents_that_wait_cost_less_than_200_megabytes() {
+async fn inv33_thousand_waiting_runs_use_less_than_200_megabytes() {
     let resident_kb = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line =
@@ -369,10 +369,10 @@ async fn inv33_a_thousand_agents_that_wait_cost_less_than_200_megabytes() {
     };
     let Some(before) = resident_kb() else { return eprintln!("skipped: no /proc here to read memory from") };
     let card = homing_core::model::ModelCard::free("script/slow");
-    let model = Actor::with(card, Duration::from_secs(600), |_| Ok(say("late")));
-    let mut stage = Stage::new([agent("a")], model);
-    (stage.settings.max_runs, stage.settings.max_asks) = (1_000, 1_000);
-    let (runtime, _) = stage.open();
+    let model = TestModel::with(card, Duration::from_secs(600), |_| Ok(say("late")));
+    let mut setup = TestSetup::new([agent("a")], model);
+    (setup.settings.max_runs, setup.settings.max_asks) = (1_000, 1_000);
+    let (runtime, _) = setup.open();
     let runs: Vec<_> = runtime.spawn_many((0..1_000).map(|_| Task::new("a", "x"))).into_iter().flatten().collect();
     let since = std::time::Instant::now();
     while runtime.list(Status::Running).len() < 1_000 && since.elapsed() < Duration::from_secs(60) {

@@ -1,4 +1,4 @@
-//! Attempts that fail: who tries again, when, and what it costs.
+//! Failed model calls: retries, pauses and charges.
 
 use std::{
     sync::{
@@ -20,17 +20,17 @@ use homing_runtime::{Runtime, Task, journal::MemoryJournal};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::stage::{Actor, Rehearsal, Stage, agent, home};
+use crate::support::{SimulatedWorld, TestModel, TestSetup, agent, wait_for};
 
 fn busy(retry_after_ms: Option<u64>) -> AskFailure {
     AskFailure::free(ModelError::Busy { retry_after_ms, reason: "529".into() })
 }
 
-/// A model that fails so often, then answers.
-fn after(failures: usize, failure: AskFailure) -> Arc<Actor> {
+/// A model that fails a number of times, then answers.
+fn after(failures: usize, failure: AskFailure) -> Arc<TestModel> {
     let left = AtomicUsize::new(failures);
-    Actor::with(ModelCard::free("script/shaky"), Duration::from_millis(10), move |_| {
-        match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| it.checked_sub(1)) {
+    TestModel::with(ModelCard::free("script/shaky"), Duration::from_millis(10), move |_| {
+        match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
             Ok(_) => Err(failure.clone()),
             Err(_) => Ok(say("at last")),
         }
@@ -38,52 +38,52 @@ fn after(failures: usize, failure: AskFailure) -> Arc<Actor> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fifty_times_529_and_then_success_costs_one_call() {
+async fn fifty_overload_errors_cost_nothing() {
     let model = after(50, busy(None));
-    let (envelope, _) = Stage::new([agent("a")], model.clone()).play(Task::new("a", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("a")], model.clone()).run(Task::new("a", "go")).await;
     assert_eq!((envelope.status, model.times_asked()), (Status::Done, 51));
     assert_eq!((envelope.usage.turns, envelope.usage.input, envelope.usage.output), (1, 10, 5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_is_tried_six_times_and_then_reported_as_worth_retrying() {
+async fn broken_connection_is_tried_six_times() {
     let broken = AskFailure::free(ModelError::Broken { reason: "reset".into() });
     let model = after(5, broken.clone());
-    let (envelope, _) = Stage::new([agent("a")], model).play(Task::new("a", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("a")], model).run(Task::new("a", "go")).await;
     assert_eq!(envelope.status, Status::Done);
     let model = after(99, broken);
-    let (envelope, _) = Stage::new([agent("a")], model.clone()).play(Task::new("a", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("a")], model.clone()).run(Task::new("a", "go")).await;
     let error = envelope.error.unwrap();
     assert_eq!((error.kind.as_str(), error.retryable, model.times_asked()), ("model", true, 6));
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault23_a_wrong_key_stops_at_once() {
+async fn fault23_wrong_api_key_fails_at_once() {
     let model = after(99, AskFailure::free(ModelError::Unauthorized { reason: "401".into() }));
-    let (envelope, _) = Stage::new([agent("a")], model.clone()).play(Task::new("a", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("a")], model.clone()).run(Task::new("a", "go")).await;
     assert_eq!((envelope.error.unwrap().kind.as_str(), model.times_asked()), ("auth", 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_stream_costs_its_hold_and_a_failure_before_any_content_costs_nothing() {
+async fn broken_stream_is_charged_its_reservation_or_reported_usage() {
     let cut = AskFailure { charge: Charge::Hold, ..AskFailure::free(ModelError::Broken { reason: "cut".into() }) };
-    let (envelope, _) = Stage::new([agent("a")], after(1, cut)).play(Task::new("a", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("a")], after(1, cut)).run(Task::new("a", "go")).await;
     assert!(envelope.usage.output == 8_192 + 5 && envelope.usage.estimated, "{:?}", envelope.usage);
     let used = Usage { input: 100, output: 7, ..Usage::default() };
     let cut =
         AskFailure { charge: Charge::Used(used), ..AskFailure::free(ModelError::Broken { reason: "cut".into() }) };
-    let (envelope, _) = Stage::new([agent("a")], after(1, cut)).play(Task::new("a", "go")).await;
+    let (envelope, _) = TestSetup::new([agent("a")], after(1, cut)).run(Task::new("a", "go")).await;
     assert_eq!((envelope.usage.input, envelope.usage.output), (110, 12));
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault21_a_storm_with_retry_after_closes_the_gate_for_all_and_loses_nobody() {
-    // For the first minute the provider answers everybody with "in 30 seconds"; the log holds when each request came.
+async fn fault21_retry_after_pauses_all_runs_and_loses_none() {
+    // For the first minute the provider asks for a pause of 30 seconds; the log has the time of each request.
     let log: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let started = Instant::now();
     let model = {
         let log = log.clone();
-        Actor::new(move |request| {
+        TestModel::new(move |request| {
             if request.system == "lead" {
                 return Ok(match request.messages.len() {
                     1 => call((0..64).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
@@ -94,26 +94,26 @@ async fn fault21_a_storm_with_retry_after_closes_the_gate_for_all_and_loses_nobo
             if started.elapsed() < Duration::from_secs(60) { Err(busy(Some(30_000))) } else { Ok(say("here")) }
         })
     };
-    let mut stage = Stage::new([agent("lead"), agent("scout")], model);
-    stage.settings.max_runs = 64;
-    stage.settings.max_asks = 64;
+    let mut setup = TestSetup::new([agent("lead"), agent("scout")], model);
+    setup.settings.max_runs = 64;
+    setup.settings.max_asks = 64;
     let limits = Limits::default().children(64);
-    let (envelope, _) = stage.play(Task::new("lead", "go").limits(limits)).await;
-    assert_eq!(envelope.children.iter().filter(|it| it.status == Status::Done).count(), 64);
+    let (envelope, _) = setup.run(Task::new("lead", "go").limits(limits)).await;
+    assert_eq!(envelope.children.iter().filter(|child| child.status == Status::Done).count(), 64);
     let log = log.lock().unwrap();
     let first = log[0];
     let early =
         log.iter().filter(|at| **at > first + Duration::from_millis(200) && **at < first + Duration::from_secs(30));
-    assert_eq!(early.count(), 0, "nobody asks while the gate is closed: {log:?}");
+    assert_eq!(early.count(), 0, "no request during the pause: {log:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault22_five_minutes_of_overload_lose_nobody() {
+async fn fault22_five_minutes_of_overload_lose_no_run() {
     let started = Instant::now();
     let asks = Arc::new(Mutex::new(0_u32));
     let model = {
         let asks = asks.clone();
-        Actor::new(move |request| {
+        TestModel::new(move |request| {
             if request.system == "lead" {
                 return Ok(match request.messages.len() {
                     1 => call((0..16).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
@@ -124,19 +124,19 @@ async fn fault22_five_minutes_of_overload_lose_nobody() {
             if started.elapsed() < Duration::from_secs(300) { Err(busy(None)) } else { Ok(say("here")) }
         })
     };
-    let stage = Stage::new([agent("lead"), agent("scout")], model);
-    let (envelope, _) = stage.play(Task::new("lead", "go").limits(Limits::default().children(16))).await;
-    assert_eq!(envelope.children.iter().filter(|it| it.status == Status::Done).count(), 16, "{envelope:?}");
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model);
+    let (envelope, _) = setup.run(Task::new("lead", "go").limits(Limits::default().children(16))).await;
+    assert_eq!(envelope.children.iter().filter(|child| child.status == Status::Done).count(), 16, "{envelope:?}");
     let asks = *asks.lock().unwrap();
-    assert!(asks < 16 * 60, "{asks} asks of 16 children in five minutes hammer a provider that is down");
+    assert!(asks < 16 * 60, "{asks} requests of 16 children in five minutes are too many");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_after_beyond_the_deadline_fails_at_once_and_says_so() {
+async fn retry_after_beyond_the_deadline_fails_at_once() {
     let started = Instant::now();
     let limits = Limits::default().wall(Duration::from_secs(60));
     let (envelope, _) =
-        Stage::new([agent("a")], after(9, busy(Some(86_400_000)))).play(Task::new("a", "go").limits(limits)).await;
+        TestSetup::new([agent("a")], after(9, busy(Some(86_400_000)))).run(Task::new("a", "go").limits(limits)).await;
     assert!(started.elapsed() < Duration::from_secs(2));
     let error = envelope.error.unwrap();
     assert!(error.message.contains("more than this run has left") && error.retryable, "{}", error.message);
@@ -156,22 +156,23 @@ impl Models for Two {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_cannot_be_used_gives_way_to_the_next_of_the_list() {
+async fn unusable_model_is_replaced_by_the_next() {
     let unusable = AskFailure::free(ModelError::Unusable { reason: "404".into() });
-    let first = Actor::with(ModelCard::free("script/first"), Duration::ZERO, move |_| Err(unusable.clone()));
-    let second = Actor::with(ModelCard::free("script/second"), Duration::ZERO, |request| Ok(say(last_words(&request))));
-    let stage = Stage::new([agent("a")], first.clone());
-    let mut parts = stage.parts(MemoryJournal::new(), Rehearsal::new(1));
+    let first = TestModel::with(ModelCard::free("script/first"), Duration::ZERO, move |_| Err(unusable.clone()));
+    let second =
+        TestModel::with(ModelCard::free("script/second"), Duration::ZERO, |request| Ok(say(last_words(&request))));
+    let setup = TestSetup::new([agent("a")], first.clone());
+    let mut parts = setup.parts(MemoryJournal::new(), SimulatedWorld::new(1));
     parts.models = Arc::new(Two(first.clone(), second));
     let run = Runtime::new(parts).spawn(Task::new("a", "go")).unwrap();
-    let envelope = home(&run).await;
+    let envelope = wait_for(&run).await;
     assert_eq!((envelope.output.as_str(), first.times_asked()), ("go", 1));
-    assert_eq!(run.tree().root().unwrap().asked_model.as_deref(), Some("script/second"));
+    assert_eq!(run.tree().root().unwrap().asked_model(), Some("script/second"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault24_a_full_context_is_summarised_and_the_run_goes_on() {
-    let model = Actor::new(|request| {
+async fn fault24_full_context_is_summarised_and_the_run_continues() {
+    let model = TestModel::new(|request| {
         if request.system.starts_with("You keep the notes") {
             return Ok(say("notes: nine files read"));
         }
@@ -185,14 +186,14 @@ async fn fault24_a_full_context_is_summarised_and_the_run_goes_on() {
             call([("read", json!({"n": request.messages.len()}))])
         })
     });
-    let stage = Stage::new([agent("a")], model).tools([crate::stage::Prop::simple("read")]);
-    let (envelope, _) = stage.play(Task::new("a", "go")).await;
+    let setup = TestSetup::new([agent("a")], model).tools([crate::support::TestTool::simple("read")]);
+    let (envelope, _) = setup.run(Task::new("a", "go")).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "done with notes"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_context_that_stays_full_ends_the_run_and_does_not_loop() {
-    let model = Actor::new(|request| {
+async fn context_that_stays_full_ends_the_run() {
+    let model = TestModel::new(|request| {
         if request.system.starts_with("You keep the notes") {
             return Ok(say("notes"));
         }
@@ -203,7 +204,7 @@ async fn a_context_that_stays_full_ends_the_run_and_does_not_loop() {
             _ => Err(AskFailure::free(ModelError::ContextFull { reason: "too long".into() })),
         }
     });
-    let stage = Stage::new([agent("a")], model.clone()).tools([crate::stage::Prop::simple("read")]);
-    let (envelope, _) = stage.play(Task::new("a", "go")).await;
+    let setup = TestSetup::new([agent("a")], model.clone()).tools([crate::support::TestTool::simple("read")]);
+    let (envelope, _) = setup.run(Task::new("a", "go")).await;
     assert!(envelope.status != Status::Done && model.times_asked() < 20, "{:?}", envelope.status);
 }

@@ -142,6 +142,7 @@ impl TypedTool for Diff {
     type Args = Args;
     const NAME: &'static str = "diff";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"against": "main...HEAD", "path": "src"}"#;
 
     fn description(&self) -> String {

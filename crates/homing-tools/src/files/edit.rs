@@ -83,6 +83,7 @@ impl TypedTool for Edit {
     type Args = Args;
     const NAME: &'static str = "edit";
     const REPLAY: Replay = Replay::Unsafe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Changes;
     const EXAMPLE: &'static str = r#"{"path": "src/main.rs", "edits": [{"old": "let a = 1;", "new": "let a = 2;"}]}"#;
 
     fn description(&self) -> String {

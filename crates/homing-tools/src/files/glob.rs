@@ -67,6 +67,7 @@ impl TypedTool for Glob {
     type Args = Args;
     const NAME: &'static str = "glob";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"pattern": "**/*.rs", "path": "src"}"#;
 
     fn description(&self) -> String {

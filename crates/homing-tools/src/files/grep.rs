@@ -88,6 +88,7 @@ impl TypedTool for Grep {
     type Args = Args;
     const NAME: &'static str = "grep";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"pattern": "fn main", "path": "src", "glob": "*.rs", "context": 2}"#;
 
     fn description(&self) -> String {

@@ -47,6 +47,7 @@ impl TypedTool for Ls {
     type Args = Args;
     const NAME: &'static str = "ls";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"path": "src"}"#;
 
     fn description(&self) -> String {

@@ -58,6 +58,7 @@ impl TypedTool for Read {
     type Args = Args;
     const NAME: &'static str = "read";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"path": "src/main.rs", "offset": 1, "limit": 200}"#;
 
     fn description(&self) -> String {

@@ -47,6 +47,7 @@ impl TypedTool for Tree {
     type Args = Args;
     const NAME: &'static str = "tree";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
     const EXAMPLE: &'static str = r#"{"path": "src", "depth": 2}"#;
 
     fn description(&self) -> String {

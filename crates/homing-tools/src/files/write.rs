@@ -43,6 +43,7 @@ impl TypedTool for Write {
     type Args = Args;
     const NAME: &'static str = "write";
     const REPLAY: Replay = Replay::Unsafe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Changes;
     const EXAMPLE: &'static str = r#"{"path": "notes/plan.md", "content": "First…"}"#;
 
     fn description(&self) -> String {

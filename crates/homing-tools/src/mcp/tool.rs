@@ -23,6 +23,7 @@ impl McpTool {
             description: tool.description.clone(),
             schema: tool.schema.clone(),
             replay: if tool.read_only { Replay::Safe } else { Replay::Unsafe },
+            effect: if tool.read_only { homing_core::tool::Effect::Reads } else { homing_core::tool::Effect::Changes },
         };
         Self { spec, tool, connection }
     }

@@ -124,7 +124,13 @@ fn spec() -> ToolSpec {
         },
         "required": ["command"]
     });
-    ToolSpec { name: "bash".to_owned(), description: description.to_owned(), schema, replay: Replay::Unsafe }
+    ToolSpec {
+        name: "bash".to_owned(),
+        description: description.to_owned(),
+        schema,
+        replay: Replay::Unsafe,
+        effect: homing_core::tool::Effect::Changes,
+    }
 }
 
 impl Args {

@@ -148,6 +148,7 @@ impl TypedTool for Fetch {
     type Args = Args;
     const NAME: &'static str = "fetch";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Network;
     const EXAMPLE: &'static str = r#"{"url": "https://example.org/docs"}"#;
 
     fn description(&self) -> String {

@@ -146,6 +146,7 @@ impl TypedTool for WebSearch {
     type Args = Args;
     const NAME: &'static str = "websearch";
     const REPLAY: Replay = Replay::Safe;
+    const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Network;
     const EXAMPLE: &'static str = r#"{"query": "rust openat2 RESOLVE_BENEATH"}"#;
 
     fn description(&self) -> String {

@@ -1,4 +1,4 @@
-//! The stage on which scenarios are played: agents, a scripted model, tools that keep a log of their own.
+//! Test support: agents, scripted models and tools that keep logs, simulated time and ids.
 
 use std::{
     sync::{
@@ -21,65 +21,67 @@ use homing_core::{
 };
 use homing_runtime::{
     RunHandle, Runtime, RuntimeParts, Task,
-    clock::Clock,
+    clock::{Clock, IdSource, Sources},
     journal::{Journal, MemoryJournal},
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Time that starts at the same moment, ids that count, and chance that repeats.
-pub struct Rehearsal {
+/// Time that always starts at the same moment, ids that count up, and repeatable random numbers.
+pub struct SimulatedWorld {
     started: Instant,
     ids: AtomicU64,
-    chance: AtomicU64,
+    random: AtomicU64,
 }
 
-impl Rehearsal {
+impl SimulatedWorld {
     pub fn new(seed: u64) -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), ids: AtomicU64::new(0), chance: AtomicU64::new(seed | 1) })
+        Arc::new(Self { started: Instant::now(), ids: AtomicU64::new(0), random: AtomicU64::new(seed | 1) })
     }
 
-    /// A rehearsal that goes on where ids up to `ids` are taken.
+    /// A simulation in which ids up to `ids` are already used.
     pub fn after(ids: u64) -> Arc<Self> {
-        Arc::new(Self { started: Instant::now(), ids: AtomicU64::new(ids), chance: AtomicU64::new(7) })
+        Arc::new(Self { started: Instant::now(), ids: AtomicU64::new(ids), random: AtomicU64::new(7) })
     }
 }
 
-impl Clock for Rehearsal {
+impl Clock for SimulatedWorld {
     fn now_ms(&self) -> u64 {
         1_700_000_000_000 + u64::try_from(self.started.elapsed().as_millis()).unwrap()
     }
+}
 
+impl IdSource for SimulatedWorld {
     fn fresh_id(&self) -> Uuid {
         Uuid::from_u128(u128::from(self.ids.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
     fn roll(&self, bound: u64) -> u64 {
-        let next = |it: u64| {
-            let it = it ^ (it << 13);
-            let it = it ^ (it >> 7);
-            it ^ (it << 17)
+        let next = |state: u64| {
+            let state = state ^ (state << 13);
+            let state = state ^ (state >> 7);
+            state ^ (state << 17)
         };
-        let rolled = self.chance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| Some(next(it))).unwrap();
+        let rolled = self.random.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some(next(state))).unwrap();
         if bound == 0 { 0 } else { rolled % bound }
     }
 }
 
 type Decide = dyn Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync;
 
-/// A scripted model that takes its time and counts who asked.
-pub struct Actor {
+/// A scripted model with a delay and a log.
+pub struct TestModel {
     card: ModelCard,
     decide: Box<Decide>,
     takes: Duration,
-    /// What was asked, in order: the provider's own log.
+    /// The system prompts of all requests, in order.
     pub asked: Mutex<Vec<String>>,
 }
 
-impl Actor {
+impl TestModel {
     pub fn new(decide: impl Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync + 'static) -> Arc<Self> {
-        Self::with(ModelCard::free("script/actor"), Duration::from_millis(100), decide)
+        Self::with(ModelCard::free("script/model"), Duration::from_millis(100), decide)
     }
 
     pub fn with(
@@ -95,7 +97,7 @@ impl Actor {
     }
 }
 
-impl Model for Actor {
+impl Model for TestModel {
     fn card(&self) -> &ModelCard {
         &self.card
     }
@@ -117,16 +119,16 @@ impl Model for Actor {
     }
 }
 
-/// A tool that does what a function says and keeps a log of its own.
-pub struct Prop {
+/// A tool that calls a function and keeps a log.
+pub struct TestTool {
     spec: ToolSpec,
     act: Box<dyn Fn(&Value) -> ToolOutput + Send + Sync>,
     takes: Duration,
-    /// Keys of the calls that were made: the tool's own log.
+    /// Keys of the calls that were executed.
     pub calls: Mutex<Vec<String>>,
 }
 
-impl Prop {
+impl TestTool {
     pub fn new(
         name: &str,
         replay: Replay,
@@ -134,7 +136,13 @@ impl Prop {
         act: impl Fn(&Value) -> ToolOutput + Send + Sync + 'static,
     ) -> Arc<Self> {
         let schema = json!({"type": "object"});
-        let spec = ToolSpec { name: name.into(), description: format!("does {name}"), schema, replay };
+        let spec = ToolSpec {
+            name: name.into(),
+            description: format!("does {name}"),
+            schema,
+            replay,
+            effect: homing_core::tool::Effect::Changes,
+        };
         Arc::new(Self { spec, act: Box::new(act), takes, calls: Mutex::default() })
     }
 
@@ -148,7 +156,7 @@ impl Prop {
     }
 }
 
-impl Tool for Prop {
+impl Tool for TestTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -164,7 +172,7 @@ impl Tool for Prop {
     }
 }
 
-/// An agent whose prompt is its name, so that scripts know who asks.
+/// An agent whose prompt is its name, by which scripts recognise it.
 pub fn agent(name: &str) -> AgentDefinition {
     AgentDefinition::new(name, format!("the {name}"), name)
 }
@@ -175,30 +183,30 @@ pub fn agent_with(name: &str, tools: &[&str]) -> AgentDefinition {
     AgentDefinition { tools, ..agent(name) }
 }
 
-/// Everything for one scenario.
-pub struct Stage {
+/// The agents, model and tools of one test.
+pub struct TestSetup {
     pub agents: Vec<AgentDefinition>,
     pub model: Arc<dyn Model>,
-    pub tools: Vec<Arc<Prop>>,
+    pub tools: Vec<Arc<TestTool>>,
     pub seed: u64,
     pub settings: homing_runtime::RuntimeConfig,
 }
 
-impl Stage {
+impl TestSetup {
     pub fn new(agents: impl IntoIterator<Item = AgentDefinition>, model: Arc<dyn Model>) -> Self {
         let agents = agents.into_iter().collect();
         Self { agents, model, tools: Vec::new(), seed: 1, settings: homing_runtime::RuntimeConfig::default() }
     }
 
-    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<Prop>>) -> Self {
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<TestTool>>) -> Self {
         self.tools = tools.into_iter().collect();
         self
     }
 
-    pub fn parts(&self, journal: Arc<dyn Journal>, environment: Arc<dyn Clock>) -> RuntimeParts {
+    pub fn parts(&self, journal: Arc<dyn Journal>, world: Arc<SimulatedWorld>) -> RuntimeParts {
         let registry = Registry::from_iter(self.agents.iter().cloned());
         let mut parts = RuntimeParts::new(registry, Arc::new(SingleModel(self.model.clone())), journal);
-        parts.environment = environment;
+        parts.sources = Sources { clock: world.clone(), ids: world };
         parts.tools = self.tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
         parts.settings = self.settings.clone();
         parts
@@ -206,31 +214,33 @@ impl Stage {
 
     pub fn open(&self) -> (Runtime, Arc<MemoryJournal>) {
         let journal = MemoryJournal::new();
-        (Runtime::new(self.parts(journal.clone(), Rehearsal::new(self.seed))), journal)
+        (Runtime::new(self.parts(journal.clone(), SimulatedWorld::new(self.seed))), journal)
     }
 
-    /// Plays `task` to its end.
-    pub async fn play(&self, task: Task) -> (Envelope, Arc<MemoryJournal>) {
+    /// Runs `task` to its end.
+    pub async fn run(&self, task: Task) -> (Envelope, Arc<MemoryJournal>) {
         let (runtime, journal) = self.open();
         let run = runtime.spawn(task).unwrap();
-        (home(&run).await, journal)
+        (wait_for(&run).await, journal)
     }
 }
 
-/// Waits for a run, but not for ever.
-pub async fn home(run: &RunHandle) -> Envelope {
-    tokio::time::timeout(Duration::from_secs(86_400), run.wait())
-        .await
-        .expect("every agent that is sent out comes back")
+/// Waits for a run, with a timeout.
+pub async fn wait_for(run: &RunHandle) -> Envelope {
+    tokio::time::timeout(Duration::from_secs(86_400), run.wait()).await.expect("every run ends")
 }
 
-/// The journal as a story: place and kind, a line each.
-pub fn story(records: &[Arc<Record>]) -> String {
+/// The records as text: place and kind, one line each.
+pub fn summary(records: &[Arc<Record>]) -> String {
     let line = |record: &Arc<Record>| {
         let more = match &record.fact {
             Fact::Called(called) => format!(" {}", called.call.name),
             Fact::Returned { result, refused, .. } => {
-                format!(" {}{}", result.name, refused.as_ref().map(|it| format!(" ({it:?})")).unwrap_or_default())
+                format!(
+                    " {}{}",
+                    result.name,
+                    refused.as_ref().map(|refused| format!(" ({refused:?})")).unwrap_or_default()
+                )
             }
             Fact::Ended(ended) => format!(" {}", ended.outcome.status()),
             Fact::Asked(asked) => {

@@ -1,0 +1,52 @@
+//! The model calls of a run: the open one, and what is known from the last ones.
+
+use crate::{
+    fact::Asked,
+    model::{AskFailure, ModelError},
+    token_estimate::LastAsk,
+};
+
+/// The open model call of a run, and the outcome of the previous ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AskState {
+    pub(super) open: Option<Asked>,
+    /// Attempts in a row that failed with `model`.
+    pub(super) failed: u32,
+    /// Model of the last attempt.
+    pub(super) model: Option<String>,
+    /// Error of the last attempt, if it failed.
+    pub(super) last_error: Option<ModelError>,
+    /// Text that had arrived when the last attempt failed.
+    pub(super) partial: String,
+    /// Size of the last request, as reported by the provider.
+    pub(super) last_size: Option<LastAsk>,
+}
+
+impl AskState {
+    pub(super) fn begin(&mut self, asked: &Asked) {
+        if self.model.as_ref() != Some(&asked.model) {
+            self.model = Some(asked.model.clone());
+            self.failed = 0;
+        }
+        self.open = Some(asked.clone());
+    }
+
+    /// Closes the open call because a reply arrived.
+    pub(super) fn succeed(&mut self) -> Option<Asked> {
+        let asked = self.open.take()?;
+        self.failed = 0;
+        self.last_error = None;
+        self.partial.clear();
+        Some(asked)
+    }
+
+    /// Closes the open call because it failed.
+    pub(super) fn fail(&mut self, failure: &AskFailure) -> Option<Asked> {
+        self.failed += 1;
+        self.last_error = Some(failure.error.clone());
+        if !failure.partial.is_empty() {
+            self.partial.clone_from(&failure.partial);
+        }
+        self.open.take()
+    }
+}

@@ -1,0 +1,146 @@
+//! The transcript of a run: what was said, what waits to be said, and how much of it a summary replaces.
+
+use std::sync::Arc;
+
+use super::cut::Cuts;
+use crate::{
+    fact::{CallRefusal, Spawned},
+    message::{Message, MessageOrigin, ToolResult, TranscriptEntry},
+};
+
+/// The transcript of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Conversation {
+    pub(super) entries: Vec<Arc<TranscriptEntry>>,
+    /// Number of entries that the latest summary replaces.
+    pub(super) superseded: usize,
+    /// Messages to the run that arrived while a call was open.
+    waiting: Vec<String>,
+    pub(super) compaction: Compaction,
+    pub(super) cuts: Cuts,
+}
+
+/// Progress of shortening the history.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Compaction {
+    pub(super) pending: PendingCompaction,
+    /// Compactions in a row without a turn between them.
+    pub(super) in_a_row: u32,
+    /// The run's turns at the last compaction.
+    turns: u64,
+}
+
+/// A compaction that is under way.
+#[derive(Clone, Debug, Default)]
+pub(super) enum PendingCompaction {
+    #[default]
+    None,
+    /// The history does not fit the model's context window.
+    Needed,
+    /// The model has written this summary.
+    Summarized(String),
+}
+
+/// Compactions in a row without progress that end a run.
+pub(super) const MAX_COMPACTIONS: u32 = 2;
+
+impl Compaction {
+    /// Returns whether another compaction would not help, because the last ones did not.
+    pub(super) fn is_futile(&self, turns: u64) -> bool {
+        self.in_a_row >= MAX_COMPACTIONS && turns <= self.turns
+    }
+
+    /// Notes that the history does not fit. A summary that has already been written is used first.
+    pub(super) fn need(&mut self) {
+        if matches!(self.pending, PendingCompaction::None) {
+            self.pending = PendingCompaction::Needed;
+        }
+    }
+
+    fn done(&mut self, turns: u64) {
+        self.pending = PendingCompaction::None;
+        self.in_a_row = if turns > self.turns { 1 } else { self.in_a_row + 1 };
+        self.turns = turns;
+    }
+}
+
+impl Conversation {
+    pub(super) fn new(spawned: &Spawned) -> Self {
+        let task = Message::user(spawned.task.clone());
+        let inherited = spawned.inherited.iter().cloned();
+        let inherited = inherited.map(|message| TranscriptEntry::with_origin(message, MessageOrigin::Inherited));
+        let task = TranscriptEntry::with_origin(task, MessageOrigin::Task);
+        Self {
+            entries: inherited.chain([task]).collect(),
+            superseded: 0,
+            waiting: Vec::new(),
+            compaction: Compaction::default(),
+            cuts: Cuts::default(),
+        }
+    }
+
+    pub(super) fn push(&mut self, message: Message) {
+        self.entries.push(TranscriptEntry::new(message));
+    }
+
+    /// Adds the result of a call.
+    pub(super) fn push_result(&mut self, result: &ToolResult, refusal: Option<CallRefusal>) {
+        self.entries.push(TranscriptEntry::with_refusal(result.clone(), refusal));
+    }
+
+    /// Adds a user message of this origin.
+    pub(super) fn add(&mut self, text: impl Into<String>, origin: MessageOrigin) {
+        self.entries.push(TranscriptEntry::with_origin(Message::user(text), origin));
+    }
+
+    /// Keeps a message until [`Self::deliver`]. Messages wait until no call is open, so that the transcript shows what the
+    /// model knew when it replied.
+    pub(super) fn hold(&mut self, message: &str) {
+        self.waiting.push(message.to_owned());
+    }
+
+    /// Adds the messages that waited.
+    pub(super) fn deliver(&mut self) {
+        for message in std::mem::take(&mut self.waiting) {
+            self.add(message, MessageOrigin::Message);
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<&Message> {
+        self.entries.last().map(|entry| &entry.message)
+    }
+
+    /// Returns the entries that the model is sent.
+    pub(super) fn current(&self) -> &[Arc<TranscriptEntry>] {
+        &self.entries[self.superseded..]
+    }
+
+    /// Returns the texts of the model's replies, the latest first.
+    pub(super) fn reply_texts(&self) -> impl Iterator<Item = String> {
+        self.entries.iter().rev().filter_map(|entry| match &entry.message {
+            Message::Assistant(reply) => Some(reply.text()),
+            Message::User { .. } | Message::Tool(_) => None,
+        })
+    }
+
+    /// Returns the latest text of the model that is not blank: `partial`, the text of a failed call, or a reply.
+    pub(super) fn latest_text(&self, partial: &str) -> String {
+        if !partial.trim().is_empty() {
+            return self.with_cut_text(partial);
+        }
+        let joined = self.joined_text();
+        if !joined.trim().is_empty() {
+            return joined;
+        }
+        self.reply_texts().find(|text| !text.trim().is_empty()).unwrap_or_default()
+    }
+
+    /// Lets `summary` replace the first `upto` entries in future requests.
+    pub(super) fn supersede(&mut self, task: &str, summary: &str, upto: usize, turns: u64) {
+        let upto = upto.clamp(self.superseded, self.entries.len());
+        let text = format!("The task:\n{task}\n\nSummary of what happened so far:\n{summary}");
+        self.entries.insert(upto, TranscriptEntry::with_origin(Message::user(text), MessageOrigin::Summary));
+        self.superseded = upto;
+        self.compaction.done(turns);
+    }
+}

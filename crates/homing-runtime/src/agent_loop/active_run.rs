@@ -1,0 +1,89 @@
+//! One run in progress, as the types that drive it share it.
+
+use std::sync::Arc;
+
+use homing_core::{
+    fact::Fact,
+    hooks::{HookNotes, HookRun},
+    run::Run,
+};
+use uuid::Uuid;
+
+use crate::{
+    config::RuntimeConfig,
+    event::TransientKind,
+    journal::Commit,
+    live_run::LiveRun,
+    live_tree::LiveTree,
+    run_tools::{AgentTools, RunTools},
+    runtime::Inner,
+};
+
+/// A run in progress: its live state, its tree, and the runtime that drives it.
+#[derive(Clone)]
+pub(crate) struct ActiveRun {
+    pub(crate) runtime: Arc<Inner>,
+    pub(crate) tree: Arc<LiveTree>,
+    pub(crate) live_run: Arc<LiveRun>,
+}
+
+impl ActiveRun {
+    pub(crate) fn id(&self) -> Uuid {
+        self.live_run.run
+    }
+
+    pub(crate) fn config(&self) -> &RuntimeConfig {
+        &self.runtime.parts.settings
+    }
+
+    /// Reads the run.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Run) -> T) -> T {
+        self.tree.read_run(self.live_run.run, read)
+    }
+
+    /// Records a fact of the run.
+    pub(crate) fn record(&self, fact: Fact) -> Commit {
+        self.tree.record(self.live_run.run, fact)
+    }
+
+    /// Sends subscribers a transient notice about the run.
+    pub(crate) fn notify(&self, kind: impl FnOnce() -> TransientKind) {
+        self.tree.notify(&self.live_run, kind);
+    }
+
+    /// The tools of the run, made from the authority that also decides each call.
+    pub(crate) fn tools(&self) -> Arc<RunTools> {
+        let make = || {
+            let (spawned, may_delegate) = self.tree.read(|tree| {
+                let run = tree.get(self.id()).expect("a run is recorded before it is driven");
+                (run.spawned.clone(), tree.ledger().may_go_deeper(run.id))
+            });
+            self.runtime.run_tools(&self.tree.spawn_cache, &spawned, may_delegate, &self.agent_tools())
+        };
+        self.live_run.tools.get_or_init(make).clone()
+    }
+
+    /// The tools that the run's agent and its ancestors' agents supply.
+    pub(crate) fn agent_tools(&self) -> AgentTools {
+        self.runtime.agent_tools_of(&self.tree, &self.live_run)
+    }
+
+    /// The run, as hooks see it.
+    pub(crate) fn hook_run(&self) -> HookRun {
+        self.read(|run| HookRun {
+            run: run.id,
+            agent: run.spawned.agent.name.clone(),
+            workdir: run.spawned.workdir.clone(),
+            delegated: run.spawned.parent.is_some(),
+            own_hooks: run.spawned.agent.hooks.clone(),
+        })
+    }
+
+    /// Shows the user the warnings of a hook, and returns its notes for the model.
+    pub(crate) fn show_warnings(&self, notes: HookNotes) -> Vec<String> {
+        for warning in notes.warnings {
+            self.notify(|| TransientKind::Warning(warning));
+        }
+        notes.for_model
+    }
+}

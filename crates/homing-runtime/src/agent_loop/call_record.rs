@@ -1,0 +1,153 @@
+//! Records calls: their beginning before they act, their results, and refusals. Shared by tool calls and delegation.
+
+use std::sync::Arc;
+
+use homing_core::{
+    fact::{CallRefusal, Called, Fact},
+    message::{Args, ToolCall, ToolResult},
+    run::CallState,
+    tool::{Replay, ToolOutput},
+};
+use serde_json::{Value, json};
+
+use crate::agent_loop::{Interrupt, active_run::ActiveRun};
+
+/// A call that is not made, with the reason that is recorded and the text that the model reads.
+#[derive(Debug)]
+pub(crate) struct RefusedCall {
+    pub(crate) why: CallRefusal,
+    pub(crate) text: String,
+}
+
+impl RefusedCall {
+    /// A mistake of the model: an unknown tool, or arguments that cannot be used.
+    pub(crate) fn mistake(text: impl Into<String>) -> Self {
+        Self { why: CallRefusal::Mistake, text: text.into() }
+    }
+
+    /// A denial by a rule, a hook or the user.
+    pub(crate) fn denied(text: impl Into<String>) -> Self {
+        Self { why: CallRefusal::Denied, text: text.into() }
+    }
+
+    /// A denial because the call needs approval and there is no user to approve it.
+    ///
+    /// Kept apart from [`Self::denied`], so that the recorded reason can differ once `CallRefusal` has a variant for
+    /// it.
+    pub(crate) fn no_approver() -> Self {
+        let text = "denied: this call needs approval and no approver is available";
+        Self { why: CallRefusal::Denied, text: text.to_owned() }
+    }
+
+    /// A call that had begun when the process died and must not be repeated.
+    pub(crate) fn outcome_unknown(name: &str) -> Self {
+        let text = format!(
+            "interrupted, outcome unknown: `{name}` had begun when the process died, and may or may not have had its \
+             effect. It was not repeated. Check its effect before you try again."
+        );
+        Self { why: CallRefusal::OutcomeUnknown, text }
+    }
+}
+
+/// The reason why a call has no output.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    /// The call was not made; the run continues.
+    Refused(RefusedCall),
+    /// The run ends.
+    Interrupted(Interrupt),
+}
+
+impl From<RefusedCall> for CallError {
+    fn from(refused: RefusedCall) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<Interrupt> for CallError {
+    fn from(interrupt: Interrupt) -> Self {
+        Self::Interrupted(interrupt)
+    }
+}
+
+/// Records the calls of one run.
+#[derive(Clone)]
+pub(crate) struct CallRecorder {
+    run: Arc<ActiveRun>,
+}
+
+impl CallRecorder {
+    pub(crate) fn new(run: Arc<ActiveRun>) -> Self {
+        Self { run }
+    }
+
+    /// Returns the canonical name of the tool, and its arguments as a JSON object.
+    pub(crate) fn resolve(&self, state: &CallState) -> Result<(String, Value), RefusedCall> {
+        let tools = self.run.tools();
+        let Some(spec) = tools.find(&state.call.name) else {
+            let names: Vec<&str> = tools.toolbox.specs.iter().map(|spec| spec.name.as_str()).collect();
+            let (name, names) = (&state.call.name, names.join(", "));
+            return Err(RefusedCall::mistake(format!("there is no tool `{name}` here; you have: {names}")));
+        };
+        match &state.call.args {
+            Args::Json(Value::Null) => Ok((spec.name.clone(), json!({}))),
+            Args::Json(args @ Value::Object(_)) => Ok((spec.name.clone(), args.clone())),
+            Args::Json(other) => Err(RefusedCall::mistake(format!(
+                "the arguments of `{}` must be a JSON object, not {other}",
+                spec.name
+            ))),
+            Args::Malformed(text) => {
+                let head = &text[..text.floor_char_boundary(200)];
+                Err(RefusedCall::mistake(format!("the arguments of `{}` are not valid JSON: {head}", spec.name)))
+            }
+        }
+    }
+
+    /// Records the beginning of a call, unless the limit of calls is reached. The record is durable when this returns,
+    /// so that after a crash a call that may have acted is known to have begun.
+    pub(crate) async fn begin(
+        &self,
+        state: &CallState,
+        name: &str,
+        args: &Value,
+        replay: Replay,
+        allowed_by: String,
+    ) -> Result<(), CallError> {
+        if state.begun.is_some() {
+            return Ok(());
+        }
+        let call = ToolCall { id: state.call.id.clone(), name: name.to_owned(), args: Args::Json(args.clone()) };
+        let called = Called { key: state.key, call, replay, allowed_by };
+        let recorded =
+            self.run.tree.record_if(self.run.id(), |tree| match tree.ledger().no_more_calls(self.run.id()) {
+                None => Ok(Fact::Called(Box::new(called))),
+                Some(hit) => Err(hit),
+            });
+        match recorded {
+            Ok(commit) => Ok(commit.await.map_err(Interrupt::Journal)?),
+            Err(hit) => {
+                let text = format!("not done: the limit of {} tool calls is reached", hit.limit);
+                Err(RefusedCall { why: CallRefusal::Limit(hit), text }.into())
+            }
+        }
+    }
+
+    /// Records the output of a call, and why it was refused or ended by a limit, if it was.
+    pub(crate) fn returned(&self, state: &CallState, name: &str, output: ToolOutput, refused: Option<CallRefusal>) {
+        let result = Arc::new(ToolResult {
+            index: state.key.index,
+            call_id: state.call.id.clone(),
+            name: name.to_owned(),
+            text: output.text,
+            images: output.images,
+            data: output.data,
+            is_error: output.is_error,
+        });
+        drop(self.run.record(Fact::Returned { key: state.key, result, refused }));
+    }
+
+    /// Records that a call was not made.
+    pub(crate) fn refused(&self, state: &CallState, name: &str, refused: RefusedCall) {
+        self.returned(state, name, ToolOutput::error(refused.text), Some(refused.why));
+    }
+}

@@ -1,0 +1,165 @@
+//! Reserves what a model call may cost, and settles it afterwards: at the run, at all its ancestors, and at the account
+//! that pays.
+//!
+//! Reservations exist because the runs of a tree call models concurrently and share their ancestors' budgets. Checking
+//! the budget and then calling would let ten runs spend the last dollar ten times. So a call first reserves its worst
+//! case (all input tokens at full price, all output tokens it may use) at the run and at every ancestor. The check and
+//! the record of the reservation happen under the tree's lock, so that a budget can never be exceeded, whatever the
+//! calls return. Settling replaces the reservation by the usage that the provider reports, which is usually far less,
+//! and wakes the runs that wait for budget. A call whose usage is unknown (a broken connection, a crash) is charged its
+//! whole reservation, because the provider may have billed it.
+//!
+//! The account is reserved first, because it is shared between processes and must be awaited; the tree follows, under
+//! its lock and with no more output than the account allowed. If the tree then refuses, the account's reservation is
+//! settled at zero.
+
+use std::sync::Arc;
+
+use homing_core::{
+    fact::{Asked, Fact, LimitHit, Reservation},
+    ledger::{AskSize, Fit},
+    message::{Reply, Usage},
+    model::{AskFailure, Charge, Rates},
+};
+use tokio::sync::futures::Notified;
+
+use crate::{agent_loop::Interrupt, live_run::LiveRun, live_tree::LiveTree};
+
+/// The reservations of one run.
+pub(crate) struct Reservations {
+    tree: Arc<LiveTree>,
+    live_run: Arc<LiveRun>,
+}
+
+/// A recorded reservation for one model call.
+pub(crate) struct ReservedCall {
+    pub(crate) asked: Asked,
+    rates: Rates,
+    account: Option<AccountHold>,
+}
+
+/// The reservation at the account that pays.
+struct AccountHold {
+    account: String,
+    max_output: u64,
+    hold: Reservation,
+}
+
+/// The result of an attempt to reserve.
+pub(crate) enum ReserveResult {
+    /// The reservation is recorded and durable.
+    Reserved(ReservedCall),
+    /// It fits once other calls are settled.
+    Later,
+    /// It can never fit, because this limit is reached.
+    Full(LimitHit),
+}
+
+/// The account's part of a reservation.
+enum AccountFit {
+    /// No account pays for the run, or the tree refuses the call anyway.
+    NotNeeded,
+    Held(AccountHold),
+    Full(LimitHit),
+}
+
+impl Reservations {
+    pub(crate) fn new(tree: Arc<LiveTree>, live_run: Arc<LiveRun>) -> Self {
+        Self { tree, live_run }
+    }
+
+    /// Checks whether a call of this size fits the budgets of the run and its ancestors now.
+    pub(crate) fn fit(&self, size: AskSize, rates: &Rates) -> Fit {
+        self.tree.read(|tree| tree.ledger().fit(self.live_run.run, size, rates))
+    }
+
+    /// Resolves when a call of the tree is settled.
+    pub(crate) fn next_settlement(&self) -> Notified<'_> {
+        self.tree.settled.notified()
+    }
+
+    /// Reserves the worst case of a call. `ask` makes the record from the output tokens that fit and their reservation.
+    pub(crate) async fn reserve(
+        &self,
+        size: AskSize,
+        rates: Rates,
+        ask: impl FnOnce(u64, Reservation) -> Asked,
+    ) -> Result<ReserveResult, Interrupt> {
+        let account = match self.reserve_at_account(size, &rates).await? {
+            AccountFit::NotNeeded => None,
+            AccountFit::Held(held) => Some(held),
+            AccountFit::Full(hit) => return Ok(ReserveResult::Full(hit)),
+        };
+        let output = account.as_ref().map_or(size.output, |account| account.max_output);
+        let size = AskSize { output, ..size };
+        let mut recorded = None;
+        let reserved =
+            self.tree.record_if(self.live_run.run, |tree| match tree.ledger().fit(self.live_run.run, size, &rates) {
+                Fit::Fits { max_output, hold } => {
+                    let asked = ask(max_output, hold);
+                    recorded = Some(asked.clone());
+                    Ok(Fact::Asked(asked))
+                }
+                other => Err(other),
+            });
+        match reserved {
+            Ok(commit) => {
+                commit.await?;
+                let asked = recorded.expect("a successful record has set it");
+                Ok(ReserveResult::Reserved(ReservedCall { asked, rates, account }))
+            }
+            Err(fit) => {
+                self.settle_at_account(account, Usage::default());
+                match fit {
+                    Fit::Full(hit) => Ok(ReserveResult::Full(hit)),
+                    Fit::Later | Fit::Fits { .. } => Ok(ReserveResult::Later),
+                }
+            }
+        }
+    }
+
+    /// Replaces the reservation by what the reply used, and records the reply.
+    pub(crate) fn settle_reply(&self, call: ReservedCall, mut reply: Reply) {
+        reply.usage = settled_usage(reply.usage, &call);
+        self.settle_at_account(call.account, reply.usage);
+        drop(self.tree.record(self.live_run.run, Fact::Replied { reply: Arc::new(reply) }));
+    }
+
+    /// Replaces the reservation by what the failed call is charged, and records the failure.
+    pub(crate) fn settle_failure(&self, call: ReservedCall, failure: AskFailure) {
+        let charge = match failure.charge {
+            Charge::Nothing => Usage::default(),
+            Charge::Hold => worst_case(&call.asked),
+            Charge::Used(usage) => settled_usage(usage, &call),
+        };
+        self.settle_at_account(call.account, charge);
+        drop(self.tree.record(self.live_run.run, Fact::AskFailed { failure, charge }));
+    }
+
+    async fn reserve_at_account(&self, size: AskSize, rates: &Rates) -> Result<AccountFit, Interrupt> {
+        let account = self.tree.read_run(self.live_run.run, |run| run.spawned.account.clone());
+        let Some(account) = account else { return Ok(AccountFit::NotNeeded) };
+        let Fit::Fits { max_output, hold } = self.fit(size, rates) else { return Ok(AccountFit::NotNeeded) };
+        match self.tree.journal.hold_at_account(&account, hold).await? {
+            None => Ok(AccountFit::Held(AccountHold { account, max_output, hold })),
+            Some(hit) => Ok(AccountFit::Full(hit)),
+        }
+    }
+
+    fn settle_at_account(&self, account: Option<AccountHold>, used: Usage) {
+        if let Some(AccountHold { account, hold, .. }) = account {
+            self.tree.journal.settle_at_account(&account, hold, used);
+        }
+    }
+}
+
+/// The usage to charge: the worst case if the provider did not report any.
+fn settled_usage(usage: Usage, call: &ReservedCall) -> Usage {
+    if usage.estimated { worst_case(&call.asked) } else { Usage { cost_micros: call.rates.cost(&usage), ..usage } }
+}
+
+/// The usage that is charged for a call whose usage is unknown: its whole reservation.
+pub(crate) fn worst_case(asked: &Asked) -> Usage {
+    let Reservation { cost_micros, .. } = asked.hold;
+    Usage { input: asked.input_bound, output: asked.max_output, cost_micros, estimated: true, ..Usage::default() }
+}

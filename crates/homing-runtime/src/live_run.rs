@@ -1,0 +1,53 @@
+//! The part of a run that exists only while it is running.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use homing_core::{place::Place, tool::ToolState};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::run_tools::{AgentTools, RunTools};
+
+/// The in-memory state of a run that has not ended.
+pub(crate) struct LiveRun {
+    pub(crate) run: Uuid,
+    pub(crate) place: Place,
+    /// Cancelled when the run must stop; a child's token is derived from its parent's.
+    pub(crate) stop: CancellationToken,
+    /// Cancelled once the end of the run is recorded.
+    pub(crate) over: CancellationToken,
+    /// Notified when a message for the run arrives, or a background child ends.
+    pub(crate) wake: Notify,
+    /// Values that the run's tools keep between calls.
+    pub(crate) state: Arc<ToolState>,
+    pub(crate) tools: OnceLock<Arc<RunTools>>,
+    /// The tools that its agent and its ancestors' agents supply; `None` until they are needed.
+    agent_tools: Mutex<Option<AgentTools>>,
+}
+
+impl LiveRun {
+    pub(crate) fn new(run: Uuid, place: Place, stop: CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            run,
+            place,
+            stop,
+            over: CancellationToken::new(),
+            wake: Notify::new(),
+            state: Arc::default(),
+            tools: OnceLock::new(),
+            agent_tools: Mutex::default(),
+        })
+    }
+
+    /// The tools that agents supply for this run, made on first use.
+    pub(crate) fn agent_tools(&self, make: impl FnOnce() -> AgentTools) -> AgentTools {
+        self.agent_tools.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(make).clone()
+    }
+
+    /// Drops those tools, and with them the servers they have started.
+    pub(crate) fn drop_agent_tools(&self) {
+        let dropped = self.agent_tools.lock().unwrap_or_else(PoisonError::into_inner).replace(Arc::from([]));
+        drop(dropped);
+    }
+}
