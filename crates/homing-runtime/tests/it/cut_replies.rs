@@ -138,7 +138,7 @@ async fn reply_cut_before_it_said_anything_is_told_and_repeated() {
     let (envelope, heard, _) = play([silent, say("short")], task()).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "short"));
     // A provider that reports no usage cut at what was permitted.
-    assert!(heard[1].contains("cut off at 8192 output tokens before it said anything"), "{}", heard[1]);
+    assert!(heard[1].contains("cut off at 8192 output tokens before it contained any text"), "{}", heard[1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,7 +278,7 @@ async fn journal_of_an_earlier_version_folds_without_words_about_cuts() {
     let first = Reply { stop: StopReason::Length, ..call([("write", json!({"n": 1}))]) };
     let (model, heard) = replies([first, say("done")]);
     let (_, journal) = Stage::new([agent("a")], model).tools([Prop::simple("write")]).play(task()).await;
-    assert!(heard.lock().unwrap()[1].contains("The calls in it arrived whole."), "{:?}", heard.lock().unwrap());
+    assert!(heard.lock().unwrap()[1].contains("The calls in it were complete."), "{:?}", heard.lock().unwrap());
     let mut tree = homing_core::tree::RunTree::default();
     for record in journal.records(root_id()) {
         let mut record = Record::clone(&record);

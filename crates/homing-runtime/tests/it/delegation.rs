@@ -260,7 +260,7 @@ async fn r28_a_child_can_be_tried_again_skipped_or_fatal() {
     assert_eq!(envelope.output, "lead goes on: [scout: skipped, it failed]");
     let (envelope, _) = with_failing_scout(OnFailure::FailParent).await;
     assert_eq!(envelope.status, Status::Failed);
-    assert!(envelope.error.unwrap().message.contains("its failure is its parent's"));
+    assert!(envelope.error.unwrap().message.contains("child agent `"));
 }
 
 #[tokio::test(start_paused = true)]
