@@ -110,6 +110,20 @@ fn messages_carry_their_origin() {
 }
 
 #[test]
+fn continued_run_sees_earlier_budget_increases() {
+    let mut story = Story::new(Limits::default().turns(9));
+    let hit = LimitHit { name: Limit::Turns, limit: 1, spent: 1, place: Place::root() };
+    let ended = Ended { outcome: Outcome::Exhausted(hit), text: String::new(), data: None };
+    story.record(ROOT, Fact::Ended(Arc::new(ended)));
+    story.record(ROOT, Fact::Extended { more: Limits::default().turns(3) });
+    let inherited = story.root().transcript().iter().map(|entry| entry.message.clone()).collect();
+    let next = Spawned { inherited, ..spawned(None, Limits::default()) };
+    let mut next_story = Story::default();
+    next_story.record(ROOT, Fact::Spawned(Arc::new(next)));
+    assert_eq!(next_story.origins(), [MessageOrigin::Inherited, MessageOrigin::MoreBudget, MessageOrigin::Task]);
+}
+
+#[test]
 fn refused_calls_keep_their_reason() {
     let mut story = Story::new(Limits::default());
     story.ask(Purpose::Turn, None);
