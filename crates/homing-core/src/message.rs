@@ -236,7 +236,7 @@ pub struct TranscriptEntry {
 /// The fold derives it from the facts and it is not serialized, so code never needs to compare the text of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageOrigin {
-    /// The parent's transcript, from before the run began.
+    /// The transcript of the parent, or of the run that this one continues.
     Inherited,
     /// The task of the run.
     Task,

@@ -52,8 +52,11 @@ pub struct ToolSpec {
     pub schema: Value,
     /// Treatment of an interrupted call in a resumed run.
     pub replay: Replay,
-    /// Effect of a call. Records from before this field count as [`Effect::Changes`].
-    #[serde(default)]
+    /// Effect of a call. A specification without it counts as [`Effect::Changes`].
+    ///
+    /// It is not serialized, because fingerprints of requests cover the serialized specification, and models are not
+    /// sent the effect: fingerprints in existing journals and cassettes must stay valid.
+    #[serde(default, skip_serializing)]
     pub effect: Effect,
 }
 

@@ -43,7 +43,7 @@ fn is_exhausted_by_output(world: &World, output: &Output) {
     for seen in &requests[1..] {
         let (told, reply) = told_after(seen);
         assert!(told.contains("cut off at 5 output tokens"), "{told}");
-        assert!(told.contains("`write` did not arrive whole and was not executed"), "{told}");
+        assert!(told.contains("`write` was incomplete and was not executed"), "{told}");
         assert!(!seen.body.contains("first half"), "{}", seen.body);
         assert_eq!(reply["role"], "assistant");
         assert!(!matches!(reply["content"].as_str(), Some("") | None) || reply["content"].is_array(), "{reply}");
@@ -105,6 +105,6 @@ fn cut_text_is_joined_on_both_wires() {
     let output = with_anthropic(&world, &["ask"]);
     assert_eq!((code(&output), out(&output).as_str()), (0, "The answer is forty-two.\n"), "{}", err(&output));
     let (told, reply) = told_after(&world.provider.requests()[1]);
-    assert!(told.contains("cut off at 5 output tokens. Go on exactly where it stopped"), "{told}");
+    assert!(told.contains("cut off at 5 output tokens. Continue exactly where it stopped"), "{told}");
     assert_eq!(reply["content"][0]["text"], "The answer is for");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::cut::Cuts;
+use super::{cut::Cuts, nudges};
 use crate::{
     fact::{CallRefusal, Spawned},
     message::{Message, MessageOrigin, ToolResult, TranscriptEntry},
@@ -64,11 +64,23 @@ impl Compaction {
     }
 }
 
+/// Returns the origin of a message from another transcript. Facts record such messages without their origin, but a run that
+/// continues an ended one must still see where that one got a larger budget.
+fn inherited_origin(message: &Message) -> MessageOrigin {
+    match message {
+        Message::User { text, .. } if nudges::is_more_budget(text) => MessageOrigin::MoreBudget,
+        Message::User { .. } | Message::Assistant(_) | Message::Tool(_) => MessageOrigin::Inherited,
+    }
+}
+
 impl Conversation {
     pub(super) fn new(spawned: &Spawned) -> Self {
         let task = Message::user(spawned.task.clone());
         let inherited = spawned.inherited.iter().cloned();
-        let inherited = inherited.map(|message| TranscriptEntry::with_origin(message, MessageOrigin::Inherited));
+        let inherited = inherited.map(|message| {
+            let origin = inherited_origin(&message);
+            TranscriptEntry::with_origin(message, origin)
+        });
         let task = TranscriptEntry::with_origin(task, MessageOrigin::Task);
         Self {
             entries: inherited.chain([task]).collect(),

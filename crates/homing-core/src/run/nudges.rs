@@ -6,6 +6,14 @@ use crate::limits::Limit;
 pub(super) const MORE_BUDGET: &str =
     "Your budget has been increased. Continue with the task; tools are available again.";
 
+/// The wording of [`MORE_BUDGET`] in transcripts of earlier versions.
+const EARLIER_MORE_BUDGET: &str = "You have been given more room. Go on with the task; tools are available again.";
+
+/// Returns whether `text` is the notice that the run continues with a larger budget.
+pub(super) fn is_more_budget(text: &str) -> bool {
+    text == MORE_BUDGET || text == EARLIER_MORE_BUDGET
+}
+
 /// The run needs a structured answer, but the model replied with text.
 pub(super) const USE_ANSWER: &str =
     "Give your answer by calling the tool `answer`; its parameters define the expected format.";

@@ -260,7 +260,7 @@ async fn r28_failed_child_can_be_retried_skipped_or_fatal() {
     assert_eq!(envelope.output, "lead continues: [scout: skipped, because it failed]");
     let (envelope, _) = with_failing_scout(OnFailure::FailParent).await;
     assert_eq!(envelope.status, Status::Failed);
-    assert!(envelope.error.unwrap().message.contains("its failure is its parent's"));
+    assert!(envelope.error.unwrap().message.contains("child agent `"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,206 @@
+//! The fold over facts: origins of messages, refused calls, totals and limits.
+
+use std::sync::Arc;
+
+use homing_core::{
+    authority::{Authority, Grant, Network, Sandbox},
+    definition::AgentDefinition,
+    fact::{
+        Asked, CallRefusal, Called, CancelledBy, Ended, Fact, LimitHit, Outcome, Purpose, Record, Reservation, Spawned,
+    },
+    ledger::{AskSize, Fit},
+    limits::{Cap, Limit, Limits},
+    message::{Args, MessageOrigin, ToolCall, ToolResult},
+    model::Rates,
+    place::Place,
+    run::{Run, Step},
+    scripted_model::{call, say},
+    tool::{CallKey, Effect, Replay, ToolSpec},
+    tree::{FoldError, RunTree},
+};
+use serde_json::json;
+use uuid::Uuid;
+
+const ROOT: Uuid = Uuid::from_u128(1);
+const CHILD: Uuid = Uuid::from_u128(2);
+
+/// A tree under test that numbers its records itself.
+#[derive(Default)]
+struct Story {
+    tree: RunTree,
+    at: u64,
+}
+
+impl Story {
+    fn new(limits: Limits) -> Self {
+        let mut story = Self::default();
+        story.record(ROOT, Fact::Spawned(Arc::new(spawned(None, limits))));
+        story
+    }
+
+    fn record(&mut self, run: Uuid, fact: Fact) {
+        let place = if run == ROOT { Place::root() } else { Place::root().child(1) };
+        self.at += 10;
+        let record = Record { tree: ROOT, seq: self.tree.next_seq(), at: self.at, epoch: 1, run, place, fact };
+        self.tree.apply(&record).unwrap();
+    }
+
+    fn ask(&mut self, purpose: Purpose, nudge: Option<&str>) {
+        let hold = Reservation { tokens: 100, cost_micros: 0 };
+        let (model, nudge) = ("script/list".to_owned(), nudge.map(str::to_owned));
+        let asked = Asked { purpose, model, max_output: 50, request_hash: 0, input_bound: 50, hold, nudge };
+        self.record(ROOT, Fact::Asked(asked));
+    }
+
+    fn root(&self) -> &Run {
+        self.tree.root().unwrap()
+    }
+
+    fn origins(&self) -> Vec<MessageOrigin> {
+        self.root().transcript().iter().map(|entry| entry.origin).collect()
+    }
+}
+
+fn spawned(parent: Option<Uuid>, limits: Limits) -> Spawned {
+    let agent = AgentDefinition::new("worker", "Works", "Work.");
+    let (read, write) = (Vec::new(), Vec::new());
+    let policy = Grant { layers: Vec::new(), read, write, network: Network::Off, sandbox: Sandbox::ReadOnly };
+    Spawned {
+        parent,
+        parent_call: None,
+        continues: None,
+        background: false,
+        authority: Authority::root(policy, &agent),
+        agent: Arc::new(agent),
+        system: "Work.".into(),
+        task: "do it".to_owned(),
+        context: Default::default(),
+        inherited: Vec::new(),
+        workdir: "/work".into(),
+        limits,
+        models: vec!["script/list".to_owned()],
+        schema: None,
+        until: None,
+        key: None,
+        account: None,
+        tags: Default::default(),
+        warnings: Vec::new(),
+    }
+}
+
+fn result(name: &str, text: &str) -> Arc<ToolResult> {
+    let (name, text) = (name.to_owned(), text.to_owned());
+    Arc::new(ToolResult { index: 0, call_id: "c0".into(), name, text, images: vec![], data: None, is_error: false })
+}
+
+#[test]
+fn messages_carry_their_origin() {
+    let mut story = Story::new(Limits::default().turns(9));
+    story.record(ROOT, Fact::Told { from: None, message: "also this".to_owned() });
+    story.ask(Purpose::Turn, Some("continue"));
+    story.record(ROOT, Fact::Replied { reply: Arc::new(say("done")) });
+    let hit = LimitHit { name: Limit::Turns, limit: 1, spent: 1, place: Place::root() };
+    let ended = Ended { outcome: Outcome::Exhausted(hit), text: "done".to_owned(), data: None };
+    story.record(ROOT, Fact::Ended(Arc::new(ended)));
+    story.record(ROOT, Fact::Extended { more: Limits::default().turns(3) });
+    use MessageOrigin::{Message, Model, MoreBudget, Nudge, Task};
+    assert_eq!(story.origins(), [Task, Message, Nudge, Model, MoreBudget]);
+    assert!(story.root().ended.is_none(), "the run continues");
+    assert_eq!(story.root().limits.turns, Cap::At(12));
+}
+
+#[test]
+fn continued_run_sees_earlier_budget_increases() {
+    let mut story = Story::new(Limits::default().turns(9));
+    let hit = LimitHit { name: Limit::Turns, limit: 1, spent: 1, place: Place::root() };
+    let ended = Ended { outcome: Outcome::Exhausted(hit), text: String::new(), data: None };
+    story.record(ROOT, Fact::Ended(Arc::new(ended)));
+    story.record(ROOT, Fact::Extended { more: Limits::default().turns(3) });
+    let inherited = story.root().transcript().iter().map(|entry| entry.message.clone()).collect();
+    let next = Spawned { inherited, ..spawned(None, Limits::default()) };
+    let mut next_story = Story::default();
+    next_story.record(ROOT, Fact::Spawned(Arc::new(next)));
+    assert_eq!(next_story.origins(), [MessageOrigin::Inherited, MessageOrigin::MoreBudget, MessageOrigin::Task]);
+}
+
+#[test]
+fn refused_calls_keep_their_reason() {
+    let mut story = Story::new(Limits::default());
+    story.ask(Purpose::Turn, None);
+    story.record(ROOT, Fact::Replied { reply: Arc::new(call([("bash", json!({"command": "ls"}))])) });
+    let key = CallKey { run: ROOT, turn: 1, index: 0 };
+    let refused = Some(CallRefusal::OutcomeUnknown);
+    story.record(ROOT, Fact::Returned { key, result: result("bash", "unknown"), refused: refused.clone() });
+    assert_eq!(story.root().transcript().last().unwrap().refusal, refused);
+    assert!(matches!(story.root().next_step(), Step::Ask { purpose: Purpose::Turn, nudge: None }));
+}
+
+#[test]
+fn sixth_identical_call_leads_to_the_last_turn() {
+    let mut story = Story::new(Limits::default());
+    for turn in 1..=6 {
+        story.ask(Purpose::Turn, None);
+        story.record(ROOT, Fact::Replied { reply: Arc::new(call([("read", json!({"path": "a"}))])) });
+        let key = CallKey { run: ROOT, turn, index: 0 };
+        let call = ToolCall { id: "c0".into(), name: "read".into(), args: Args::Json(json!({"path": "a"})) };
+        let called = Called { key, call, replay: Replay::Safe, allowed_by: "test".into() };
+        story.record(ROOT, Fact::Called(Box::new(called)));
+        story.record(ROOT, Fact::Returned { key, result: result("read", "same"), refused: None });
+    }
+    let Step::Ask { purpose: Purpose::Landing(hit), nudge: None } = story.root().next_step() else {
+        panic!("{:?}", story.root().next_step())
+    };
+    assert_eq!((hit.name, hit.limit, hit.spent), (Limit::Repeats, 6, 6));
+    story.ask(Purpose::Landing(hit), None);
+    story.record(ROOT, Fact::Replied { reply: Arc::new(say("all I have")) });
+    let Step::Stop(ended) = story.root().next_step() else { panic!("the last turn is over") };
+    assert!(matches!(ended.outcome, Outcome::Exhausted(_)) && ended.text == "all I have");
+}
+
+#[test]
+fn request_to_stop_wins_over_everything_else() {
+    let mut story = Story::new(Limits::default());
+    story.ask(Purpose::Turn, None);
+    story.record(ROOT, Fact::Replied { reply: Arc::new(call([("bash", json!({}))])) });
+    story.record(ROOT, Fact::Halted { by: CancelledBy::Host });
+    let Step::Stop(ended) = story.root().next_step() else { panic!("cancelled") };
+    assert_eq!(ended.outcome, Outcome::Cancelled { by: CancelledBy::Host });
+    assert_eq!(story.root().halted(), Some(&CancelledBy::Host));
+}
+
+#[test]
+fn reservations_count_at_every_ancestor_until_settled() {
+    let mut story = Story::new(Limits::default().tokens(1_000));
+    story.record(CHILD, Fact::Spawned(Arc::new(spawned(Some(ROOT), Limits::default()))));
+    story.ask(Purpose::Turn, None);
+    assert_eq!(story.root().held.tokens, 100);
+    let size = AskSize { input: 500, output: 480, floor: 450, reserve: 0 };
+    let fit = |story: &Story| story.tree.ledger().fit(CHILD, size, &Rates::default());
+    assert_eq!(fit(&story), Fit::Later, "the root's reservation may be released");
+    story.record(ROOT, Fact::Replied { reply: Arc::new(say("done")) });
+    let hold = Reservation { tokens: 980, cost_micros: 0 };
+    assert_eq!(fit(&story), Fit::Fits { max_output: 480, hold });
+    let large = AskSize { input: 999, ..size };
+    assert!(
+        matches!(story.tree.ledger().fit(CHILD, large, &Rates::default()), Fit::Full(hit) if hit.place == Place::root())
+    );
+}
+
+#[test]
+fn records_must_follow_each_other() {
+    let mut tree = RunTree::default();
+    let fact = Fact::Told { from: None, message: String::new() };
+    let record = |seq| Record { tree: ROOT, seq, at: 0, epoch: 1, run: ROOT, place: Place::root(), fact: fact.clone() };
+    assert_eq!(tree.apply(&record(1)), Err(FoldError::Gap { expected: 0, got: 1 }));
+    assert_eq!(tree.apply(&record(0)), Err(FoldError::UnknownRun { seq: 0, run: ROOT }));
+}
+
+#[test]
+fn old_tool_specifications_count_as_changes() {
+    let old = json!({"name": "x", "description": "", "schema": {}, "replay": "safe"});
+    let spec: ToolSpec = serde_json::from_value(old).unwrap();
+    assert_eq!((spec.replay, spec.effect), (Replay::Safe, Effect::Changes));
+    let fields = serde_json::to_value(&spec).unwrap();
+    assert!(fields.get("effect").is_none(), "fingerprints of requests cover the serialized specification");
+    assert_eq!(ToolSpec::new("x", "", json!({})).effect, Effect::Changes);
+}
