@@ -1,4 +1,4 @@
-//! Many processes, one journal: nobody is refused, nothing acknowledged is lost, and a tree has one owner.
+//! Many processes and one journal: none is refused, nothing acknowledged is lost, and a tree has one owner.
 
 mod journal_support;
 
@@ -25,9 +25,9 @@ use rustix::process::Signal;
 use tempfile::tempdir;
 use uuid::Uuid;
 
-/// What a process does that a test has started; the tests below say why.
+/// The process that a test starts, in the role that the test chooses.
 #[test]
-#[ignore = "started by the other tests as a process of its own"]
+#[ignore = "started by the other tests as its own process"]
 fn a_process_of_its_own() {
     let (Ok(role), Ok(path), Ok(rest)) =
         (std::env::var("JOURNAL_ROLE"), std::env::var("JOURNAL_PATH"), std::env::var("JOURNAL_REST"))
@@ -43,7 +43,7 @@ fn a_process_of_its_own() {
         "crash" => crash(&path, &rest),
         "fail" => fail(&path, &rest),
         "spend" => spend(&path),
-        other => panic!("no such role: {other}"),
+        other => panic!("unknown role: {other}"),
     }
 }
 
@@ -64,18 +64,18 @@ fn write_trees(path: &Path) {
 }
 
 #[test]
-fn inv10_sixteen_processes_share_one_new_journal_and_none_is_refused() {
+fn inv10_sixteen_processes_share_one_new_journal() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut children: Vec<Child> = (0..16).map(|_| process("write", &path, &[])).collect();
     for child in &mut children {
-        // All of them open the new file at the same moment.
+        // All of them open the new file at the same time.
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     }
     for mut child in children {
-        let said = hear_all(&mut child);
+        let lines = hear_all(&mut child);
         let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-        assert_eq!(said, ["ready", "done"], "{errors}");
+        assert_eq!(lines, ["ready", "done"], "{errors}");
     }
     let journal = open(&path);
     let roots = journal.runs(&Filter::default()).unwrap();
@@ -96,7 +96,7 @@ fn stall(path: &Path) {
 }
 
 #[test]
-fn inv10_a_stalled_owner_is_fenced_by_a_forced_takeover() {
+fn inv10_forced_takeover_fences_a_stalled_owner() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut child = process("stall", &path, &[]);
@@ -133,25 +133,25 @@ fn submit(path: &Path, key: &str) {
 }
 
 #[test]
-fn a_key_that_many_processes_submit_at_once_begins_one_tree() {
+fn key_submitted_by_many_processes_begins_one_tree() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut children: Vec<Child> = (0..8).map(|_| process("submit", &path, &["k"])).collect();
     for child in &mut children {
         child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     }
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     for child in &mut children {
         child.stdin.as_mut().unwrap().write_all(b"end\n").unwrap();
-        said.extend(hear_all(child).into_iter().filter(|it| it != "ready"));
+        lines.extend(hear_all(child).into_iter().filter(|line| line != "ready"));
     }
-    let new: Vec<&str> = said.iter().filter_map(|it| it.strip_prefix("new ")).collect();
-    let earlier: Vec<&str> = said.iter().filter_map(|it| it.strip_prefix("earlier ")).collect();
-    assert_eq!((new.len(), earlier.len()), (1, 7), "{said:?}");
-    assert!(earlier.iter().all(|it| *it == new[0]));
+    let new: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("new ")).collect();
+    let earlier: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("earlier ")).collect();
+    assert_eq!((new.len(), earlier.len()), (1, 7), "{lines:?}");
+    assert!(earlier.iter().all(|tree| *tree == new[0]));
 }
 
-/// Appends batches until it is killed, and says which records were acknowledged.
+/// Appends batches until it is killed, and prints which records were acknowledged.
 fn stream(journal: &SqliteJournal) {
     let mut pens: Vec<Pen> = (0..4).map(|_| Pen::new()).collect();
     for pen in &mut pens {
@@ -173,7 +173,7 @@ fn stream(journal: &SqliteJournal) {
 }
 
 #[test]
-fn fault2_whatever_was_acknowledged_survives_kill_9() {
+fn fault2_acknowledged_records_survive_sigkill() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut acknowledged = 0;
@@ -181,14 +181,14 @@ fn fault2_whatever_was_acknowledged_survives_kill_9() {
         let mut child = process("stream", &path, &[]);
         std::thread::sleep(Duration::from_millis(150 + 37 * round));
         child.kill().unwrap();
-        let said = hear_all(&mut child);
-        acknowledged += said.len();
-        assert_all_there(&path, &said);
+        let lines = hear_all(&mut child);
+        acknowledged += lines.len();
+        assert_all_there(&path, &lines);
     }
     assert!(acknowledged > 0);
 }
 
-/// Every record that was acknowledged is in the journal, and everything in it can be believed.
+/// Asserts that every acknowledged record is in the journal, and that the journal is sound.
 fn assert_all_there(path: &Path, acknowledged: &[String]) {
     let journal = open(path);
     let mut last: HashMap<Uuid, u64> = HashMap::new();
@@ -222,7 +222,7 @@ fn crash(path: &Path, tree: &str) {
 }
 
 #[test]
-fn a_tree_whose_owners_die_three_times_at_one_step_is_not_tried_again_unasked() {
+fn crash_loop_is_not_resumed_without_force() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let tree = {
@@ -233,7 +233,7 @@ fn a_tree_whose_owners_die_three_times_at_one_step_is_not_tried_again_unasked() 
     };
     let try_it = || hear_all(&mut process("crash", &path, &[&tree.to_string()]));
     for epoch in 2..5 {
-        assert_eq!(try_it(), [format!("epoch {epoch}")], "the step's intent is written anew each time");
+        assert_eq!(try_it(), [format!("epoch {epoch}")], "the intent of the step is written again each time");
     }
     let looped = JournalError::CrashLoop { tree, times: 3 };
     assert_eq!(try_it(), [looped.to_string()]);
@@ -262,18 +262,18 @@ fn fail(path: &Path, rest: &str) {
 }
 
 #[test]
-fn fault1_killed_before_and_after_each_write_and_commit_nothing_acknowledged_is_lost() {
+fn fault1_kill_around_each_write_loses_nothing_acknowledged() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
-    // Six records, each in a batch of its own: four points each. The last process outlives them.
+    // Six records, each in its own batch: four points each. The last process survives.
     for nth in 1..=25 {
-        let mut said = hear_all(&mut process("fail", &path, &[&nth.to_string()]));
-        let survived = said.last().is_some_and(|it| it == "survived");
+        let mut lines = hear_all(&mut process("fail", &path, &[&nth.to_string()]));
+        let survived = lines.last().is_some_and(|line| line == "survived");
         assert_eq!(survived, nth > 24, "point {nth}");
-        said.retain(|it| it != "survived");
-        assert_all_there(&path, &said);
-        // A record is acknowledged after its fourth point, so what is acknowledged counts the points that were passed.
-        assert_eq!(said.len(), (nth - 1) / 4, "point {nth}");
+        lines.retain(|line| line != "survived");
+        assert_all_there(&path, &lines);
+        // A record is acknowledged after its fourth point.
+        assert_eq!(lines.len(), (nth - 1) / 4, "point {nth}");
     }
 }
 
@@ -290,16 +290,16 @@ fn spend(path: &Path) {
         }
     }
     say(held);
-    // Gone without a word: what it holds is charged in full.
+    // Killed without settling: its reservations are charged in full.
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
 }
 
 #[test]
-fn an_account_is_never_overdrawn_by_processes_that_race_and_die() {
+fn account_is_never_overdrawn_by_racing_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let children: Vec<Child> = (0..6).map(|_| process("spend", &path, &[])).collect();
-    let held: u64 = children.into_iter().map(|mut it| hear_all(&mut it)[0].parse::<u64>().unwrap()).sum();
+    let held: u64 = children.into_iter().map(|mut child| hear_all(&mut child)[0].parse::<u64>().unwrap()).sum();
     assert!((25..=34).contains(&held), "{held} reservations of 2, half of them settled at 1, and a limit of 50");
     let journal = open(&path);
     wait(journal.hold_at_account("ci", Reservation::default())).unwrap();
@@ -309,13 +309,13 @@ fn an_account_is_never_overdrawn_by_processes_that_race_and_die() {
 }
 
 #[test]
-fn opening_resumes_nothing_and_a_dead_owners_tree_is_interrupted() {
+fn opening_resumes_nothing_and_dead_owner_means_interrupted() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut child = process("stall", &path, &[]);
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let tree: Uuid = hear(&mut out).unwrap().parse().unwrap();
-    // Killed and not yet buried: a zombie is dead, too.
+    // Killed and not yet reaped: zombies count as dead.
     child.kill().unwrap();
     let journal = open(&path);
     let began = Instant::now();
@@ -338,7 +338,10 @@ fn two_journals_of_one_process_are_two_owners() {
     let mut pen = Pen::new();
     pen.begin(&*one, plain()).unwrap();
     assert!(matches!(wait(two.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })));
-    assert!(matches!(wait(one.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })), "it is at work on it");
+    assert!(
+        matches!(wait(one.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })),
+        "the tree is live there"
+    );
     drop(one);
     assert_eq!(wait(two.claim(pen.tree, Claim::IfGone)), Ok(2));
     let late = Arc::new(homing_core::fact::Record {
@@ -355,7 +358,7 @@ fn two_journals_of_one_process_are_two_owners() {
 }
 
 #[test]
-fn inv10_a_takeover_is_noticed_however_long_the_old_owner_wrote_elsewhere() {
+fn inv10_takeover_is_noticed_after_writes_to_other_trees() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (one, two) = (open(&path), open(&path));

@@ -24,7 +24,7 @@ use tempfile::tempdir;
 use uuid::Uuid;
 
 #[test]
-fn records_come_back_as_they_were_written() {
+fn records_are_read_as_written() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("deep/er/journal.db"));
     let mut pen = Pen::new();
@@ -43,7 +43,7 @@ fn records_come_back_as_they_were_written() {
 }
 
 #[test]
-fn records_that_nobody_waits_for_share_the_commit_of_the_next_one() {
+fn unawaited_records_share_the_next_commit() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
@@ -57,10 +57,10 @@ fn records_that_nobody_waits_for_share_the_commit_of_the_next_one() {
         }
         pen.write(&*journal, called(pen.tree, turn)).unwrap();
     }
-    // One for each that was waited for, and some more where this thread was held up for longer than the writer waits.
+    // One for each awaited record, and a few more if this thread was delayed for longer than the writer lingers.
     let made = count() - before;
     assert!((20..=30).contains(&made), "{made}");
-    // Those that nobody ever waits for are written as well.
+    // Records that are never awaited are written as well.
     drop(journal.append(pen.root(ended())));
     let written = || wait(journal.load(pen.tree)).unwrap().len();
     let began = std::time::Instant::now();
@@ -71,7 +71,7 @@ fn records_that_nobody_waits_for_share_the_commit_of_the_next_one() {
 }
 
 #[test]
-fn a_long_prompt_is_stored_once_for_all_runs() {
+fn long_prompt_is_stored_once_for_all_runs() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
@@ -86,7 +86,7 @@ fn a_long_prompt_is_stored_once_for_all_runs() {
 }
 
 #[test]
-fn file_and_folder_are_for_their_owner_only() {
+fn file_and_folder_are_private() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("homing/journal.db");
     let _journal = open(&path);
@@ -97,19 +97,19 @@ fn file_and_folder_are_for_their_owner_only() {
 }
 
 #[test]
-fn listeners_hear_of_durable_records_in_order_and_may_panic() {
+fn listener_gets_durable_records_in_order_and_may_panic() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let notified = Arc::new(Mutex::new(Vec::new()));
     let reader = open(&path);
     journal.on_durable({
-        let heard = heard.clone();
+        let notified = notified.clone();
         Arc::new(move |record| {
             let durable = reader.follow(record.tree, record.seq).unwrap();
-            assert_eq!(durable[0], *record, "it is told of what others can read");
-            heard.lock().unwrap().push((record.tree, record.seq));
-            assert_ne!(record.seq, 1, "on purpose: a listener's panic is not the journal's end");
+            assert_eq!(durable[0], *record, "other connections can read it already");
+            notified.lock().unwrap().push((record.tree, record.seq));
+            assert_ne!(record.seq, 1, "on purpose: a panic of the listener does not end the journal");
         })
     });
     let (mut one, mut two) = (Pen::new(), Pen::new());
@@ -125,15 +125,15 @@ fn listeners_hear_of_durable_records_in_order_and_may_panic() {
     for commit in commits {
         assert_eq!(wait(commit), Ok(()));
     }
-    let heard = heard.lock().unwrap();
+    let notified = notified.lock().unwrap();
     for pen in [&one, &two] {
-        let seqs: Vec<u64> = heard.iter().filter(|(tree, _)| *tree == pen.tree).map(|(_, seq)| *seq).collect();
+        let seqs: Vec<u64> = notified.iter().filter(|(tree, _)| *tree == pen.tree).map(|(_, seq)| *seq).collect();
         assert_eq!(seqs, (0..pen.seq).collect::<Vec<_>>());
     }
 }
 
 #[test]
-fn a_tree_with_a_gap_fails_and_the_others_of_its_batch_do_not() {
+fn gap_in_one_tree_does_not_fail_its_batch() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
     let (mut good, mut bad) = (Pen::new(), Pen::new());
@@ -150,7 +150,7 @@ fn a_tree_with_a_gap_fails_and_the_others_of_its_batch_do_not() {
         assert_eq!(wait(commit).is_ok(), n % 2 == 0, "append {n}");
     }
     bad.seq = 1;
-    assert!(bad.write(&*journal, asked()).is_err(), "the right record comes too late: the tree must be claimed again");
+    assert!(bad.write(&*journal, asked()).is_err(), "too late: the tree must be claimed again");
     bad.epoch = wait(journal.claim(bad.tree, Claim::IfGone)).unwrap();
     bad.seq = 1;
     assert_eq!(bad.write(&*journal, asked()), Ok(()));
@@ -158,7 +158,7 @@ fn a_tree_with_a_gap_fails_and_the_others_of_its_batch_do_not() {
 }
 
 #[test]
-fn a_key_names_one_task_for_ever() {
+fn key_is_bound_to_one_task() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
     let first = small_tree(&journal, keyed("k", "find the door"));
@@ -170,7 +170,7 @@ fn a_key_names_one_task_for_ever() {
 }
 
 #[test]
-fn inv11_newer_versions_and_unknown_kinds_are_refused_not_dropped() {
+fn inv11_newer_versions_and_unknown_kinds_are_refused() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let pen = small_tree(&open(&path), plain());
@@ -200,7 +200,7 @@ fn inv11_newer_versions_and_unknown_kinds_are_refused_not_dropped() {
 }
 
 #[test]
-fn files_of_other_programs_are_left_alone() {
+fn files_of_other_programs_are_not_changed() {
     let dir = tempdir().unwrap();
     let other = dir.path().join("other.db");
     Connection::open(&other).unwrap().execute_batch("CREATE TABLE mine (it TEXT)").unwrap();
@@ -273,7 +273,19 @@ fn runs_are_listed_found_and_summed() {
 }
 
 #[test]
-fn requests_reach_the_owner_once_and_nobody_else() {
+fn unknown_status_is_an_error_that_names_run_and_word() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let journal = open(&path);
+    let pen = small_tree(&journal, plain());
+    Connection::open(&path).unwrap().execute("UPDATE runs SET status = 'dreaming'", []).unwrap();
+    let error = journal.runs(&Filter::default()).unwrap_err();
+    let JournalError::Unknown(what) = &error else { panic!("{error:?}") };
+    assert!(what.contains(&pen.tree.to_string()) && what.contains("`dreaming`"), "{what}");
+}
+
+#[test]
+fn requests_reach_only_the_owner_and_only_once() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (owner, other) = (open(&path), open(&path));
@@ -298,7 +310,7 @@ fn requests_reach_the_owner_once_and_nobody_else() {
 }
 
 #[test]
-fn a_gate_closed_by_one_process_is_closed_for_all() {
+fn rate_limit_pause_is_shared_by_all_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (one, two) = (open(&path), open(&path));
@@ -307,7 +319,7 @@ fn a_gate_closed_by_one_process_is_closed_for_all() {
     let until = u64::try_from(now.as_millis()).unwrap() + 60_000;
     one.pause_gate("p", until);
     one.pause_gate("p", until - 30_000);
-    assert_eq!(one.gate_closed_until("p"), Some(until), "at once, and never earlier than before");
+    assert_eq!(one.gate_closed_until("p"), Some(until), "at once, and never shortened");
     let began = std::time::Instant::now();
     while two.gate_closed_until("p").is_none() && began.elapsed().as_secs() < 10 {
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -315,11 +327,11 @@ fn a_gate_closed_by_one_process_is_closed_for_all() {
     assert_eq!(two.gate_closed_until("p"), Some(until));
     assert_eq!(two.gate_closed_until("q"), None);
     one.pause_gate("q", 5);
-    assert_eq!(one.gate_closed_until("q"), None, "what is past is open");
+    assert_eq!(one.gate_closed_until("q"), None, "a pause that is over does not count");
 }
 
 #[test]
-fn an_account_is_one_purse_for_all_processes() {
+fn account_is_shared_by_all_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let open = || {
@@ -337,6 +349,6 @@ fn an_account_is_one_purse_for_all_processes() {
     assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(None));
     drop(two);
     let hit = wait(one.hold_at_account("ci", hold(31))).unwrap().unwrap();
-    assert_eq!(hit.spent, 70, "what a process that went away had reserved is charged in full");
+    assert_eq!(hit.spent, 70, "reservations of a process that is gone are charged in full");
     assert_eq!(wait(one.hold_at_account("unknown", hold(1_000))), Ok(None));
 }

@@ -1,4 +1,4 @@
-//! Records to fill journals with, and a process of one's own to lose.
+//! Records for journals, and processes that a test can kill.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::{
@@ -31,7 +31,7 @@ pub fn open(path: &Path) -> Arc<SqliteJournal> {
     SqliteJournal::open(path, options()).expect("the journal opens")
 }
 
-/// The tests' records are old, and are to stay until a test says otherwise.
+/// Options without pruning, since the records of the tests are old.
 pub fn options() -> SqliteOptions {
     let mut options = SqliteOptions::default();
     options.retention = None;
@@ -68,7 +68,7 @@ impl Pen {
         wait(journal.begin(record))
     }
 
-    /// Appends a fact of the root's and waits for it.
+    /// Appends a fact of the root run and waits for the commit.
     pub fn write(&mut self, journal: &dyn Journal, fact: Fact) -> Result<(), JournalError> {
         let record = self.root(fact);
         wait(journal.append(record))
@@ -154,7 +154,7 @@ pub fn ended() -> Fact {
     Fact::Ended(Arc::new(Ended { outcome: Outcome::Done, text: "it is green".to_owned(), data: None }))
 }
 
-/// A whole small tree: a root that asks once and is done.
+/// A small tree: a root that calls the model once and ends.
 pub fn small_tree(journal: &SqliteJournal, fact: Fact) -> Pen {
     let mut pen = Pen::new();
     assert_eq!(pen.begin(journal, fact), Ok(Begun::New));
@@ -165,9 +165,9 @@ pub fn small_tree(journal: &SqliteJournal, fact: Fact) -> Pen {
     pen
 }
 
-/// Starts this test binary again, as a process of its own in which only `role` runs.
+/// Starts this test binary as another process that runs only `role`.
 pub fn process(role: &str, journal: &Path, rest: &[&str]) -> Child {
-    Command::new(std::env::current_exe().expect("a test has a file"))
+    Command::new(std::env::current_exe().expect("the test binary has a path"))
         .args(["--exact", "a_process_of_its_own", "--ignored", "--nocapture", "--test-threads=1"])
         .env("JOURNAL_ROLE", role)
         .env("JOURNAL_PATH", journal)
@@ -179,41 +179,41 @@ pub fn process(role: &str, journal: &Path, rest: &[&str]) -> Child {
         .expect("the process starts")
 }
 
-/// Says something to the test that started this process.
+/// Prints a line for the test that started this process.
 pub fn say(what: impl std::fmt::Display) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "\n> {what}").and_then(|()| out.flush()).expect("somebody listens");
+    writeln!(out, "\n> {what}").and_then(|()| out.flush()).expect("the test reads it");
 }
 
-/// The next thing that a process says, or `None` at its end.
+/// The next line that a process prints with [`say`], or `None` at its end.
 pub fn hear(from: &mut impl std::io::BufRead) -> Option<String> {
     let mut line = String::new();
-    while from.read_line(&mut line).expect("its words can be read") > 0 {
-        if let Some(said) = line.strip_prefix("> ") {
-            return Some(said.trim_end().to_owned());
+    while from.read_line(&mut line).expect("the output can be read") > 0 {
+        if let Some(text) = line.strip_prefix("> ") {
+            return Some(text.trim_end().to_owned());
         }
         line.clear();
     }
     None
 }
 
-/// Everything that a process says until it ends.
+/// All lines that a process prints with [`say`] until it ends.
 pub fn hear_all(child: &mut Child) -> Vec<String> {
     let mut out = std::io::BufReader::new(child.stdout.take().expect("its output is a pipe"));
-    let said = std::iter::from_fn(|| hear(&mut out)).collect();
-    child.wait().expect("it ends");
-    said
+    let lines = std::iter::from_fn(|| hear(&mut out)).collect();
+    child.wait().expect("the process ends");
+    lines
 }
 
 pub fn signal(child: &Child, signal: rustix::process::Signal) {
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process has a number");
-    rustix::process::kill_process(pid, signal).expect("it is there");
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process has an ID");
+    rustix::process::kill_process(pid, signal).expect("the process exists");
 }
 
-/// Bytes before the first page of the write-ahead log.
+/// Size of the header of the write-ahead log.
 pub const WAL_HEADER: usize = 32;
-/// Bytes of one page in it.
+/// Size of one frame of the log.
 pub const FRAME: usize = 24 + 4096;
 
 /// The sizes of the log after each commit.
