@@ -1,4 +1,4 @@
-//! Chats: who speaks next, when it ends, and that it always ends.
+//! Chats: the choice of the next speaker, and the end of the conversation.
 
 mod stage;
 
@@ -11,7 +11,7 @@ use homing_core::{
     scripted_model::{FunctionModel, call, say},
 };
 use homing_runtime::{RuntimeParts, journal::MemoryJournal};
-use homing_teams::{Chat, OnFailure, Team};
+use homing_teams::{Chat, OnTaskFailure, Team};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
 
@@ -29,7 +29,7 @@ fn speak(asked: Asked<'_>) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_everybody_speaks_in_turn_and_hears_the_same_history() {
+async fn r45_members_speak_in_turn_and_see_the_same_history() {
     let chat = Chat::new(["ada", "bob", "cyd"]).max_rounds(5);
     let whole = cut_anywhere(on_stage(chat, speak), "talk", "tea or coffee").await;
     assert_eq!(who(&whole), ["ada", "bob", "cyd", "ada", "bob"]);
@@ -37,10 +37,10 @@ async fn r45_everybody_speaks_in_turn_and_hears_the_same_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_a_model_chooses_the_speaker_and_a_choice_that_failed_may_be_skipped() {
+async fn r45_model_chooses_the_speaker_and_its_failure_may_be_skipped() {
     let play = |asked: Asked<'_>| match (asked.who, asked.first_words().matches("\n[").count()) {
         ("host", 0) => call([("answer", json!({"speaker": "cyd"}))]),
-        // Nobody of that name: the schema says so twice, and the chooser fails.
+        // Not a member: the schema rejects it twice, and the selector fails.
         ("host", 1) => call([("answer", json!({"speaker": "nobody"}))]),
         ("host", _) => say("I would rather not say"),
         _ => speak(asked),
@@ -48,7 +48,7 @@ async fn r45_a_model_chooses_the_speaker_and_a_choice_that_failed_may_be_skipped
     let chat = || Chat::new(["ada", "bob", "cyd"]).selected_by("host").max_rounds(4);
     let failed = cut_anywhere(on_stage(chat(), play), "talk", "tea").await;
     assert_eq!((failed.status, who(&failed)), (Status::Failed, vec!["host", "cyd", "host"]));
-    let whole = cut_anywhere(on_stage(chat().on_failure(OnFailure::Skip), play), "talk", "tea").await;
+    let whole = cut_anywhere(on_stage(chat().on_failure(OnTaskFailure::Skip), play), "talk", "tea").await;
     let speakers: Vec<&str> = who(&whole).into_iter().filter(|name| *name != "host").collect();
     assert_eq!(speakers, ["cyd", "ada", "bob", "cyd"]);
     assert_eq!(whole.status, Status::Done);
@@ -67,7 +67,7 @@ async fn r45_speakers_hand_over_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_rules_choose_the_speaker_and_a_stop_word_ends_it_with_a_summary() {
+async fn r45_rules_choose_the_speaker_and_a_stop_word_ends_the_chat() {
     let play = |asked: Asked<'_>| match asked.who {
         "host" => say("they agreed on tea"),
         "cyd" => say("AGREED"),
@@ -84,7 +84,7 @@ async fn r45_rules_choose_the_speaker_and_a_stop_word_ends_it_with_a_summary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_a_conversation_in_which_nobody_can_speak_ends() {
+async fn r45_chat_ends_if_no_member_can_speak() {
     let team = Team::new("talk", Chat::new(["ada", "bob"]).max_rounds(1_000));
     let make = move |journal: Arc<MemoryJournal>| {
         let mute = |_: ModelRequest<'_>| Err(AskFailure::free(ModelError::Unusable { reason: "mute".into() }));
@@ -93,5 +93,5 @@ async fn r45_a_conversation_in_which_nobody_can_speak_ends() {
     };
     let (result, _) = run(&make, "talk", "tea").await;
     assert_eq!((result.status, result.children.len()), (Status::Failed, 2));
-    assert!(result.error.unwrap().message.contains("nobody could speak"));
+    assert!(result.error.unwrap().message.contains("all contributions of a whole round failed"));
 }

@@ -1,4 +1,4 @@
-//! Crews: order, context, conditions, failures, a manager, a memory, and all of it after a crash.
+//! Crews: order, context, conditions, failures, the manager, the memory, and resuming after a crash.
 
 mod stage;
 
@@ -17,7 +17,7 @@ use homing_runtime::{
     Runtime, RuntimeParts, Task,
     journal::{Claim, MemoryJournal},
 };
-use homing_teams::{Crew, CrewTask, LimitFields, OnFailure, Team, TeamResult};
+use homing_teams::{Crew, CrewTask, LimitFields, OnTaskFailure, Team, TeamResult};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
 
@@ -38,12 +38,12 @@ fn on_stage(team: Team) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_tasks_context_is_the_results_of_others() {
+async fn r44_context_contains_the_results_of_other_tasks() {
     let (result, _) = run(&on_stage(report_crew(Crew::sequential())), "report", "ants in winter").await;
     assert_eq!(result.status, Status::Done, "{result:#?}");
     assert_eq!(who(&result), ["researcher", "writer", "reviewer"]);
     let writer = &result.children[1].output;
-    assert!(writer.contains("Write about ants  What is expected: one page"), "{writer}");
+    assert!(writer.contains("Write about ants  Expected result: one page"), "{writer}");
     assert!(writer.contains("## research <researcher: Research ants in winter>"), "{writer}");
     assert!(result.output.starts_with("<reviewer: Review"), "{}", result.output);
     let summary = TeamResult::from(&result);
@@ -51,13 +51,13 @@ async fn r44_a_tasks_context_is_the_results_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_sequential_crew_is_cut_after_every_event_and_resumes_the_same() {
+async fn r44_sequential_crew_resumes_the_same_after_every_event() {
     let whole = cut_anywhere(on_stage(report_crew(Crew::sequential())), "report", "ants").await;
     assert_eq!(whole.status, Status::Done);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_parallel_crew_is_cut_after_every_event_and_resumes_the_same() {
+async fn r44_parallel_crew_resumes_the_same_after_every_event() {
     let crew = Crew::parallel()
         .task(CrewTask::new("a", "researcher", "A"))
         .task(CrewTask::new("b", "researcher", "B"))
@@ -70,7 +70,7 @@ async fn r44_a_parallel_crew_is_cut_after_every_event_and_resumes_the_same() {
 fn manager(asked: Asked<'_>) -> Reply {
     match asked.who {
         "boss" if !asked.wants_data() => say("hm"),
-        "boss" if asked.first_words().contains("Choose who") => {
+        "boss" if asked.first_words().contains("Choose the member") => {
             call([("answer", json!({"agent": "writer", "instructions": "be brief"}))])
         }
         "boss" if asked.first_words().contains("round 1") => {
@@ -82,7 +82,7 @@ fn manager(asked: Asked<'_>) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_manager_assigns_and_accepts_or_sends_back() {
+async fn r44_manager_assigns_and_accepts_or_rejects() {
     let mut crew = Crew::hierarchical("boss").task(CrewTask::unassigned("text", "Write"));
     crew.members = vec!["researcher".into(), "writer".into()];
     let team = Team::new("report", crew);
@@ -94,7 +94,7 @@ async fn r44_a_manager_assigns_and_accepts_or_sends_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_manager_that_never_accepts_is_bounded() {
+async fn r44_rounds_of_a_manager_that_never_accepts_are_limited() {
     let mut crew = Crew::hierarchical("boss").task(CrewTask::new("text", "writer", "Write"));
     crew.max_rounds = 2;
     let never = |asked: Asked<'_>| match asked.who {
@@ -108,7 +108,7 @@ async fn r44_a_manager_that_never_accepts_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_decides_whether_a_task_is_done() {
+async fn task_is_skipped_if_its_condition_does_not_hold() {
     let crew = Crew::sequential()
         .task(CrewTask::new("judge", "reviewer", "Judge").schema(json!({"type": "object", "required": ["good"]})))
         .task(CrewTask::new("mend", "writer", "Mend").when("not results.judge.data.good"))
@@ -124,7 +124,7 @@ async fn a_condition_decides_whether_a_task_is_done() {
     assert!(whole.output.starts_with("<writer: Praise"), "{}", whole.output);
 }
 
-fn failing(policy: OnFailure, retries: u32) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
+fn failing(policy: OnTaskFailure, retries: u32) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let crew = Crew::sequential()
         .task(CrewTask::new("research", "researcher", "Research").retries(retries).on_failure(policy))
         .task(CrewTask::new("write", "writer", "Write").context(["research"]));
@@ -139,18 +139,18 @@ fn failing(policy: OnFailure, retries: u32) -> impl Fn(Arc<MemoryJournal>) -> Ru
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_retried_then_reported_skipped_or_final() {
-    let reported = cut_anywhere(failing(OnFailure::Report, 2), "report", "ants").await;
+async fn failure_is_retried_then_reported_skipped_or_final() {
+    let reported = cut_anywhere(failing(OnTaskFailure::Report, 2), "report", "ants").await;
     assert_eq!(
         (reported.status, who(&reported)),
         (Status::Failed, vec!["researcher", "researcher", "researcher", "writer"])
     );
     assert!(reported.output.contains("## research (not done: failed (model)"), "{}", reported.output);
 
-    let skipped = cut_anywhere(failing(OnFailure::Skip, 0), "report", "ants").await;
+    let skipped = cut_anywhere(failing(OnTaskFailure::Skip, 0), "report", "ants").await;
     assert_eq!((skipped.status, skipped.output.as_str()), (Status::Done, "<writer: Write>"));
 
-    let failed = cut_anywhere(failing(OnFailure::Fail, 0), "report", "ants").await;
+    let failed = cut_anywhere(failing(OnTaskFailure::Fail, 0), "report", "ants").await;
     assert_eq!((failed.status, who(&failed)), (Status::Failed, vec!["researcher"]));
     assert!(
         failed.error.as_ref().unwrap().message.contains("task `research` (run 1.1): failed (model)"),
@@ -159,7 +159,7 @@ async fn a_failure_is_retried_then_reported_skipped_or_final() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_has_limits_of_its_own_which_only_narrow() {
+async fn limits_of_a_task_only_narrow() {
     let crew = Crew::sequential().task(
         CrewTask::new("research", "researcher", "Research")
             .limits(LimitFields { max_turns: Some(2), ..LimitFields::default() }),
@@ -176,11 +176,11 @@ async fn a_task_has_limits_of_its_own_which_only_narrow() {
     assert_eq!(result.children[0].status, Status::Exhausted);
     assert_eq!(result.children[0].usage.turns, 2);
     assert_eq!(result.status, Status::Failed, "the last task was not done");
-    assert!(result.output.contains("had to stop"), "what there was by then is kept: {}", result.output);
+    assert!(result.output.contains("had to stop"), "the partial output is kept: {}", result.output);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_is_an_agent_that_anybody_can_delegate_to() {
+async fn agents_can_delegate_to_a_team() {
     let team = report_crew(Crew::sequential());
     let make = move |journal: Arc<MemoryJournal>| {
         let play = |asked: Asked<'_>| match asked.who {
@@ -199,7 +199,7 @@ async fn a_team_is_an_agent_that_anybody_can_delegate_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_members_share_a_memory_that_survives_a_crash_and_knows_who_wrote_what() {
+async fn r44_shared_memory_survives_a_crash_and_names_the_writer() {
     let crew = Crew::sequential()
         .task(CrewTask::new("note", "writer", "Note it"))
         .task(CrewTask::new("read", "reviewer", "Read it"));
@@ -220,7 +220,7 @@ async fn r44_members_share_a_memory_that_survives_a_crash_and_knows_who_wrote_wh
     assert_eq!(whole.output, "[written by writer (run 1.1)]\nants sleep");
 }
 
-/// A member that takes as long as its task says.
+/// A member whose replies take as long as its task says.
 struct Sleeper(ModelCard);
 
 impl Model for Sleeper {
@@ -240,7 +240,7 @@ impl Model for Sleeper {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
+async fn r44_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
     let mut seed = 7_u64;
     let mut roll = move |bound: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -270,7 +270,7 @@ async fn r44_a_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_at_its_token_limit_still_reports_what_it_has() {
+async fn team_at_its_token_limit_reports_partial_results() {
     let crew =
         Crew::sequential().task(CrewTask::new("one", "writer", "One")).task(CrewTask::new("two", "writer", "Two"));
     let team = Team::new("report", crew).limits(LimitFields { max_tokens: Some(9_500), ..LimitFields::default() });
@@ -295,7 +295,7 @@ async fn a_team_at_its_token_limit_still_reports_what_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parallel_team_that_ran_out_of_children_goes_on_with_more() {
+async fn team_that_ran_out_of_children_continues_with_a_larger_limit() {
     let crew = Crew::parallel()
         .task(CrewTask::new("a", "writer", "A"))
         .task(CrewTask::new("b", "writer", "B"))
@@ -313,7 +313,7 @@ async fn a_parallel_team_that_ran_out_of_children_goes_on_with_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_crews_answer_has_the_form_of_its_last_task() {
+async fn answer_of_a_crew_has_the_schema_of_its_last_task() {
     let schema = json!({"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]});
     let crew = Crew::sequential().task(CrewTask::new("judge", "reviewer", "Judge").schema(schema));
     let team = Team::new("report", crew);
@@ -326,7 +326,7 @@ async fn the_crews_answer_has_the_form_of_its_last_task() {
 }
 
 #[test]
-fn agents_of_a_team_come_with_it() {
+fn agents_of_a_team_are_installed_with_it() {
     let crew = Crew::sequential().task(CrewTask::new("a", "own", "A"));
     let team = Team::new("report", crew).agent(AgentDefinition::new("own", "d", "p"));
     let parts = parts(MemoryJournal::new(), Vec::new(), cast(echo), vec![team]);

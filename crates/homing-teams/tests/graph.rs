@@ -17,7 +17,7 @@ use homing_core::{
     tool::Replay,
 };
 use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
-use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnFailure, Reducer, Team, function, mermaid};
+use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnTaskFailure, Reducer, Team, function, mermaid};
 use serde_json::json;
 use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
 
@@ -32,7 +32,7 @@ fn echo(asked: Asked<'_>) -> Reply {
     say(format!("<{}: {}>", asked.who, asked.task))
 }
 
-/// Write, review, and back to the writer until the reviewer is content or the way back is closed.
+/// Write, review, and back to the writer until the reviewer accepts or the edge reaches its limit.
 fn review_loop() -> Graph {
     Graph::starting_at("write")
         .field("draft", FieldType::String, Reducer::Replace, "")
@@ -60,7 +60,7 @@ fn content_after_two(asked: Asked<'_>) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_state_flows_along_edges_and_the_way_back_is_explicit() {
+async fn r46_state_flows_along_edges_and_back() {
     let whole = cut_anywhere(on_stage(Team::new("loop", review_loop()), content_after_two), "loop", "ants").await;
     assert_eq!(whole.status, Status::Done, "{whole:#?}");
     assert_eq!(whole.output, "<writer: Write ants, round 2> after 3");
@@ -68,7 +68,7 @@ async fn r46_state_flows_along_edges_and_the_way_back_is_explicit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_loop_ends_when_its_edge_is_used_up() {
+async fn r46_loop_ends_at_the_limit_of_its_edge() {
     let never = |asked: Asked<'_>| match asked.who {
         "reviewer" => call([("answer", json!({"ok": false, "rounds": 1}))]),
         _ => echo(asked),
@@ -78,7 +78,7 @@ async fn r46_a_loop_ends_when_its_edge_is_used_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_loop_without_a_limit_ends_at_the_graphs_own() {
+async fn r46_loop_without_a_limit_ends_at_max_steps() {
     let graph = Graph::starting_at("a")
         .node(Node::agent("a", "writer", "step {{ step }}"))
         .edge(Edge::new("a", "a"))
@@ -89,7 +89,7 @@ async fn r46_a_loop_without_a_limit_ends_at_the_graphs_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_list_fans_out_and_joins_in_order() {
+async fn r46_list_fans_out_and_joins_in_order() {
     let graph = Graph::starting_at("split")
         .field("parts", FieldType::List, Reducer::Replace, json!([]))
         .field("notes", FieldType::List, Reducer::Append, json!(["first"]))
@@ -114,7 +114,7 @@ async fn r46_a_list_fans_out_and_joins_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_conditions_in_code_route_too() {
+async fn r46_conditions_in_code_choose_edges() {
     let graph = Graph::starting_at("ask")
         .field("kind", FieldType::String, Reducer::Replace, "")
         .node(Node::agent("ask", "reviewer", "Which?").writes("kind"))
@@ -128,7 +128,7 @@ async fn r46_conditions_in_code_route_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_team_is_a_node_of_another() {
+async fn r46_team_can_be_a_node_of_another() {
     let inner = Team::new("inner", Crew::sequential().task(CrewTask::new("a", "researcher", "A {{ task }}")));
     let graph = Graph::starting_at("sub")
         .field("found", FieldType::Any, Reducer::Replace, json!(null))
@@ -141,7 +141,7 @@ async fn r46_a_team_is_a_node_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_failure_is_routed_around_or_final() {
+async fn r46_failure_is_handled_by_an_edge_or_final() {
     let graph = |policy| {
         Graph::starting_at("f")
             .node(Node::tool("f", "broken", json!({})).on_failure(policy))
@@ -152,14 +152,14 @@ async fn r46_a_failure_is_routed_around_or_final() {
         let broken = function("broken", Replay::Safe, |_| Err("out of ink".to_owned()));
         Team::new("g", graph(policy)).tool(broken)
     };
-    let (mended, _) = run(&on_stage(team(OnFailure::Report), echo), "g", "x").await;
+    let (mended, _) = run(&on_stage(team(OnTaskFailure::Report), echo), "g", "x").await;
     assert_eq!(mended.output, "<writer: mend: out of ink>");
-    let (failed, _) = run(&on_stage(team(OnFailure::Fail), echo), "g", "x").await;
+    let (failed, _) = run(&on_stage(team(OnTaskFailure::Fail), echo), "g", "x").await;
     assert!(failed.error.unwrap().message.contains("node `f`: out of ink"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_an_unsafe_function_that_was_under_way_is_never_called_twice() {
+async fn fault_interrupted_unsafe_tool_is_never_called_twice() {
     let calls = Arc::new(AtomicU32::new(0));
     let counted = calls.clone();
     let pay = function("pay", Replay::Unsafe, move |_| {
@@ -167,7 +167,7 @@ async fn fault_an_unsafe_function_that_was_under_way_is_never_called_twice() {
         Ok(json!("paid"))
     });
     let graph =
-        Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).retries(3).on_failure(OnFailure::Fail));
+        Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).retries(3).on_failure(OnTaskFailure::Fail));
     let make = on_stage(Team::new("g", graph).tool(pay), echo);
     let (_, records) = run(&make, "g", "x").await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
@@ -182,17 +182,17 @@ async fn fault_an_unsafe_function_that_was_under_way_is_never_called_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_what_does_not_fit_the_state_is_said() {
+async fn r46_value_of_the_wrong_type_is_reported() {
     let graph = Graph::starting_at("a")
         .field("n", FieldType::Number, Reducer::Replace, 0)
         .node(Node::agent("a", "writer", "A").writes("n"));
     let (result, _) = run(&on_stage(Team::new("g", graph), echo), "g", "x").await;
-    assert!(result.error.unwrap().message.contains("node `a`: `n` is to be a number"));
+    assert!(result.error.unwrap().message.contains("node `a`: `n` must be a number"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_may_not_do_what_its_sender_may_not_hand_on() {
-    let graph = Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).on_failure(OnFailure::Fail));
+async fn team_gets_no_tools_that_its_parent_may_not_delegate() {
+    let graph = Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).on_failure(OnTaskFailure::Fail));
     let pay = function("pay", Replay::Unsafe, |_| Ok(json!("paid")));
     let team = Team::new("shop", graph).tool(pay);
     let make = move |rules: Vec<Rule>| {
@@ -213,7 +213,7 @@ async fn a_team_may_not_do_what_its_sender_may_not_hand_on() {
 }
 
 #[test]
-fn r46_a_graph_has_a_picture() {
+fn r46_graph_has_a_diagram() {
     insta::assert_snapshot!(mermaid(&Team::new("loop", review_loop())), @r###"
     flowchart TD
       begin((start)) --> n0

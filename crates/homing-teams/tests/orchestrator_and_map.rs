@@ -1,4 +1,4 @@
-//! A coordinator with workers, and the same task for every item of a list.
+//! Orchestrators and maps.
 
 mod stage;
 
@@ -37,7 +37,7 @@ fn orchestra() -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r43_a_coordinator_reaches_its_workers_and_nobody_else() {
+async fn r43_coordinator_can_delegate_only_to_its_workers() {
     let whole = cut_anywhere(orchestra(), "orchestra", "write a report").await;
     let result = TeamResult::from(&whole);
     assert_eq!((result.status, result.answer.as_str()), (Status::Done, "the report"));
@@ -61,7 +61,7 @@ fn map_team(map: Map) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_gives_its_results_in_the_order_of_its_items() {
+async fn map_returns_results_in_the_order_of_its_items() {
     let map =
         Map::new("researcher", "{{ index }}: {{ item.name }}").items([json!({"name": "a"}), json!({"name": "b"})]);
     let whole = cut_anywhere(map_team(map), "each", "go").await;
@@ -71,21 +71,21 @@ async fn a_map_gives_its_results_in_the_order_of_its_items() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_takes_its_items_from_the_task_and_reduces_them() {
+async fn map_takes_items_from_the_task_and_reduces_them() {
     let map = Map::new("researcher", "{{ item }}").reduce("writer", "Sum up");
     let whole = cut_anywhere(map_team(map), "each", "one\n\ntwo\nthree\n").await;
     assert_eq!((who(&whole).len(), whole.output.as_str()), (4, "summary of 3 lines"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_of_two_hundred_items_is_not_stopped_by_defaults_made_for_one_agent() {
+async fn map_of_200_items_is_not_stopped_by_default_limits() {
     let map = Map::new("researcher", "{{ item }}").items(0..200);
     let (result, _) = run(&map_team(map), "each", "go").await;
     assert_eq!((result.status, map_results(&result).len()), (Status::Done, 200));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_that_reaches_its_limit_says_what_it_has_in_order() {
+async fn map_at_its_limit_returns_partial_results_in_order() {
     let team = Team::new("each", Map::new("researcher", "{{ item }}").items(["a", "b", "c", "d"]))
         .limits(LimitFields { max_children: Some(2), ..LimitFields::default() });
     let make = move |journal: Arc<MemoryJournal>| {
@@ -98,7 +98,7 @@ async fn a_map_that_reaches_its_limit_says_what_it_has_in_order() {
 }
 
 #[test]
-fn a_plan_says_who_would_work_and_what_it_can_cost_without_asking_anybody() {
+fn plan_lists_runs_and_worst_case_cost() {
     let bounds = |cost: &str| serde_json::from_value::<LimitFields>(json!({"max_cost": cost})).unwrap();
     let map = Map::new("researcher", "{{ item }}").items(["a", "b"]).limits(bounds("0.25"));
     let team = Team::new("each", map);

@@ -1,4 +1,4 @@
-//! Every pattern as a picture and as a plan: nobody is asked, and nothing is spent.
+//! Diagram and plan of every pattern. No model is called.
 
 mod stage;
 
@@ -7,7 +7,7 @@ use homing_teams::{Chat, Crew, CrewTask, Edge, Graph, Map, Node, Orchestrator, T
 use insta::assert_snapshot;
 use stage::{Asked, agents, cast, parts};
 
-/// The picture, and the plan on a stage where only the researcher and the writer are known.
+/// The diagram, and the plan for a host that knows only the researcher and the writer.
 fn look(team: &Team) -> String {
     let never = cast(|_: Asked<'_>| panic!("a plan asks nobody"));
     let parts = parts(MemoryJournal::new(), agents(["researcher", "writer"]), never, Vec::new());
@@ -21,7 +21,7 @@ fn tasks(crew: Crew) -> Crew {
 }
 
 #[test]
-fn r46_a_sequential_crew() {
+fn r46_sequential_crew() {
     assert_snapshot!(look(&Team::new("report", tasks(Crew::sequential()))), @r###"
     flowchart TD
       t0["research<br/>researcher"]
@@ -40,7 +40,7 @@ fn r46_a_sequential_crew() {
 }
 
 #[test]
-fn r46_a_crew_with_a_manager() {
+fn r46_crew_with_a_manager() {
     let crew = Crew::hierarchical("writer").task(CrewTask::unassigned("research", "Find out"));
     assert_snapshot!(look(&Team::new("managed", crew)), @r###"
     flowchart TD
@@ -55,7 +55,7 @@ fn r46_a_crew_with_a_manager() {
 }
 
 #[test]
-fn r46_a_parallel_crew() {
+fn r46_parallel_crew() {
     let crew = Crew::parallel()
         .task(CrewTask::new("one", "researcher", "Look here"))
         .task(CrewTask::new("two", "writer", "Say \"so\"").context(["one"]));
@@ -73,7 +73,7 @@ fn r46_a_parallel_crew() {
 }
 
 #[test]
-fn r46_an_orchestrator() {
+fn r46_orchestrator() {
     let team = Team::new("orchestra", Orchestrator::new("writer").worker("researcher").worker("nobody"));
     assert_snapshot!(look(&team), @r###"
     flowchart TD
@@ -91,7 +91,7 @@ fn r46_an_orchestrator() {
 }
 
 #[test]
-fn r46_a_chat() {
+fn r46_chat() {
     let chat = Chat::new(["researcher", "writer"]).max_rounds(4).selected_by("writer").summary("writer");
     assert_snapshot!(look(&Team::new("talk", chat)), @r###"
     flowchart TD
@@ -109,7 +109,7 @@ fn r46_a_chat() {
 }
 
 #[test]
-fn r46_a_map_that_is_reduced() {
+fn r46_map_with_reduction() {
     let map = Map::new("researcher", "{{ item }}").items(["a", "b"]).reduce("writer", "Sum up");
     assert_snapshot!(look(&Team::new("each", map)), @r###"
     flowchart TD
@@ -124,7 +124,7 @@ fn r46_a_map_that_is_reduced() {
 }
 
 #[test]
-fn r46_a_graph() {
+fn r46_graph() {
     let graph = Graph::starting_at("look")
         .node(Node::agent("look", "researcher", "Look"))
         .node(Node::tool("count", "count", serde_json::json!({})))

@@ -132,9 +132,13 @@ fn try_open(path: &Path) -> Result<Connection, OpenError> {
     // One snapshot for everything that is compared: another process may be creating the tables right now.
     let snapshot = connection.transaction()?;
     recognise(&snapshot)?;
+    let version: i64 = snapshot.pragma_query_value(None, "user_version", |row| row.get(0))?;
     snapshot.finish()?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    // Only a new file needs this, and it is a write: an opening must not sync, nor overwrite what a check could still find.
+    if version == 0 {
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode != "wal" {
         let what = format!("{} does not support a write-ahead log (its journal mode is `{mode}`)", path.display());
