@@ -133,11 +133,11 @@ fn rate(records: u32, took: Duration) -> String {
 
 fn alone(path: &Path) {
     let journal = open(path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     let began = Instant::now();
     for _ in 0..ALONE {
-        pen.write(&*journal, asked()).unwrap();
+        writer.write(&*journal, asked()).unwrap();
     }
     println!("one task, one commit per record: {}", rate(ALONE, began.elapsed()));
 }
@@ -145,12 +145,12 @@ fn alone(path: &Path) {
 fn concurrent(path: &Path) {
     let journal = open(path);
     let runtime = tokio::runtime::Builder::new_multi_thread().build().expect("a runtime");
-    let mut pens: Vec<Pen> = (0..TASKS).map(|_| Pen::new()).collect();
-    for pen in &mut pens {
-        pen.begin(&*journal, plain()).unwrap();
+    let mut writers: Vec<RecordWriter> = (0..TASKS).map(|_| RecordWriter::new()).collect();
+    for writer in &mut writers {
+        writer.begin(&*journal, plain()).unwrap();
     }
     let began = Instant::now();
-    let tasks: Vec<_> = pens.into_iter().map(|pen| runtime.spawn(write_each(journal.clone(), pen))).collect();
+    let tasks: Vec<_> = writers.into_iter().map(|writer| runtime.spawn(write_each(journal.clone(), writer))).collect();
     runtime.block_on(async {
         for task in tasks {
             task.await.expect("no task fails");
@@ -159,9 +159,9 @@ fn concurrent(path: &Path) {
     println!("{TASKS} concurrent tasks: {}", rate(TASKS * EACH, began.elapsed()));
 }
 
-async fn write_each(journal: Arc<SqliteJournal>, mut pen: Pen) {
+async fn write_each(journal: Arc<SqliteJournal>, mut writer: RecordWriter) {
     for n in 0..EACH {
-        let record = pen.root(if n % 2 == 0 { asked() } else { replied("an answer of a few words") });
+        let record = writer.root(if n % 2 == 0 { asked() } else { replied("an answer of a few words") });
         journal.append(record).await.expect("the disk has space");
     }
 }
@@ -169,10 +169,10 @@ async fn write_each(journal: Arc<SqliteJournal>, mut pen: Pen) {
 /// Writes one tree of 100,000 records and 200 MB, and loads it in another process, to measure its memory alone.
 fn big(path: &Path) {
     let journal = open(path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     let text = "some words of a tool's result, ".repeat(BODY * 2 / 31);
-    let tree = pen.tree;
+    let tree = writer.tree;
     let mut last = None;
     for n in 1..BIG {
         let turn = u32::try_from(n / 4).expect("few turns");
@@ -182,7 +182,7 @@ fn big(path: &Path) {
             3 => called(tree, turn),
             _ => returned(tree, turn, &text),
         };
-        last = Some(journal.append(pen.root(fact)));
+        last = Some(journal.append(writer.root(fact)));
     }
     wait(last.expect("there are records")).unwrap();
     drop(journal);

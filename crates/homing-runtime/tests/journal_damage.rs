@@ -33,22 +33,22 @@ fn copy(from: &Path, to: &Path, wal: &[u8]) {
 }
 
 /// An open journal, whose log is therefore not checkpointed, with some commits in the log.
-fn with_a_log(path: &Path) -> (std::sync::Arc<SqliteJournal>, Pen) {
+fn with_a_log(path: &Path) -> (std::sync::Arc<SqliteJournal>, RecordWriter) {
     let journal = open(path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     for n in 0..12 {
         let fact = if n % 2 == 0 { asked() } else { replied(&format!("answer {n}")) };
-        pen.write(&*journal, fact).unwrap();
+        writer.write(&*journal, fact).unwrap();
     }
-    (journal, pen)
+    (journal, writer)
 }
 
 #[test]
 fn inv7_fault3_truncated_log_opens_with_all_commits_before_the_cut() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let (journal, pen) = with_a_log(&path);
+    let (journal, writer) = with_a_log(&path);
     let wal = fs::read(path.with_extension("db-wal")).unwrap();
     let commits = commits(&wal);
     assert!(commits.len() >= 13);
@@ -64,7 +64,7 @@ fn inv7_fault3_truncated_log_opens_with_all_commits_before_the_cut() {
                 let cut_db = dir.join(format!("cut-{part}.db"));
                 for cut in cuts.iter().skip(part).step_by(4) {
                     copy(path, &cut_db, &wal[..*cut.min(&wal.len())]);
-                    opens_with(&cut_db, pen.tree, commits, *cut);
+                    opens_with(&cut_db, writer.tree, commits, *cut);
                 }
             });
         }
@@ -91,7 +91,7 @@ fn opens_with(database: &Path, tree: uuid::Uuid, commits: &[usize], cut: usize) 
 fn inv8_check_reports_flipped_bit_in_log_with_byte_to_cut_at() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let (journal, pen) = with_a_log(&path);
+    let (journal, writer) = with_a_log(&path);
     let wal = fs::read(path.with_extension("db-wal")).unwrap();
     let commits = commits(&wal);
     let last = commits[commits.len() - 2];
@@ -107,7 +107,7 @@ fn inv8_check_reports_flipped_bit_in_log_with_byte_to_cut_at() {
         assert_eq!(fs::read(broken.with_extension("db-wal")).unwrap(), bytes, "the check changes nothing");
         // A crash can leave the last commit like this too: then it is as if it had never been.
         if problems.is_empty() && at >= last {
-            assert_eq!(wait(open(&broken).load(pen.tree)).unwrap().len(), 12, "a flip at {at}");
+            assert_eq!(wait(open(&broken).load(writer.tree)).unwrap().len(), 12, "a flip at {at}");
             continue;
         }
         let [JournalError::Damaged(what)] = problems.as_slice() else { panic!("a flip at {at}: {problems:?}") };
@@ -115,7 +115,7 @@ fn inv8_check_reports_flipped_bit_in_log_with_byte_to_cut_at() {
             what.split("truncate -s ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
         assert_eq!(cut, commits.iter().copied().rfind(|end| *end <= at).unwrap_or(cut), "a flip at {at}");
         copy(&path, &broken, &bytes[..cut]);
-        opens_with(&broken, pen.tree, &commits, cut);
+        opens_with(&broken, writer.tree, &commits, cut);
     }
     drop(journal);
 }
@@ -124,7 +124,7 @@ fn inv8_check_reports_flipped_bit_in_log_with_byte_to_cut_at() {
 fn opening_does_not_scan_the_log() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let (journal, pen) = with_a_log(&path);
+    let (journal, writer) = with_a_log(&path);
     let wal = fs::read(path.with_extension("db-wal")).unwrap();
     let commits = commits(&wal);
     let cut = commits[commits.len() - 5];
@@ -133,7 +133,7 @@ fn opening_does_not_scan_the_log() {
     let broken = dir.path().join("broken.db");
     copy(&path, &broken, &bytes);
     let opened = open(&broken);
-    assert_eq!(wait(opened.load(pen.tree)).unwrap().len(), 9, "the commits before the flipped bit");
+    assert_eq!(wait(opened.load(writer.tree)).unwrap().len(), 9, "the commits before the flipped bit");
     let problems = opened.check().unwrap().problems;
     let [JournalError::Damaged(what)] = problems.as_slice() else { panic!("{problems:?}") };
     assert!(what.contains(&format!("damaged at byte {cut}")), "{what}");
@@ -145,8 +145,8 @@ fn inv7_truncated_database_file_is_reported() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let tree = {
-        let (_journal, pen) = with_a_log(&path);
-        pen.tree
+        let (_journal, writer) = with_a_log(&path);
+        writer.tree
     };
     let whole = fs::read(&path).unwrap();
     assert!(!path.with_extension("db-wal").exists(), "the last process to close checkpoints the log");
@@ -161,9 +161,9 @@ fn inv7_truncated_database_file_is_reported() {
 fn inv8_flipped_bit_in_any_column_names_the_record() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let pen = {
-        let (_journal, pen) = with_a_log(&path);
-        pen
+    let writer = {
+        let (_journal, writer) = with_a_log(&path);
+        writer
     };
     let columns = ["tree", "seq", "at", "epoch", "run", "place", "kind", "body", "crc"];
     for column in columns {
@@ -172,9 +172,9 @@ fn inv8_flipped_bit_in_any_column_names_the_record() {
             fs::copy(&path, &broken).unwrap();
             flip(&broken, column, seq);
             let journal = open(&broken);
-            let found = wait(journal.load(pen.tree));
+            let found = wait(journal.load(writer.tree));
             let Err(JournalError::Damaged(what)) = &found else { panic!("{column} of {seq}: {found:?}") };
-            assert!(what.contains(&pen.tree.to_string()), "{column} of {seq}: {what}");
+            assert!(what.contains(&writer.tree.to_string()), "{column} of {seq}: {what}");
             if !["tree", "seq"].contains(&column) {
                 assert!(what.contains(&format!("record {seq}:")), "{column} of {seq}: {what}");
             }
@@ -207,10 +207,10 @@ fn flip(path: &Path, column: &str, seq: i64) {
 fn inv8_flipped_bits_in_the_file_never_change_records() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let (pen, written) = {
-        let (journal, pen) = with_a_log(&path);
-        let written = wait(journal.load(pen.tree)).unwrap();
-        (pen, written)
+    let (writer, written) = {
+        let (journal, writer) = with_a_log(&path);
+        let written = wait(journal.load(writer.tree)).unwrap();
+        (writer, written)
     };
     let whole = fs::read(&path).unwrap();
     let broken = dir.path().join("broken.db");
@@ -222,7 +222,7 @@ fn inv8_flipped_bits_in_the_file_never_change_records() {
         for rest in ["db-wal", "db-shm"] {
             let _ = fs::remove_file(broken.with_extension(rest));
         }
-        match SqliteJournal::open(&broken, options()).and_then(|journal| wait(journal.load(pen.tree))) {
+        match SqliteJournal::open(&broken, options()).and_then(|journal| wait(journal.load(writer.tree))) {
             Ok(records) => assert_eq!(records, written, "byte {at}"),
             Err(_) => found += 1,
         }
@@ -236,10 +236,10 @@ fn changed_stored_prompt_is_reported() {
     let path = dir.path().join("journal.db");
     let system = "long prompt ".repeat(500).into();
     let spawned = homing_core::fact::Spawned { system, ..spawned() };
-    let pen = small_tree(&open(&path), homing_core::fact::Fact::Spawned(spawned.into()));
+    let writer = small_tree(&open(&path), homing_core::fact::Fact::Spawned(spawned.into()));
     Connection::open(&path).unwrap().execute("UPDATE bodies SET text = replace(text, 'long', 'lung')", []).unwrap();
     let journal = open(&path);
-    assert!(matches!(wait(journal.load(pen.tree)), Err(JournalError::Damaged(_))));
+    assert!(matches!(wait(journal.load(writer.tree)), Err(JournalError::Damaged(_))));
     assert!(!journal.check().unwrap().problems.is_empty());
 }
 
@@ -276,7 +276,7 @@ fn inv9_fault5_full_disk_fails_at_once_and_recovers_with_space() {
     let Some(small) = SmallDisk::new("2m") else { return };
     let path = small.0.path().join("journal.db");
     let journal = open(&path);
-    let (mut idle, mut busy) = (Pen::new(), Pen::new());
+    let (mut idle, mut busy) = (RecordWriter::new(), RecordWriter::new());
     idle.begin(&*journal, plain()).unwrap();
     busy.begin(&*journal, plain()).unwrap();
     let ballast = small.0.path().join("ballast");
@@ -288,7 +288,7 @@ fn inv9_fault5_full_disk_fails_at_once_and_recovers_with_space() {
     assert!(matches!(&failed, JournalError::Unwritable(what) if what.contains("full")), "{failed:?}");
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert!(busy.write(&*journal, asked()).is_err(), "a tree that misses a record takes no more");
-    assert!(Pen::new().begin(&*journal, replied_prompt()).is_err(), "and nothing large can begin");
+    assert!(RecordWriter::new().begin(&*journal, replied_prompt()).is_err(), "and nothing large can begin");
 
     fs::remove_file(&ballast).unwrap();
     assert_eq!(idle.write(&*journal, asked()), Ok(()), "a tree that misses nothing goes on");
@@ -309,10 +309,10 @@ fn replied_prompt() -> homing_core::fact::Fact {
 }
 
 /// Writes until the disk is full; returns the error and how long it took.
-fn until_full(journal: &SqliteJournal, pen: &mut Pen) -> (JournalError, Duration) {
+fn until_full(journal: &SqliteJournal, writer: &mut RecordWriter) -> (JournalError, Duration) {
     for _ in 0..10_000 {
         let began = Instant::now();
-        if let Err(error) = pen.write(journal, replied(&"x".repeat(20_000))) {
+        if let Err(error) = writer.write(journal, replied(&"x".repeat(20_000))) {
             return (error, began.elapsed());
         }
     }
@@ -322,22 +322,22 @@ fn until_full(journal: &SqliteJournal, pen: &mut Pen) -> (JournalError, Duration
 /// The process that a test starts.
 #[test]
 #[ignore = "started by another test as its own process"]
-fn a_process_of_its_own() {
+fn child_process() {
     let Ok(path) = std::env::var("JOURNAL_PATH") else { return };
     let journal = open(Path::new(&path));
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
-    pen.write(&*journal, asked()).unwrap();
-    say(format!("{} {}", pen.tree, pen.seq));
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    writer.write(&*journal, asked()).unwrap();
+    print_line(format!("{} {}", writer.tree, writer.seq));
     if let Err(error) = break_the_disk() {
-        return say(format!("skipped {error}"));
+        return print_line(format!("skipped {error}"));
     }
     let began = Instant::now();
-    let failed = pen.write(&*journal, replied("not acknowledged")).unwrap_err();
+    let failed = writer.write(&*journal, replied("not acknowledged")).unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    assert!(pen.write(&*journal, asked()).is_err(), "no more records are accepted");
-    assert!(Pen::new().begin(&*journal, plain()).is_err(), "and no new tree begins");
-    say(failed);
+    assert!(writer.write(&*journal, asked()).is_err(), "no more records are accepted");
+    assert!(RecordWriter::new().begin(&*journal, plain()).is_err(), "and no new tree begins");
+    print_line(failed);
 }
 
 /// Makes every further sync of this process fail in the kernel, as on a failing disk.
@@ -366,7 +366,7 @@ fn inv9_fault6_failing_sync_fails_at_once_and_loses_nothing_acknowledged() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut child = process("eio", &path, &[]);
-    let said = hear_all(&mut child);
+    let said = all_lines(&mut child);
     let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
     let [written, failed] = said.as_slice() else { panic!("{said:?} {errors}") };
     if let Some(why) = failed.strip_prefix("skipped ") {
@@ -380,8 +380,8 @@ fn inv9_fault6_failing_sync_fails_at_once_and_loses_nothing_acknowledged() {
     // The record that failed may have reached the disk or not; it was not acknowledged.
     assert!([acknowledged, acknowledged + 1].contains(&records.len()), "{} of {acknowledged}", records.len());
     let epoch = wait(journal.claim(tree, Claim::IfGone)).unwrap();
-    let mut pen = Pen { tree, epoch, seq: u64::try_from(records.len()).unwrap(), ..Pen::new() };
-    assert_eq!(pen.write(&*journal, asked()), Ok(()), "with a good disk the tree goes on");
+    let mut writer = RecordWriter { tree, epoch, seq: u64::try_from(records.len()).unwrap(), ..RecordWriter::new() };
+    assert_eq!(writer.write(&*journal, asked()), Ok(()), "with a good disk the tree goes on");
     assert_eq!(journal.check().unwrap().problems, []);
 }
 

@@ -23,7 +23,7 @@ use homing_core::{
     limits::Limits,
     model::{ModelRequest, SingleModel},
     registry::Registry,
-    scripted_model::{FunctionModel, call, last_words, say as speak},
+    scripted_model::{FunctionModel, call, last_words, say},
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
@@ -40,7 +40,7 @@ use uuid::Uuid;
 /// The process that a test starts: it runs or resumes the scenario and is killed at a point.
 #[test]
 #[ignore = "started by the other tests as its own process"]
-fn a_process_of_its_own() {
+fn child_process() {
     let (Ok(role), Ok(path), Ok(nth)) =
         (std::env::var("JOURNAL_ROLE"), std::env::var("JOURNAL_PATH"), std::env::var("JOURNAL_REST"))
     else {
@@ -55,7 +55,7 @@ fn a_process_of_its_own() {
         "resume" => drop(resume(&path, journal)),
         other => panic!("unknown role: {other}"),
     }
-    say("survived");
+    print_line("survived");
 }
 
 /// Appends a line to a log outside the journal.
@@ -116,8 +116,8 @@ fn runtime(path: &Path, journal: Arc<SqliteJournal>) -> Runtime {
                     ("delegate", json!({"agent": "scout", "task": "the window"})),
                 ]),
                 (false, 1) => call([("look", json!({})), ("change", json!({}))]),
-                (true, _) => speak("all is well"),
-                (false, _) => speak(format!("it is there: {}", last_words(&request).len())),
+                (true, _) => say("all is well"),
+                (false, _) => say(format!("it is there: {}", last_words(&request).len())),
             })
         },
     );
@@ -157,7 +157,7 @@ fn resume(path: &Path, journal: Arc<SqliteJournal>) -> Option<Envelope> {
 /// Runs the scenario in a process that is killed at point `nth`; returns whether it was.
 fn killed(role: &str, path: &Path, nth: u64) -> bool {
     let mut child = process(role, path, &[&nth.to_string()]);
-    let lines = hear_all(&mut child);
+    let lines = all_lines(&mut child);
     !lines.contains(&"survived".to_owned())
 }
 

@@ -28,7 +28,7 @@ use uuid::Uuid;
 /// The process that a test starts, in the role that the test chooses.
 #[test]
 #[ignore = "started by the other tests as its own process"]
-fn a_process_of_its_own() {
+fn child_process() {
     let (Ok(role), Ok(path), Ok(rest)) =
         (std::env::var("JOURNAL_ROLE"), std::env::var("JOURNAL_PATH"), std::env::var("JOURNAL_REST"))
     else {
@@ -53,14 +53,14 @@ fn line() {
 }
 
 fn write_trees(path: &Path) {
-    say("ready");
+    print_line("ready");
     line();
     let journal = open(path);
     for _ in 0..4 {
-        let pen = small_tree(&journal, plain());
-        assert_eq!(wait(journal.load(pen.tree)).unwrap().len(), 4);
+        let writer = small_tree(&journal, plain());
+        assert_eq!(wait(journal.load(writer.tree)).unwrap().len(), 4);
     }
-    say("done");
+    print_line("done");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn inv10_sixteen_processes_share_one_new_journal() {
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     }
     for mut child in children {
-        let lines = hear_all(&mut child);
+        let lines = all_lines(&mut child);
         let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
         assert_eq!(lines, ["ready", "done"], "{errors}");
     }
@@ -88,11 +88,11 @@ fn inv10_sixteen_processes_share_one_new_journal() {
 
 fn stall(path: &Path) {
     let journal = open(path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
-    say(pen.tree);
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    print_line(writer.tree);
     line();
-    say(format!("{:?}", pen.write(&*journal, asked())));
+    print_line(format!("{:?}", writer.write(&*journal, asked())));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn inv10_forced_takeover_fences_a_stalled_owner() {
     let path = dir.path().join("journal.db");
     let mut child = process("stall", &path, &[]);
     let mut out = BufReader::new(child.stdout.take().unwrap());
-    let tree: Uuid = hear(&mut out).unwrap().parse().unwrap();
+    let tree: Uuid = next_line(&mut out).unwrap().parse().unwrap();
     signal(&child, Signal::STOP);
     let journal = open(&path);
     assert_eq!(journal.runs(&Filter::default()).unwrap()[0].status, Status::Queued, "stopped is not dead");
@@ -113,21 +113,21 @@ fn inv10_forced_takeover_fences_a_stalled_owner() {
     assert_eq!(epoch, 2);
     signal(&child, Signal::CONT);
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    assert_eq!(hear(&mut out).unwrap(), format!("Err(Fenced {{ tree: {tree} }})"));
+    assert_eq!(next_line(&mut out).unwrap(), format!("Err(Fenced {{ tree: {tree} }})"));
     child.wait().unwrap();
-    let mut pen = Pen { tree, epoch, seq: 1, at: 1_800_000_000_000 };
-    assert_eq!(pen.write(&*journal, asked()), Ok(()));
+    let mut writer = RecordWriter { tree, epoch, seq: 1, at: 1_800_000_000_000 };
+    assert_eq!(writer.write(&*journal, asked()), Ok(()));
     assert_eq!(wait(journal.load(tree)).unwrap().len(), 2);
 }
 
 fn submit(path: &Path, key: &str) {
-    say("ready");
+    print_line("ready");
     line();
     let journal = open(path);
-    let mut pen = Pen::new();
-    match pen.begin(&*journal, keyed(key, "once")).unwrap() {
-        Begun::New => say(format!("new {}", pen.tree)),
-        Begun::Earlier(tree) => say(format!("earlier {tree}")),
+    let mut writer = RecordWriter::new();
+    match writer.begin(&*journal, keyed(key, "once")).unwrap() {
+        Begun::New => print_line(format!("new {}", writer.tree)),
+        Begun::Earlier(tree) => print_line(format!("earlier {tree}")),
     }
     line();
 }
@@ -143,7 +143,7 @@ fn key_submitted_by_many_processes_begins_one_tree() {
     let mut lines = Vec::new();
     for child in &mut children {
         child.stdin.as_mut().unwrap().write_all(b"end\n").unwrap();
-        lines.extend(hear_all(child).into_iter().filter(|line| line != "ready"));
+        lines.extend(all_lines(child).into_iter().filter(|line| line != "ready"));
     }
     let new: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("new ")).collect();
     let earlier: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("earlier ")).collect();
@@ -153,21 +153,21 @@ fn key_submitted_by_many_processes_begins_one_tree() {
 
 /// Appends batches until it is killed, and prints which records were acknowledged.
 fn stream(journal: &SqliteJournal) {
-    let mut pens: Vec<Pen> = (0..4).map(|_| Pen::new()).collect();
-    for pen in &mut pens {
-        pen.begin(journal, plain()).unwrap();
+    let mut writers: Vec<RecordWriter> = (0..4).map(|_| RecordWriter::new()).collect();
+    for writer in &mut writers {
+        writer.begin(journal, plain()).unwrap();
     }
     for n in 0_u64.. {
-        let commits: Vec<_> = pens
+        let commits: Vec<_> = writers
             .iter_mut()
-            .map(|pen| {
-                let record = pen.root(if n % 2 == 0 { asked() } else { replied(&"x".repeat(500)) });
+            .map(|writer| {
+                let record = writer.root(if n % 2 == 0 { asked() } else { replied(&"x".repeat(500)) });
                 (record.clone(), journal.append(record))
             })
             .collect();
         for (record, commit) in commits {
             wait(commit).unwrap();
-            say(format!("{} {}", record.tree, record.seq));
+            print_line(format!("{} {}", record.tree, record.seq));
         }
     }
 }
@@ -181,7 +181,7 @@ fn fault2_acknowledged_records_survive_sigkill() {
         let mut child = process("stream", &path, &[]);
         std::thread::sleep(Duration::from_millis(150 + 37 * round));
         child.kill().unwrap();
-        let lines = hear_all(&mut child);
+        let lines = all_lines(&mut child);
         acknowledged += lines.len();
         assert_all_there(&path, &lines);
     }
@@ -212,12 +212,12 @@ fn crash(path: &Path, tree: &str) {
     let tree: Uuid = tree.parse().unwrap();
     let epoch = match wait(journal.claim(tree, Claim::IfGone)) {
         Ok(epoch) => epoch,
-        Err(error) => return say(error),
+        Err(error) => return print_line(error),
     };
     let seq = u64::try_from(wait(journal.load(tree)).unwrap().len()).unwrap();
-    let mut pen = Pen { tree, epoch, seq, at: 1_800_000_000_000 };
-    pen.write(&*journal, asked()).unwrap();
-    say(format!("epoch {epoch}"));
+    let mut writer = RecordWriter { tree, epoch, seq, at: 1_800_000_000_000 };
+    writer.write(&*journal, asked()).unwrap();
+    print_line(format!("epoch {epoch}"));
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
 }
 
@@ -227,11 +227,11 @@ fn crash_loop_is_not_resumed_without_force() {
     let path = dir.path().join("journal.db");
     let tree = {
         let journal = open(&path);
-        let mut pen = Pen::new();
-        pen.begin(&*journal, plain()).unwrap();
-        pen.tree
+        let mut writer = RecordWriter::new();
+        writer.begin(&*journal, plain()).unwrap();
+        writer.tree
     };
-    let try_it = || hear_all(&mut process("crash", &path, &[&tree.to_string()]));
+    let try_it = || all_lines(&mut process("crash", &path, &[&tree.to_string()]));
     for epoch in 2..5 {
         assert_eq!(try_it(), [format!("epoch {epoch}")], "the intent of the step is written again each time");
     }
@@ -240,8 +240,8 @@ fn crash_loop_is_not_resumed_without_force() {
     let journal = open(&path);
     assert_eq!(wait(journal.claim(tree, Claim::IfGone)), Err(looped));
     let epoch = wait(journal.claim(tree, Claim::Force)).unwrap();
-    let mut pen = Pen { tree, epoch, seq: 4, at: 1_900_000_000_000 };
-    pen.write(&*journal, replied("past it")).unwrap();
+    let mut writer = RecordWriter { tree, epoch, seq: 4, at: 1_900_000_000_000 };
+    writer.write(&*journal, replied("past it")).unwrap();
     drop(journal);
     assert_eq!(try_it(), ["epoch 6"], "another step, another count");
 }
@@ -250,15 +250,15 @@ fn fail(path: &Path, rest: &str) {
     let mut options = options();
     options.failpoint = Some(Failpoint { nth: rest.parse().unwrap() });
     let journal = SqliteJournal::open(path, options).unwrap();
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
-    say(format!("{} 0", pen.tree));
-    for fact in [asked(), replied("a"), called(pen.tree, 1), returned(pen.tree, 1, "b"), ended()] {
-        let seq = pen.seq;
-        pen.write(&*journal, fact).unwrap();
-        say(format!("{} {seq}", pen.tree));
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    print_line(format!("{} 0", writer.tree));
+    for fact in [asked(), replied("a"), called(writer.tree, 1), returned(writer.tree, 1, "b"), ended()] {
+        let seq = writer.seq;
+        writer.write(&*journal, fact).unwrap();
+        print_line(format!("{} {seq}", writer.tree));
     }
-    say("survived");
+    print_line("survived");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn fault1_kill_around_each_write_loses_nothing_acknowledged() {
     let path = dir.path().join("journal.db");
     // Six records, each in its own batch: four points each. The last process survives.
     for nth in 1..=25 {
-        let mut lines = hear_all(&mut process("fail", &path, &[&nth.to_string()]));
+        let mut lines = all_lines(&mut process("fail", &path, &[&nth.to_string()]));
         let survived = lines.last().is_some_and(|line| line == "survived");
         assert_eq!(survived, nth > 24, "point {nth}");
         lines.retain(|line| line != "survived");
@@ -289,7 +289,7 @@ fn spend(path: &Path) {
             journal.settle_at_account("ci", hold, Usage { cost_micros: 1, ..Usage::default() });
         }
     }
-    say(held);
+    print_line(held);
     // Killed without settling: its reservations are charged in full.
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
 }
@@ -299,7 +299,7 @@ fn account_is_never_overdrawn_by_racing_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let children: Vec<Child> = (0..6).map(|_| process("spend", &path, &[])).collect();
-    let held: u64 = children.into_iter().map(|mut child| hear_all(&mut child)[0].parse::<u64>().unwrap()).sum();
+    let held: u64 = children.into_iter().map(|mut child| all_lines(&mut child)[0].parse::<u64>().unwrap()).sum();
     assert!((25..=34).contains(&held), "{held} reservations of 2, half of them settled at 1, and a limit of 50");
     let journal = open(&path);
     wait(journal.hold_at_account("ci", Reservation::default())).unwrap();
@@ -314,7 +314,7 @@ fn opening_resumes_nothing_and_dead_owner_means_interrupted() {
     let path = dir.path().join("journal.db");
     let mut child = process("stall", &path, &[]);
     let mut out = BufReader::new(child.stdout.take().unwrap());
-    let tree: Uuid = hear(&mut out).unwrap().parse().unwrap();
+    let tree: Uuid = next_line(&mut out).unwrap().parse().unwrap();
     // Killed and not yet reaped: zombies count as dead.
     child.kill().unwrap();
     let journal = open(&path);
@@ -335,26 +335,26 @@ fn two_journals_of_one_process_are_two_owners() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (one, two) = (open(&path), open(&path));
-    let mut pen = Pen::new();
-    pen.begin(&*one, plain()).unwrap();
-    assert!(matches!(wait(two.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })));
+    let mut writer = RecordWriter::new();
+    writer.begin(&*one, plain()).unwrap();
+    assert!(matches!(wait(two.claim(writer.tree, Claim::IfGone)), Err(JournalError::Owned { .. })));
     assert!(
-        matches!(wait(one.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })),
+        matches!(wait(one.claim(writer.tree, Claim::IfGone)), Err(JournalError::Owned { .. })),
         "the tree is live there"
     );
     drop(one);
-    assert_eq!(wait(two.claim(pen.tree, Claim::IfGone)), Ok(2));
+    assert_eq!(wait(two.claim(writer.tree, Claim::IfGone)), Ok(2));
     let late = Arc::new(homing_core::fact::Record {
-        tree: pen.tree,
+        tree: writer.tree,
         seq: 1,
         at: 0,
         epoch: 1,
-        run: pen.tree,
+        run: writer.tree,
         place: homing_core::place::Place::root(),
         fact: Fact::Told { from: None, message: String::new() },
     });
-    assert_eq!(wait(two.append(late)), Err(JournalError::Fenced { tree: pen.tree }));
-    assert_eq!(two.owner(pen.tree).unwrap().map(|(pid, _)| pid), Some(std::process::id()));
+    assert_eq!(wait(two.append(late)), Err(JournalError::Fenced { tree: writer.tree }));
+    assert_eq!(two.owner(writer.tree).unwrap().map(|(pid, _)| pid), Some(std::process::id()));
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn inv10_takeover_is_noticed_after_writes_to_other_trees() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (one, two) = (open(&path), open(&path));
-    let (mut taken, mut kept) = (Pen::new(), Pen::new());
+    let (mut taken, mut kept) = (RecordWriter::new(), RecordWriter::new());
     taken.begin(&*one, plain()).unwrap();
     kept.begin(&*one, plain()).unwrap();
     assert_eq!(wait(two.claim(taken.tree, Claim::Force)), Ok(2));
@@ -371,6 +371,6 @@ fn inv10_takeover_is_noticed_after_writes_to_other_trees() {
     }
     assert_eq!(taken.write(&*one, asked()), Err(JournalError::Fenced { tree: taken.tree }));
     assert_eq!(kept.write(&*one, asked()), Ok(()));
-    let mut pen = Pen { epoch: 2, seq: 1, ..taken };
-    assert_eq!(pen.write(&*two, asked()), Ok(()));
+    let mut writer = RecordWriter { epoch: 2, seq: 1, ..taken };
+    assert_eq!(writer.write(&*two, asked()), Ok(()));
 }

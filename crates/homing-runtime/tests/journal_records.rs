@@ -1,4 +1,4 @@
-//! What goes into the journal comes out of it, in order, for whoever may see it.
+//! Records, lists, look-ups, the inbox and accounts of the journal.
 
 mod journal_support;
 
@@ -27,17 +27,17 @@ use uuid::Uuid;
 fn records_are_read_as_written() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("deep/er/journal.db"));
-    let mut pen = Pen::new();
+    let mut writer = RecordWriter::new();
     let system: Arc<str> = "long prompt ".repeat(500).into();
-    let first = pen.root(Fact::Spawned(Arc::new(Spawned { system: system.clone(), ..spawned() })));
+    let first = writer.root(Fact::Spawned(Arc::new(Spawned { system: system.clone(), ..spawned() })));
     let mut written = vec![first.clone()];
     assert_eq!(wait(journal.begin(first)), Ok(Begun::New));
-    for fact in [asked(), replied("ünï\0code"), called(pen.tree, 1), returned(pen.tree, 1, "x"), ended()] {
-        let record = pen.root(fact);
+    for fact in [asked(), replied("ünï\0code"), called(writer.tree, 1), returned(writer.tree, 1, "x"), ended()] {
+        let record = writer.root(fact);
         written.push(record.clone());
         assert_eq!(wait(journal.append(record)), Ok(()));
     }
-    assert_eq!(wait(journal.load(pen.tree)), Ok(written));
+    assert_eq!(wait(journal.load(writer.tree)), Ok(written));
     let other = Uuid::now_v7();
     assert_eq!(wait(journal.load(other)), Err(JournalError::NoSuchTree(other)));
 }
@@ -47,22 +47,22 @@ fn unawaited_records_share_the_next_commit() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     let count = || commits(&std::fs::read(path.with_extension("db-wal")).unwrap()).len();
     let before = count();
     for turn in 0..20 {
         for fact in [asked(), replied("so")] {
-            drop(journal.append(pen.root(fact)));
+            drop(journal.append(writer.root(fact)));
         }
-        pen.write(&*journal, called(pen.tree, turn)).unwrap();
+        writer.write(&*journal, called(writer.tree, turn)).unwrap();
     }
-    // One for each awaited record, and a few more if this thread was delayed for longer than the writer lingers.
+    // One for each awaited record, and a few more if this thread was delayed for longer than the journal lingers.
     let made = count() - before;
     assert!((20..=30).contains(&made), "{made}");
     // Records that are never awaited are written as well.
-    drop(journal.append(pen.root(ended())));
-    let written = || wait(journal.load(pen.tree)).unwrap().len();
+    drop(journal.append(writer.root(ended())));
+    let written = || wait(journal.load(writer.tree)).unwrap().len();
     let began = std::time::Instant::now();
     while written() < 62 {
         assert!(began.elapsed() < std::time::Duration::from_secs(10), "{} of 62", written());
@@ -112,23 +112,23 @@ fn listener_gets_durable_records_in_order_and_may_panic() {
             assert_ne!(record.seq, 1, "on purpose: a panic of the listener does not end the journal");
         })
     });
-    let (mut one, mut two) = (Pen::new(), Pen::new());
-    for pen in [&mut one, &mut two] {
-        pen.begin(&*journal, plain()).unwrap();
+    let (mut one, mut two) = (RecordWriter::new(), RecordWriter::new());
+    for writer in [&mut one, &mut two] {
+        writer.begin(&*journal, plain()).unwrap();
     }
     let mut commits = Vec::new();
     for n in 0..200 {
-        let pen = if n % 3 == 0 { &mut one } else { &mut two };
-        let record = pen.root(asked());
+        let writer = if n % 3 == 0 { &mut one } else { &mut two };
+        let record = writer.root(asked());
         commits.push(journal.append(record));
     }
     for commit in commits {
         assert_eq!(wait(commit), Ok(()));
     }
     let notified = notified.lock().unwrap();
-    for pen in [&one, &two] {
-        let seqs: Vec<u64> = notified.iter().filter(|(tree, _)| *tree == pen.tree).map(|(_, seq)| *seq).collect();
-        assert_eq!(seqs, (0..pen.seq).collect::<Vec<_>>());
+    for writer in [&one, &two] {
+        let seqs: Vec<u64> = notified.iter().filter(|(tree, _)| *tree == writer.tree).map(|(_, seq)| *seq).collect();
+        assert_eq!(seqs, (0..writer.seq).collect::<Vec<_>>());
     }
 }
 
@@ -136,14 +136,14 @@ fn listener_gets_durable_records_in_order_and_may_panic() {
 fn gap_in_one_tree_does_not_fail_its_batch() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
-    let (mut good, mut bad) = (Pen::new(), Pen::new());
+    let (mut good, mut bad) = (RecordWriter::new(), RecordWriter::new());
     good.begin(&*journal, plain()).unwrap();
     bad.begin(&*journal, plain()).unwrap();
     bad.seq += 1;
     let commits: Vec<_> = (0..20)
         .map(|n| {
-            let pen = if n % 2 == 0 { &mut good } else { &mut bad };
-            (n, journal.append(pen.root(asked())))
+            let writer = if n % 2 == 0 { &mut good } else { &mut bad };
+            (n, journal.append(writer.root(asked())))
         })
         .collect();
     for (n, commit) in commits {
@@ -162,9 +162,9 @@ fn key_is_bound_to_one_task() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
     let first = small_tree(&journal, keyed("k", "find the door"));
-    assert_eq!(Pen::new().begin(&*journal, keyed("k", "find the door")), Ok(Begun::Earlier(first.tree)));
+    assert_eq!(RecordWriter::new().begin(&*journal, keyed("k", "find the door")), Ok(Begun::Earlier(first.tree)));
     let taken = JournalError::KeyTaken { key: "k".to_owned() };
-    assert_eq!(Pen::new().begin(&*journal, keyed("k", "find the key")), Err(taken));
+    assert_eq!(RecordWriter::new().begin(&*journal, keyed("k", "find the key")), Err(taken));
     assert_eq!(journal.find("k").unwrap().run, first.tree);
     assert_eq!(journal.runs(&Filter::default()).unwrap().len(), 1);
 }
@@ -173,9 +173,9 @@ fn key_is_bound_to_one_task() {
 fn inv11_newer_versions_and_unknown_kinds_are_refused() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
-    let pen = small_tree(&open(&path), plain());
+    let writer = small_tree(&open(&path), plain());
     let db = Connection::open(&path).unwrap();
-    let tree = pen.tree.to_string();
+    let tree = writer.tree.to_string();
     let mut crc = crc32fast::Hasher::new();
     for text in [tree.as_str(), &tree, "1", "dreamt"] {
         crc.update(text.as_bytes());
@@ -188,7 +188,7 @@ fn inv11_newer_versions_and_unknown_kinds_are_refused() {
     db.execute(insert, rusqlite::params![tree, crc.finalize()]).unwrap();
     db.execute("UPDATE trees SET next_seq = 5", []).unwrap();
     let journal = open(&path);
-    let error = wait(journal.load(pen.tree)).unwrap_err();
+    let error = wait(journal.load(writer.tree)).unwrap_err();
     assert!(
         matches!(&error, JournalError::Unknown(what) if what.contains("record 4") && what.contains("dreamt")),
         "{error}"
@@ -218,7 +218,7 @@ fn runs_are_listed_found_and_summed() {
     let tags = [("team".to_owned(), "red".to_owned())].into();
     let first = small_tree(&journal, Fact::Spawned(Arc::new(Spawned { tags, ..spawned() })));
     std::thread::sleep(std::time::Duration::from_millis(2));
-    let mut second = Pen { at: 1_700_000_100_000, ..Pen::new() };
+    let mut second = RecordWriter { at: 1_700_000_100_000, ..RecordWriter::new() };
     second.begin(&*journal, plain()).unwrap();
     let child = Uuid::now_v7();
     let helper = Spawned {
@@ -277,11 +277,11 @@ fn unknown_status_is_an_error_that_names_run_and_word() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
-    let pen = small_tree(&journal, plain());
+    let writer = small_tree(&journal, plain());
     Connection::open(&path).unwrap().execute("UPDATE runs SET status = 'dreaming'", []).unwrap();
     let error = journal.runs(&Filter::default()).unwrap_err();
     let JournalError::Unknown(what) = &error else { panic!("{error:?}") };
-    assert!(what.contains(&pen.tree.to_string()) && what.contains("`dreaming`"), "{what}");
+    assert!(what.contains(&writer.tree.to_string()) && what.contains("`dreaming`"), "{what}");
 }
 
 #[test]
@@ -289,10 +289,10 @@ fn requests_reach_only_the_owner_and_only_once() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (owner, other) = (open(&path), open(&path));
-    let mut pen = Pen::new();
-    pen.begin(&*owner, plain()).unwrap();
-    let tell = InboxRequest::Tell { tree: pen.tree, run: pen.tree, message: "hurry".into() };
-    let cancel = InboxRequest::Cancel { tree: pen.tree, run: pen.tree, by: "ctrl-c".into() };
+    let mut writer = RecordWriter::new();
+    writer.begin(&*owner, plain()).unwrap();
+    let tell = InboxRequest::Tell { tree: writer.tree, run: writer.tree, message: "hurry".into() };
+    let cancel = InboxRequest::Cancel { tree: writer.tree, run: writer.tree, by: "ctrl-c".into() };
     let pid = std::process::id();
     for request in [&tell, &cancel] {
         let posted = wait(other.post(request.clone())).unwrap();
@@ -301,7 +301,7 @@ fn requests_reach_only_the_owner_and_only_once() {
     assert_eq!(wait(other.inbox()), []);
     assert_eq!(wait(owner.inbox()), [tell.clone(), cancel]);
     assert_eq!(wait(owner.inbox()), []);
-    owner.release(pen.tree);
+    owner.release(writer.tree);
     drop(owner);
     assert_eq!(wait(other.post(tell)), Ok(Posted::Nobody));
     let nowhere = Uuid::now_v7();

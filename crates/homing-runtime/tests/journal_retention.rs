@@ -42,10 +42,10 @@ fn pruning_keeps_results_and_totals() {
     let old = small_tree(&journal, with_prompt("old"));
     let pinned = small_tree(&journal, with_prompt("pinned"));
     wait(journal.pin(pinned.tree)).unwrap();
-    let mut stays_open = Pen::new();
+    let mut stays_open = RecordWriter::new();
     stays_open.begin(&*journal, with_prompt("open")).unwrap();
     journal.release(stays_open.tree);
-    let mut recent = Pen { at: now(), ..Pen::new() };
+    let mut recent = RecordWriter { at: now(), ..RecordWriter::new() };
     recent.begin(&*journal, with_prompt("recent")).unwrap();
     recent.write(&*journal, ended()).unwrap();
     journal.release(recent.tree);
@@ -58,7 +58,11 @@ fn pruning_keeps_results_and_totals() {
     assert_eq!(journal.envelope(old.tree), Ok(envelope));
     assert!(matches!(wait(journal.load(old.tree)), Err(JournalError::Unknown(what)) if what.contains("pruned")));
     assert!(wait(journal.claim(old.tree, Claim::Force)).is_err());
-    assert_eq!(Pen::new().begin(&*journal, with_prompt("old")), Ok(Begun::Earlier(old.tree)), "its key stays in use");
+    assert_eq!(
+        RecordWriter::new().begin(&*journal, with_prompt("old")),
+        Ok(Begun::Earlier(old.tree)),
+        "its key stays in use"
+    );
     for kept in [pinned.tree, stays_open.tree, recent.tree] {
         assert!(wait(journal.load(kept)).is_ok());
     }
@@ -77,14 +81,14 @@ fn pruning_shrinks_the_file() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     for _ in 0..100 {
-        let commits: Vec<_> = (0..50).map(|_| journal.append(pen.root(replied(&"x".repeat(1_000))))).collect();
+        let commits: Vec<_> = (0..50).map(|_| journal.append(writer.root(replied(&"x".repeat(1_000))))).collect();
         commits.into_iter().for_each(|commit| wait(commit).unwrap());
     }
-    pen.write(&*journal, ended()).unwrap();
-    journal.release(pen.tree);
+    writer.write(&*journal, ended()).unwrap();
+    journal.release(writer.tree);
     let pages = || -> i64 {
         let db = Connection::open(&path).unwrap();
         db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap()
@@ -93,7 +97,7 @@ fn pruning_shrinks_the_file() {
     let pruned = wait(journal.prune(Retention::default())).unwrap();
     assert!(pages() * 10 < before, "{} of {before} pages", pages());
     assert!(pruned.bytes < 500_000);
-    assert_eq!(journal.envelope(pen.tree).unwrap().status, Status::Done);
+    assert_eq!(journal.envelope(writer.tree).unwrap().status, Status::Done);
 }
 
 #[test]
@@ -118,12 +122,12 @@ fn opening_prunes_once_a_day_in_the_background() {
 fn cassette_contains_the_tree_without_secrets() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     for fact in [asked(), replied("the key is sk-123"), ended()] {
-        pen.write(&*journal, fact).unwrap();
+        writer.write(&*journal, fact).unwrap();
     }
-    let cassette = journal.cassette(pen.tree).unwrap();
+    let cassette = journal.cassette(writer.tree).unwrap();
     let plain = cassette.write(&str::to_owned).unwrap();
     assert_eq!(Cassette::read(&plain), Ok(cassette.clone()));
     let clean = cassette.write(&|text| text.replace("sk-123", "…")).unwrap();
@@ -136,15 +140,15 @@ fn cassette_contains_the_tree_without_secrets() {
 fn cassette_is_read_strictly() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
-    let pen = small_tree(&journal, plain());
-    let text = journal.cassette(pen.tree).unwrap().write(&str::to_owned).unwrap();
+    let writer = small_tree(&journal, plain());
+    let text = journal.cassette(writer.tree).unwrap().write(&str::to_owned).unwrap();
     assert_eq!(Cassette::read(&text.replace("cassette\":1", "cassette\":2")), Err(CassetteError::Newer(2)));
     for (what, bad) in [
         ("an unknown kind", text.replace("{\"ended\"", "{\"dreamt\"")),
         ("an unknown field of a fact", text.replace("\"max_output\"", "\"colour\":{\"of\":[]},\"max_output\"")),
         ("an unknown field of the file", text.replace("\"records\"", "\"extra\":1,\"records\"")),
         ("a missing record", text.lines().enumerate().filter(|(n, _)| *n != 2).map(|(_, line)| line).collect()),
-        ("the ID of another tree", text.replacen(&pen.tree.to_string(), &uuid::Uuid::nil().to_string(), 1)),
+        ("the ID of another tree", text.replacen(&writer.tree.to_string(), &uuid::Uuid::nil().to_string(), 1)),
         ("invalid JSON", text[..text.len() / 2].to_owned()),
     ] {
         assert!(Cassette::read(&bad).is_err(), "{what}");

@@ -29,8 +29,8 @@ pub struct Chat {
     pub summary: Option<String>,
     /// Limits of each contribution.
     pub limits: LimitFields,
-    /// Consequence of a speaker or selector that failed. By default a failed selector, and a failed last speaker if there
-    /// is no summary, fail the chat. With `skip` the next in the round speaks instead, and the answer is the last
+    /// Consequence of a speaker or selector that failed. By default a failed selector, and a failed last speaker of a
+    /// chat without a summary, fail the chat. With `skip` the next in the round speaks instead, and the answer is the last
     /// contribution that was made; `fail` ends the chat at the first failure.
     pub on_failure: OnTaskFailure,
 }

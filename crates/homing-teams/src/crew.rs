@@ -58,7 +58,7 @@ pub struct CrewTask {
     /// Agent that executes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What to do: a template.
+    /// Instructions: a template.
     pub description: String,
     /// Description of the expected result.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -45,7 +45,7 @@ pub(crate) struct TeamFile {
     pub(crate) agents: Vec<Member>,
     /// Teams that are defined here, as members of this one.
     pub(crate) teams: Vec<TeamFile>,
-    /// Whether members share a memory.
+    /// True if members share a memory.
     pub(crate) memory: bool,
     /// Limits of the whole team.
     pub(crate) limits: LimitFields,

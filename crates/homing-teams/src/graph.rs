@@ -133,7 +133,7 @@ pub struct Node {
     pub on_failure: OnTaskFailure,
 }
 
-/// What runs at a node.
+/// The agent, team or tool that runs at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work<'a> {
     /// An agent or a team.
@@ -153,7 +153,7 @@ pub struct Edge {
     /// Condition for taking the edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// Whether the edge is taken only if no other edge of the node is.
+    /// True if the edge is taken only when no other edge of the node is.
     #[serde(rename = "else", skip_serializing_if = "std::ops::Not::not")]
     pub otherwise: bool,
     /// Maximum number of times that the edge is taken.
@@ -268,7 +268,7 @@ impl Node {
         Self { name: name.into(), tool: Some(tool.into()), args, ..Self::default() }
     }
 
-    /// What runs at this node; `None` unless exactly one of agent, team and tool is set.
+    /// The agent, team or tool that runs at this node; `None` unless exactly one of agent, team and tool is set.
     pub fn work(&self) -> Option<Work<'_>> {
         match (&self.agent, &self.team, &self.tool) {
             (Some(name), None, None) | (None, Some(name), None) => Some(Work::Agent(name)),

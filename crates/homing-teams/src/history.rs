@@ -29,7 +29,7 @@ pub(crate) struct History<'a> {
     ended: HashMap<String, JobResult>,
 }
 
-/// How a job ended.
+/// The result of a job that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JobResult {
     pub(crate) status: Status,
@@ -38,9 +38,9 @@ pub(crate) struct JobResult {
     pub(crate) error: Option<String>,
     /// The place of its run; functions and refused delegations have none.
     pub(crate) place: Option<String>,
-    /// Whether the agent's own definition says that its failure does not count.
+    /// True if the agent's own definition says that its failure does not count.
     pub(crate) may_fail: bool,
-    /// Whether it ended because the team, or a run above it, reached a limit.
+    /// True if it ended because the team, or a run above it, reached a limit.
     by_teams_limit: bool,
 }
 
@@ -92,7 +92,7 @@ impl MemberReport {
         report.unwrap_or_default().runs
     }
 
-    /// Whether the run ended because of a limit that was not its own: the team's, or one above it.
+    /// Returns whether the run ended because of a limit that was not its own: the team's, or one above it.
     fn ended_by_others_limit(&self) -> bool {
         self.limit.as_ref().is_some_and(|hit| Some(hit.place.to_string()) != self.place)
     }
@@ -111,7 +111,7 @@ impl MemberReport {
 }
 
 impl JobResult {
-    /// Whether it delivered. A member that its own limit stopped did not, whatever it had written by then.
+    /// Returns whether it delivered. A member that its own limit stopped did not, whatever it had written by then.
     pub(crate) fn is_done(&self) -> bool {
         self.status == Status::Done
     }

@@ -46,7 +46,7 @@ pub struct Team {
     pub teams: Vec<Team>,
     /// Tools that are part of the team.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Whether members share a memory.
+    /// True if members share a memory.
     pub memory: bool,
     /// Limits of the whole team.
     pub limits: LimitFields,
@@ -296,7 +296,7 @@ impl Team {
         agents
     }
 
-    /// Whether a part of it is code and cannot be recorded as data.
+    /// Returns whether a part of it is code and cannot be recorded as data.
     pub(crate) fn has_code(&self) -> bool {
         match &self.pattern {
             Pattern::Graph(graph) => graph.edges.iter().any(|edge| edge.test.is_some()),

@@ -53,8 +53,8 @@ async fn review_of_many_files_is_summed_up() {
 #[test]
 fn examples_fit_on_a_screen() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let files = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
-    for file in files.filter(|file| file.extension().is_some_and(|it| it == "rs")) {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
         let lines = std::fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines <= 60, "{} has {lines} lines", file.display());
     }

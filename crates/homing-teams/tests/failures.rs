@@ -1,6 +1,6 @@
 //! Failures of teams: a team that did not deliver is `failed`, names the parts that failed, and keeps the other results.
 
-mod stage;
+mod support;
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use homing_teams::{
     function, load, map_results,
 };
 use serde_json::json;
-use stage::{Asked, agents, cast_with_failures, cut_anywhere, parts, run, who};
+use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted_with_failures};
 
 /// `mute` always fails, `tired` is stopped by its own limit; the others repeat their task.
-fn play(asked: Asked<'_>) -> Result<Reply, &'static str> {
-    match asked.who {
+fn script(member: MemberRequest<'_>) -> Result<Reply, &'static str> {
+    match member.name {
         "mute" => Err("no voice"),
-        "tired" if asked.request.choice == ToolChoice::Off => Ok(say("half of it")),
-        "tired" => Ok(call([("nothing", json!({"n": asked.request.messages.len()}))])),
-        "ada" if asked.task.contains("poison") => Err("poisoned"),
-        _ if asked.wants_data() => Ok(call([("answer", json!({"speaker": "ada", "accepted": true, "agent": "ada"}))])),
-        who => Ok(say(format!("<{who}: {}>", asked.task.lines().next().unwrap_or_default()))),
+        "tired" if member.request.choice == ToolChoice::Off => Ok(say("half of it")),
+        "tired" => Ok(call([("nothing", json!({"n": member.request.messages.len()}))])),
+        "ada" if member.task.contains("poison") => Err("poisoned"),
+        _ if member.wants_data() => Ok(call([("answer", json!({"speaker": "ada", "accepted": true, "agent": "ada"}))])),
+        who => Ok(say(format!("<{who}: {}>", member.task.lines().next().unwrap_or_default()))),
     }
 }
 
-fn on_stage_with(team: Team, own: MembersOwn) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
+fn host_with(team: Team, own: MembersOwn) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     move |journal| {
         let mut members = agents(["ada", "bob", "mute", "tired"]);
         members.iter_mut().for_each(|member| match member.name.as_str() {
@@ -40,18 +40,18 @@ fn on_stage_with(team: Team, own: MembersOwn) -> impl Fn(Arc<MemoryJournal>) -> 
             "tired" => member.limits = member.limits.turns(2),
             _ => (),
         });
-        parts(journal, members, cast_with_failures(play), vec![team.clone()])
+        parts(journal, members, scripted_with_failures(script), vec![team.clone()])
     }
 }
 
-fn on_stage(team: Team) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
-    on_stage_with(team, MembersOwn::Report)
+fn host(team: Team) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
+    host_with(team, MembersOwn::Report)
 }
 
 /// The outcome of a team, which must be the same after every interruption.
 async fn outcome(team: Team) -> Envelope {
     let name = team.name.clone();
-    cut_anywhere(on_stage(team), &name, "ants").await
+    cut_anywhere(host(team), &name, "ants").await
 }
 
 /// The message of the team's own failure.
@@ -103,7 +103,10 @@ async fn graph_goes_on_after_a_failure_but_ends_failed_with_its_answer() {
     let skipped = outcome(two_nodes("mute", "bob", OnTaskFailure::Skip)).await;
     assert_eq!((skipped.status, skipped.output.as_str()), (Status::Done, "<bob: Polish nothing yet>"));
     let stopped = outcome(two_nodes("mute", "bob", OnTaskFailure::Fail)).await;
-    assert_eq!((why(&stopped), who(&stopped)), (format!("node `first` (run 1.1): {NO_VOICE}").as_str(), vec!["mute"]));
+    assert_eq!(
+        (why(&stopped), agent_names(&stopped)),
+        (format!("node `first` (run 1.1): {NO_VOICE}").as_str(), vec!["mute"])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +173,8 @@ async fn map_with_a_failed_item_is_failed_with_all_results() {
     let failed = outcome(Team::new("m", map_of(["ants", "poison", "bees"], OnTaskFailure::Report))).await;
     let part = "item 1, \"poison\" (run 1.2): failed (model): the model cannot be used: poisoned";
     assert_eq!(why(&failed), format!("1 of 3 items failed: {part}"));
-    let kept: Vec<(String, String)> = map_results(&failed).into_iter().map(|it| (it.status, it.output)).collect();
+    let kept: Vec<(String, String)> =
+        map_results(&failed).into_iter().map(|result| (result.status, result.output)).collect();
     let line = |status: &str, output: &str| (status.to_owned(), output.to_owned());
     assert_eq!(kept, [line("done", "<ada: ants>"), line("failed", ""), line("done", "<ada: bees>")]);
 }
@@ -178,13 +182,13 @@ async fn map_with_a_failed_item_is_failed_with_all_results() {
 #[tokio::test(start_paused = true)]
 async fn map_whose_items_all_failed_is_failed_unless_they_do_not_count() {
     let items = ["poison 1", "poison 2", "poison 3", "poison 4", "poison 5", "poison 6", "poison 7"];
-    let (failed, _) = run(&on_stage(Team::new("m", map_of(items, OnTaskFailure::Report))), "m", "go").await;
+    let (failed, _) = run(&host(Team::new("m", map_of(items, OnTaskFailure::Report))), "m", "go").await;
     assert!(why(&failed).starts_with("7 of 7 items failed: item 0, \"poison 1\" (run 1.1): "), "{failed:#?}");
     assert!(why(&failed).ends_with("; and 2 more"), "{failed:#?}");
     assert_eq!(map_results(&failed).len(), 7);
     let skipped = outcome(Team::new("m", map_of(["poison 1", "poison 2"], OnTaskFailure::Skip))).await;
     assert_eq!(skipped.status, Status::Done);
-    assert!(map_results(&skipped).iter().all(|it| it.status == "failed"), "{}", skipped.output);
+    assert!(map_results(&skipped).iter().all(|result| result.status == "failed"), "{}", skipped.output);
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,12 +196,16 @@ async fn reduced_map_counts_its_items_too() {
     let reduced = |items: [&str; 2], policy| Team::new("m", map_of(items, policy).reduce("bob", "Sum up"));
     let failed = outcome(reduced(["ants", "poison"], OnTaskFailure::Report)).await;
     assert!(why(&failed).starts_with("1 of 2 items failed: item 1"), "{failed:#?}");
-    assert_eq!((who(&failed), map_results(&failed).len()), (vec!["ada", "ada", "bob"], 2));
+    assert_eq!((agent_names(&failed), map_results(&failed).len()), (vec!["ada", "ada", "bob"], 2));
     assert!(failed.output.starts_with("<bob: Sum up>\n"), "{}", failed.output);
     let nothing = outcome(reduced(["poison", "poison"], OnTaskFailure::Report)).await;
-    assert_eq!((nothing.status, who(&nothing)), (Status::Failed, vec!["ada", "ada"]), "there is nothing to reduce");
+    assert_eq!(
+        (nothing.status, agent_names(&nothing)),
+        (Status::Failed, vec!["ada", "ada"]),
+        "there is nothing to reduce"
+    );
     let stopped = outcome(reduced(["ants", "poison"], OnTaskFailure::Fail)).await;
-    assert_eq!((stopped.status, who(&stopped)), (Status::Failed, vec!["ada", "ada"]));
+    assert_eq!((stopped.status, agent_names(&stopped)), (Status::Failed, vec!["ada", "ada"]));
     let skipped = outcome(reduced(["ants", "poison"], OnTaskFailure::Skip)).await;
     assert_eq!((skipped.status, skipped.output.as_str()), (Status::Done, "<bob: Sum up>"));
     let no_reducer = outcome(Team::new("m", map_of(["ants"], OnTaskFailure::Skip).reduce("mute", "Sum up"))).await;
@@ -226,13 +234,13 @@ async fn chat_whose_last_speaker_failed_is_failed_with_the_conversation() {
     let earlier = outcome(Team::new("talk", talk(OnTaskFailure::Report).max_rounds(3))).await;
     assert_eq!(earlier.status, Status::Done, "an earlier failure is part of the conversation: {earlier:#?}");
     let at_once = outcome(Team::new("talk", talk(OnTaskFailure::Fail).max_rounds(3))).await;
-    assert_eq!((at_once.status, who(&at_once)), (Status::Failed, vec!["ada", "mute"]));
+    assert_eq!((at_once.status, agent_names(&at_once)), (Status::Failed, vec!["ada", "mute"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn summary_is_what_a_chat_delivers_if_it_has_one() {
     let whole = outcome(Team::new("talk", talk(OnTaskFailure::Report).summary("bob"))).await;
-    assert_eq!((whole.status, who(&whole)), (Status::Done, vec!["ada", "mute", "bob"]));
+    assert_eq!((whole.status, agent_names(&whole)), (Status::Done, vec!["ada", "mute", "bob"]));
     let failed = outcome(Team::new("talk", talk(OnTaskFailure::Skip).summary("mute"))).await;
     assert_eq!(why(&failed), format!("summary (run 1.3): {NO_VOICE}"));
 }
@@ -243,14 +251,14 @@ async fn chat_whose_selector_failed_is_failed() {
     let failed = outcome(Team::new("talk", chat(OnTaskFailure::Report))).await;
     assert_eq!(why(&failed), format!("the selector `mute` in round 0 (run 1.1): {NO_VOICE}"));
     let skipped = outcome(Team::new("talk", chat(OnTaskFailure::Skip))).await;
-    assert_eq!((skipped.status, who(&skipped)), (Status::Done, vec!["mute", "ada", "mute", "bob"]));
+    assert_eq!((skipped.status, agent_names(&skipped)), (Status::Done, vec!["mute", "ada", "mute", "bob"]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn chat_without_any_contribution_is_failed_even_with_skip() {
     let chat = Chat::new(["mute", "ada"]).max_rounds(1).on_failure(OnTaskFailure::Skip);
     let failed = outcome(Team::new("talk", chat)).await;
-    assert_eq!(why(&failed), format!("nobody spoke: `mute` in round 0 (run 1.1): {NO_VOICE}"));
+    assert_eq!(why(&failed), format!("all contributions failed: `mute` in round 0 (run 1.1): {NO_VOICE}"));
 }
 
 fn crew_of(first: &str, last: &str, policy: OnTaskFailure) -> Team {
@@ -264,7 +272,7 @@ fn crew_of(first: &str, last: &str, policy: OnTaskFailure) -> Team {
 async fn crew_fails_with_a_task_that_others_need_or_that_is_the_last() {
     let needed = outcome(crew_of("mute", "bob", OnTaskFailure::Report)).await;
     assert_eq!(why(&needed), format!("task `find` (run 1.1): {NO_VOICE}"));
-    assert_eq!(who(&needed), ["mute", "bob"], "the others still read of it and work");
+    assert_eq!(agent_names(&needed), ["mute", "bob"], "the others still read of it and work");
     assert!(needed.output.contains("## write\n<bob: Write>"), "{}", needed.output);
     let last = outcome(crew_of("ada", "mute", OnTaskFailure::Report)).await;
     assert_eq!(why(&last), format!("task `write` (run 1.2): {NO_VOICE}"));
@@ -304,11 +312,11 @@ async fn crew_whose_manager_failed_is_failed_and_keeps_the_result() {
     assert!(failed.output.contains("<ada: Write>"), "{}", failed.output);
     let mut crew = Crew::hierarchical("mute").task(CrewTask::unassigned("text", "Write"));
     crew.members = vec!["ada".into()];
-    let make = |own| on_stage_with(Team::new("crew", crew.clone()), own);
+    let make = |own| host_with(Team::new("crew", crew.clone()), own);
     let (unassigned, _) = run(&make(MembersOwn::Report), "crew", "go").await;
     assert!(why(&unassigned).contains("(run 1.1): the manager could not choose an agent"), "{unassigned:#?}");
     let (excused, _) = run(&make(MembersOwn::Skip), "crew", "go").await;
-    assert_eq!((excused.status, who(&excused)), (Status::Done, vec!["mute", "ada", "mute"]));
+    assert_eq!((excused.status, agent_names(&excused)), (Status::Done, vec!["mute", "ada", "mute"]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -378,7 +386,7 @@ async fn member_that_its_own_limit_stopped_has_not_delivered() {
 async fn teams_own_limit_still_ends_it_exhausted() {
     let team = two_nodes("ada", "bob", OnTaskFailure::Report)
         .limits(LimitFields { max_children: Some(1), ..LimitFields::default() });
-    let (result, _) = run(&on_stage(team), "g", "go").await;
+    let (result, _) = run(&host(team), "g", "go").await;
     assert_eq!((result.status, result.resumable), (Status::Exhausted, true), "{result:#?}");
     assert!(result.output.contains("<ada: Draft>"), "{}", result.output);
 }
@@ -393,10 +401,10 @@ async fn member_whose_own_definition_says_skip_does_not_count_anywhere() {
     ];
     for team in teams {
         let name = team.name.clone();
-        let whole = cut_anywhere(on_stage_with(team, MembersOwn::Skip), &name, "ants").await;
+        let whole = cut_anywhere(host_with(team, MembersOwn::Skip), &name, "ants").await;
         assert_eq!((whole.status, &whole.error), (Status::Done, &None), "{name}: {whole:#?}");
     }
-    let strict = on_stage_with(crew_of("mute", "ada", OnTaskFailure::Fail), MembersOwn::Skip);
+    let strict = host_with(crew_of("mute", "ada", OnTaskFailure::Fail), MembersOwn::Skip);
     assert_eq!(run(&strict, "crew", "ants").await.0.status, Status::Failed, "the task has the last word");
 }
 
@@ -404,8 +412,8 @@ async fn member_whose_own_definition_says_skip_does_not_count_anywhere() {
 async fn crew_has_no_schema_if_its_last_agent_may_fail() {
     let schema = json!({"type": "object", "required": ["speaker"]});
     let crew = Crew::sequential().task(CrewTask::new("a", "mute", "A").schema(schema));
-    let whole = cut_anywhere(on_stage_with(Team::new("crew", crew), MembersOwn::Skip), "crew", "ants").await;
-    assert_eq!((whole.status, whole.output.as_str()), (Status::Done, "No task was done."), "{whole:#?}");
+    let whole = cut_anywhere(host_with(Team::new("crew", crew), MembersOwn::Skip), "crew", "ants").await;
+    assert_eq!((whole.status, whole.output.as_str()), (Status::Done, "No task has ended."), "{whole:#?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Team files: parsing, diagnostics with positions, and hostile files.
 
-mod stage;
+mod support;
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -10,13 +10,13 @@ use homing_runtime::{
     journal::{Claim, MemoryJournal},
 };
 use homing_teams::{Pattern, load, recorded_in, schema};
-use stage::{Asked, agents, cast, parts, who};
+use support::{MemberRequest, agent_names, agents, parts, scripted};
 
 const REPORT: &str = r#"
 name: report
 description: Writes reports
 parameters:
-  audience: everybody
+  audience: beginners
   topic: null
 memory: true
 limits: { max_cost: 2.00, timeout: 10m }
@@ -66,12 +66,12 @@ async fn team_file_runs() {
     assert!(loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
     loaded.set("topic", "ants").unwrap();
     let team = loaded.ready().unwrap();
-    let play = |asked: Asked<'_>| say(format!("<{}: {}>", asked.who, asked.task.replace('\n', " ")));
-    let runtime = Runtime::new(parts(MemoryJournal::new(), Vec::new(), cast(play), vec![team]));
+    let script = |member: MemberRequest<'_>| say(format!("<{}: {}>", member.name, member.task.replace('\n', " ")));
+    let runtime = Runtime::new(parts(MemoryJournal::new(), Vec::new(), scripted(script), vec![team]));
     let result = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
-    assert_eq!((result.status, who(&result)), (Status::Done, vec!["researcher", "writer"]));
+    assert_eq!((result.status, agent_names(&result)), (Status::Done, vec!["researcher", "writer"]));
     assert!(
-        result.output.starts_with("<writer: Write for everybody about a report  Results of earlier"),
+        result.output.starts_with("<writer: Write for beginners about a report  Results of earlier"),
         "{}",
         result.output
     );
@@ -86,15 +86,15 @@ async fn team_file_runs() {
 async fn team_can_be_installed_again_from_the_journal() {
     let mut loaded = load(REPORT, None);
     loaded.set("topic", "ants").unwrap();
-    let play = |asked: Asked<'_>| say(format!("<{}>", asked.who));
+    let script = |member: MemberRequest<'_>| say(format!("<{}>", member.name));
     let journal = MemoryJournal::new();
-    let runtime = Runtime::new(parts(journal.clone(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
+    let runtime = Runtime::new(parts(journal.clone(), Vec::new(), scripted(script), vec![loaded.ready().unwrap()]));
     let whole = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
     let records = journal.records(whole.run);
     let teams = recorded_in(records.iter().map(|record| &**record));
     assert_eq!(teams.len(), 1);
     let journal = MemoryJournal::with(records[..6].iter().cloned());
-    let runtime = Runtime::new(parts(journal, Vec::new(), cast(play), teams));
+    let runtime = Runtime::new(parts(journal, Vec::new(), scripted(script), teams));
     let again = runtime.resume(whole.run, Claim::IfGone, Limits::default()).await.unwrap().wait().await;
     assert_eq!((again.status, again.output), (Status::Done, whole.output));
 }
@@ -102,7 +102,7 @@ async fn team_can_be_installed_again_from_the_journal() {
 #[test]
 fn shipped_team_files_are_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/teams");
-    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 4);
     for path in files {
         let loaded = load(&std::fs::read_to_string(&path).unwrap(), Some(&path));
@@ -125,12 +125,13 @@ fn parameter_must_exist_and_have_a_value() {
 async fn template_injection_does_nothing() {
     let mut loaded = load(REPORT, None);
     loaded.set("topic", "{{ audience }}{% for x in range(9) %}!{% endfor %}\nagents: []").unwrap();
-    let play = |asked: Asked<'_>| say(asked.task.clone());
-    let runtime = Runtime::new(parts(MemoryJournal::new(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
+    let script = |member: MemberRequest<'_>| say(member.task.clone());
+    let runtime =
+        Runtime::new(parts(MemoryJournal::new(), Vec::new(), scripted(script), vec![loaded.ready().unwrap()]));
     let result = runtime.spawn(Task::new("report", "{{ audience }} {{ 7 * 7 }}")).unwrap().wait().await;
     let expected = "Research {{ audience }}{% for x in range(9) %}!{% endfor %}\nagents: []";
     assert_eq!(result.children[0].output, expected);
-    assert!(result.output.starts_with("Write for everybody about {{ audience }} {{ 7 * 7 }}"), "{}", result.output);
+    assert!(result.output.starts_with("Write for beginners about {{ audience }} {{ 7 * 7 }}"), "{}", result.output);
 }
 
 #[test]
@@ -155,26 +156,26 @@ fn parse_errors_have_positions() {
 #[test]
 fn missing_keys_are_reported() {
     insta::assert_snapshot!(diagnostics("crew:\n  tasks:\n    - name: x\n"), @r###"
-    team.yaml:1:1: error: `` is no name for a team: lower-case letters, digits and -
+    team.yaml:1:1: error: `` is not a valid team name: use lower-case letters, digits and -
     team.yaml:3:7: error: the task `x` has no description
     team.yaml:3:7: error: the task `x` has no agent
     "###);
-    insta::assert_snapshot!(diagnostics("name: t\n"), @"team.yaml:1:1: error: the team has no pattern: write one of crew, chat, graph, orchestrator, map");
+    insta::assert_snapshot!(diagnostics("name: t\n"), @"team.yaml:1:1: error: the team has no pattern: use one of crew, chat, graph, orchestrator, map");
     insta::assert_snapshot!(diagnostics("name: t\ngraph:\n  start: a\n  nodes:\n    - {name: a, task: x}\n  edges:\n    - {from: a, to: b}\n"), @r###"
     team.yaml:5:7: error: the node `a` needs one of agent, team, tool
-    team.yaml:7:21: error: there is no node `b`; the end is called `end`
+    team.yaml:7:21: error: there is no node `b`; use `end` to end the graph
     "###);
     insta::assert_snapshot!(diagnostics("name: t\nchat: {members: [], next: model}\n"), @r###"
-    team.yaml:2:17: error: nobody takes part
+    team.yaml:2:17: error: the chat has no members
     team.yaml:2:7: error: `next: model` needs a `selector`
     "###);
 }
 
 #[test]
 fn templates_are_checked_before_any_model_is_called() {
-    let tasks = "    - {name: x, agent: a, description: 'use {{ nobody }}'}\n    - {name: y, agent: a, description: '{{ results.x.output }} {{ broken'}\n    - {name: z, agent: a, description: '{{ results.x.output }}'}\n";
+    let tasks = "    - {name: x, agent: a, description: 'use {{ foobar }}'}\n    - {name: y, agent: a, description: '{{ results.x.output }} {{ broken'}\n    - {name: z, agent: a, description: '{{ results.x.output }}'}\n";
     insta::assert_snapshot!(diagnostics(&crew(tasks)), @r###"
-    team.yaml:6:40: error: `nobody` is not there; there are: task, results
+    team.yaml:6:40: error: unknown name `foobar`; known names: task, results
     team.yaml:7:40: error: syntax error: unexpected end of input, expected end of variable block (line 1 of the template)
     team.yaml:8:7: error: `results.x` is used, but `x` is not in the task's context
     "###);
@@ -241,7 +242,7 @@ fn published_schema_matches_the_code() {
 #[test]
 fn unknown_agents_are_found_at_installation() {
     let team = load(&crew("    - {name: x, agent: unknown-agent, description: d}\n"), None).ready().unwrap();
-    let mut parts = parts(MemoryJournal::new(), agents(["a"]), cast(|_: Asked<'_>| say("")), Vec::new());
+    let mut parts = parts(MemoryJournal::new(), agents(["a"]), scripted(|_: MemberRequest<'_>| say("")), Vec::new());
     let problems = homing_teams::install(&mut parts, [team]).unwrap_err();
     assert!(problems[0].message.contains("no agent named `unknown-agent`"), "{problems:#?}");
     assert!(Arc::strong_count(&parts.registry) > 0);

@@ -1,6 +1,6 @@
 //! Graphs: state, reducers, conditions, fan-out and join, loops that end, functions, sub-teams.
 
-mod stage;
+mod support;
 
 use std::sync::{
     Arc,
@@ -19,17 +19,17 @@ use homing_core::{
 use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnTaskFailure, Reducer, Team, function, mermaid};
 use serde_json::json;
-use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
+use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
-fn on_stage(
+fn host(
     team: Team,
-    play: impl Fn(Asked<'_>) -> Reply + Send + Sync + Copy + 'static,
+    script: impl Fn(MemberRequest<'_>) -> Reply + Send + Sync + Copy + 'static,
 ) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
-    move |journal| parts(journal, agents(["researcher", "writer", "reviewer"]), cast(play), vec![team.clone()])
+    move |journal| parts(journal, agents(["researcher", "writer", "reviewer"]), scripted(script), vec![team.clone()])
 }
 
-fn echo(asked: Asked<'_>) -> Reply {
-    say(format!("<{}: {}>", asked.who, asked.task))
+fn echo(member: MemberRequest<'_>) -> Reply {
+    say(format!("<{}: {}>", member.name, member.task))
 }
 
 /// Write, review, and back to the writer until the reviewer accepts or the edge reaches its limit.
@@ -49,31 +49,31 @@ fn review_loop() -> Graph {
         .output("{{ state.draft }} after {{ state.rounds }}")
 }
 
-fn content_after_two(asked: Asked<'_>) -> Reply {
-    match asked.who {
+fn content_after_two(member: MemberRequest<'_>) -> Reply {
+    match member.name {
         "reviewer" => {
-            let ok = asked.first_words().contains("round 2");
+            let ok = member.first_words().contains("round 2");
             call([("answer", json!({"ok": ok, "rounds": 1}))])
         }
-        _ => echo(asked),
+        _ => echo(member),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn r46_state_flows_along_edges_and_back() {
-    let whole = cut_anywhere(on_stage(Team::new("loop", review_loop()), content_after_two), "loop", "ants").await;
+    let whole = cut_anywhere(host(Team::new("loop", review_loop()), content_after_two), "loop", "ants").await;
     assert_eq!(whole.status, Status::Done, "{whole:#?}");
     assert_eq!(whole.output, "<writer: Write ants, round 2> after 3");
-    assert_eq!(who(&whole), ["writer", "reviewer", "writer", "reviewer", "writer", "reviewer"]);
+    assert_eq!(agent_names(&whole), ["writer", "reviewer", "writer", "reviewer", "writer", "reviewer"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r46_loop_ends_at_the_limit_of_its_edge() {
-    let never = |asked: Asked<'_>| match asked.who {
+    let never = |member: MemberRequest<'_>| match member.name {
         "reviewer" => call([("answer", json!({"ok": false, "rounds": 1}))]),
-        _ => echo(asked),
+        _ => echo(member),
     };
-    let (result, _) = run(&on_stage(Team::new("loop", review_loop()), never), "loop", "ants").await;
+    let (result, _) = run(&host(Team::new("loop", review_loop()), never), "loop", "ants").await;
     assert_eq!((result.status, result.output.as_str()), (Status::Done, "<writer: Write ants, round 3> after 4"));
 }
 
@@ -83,7 +83,7 @@ async fn r46_loop_without_a_limit_ends_at_max_steps() {
         .node(Node::agent("a", "writer", "step {{ step }}"))
         .edge(Edge::new("a", "a"))
         .max_steps(7);
-    let (result, _) = run(&on_stage(Team::new("round", graph), echo), "round", "ants").await;
+    let (result, _) = run(&host(Team::new("round", graph), echo), "round", "ants").await;
     assert_eq!((result.status, result.children.len()), (Status::Failed, 7));
     assert!(result.error.unwrap().message.contains("7 steps"));
 }
@@ -108,8 +108,8 @@ async fn r46_list_fans_out_and_joins_in_order() {
     let words = function("words", Replay::Safe, |args| {
         Ok(json!(args["text"].as_str().unwrap_or_default().split(' ').collect::<Vec<_>>()))
     });
-    let whole = cut_anywhere(on_stage(Team::new("fan", graph).tool(words), echo), "fan", "ants bees").await;
-    assert_eq!(who(&whole).len(), 6, "the join waits for both: {:?}", who(&whole));
+    let whole = cut_anywhere(host(Team::new("fan", graph).tool(words), echo), "fan", "ants bees").await;
+    assert_eq!(agent_names(&whole).len(), 6, "the join waits for both: {:?}", agent_names(&whole));
     assert_eq!(whole.output, "<writer: first,<researcher: 0: ants>,<researcher: 1: bees>>");
 }
 
@@ -122,8 +122,9 @@ async fn r46_conditions_in_code_choose_edges() {
         .node(Node::agent("research", "researcher", "R"))
         .edge(Edge::new("ask", "write").if_fn(|state| state["kind"] == "needs writing"))
         .edge(Edge::new("ask", "research").if_fn(|state| state["kind"] == "needs research"));
-    let play = |asked: Asked<'_>| if asked.who == "reviewer" { say("needs research") } else { echo(asked) };
-    let whole = cut_anywhere(on_stage(Team::new("route", graph), play), "route", "ants").await;
+    let script =
+        |member: MemberRequest<'_>| if member.name == "reviewer" { say("needs research") } else { echo(member) };
+    let whole = cut_anywhere(host(Team::new("route", graph), script), "route", "ants").await;
     assert_eq!(whole.output, "<researcher: R>");
 }
 
@@ -135,8 +136,8 @@ async fn r46_team_can_be_a_node_of_another() {
         .node(Node { team: Some("inner".into()), agent: None, ..Node::agent("sub", "", "{{ task }}!") }.writes("found"))
         .node(Node::agent("write", "writer", "{{ state.found }}"))
         .edge(Edge::new("sub", "write"));
-    let whole = cut_anywhere(on_stage(Team::new("outer", graph).team(inner), echo), "outer", "ants").await;
-    assert_eq!(who(&whole), ["inner", "researcher", "writer"]);
+    let whole = cut_anywhere(host(Team::new("outer", graph).team(inner), echo), "outer", "ants").await;
+    assert_eq!(agent_names(&whole), ["inner", "researcher", "writer"]);
     assert_eq!(whole.output, "<writer: <researcher: A ants!>>");
 }
 
@@ -152,9 +153,9 @@ async fn r46_failure_is_handled_by_an_edge_or_final() {
         let broken = function("broken", Replay::Safe, |_| Err("out of ink".to_owned()));
         Team::new("g", graph(policy)).tool(broken)
     };
-    let (mended, _) = run(&on_stage(team(OnTaskFailure::Report), echo), "g", "x").await;
+    let (mended, _) = run(&host(team(OnTaskFailure::Report), echo), "g", "x").await;
     assert_eq!(mended.output, "<writer: mend: out of ink>");
-    let (failed, _) = run(&on_stage(team(OnTaskFailure::Fail), echo), "g", "x").await;
+    let (failed, _) = run(&host(team(OnTaskFailure::Fail), echo), "g", "x").await;
     assert!(failed.error.unwrap().message.contains("node `f`: out of ink"));
 }
 
@@ -168,16 +169,16 @@ async fn fault_interrupted_unsafe_tool_is_never_called_twice() {
     });
     let graph =
         Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).retries(3).on_failure(OnTaskFailure::Fail));
-    let make = on_stage(Team::new("g", graph).tool(pay), echo);
+    let make = host(Team::new("g", graph).tool(pay), echo);
     let (_, records) = run(&make, "g", "x").await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    let begun = records.iter().position(|it| it.fact.kind() == "called").unwrap();
+    let begun = records.iter().position(|record| record.fact.kind() == "called").unwrap();
     let journal = MemoryJournal::with(records[..=begun].iter().cloned());
     let runtime = homing_runtime::Runtime::new(make(journal));
     let claim = homing_runtime::journal::Claim::IfGone;
     let handle = runtime.resume(records[0].tree, claim, homing_core::limits::Limits::default()).await.unwrap();
     let again = handle.wait().await;
-    assert_eq!(calls.load(Ordering::SeqCst), 1, "nobody knows whether it was paid, so it is not paid again");
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "it may have been paid, so it is not paid again");
     assert!(again.error.unwrap().message.contains("outcome unknown"));
 }
 
@@ -186,7 +187,7 @@ async fn r46_value_of_the_wrong_type_is_reported() {
     let graph = Graph::starting_at("a")
         .field("n", FieldType::Number, Reducer::Replace, 0)
         .node(Node::agent("a", "writer", "A").writes("n"));
-    let (result, _) = run(&on_stage(Team::new("g", graph), echo), "g", "x").await;
+    let (result, _) = run(&host(Team::new("g", graph), echo), "g", "x").await;
     assert!(result.error.unwrap().message.contains("node `a`: `n` must be a number"));
 }
 
@@ -196,12 +197,12 @@ async fn team_gets_no_tools_that_its_parent_may_not_delegate() {
     let pay = function("pay", Replay::Unsafe, |_| Ok(json!("paid")));
     let team = Team::new("shop", graph).tool(pay);
     let make = move |rules: Vec<Rule>| {
-        let play = |asked: Asked<'_>| match asked.request.messages.len() {
+        let script = |member: MemberRequest<'_>| match member.request.messages.len() {
             1 => call([("delegate", json!({"agent": "shop", "task": "buy"}))]),
-            _ => say(asked.task.clone()),
+            _ => say(member.task.clone()),
         };
         let boss = AgentDefinition { tools: Allow::Only(rules), ..AgentDefinition::new("boss", "d", "boss") };
-        parts(MemoryJournal::new(), vec![boss], cast(play), vec![team.clone()])
+        parts(MemoryJournal::new(), vec![boss], scripted(script), vec![team.clone()])
     };
     let spawn = |parts| Runtime::new(parts).spawn(Task::new("boss", "shop")).unwrap();
     let refused = spawn(make(vec![Rule::tool("delegate")])).wait().await;

@@ -1,15 +1,15 @@
 //! Diagram and plan of every pattern. No model is called.
 
-mod stage;
+mod support;
 
 use homing_runtime::journal::MemoryJournal;
 use homing_teams::{Chat, Crew, CrewTask, Edge, Graph, Map, Node, Orchestrator, Team, mermaid, plan};
 use insta::assert_snapshot;
-use stage::{Asked, agents, cast, parts};
+use support::{MemberRequest, agents, parts, scripted};
 
 /// The diagram, and the plan for a host that knows only the researcher and the writer.
 fn look(team: &Team) -> String {
-    let never = cast(|_: Asked<'_>| panic!("a plan asks nobody"));
+    let never = scripted(|_: MemberRequest<'_>| panic!("a plan calls no model"));
     let parts = parts(MemoryJournal::new(), agents(["researcher", "writer"]), never, Vec::new());
     format!("{}\n{}", mermaid(team).trim_end(), plan(team, &parts))
 }
@@ -35,7 +35,7 @@ fn r46_sequential_crew() {
       review: reviewer · at most 1× · after write
     worst case: $5.00
       $5.00 is the team's own limit
-      review: the agent is not known yet
+      review: unknown agent
     "###);
 }
 
@@ -44,13 +44,13 @@ fn r46_crew_with_a_manager() {
     let crew = Crew::hierarchical("writer").task(CrewTask::unassigned("research", "Find out"));
     assert_snapshot!(look(&Team::new("managed", crew)), @r###"
     flowchart TD
-      t0["research<br/>whom the manager chooses"]
+      t0["research<br/>chosen by the manager"]
     managed (hierarchical crew)
       research: ? · at most 3×
       manager: writer · script/cast · at most 4×
     worst case: $5.00
       $5.00 is the team's own limit
-      research: the agent is not known yet
+      research: unknown agent
     "###);
 }
 
@@ -74,19 +74,19 @@ fn r46_parallel_crew() {
 
 #[test]
 fn r46_orchestrator() {
-    let team = Team::new("orchestra", Orchestrator::new("writer").worker("researcher").worker("nobody"));
+    let team = Team::new("orchestra", Orchestrator::new("writer").worker("researcher").worker("helper"));
     assert_snapshot!(look(&team), @r###"
     flowchart TD
       m["writer"]
       m <--> w0["researcher"]
-      m <--> w1["nobody"]
+      m <--> w1["helper"]
     orchestra (orchestrator)
       coordinator: writer · script/cast · at most 1×
-      researcher: researcher · script/cast · as often as the team's limits allow
-      nobody: nobody · as often as the team's limits allow
+      researcher: researcher · script/cast · number bounded by the team's limits
+      helper: helper · number bounded by the team's limits
     worst case: $5.00
       $5.00 is the team's own limit
-      nobody: the agent is not known yet
+      helper: unknown agent
     "###);
 }
 

@@ -39,14 +39,14 @@ pub fn options() -> SqliteOptions {
 }
 
 /// Writes the records of one tree, one after another.
-pub struct Pen {
+pub struct RecordWriter {
     pub tree: Uuid,
     pub epoch: u32,
     pub seq: u64,
     pub at: u64,
 }
 
-impl Pen {
+impl RecordWriter {
     pub fn new() -> Self {
         Self { tree: Uuid::now_v7(), epoch: 1, seq: 0, at: 1_700_000_000_000 }
     }
@@ -155,20 +155,20 @@ pub fn ended() -> Fact {
 }
 
 /// A small tree: a root that calls the model once and ends.
-pub fn small_tree(journal: &SqliteJournal, fact: Fact) -> Pen {
-    let mut pen = Pen::new();
-    assert_eq!(pen.begin(journal, fact), Ok(Begun::New));
+pub fn small_tree(journal: &SqliteJournal, fact: Fact) -> RecordWriter {
+    let mut writer = RecordWriter::new();
+    assert_eq!(writer.begin(journal, fact), Ok(Begun::New));
     for fact in [asked(), replied("it is green"), ended()] {
-        assert_eq!(pen.write(journal, fact), Ok(()));
+        assert_eq!(writer.write(journal, fact), Ok(()));
     }
-    journal.release(pen.tree);
-    pen
+    journal.release(writer.tree);
+    writer
 }
 
 /// Starts this test binary as another process that runs only `role`.
 pub fn process(role: &str, journal: &Path, rest: &[&str]) -> Child {
     Command::new(std::env::current_exe().expect("the test binary has a path"))
-        .args(["--exact", "a_process_of_its_own", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "child_process", "--ignored", "--nocapture", "--test-threads=1"])
         .env("JOURNAL_ROLE", role)
         .env("JOURNAL_PATH", journal)
         .env("JOURNAL_REST", rest.join(" "))
@@ -180,14 +180,14 @@ pub fn process(role: &str, journal: &Path, rest: &[&str]) -> Child {
 }
 
 /// Prints a line for the test that started this process.
-pub fn say(what: impl std::fmt::Display) {
+pub fn print_line(what: impl std::fmt::Display) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n> {what}").and_then(|()| out.flush()).expect("the test reads it");
 }
 
-/// The next line that a process prints with [`say`], or `None` at its end.
-pub fn hear(from: &mut impl std::io::BufRead) -> Option<String> {
+/// The next line that a process prints with [`print_line`], or `None` at its end.
+pub fn next_line(from: &mut impl std::io::BufRead) -> Option<String> {
     let mut line = String::new();
     while from.read_line(&mut line).expect("the output can be read") > 0 {
         if let Some(text) = line.strip_prefix("> ") {
@@ -198,10 +198,10 @@ pub fn hear(from: &mut impl std::io::BufRead) -> Option<String> {
     None
 }
 
-/// All lines that a process prints with [`say`] until it ends.
-pub fn hear_all(child: &mut Child) -> Vec<String> {
+/// All lines that a process prints with [`print_line`] until it ends.
+pub fn all_lines(child: &mut Child) -> Vec<String> {
     let mut out = std::io::BufReader::new(child.stdout.take().expect("its output is a pipe"));
-    let lines = std::iter::from_fn(|| hear(&mut out)).collect();
+    let lines = std::iter::from_fn(|| next_line(&mut out)).collect();
     child.wait().expect("the process ends");
     lines
 }

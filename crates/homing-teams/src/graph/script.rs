@@ -27,7 +27,7 @@ pub(crate) struct GraphScript {
 /// The failures that a condition refers to.
 #[derive(Clone, Debug, Default)]
 struct Failures {
-    /// Whether the condition uses `failures` as a whole.
+    /// True if the condition uses `failures` as a whole.
     all: bool,
     /// Nodes whose failures it names.
     of: BTreeSet<String>,
@@ -361,7 +361,7 @@ impl TeamScript for GraphScript {
     }
 }
 
-/// Whether a name stands for the end and not for a node.
+/// Returns whether a name stands for the end and not for a node.
 pub(crate) fn is_end(name: &str) -> bool {
     name == END
 }

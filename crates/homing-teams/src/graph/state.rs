@@ -87,7 +87,7 @@ pub(crate) fn brief(value: &Value) -> String {
     if text.len() <= 60 { text } else { format!("{}…", &text[..text.floor_char_boundary(60)]) }
 }
 
-/// Whether the default has the type of the field.
+/// Returns whether the default has the type of the field.
 pub(crate) fn default_fits(field: &StateField) -> bool {
     field.default.is_null() || fits(field.kind, &field.default)
 }

@@ -9,7 +9,7 @@ use crate::journal::{
     Begun, JournalError,
     sqlite::{
         batch::Batch,
-        failpoint::Counter,
+        failpoint::FailpointCounter,
         index,
         owner::Owner,
         ownership::{OwnedTree, OwnedTrees},
@@ -23,7 +23,7 @@ pub(super) struct Records<'a> {
     pub(super) me: &'a Owner,
     pub(super) owned: &'a mut OwnedTrees,
     pub(super) batch: &'a mut Batch,
-    pub(super) points: &'a mut Counter,
+    pub(super) points: &'a mut FailpointCounter,
 }
 
 impl Records<'_> {
@@ -90,7 +90,7 @@ impl Records<'_> {
         self.points.pass();
         let owned = self.owned.trees.get_mut(&row.record.tree).expect("append has looked it up");
         let inserted = insert_record(self.connection, row)
-            .and_then(|()| index::update(self.connection, &row.record, &row.tree, &row.run, &mut owned.last_asks));
+            .and_then(|()| index::update(self.connection, &row.record, &row.tree, &row.run, &mut owned.last_models));
         match inserted {
             Ok(()) => {
                 self.batch.grown.insert(row.record.tree);
@@ -150,7 +150,7 @@ impl Records<'_> {
     }
 }
 
-/// Whether a fact is progress. Replies and results are; intents are not, since a resumed run writes them again at each
+/// Returns whether a fact is progress. Replies and results are; intents are not, since a resumed run writes them again at each
 /// attempt.
 fn is_step(fact: &Fact) -> bool {
     match fact {

@@ -34,7 +34,7 @@ impl Batch {
         self.failure.get_or_insert_with(|| error.into()).clone()
     }
 
-    /// Whether the batch changes a tree, as opposed to the journal's own tables.
+    /// Returns whether the batch changes a tree, not only the journal's own tables.
     pub(super) fn concerns_trees(&self) -> bool {
         !self.touched.is_empty() || !self.released.is_empty()
     }

@@ -13,12 +13,12 @@ pub struct Failpoint {
 
 /// Counts points.
 #[derive(Default)]
-pub(super) struct Counter {
+pub(super) struct FailpointCounter {
     #[cfg(any(test, feature = "failpoints"))]
     left: Option<u64>,
 }
 
-impl Counter {
+impl FailpointCounter {
     #[cfg(any(test, feature = "failpoints"))]
     pub(super) fn new(failpoint: Option<Failpoint>) -> Self {
         Self { left: failpoint.map(|failpoint| failpoint.nth) }

@@ -24,9 +24,9 @@ pub(super) fn day(at: u64) -> i64 {
 
 /// The last model call of each run of a tree, to which usage is attributed.
 #[derive(Default)]
-pub(super) struct LastAsks(HashMap<Uuid, LastAsk>);
+pub(super) struct LastModels(HashMap<Uuid, LastModel>);
 
-struct LastAsk {
+struct LastModel {
     model: String,
     is_turn: bool,
 }
@@ -37,36 +37,36 @@ pub(super) fn update(
     record: &Record,
     tree: &str,
     run: &str,
-    last_asks: &mut LastAsks,
+    last_models: &mut LastModels,
 ) -> rusqlite::Result<()> {
-    let spend = |last_asks: &mut LastAsks, used: &Usage, tool_calls: u32, is_reply: bool| {
-        let last = last_asks.of(connection, record)?;
+    let spend = |last_models: &mut LastModels, used: &Usage, tool_calls: u32, is_reply: bool| {
+        let last = last_models.of(connection, record)?;
         let turns = u32::from(is_reply && last.is_turn);
         add_usage(connection, (tree, run, &last.model, day(record.at)), used, turns, tool_calls)
     };
     match &record.fact {
         Fact::Spawned(spawned) => add_run(connection, record, tree, run, spawned),
         Fact::Asked(asked) => {
-            let ask = LastAsk { model: asked.model.clone(), is_turn: asked.purpose != Purpose::Compaction };
-            let before = last_asks.0.insert(record.run, ask);
+            let ask = LastModel { model: asked.model.clone(), is_turn: asked.purpose != Purpose::Compaction };
+            let before = last_models.0.insert(record.run, ask);
             if before.is_some_and(|before| before.model == asked.model) {
                 return Ok(());
             }
             set_running(connection, run, &asked.model)
         }
-        Fact::Replied { reply } => spend(last_asks, &reply.usage, 0, true),
+        Fact::Replied { reply } => spend(last_models, &reply.usage, 0, true),
         Fact::AskFailed { charge, .. } if *charge == Usage::default() => Ok(()),
-        Fact::AskFailed { charge, .. } => spend(last_asks, charge, 0, false),
-        Fact::Called(_) => spend(last_asks, &Usage::default(), 1, false),
+        Fact::AskFailed { charge, .. } => spend(last_models, charge, 0, false),
+        Fact::Called(_) => spend(last_models, &Usage::default(), 1, false),
         Fact::Ended(ended) => end(connection, run, ended.outcome.status(), record.at),
         Fact::Extended { .. } => reopen(connection, run),
         Fact::Returned { .. } | Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } => Ok(()),
     }
 }
 
-impl LastAsks {
+impl LastModels {
     /// The last model call of the run of `record`; after a resume it is read from the records.
-    fn of(&mut self, connection: &Connection, record: &Record) -> rusqlite::Result<&LastAsk> {
+    fn of(&mut self, connection: &Connection, record: &Record) -> rusqlite::Result<&LastModel> {
         match self.0.entry(record.run) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(empty) => Ok(empty.insert(last_asked(connection, record)?)),
@@ -74,7 +74,7 @@ impl LastAsks {
     }
 }
 
-fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<LastAsk> {
+fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<LastModel> {
     let mut statement = connection.prepare_cached(
         "SELECT body FROM records WHERE tree = ?1 AND run = ?2 AND kind = 'asked' ORDER BY seq DESC LIMIT 1",
     )?;
@@ -85,9 +85,9 @@ fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<Last
         Ok(_) | Err(_) => None,
     });
     Ok(match asked {
-        Some(asked) => LastAsk { is_turn: asked.purpose != Purpose::Compaction, model: asked.model },
+        Some(asked) => LastModel { is_turn: asked.purpose != Purpose::Compaction, model: asked.model },
         // A scripted model may call a tool before any model call is recorded.
-        None => LastAsk { model: String::new(), is_turn: true },
+        None => LastModel { model: String::new(), is_turn: true },
     })
 }
 

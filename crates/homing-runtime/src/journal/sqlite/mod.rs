@@ -57,7 +57,7 @@ pub use crate::journal::sqlite::{
 use crate::journal::{
     Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError,
     sqlite::{
-        failpoint::Counter,
+        failpoint::FailpointCounter,
         owner::Owner,
         rate_pauses::SharedPauses,
         row::Row,
@@ -72,7 +72,7 @@ use crate::journal::{
 pub struct SqliteOptions {
     /// The limits of accounts, by name.
     pub accounts: BTreeMap<String, Account>,
-    /// How long records are kept; enforced in the background, once a day. `None` keeps everything.
+    /// Retention of records, enforced in the background once a day. `None` keeps everything.
     pub retention: Option<Retention>,
     /// The point at which this process kills itself.
     #[cfg(any(test, feature = "failpoints"))]
@@ -180,13 +180,13 @@ impl SqliteJournal {
 }
 
 #[cfg(any(test, feature = "failpoints"))]
-fn points(options: &SqliteOptions) -> Counter {
-    Counter::new(options.failpoint)
+fn points(options: &SqliteOptions) -> FailpointCounter {
+    FailpointCounter::new(options.failpoint)
 }
 
 #[cfg(not(any(test, feature = "failpoints")))]
-fn points(_: &SqliteOptions) -> Counter {
-    Counter::default()
+fn points(_: &SqliteOptions) -> FailpointCounter {
+    FailpointCounter::default()
 }
 
 impl Journal for SqliteJournal {

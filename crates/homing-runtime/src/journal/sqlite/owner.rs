@@ -53,7 +53,7 @@ impl Owner {
         }
     }
 
-    /// Whether the process is alive, as far as `me` can see.
+    /// Returns whether the process is alive, as far as `me` can see.
     pub(super) fn is_alive(&self, me: &Self) -> bool {
         if self.id == me.id {
             return true;
@@ -104,7 +104,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Whether this owner is recorded. A journal that was only read is not, and then closing it writes nothing.
+    /// Returns whether this owner is recorded. A journal that was only read is not, and then closing it writes nothing.
     pub(super) fn is_recorded(&self, connection: &Connection) -> bool {
         matches!(Self::find(connection, &self.id), Ok(Some(_)))
     }

@@ -17,7 +17,7 @@ use crate::journal::{
     Claim, JournalError,
     sqlite::{
         batch::Batch,
-        index::LastAsks,
+        index::LastModels,
         owner::Owner,
         row::{count, int},
     },
@@ -32,16 +32,16 @@ pub(super) struct OwnedTree {
     pub(super) next_seq: u64,
     pub(super) steps: u64,
     pub(super) last_at: u64,
-    /// Why the tree takes no more records: one is missing, or another process owns the tree.
+    /// Error for further records: one is missing, or another process owns the tree.
     pub(super) closed: Option<JournalError>,
     /// The `data_version` at which owner and epoch were last compared with the database.
     pub(super) checked_at: Option<i64>,
-    pub(super) last_asks: LastAsks,
+    pub(super) last_models: LastModels,
 }
 
 impl OwnedTree {
     pub(super) fn new(epoch: u32, next_seq: u64, steps: u64, last_at: u64, checked_at: Option<i64>) -> Self {
-        Self { epoch, next_seq, steps, last_at, closed: None, checked_at, last_asks: LastAsks::default() }
+        Self { epoch, next_seq, steps, last_at, closed: None, checked_at, last_models: LastModels::default() }
     }
 }
 

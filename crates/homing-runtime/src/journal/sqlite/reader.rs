@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::journal::{
     JournalError,
-    sqlite::row::{Bodies, Columns, count, int, sha256},
+    sqlite::row::{Columns, TextStore, count, int, sha256},
 };
 
 /// All records of a tree from position `from` on, checked to be complete.
@@ -88,7 +88,7 @@ fn scan(
 }
 
 /// Reads one row of `tree, seq, at, epoch, run, place, kind, body, crc`.
-pub(super) fn read_row(row: &rusqlite::Row<'_>, bodies: &mut dyn Bodies) -> Result<Record, JournalError> {
+pub(super) fn read_row(row: &rusqlite::Row<'_>, bodies: &mut dyn TextStore) -> Result<Record, JournalError> {
     let text = |at: usize| row.get_ref(at).ok().and_then(|value| value.as_str().ok());
     let number = |at: usize| row.get::<_, i64>(at).ok();
     let columns = (|| {
@@ -119,7 +119,7 @@ pub(super) struct StoredBodies<'a> {
     pub(super) found: HashMap<String, String>,
 }
 
-impl Bodies for StoredBodies<'_> {
+impl TextStore for StoredBodies<'_> {
     fn find(&mut self, hash: &str) -> Result<String, JournalError> {
         if let Some(text) = self.found.get(hash) {
             return Ok(text.clone());

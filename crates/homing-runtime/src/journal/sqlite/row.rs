@@ -116,7 +116,7 @@ impl Columns<'_> {
     }
 
     /// The record, if the checksum matches and this version knows the fact.
-    pub(super) fn read(&self, crc: i64, bodies: &mut dyn Bodies) -> Result<Record, JournalError> {
+    pub(super) fn read(&self, crc: i64, bodies: &mut dyn TextStore) -> Result<Record, JournalError> {
         let name = || format!("tree {}, record {}", self.tree, self.seq);
         if i64::from(self.crc()) != crc {
             return Err(JournalError::Damaged(format!("{}: the checksum does not match", name())));
@@ -143,7 +143,7 @@ impl Columns<'_> {
     }
 
     /// The fact in the body. The checksum matches, so a body that cannot be parsed was written by a newer version.
-    fn fact(&self, bodies: &mut dyn Bodies) -> Result<Fact, JournalError> {
+    fn fact(&self, bodies: &mut dyn TextStore) -> Result<Fact, JournalError> {
         let unknown = |error: serde_json::Error| {
             JournalError::Unknown(format!("tree {}, record {}, `{}`: {error}", self.tree, self.seq, self.kind))
         };
@@ -163,7 +163,7 @@ impl Columns<'_> {
 }
 
 /// A source of stored texts.
-pub(super) trait Bodies {
+pub(super) trait TextStore {
     /// The text with this hash, checked.
     fn find(&mut self, hash: &str) -> Result<String, JournalError>;
 }

@@ -107,7 +107,7 @@ pub(super) fn open_for_check(path: &Path) -> Result<Connection, JournalError> {
     Ok(connection)
 }
 
-/// Why a file cannot be opened. SQLite's own errors are kept, because a busy file is tried again.
+/// Error of opening a file. SQLite's own errors are kept, because a busy file is tried again.
 pub(super) enum OpenError {
     Sqlite(rusqlite::Error),
     Journal(JournalError),

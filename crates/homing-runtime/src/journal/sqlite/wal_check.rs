@@ -124,7 +124,7 @@ impl<'a> Frame<'a> {
         Some(Self(bytes))
     }
 
-    /// Whether the frame ends a commit: only then does it contain the size of the database.
+    /// Returns whether the frame ends a commit: only then does it contain the size of the database.
     fn is_commit(&self) -> bool {
         self.0[4..8] != [0; 4]
     }

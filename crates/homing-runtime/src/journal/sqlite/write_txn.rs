@@ -9,7 +9,7 @@ use crate::journal::{
         accounts::Accounts,
         append::Records,
         batch::Batch,
-        failpoint::Counter,
+        failpoint::FailpointCounter,
         inbox::Inbox,
         owner::Owner,
         ownership::{OwnedTrees, Ownership},
@@ -24,11 +24,11 @@ pub(super) struct WriteTxn {
     /// Reservations of this process at accounts that are not settled.
     open_reservations: u64,
     batch: Batch,
-    points: Counter,
+    points: FailpointCounter,
 }
 
 impl WriteTxn {
-    pub(super) fn new(connection: Connection, me: Owner, points: Counter) -> Self {
+    pub(super) fn new(connection: Connection, me: Owner, points: FailpointCounter) -> Self {
         let (owned, batch) = (OwnedTrees::default(), Batch::default());
         Self { connection, me, owned, open_reservations: 0, batch, points }
     }
@@ -56,7 +56,7 @@ impl WriteTxn {
         Accounts { connection, me, open_reservations }
     }
 
-    /// Whether another process could wait for something of this one, so that a heartbeat is needed.
+    /// Returns whether this process owns trees or reservations, for which it needs a heartbeat.
     pub(super) fn owns_something(&self) -> bool {
         self.open_reservations > 0 || !self.owned.is_empty()
     }

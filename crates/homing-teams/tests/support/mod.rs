@@ -19,14 +19,14 @@ use homing_runtime::{
 use homing_teams::{Team, install};
 
 /// A request to a member: its name and its task.
-pub(crate) struct Asked<'a> {
-    pub(crate) who: &'a str,
+pub(crate) struct MemberRequest<'a> {
+    pub(crate) name: &'a str,
     pub(crate) task: String,
     pub(crate) request: ModelRequest<'a>,
 }
 
-impl Asked<'_> {
-    /// Whether a structured answer is requested.
+impl MemberRequest<'_> {
+    /// Returns whether a structured answer is requested.
     pub(crate) fn wants_data(&self) -> bool {
         self.request.tools.specs.iter().any(|spec| spec.name == "answer")
     }
@@ -43,18 +43,19 @@ pub(crate) fn agents<const N: usize>(names: [&str; N]) -> Vec<AgentDefinition> {
 }
 
 /// A model for all members.
-pub(crate) fn cast(play: impl Fn(Asked<'_>) -> Reply + Send + Sync + 'static) -> Arc<SingleModel> {
-    cast_with_failures(move |asked| Ok(play(asked)))
+pub(crate) fn scripted(script: impl Fn(MemberRequest<'_>) -> Reply + Send + Sync + 'static) -> Arc<SingleModel> {
+    scripted_with_failures(move |member| Ok(script(member)))
 }
 
 /// A model for all members, some of which fail with these messages.
-pub(crate) fn cast_with_failures(
-    play: impl Fn(Asked<'_>) -> Result<Reply, &'static str> + Send + Sync + 'static,
+pub(crate) fn scripted_with_failures(
+    script: impl Fn(MemberRequest<'_>) -> Result<Reply, &'static str> + Send + Sync + 'static,
 ) -> Arc<SingleModel> {
     let decide = move |request: ModelRequest<'_>| {
         let task = last_words(&request);
-        let asked = Asked { who: request.system.split_whitespace().next().unwrap_or_default(), task, request };
-        play(asked).map_err(|reason| AskFailure::free(ModelError::Unusable { reason: reason.to_owned() }))
+        let member =
+            MemberRequest { name: request.system.split_whitespace().next().unwrap_or_default(), task, request };
+        script(member).map_err(|reason| AskFailure::free(ModelError::Unusable { reason: reason.to_owned() }))
     };
     Arc::new(SingleModel(Arc::new(FunctionModel::new("script/cast", decide))))
 }
@@ -106,7 +107,7 @@ pub(crate) async fn cut_anywhere(
         );
         let calls = children(&journal.records(whole.run));
         let once: HashSet<_> = calls.iter().collect();
-        assert_eq!(once.len(), calls.len(), "cut after {cut}: somebody was sent twice");
+        assert_eq!(once.len(), calls.len(), "cut after {cut}: a member was started twice");
         assert_eq!(calls.len(), children(&records).len(), "cut after {cut}: as many as without the cut");
     }
     whole
@@ -122,6 +123,6 @@ pub(crate) fn children(records: &[Arc<Record>]) -> Vec<String> {
 }
 
 /// The agents of all child runs, in the order of the tree.
-pub(crate) fn who(envelope: &Envelope) -> Vec<&str> {
+pub(crate) fn agent_names(envelope: &Envelope) -> Vec<&str> {
     envelope.all().into_iter().skip(1).map(|it| it.agent.as_str()).collect()
 }
