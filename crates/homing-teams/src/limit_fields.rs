@@ -11,6 +11,7 @@ use serde_json::Value;
 /// Limits of a team or one of its members; a missing field is not limited here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Bounds")]
 pub struct LimitFields {
     /// Maximum cost in dollars, such as 0.50.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,6 +39,7 @@ pub struct LimitFields {
 /// A number with or without a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "Amount")]
 pub enum AmountField {
     /// A number without a unit.
     Number(serde_json::Number),
