@@ -6,6 +6,7 @@ pub mod agent_builder;
 pub mod authority;
 pub mod definition;
 pub mod diagnostic;
+pub mod duration;
 pub mod envelope;
 pub mod fact;
 pub mod hooks;

@@ -1,9 +1,9 @@
-//! How fast the journal takes records in, alone and in company; how long and how large the loading of a big tree is; and
-//! what the journal costs a thousand runs.
+//! Throughput of the journal with one and many tasks, time and memory to load a large tree, and the cost of the journal for
+//! a thousand runs.
 //!
-//! `cargo bench -p homing-runtime --bench journal -- [runs] [FOLDER]` writes into FOLDER, else into the system's temporary folder;
-//! with `runs` only the last part is done.
-#![allow(clippy::print_stdout, reason = "a benchmark is read by people")]
+//! `cargo bench -p homing-runtime --bench journal -- [runs] [FOLDER]` writes into FOLDER, by default into the system's temporary
+//! folder; with `runs` it runs only the last part.
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "../tests/journal_support/mod.rs"]
 mod journal_support;
@@ -51,22 +51,22 @@ fn main() {
     let dir = dir.expect("a folder to write to");
     if !only_runs {
         alone(&dir.path().join("alone.db"));
-        in_company(&dir.path().join("company.db"));
+        concurrent(&dir.path().join("company.db"));
         big(&dir.path().join("big.db"));
     }
     runs("off, in memory only", MemoryJournal::new());
     runs("on", open(&dir.path().join("runs.db")));
 }
 
-/// A thousand runs side by side, each of four asks of a model that takes 100 ms.
+/// A thousand concurrent runs, each with four calls of a model that takes 100 ms.
 fn runs(what: &str, journal: Arc<dyn Journal>) {
     let agent = AgentDefinition::new("asker", "asks", "you ask");
     let mut parts =
-        RuntimeParts::new(Registry::from_iter([agent]), Arc::new(SingleModel(Arc::new(Slow::new()))), journal);
-    parts.tools = vec![Arc::new(Nod::new())];
+        RuntimeParts::new(Registry::from_iter([agent]), Arc::new(SingleModel(Arc::new(SlowModel::new()))), journal);
+    parts.tools = vec![Arc::new(NodTool::new())];
     (parts.settings.max_runs, parts.settings.max_asks) = (1_000, 1_000);
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    let (began, busy) = (Instant::now(), processor_seconds());
+    let (began, busy) = (Instant::now(), cpu_seconds());
     tokio.block_on(async {
         let runtime = Runtime::new(parts);
         let runs: Vec<_> = (0..1_000).map(|_| runtime.spawn(Task::new("asker", "ask")).expect("it starts")).collect();
@@ -75,20 +75,20 @@ fn runs(what: &str, journal: Arc<dyn Journal>) {
             assert_eq!((envelope.status.name(), envelope.usage.turns), ("done", 4));
         }
     });
-    let (took, busy) = (began.elapsed().as_secs_f64(), processor_seconds() - busy);
-    println!("1,000 runs of 4 asks of 100 ms, the journal {what}: {took:.2} s, {busy:.2} s of the processor's");
+    let (took, busy) = (began.elapsed().as_secs_f64(), cpu_seconds() - busy);
+    println!("1,000 runs of 4 model calls of 100 ms, journal {what}: {took:.2} s, {busy:.2} s CPU");
 }
 
-/// A model that takes 100 ms and calls a tool three times before it has its last word.
-struct Slow(ModelCard);
+/// A model that takes 100 ms and calls a tool three times before it answers.
+struct SlowModel(ModelCard);
 
-impl Slow {
+impl SlowModel {
     fn new() -> Self {
         Self(ModelCard::free("script/slow"))
     }
 }
 
-impl Model for Slow {
+impl Model for SlowModel {
     fn card(&self) -> &ModelCard {
         &self.0
     }
@@ -104,9 +104,9 @@ impl Model for Slow {
 }
 
 /// A tool that does nothing.
-struct Nod(ToolSpec);
+struct NodTool(ToolSpec);
 
-impl Nod {
+impl NodTool {
     fn new() -> Self {
         let schema = serde_json::json!({"type": "object"});
         Self(ToolSpec {
@@ -119,7 +119,7 @@ impl Nod {
     }
 }
 
-impl Tool for Nod {
+impl Tool for NodTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -139,46 +139,46 @@ fn rate(records: u32, took: Duration) -> String {
 
 fn alone(path: &Path) {
     let journal = open(path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     let began = Instant::now();
     for _ in 0..ALONE {
-        pen.write(&*journal, asked()).unwrap();
+        writer.write(&*journal, asked()).unwrap();
     }
-    println!("one task, one commit each: {}", rate(ALONE, began.elapsed()));
+    println!("one task, one commit per record: {}", rate(ALONE, began.elapsed()));
 }
 
-fn in_company(path: &Path) {
+fn concurrent(path: &Path) {
     let journal = open(path);
     let runtime = tokio::runtime::Builder::new_multi_thread().build().expect("a runtime");
-    let mut pens: Vec<Pen> = (0..TASKS).map(|_| Pen::new()).collect();
-    for pen in &mut pens {
-        pen.begin(&*journal, plain()).unwrap();
+    let mut writers: Vec<RecordWriter> = (0..TASKS).map(|_| RecordWriter::new()).collect();
+    for writer in &mut writers {
+        writer.begin(&*journal, plain()).unwrap();
     }
     let began = Instant::now();
-    let tasks: Vec<_> = pens.into_iter().map(|pen| runtime.spawn(write_each(journal.clone(), pen))).collect();
+    let tasks: Vec<_> = writers.into_iter().map(|writer| runtime.spawn(write_each(journal.clone(), writer))).collect();
     runtime.block_on(async {
         for task in tasks {
             task.await.expect("no task fails");
         }
     });
-    println!("{TASKS} tasks side by side: {}", rate(TASKS * EACH, began.elapsed()));
+    println!("{TASKS} concurrent tasks: {}", rate(TASKS * EACH, began.elapsed()));
 }
 
-async fn write_each(journal: Arc<SqliteJournal>, mut pen: Pen) {
+async fn write_each(journal: Arc<SqliteJournal>, mut writer: RecordWriter) {
     for n in 0..EACH {
-        let record = pen.root(if n % 2 == 0 { asked() } else { replied("an answer of a few words") });
-        journal.append(record).await.expect("the disk has room");
+        let record = writer.root(if n % 2 == 0 { asked() } else { replied("an answer of a few words") });
+        journal.append(record).await.expect("the disk has space");
     }
 }
 
-/// Writes one tree of 100,000 records and 200 MB, and has another process load it, whose memory is its own.
+/// Writes one tree of 100,000 records and 200 MB, and loads it in another process, to measure its memory alone.
 fn big(path: &Path) {
     let journal = open(path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     let text = "some words of a tool's result, ".repeat(BODY * 2 / 31);
-    let tree = pen.tree;
+    let tree = writer.tree;
     let mut last = None;
     for n in 1..BIG {
         let turn = u32::try_from(n / 4).expect("few turns");
@@ -188,13 +188,13 @@ fn big(path: &Path) {
             3 => called(tree, turn),
             _ => returned(tree, turn, &text),
         };
-        last = Some(journal.append(pen.root(fact)));
+        last = Some(journal.append(writer.root(fact)));
     }
-    wait(last.expect("there are many")).unwrap();
+    wait(last.expect("there are records")).unwrap();
     drop(journal);
     let size = std::fs::metadata(path).map_or(0, |file| file.len());
     println!("a tree of {BIG} records, {} MB on disk:", size / 1_000_000);
-    let this = std::env::current_exe().expect("a benchmark has a file");
+    let this = std::env::current_exe().expect("the benchmark has a path");
     let status = Command::new(this).arg("load").arg(path).arg(tree.to_string()).status();
     assert!(status.is_ok_and(|status| status.success()));
 }
@@ -203,28 +203,28 @@ fn load(path: &Path, tree: &str) {
     let journal = open(path);
     let tree = tree.parse().expect("an id");
     let before = peak();
-    let (began, busy) = (Instant::now(), processor_seconds());
+    let (began, busy) = (Instant::now(), cpu_seconds());
     let fold = journal.tree(tree).unwrap();
-    let (took, busy) = (began.elapsed().as_secs_f64(), processor_seconds() - busy);
-    println!("  folded {} records in {took:.2} s, {busy:.2} s of them at work", fold.next_seq());
+    let (took, busy) = (began.elapsed().as_secs_f64(), cpu_seconds() - busy);
+    println!("  folded {} records in {took:.2} s, {busy:.2} s CPU", fold.next_seq());
     println!("  peak memory {} MB (before: {before} MB)", peak());
     drop(fold);
-    let (began, busy) = (Instant::now(), processor_seconds());
+    let (began, busy) = (Instant::now(), cpu_seconds());
     let records = wait(journal.load(tree)).unwrap();
-    let (took, busy) = (began.elapsed().as_secs_f64(), processor_seconds() - busy);
-    println!("  loaded {} records in {took:.2} s, {busy:.2} s of them at work", records.len());
+    let (took, busy) = (began.elapsed().as_secs_f64(), cpu_seconds() - busy);
+    println!("  loaded {} records in {took:.2} s, {busy:.2} s CPU", records.len());
     println!("  peak memory {} MB", peak());
 }
 
-/// What this process has had of the processor, which other processes on the machine do not change.
-fn processor_seconds() -> f64 {
+/// CPU time of this process, which does not depend on other processes.
+fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let (_, rest) = stat.rsplit_once(") ").unwrap_or_default();
     let ticks: f64 = rest.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks / 100.0
 }
 
-/// The largest memory this process ever had, in MB.
+/// Peak memory of this process, in MB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Damaged files and failing disks: what was committed before the damage is there, and damage is never believed.
+//! Damaged files and failing disks: everything committed before the damage can be read, and damaged data is never used.
 
 #![cfg(target_os = "linux")]
 
@@ -13,46 +13,46 @@ use std::{
 use homing_core::envelope::Status;
 use homing_runtime::journal::{
     Claim, Journal, JournalError,
-    sqlite::{Filter, SqliteJournal},
+    sqlite::{Filter, SqliteJournal, check_file},
 };
 use journal_support::*;
 use rusqlite::Connection;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::tempdir;
 
-/// A folder where syncing costs nothing: these tests open hundreds of files and lose none to a crash of the machine.
+/// A folder in memory, if possible: these tests open hundreds of files and do not depend on real syncs.
 fn quick_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap()
 }
 
-/// Copies the database and the first `keep` bytes of its log, as a crash might leave them.
+/// Copies the database with `wal` as its log, as a crash might leave them.
 fn copy(from: &Path, to: &Path, wal: &[u8]) {
     fs::copy(from, to).unwrap();
     fs::write(to.with_extension("db-wal"), wal).unwrap();
     let _ = fs::remove_file(to.with_extension("db-shm"));
 }
 
-/// A journal that is open, so that its log is not folded into the database, with some commits in the log.
-fn with_a_log(path: &Path) -> (std::sync::Arc<SqliteJournal>, Pen) {
+/// An open journal, whose log is therefore not checkpointed, with some commits in the log.
+fn with_a_log(path: &Path) -> (std::sync::Arc<SqliteJournal>, RecordWriter) {
     let journal = open(path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     for n in 0..12 {
         let fact = if n % 2 == 0 { asked() } else { replied(&format!("answer {n}")) };
-        pen.write(&*journal, fact).unwrap();
+        writer.write(&*journal, fact).unwrap();
     }
-    (journal, pen)
+    (journal, writer)
 }
 
 #[test]
-fn inv7_fault3_a_log_cut_at_any_byte_of_its_tail_opens_with_every_commit_before_the_cut() {
+fn inv7_fault3_truncated_log_opens_with_all_commits_before_the_cut() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let (journal, pen) = with_a_log(&path);
+    let (journal, writer) = with_a_log(&path);
     let wal = fs::read(path.with_extension("db-wal")).unwrap();
     let commits = commits(&wal);
     assert!(commits.len() >= 13);
-    // Every byte of the last frame, which makes the last commit one; the heads of all frames; the log's own head.
+    // Every byte of the last frame, which completes the last commit; the headers of all frames; the header of the log.
     let last = wal.len() - FRAME;
     let heads = (WAL_HEADER..last).step_by(FRAME).flat_map(|frame| [0, 1, 4, 8, 16, 23, 24, 25].map(|at| frame + at));
     let cuts: Vec<usize> = (0..=WAL_HEADER).chain(heads).chain(last..=wal.len()).collect();
@@ -64,7 +64,7 @@ fn inv7_fault3_a_log_cut_at_any_byte_of_its_tail_opens_with_every_commit_before_
                 let cut_db = dir.join(format!("cut-{part}.db"));
                 for cut in cuts.iter().skip(part).step_by(4) {
                     copy(path, &cut_db, &wal[..*cut.min(&wal.len())]);
-                    opens_with(&cut_db, pen.tree, commits, *cut);
+                    opens_with(&cut_db, writer.tree, commits, *cut);
                 }
             });
         }
@@ -72,11 +72,11 @@ fn inv7_fault3_a_log_cut_at_any_byte_of_its_tail_opens_with_every_commit_before_
     drop(journal);
 }
 
-/// Opens what a cut left: there is every record whose commit ends before the cut, and none behind it.
+/// Opens a truncated log: every record whose commit ends before the cut is there, and none after it.
 fn opens_with(database: &Path, tree: uuid::Uuid, commits: &[usize], cut: usize) {
     let committed = commits.iter().filter(|at| **at <= cut).count();
     let journal = open(database);
-    // One commit makes the tables, and one begins the tree.
+    // One commit creates the tables, and one begins the tree.
     let expected = committed.saturating_sub(commits.len() - 13);
     match wait(journal.load(tree)) {
         Ok(records) => assert_eq!(records.len(), expected, "cut at {cut}"),
@@ -88,14 +88,14 @@ fn opens_with(database: &Path, tree: uuid::Uuid, commits: &[usize], cut: usize) 
 }
 
 #[test]
-fn inv8_a_flipped_bit_in_the_log_is_reported_and_the_commits_before_it_can_be_had() {
+fn inv8_check_reports_flipped_bit_in_log_with_byte_to_cut_at() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let (journal, pen) = with_a_log(&path);
+    let (journal, writer) = with_a_log(&path);
     let wal = fs::read(path.with_extension("db-wal")).unwrap();
     let commits = commits(&wal);
     let last = commits[commits.len() - 2];
-    // Every byte of the log's head; of each frame one byte of its head, another one each time, and one of its page.
+    // Every byte of the log header; of each frame one byte of its header, a different one each time, and one of its page.
     let frames = (WAL_HEADER..wal.len()).step_by(FRAME).enumerate();
     let places = (0..WAL_HEADER).chain(frames.flat_map(|(n, frame)| [frame + n * 5 % 24, frame + 24 + n * 47 % 4096]));
     let broken = dir.path().join("broken.db");
@@ -103,35 +103,53 @@ fn inv8_a_flipped_bit_in_the_log_is_reported_and_the_commits_before_it_can_be_ha
         let mut bytes = wal.clone();
         bytes[at] ^= 1 << (n % 8);
         copy(&path, &broken, &bytes);
-        let found = SqliteJournal::open(&broken, options()).map(|journal| wait(journal.load(pen.tree)));
-        // A crash leaves the last commit like this as well: then it is as if it had never been.
-        if let Ok(records) = &found
-            && at >= last
-        {
-            assert_eq!(records.as_ref().unwrap().len(), 12, "a flip at {at}");
+        let problems = check_file(&broken).unwrap().problems;
+        assert_eq!(fs::read(broken.with_extension("db-wal")).unwrap(), bytes, "the check changes nothing");
+        // A crash can leave the last commit like this too: then it is as if it had never been.
+        if problems.is_empty() && at >= last {
+            assert_eq!(wait(open(&broken).load(writer.tree)).unwrap().len(), 12, "a flip at {at}");
             continue;
         }
-        let Err(JournalError::Damaged(what)) = found else { panic!("a flip at {at}: {found:?}") };
-        assert_eq!(fs::read(broken.with_extension("db-wal")).unwrap(), bytes, "the evidence is not touched");
+        let [JournalError::Damaged(what)] = problems.as_slice() else { panic!("a flip at {at}: {problems:?}") };
         let cut: usize =
             what.split("truncate -s ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
         assert_eq!(cut, commits.iter().copied().rfind(|end| *end <= at).unwrap_or(cut), "a flip at {at}");
         copy(&path, &broken, &bytes[..cut]);
-        opens_with(&broken, pen.tree, &commits, cut);
+        opens_with(&broken, writer.tree, &commits, cut);
     }
     drop(journal);
 }
 
 #[test]
-fn inv7_a_cut_database_file_is_reported_and_never_used_silently() {
+fn opening_does_not_scan_the_log() {
+    let dir = quick_dir();
+    let path = dir.path().join("journal.db");
+    let (journal, writer) = with_a_log(&path);
+    let wal = fs::read(path.with_extension("db-wal")).unwrap();
+    let commits = commits(&wal);
+    let cut = commits[commits.len() - 5];
+    let mut bytes = wal.clone();
+    bytes[cut + 30] ^= 1;
+    let broken = dir.path().join("broken.db");
+    copy(&path, &broken, &bytes);
+    let opened = open(&broken);
+    assert_eq!(wait(opened.load(writer.tree)).unwrap().len(), 9, "the commits before the flipped bit");
+    let problems = opened.check().unwrap().problems;
+    let [JournalError::Damaged(what)] = problems.as_slice() else { panic!("{problems:?}") };
+    assert!(what.contains(&format!("damaged at byte {cut}")), "{what}");
+    drop((journal, opened));
+}
+
+#[test]
+fn inv7_truncated_database_file_is_reported() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let tree = {
-        let (_journal, pen) = with_a_log(&path);
-        pen.tree
+        let (_journal, writer) = with_a_log(&path);
+        writer.tree
     };
     let whole = fs::read(&path).unwrap();
-    assert!(!path.with_extension("db-wal").exists(), "the last to leave folds the log in");
+    assert!(!path.with_extension("db-wal").exists(), "the last process to close checkpoints the log");
     for cut in [whole.len() - 1, whole.len() / 2, 4096, 100] {
         fs::write(&path, &whole[..cut]).unwrap();
         let found = SqliteJournal::open(&path, options()).and_then(|journal| wait(journal.load(tree)));
@@ -140,12 +158,12 @@ fn inv7_a_cut_database_file_is_reported_and_never_used_silently() {
 }
 
 #[test]
-fn inv8_a_flipped_bit_in_any_column_is_found_and_named() {
+fn inv8_flipped_bit_in_any_column_names_the_record() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let pen = {
-        let (_journal, pen) = with_a_log(&path);
-        pen
+    let writer = {
+        let (_journal, writer) = with_a_log(&path);
+        writer
     };
     let columns = ["tree", "seq", "at", "epoch", "run", "place", "kind", "body", "crc"];
     for column in columns {
@@ -154,9 +172,9 @@ fn inv8_a_flipped_bit_in_any_column_is_found_and_named() {
             fs::copy(&path, &broken).unwrap();
             flip(&broken, column, seq);
             let journal = open(&broken);
-            let found = wait(journal.load(pen.tree));
+            let found = wait(journal.load(writer.tree));
             let Err(JournalError::Damaged(what)) = &found else { panic!("{column} of {seq}: {found:?}") };
-            assert!(what.contains(&pen.tree.to_string()), "{column} of {seq}: {what}");
+            assert!(what.contains(&writer.tree.to_string()), "{column} of {seq}: {what}");
             if !["tree", "seq"].contains(&column) {
                 assert!(what.contains(&format!("record {seq}:")), "{column} of {seq}: {what}");
             }
@@ -165,7 +183,7 @@ fn inv8_a_flipped_bit_in_any_column_is_found_and_named() {
     }
 }
 
-/// Flips one bit of a value, as SQLite's own file format would let it pass.
+/// Flips one bit of a value in a way that SQLite's own file format does not detect.
 fn flip(path: &Path, column: &str, seq: i64) {
     let db = Connection::open(path).unwrap();
     let changed = match column {
@@ -186,13 +204,13 @@ fn flip(path: &Path, column: &str, seq: i64) {
 }
 
 #[test]
-fn inv8_flipped_bits_in_the_file_never_give_other_records() {
+fn inv8_flipped_bits_in_the_file_never_change_records() {
     let dir = quick_dir();
     let path = dir.path().join("journal.db");
-    let (pen, written) = {
-        let (journal, pen) = with_a_log(&path);
-        let written = wait(journal.load(pen.tree)).unwrap();
-        (pen, written)
+    let (writer, written) = {
+        let (journal, writer) = with_a_log(&path);
+        let written = wait(journal.load(writer.tree)).unwrap();
+        (writer, written)
     };
     let whole = fs::read(&path).unwrap();
     let broken = dir.path().join("broken.db");
@@ -204,7 +222,7 @@ fn inv8_flipped_bits_in_the_file_never_give_other_records() {
         for rest in ["db-wal", "db-shm"] {
             let _ = fs::remove_file(broken.with_extension(rest));
         }
-        match SqliteJournal::open(&broken, options()).and_then(|journal| wait(journal.load(pen.tree))) {
+        match SqliteJournal::open(&broken, options()).and_then(|journal| wait(journal.load(writer.tree))) {
             Ok(records) => assert_eq!(records, written, "byte {at}"),
             Err(_) => found += 1,
         }
@@ -213,36 +231,36 @@ fn inv8_flipped_bits_in_the_file_never_give_other_records() {
 }
 
 #[test]
-fn a_stored_prompt_that_changed_is_not_believed() {
+fn changed_stored_prompt_is_reported() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let system = "long prompt ".repeat(500).into();
     let spawned = homing_core::fact::Spawned { system, ..spawned() };
-    let pen = small_tree(&open(&path), homing_core::fact::Fact::Spawned(spawned.into()));
+    let writer = small_tree(&open(&path), homing_core::fact::Fact::Spawned(spawned.into()));
     Connection::open(&path).unwrap().execute("UPDATE bodies SET text = replace(text, 'long', 'lung')", []).unwrap();
     let journal = open(&path);
-    assert!(matches!(wait(journal.load(pen.tree)), Err(JournalError::Damaged(_))));
+    assert!(matches!(wait(journal.load(writer.tree)), Err(JournalError::Damaged(_))));
     assert!(!journal.check().unwrap().problems.is_empty());
 }
 
-/// A folder in memory with little room, as long as it lives.
-struct Small(tempfile::TempDir);
+/// A small tmpfs, unmounted when dropped.
+struct SmallDisk(tempfile::TempDir);
 
-impl Small {
+impl SmallDisk {
     fn new(size: &str) -> Option<Self> {
         let dir = tempdir().unwrap();
         let options = std::ffi::CString::new(format!("size={size}")).unwrap();
         match mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), options.as_c_str()) {
             Ok(()) => Some(Self(dir)),
             Err(error) => {
-                skip(&format!("a tmpfs cannot be mounted here ({error})"));
+                skip(&format!("cannot mount a tmpfs here ({error})"));
                 None
             }
         }
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = unmount(self.0.path(), UnmountFlags::DETACH);
     }
@@ -254,11 +272,11 @@ fn skip(why: &str) {
 }
 
 #[test]
-fn inv9_fault5_a_full_disk_is_loud_at_once_and_forgotten_when_there_is_room() {
-    let Some(small) = Small::new("2m") else { return };
+fn inv9_fault5_full_disk_fails_at_once_and_recovers_with_space() {
+    let Some(small) = SmallDisk::new("2m") else { return };
     let path = small.0.path().join("journal.db");
     let journal = open(&path);
-    let (mut idle, mut busy) = (Pen::new(), Pen::new());
+    let (mut idle, mut busy) = (RecordWriter::new(), RecordWriter::new());
     idle.begin(&*journal, plain()).unwrap();
     busy.begin(&*journal, plain()).unwrap();
     let ballast = small.0.path().join("ballast");
@@ -269,11 +287,11 @@ fn inv9_fault5_a_full_disk_is_loud_at_once_and_forgotten_when_there_is_room() {
     let (failed, took) = until_full(&journal, &mut busy);
     assert!(matches!(&failed, JournalError::Unwritable(what) if what.contains("full")), "{failed:?}");
     assert!(took < Duration::from_secs(1), "{took:?}");
-    assert!(busy.write(&*journal, asked()).is_err(), "a tree with a gap takes nothing more");
-    assert!(Pen::new().begin(&*journal, replied_prompt()).is_err(), "nor does anything large begin");
+    assert!(busy.write(&*journal, asked()).is_err(), "a tree that misses a record takes no more");
+    assert!(RecordWriter::new().begin(&*journal, replied_prompt()).is_err(), "and nothing large can begin");
 
     fs::remove_file(&ballast).unwrap();
-    assert_eq!(idle.write(&*journal, asked()), Ok(()), "a tree that missed nothing goes on");
+    assert_eq!(idle.write(&*journal, asked()), Ok(()), "a tree that misses nothing goes on");
     small_tree(&journal, plain());
     let written = wait(journal.load(busy.tree)).unwrap();
     busy.seq = u64::try_from(written.len()).unwrap();
@@ -290,48 +308,48 @@ fn replied_prompt() -> homing_core::fact::Fact {
     homing_core::fact::Fact::Spawned(homing_core::fact::Spawned { task, ..spawned() }.into())
 }
 
-/// Writes until the disk is full; says why it failed and how long that took.
-fn until_full(journal: &SqliteJournal, pen: &mut Pen) -> (JournalError, Duration) {
+/// Writes until the disk is full; returns the error and how long it took.
+fn until_full(journal: &SqliteJournal, writer: &mut RecordWriter) -> (JournalError, Duration) {
     for _ in 0..10_000 {
         let began = Instant::now();
-        if let Err(error) = pen.write(journal, replied(&"x".repeat(20_000))) {
+        if let Err(error) = writer.write(journal, replied(&"x".repeat(20_000))) {
             return (error, began.elapsed());
         }
     }
     panic!("the disk never filled up");
 }
 
-/// What a process does that a test has started.
+/// The process that a test starts.
 #[test]
-#[ignore = "started by another test as a process of its own"]
-fn a_process_of_its_own() {
+#[ignore = "started by another test as its own process"]
+fn child_process() {
     let Ok(path) = std::env::var("JOURNAL_PATH") else { return };
     let journal = open(Path::new(&path));
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
-    pen.write(&*journal, asked()).unwrap();
-    say(format!("{} {}", pen.tree, pen.seq));
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    writer.write(&*journal, asked()).unwrap();
+    print_line(format!("{} {}", writer.tree, writer.seq));
     if let Err(error) = break_the_disk() {
-        return say(format!("skipped {error}"));
+        return print_line(format!("skipped {error}"));
     }
     let began = Instant::now();
-    let failed = pen.write(&*journal, replied("lost or not, nobody was told")).unwrap_err();
+    let failed = writer.write(&*journal, replied("not acknowledged")).unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    assert!(pen.write(&*journal, asked()).is_err(), "nothing more is taken");
-    assert!(Pen::new().begin(&*journal, plain()).is_err(), "and nothing new begins");
-    say(failed);
+    assert!(writer.write(&*journal, asked()).is_err(), "no more records are accepted");
+    assert!(RecordWriter::new().begin(&*journal, plain()).is_err(), "and no new tree begins");
+    print_line(failed);
 }
 
-/// From here on every sync of this process fails as on a dying disk: the kernel itself says so.
+/// Makes every further sync of this process fail in the kernel, as on a failing disk.
 fn break_the_disk() -> Result<(), String> {
     use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads};
-    let said = |error: &dyn std::fmt::Display| error.to_string();
+    let text = |error: &dyn std::fmt::Display| error.to_string();
     let syncs = [sync_number("fsync"), sync_number("fdatasync")].into_iter().map(|number| (number, vec![]));
-    let eio = u32::try_from(rustix::io::Errno::IO.raw_os_error()).expect("errors are above zero");
-    let arch = std::env::consts::ARCH.try_into().map_err(|error| said(&error))?;
+    let eio = u32::try_from(rustix::io::Errno::IO.raw_os_error()).expect("error numbers are positive");
+    let arch = std::env::consts::ARCH.try_into().map_err(|error| text(&error))?;
     let filter = SeccompFilter::new(syncs.collect(), SeccompAction::Allow, SeccompAction::Errno(eio), arch);
-    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| said(&error))?;
-    apply_filter_all_threads(&program).map_err(|error| said(&error))
+    let program: BpfProgram = filter.and_then(TryInto::try_into).map_err(|error| text(&error))?;
+    apply_filter_all_threads(&program).map_err(|error| text(&error))
 }
 
 fn sync_number(call: &str) -> i64 {
@@ -344,37 +362,37 @@ fn sync_number(call: &str) -> i64 {
 }
 
 #[test]
-fn inv9_fault6_a_disk_that_fails_to_sync_is_loud_at_once_and_nothing_acknowledged_is_lost() {
+fn inv9_fault6_failing_sync_fails_at_once_and_loses_nothing_acknowledged() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut child = process("eio", &path, &[]);
-    let said = hear_all(&mut child);
+    let said = all_lines(&mut child);
     let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
     let [written, failed] = said.as_slice() else { panic!("{said:?} {errors}") };
     if let Some(why) = failed.strip_prefix("skipped ") {
-        return skip(&format!("this kernel takes no filter ({why})"));
+        return skip(&format!("this kernel does not accept a filter ({why})"));
     }
     assert!(failed.contains("I/O error"), "{failed}");
     let (tree, acknowledged) = written.split_once(' ').unwrap();
     let (tree, acknowledged) = (tree.parse().unwrap(), acknowledged.parse().unwrap());
     let journal = open(&path);
     let records = wait(journal.load(tree)).unwrap();
-    // The record that failed may have reached the disk or not; nobody was told that it had.
+    // The record that failed may have reached the disk or not; it was not acknowledged.
     assert!([acknowledged, acknowledged + 1].contains(&records.len()), "{} of {acknowledged}", records.len());
     let epoch = wait(journal.claim(tree, Claim::IfGone)).unwrap();
-    let mut pen = Pen { tree, epoch, seq: u64::try_from(records.len()).unwrap(), ..Pen::new() };
-    assert_eq!(pen.write(&*journal, asked()), Ok(()), "with a good disk the tree goes on");
+    let mut writer = RecordWriter { tree, epoch, seq: u64::try_from(records.len()).unwrap(), ..RecordWriter::new() };
+    assert_eq!(writer.write(&*journal, asked()), Ok(()), "with a good disk the tree goes on");
     assert_eq!(journal.check().unwrap().problems, []);
 }
 
 #[test]
-fn fault7_a_read_only_folder_is_a_clear_error() {
-    let Some(small) = Small::new("1m") else { return };
+fn fault7_read_only_folder_is_a_clear_error() {
+    let Some(small) = SmallDisk::new("1m") else { return };
     mount("tmpfs", small.0.path(), "tmpfs", MountFlags::RDONLY, None).unwrap();
     for path in ["journal.db", "deep/journal.db"] {
         let error = SqliteJournal::open(small.0.path().join(path), options()).unwrap_err();
         let JournalError::Unwritable(what) = &error else { panic!("{error:?}") };
-        assert!(what.contains("Read-only file system") && what.contains("--journal"), "{what}");
+        assert!(what.contains("Read-only file system") && what.contains(small.0.path().to_str().unwrap()), "{what}");
     }
     unmount(small.0.path(), UnmountFlags::DETACH).unwrap();
 }

@@ -1,5 +1,5 @@
-//! Killed anywhere, resumed, killed again: the logs of the model and of the tools, not ours, say that nothing was paid or
-//! done twice.
+//! A process that is killed at any point, resumed and killed again: the logs of the model and the tools, not the journal,
+//! prove that nothing was paid for or executed twice.
 
 #![cfg(target_os = "linux")]
 
@@ -23,7 +23,7 @@ use homing_core::{
     limits::Limits,
     model::{ModelRequest, SingleModel},
     registry::Registry,
-    scripted_model::{FunctionModel, call, last_words, say as speak},
+    scripted_model::{FunctionModel, call, last_words, say},
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
@@ -37,10 +37,10 @@ use journal_support::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// What a process does that a test has started: run the scenario, or go on with it, and be killed at a point.
+/// The process that a test starts: it runs or resumes the scenario and is killed at a point.
 #[test]
-#[ignore = "started by the other tests as a process of its own"]
-fn a_process_of_its_own() {
+#[ignore = "started by the other tests as its own process"]
+fn child_process() {
     let (Ok(role), Ok(path), Ok(nth)) =
         (std::env::var("JOURNAL_ROLE"), std::env::var("JOURNAL_PATH"), std::env::var("JOURNAL_REST"))
     else {
@@ -53,19 +53,19 @@ fn a_process_of_its_own() {
     match role.as_str() {
         "start" => drop(start(&path, journal)),
         "resume" => drop(resume(&path, journal)),
-        other => panic!("no such role: {other}"),
+        other => panic!("unknown role: {other}"),
     }
-    say("survived");
+    print_line("survived");
 }
 
-/// Appends a line to a log that is not the journal's.
+/// Appends a line to a log outside the journal.
 fn note(journal: &Path, log: &str, line: &str) {
     let path = journal.with_extension(log);
     let mut file = fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// How often each line is in a log.
+/// The number of times that each line occurs in a log.
 fn noted(journal: &Path, log: &str) -> HashMap<String, usize> {
     let text = fs::read_to_string(journal.with_extension(log)).unwrap_or_default();
     text.lines().fold(HashMap::new(), |mut seen, line| {
@@ -74,13 +74,13 @@ fn noted(journal: &Path, log: &str) -> HashMap<String, usize> {
     })
 }
 
-/// A tool that writes down each call before it answers.
-struct Noted {
+/// A tool that logs each call before it returns.
+struct LoggedTool {
     spec: ToolSpec,
     journal: PathBuf,
 }
 
-impl Noted {
+impl LoggedTool {
     fn new(name: &str, replay: Replay, journal: &Path) -> Arc<Self> {
         let schema = json!({"type": "object"});
         let spec = ToolSpec {
@@ -94,7 +94,7 @@ impl Noted {
     }
 }
 
-impl Tool for Noted {
+impl Tool for LoggedTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -105,7 +105,7 @@ impl Tool for Noted {
     }
 }
 
-/// The lead looks, writes, posts and sends two scouts; each scout looks and writes; all report.
+/// The lead calls three tools and delegates to two scouts; each scout calls two tools; all report.
 fn runtime(path: &Path, journal: Arc<SqliteJournal>) -> Runtime {
     let log = path.to_owned();
     let model = FunctionModel::with_card(
@@ -122,19 +122,19 @@ fn runtime(path: &Path, journal: Arc<SqliteJournal>) -> Runtime {
                     ("delegate", json!({"agent": "scout", "task": "the window"})),
                 ]),
                 (false, 1) => call([("look", json!({})), ("change", json!({}))]),
-                (true, _) => speak("all is well"),
-                (false, _) => speak(format!("it is there: {}", last_words(&request).len())),
+                (true, _) => say("all is well"),
+                (false, _) => say(format!("it is there: {}", last_words(&request).len())),
             })
         },
     );
-    let tools = Allow::Only(["look", "change"].iter().map(|it| it.parse().unwrap()).collect());
+    let tools = Allow::Only(["look", "change"].iter().map(|rule| rule.parse().unwrap()).collect());
     let scout = AgentDefinition { tools, ..AgentDefinition::new("scout", "scouts", "you scout") };
     let registry = Registry::from_iter([AgentDefinition::new("lead", "leads", "you are the lead"), scout]);
     let mut parts = RuntimeParts::new(registry, Arc::new(SingleModel(Arc::new(model))), journal);
     parts.tools = vec![
-        Noted::new("look", Replay::Safe, path),
-        Noted::new("change", Replay::Unsafe, path),
-        Noted::new("post", Replay::Keyed, path),
+        LoggedTool::new("look", Replay::Safe, path),
+        LoggedTool::new("change", Replay::Unsafe, path),
+        LoggedTool::new("post", Replay::Keyed, path),
     ];
     parts.settings.max_backoff = Duration::from_millis(1);
     Runtime::new(parts)
@@ -147,39 +147,39 @@ fn tokio() -> tokio::runtime::Runtime {
 fn start(path: &Path, journal: Arc<SqliteJournal>) -> Envelope {
     tokio().block_on(async {
         let run = runtime(path, journal).spawn(Task::new("lead", "see to it")).unwrap();
-        tokio::time::timeout(Duration::from_secs(60), run.wait()).await.expect("it comes back")
+        tokio::time::timeout(Duration::from_secs(60), run.wait()).await.expect("the run ends")
     })
 }
 
-/// Goes on with the one tree that there is, if there is one.
+/// Resumes the only tree, if there is one.
 fn resume(path: &Path, journal: Arc<SqliteJournal>) -> Option<Envelope> {
     let tree = journal.runs(&Filter::default()).unwrap().first()?.tree;
     tokio().block_on(async {
         let run = runtime(path, journal).resume(tree, Claim::IfGone, Limits::default()).await.unwrap();
-        Some(tokio::time::timeout(Duration::from_secs(60), run.wait()).await.expect("it comes back"))
+        Some(tokio::time::timeout(Duration::from_secs(60), run.wait()).await.expect("the run ends"))
     })
 }
 
-/// Runs the scenario in a process that is killed at point `nth`; says whether it was.
+/// Runs the scenario in a process that is killed at point `nth`; returns whether it was.
 fn killed(role: &str, path: &Path, nth: u64) -> bool {
     let mut child = process(role, path, &[&nth.to_string()]);
-    let said = hear_all(&mut child);
-    !said.contains(&"survived".to_owned())
+    let lines = all_lines(&mut child);
+    !lines.contains(&"survived".to_owned())
 }
 
-/// What kills have led to, so that it is seen that they led to something.
+/// Effects of the kills, to prove that they hit something.
 #[derive(Default)]
-struct Seen {
+struct KillCounts {
     kills: u64,
     asked_again: u64,
     outcome_unknown: u64,
 }
 
-/// Finishes what is left and holds the logs against the journal.
-fn finish_and_check(path: &Path, kills: &str, seen: &mut Seen) {
+/// Finishes the tree and compares the logs with the journal.
+fn finish_and_check(path: &Path, kills: &str, seen: &mut KillCounts) {
     let journal = open(path);
     let Some(envelope) = resume(path, journal.clone()) else {
-        assert!(noted(path, "asks").is_empty(), "{kills}: nothing is done before the tree is on disk");
+        assert!(noted(path, "asks").is_empty(), "{kills}: nothing happens before the tree is on disk");
         return;
     };
     let records = wait(journal.load(envelope.run)).unwrap();
@@ -191,9 +191,9 @@ fn finish_and_check(path: &Path, kills: &str, seen: &mut Seen) {
     check_ends(&records, kills);
 }
 
-/// inv1, inv2: each turn was answered once; each request that the model saw is an attempt on record, paid if unanswered.
+/// inv1, inv2: each turn was answered once; each request that the model received is a recorded attempt, charged if unanswered.
 ///
-/// Says how many were asked again.
+/// Returns the number of requests that were repeated.
 fn check_asks(records: &[Arc<Record>], seen: &HashMap<String, usize>, kills: &str) -> u64 {
     let mut turns: HashMap<Uuid, u32> = HashMap::new();
     let mut attempts: HashMap<String, usize> = HashMap::new();
@@ -204,7 +204,7 @@ fn check_asks(records: &[Arc<Record>], seen: &HashMap<String, usize>, kills: &st
                 *attempts.entry(format!("{}:{turn}", record.run)).or_default() += 1;
             }
             Fact::Replied { .. } => *turns.entry(record.run).or_default() += 1,
-            Fact::AskFailed { charge, .. } => assert!(charge.estimated, "{kills}: it is charged at its worst case"),
+            Fact::AskFailed { charge, .. } => assert!(charge.estimated, "{kills}: it is charged as an estimate"),
             _ => (),
         }
     }
@@ -217,9 +217,9 @@ fn check_asks(records: &[Arc<Record>], seen: &HashMap<String, usize>, kills: &st
     seen.values().filter(|times| **times > 1).count() as u64
 }
 
-/// inv3, inv4, inv5: what returned was done once; what must not be repeated was not; and the model was told.
+/// inv3, inv4, inv5: a call that returned was executed once; an unsafe call was not repeated; and the model got a result.
 ///
-/// Says how many outcomes nobody knows.
+/// Returns the number of unknown outcomes.
 fn check_calls(records: &[Arc<Record>], made: &HashMap<String, usize>, kills: &str) -> u64 {
     let mut unknown = 0;
     for record in records {
@@ -249,9 +249,9 @@ fn check_ends(records: &[Arc<Record>], kills: &str) {
 }
 
 #[test]
-fn fault1_inv1_to_6_killed_at_every_journal_point_nothing_is_paid_or_done_twice() {
+fn fault1_inv1_to_6_kill_at_every_point_repeats_no_payment_or_effect() {
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let mut seen = Seen::default();
+    let mut seen = KillCounts::default();
     let mut nth = 1;
     while kill_twice(dir.path(), nth, 1 + nth * 7 % 40, &mut seen) {
         if nth % 2 == 0 {
@@ -260,11 +260,11 @@ fn fault1_inv1_to_6_killed_at_every_journal_point_nothing_is_paid_or_done_twice(
         nth += 1;
     }
     assert!(nth > 60 && seen.kills >= 200, "{} kills at {nth} points", seen.kills);
-    assert!(seen.asked_again > 0 && seen.outcome_unknown > 0, "some kills hit while the world was being touched");
+    assert!(seen.asked_again > 0 && seen.outcome_unknown > 0, "some kills hit an open model or tool call");
 }
 
-/// Kills the scenario at point `first`, and again while it is resumed; says whether the scenario has such a point.
-fn kill_twice(dir: &Path, first: u64, second: u64, seen: &mut Seen) -> bool {
+/// Kills the scenario at point `first`, and again while it is resumed; returns whether the scenario has such a point.
+fn kill_twice(dir: &Path, first: u64, second: u64, seen: &mut KillCounts) -> bool {
     let path = tempfile::tempdir_in(dir).unwrap().keep().join("journal.db");
     if !killed("start", &path, first) {
         return false;

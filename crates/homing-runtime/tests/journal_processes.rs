@@ -1,4 +1,4 @@
-//! Many processes, one journal: nobody is refused, nothing acknowledged is lost, and a tree has one owner.
+//! Many processes and one journal: none is refused, nothing acknowledged is lost, and a tree has one owner.
 
 mod journal_support;
 
@@ -25,10 +25,10 @@ use rustix::process::Signal;
 use tempfile::tempdir;
 use uuid::Uuid;
 
-/// What a process does that a test has started; the tests below say why.
+/// The process that a test starts, in the role that the test chooses.
 #[test]
-#[ignore = "started by the other tests as a process of its own"]
-fn a_process_of_its_own() {
+#[ignore = "started by the other tests as its own process"]
+fn child_process() {
     let (Ok(role), Ok(path), Ok(rest)) =
         (std::env::var("JOURNAL_ROLE"), std::env::var("JOURNAL_PATH"), std::env::var("JOURNAL_REST"))
     else {
@@ -43,7 +43,7 @@ fn a_process_of_its_own() {
         "crash" => crash(&path, &rest),
         "fail" => fail(&path, &rest),
         "spend" => spend(&path),
-        other => panic!("no such role: {other}"),
+        other => panic!("unknown role: {other}"),
     }
 }
 
@@ -53,29 +53,29 @@ fn line() {
 }
 
 fn write_trees(path: &Path) {
-    say("ready");
+    print_line("ready");
     line();
     let journal = open(path);
     for _ in 0..4 {
-        let pen = small_tree(&journal, plain());
-        assert_eq!(wait(journal.load(pen.tree)).unwrap().len(), 4);
+        let writer = small_tree(&journal, plain());
+        assert_eq!(wait(journal.load(writer.tree)).unwrap().len(), 4);
     }
-    say("done");
+    print_line("done");
 }
 
 #[test]
-fn inv10_sixteen_processes_share_one_new_journal_and_none_is_refused() {
+fn inv10_sixteen_processes_share_one_new_journal() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut children: Vec<Child> = (0..16).map(|_| process("write", &path, &[])).collect();
     for child in &mut children {
-        // All of them open the new file at the same moment.
+        // All of them open the new file at the same time.
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     }
     for mut child in children {
-        let said = hear_all(&mut child);
+        let lines = all_lines(&mut child);
         let errors = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
-        assert_eq!(said, ["ready", "done"], "{errors}");
+        assert_eq!(lines, ["ready", "done"], "{errors}");
     }
     let journal = open(&path);
     let roots = journal.runs(&Filter::default()).unwrap();
@@ -88,20 +88,20 @@ fn inv10_sixteen_processes_share_one_new_journal_and_none_is_refused() {
 
 fn stall(path: &Path) {
     let journal = open(path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
-    say(pen.tree);
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    print_line(writer.tree);
     line();
-    say(format!("{:?}", pen.write(&*journal, asked())));
+    print_line(format!("{:?}", writer.write(&*journal, asked())));
 }
 
 #[test]
-fn inv10_a_stalled_owner_is_fenced_by_a_forced_takeover() {
+fn inv10_forced_takeover_fences_a_stalled_owner() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut child = process("stall", &path, &[]);
     let mut out = BufReader::new(child.stdout.take().unwrap());
-    let tree: Uuid = hear(&mut out).unwrap().parse().unwrap();
+    let tree: Uuid = next_line(&mut out).unwrap().parse().unwrap();
     signal(&child, Signal::STOP);
     let journal = open(&path);
     assert_eq!(journal.runs(&Filter::default()).unwrap()[0].status, Status::Queued, "stopped is not dead");
@@ -113,67 +113,67 @@ fn inv10_a_stalled_owner_is_fenced_by_a_forced_takeover() {
     assert_eq!(epoch, 2);
     signal(&child, Signal::CONT);
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    assert_eq!(hear(&mut out).unwrap(), format!("Err(Fenced {{ tree: {tree} }})"));
+    assert_eq!(next_line(&mut out).unwrap(), format!("Err(Fenced {{ tree: {tree} }})"));
     child.wait().unwrap();
-    let mut pen = Pen { tree, epoch, seq: 1, at: 1_800_000_000_000 };
-    assert_eq!(pen.write(&*journal, asked()), Ok(()));
+    let mut writer = RecordWriter { tree, epoch, seq: 1, at: 1_800_000_000_000 };
+    assert_eq!(writer.write(&*journal, asked()), Ok(()));
     assert_eq!(wait(journal.load(tree)).unwrap().len(), 2);
 }
 
 fn submit(path: &Path, key: &str) {
-    say("ready");
+    print_line("ready");
     line();
     let journal = open(path);
-    let mut pen = Pen::new();
-    match pen.begin(&*journal, keyed(key, "once")).unwrap() {
-        Begun::New => say(format!("new {}", pen.tree)),
-        Begun::Earlier(tree) => say(format!("earlier {tree}")),
+    let mut writer = RecordWriter::new();
+    match writer.begin(&*journal, keyed(key, "once")).unwrap() {
+        Begun::New => print_line(format!("new {}", writer.tree)),
+        Begun::Earlier(tree) => print_line(format!("earlier {tree}")),
     }
     line();
 }
 
 #[test]
-fn a_key_that_many_processes_submit_at_once_begins_one_tree() {
+fn key_submitted_by_many_processes_begins_one_tree() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut children: Vec<Child> = (0..8).map(|_| process("submit", &path, &["k"])).collect();
     for child in &mut children {
         child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     }
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     for child in &mut children {
         child.stdin.as_mut().unwrap().write_all(b"end\n").unwrap();
-        said.extend(hear_all(child).into_iter().filter(|it| it != "ready"));
+        lines.extend(all_lines(child).into_iter().filter(|line| line != "ready"));
     }
-    let new: Vec<&str> = said.iter().filter_map(|it| it.strip_prefix("new ")).collect();
-    let earlier: Vec<&str> = said.iter().filter_map(|it| it.strip_prefix("earlier ")).collect();
-    assert_eq!((new.len(), earlier.len()), (1, 7), "{said:?}");
-    assert!(earlier.iter().all(|it| *it == new[0]));
+    let new: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("new ")).collect();
+    let earlier: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("earlier ")).collect();
+    assert_eq!((new.len(), earlier.len()), (1, 7), "{lines:?}");
+    assert!(earlier.iter().all(|tree| *tree == new[0]));
 }
 
-/// Appends batches until it is killed, and says which records were acknowledged.
+/// Appends batches until it is killed, and prints which records were acknowledged.
 fn stream(journal: &SqliteJournal) {
-    let mut pens: Vec<Pen> = (0..4).map(|_| Pen::new()).collect();
-    for pen in &mut pens {
-        pen.begin(journal, plain()).unwrap();
+    let mut writers: Vec<RecordWriter> = (0..4).map(|_| RecordWriter::new()).collect();
+    for writer in &mut writers {
+        writer.begin(journal, plain()).unwrap();
     }
     for n in 0_u64.. {
-        let commits: Vec<_> = pens
+        let commits: Vec<_> = writers
             .iter_mut()
-            .map(|pen| {
-                let record = pen.root(if n % 2 == 0 { asked() } else { replied(&"x".repeat(500)) });
+            .map(|writer| {
+                let record = writer.root(if n % 2 == 0 { asked() } else { replied(&"x".repeat(500)) });
                 (record.clone(), journal.append(record))
             })
             .collect();
         for (record, commit) in commits {
             wait(commit).unwrap();
-            say(format!("{} {}", record.tree, record.seq));
+            print_line(format!("{} {}", record.tree, record.seq));
         }
     }
 }
 
 #[test]
-fn fault2_whatever_was_acknowledged_survives_kill_9() {
+fn fault2_acknowledged_records_survive_sigkill() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut acknowledged = 0;
@@ -181,14 +181,14 @@ fn fault2_whatever_was_acknowledged_survives_kill_9() {
         let mut child = process("stream", &path, &[]);
         std::thread::sleep(Duration::from_millis(150 + 37 * round));
         child.kill().unwrap();
-        let said = hear_all(&mut child);
-        acknowledged += said.len();
-        assert_all_there(&path, &said);
+        let lines = all_lines(&mut child);
+        acknowledged += lines.len();
+        assert_all_there(&path, &lines);
     }
     assert!(acknowledged > 0);
 }
 
-/// Every record that was acknowledged is in the journal, and everything in it can be believed.
+/// Asserts that every acknowledged record is in the journal, and that the journal is sound.
 fn assert_all_there(path: &Path, acknowledged: &[String]) {
     let journal = open(path);
     let mut last: HashMap<Uuid, u64> = HashMap::new();
@@ -212,36 +212,36 @@ fn crash(path: &Path, tree: &str) {
     let tree: Uuid = tree.parse().unwrap();
     let epoch = match wait(journal.claim(tree, Claim::IfGone)) {
         Ok(epoch) => epoch,
-        Err(error) => return say(error),
+        Err(error) => return print_line(error),
     };
     let seq = u64::try_from(wait(journal.load(tree)).unwrap().len()).unwrap();
-    let mut pen = Pen { tree, epoch, seq, at: 1_800_000_000_000 };
-    pen.write(&*journal, asked()).unwrap();
-    say(format!("epoch {epoch}"));
+    let mut writer = RecordWriter { tree, epoch, seq, at: 1_800_000_000_000 };
+    writer.write(&*journal, asked()).unwrap();
+    print_line(format!("epoch {epoch}"));
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
 }
 
 #[test]
-fn a_tree_whose_owners_die_three_times_at_one_step_is_not_tried_again_unasked() {
+fn crash_loop_is_not_resumed_without_force() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let tree = {
         let journal = open(&path);
-        let mut pen = Pen::new();
-        pen.begin(&*journal, plain()).unwrap();
-        pen.tree
+        let mut writer = RecordWriter::new();
+        writer.begin(&*journal, plain()).unwrap();
+        writer.tree
     };
-    let try_it = || hear_all(&mut process("crash", &path, &[&tree.to_string()]));
+    let try_it = || all_lines(&mut process("crash", &path, &[&tree.to_string()]));
     for epoch in 2..5 {
-        assert_eq!(try_it(), [format!("epoch {epoch}")], "the step's intent is written anew each time");
+        assert_eq!(try_it(), [format!("epoch {epoch}")], "the intent of the step is written again each time");
     }
     let looped = JournalError::CrashLoop { tree, times: 3 };
     assert_eq!(try_it(), [looped.to_string()]);
     let journal = open(&path);
     assert_eq!(wait(journal.claim(tree, Claim::IfGone)), Err(looped));
     let epoch = wait(journal.claim(tree, Claim::Force)).unwrap();
-    let mut pen = Pen { tree, epoch, seq: 4, at: 1_900_000_000_000 };
-    pen.write(&*journal, replied("past it")).unwrap();
+    let mut writer = RecordWriter { tree, epoch, seq: 4, at: 1_900_000_000_000 };
+    writer.write(&*journal, replied("past it")).unwrap();
     drop(journal);
     assert_eq!(try_it(), ["epoch 6"], "another step, another count");
 }
@@ -250,30 +250,30 @@ fn fail(path: &Path, rest: &str) {
     let mut options = options();
     options.failpoint = Some(Failpoint { nth: rest.parse().unwrap() });
     let journal = SqliteJournal::open(path, options).unwrap();
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
-    say(format!("{} 0", pen.tree));
-    for fact in [asked(), replied("a"), called(pen.tree, 1), returned(pen.tree, 1, "b"), ended()] {
-        let seq = pen.seq;
-        pen.write(&*journal, fact).unwrap();
-        say(format!("{} {seq}", pen.tree));
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
+    print_line(format!("{} 0", writer.tree));
+    for fact in [asked(), replied("a"), called(writer.tree, 1), returned(writer.tree, 1, "b"), ended()] {
+        let seq = writer.seq;
+        writer.write(&*journal, fact).unwrap();
+        print_line(format!("{} {seq}", writer.tree));
     }
-    say("survived");
+    print_line("survived");
 }
 
 #[test]
-fn fault1_killed_before_and_after_each_write_and_commit_nothing_acknowledged_is_lost() {
+fn fault1_kill_around_each_write_loses_nothing_acknowledged() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
-    // Six records, each in a batch of its own: four points each. The last process outlives them.
+    // Six records, each in its own batch: four points each. The last process survives.
     for nth in 1..=25 {
-        let mut said = hear_all(&mut process("fail", &path, &[&nth.to_string()]));
-        let survived = said.last().is_some_and(|it| it == "survived");
+        let mut lines = all_lines(&mut process("fail", &path, &[&nth.to_string()]));
+        let survived = lines.last().is_some_and(|line| line == "survived");
         assert_eq!(survived, nth > 24, "point {nth}");
-        said.retain(|it| it != "survived");
-        assert_all_there(&path, &said);
-        // A record is acknowledged after its fourth point, so what is acknowledged counts the points that were passed.
-        assert_eq!(said.len(), (nth - 1) / 4, "point {nth}");
+        lines.retain(|line| line != "survived");
+        assert_all_there(&path, &lines);
+        // A record is acknowledged after its fourth point.
+        assert_eq!(lines.len(), (nth - 1) / 4, "point {nth}");
     }
 }
 
@@ -289,17 +289,17 @@ fn spend(path: &Path) {
             journal.settle_at_account("ci", hold, Usage { cost_micros: 1, ..Usage::default() });
         }
     }
-    say(held);
-    // Gone without a word: what it holds is charged in full.
+    print_line(held);
+    // Killed without settling: its reservations are charged in full.
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
 }
 
 #[test]
-fn an_account_is_never_overdrawn_by_processes_that_race_and_die() {
+fn account_is_never_overdrawn_by_racing_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let children: Vec<Child> = (0..6).map(|_| process("spend", &path, &[])).collect();
-    let held: u64 = children.into_iter().map(|mut it| hear_all(&mut it)[0].parse::<u64>().unwrap()).sum();
+    let held: u64 = children.into_iter().map(|mut child| all_lines(&mut child)[0].parse::<u64>().unwrap()).sum();
     assert!((25..=34).contains(&held), "{held} reservations of 2, half of them settled at 1, and a limit of 50");
     let journal = open(&path);
     wait(journal.hold_at_account("ci", Reservation::default())).unwrap();
@@ -309,13 +309,13 @@ fn an_account_is_never_overdrawn_by_processes_that_race_and_die() {
 }
 
 #[test]
-fn opening_resumes_nothing_and_a_dead_owners_tree_is_interrupted() {
+fn opening_resumes_nothing_and_dead_owner_means_interrupted() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let mut child = process("stall", &path, &[]);
     let mut out = BufReader::new(child.stdout.take().unwrap());
-    let tree: Uuid = hear(&mut out).unwrap().parse().unwrap();
-    // Killed and not yet buried: a zombie is dead, too.
+    let tree: Uuid = next_line(&mut out).unwrap().parse().unwrap();
+    // Killed and not yet reaped: zombies count as dead.
     child.kill().unwrap();
     let journal = open(&path);
     let began = Instant::now();
@@ -335,31 +335,34 @@ fn two_journals_of_one_process_are_two_owners() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (one, two) = (open(&path), open(&path));
-    let mut pen = Pen::new();
-    pen.begin(&*one, plain()).unwrap();
-    assert!(matches!(wait(two.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })));
-    assert!(matches!(wait(one.claim(pen.tree, Claim::IfGone)), Err(JournalError::Owned { .. })), "it is at work on it");
+    let mut writer = RecordWriter::new();
+    writer.begin(&*one, plain()).unwrap();
+    assert!(matches!(wait(two.claim(writer.tree, Claim::IfGone)), Err(JournalError::Owned { .. })));
+    assert!(
+        matches!(wait(one.claim(writer.tree, Claim::IfGone)), Err(JournalError::Owned { .. })),
+        "the tree is live there"
+    );
     drop(one);
-    assert_eq!(wait(two.claim(pen.tree, Claim::IfGone)), Ok(2));
+    assert_eq!(wait(two.claim(writer.tree, Claim::IfGone)), Ok(2));
     let late = Arc::new(homing_core::fact::Record {
-        tree: pen.tree,
+        tree: writer.tree,
         seq: 1,
         at: 0,
         epoch: 1,
-        run: pen.tree,
+        run: writer.tree,
         place: homing_core::place::Place::root(),
         fact: Fact::Told { from: None, message: String::new() },
     });
-    assert_eq!(wait(two.append(late)), Err(JournalError::Fenced { tree: pen.tree }));
-    assert_eq!(two.owner(pen.tree).unwrap().map(|(pid, _)| pid), Some(std::process::id()));
+    assert_eq!(wait(two.append(late)), Err(JournalError::Fenced { tree: writer.tree }));
+    assert_eq!(two.owner(writer.tree).unwrap().map(|(pid, _)| pid), Some(std::process::id()));
 }
 
 #[test]
-fn inv10_a_takeover_is_noticed_however_long_the_old_owner_wrote_elsewhere() {
+fn inv10_takeover_is_noticed_after_writes_to_other_trees() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (one, two) = (open(&path), open(&path));
-    let (mut taken, mut kept) = (Pen::new(), Pen::new());
+    let (mut taken, mut kept) = (RecordWriter::new(), RecordWriter::new());
     taken.begin(&*one, plain()).unwrap();
     kept.begin(&*one, plain()).unwrap();
     assert_eq!(wait(two.claim(taken.tree, Claim::Force)), Ok(2));
@@ -368,6 +371,6 @@ fn inv10_a_takeover_is_noticed_however_long_the_old_owner_wrote_elsewhere() {
     }
     assert_eq!(taken.write(&*one, asked()), Err(JournalError::Fenced { tree: taken.tree }));
     assert_eq!(kept.write(&*one, asked()), Ok(()));
-    let mut pen = Pen { epoch: 2, seq: 1, ..taken };
-    assert_eq!(pen.write(&*two, asked()), Ok(()));
+    let mut writer = RecordWriter { epoch: 2, seq: 1, ..taken };
+    assert_eq!(writer.write(&*two, asked()), Ok(()));
 }

@@ -1,4 +1,4 @@
-//! What goes into the journal comes out of it, in order, for whoever may see it.
+//! Records, lists, look-ups, the inbox and accounts of the journal.
 
 mod journal_support;
 
@@ -24,45 +24,45 @@ use tempfile::tempdir;
 use uuid::Uuid;
 
 #[test]
-fn records_come_back_as_they_were_written() {
+fn records_are_read_as_written() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("deep/er/journal.db"));
-    let mut pen = Pen::new();
+    let mut writer = RecordWriter::new();
     let system: Arc<str> = "long prompt ".repeat(500).into();
-    let first = pen.root(Fact::Spawned(Arc::new(Spawned { system: system.clone(), ..spawned() })));
+    let first = writer.root(Fact::Spawned(Arc::new(Spawned { system: system.clone(), ..spawned() })));
     let mut written = vec![first.clone()];
     assert_eq!(wait(journal.begin(first)), Ok(Begun::New));
-    for fact in [asked(), replied("ünï\0code"), called(pen.tree, 1), returned(pen.tree, 1, "x"), ended()] {
-        let record = pen.root(fact);
+    for fact in [asked(), replied("ünï\0code"), called(writer.tree, 1), returned(writer.tree, 1, "x"), ended()] {
+        let record = writer.root(fact);
         written.push(record.clone());
         assert_eq!(wait(journal.append(record)), Ok(()));
     }
-    assert_eq!(wait(journal.load(pen.tree)), Ok(written));
+    assert_eq!(wait(journal.load(writer.tree)), Ok(written));
     let other = Uuid::now_v7();
     assert_eq!(wait(journal.load(other)), Err(JournalError::NoSuchTree(other)));
 }
 
 #[test]
-fn records_that_nobody_waits_for_share_the_commit_of_the_next_one() {
+fn unawaited_records_share_the_next_commit() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     let count = || commits(&std::fs::read(path.with_extension("db-wal")).unwrap()).len();
     let before = count();
     for turn in 0..20 {
         for fact in [asked(), replied("so")] {
-            drop(journal.append(pen.root(fact)));
+            drop(journal.append(writer.root(fact)));
         }
-        pen.write(&*journal, called(pen.tree, turn)).unwrap();
+        writer.write(&*journal, called(writer.tree, turn)).unwrap();
     }
-    // One for each that was waited for, and some more where this thread was held up for longer than the writer waits.
+    // One for each awaited record, and a few more if this thread was delayed for longer than the journal lingers.
     let made = count() - before;
     assert!((20..=30).contains(&made), "{made}");
-    // Those that nobody ever waits for are written as well.
-    drop(journal.append(pen.root(ended())));
-    let written = || wait(journal.load(pen.tree)).unwrap().len();
+    // Records that are never awaited are written as well.
+    drop(journal.append(writer.root(ended())));
+    let written = || wait(journal.load(writer.tree)).unwrap().len();
     let began = std::time::Instant::now();
     while written() < 62 {
         assert!(began.elapsed() < std::time::Duration::from_secs(10), "{} of 62", written());
@@ -71,7 +71,7 @@ fn records_that_nobody_waits_for_share_the_commit_of_the_next_one() {
 }
 
 #[test]
-fn a_long_prompt_is_stored_once_for_all_runs() {
+fn long_prompt_is_stored_once_for_all_runs() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
@@ -86,7 +86,7 @@ fn a_long_prompt_is_stored_once_for_all_runs() {
 }
 
 #[test]
-fn file_and_folder_are_for_their_owner_only() {
+fn file_and_folder_are_private() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("homing/journal.db");
     let _journal = open(&path);
@@ -97,60 +97,60 @@ fn file_and_folder_are_for_their_owner_only() {
 }
 
 #[test]
-fn listeners_hear_of_durable_records_in_order_and_may_panic() {
+fn listener_gets_durable_records_in_order_and_may_panic() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
-    let heard = Arc::new(Mutex::new(Vec::new()));
+    let notified = Arc::new(Mutex::new(Vec::new()));
     let reader = open(&path);
     journal.on_durable({
-        let heard = heard.clone();
+        let notified = notified.clone();
         Arc::new(move |record| {
             let durable = reader.follow(record.tree, record.seq).unwrap();
-            assert_eq!(durable[0], *record, "it is told of what others can read");
-            heard.lock().unwrap().push((record.tree, record.seq));
-            assert_ne!(record.seq, 1, "on purpose: a listener's panic is not the journal's end");
+            assert_eq!(durable[0], *record, "other connections can read it already");
+            notified.lock().unwrap().push((record.tree, record.seq));
+            assert_ne!(record.seq, 1, "on purpose: a panic of the listener does not end the journal");
         })
     });
-    let (mut one, mut two) = (Pen::new(), Pen::new());
-    for pen in [&mut one, &mut two] {
-        pen.begin(&*journal, plain()).unwrap();
+    let (mut one, mut two) = (RecordWriter::new(), RecordWriter::new());
+    for writer in [&mut one, &mut two] {
+        writer.begin(&*journal, plain()).unwrap();
     }
     let mut commits = Vec::new();
     for n in 0..200 {
-        let pen = if n % 3 == 0 { &mut one } else { &mut two };
-        let record = pen.root(asked());
+        let writer = if n % 3 == 0 { &mut one } else { &mut two };
+        let record = writer.root(asked());
         commits.push(journal.append(record));
     }
     for commit in commits {
         assert_eq!(wait(commit), Ok(()));
     }
-    let heard = heard.lock().unwrap();
-    for pen in [&one, &two] {
-        let seqs: Vec<u64> = heard.iter().filter(|(tree, _)| *tree == pen.tree).map(|(_, seq)| *seq).collect();
-        assert_eq!(seqs, (0..pen.seq).collect::<Vec<_>>());
+    let notified = notified.lock().unwrap();
+    for writer in [&one, &two] {
+        let seqs: Vec<u64> = notified.iter().filter(|(tree, _)| *tree == writer.tree).map(|(_, seq)| *seq).collect();
+        assert_eq!(seqs, (0..writer.seq).collect::<Vec<_>>());
     }
 }
 
 #[test]
-fn a_tree_with_a_gap_fails_and_the_others_of_its_batch_do_not() {
+fn gap_in_one_tree_does_not_fail_its_batch() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
-    let (mut good, mut bad) = (Pen::new(), Pen::new());
+    let (mut good, mut bad) = (RecordWriter::new(), RecordWriter::new());
     good.begin(&*journal, plain()).unwrap();
     bad.begin(&*journal, plain()).unwrap();
     bad.seq += 1;
     let commits: Vec<_> = (0..20)
         .map(|n| {
-            let pen = if n % 2 == 0 { &mut good } else { &mut bad };
-            (n, journal.append(pen.root(asked())))
+            let writer = if n % 2 == 0 { &mut good } else { &mut bad };
+            (n, journal.append(writer.root(asked())))
         })
         .collect();
     for (n, commit) in commits {
         assert_eq!(wait(commit).is_ok(), n % 2 == 0, "append {n}");
     }
     bad.seq = 1;
-    assert!(bad.write(&*journal, asked()).is_err(), "the right record comes too late: the tree must be claimed again");
+    assert!(bad.write(&*journal, asked()).is_err(), "too late: the tree must be claimed again");
     bad.epoch = wait(journal.claim(bad.tree, Claim::IfGone)).unwrap();
     bad.seq = 1;
     assert_eq!(bad.write(&*journal, asked()), Ok(()));
@@ -158,24 +158,24 @@ fn a_tree_with_a_gap_fails_and_the_others_of_its_batch_do_not() {
 }
 
 #[test]
-fn a_key_names_one_task_for_ever() {
+fn key_is_bound_to_one_task() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
     let first = small_tree(&journal, keyed("k", "find the door"));
-    assert_eq!(Pen::new().begin(&*journal, keyed("k", "find the door")), Ok(Begun::Earlier(first.tree)));
+    assert_eq!(RecordWriter::new().begin(&*journal, keyed("k", "find the door")), Ok(Begun::Earlier(first.tree)));
     let taken = JournalError::KeyTaken { key: "k".to_owned() };
-    assert_eq!(Pen::new().begin(&*journal, keyed("k", "find the key")), Err(taken));
+    assert_eq!(RecordWriter::new().begin(&*journal, keyed("k", "find the key")), Err(taken));
     assert_eq!(journal.find("k").unwrap().run, first.tree);
     assert_eq!(journal.runs(&Filter::default()).unwrap().len(), 1);
 }
 
 #[test]
-fn inv11_newer_versions_and_unknown_kinds_are_refused_not_dropped() {
+fn inv11_newer_versions_and_unknown_kinds_are_refused() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
-    let pen = small_tree(&open(&path), plain());
+    let writer = small_tree(&open(&path), plain());
     let db = Connection::open(&path).unwrap();
-    let tree = pen.tree.to_string();
+    let tree = writer.tree.to_string();
     let mut crc = crc32fast::Hasher::new();
     for text in [tree.as_str(), &tree, "1", "dreamt"] {
         crc.update(text.as_bytes());
@@ -188,7 +188,7 @@ fn inv11_newer_versions_and_unknown_kinds_are_refused_not_dropped() {
     db.execute(insert, rusqlite::params![tree, crc.finalize()]).unwrap();
     db.execute("UPDATE trees SET next_seq = 5", []).unwrap();
     let journal = open(&path);
-    let error = wait(journal.load(pen.tree)).unwrap_err();
+    let error = wait(journal.load(writer.tree)).unwrap_err();
     assert!(
         matches!(&error, JournalError::Unknown(what) if what.contains("record 4") && what.contains("dreamt")),
         "{error}"
@@ -200,7 +200,7 @@ fn inv11_newer_versions_and_unknown_kinds_are_refused_not_dropped() {
 }
 
 #[test]
-fn files_of_other_programs_are_left_alone() {
+fn files_of_other_programs_are_not_changed() {
     let dir = tempdir().unwrap();
     let other = dir.path().join("other.db");
     Connection::open(&other).unwrap().execute_batch("CREATE TABLE mine (it TEXT)").unwrap();
@@ -218,7 +218,7 @@ fn runs_are_listed_found_and_summed() {
     let tags = [("team".to_owned(), "red".to_owned())].into();
     let first = small_tree(&journal, Fact::Spawned(Arc::new(Spawned { tags, ..spawned() })));
     std::thread::sleep(std::time::Duration::from_millis(2));
-    let mut second = Pen { at: 1_700_000_100_000, ..Pen::new() };
+    let mut second = RecordWriter { at: 1_700_000_100_000, ..RecordWriter::new() };
     second.begin(&*journal, plain()).unwrap();
     let child = Uuid::now_v7();
     let helper = Spawned {
@@ -273,14 +273,26 @@ fn runs_are_listed_found_and_summed() {
 }
 
 #[test]
-fn requests_reach_the_owner_once_and_nobody_else() {
+fn unknown_status_is_an_error_that_names_run_and_word() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    let journal = open(&path);
+    let writer = small_tree(&journal, plain());
+    Connection::open(&path).unwrap().execute("UPDATE runs SET status = 'dreaming'", []).unwrap();
+    let error = journal.runs(&Filter::default()).unwrap_err();
+    let JournalError::Unknown(what) = &error else { panic!("{error:?}") };
+    assert!(what.contains(&writer.tree.to_string()) && what.contains("`dreaming`"), "{what}");
+}
+
+#[test]
+fn requests_reach_only_the_owner_and_only_once() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (owner, other) = (open(&path), open(&path));
-    let mut pen = Pen::new();
-    pen.begin(&*owner, plain()).unwrap();
-    let tell = InboxRequest::Tell { tree: pen.tree, run: pen.tree, message: "hurry".into() };
-    let cancel = InboxRequest::Cancel { tree: pen.tree, run: pen.tree, by: "ctrl-c".into() };
+    let mut writer = RecordWriter::new();
+    writer.begin(&*owner, plain()).unwrap();
+    let tell = InboxRequest::Tell { tree: writer.tree, run: writer.tree, message: "hurry".into() };
+    let cancel = InboxRequest::Cancel { tree: writer.tree, run: writer.tree, by: "ctrl-c".into() };
     let pid = std::process::id();
     for request in [&tell, &cancel] {
         let posted = wait(other.post(request.clone())).unwrap();
@@ -289,7 +301,7 @@ fn requests_reach_the_owner_once_and_nobody_else() {
     assert_eq!(wait(other.inbox()), []);
     assert_eq!(wait(owner.inbox()), [tell.clone(), cancel]);
     assert_eq!(wait(owner.inbox()), []);
-    owner.release(pen.tree);
+    owner.release(writer.tree);
     drop(owner);
     assert_eq!(wait(other.post(tell)), Ok(Posted::Nobody));
     let nowhere = Uuid::now_v7();
@@ -298,7 +310,7 @@ fn requests_reach_the_owner_once_and_nobody_else() {
 }
 
 #[test]
-fn a_gate_closed_by_one_process_is_closed_for_all() {
+fn rate_limit_pause_is_shared_by_all_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (one, two) = (open(&path), open(&path));
@@ -307,7 +319,7 @@ fn a_gate_closed_by_one_process_is_closed_for_all() {
     let until = u64::try_from(now.as_millis()).unwrap() + 60_000;
     one.pause_gate("p", until);
     one.pause_gate("p", until - 30_000);
-    assert_eq!(one.gate_closed_until("p"), Some(until), "at once, and never earlier than before");
+    assert_eq!(one.gate_closed_until("p"), Some(until), "at once, and never shortened");
     let began = std::time::Instant::now();
     while two.gate_closed_until("p").is_none() && began.elapsed().as_secs() < 10 {
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -315,11 +327,11 @@ fn a_gate_closed_by_one_process_is_closed_for_all() {
     assert_eq!(two.gate_closed_until("p"), Some(until));
     assert_eq!(two.gate_closed_until("q"), None);
     one.pause_gate("q", 5);
-    assert_eq!(one.gate_closed_until("q"), None, "what is past is open");
+    assert_eq!(one.gate_closed_until("q"), None, "a pause that is over does not count");
 }
 
 #[test]
-fn an_account_is_one_purse_for_all_processes() {
+fn account_is_shared_by_all_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let open = || {
@@ -337,6 +349,6 @@ fn an_account_is_one_purse_for_all_processes() {
     assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(None));
     drop(two);
     let hit = wait(one.hold_at_account("ci", hold(31))).unwrap().unwrap();
-    assert_eq!(hit.spent, 70, "what a process that went away had reserved is charged in full");
+    assert_eq!(hit.spent, 70, "reservations of a process that is gone are charged in full");
     assert_eq!(wait(one.hold_at_account("unknown", hold(1_000))), Ok(None));
 }

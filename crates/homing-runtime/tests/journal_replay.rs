@@ -1,4 +1,4 @@
-//! A recorded tree is played again without its models and tools, and says where it is no longer the same.
+//! Replay of a recorded tree without its models and tools, and the report of differences.
 
 use std::sync::{
     Arc,
@@ -24,7 +24,7 @@ use homing_runtime::{
 };
 use serde_json::{Value, json};
 
-/// A tool that counts how often it acts.
+/// A tool that counts its calls.
 struct Look {
     spec: ToolSpec,
     times: AtomicUsize,
@@ -61,7 +61,7 @@ fn card() -> ModelCard {
     }
 }
 
-/// The lead delegates twice and reports; a scout looks and reports.
+/// The lead delegates twice and reports; a scout calls `look` and reports.
 fn model() -> Arc<dyn Model> {
     Arc::new(FunctionModel::with_card(card(), |request: ModelRequest<'_>| {
         let words = last_words(&request);
@@ -89,7 +89,7 @@ async fn record() -> (Envelope, Cassette) {
     parts.tools = vec![Look::new()];
     let envelope = Runtime::new(parts).spawn(Task::new("lead", "what is green?")).unwrap().wait().await;
     let cassette = Cassette::from_records(journal.records(envelope.run)).unwrap();
-    // As a file, as it will be played from.
+    // As text, like a cassette file.
     let text = cassette.write(&str::to_owned).unwrap();
     (envelope, Cassette::read(&text).unwrap())
 }
@@ -103,15 +103,15 @@ async fn play(replay: &Arc<Replay>, agents: Registry, task: &str) -> (Envelope, 
 }
 
 fn figures(envelope: &Envelope) -> Vec<(String, String, Status, String, u64, u64)> {
-    let of = |it: &Envelope| {
-        let (place, agent, output) = (it.place.to_string(), it.agent.clone(), it.output.clone());
-        (place, agent, it.status, output, it.usage.cost_micros, it.subtree.tool_calls)
+    let of = |run: &Envelope| {
+        let (place, agent, output) = (run.place.to_string(), run.agent.clone(), run.output.clone());
+        (place, agent, run.status, output, run.usage.cost_micros, run.subtree.tool_calls)
     };
     envelope.all().into_iter().map(of).collect()
 }
 
 #[tokio::test]
-async fn a_tree_is_played_again_without_asking_or_touching_anybody() {
+async fn replay_calls_no_model_and_no_tool() {
     let (recorded, cassette) = record().await;
     assert_eq!((recorded.status, recorded.children.len()), (Status::Done, 2));
     assert!(recorded.subtree.cost_micros > 0);
@@ -122,19 +122,19 @@ async fn a_tree_is_played_again_without_asking_or_touching_anybody() {
 }
 
 #[tokio::test]
-async fn another_task_is_not_answered_and_the_divergence_names_its_step() {
+async fn other_task_fails_and_the_divergence_names_its_turn() {
     let (_, cassette) = record().await;
     let replay = Replay::new(&cassette);
     let (played, touched) = play(&replay, agents(), "what is blue?").await;
     assert_eq!((played.status, touched), (Status::Failed, 0));
     let divergences = replay.divergences();
     assert_eq!((divergences[0].run, divergences[0].turn), (Some(played.run), 1));
-    assert!(divergences[0].what.contains("not asked this"));
+    assert!(divergences[0].what.contains("not in the recording"));
     assert!(!replay.unplayed().is_empty());
 }
 
 #[tokio::test]
-async fn a_changed_prompt_is_answered_and_reported() {
+async fn changed_prompt_is_answered_and_reported() {
     let (recorded, cassette) = record().await;
     let replay = Replay::new(&cassette);
     let tools = Allow::Only(vec!["look".parse().unwrap()]);
@@ -143,6 +143,6 @@ async fn a_changed_prompt_is_answered_and_reported() {
     let (played, _) = play(&replay, Registry::from_iter([lead, scout]), "what is green?").await;
     assert_eq!(played.output, recorded.output);
     let divergences = replay.divergences();
-    assert_eq!(divergences.len(), 4, "two scouts, two asks each: {divergences:?}");
-    assert!(divergences.iter().all(|it| it.what.contains("prompt")));
+    assert_eq!(divergences.len(), 4, "two scouts, two requests each: {divergences:?}");
+    assert!(divergences.iter().all(|divergence| divergence.what.contains("prompt")));
 }

@@ -1,4 +1,4 @@
-//! What is forgotten and what is kept; and trees as files.
+//! Pruning, and trees as cassettes.
 
 mod journal_support;
 
@@ -35,17 +35,17 @@ fn records(path: &std::path::Path) -> i64 {
 }
 
 #[test]
-fn old_trees_are_forgotten_but_not_their_results_and_totals() {
+fn pruning_keeps_results_and_totals() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
     let old = small_tree(&journal, with_prompt("old"));
     let pinned = small_tree(&journal, with_prompt("pinned"));
     wait(journal.pin(pinned.tree)).unwrap();
-    let mut stays_open = Pen::new();
+    let mut stays_open = RecordWriter::new();
     stays_open.begin(&*journal, with_prompt("open")).unwrap();
     journal.release(stays_open.tree);
-    let mut recent = Pen { at: now(), ..Pen::new() };
+    let mut recent = RecordWriter { at: now(), ..RecordWriter::new() };
     recent.begin(&*journal, with_prompt("recent")).unwrap();
     recent.write(&*journal, ended()).unwrap();
     journal.release(recent.tree);
@@ -58,7 +58,11 @@ fn old_trees_are_forgotten_but_not_their_results_and_totals() {
     assert_eq!(journal.envelope(old.tree), Ok(envelope));
     assert!(matches!(wait(journal.load(old.tree)), Err(JournalError::Unknown(what)) if what.contains("pruned")));
     assert!(wait(journal.claim(old.tree, Claim::Force)).is_err());
-    assert_eq!(Pen::new().begin(&*journal, with_prompt("old")), Ok(Begun::Earlier(old.tree)), "its key stays taken");
+    assert_eq!(
+        RecordWriter::new().begin(&*journal, with_prompt("old")),
+        Ok(Begun::Earlier(old.tree)),
+        "its key stays in use"
+    );
     for kept in [pinned.tree, stays_open.tree, recent.tree] {
         assert!(wait(journal.load(kept)).is_ok());
     }
@@ -66,25 +70,25 @@ fn old_trees_are_forgotten_but_not_their_results_and_totals() {
 
     wait(journal.unpin(pinned.tree)).unwrap();
     let small = Retention { bytes: 0, ..Retention::default() };
-    assert_eq!(wait(journal.prune(small)).unwrap().trees, 2, "however young, but never an open one");
+    assert_eq!(wait(journal.prune(small)).unwrap().trees, 2, "regardless of age, but never an open tree");
     assert_eq!(records(&path), 1);
     assert_eq!(journal.runs(&Filter::default()).unwrap().len(), 4);
     assert_eq!(journal.check().unwrap().problems, []);
 }
 
 #[test]
-fn a_pruned_file_gives_its_pages_back() {
+fn pruning_shrinks_the_file() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let journal = open(&path);
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     for _ in 0..100 {
-        let commits: Vec<_> = (0..50).map(|_| journal.append(pen.root(replied(&"x".repeat(1_000))))).collect();
+        let commits: Vec<_> = (0..50).map(|_| journal.append(writer.root(replied(&"x".repeat(1_000))))).collect();
         commits.into_iter().for_each(|commit| wait(commit).unwrap());
     }
-    pen.write(&*journal, ended()).unwrap();
-    journal.release(pen.tree);
+    writer.write(&*journal, ended()).unwrap();
+    journal.release(writer.tree);
     let pages = || -> i64 {
         let db = Connection::open(&path).unwrap();
         db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap()
@@ -93,11 +97,11 @@ fn a_pruned_file_gives_its_pages_back() {
     let pruned = wait(journal.prune(Retention::default())).unwrap();
     assert!(pages() * 10 < before, "{} of {before} pages", pages());
     assert!(pruned.bytes < 500_000);
-    assert_eq!(journal.envelope(pen.tree).unwrap().status, Status::Done);
+    assert_eq!(journal.envelope(writer.tree).unwrap().status, Status::Done);
 }
 
 #[test]
-fn opening_prunes_in_the_background_once_a_day() {
+fn opening_prunes_once_a_day_in_the_background() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     small_tree(&open(&path), plain());
@@ -111,41 +115,41 @@ fn opening_prunes_in_the_background_once_a_day() {
     drop(journal);
     let journal = SqliteJournal::open(&path, SqliteOptions::default()).unwrap();
     wait(journal.prune(Retention { age: Duration::MAX, bytes: u64::MAX })).unwrap();
-    assert_eq!(records(&path), 4, "it was done today");
+    assert_eq!(records(&path), 4, "already pruned today");
 }
 
 #[test]
-fn a_cassette_is_the_tree_without_secrets() {
+fn cassette_contains_the_tree_without_secrets() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
-    let mut pen = Pen::new();
-    pen.begin(&*journal, plain()).unwrap();
+    let mut writer = RecordWriter::new();
+    writer.begin(&*journal, plain()).unwrap();
     for fact in [asked(), replied("the key is sk-123"), ended()] {
-        pen.write(&*journal, fact).unwrap();
+        writer.write(&*journal, fact).unwrap();
     }
-    let cassette = journal.cassette(pen.tree).unwrap();
+    let cassette = journal.cassette(writer.tree).unwrap();
     let plain = cassette.write(&str::to_owned).unwrap();
     assert_eq!(Cassette::read(&plain), Ok(cassette.clone()));
     let clean = cassette.write(&|text| text.replace("sk-123", "…")).unwrap();
     assert!(!clean.contains("sk-123"));
     assert_eq!(Cassette::read(&clean).unwrap().records().len(), 4);
-    assert!(cassette.write(&|_| String::new()).is_err(), "what could not be read again is not written");
+    assert!(cassette.write(&|_| String::new()).is_err(), "a cassette that could not be read again is not written");
 }
 
 #[test]
-fn a_cassette_is_read_strictly() {
+fn cassette_is_read_strictly() {
     let dir = tempdir().unwrap();
     let journal = open(&dir.path().join("journal.db"));
-    let pen = small_tree(&journal, plain());
-    let text = journal.cassette(pen.tree).unwrap().write(&str::to_owned).unwrap();
+    let writer = small_tree(&journal, plain());
+    let text = journal.cassette(writer.tree).unwrap().write(&str::to_owned).unwrap();
     assert_eq!(Cassette::read(&text.replace("cassette\":1", "cassette\":2")), Err(CassetteError::Newer(2)));
     for (what, bad) in [
         ("an unknown kind", text.replace("{\"ended\"", "{\"dreamt\"")),
         ("an unknown field of a fact", text.replace("\"max_output\"", "\"colour\":{\"of\":[]},\"max_output\"")),
         ("an unknown field of the file", text.replace("\"records\"", "\"extra\":1,\"records\"")),
         ("a missing record", text.lines().enumerate().filter(|(n, _)| *n != 2).map(|(_, line)| line).collect()),
-        ("another tree's name", text.replacen(&pen.tree.to_string(), &uuid::Uuid::nil().to_string(), 1)),
-        ("no JSON", text[..text.len() / 2].to_owned()),
+        ("the ID of another tree", text.replacen(&writer.tree.to_string(), &uuid::Uuid::nil().to_string(), 1)),
+        ("invalid JSON", text[..text.len() / 2].to_owned()),
     ] {
         assert!(Cassette::read(&bad).is_err(), "{what}");
     }

@@ -11,7 +11,7 @@ use homing_core::{
 use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Crew, CrewTask, Team, TeamResult, install};
 
-/// Stands for a provider: answers as the agent whose prompt it gets.
+/// A scripted model in place of a provider: answers as the agent whose prompt it gets.
 fn scripted() -> Arc<SingleModel> {
     let decide = |request: ModelRequest<'_>| {
         let task = last_words(&request);
@@ -25,7 +25,7 @@ fn scripted() -> Arc<SingleModel> {
     Arc::new(SingleModel(Arc::new(FunctionModel::new("script/example", decide))))
 }
 
-/// Runs the crew and returns what it brought.
+/// Runs the crew and returns its result.
 pub async fn example() -> Result<TeamResult, Box<dyn std::error::Error>> {
     let crew = Crew::sequential()
         .task(CrewTask::new("research", "researcher", "Find out about {{ task }}").expects("three facts"))

@@ -1,4 +1,4 @@
-//! A graph: a lead decides who is needed, and every way leads back to the lead. Runs on a scripted model.
+//! A graph: a lead decides who is needed, and every path leads back to the lead. Runs on a scripted model.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use homing_core::{
 use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Edge, FieldType, Graph, Node, Reducer, Team, TeamResult, install};
 
-/// Stands for a provider: answers as the agent whose prompt it gets.
+/// A scripted model in place of a provider: answers as the agent whose prompt it gets.
 fn scripted() -> Arc<SingleModel> {
     let decide = |request: ModelRequest<'_>| {
         let task = last_words(&request);
@@ -26,7 +26,7 @@ fn scripted() -> Arc<SingleModel> {
     Arc::new(SingleModel(Arc::new(FunctionModel::new("script/example", decide))))
 }
 
-/// Walks the graph and returns what came of it.
+/// Runs the graph and returns its result.
 pub async fn example() -> Result<TeamResult, Box<dyn std::error::Error>> {
     let graph = Graph::starting_at("lead")
         .field("next", FieldType::String, Reducer::Replace, "")

@@ -1,4 +1,4 @@
-//! A router: one agent names the kind of question, and a condition in code sends it to who can answer. Scripted model.
+//! A router: one agent names the kind of question, and a condition in code sends it to the right agent. Scripted model.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Edge, FieldType, Graph, Node, Reducer, Team, TeamResult, install};
 use serde_json::json;
 
-/// Stands for a provider: answers as the agent whose prompt it gets.
+/// A scripted model in place of a provider: answers as the agent whose prompt it gets.
 fn scripted() -> Arc<SingleModel> {
     let decide = |request: ModelRequest<'_>| {
         Ok(match request.system {

@@ -11,7 +11,7 @@ use homing_core::{
 use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{LimitFields, Map, Team, TeamResult, install};
 
-/// Stands for a provider: answers as the agent whose prompt it gets.
+/// A scripted model in place of a provider: answers as the agent whose prompt it gets.
 fn scripted() -> Arc<SingleModel> {
     let decide = |request: ModelRequest<'_>| {
         let task = last_words(&request);

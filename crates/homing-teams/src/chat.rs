@@ -1,61 +1,62 @@
-//! Chats: several agents and one conversation that all of them see.
+//! Chats: agents that take turns in one conversation.
 
 pub(crate) mod script;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{crew::OnFailure, limit_fields::LimitFields};
+use crate::{crew::OnTaskFailure, limit_fields::LimitFields};
 
-/// A conversation.
+/// A conversation between agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Chat {
-    /// Who takes part, in the order of a round.
+    /// Agents that take part, in the order of a round.
     pub members: Vec<String>,
-    /// Who speaks next.
+    /// Choice of the next speaker.
     pub next: NextSpeaker,
-    /// The rules by which the next speaker is found; the first that holds decides.
+    /// Rules that choose the next speaker; the first whose condition holds applies.
     pub rules: Vec<SpeakerRule>,
-    /// The agent that chooses the next speaker.
+    /// Agent that chooses the next speaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// How many contributions there are at most.
+    /// Maximum number of contributions.
     pub max_rounds: u32,
-    /// The conversation ends when one of these is said.
+    /// Words that end the conversation when a contribution contains one.
     pub stop_words: Vec<String>,
-    /// The agent that sums up in the end; without one, the last contribution is the answer.
+    /// Agent that sums up at the end; without one, the last contribution is the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// What each contribution may cost.
+    /// Limits of each contribution.
     pub limits: LimitFields,
-    /// Consequence of a speaker or selector that failed. By default a failed selector, and a failed last speaker where
-    /// there is no summary, fail the chat. With `skip` the next in the round speaks instead, and the answer is the last
+    /// Consequence of a speaker or selector that failed. By default a failed selector, and a failed last speaker of a
+    /// chat without a summary, fail the chat. With `skip` the next in the round speaks instead, and the answer is the last
     /// contribution that was made; `fail` ends the chat at the first failure.
-    pub on_failure: OnFailure,
+    pub on_failure: OnTaskFailure,
 }
 
-/// Who speaks next. Where the way that was chosen names nobody who takes part, it is the next in the round.
+/// Choice of the next speaker. If it names no member of the chat, the next in the round speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NextSpeaker {
-    /// Everybody in turn.
+    /// All members in turn.
     #[default]
     RoundRobin,
-    /// Whom the rules name.
+    /// The member that the rules name.
     Rule,
-    /// Whom the selector chooses.
+    /// The member that the selector chooses.
     Model,
-    /// Whom the last speaker hands over to, by writing `@name`.
+    /// The member that the last speaker names as `@name`.
     Handoff,
 }
 
-/// Who speaks under which condition.
+/// A condition under which a member speaks next.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpeakerRule {
     /// A condition over `last` (`speaker`, `text`), `round` and `task`.
     pub when: String,
-    /// Who speaks if it holds.
+    /// Member that speaks if the condition holds.
     pub speaker: String,
 }
 
@@ -70,39 +71,39 @@ impl Default for Chat {
             stop_words: Vec::new(),
             summary: None,
             limits: LimitFields::default(),
-            on_failure: OnFailure::default(),
+            on_failure: OnTaskFailure::default(),
         }
     }
 }
 
 impl Chat {
-    /// A conversation of these, in turn.
+    /// Creates a conversation of these agents, in turn.
     pub fn new<'a>(members: impl IntoIterator<Item = &'a str>) -> Self {
         Self { members: members.into_iter().map(str::to_owned).collect(), ..Self::default() }
     }
 
-    /// How many contributions there are at most.
+    /// Sets the maximum number of contributions.
     #[must_use]
     pub fn max_rounds(mut self, rounds: u32) -> Self {
         self.max_rounds = rounds;
         self
     }
 
-    /// The agent that chooses who speaks next.
+    /// Sets the agent that chooses the next speaker.
     #[must_use]
     pub fn selected_by(mut self, selector: impl Into<String>) -> Self {
         (self.next, self.selector) = (NextSpeaker::Model, Some(selector.into()));
         self
     }
 
-    /// Lets speakers hand over by writing `@name`.
+    /// Lets speakers name the next speaker as `@name`.
     #[must_use]
     pub fn handing_off(mut self) -> Self {
         self.next = NextSpeaker::Handoff;
         self
     }
 
-    /// One more rule for who speaks next.
+    /// Adds a rule for the next speaker.
     #[must_use]
     pub fn rule(mut self, when: impl Into<String>, speaker: impl Into<String>) -> Self {
         self.next = NextSpeaker::Rule;
@@ -110,28 +111,28 @@ impl Chat {
         self
     }
 
-    /// A word that ends the conversation.
+    /// Adds a word that ends the conversation.
     #[must_use]
     pub fn stop_word(mut self, word: impl Into<String>) -> Self {
         self.stop_words.push(word.into());
         self
     }
 
-    /// The agent that sums up.
+    /// Sets the agent that sums up.
     #[must_use]
     pub fn summary(mut self, agent: impl Into<String>) -> Self {
         self.summary = Some(agent.into());
         self
     }
 
-    /// Consequence of a speaker or selector that failed.
+    /// Sets the consequence of a speaker or selector that failed.
     #[must_use]
-    pub fn on_failure(mut self, policy: OnFailure) -> Self {
+    pub fn on_failure(mut self, policy: OnTaskFailure) -> Self {
         self.on_failure = policy;
         self
     }
 
-    pub(crate) fn everybody(&self) -> Vec<&str> {
+    pub(crate) fn participants(&self) -> Vec<&str> {
         self.members.iter().chain(&self.selector).chain(&self.summary).map(String::as_str).collect()
     }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a team, before anything is asked or paid. It must not repair: a team that is wrong does not start.
+//! Checks a team before any model is called. Nothing is repaired: a team with problems does not start.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,12 +16,12 @@ use crate::{
     template,
 };
 
-/// Something wrong at a field of a team, which is named by its path in a file.
+/// A problem at a field of a team; the field is named by its path in the file.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) path: String,
     pub(crate) diagnostic: Diagnostic,
-    /// The team it is about, where that is one of several.
+    /// Name of the team with the problem, if there are several.
     team: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Problem {
         Self { path: path.into(), diagnostic: Diagnostic::error(message), team: None }
     }
 
-    /// The same, seen from further up.
+    /// The same problem with a path that begins at an outer element.
     pub(crate) fn below(mut self, prefix: &str) -> Self {
         self.path = if self.path.is_empty() { prefix.to_owned() } else { format!("{prefix}.{}", self.path) };
         self
@@ -42,15 +42,15 @@ impl Problem {
     }
 }
 
-/// Everything that is wrong with these teams among these agents and tools.
+/// All problems of these teams, given these agents and tools.
 pub(crate) fn problems(all: &[&Team], registry: &Registry, tools: Option<&[String]>) -> Vec<Problem> {
     let structure = all.iter().flat_map(|team| structure(team));
     let missing = all.iter().flat_map(|team| missing_parameters(team));
     structure.chain(missing).chain(references(all, registry, tools)).collect()
 }
 
-/// Gives each problem the path of the team it is about, within the file of `top`.
-pub(crate) fn below_the_right_team(top: &Team, problems: Vec<Problem>) -> Vec<Problem> {
+/// Prefixes each problem with the path of its team within the file of `top`.
+pub(crate) fn with_team_paths(top: &Team, problems: Vec<Problem>) -> Vec<Problem> {
     let mut prefixes = HashMap::new();
     collect_prefixes(top, String::new(), &mut prefixes);
     let place = |problem: Problem| match problem.team.as_ref().and_then(|name| prefixes.get(name)) {
@@ -68,60 +68,61 @@ fn collect_prefixes(team: &Team, prefix: String, into: &mut HashMap<String, Stri
     into.insert(team.name.clone(), prefix);
 }
 
-/// Parameters that still have no value.
+/// Parameters that have no value yet.
 pub(crate) fn missing_parameters(team: &Team) -> Vec<Problem> {
     let missing = team.parameters.iter().filter(|(_, value)| value.is_null());
     let problem = |(name, _): (&String, &Value)| {
         let mut problem = Problem::new(format!("parameters.{name}"), format!("the parameter `{name}` has no value"));
-        problem.diagnostic.hint = Some(format!("give it with --set {name}=…"));
+        problem.diagnostic.hint = Some(format!("set a value for `{name}`"));
         problem.of(team)
     };
     missing.map(problem).collect()
 }
 
-/// What is wrong with a team in itself.
+/// Problems of a team that do not depend on agents and tools.
 pub(crate) fn structure(team: &Team) -> Vec<Problem> {
-    let mut found = Finder { team, problems: Vec::new() };
+    let mut checker = Checker { team, problems: Vec::new() };
     if !is_name(&team.name) {
-        found.say("name", format!("`{}` is no name for a team: lower-case letters, digits and -", team.name));
+        checker
+            .report("name", format!("`{}` is not a valid team name: use lower-case letters, digits and -", team.name));
     }
-    found.bounds("limits", &team.limits);
+    checker.limits("limits", &team.limits);
     if team.limits.max_turns.is_some() && !matches!(team.pattern, Pattern::Orchestrator(_)) {
-        found.say("limits.max_turns", "a team has no turns of its own: limit those of its members");
+        checker.report("limits.max_turns", "a team has no turns of its own: set `max_turns` for its members");
     }
     for name in team.parameters.keys().filter(|name| RESERVED.contains(&name.as_str())) {
-        found.say(format!("parameters.{name}"), format!("`{name}` is a name of its own and cannot be a parameter"));
+        checker.report(format!("parameters.{name}"), format!("`{name}` is reserved and cannot be a parameter"));
     }
     match &team.pattern {
-        Pattern::Orchestrator(it) => {
-            if it.workers.is_empty() {
-                found.say("orchestrator", "there are no workers");
+        Pattern::Orchestrator(orchestrator) => {
+            if orchestrator.workers.is_empty() {
+                checker.report("orchestrator", "there are no workers");
             }
         }
-        Pattern::Crew(crew) => found.crew(crew),
-        Pattern::Chat(chat) => found.chat(chat),
-        Pattern::Graph(graph) => found.graph(graph),
-        Pattern::Map(map) => found.map(map),
+        Pattern::Crew(crew) => checker.crew(crew),
+        Pattern::Chat(chat) => checker.chat(chat),
+        Pattern::Graph(graph) => checker.graph(graph),
+        Pattern::Map(map) => checker.map(map),
     }
-    found.problems.into_iter().map(|problem| problem.of(team)).collect()
+    checker.problems.into_iter().map(|problem| problem.of(team)).collect()
 }
 
-/// Names that templates see whatever the parameters are.
+/// Names that templates always see, besides the parameters.
 const RESERVED: [&str; 9] = ["task", "results", "state", "failures", "step", "item", "index", "round", "last"];
 
-struct Finder<'a> {
+struct Checker<'a> {
     team: &'a Team,
     problems: Vec<Problem>,
 }
 
-impl Finder<'_> {
-    fn say(&mut self, path: impl Into<String>, message: impl Into<String>) {
+impl Checker<'_> {
+    fn report(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.problems.push(Problem::new(path, message));
     }
 
-    fn bounds(&mut self, path: &str, bounds: &LimitFields) {
-        if let Err(why) = bounds.limits() {
-            self.say(path, why);
+    fn limits(&mut self, path: &str, limits: &LimitFields) {
+        if let Err(why) = limits.limits() {
+            self.report(path, why);
         }
     }
 
@@ -129,82 +130,84 @@ impl Finder<'_> {
         let mut seen = HashSet::new();
         for (at, name) in names.enumerate() {
             if name.trim().is_empty() || name.contains('/') || name.contains('#') {
-                self.say(
+                self.report(
                     format!("{path}[{at}].name"),
-                    format!("`{name}` is no name: it must not be empty or have / or #"),
+                    format!("`{name}` is not a valid name: it must not be empty or contain / or #"),
                 );
             } else if !seen.insert(name) {
-                self.say(format!("{path}[{at}].name"), format!("there are two of the name `{name}`"));
+                self.report(format!("{path}[{at}].name"), format!("the name `{name}` is used twice"));
             }
         }
     }
 
-    /// A template may use parameters, the task, and what the pattern offers.
-    fn template(&mut self, path: &str, text: &str, offers: &[&str]) -> BTreeSet<String> {
-        self.names(path, template::names(text), offers)
+    /// Checks a template, which may use parameters, the task, and the names that the pattern provides.
+    fn template(&mut self, path: &str, text: &str, provided: &[&str]) -> BTreeSet<String> {
+        self.names(path, template::names(text), provided)
     }
 
-    fn condition(&mut self, path: &str, text: &str, offers: &[&str]) -> BTreeSet<String> {
-        self.names(path, template::names_in_condition(text), offers)
+    fn condition(&mut self, path: &str, text: &str, provided: &[&str]) -> BTreeSet<String> {
+        self.names(path, template::names_in_condition(text), provided)
     }
 
     fn names(
         &mut self,
         path: &str,
         names: Result<BTreeSet<String>, template::TemplateError>,
-        offers: &[&str],
+        provided: &[&str],
     ) -> BTreeSet<String> {
         let names = match names {
             Ok(names) => names,
             Err(problem) => {
-                self.say(path, format!("{} (line {} of the template)", problem.message, problem.line));
+                self.report(path, format!("{} (line {} of the template)", problem.message, problem.line));
                 return BTreeSet::new();
             }
         };
-        let known = |name: &str| name == "task" || offers.contains(&name) || self.team.parameters.contains_key(name);
-        let unknown: Vec<&str> = names.iter().map(|name| head(name)).filter(|name| !known(name)).collect();
+        let is_known =
+            |name: &str| name == "task" || provided.contains(&name) || self.team.parameters.contains_key(name);
+        let unknown: Vec<&str> = names.iter().map(|name| head(name)).filter(|name| !is_known(name)).collect();
         if let Some(name) = unknown.first() {
-            let mut there: Vec<&str> = self.team.parameters.keys().map(String::as_str).collect();
-            there.extend(["task"].iter().chain(offers));
-            let message = format!("`{name}` is not there; there are: {}", there.join(", "));
-            self.say(path, message);
+            let mut known: Vec<&str> = self.team.parameters.keys().map(String::as_str).collect();
+            known.extend(["task"].iter().chain(provided));
+            let message = format!("unknown name `{name}`; known names: {}", known.join(", "));
+            self.report(path, message);
         }
         names
     }
 
     fn crew(&mut self, crew: &Crew) {
         if crew.tasks.is_empty() {
-            self.say("crew.tasks", "there are no tasks");
+            self.report("crew.tasks", "there are no tasks");
         }
         self.unique("crew.tasks", crew.tasks.iter().map(|task| task.name.as_str()));
-        let at: HashMap<&str, usize> = crew.tasks.iter().enumerate().map(|(at, it)| (it.name.as_str(), at)).collect();
+        let at: HashMap<&str, usize> =
+            crew.tasks.iter().enumerate().map(|(at, task)| (task.name.as_str(), at)).collect();
         if let Some(name) = crew.output.as_deref().filter(|name| !at.contains_key(name)) {
-            self.say("crew.output", format!("there is no task `{name}`"));
+            self.report("crew.output", format!("there is no task `{name}`"));
         }
         if crew.process == Process::Hierarchical && crew.manager.is_none() {
-            self.say("crew", "a hierarchical crew needs a `manager`");
+            self.report("crew", "a hierarchical crew needs a `manager`");
         }
-        for it in 0..crew.tasks.len() {
-            self.crew_task(crew, it, &at);
+        for task in 0..crew.tasks.len() {
+            self.crew_task(crew, task, &at);
         }
-        self.circles(crew, &at);
+        self.cycles(crew, &at);
     }
 
-    fn crew_task(&mut self, crew: &Crew, it: usize, at: &HashMap<&str, usize>) {
-        let (task, path) = (&crew.tasks[it], format!("crew.tasks[{it}]"));
+    fn crew_task(&mut self, crew: &Crew, index: usize, at: &HashMap<&str, usize>) {
+        let (task, path) = (&crew.tasks[index], format!("crew.tasks[{index}]"));
         if task.description.trim().is_empty() {
-            self.say(&path, format!("the task `{}` has no description", task.name));
+            self.report(&path, format!("the task `{}` has no description", task.name));
         }
-        let chosen = crew.process == Process::Hierarchical && !crew.candidates(self.team).is_empty();
-        if task.agent.is_none() && !chosen {
-            self.say(&path, format!("the task `{}` has no agent", task.name));
+        let manager_chooses = crew.process == Process::Hierarchical && !crew.candidates(self.team).is_empty();
+        if task.agent.is_none() && !manager_chooses {
+            self.report(&path, format!("the task `{}` has no agent", task.name));
         }
-        for (index, name) in
+        for (position, name) in
             task.context.iter().flatten().enumerate().filter(|(_, name)| !at.contains_key(name.as_str()))
         {
-            self.say(format!("{path}.context[{index}]"), format!("there is no task `{name}`"));
+            self.report(format!("{path}.context[{position}]"), format!("there is no task `{name}`"));
         }
-        self.bounds(&format!("{path}.limits"), &task.limits);
+        self.limits(&format!("{path}.limits"), &task.limits);
         self.schema(&format!("{path}.schema"), task.schema.as_ref());
         let mut used = self.template(&format!("{path}.description"), &task.description, &["results"]);
         if let Some(expected) = &task.expected_output {
@@ -213,74 +216,80 @@ impl Finder<'_> {
         if let Some(condition) = &task.when {
             used.extend(self.condition(&format!("{path}.when"), condition, &["results"]));
         }
-        let mut visible = crew.context(it);
-        visible.extend((crew.process != Process::Parallel && it > 0).then(|| crew.tasks[it - 1].name.as_str()));
+        let mut visible = crew.context(index);
+        visible.extend((crew.process != Process::Parallel && index > 0).then(|| crew.tasks[index - 1].name.as_str()));
         for name in used.iter().filter_map(|name| name.strip_prefix("results.")).map(head) {
             if !visible.contains(&name) {
-                self.say(&path, format!("`results.{name}` is used, but `{name}` is not in the task's context"));
+                self.report(&path, format!("`results.{name}` is used, but `{name}` is not in the task's context"));
             }
         }
     }
 
     fn schema(&mut self, path: &str, schema: Option<&Value>) {
         if schema.is_some_and(|schema| !schema.is_object()) {
-            self.say(path, "a schema is an object");
+            self.report(path, "a schema must be an object");
         }
     }
 
-    fn circles(&mut self, crew: &Crew, at: &HashMap<&str, usize>) {
+    fn cycles(&mut self, crew: &Crew, at: &HashMap<&str, usize>) {
         let sequential = crew.process != Process::Parallel;
         let after: Vec<Vec<usize>> = (0..crew.tasks.len())
-            .map(|it| {
-                let seen = crew.context(it).into_iter().filter_map(|name| at.get(name).copied());
-                seen.chain(it.checked_sub(1).filter(|_| sequential)).collect()
+            .map(|task| {
+                let seen = crew.context(task).into_iter().filter_map(|name| at.get(name).copied());
+                seen.chain(task.checked_sub(1).filter(|_| sequential)).collect()
             })
             .collect();
         let order: HashSet<usize> = in_order(&after).into_iter().collect();
-        let stuck: Vec<usize> = (0..after.len()).filter(|it| !order.contains(it)).collect();
+        let stuck: Vec<usize> = (0..after.len()).filter(|task| !order.contains(task)).collect();
         let Some(first) = stuck.first() else { return };
-        let circle = circle_from(*first, &after, &order);
-        let names: Vec<&str> = circle.iter().map(|it| crew.tasks[*it].name.as_str()).collect();
+        let cycle = cycle_from(*first, &after, &order);
+        let names: Vec<&str> = cycle.iter().map(|task| crew.tasks[*task].name.as_str()).collect();
         let why = if sequential { " (in a sequential crew each task comes after the one before it)" } else { "" };
-        let at = circle.first().copied().unwrap_or(*first);
-        self.say(
+        let at = cycle.first().copied().unwrap_or(*first);
+        self.report(
             format!("crew.tasks[{at}].context"),
-            format!("tasks wait for each other: {}{why}", circle_words(&names)),
+            format!("tasks wait for each other: {}{why}", cycle_text(&names)),
         );
     }
 
     fn chat(&mut self, chat: &Chat) {
         if chat.members.is_empty() {
-            self.say("chat.members", "nobody takes part");
+            self.report("chat.members", "the chat has no members");
         }
         if chat.max_rounds == 0 {
-            self.say("chat.max_rounds", "`max_rounds` must be above 0");
+            self.report("chat.max_rounds", "`max_rounds` must be above 0");
         }
-        self.bounds("chat.limits", &chat.limits);
+        self.limits("chat.limits", &chat.limits);
         match chat.next {
-            NextSpeaker::Model if chat.selector.is_none() => self.say("chat", "`next: model` needs a `selector`"),
-            NextSpeaker::Rule if chat.rules.is_empty() => self.say("chat", "`next: rule` needs `rules`"),
+            NextSpeaker::Model if chat.selector.is_none() => self.report("chat", "`next: model` needs a `selector`"),
+            NextSpeaker::Rule if chat.rules.is_empty() => self.report("chat", "`next: rule` needs `rules`"),
             NextSpeaker::RoundRobin | NextSpeaker::Rule | NextSpeaker::Model | NextSpeaker::Handoff => (),
         }
         for (at, rule) in chat.rules.iter().enumerate() {
             self.condition(&format!("chat.rules[{at}].when"), &rule.when, &["last", "round"]);
             if !chat.members.contains(&rule.speaker) {
-                self.say(format!("chat.rules[{at}].speaker"), format!("`{}` does not take part", rule.speaker));
+                self.report(
+                    format!("chat.rules[{at}].speaker"),
+                    format!("`{}` is not a member of the chat", rule.speaker),
+                );
             }
         }
     }
 
     fn graph(&mut self, graph: &Graph) {
         if graph.nodes.is_empty() {
-            self.say("graph.nodes", "there are no nodes");
+            self.report("graph.nodes", "there are no nodes");
         }
         self.unique("graph.nodes", graph.nodes.iter().map(|node| node.name.as_str()));
         let names: HashSet<&str> = graph.nodes.iter().map(|node| node.name.as_str()).collect();
         if !names.contains(graph.start.as_str()) {
-            self.say("graph.start", format!("there is no node `{}` to start at", graph.start));
+            self.report("graph.start", format!("there is no node `{}` to start at", graph.start));
         }
         for (name, _) in graph.state.iter().filter(|(_, field)| !state::default_fits(field)) {
-            self.say(format!("graph.state.{name}.default"), format!("the default of `{name}` is not of its type"));
+            self.report(
+                format!("graph.state.{name}.default"),
+                format!("the default of `{name}` does not have its type"),
+            );
         }
         for (at, node) in graph.nodes.iter().enumerate() {
             self.node(graph, node, &format!("graph.nodes[{at}]"), &names);
@@ -288,10 +297,13 @@ impl Finder<'_> {
         for (at, edge) in graph.edges.iter().enumerate() {
             let path = format!("graph.edges[{at}]");
             if !names.contains(edge.from.as_str()) {
-                self.say(format!("{path}.from"), format!("there is no node `{}`", edge.from));
+                self.report(format!("{path}.from"), format!("there is no node `{}`", edge.from));
             }
             if !names.contains(edge.to.as_str()) && !is_end(&edge.to) {
-                self.say(format!("{path}.to"), format!("there is no node `{}`; the end is called `end`", edge.to));
+                self.report(
+                    format!("{path}.to"),
+                    format!("there is no node `{}`; use `end` to end the graph", edge.to),
+                );
             }
             if let Some(condition) = &edge.when {
                 let used = self.condition(&format!("{path}.when"), condition, &["state", "failures", "step"]);
@@ -306,61 +318,61 @@ impl Finder<'_> {
 
     fn node(&mut self, graph: &Graph, node: &Node, path: &str, names: &HashSet<&str>) {
         if is_end(&node.name) {
-            self.say(format!("{path}.name"), "`end` is the end and cannot be a node");
+            self.report(format!("{path}.name"), "`end` is reserved and cannot be a node");
         }
         match node.work() {
-            None => self.say(path, format!("the node `{}` needs one of agent, team, tool", node.name)),
+            None => self.report(path, format!("the node `{}` needs one of agent, team, tool", node.name)),
             Some(Work::Agent(_)) if node.task.trim().is_empty() => {
-                self.say(path, format!("the node `{}` has no task", node.name));
+                self.report(path, format!("the node `{}` has no task", node.name));
             }
             Some(Work::Tool(_)) if !(node.args.is_object() || node.args.is_null()) => {
-                self.say(format!("{path}.args"), "arguments are values by name");
+                self.report(format!("{path}.args"), "arguments must be an object");
             }
             Some(Work::Agent(_) | Work::Tool(_)) => (),
         }
-        self.bounds(&format!("{path}.limits"), &node.limits);
+        self.limits(&format!("{path}.limits"), &node.limits);
         self.schema(&format!("{path}.schema"), node.schema.as_ref());
         if let Some(field) = node.writes.as_ref().filter(|field| !graph.state.contains_key(*field)) {
-            self.say(format!("{path}.writes"), format!("the state has no `{field}`"));
+            self.report(format!("{path}.writes"), format!("the state has no `{field}`"));
         }
         for (at, name) in node.join.iter().enumerate() {
             if !names.contains(name.as_str()) {
-                self.say(format!("{path}.join[{at}]"), format!("there is no node `{name}`"));
+                self.report(format!("{path}.join[{at}]"), format!("there is no node `{name}`"));
             } else if !graph.edges.iter().any(|edge| edge.from == *name && edge.to == node.name) {
-                self.say(format!("{path}.join[{at}]"), format!("no edge leads from `{name}` to `{}`", node.name));
+                self.report(format!("{path}.join[{at}]"), format!("no edge leads from `{name}` to `{}`", node.name));
             }
         }
-        let mut offers = vec!["state", "failures", "step"];
+        let mut provided = vec!["state", "failures", "step"];
         let mut used = BTreeSet::new();
         if let Some(list) = &node.each {
-            used.extend(self.condition(&format!("{path}.each"), list, &offers));
-            offers.extend(["item", "index"]);
+            used.extend(self.condition(&format!("{path}.each"), list, &provided));
+            provided.extend(["item", "index"]);
         }
-        used.extend(self.template(&format!("{path}.task"), &node.task, &offers));
+        used.extend(self.template(&format!("{path}.task"), &node.task, &provided));
         for text in texts(&node.args) {
-            used.extend(self.template(&format!("{path}.args"), text, &offers));
+            used.extend(self.template(&format!("{path}.args"), text, &provided));
         }
         self.fields(graph, path, &used);
     }
 
-    /// The values of the state that are used must be declared.
+    /// Checks that the fields of the state that are used are declared.
     fn fields(&mut self, graph: &Graph, path: &str, used: &BTreeSet<String>) {
         for name in used.iter().filter_map(|name| name.strip_prefix("state.")).map(head) {
             if !graph.state.contains_key(name) {
-                self.say(path, format!("the state has no `{name}`"));
+                self.report(path, format!("the state has no `{name}`"));
             }
         }
     }
 
     fn map(&mut self, map: &Map) {
         if map.each.trim().is_empty() {
-            self.say("map.each", "there is nothing to do for each item");
+            self.report("map.each", "`each` is empty");
         }
-        self.bounds("map.limits", &map.limits);
+        self.limits("map.limits", &map.limits);
         self.schema("map.schema", map.schema.as_ref());
         self.template("map.each", &map.each, &["item", "index"]);
         if let Some(reduce) = &map.reduce {
-            self.bounds("map.reduce.limits", &reduce.limits);
+            self.limits("map.reduce.limits", &reduce.limits);
             self.template("map.reduce.task", &reduce.task, &["results"]);
         }
     }
@@ -370,7 +382,7 @@ fn head(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// Every text in a value.
+/// All strings in a value.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -380,16 +392,16 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// A circle in words; of a long one, its beginning.
-fn circle_words(names: &[&str]) -> String {
+/// A cycle as text; of a long one, the beginning.
+fn cycle_text(names: &[&str]) -> String {
     match names {
         [first @ .., last] if first.len() > 12 => format!("{} → … → {last}", first[..12].join(" → ")),
         _ => names.join(" → "),
     }
 }
 
-/// Follows what `start` waits for, among those that are stuck, until it comes back to where it was.
-fn circle_from(start: usize, after: &[Vec<usize>], order: &HashSet<usize>) -> Vec<usize> {
+/// A cycle that `start` leads into, among the tasks that are not in `order`.
+fn cycle_from(start: usize, after: &[Vec<usize>], order: &HashSet<usize>) -> Vec<usize> {
     let (mut path, mut at) = (Vec::new(), start);
     let mut seen = HashMap::new();
     loop {
@@ -399,7 +411,7 @@ fn circle_from(start: usize, after: &[Vec<usize>], order: &HashSet<usize>) -> Ve
             return path;
         }
         path.push(at);
-        match after[at].iter().find(|it| !order.contains(it)) {
+        match after[at].iter().find(|task| !order.contains(task)) {
             Some(next) => at = *next,
             None => return path,
         }

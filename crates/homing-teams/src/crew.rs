@@ -1,7 +1,8 @@
-//! Crews: tasks for agents, and which task needs the results of which others.
+//! Crews: tasks for agents, with dependencies between them.
 
 pub(crate) mod hierarchy;
 pub(crate) mod script;
+
 use homing_core::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,20 +14,20 @@ use crate::{limit_fields::LimitFields, team::Team};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Crew {
-    /// In which order tasks are done.
+    /// Order in which tasks are executed.
     pub process: Process,
     /// The tasks.
     pub tasks: Vec<CrewTask>,
-    /// Who assigns and accepts, in a hierarchical process.
+    /// Agent that assigns tasks and accepts results, in a hierarchical process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<String>,
-    /// Whom the manager may choose from, for tasks without an agent; the agents of the file where this is empty.
+    /// Agents the manager may choose from, for tasks without an agent; empty for all agents of the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
-    /// How often a task is done at most before its result is taken as it is.
+    /// Maximum number of times a task is executed before its result is accepted as it is.
     #[serde(default = "three")]
     pub max_rounds: u32,
-    /// The task whose result is the crew's; the last ones by default.
+    /// Task whose result is the crew's answer; by default the last tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
 }
@@ -35,16 +36,16 @@ fn three() -> u32 {
     3
 }
 
-/// In which order tasks are done.
+/// Order in which tasks are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Process {
-    /// One after the other, as they are written; each sees the result of the one before unless it says otherwise.
+    /// One after the other, in file order; by default each task sees the result of the one before.
     #[default]
     Sequential,
-    /// As soon as the results that a task needs are there.
+    /// Each task as soon as the results it needs are available.
     Parallel,
-    /// One after the other; a manager assigns tasks, and accepts results or sends them back.
+    /// One after the other; a manager assigns tasks, and accepts or rejects results.
     Hierarchical,
 }
 
@@ -52,66 +53,67 @@ pub enum Process {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CrewTask {
-    /// Its name.
+    /// Name of the task.
     pub name: String,
-    /// Who does it.
+    /// Agent that executes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// What is to be done: a template.
+    /// Instructions: a template.
     pub description: String,
-    /// What is to come out, in words.
+    /// Description of the expected result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_output: Option<String>,
-    /// What is to come out, as a JSON schema.
+    /// JSON schema of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The tasks whose results it needs.
+    /// Tasks whose results it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<String>>,
-    /// It is done only if this holds.
+    /// Condition: the task is skipped if it does not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// What it may spend, each time.
+    /// Limits of each execution.
     pub limits: LimitFields,
-    /// How often it is tried again after a failure.
+    /// Maximum number of retries after a failure.
     pub retries: u32,
-    /// What its failure means, after all retries.
-    pub on_failure: OnFailure,
+    /// Consequence of a failure, after all retries.
+    pub on_failure: OnTaskFailure,
 }
 
-/// Consequence of a part that did not deliver, after all retries: one that failed, that was cancelled, or that a limit of
-/// its own stopped.
+/// Consequence of a task, node, speaker or item that did not deliver, after all retries: it failed, was cancelled, or was
+/// stopped by its own limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OnFailure {
-    /// The rest goes on, and whoever needs the result reads that it failed and what there was by then. The team ends
-    /// `failed` if it had to deliver this part: a crew's task that is the last or that others need; a graph's node whose
-    /// failure no edge handles; the last contribution of a chat, and its selector; any item of a map.
+#[schemars(rename = "OnFailure")]
+pub enum OnTaskFailure {
+    /// The rest continues, and tasks that need the result see the failure and any partial output. The team ends `failed` if
+    /// it had to deliver this part: a crew's task that is the last or that others need; a graph's node whose failure no
+    /// edge handles; the last contribution of a chat, and its selector; any item of a map.
     #[default]
     Report,
-    /// The rest goes on without it, and the failure does not count.
+    /// The rest continues without it, and the failure does not count.
     Skip,
     /// The team fails at once.
     Fail,
 }
 
 impl Crew {
-    /// A crew that does its tasks one after the other.
+    /// Creates a crew that executes its tasks one after the other.
     pub fn sequential() -> Self {
         Self { max_rounds: three(), ..Self::default() }
     }
 
-    /// A crew that does at once whatever can be done at once.
+    /// Creates a crew that executes each task as soon as its dependencies are done.
     pub fn parallel() -> Self {
         Self { process: Process::Parallel, ..Self::sequential() }
     }
 
-    /// A crew with a manager.
+    /// Creates a crew with a manager.
     pub fn hierarchical(manager: impl Into<String>) -> Self {
         Self { process: Process::Hierarchical, manager: Some(manager.into()), ..Self::sequential() }
     }
 
-    /// One more task.
+    /// Adds a task.
     #[must_use]
     pub fn task(mut self, task: CrewTask) -> Self {
         self.tasks.push(task);
@@ -122,7 +124,7 @@ impl Crew {
         self.tasks.iter().position(|task| task.name == name)
     }
 
-    /// The names of the tasks whose results the task at `at` gets to see.
+    /// Names of the tasks whose results the task at `at` sees.
     pub(crate) fn context(&self, at: usize) -> Vec<&str> {
         match (&self.tasks[at].context, self.process) {
             (Some(names), _) => names.iter().map(String::as_str).collect(),
@@ -133,12 +135,13 @@ impl Crew {
         }
     }
 
-    /// Whom the manager may choose from.
+    /// The agents that the manager may choose from.
     pub(crate) fn candidates<'a>(&'a self, team: &'a Team) -> Vec<&'a str> {
         let not_manager = |name: &&str| Some(*name) != self.manager.as_deref();
-        match self.members.is_empty() {
-            true => team.agents.iter().map(|agent| agent.name.as_str()).filter(not_manager).collect(),
-            false => self.members.iter().map(String::as_str).collect(),
+        if self.members.is_empty() {
+            team.agents.iter().map(|agent| agent.name.as_str()).filter(not_manager).collect()
+        } else {
+            self.members.iter().map(String::as_str).collect()
         }
     }
 
@@ -160,7 +163,7 @@ impl Crew {
         self.tasks.iter().map(|task| rounds * (1 + u64::from(task.retries))).sum()
     }
 
-    /// The tasks that nobody waits for, or the one that is named as the output.
+    /// The task named as the output, or the tasks that no other task depends on.
     pub(crate) fn last_tasks(&self) -> Vec<usize> {
         if let Some(at) = self.output.as_deref().and_then(|name| self.position(name)) {
             return vec![at];
@@ -174,19 +177,19 @@ impl Crew {
         }
     }
 
-    /// The schema of the crew's answer, where it is that of one task.
+    /// The schema of the crew's answer, if it is the answer of one task.
     pub(crate) fn schema(&self, registry: &Registry) -> Option<&Value> {
         let may_skip = |task: &CrewTask| match task.on_failure {
-            OnFailure::Skip => true,
-            OnFailure::Fail => false,
-            OnFailure::Report => task
+            OnTaskFailure::Skip => true,
+            OnTaskFailure::Fail => false,
+            OnTaskFailure::Report => task
                 .agent
                 .as_deref()
                 .and_then(|name| registry.get(name).ok())
                 .is_some_and(|agent| agent.on_failure == homing_core::definition::OnFailure::Skip),
         };
         match self.last_tasks().as_slice() {
-            // A crew whose last task may be left out cannot promise its form.
+            // If the last task may be skipped, its schema cannot be promised.
             [only] if self.tasks[*only].when.is_none() && !may_skip(&self.tasks[*only]) => {
                 self.tasks[*only].schema.as_ref()
             }
@@ -196,61 +199,61 @@ impl Crew {
 }
 
 impl CrewTask {
-    /// A task for an agent.
+    /// Creates a task for an agent.
     pub fn new(name: impl Into<String>, agent: impl Into<String>, description: impl Into<String>) -> Self {
         Self { name: name.into(), agent: Some(agent.into()), description: description.into(), ..Self::default() }
     }
 
-    /// A task for whomever the manager chooses.
+    /// Creates a task for which the manager chooses the agent.
     pub fn unassigned(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self { name: name.into(), description: description.into(), ..Self::default() }
     }
 
-    /// The tasks whose results it needs.
+    /// Tasks whose results it needs.
     #[must_use]
     pub fn context<'a>(mut self, tasks: impl IntoIterator<Item = &'a str>) -> Self {
         self.context = Some(tasks.into_iter().map(str::to_owned).collect());
         self
     }
 
-    /// What is to come out, in words.
+    /// Description of the expected result.
     #[must_use]
     pub fn expects(mut self, output: impl Into<String>) -> Self {
         self.expected_output = Some(output.into());
         self
     }
 
-    /// What is to come out, as a JSON schema.
+    /// JSON schema of the result.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// The condition under which it is done.
+    /// Sets the condition: the task is skipped if it does not hold.
     #[must_use]
     pub fn when(mut self, condition: impl Into<String>) -> Self {
         self.when = Some(condition.into());
         self
     }
 
-    /// What it may spend.
+    /// Sets the limits of each execution.
     #[must_use]
     pub fn limits(mut self, limits: LimitFields) -> Self {
         self.limits = limits;
         self
     }
 
-    /// How often it is tried again after a failure.
+    /// Maximum number of retries after a failure.
     #[must_use]
     pub fn retries(mut self, times: u32) -> Self {
         self.retries = times;
         self
     }
 
-    /// What its failure means.
+    /// Sets the consequence of a failure, after all retries.
     #[must_use]
-    pub fn on_failure(mut self, policy: OnFailure) -> Self {
+    pub fn on_failure(mut self, policy: OnTaskFailure) -> Self {
         self.on_failure = policy;
         self
     }

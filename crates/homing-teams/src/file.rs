@@ -1,4 +1,4 @@
-//! Team files: text to a team and to what is to be said about it. It never fails and never reads a file.
+//! Team files: parses text into a team and diagnostics. It never fails and does not access files.
 
 use std::{
     collections::BTreeMap,
@@ -27,27 +27,27 @@ use crate::{
     yaml_positions::YamlPositions,
 };
 
-/// What is larger was not written by a person.
-const MOST_BYTES: usize = 8 << 20;
+/// The largest accepted size of a team file.
+const MAX_BYTES: usize = 8 << 20;
 
-/// A team as it is written in a file: one of `crew`, `chat`, `graph`, `orchestrator` and `map`.
+/// A team file, with one of `crew`, `chat`, `graph`, `orchestrator` and `map`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Homing team", rename = "Team")]
 pub(crate) struct TeamFile {
-    /// The name under which others delegate to it.
+    /// Name under which other agents delegate to it.
     pub(crate) name: String,
-    /// When to use it.
+    /// Description of when to use it.
     pub(crate) description: String,
-    /// Values that templates use by name; null is one that must be given with `--set`.
+    /// Values for templates, by name; null means that a value must be given.
     pub(crate) parameters: BTreeMap<String, Value>,
-    /// Members that are defined here; others are found by name among the agents that are installed.
+    /// Agents that are defined here; others are looked up by name among the installed agents.
     pub(crate) agents: Vec<Member>,
-    /// Teams that are defined here, to be members of this one.
+    /// Teams that are defined here, as members of this one.
     pub(crate) teams: Vec<TeamFile>,
-    /// Whether members share a memory.
+    /// True if members share a memory.
     pub(crate) memory: bool,
-    /// What the whole team may spend.
+    /// Limits of the whole team.
     pub(crate) limits: LimitFields,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) orchestrator: Option<Orchestrator>,
@@ -62,7 +62,7 @@ pub(crate) struct TeamFile {
 }
 
 impl TeamFile {
-    /// The team without the agents and teams that come with it.
+    /// The team without the agents and teams that are part of it.
     pub(crate) fn alone(team: &Team) -> Self {
         let mut file = Self {
             name: team.name.clone(),
@@ -73,16 +73,16 @@ impl TeamFile {
             ..Self::default()
         };
         match team.pattern.clone() {
-            Pattern::Orchestrator(it) => file.orchestrator = Some(it),
-            Pattern::Crew(it) => file.crew = Some(it),
-            Pattern::Chat(it) => file.chat = Some(it),
-            Pattern::Graph(it) => file.graph = Some(it),
-            Pattern::Map(it) => file.map = Some(it),
+            Pattern::Orchestrator(pattern) => file.orchestrator = Some(pattern),
+            Pattern::Crew(pattern) => file.crew = Some(pattern),
+            Pattern::Chat(pattern) => file.chat = Some(pattern),
+            Pattern::Graph(pattern) => file.graph = Some(pattern),
+            Pattern::Map(pattern) => file.map = Some(pattern),
         }
         file
     }
 
-    /// The team that is written here.
+    /// Builds the team.
     pub(crate) fn team(self) -> Result<Team, Vec<Problem>> {
         let mut problems = Vec::new();
         let pattern = self.pattern().map_err(|why| problems.push(Problem::new("", why))).ok();
@@ -97,7 +97,7 @@ impl TeamFile {
         for (at, file) in self.teams.into_iter().enumerate() {
             match file.team() {
                 Ok(team) => teams.push(team),
-                Err(more) => problems.extend(more.into_iter().map(|it| it.below(&format!("teams[{at}]")))),
+                Err(more) => problems.extend(more.into_iter().map(|problem| problem.below(&format!("teams[{at}]")))),
             }
         }
         match (pattern, problems.is_empty()) {
@@ -121,27 +121,27 @@ impl TeamFile {
         let mut found = found.into_iter().flatten();
         match (found.next(), found.next()) {
             (Some(pattern), None) => Ok(pattern),
-            (None, _) => Err("the team has no pattern: write one of crew, chat, graph, orchestrator, map"),
+            (None, _) => Err("the team has no pattern: use one of crew, chat, graph, orchestrator, map"),
             (Some(_), Some(_)) => {
-                Err("the team has more than one pattern: write one of crew, chat, graph, orchestrator, map")
+                Err("the team has more than one pattern: use one of crew, chat, graph, orchestrator, map")
             }
         }
     }
 }
 
-/// What became of a team file.
+/// The result of loading a team file.
 pub struct LoadedTeam {
-    /// The team, where it can be made out.
+    /// The team, if it could be built.
     pub team: Option<Team>,
-    /// What is to be said about the file, with places.
+    /// Diagnostics about the file, with positions.
     pub diagnostics: Vec<Diagnostic>,
     text: String,
     path: Option<Arc<PathBuf>>,
 }
 
-/// Reads a team from `text`; `path` is where it came from, for messages.
+/// Parses a team from `text`; `path` is used in diagnostics.
 pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
-    let path = path.map(|it| Arc::new(it.to_owned()));
+    let path = path.map(|path| Arc::new(path.to_owned()));
     let mut loaded = LoadedTeam { team: None, diagnostics: Vec::new(), text: String::new(), path };
     match parse(text) {
         Err(diagnostic) => loaded.diagnostics.push(Diagnostic { path: loaded.path.clone(), ..diagnostic }),
@@ -150,11 +150,11 @@ pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
             match file.team() {
                 Ok(team) => {
                     let problems = team.flat().into_iter().flat_map(check::structure).collect();
-                    let problems = check::below_the_right_team(&team, problems);
-                    loaded.diagnostics = loaded.placed(problems);
+                    let problems = check::with_team_paths(&team, problems);
+                    loaded.diagnostics = loaded.with_positions(problems);
                     loaded.team = Some(team);
                 }
-                Err(problems) => loaded.diagnostics = loaded.placed(problems),
+                Err(problems) => loaded.diagnostics = loaded.with_positions(problems),
             }
         }
     }
@@ -162,17 +162,18 @@ pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
 }
 
 fn parse(text: &str) -> Result<TeamFile, Diagnostic> {
-    if text.len() > MOST_BYTES {
-        return Err(Diagnostic::error(format!("the file has more than {} MiB", MOST_BYTES >> 20)));
+    if text.len() > MAX_BYTES {
+        return Err(Diagnostic::error(format!("the file is larger than {} MiB", MAX_BYTES >> 20)));
     }
     serde_saphyr::from_str(text).map_err(|error| {
-        let number = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
-        let (line, column) = error.location().map_or((0, 0), |it| (number(it.line()), number(it.column())));
+        let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let position = error.location().map(|place| (number(place.line()), number(place.column())));
+        let (line, column) = position.unwrap_or((0, 0));
         Diagnostic::error(plain(&error.without_snippet().to_string())).at(line, column)
     })
 }
 
-/// The parser's message without its own account of the place, and without advice to programmers.
+/// The parser's message without its position and without advice for programmers.
 fn plain(message: &str) -> &str {
     let line = message.lines().next().unwrap_or_default();
     let line = line.split(" at line ").next().unwrap_or(line);
@@ -180,7 +181,10 @@ fn plain(message: &str) -> &str {
 }
 
 impl LoadedTeam {
-    /// Gives a parameter its value: JSON where it can be read as JSON, text otherwise.
+    /// Sets the value of a parameter: as JSON if it can be parsed as JSON, as text otherwise.
+    ///
+    /// # Errors
+    /// Fails if the team has no such parameter.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Diagnostic> {
         let Some(team) = &mut self.team else { return Ok(()) };
         match team.parameters.get_mut(name) {
@@ -190,42 +194,45 @@ impl LoadedTeam {
             }
             None => {
                 let near = team.parameters.keys().min_by_key(|known| distance(known, name));
-                let hint = near.map(|it| format!("did you mean `{it}`?"));
+                let hint = near.map(|name| format!("did you mean `{name}`?"));
                 Err(Diagnostic { hint, ..Diagnostic::error(format!("the team has no parameter `{name}`")) })
             }
         }
     }
 
-    /// What is wrong with the team among these agents and tools: nobody of that name, or a team that contains itself.
+    /// Problems of the team given these agents and tools: unknown names, or a team that contains itself.
     pub fn check(&self, registry: &Registry, tools: &[String]) -> Vec<Diagnostic> {
         let Some(team) = &self.team else { return Vec::new() };
         let mut registry = registry.clone();
         let all = team.flat();
-        for it in &all {
-            registry.register_all(it.own_agents());
+        for team in &all {
+            registry.register_all(team.own_agents());
         }
         let problems = references(&all, &registry, Some(tools));
-        self.placed(check::below_the_right_team(team, problems))
+        self.with_positions(check::with_team_paths(team, problems))
     }
 
-    /// The team, ready to be installed, or what is in the way.
+    /// The team, ready to be installed.
+    ///
+    /// # Errors
+    /// Fails with the diagnostics that are errors, and with those for parameters without a value.
     pub fn ready(self) -> Result<Team, Vec<Diagnostic>> {
         let missing = self.team.as_ref().map(check::missing_parameters).unwrap_or_default();
-        let errors = self.diagnostics.iter().filter(|it| it.severity == Severity::Error).cloned();
-        let errors: Vec<Diagnostic> = errors.chain(self.placed(missing)).collect();
+        let errors = self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).cloned();
+        let errors: Vec<Diagnostic> = errors.chain(self.with_positions(missing)).collect();
         match self.team {
             Some(team) if errors.is_empty() => Ok(team),
             Some(_) | None => Err(errors),
         }
     }
 
-    fn placed(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
+    fn with_positions(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {
         if problems.is_empty() {
             return Vec::new();
         }
-        let spots = YamlPositions::of(&self.text);
+        let positions = YamlPositions::of(&self.text);
         let place = |problem: Problem| {
-            let (line, column) = spots.find(&problem.path);
+            let (line, column) = positions.find(&problem.path);
             let field = Some(problem.path).filter(|path| !path.is_empty());
             Diagnostic { path: self.path.clone(), line, column, field, ..problem.diagnostic }
         };
@@ -233,7 +240,7 @@ impl LoadedTeam {
     }
 }
 
-/// The JSON schema of team files, as it is published.
+/// The published JSON schema of team files.
 pub fn schema() -> Value {
     serde_json::to_value(schemars::schema_for!(TeamFile)).unwrap_or_default()
 }

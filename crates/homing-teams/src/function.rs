@@ -1,4 +1,4 @@
-//! Plain functions as tools, for the nodes of a graph that need no language model.
+//! Rust functions as tools, for nodes of a graph that need no language model.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-struct Function<F> {
+struct FunctionTool<F> {
     spec: ToolSpec,
     run: F,
 }
 
-/// A tool from a function of its arguments. `replay` says whether it may be called again after a crash.
+/// Creates a tool from a function of its arguments. `replay` is whether it may be called again after a crash.
 ///
-/// An `Err` is a failed call; the team's failure policy decides what that means.
+/// An `Err` is a failed call, to which the team's failure policy applies.
 pub fn function(
     name: impl Into<String>,
     replay: Replay,
@@ -23,17 +23,11 @@ pub fn function(
 ) -> Arc<dyn Tool> {
     let name = name.into();
     let description = format!("The function {name} of a team.");
-    let spec = ToolSpec {
-        name,
-        description,
-        schema: json!({"type": "object"}),
-        replay,
-        effect: homing_core::tool::Effect::Changes,
-    };
-    Arc::new(Function { spec, run })
+    let spec = ToolSpec { name, description, schema: json!({"type": "object"}), replay };
+    Arc::new(FunctionTool { spec, run })
 }
 
-impl<F: Fn(Value) -> Result<Value, String> + Send + Sync> Tool for Function<F> {
+impl<F: Fn(Value) -> Result<Value, String> + Send + Sync> Tool for FunctionTool<F> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

@@ -1,31 +1,32 @@
-//! Graphs: nodes that work on a shared state, and edges that say what comes after what.
+//! Graphs: nodes that work on a shared state, and edges that define their order.
 
 pub(crate) mod script;
 pub(crate) mod state;
+
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{crew::OnFailure, limit_fields::LimitFields};
+use crate::{crew::OnTaskFailure, limit_fields::LimitFields};
 
 /// A graph over a shared state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Graph {
-    /// What the nodes share, by name.
-    pub state: BTreeMap<String, Field>,
+    /// Fields of the shared state, by name.
+    pub state: BTreeMap<String, StateField>,
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// What comes after what.
+    /// The edges between nodes.
     pub edges: Vec<Edge>,
-    /// The node that begins.
+    /// Node at which the graph starts.
     pub start: String,
-    /// The answer: a template over `state`. By default what the last node said.
+    /// The answer: a template over `state`. By default the output of the last node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// How many steps there are at most, nodes that work side by side counting as one.
+    /// Maximum number of steps; nodes that run concurrently count as one.
     pub max_steps: u32,
 }
 
@@ -42,21 +43,22 @@ impl Default for Graph {
     }
 }
 
-/// One value of the state.
+/// One field of the state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Field {
-    /// What it is.
+#[schemars(rename = "Field")]
+pub struct StateField {
+    /// Type of its value.
     #[serde(rename = "type")]
     pub kind: FieldType,
-    /// How something new is put into it.
+    /// The way in which a new value is combined with the old one.
     pub reducer: Reducer,
-    /// What it is at first.
+    /// Initial value.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub default: Value,
 }
 
-/// What a value of the state is.
+/// Type of a field of the state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FieldType {
@@ -71,90 +73,90 @@ pub enum FieldType {
     Boolean,
     /// A list.
     List,
-    /// Values by name.
+    /// An object.
     Object,
 }
 
-/// How something new is put into a value of the state.
+/// The way in which a new value of a field is combined with the old one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reducer {
-    /// It takes the old one's place.
+    /// The new value replaces the old one.
     #[default]
     Replace,
-    /// It is added to the end of a list; a list adds each of its items.
+    /// The new value is appended to a list; a list appends each of its items.
     Append,
-    /// Its keys are laid over the old ones.
+    /// The keys of the new object replace those of the old one.
     Merge,
-    /// It is added to a number.
+    /// The new number is added to the old one.
     Add,
 }
 
-/// One node.
+/// A node of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Node {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// The agent that works here.
+    /// Agent that runs at this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The team that works here.
+    /// Team that runs at this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub team: Option<String>,
-    /// The function that is called here.
+    /// Tool that is called at this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// What the agent or team is to do: a template over `task`, `state`, `failures`, and `item` where there is `each`.
+    /// Task of the agent or team: a template over `task`, `state`, `failures`, and `item` if there is `each`.
     pub task: String,
-    /// The function's arguments: templates; one that is a single expression keeps its type.
+    /// Arguments of the tool: templates; one that is a single expression keeps its type.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub args: Value,
-    /// An expression for a list: the node works once for each `item`, side by side, and goes on when all are done.
+    /// Expression for a list: the node runs once for each `item`, concurrently, and continues when all have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
-    /// Where the result goes; a structured result without this goes to the values of the same names.
+    /// Field that gets the result. Without it, a structured result sets the fields of the same names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes: Option<String>,
     /// JSON schema of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The nodes that must all have led here before it begins.
+    /// Nodes that must all have led here before this node starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub join: Vec<String>,
-    /// What it may spend, each time.
+    /// Limits of each run.
     pub limits: LimitFields,
-    /// How often it is tried again after a failure.
+    /// Maximum number of retries after a failure.
     pub retries: u32,
-    /// What its failure means, after all retries. An edge handles a failure if it is taken and its condition asks about
-    /// it, as in `failures.NODE is defined`; `else` beside such a condition counts as well.
-    pub on_failure: OnFailure,
+    /// Consequence of a failure, after all retries. An edge handles a failure if it is taken and its condition refers to
+    /// it, as in `failures.NODE is defined`; an `else` edge beside such a condition counts as well.
+    pub on_failure: OnTaskFailure,
 }
 
-/// Who works at a node.
+/// The agent, team or tool that runs at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work<'a> {
-    /// An agent, or a team, which is the same to a graph.
+    /// An agent or a team.
     Agent(&'a str),
-    /// A function.
+    /// A tool.
     Tool(&'a str),
 }
 
-/// From one node to another.
+/// An edge from one node to another.
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Edge {
-    /// After this node.
+    /// Node at which the edge starts.
     pub from: String,
-    /// Comes this one; `end` is the end.
+    /// Node to which it leads; `end` ends the graph.
     pub to: String,
-    /// If this holds.
+    /// Condition for taking the edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// If no other edge of the node was taken.
+    /// True if the edge is taken only when no other edge of the node is.
     #[serde(rename = "else", skip_serializing_if = "std::ops::Not::not")]
     pub otherwise: bool,
-    /// At most so many times.
+    /// Maximum number of times that the edge is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// A condition in code.
@@ -165,14 +167,17 @@ pub struct Edge {
 /// A condition in code, over the state.
 pub(crate) type Test = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
-/// Where an edge leads that leads nowhere else.
+/// Target of edges that end the graph.
 pub(crate) const END: &str = "end";
 
 impl PartialEq for Edge {
     fn eq(&self, other: &Self) -> bool {
-        let data =
-            |it: &Self| (it.from.clone(), it.to.clone(), it.when.clone(), it.otherwise, it.limit, it.test.is_some());
-        data(self) == data(other)
+        self.from == other.from
+            && self.to == other.to
+            && self.when == other.when
+            && self.otherwise == other.otherwise
+            && self.limit == other.limit
+            && self.test.is_some() == other.test.is_some()
     }
 }
 
@@ -183,12 +188,12 @@ impl fmt::Debug for Edge {
 }
 
 impl Graph {
-    /// A graph that begins at a node.
+    /// Creates a graph that starts at a node.
     pub fn starting_at(node: impl Into<String>) -> Self {
         Self { start: node.into(), ..Self::default() }
     }
 
-    /// A value of the state.
+    /// Adds a field to the state.
     #[must_use]
     pub fn field(
         mut self,
@@ -197,32 +202,32 @@ impl Graph {
         reducer: Reducer,
         default: impl Into<Value>,
     ) -> Self {
-        self.state.insert(name.into(), Field { kind, reducer, default: default.into() });
+        self.state.insert(name.into(), StateField { kind, reducer, default: default.into() });
         self
     }
 
-    /// One more node.
+    /// Adds a node.
     #[must_use]
     pub fn node(mut self, node: Node) -> Self {
         self.nodes.push(node);
         self
     }
 
-    /// One more edge.
+    /// Adds an edge.
     #[must_use]
     pub fn edge(mut self, edge: Edge) -> Self {
         self.edges.push(edge);
         self
     }
 
-    /// The answer, as a template over `state`.
+    /// Sets the answer, a template over `state`.
     #[must_use]
     pub fn output(mut self, template: impl Into<String>) -> Self {
         self.output = Some(template.into());
         self
     }
 
-    /// How many steps there are at most.
+    /// Sets the maximum number of steps.
     #[must_use]
     pub fn max_steps(mut self, steps: u32) -> Self {
         self.max_steps = steps;
@@ -253,17 +258,17 @@ impl Graph {
 }
 
 impl Node {
-    /// A node where an agent or a team works.
+    /// Creates a node at which an agent or a team runs.
     pub fn agent(name: impl Into<String>, agent: impl Into<String>, task: impl Into<String>) -> Self {
         Self { name: name.into(), agent: Some(agent.into()), task: task.into(), ..Self::default() }
     }
 
-    /// A node where a function is called.
+    /// Creates a node at which a tool is called.
     pub fn tool(name: impl Into<String>, tool: impl Into<String>, args: Value) -> Self {
         Self { name: name.into(), tool: Some(tool.into()), args, ..Self::default() }
     }
 
-    /// Who works here; `None` where nobody or more than one does.
+    /// The agent, team or tool that runs at this node; `None` unless exactly one of agent, team and tool is set.
     pub fn work(&self) -> Option<Work<'_>> {
         match (&self.agent, &self.team, &self.tool) {
             (Some(name), None, None) | (None, Some(name), None) => Some(Work::Agent(name)),
@@ -272,42 +277,42 @@ impl Node {
         }
     }
 
-    /// Where the result goes.
+    /// Sets the field that gets the result.
     #[must_use]
     pub fn writes(mut self, field: impl Into<String>) -> Self {
         self.writes = Some(field.into());
         self
     }
 
-    /// A list: the node works once for each `item`.
+    /// Sets the list expression: the node runs once for each `item`.
     #[must_use]
     pub fn each(mut self, list: impl Into<String>) -> Self {
         self.each = Some(list.into());
         self
     }
 
-    /// JSON schema of the result.
+    /// Sets the JSON schema of the result.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// The nodes that must all have led here.
+    /// Sets the nodes that must all have led here.
     #[must_use]
     pub fn join<'a>(mut self, nodes: impl IntoIterator<Item = &'a str>) -> Self {
         self.join = nodes.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// What its failure means.
+    /// Sets the consequence of a failure.
     #[must_use]
-    pub fn on_failure(mut self, policy: OnFailure) -> Self {
+    pub fn on_failure(mut self, policy: OnTaskFailure) -> Self {
         self.on_failure = policy;
         self
     }
 
-    /// How often it is tried again after a failure.
+    /// Sets the maximum number of retries after a failure.
     #[must_use]
     pub fn retries(mut self, times: u32) -> Self {
         self.retries = times;
@@ -316,38 +321,38 @@ impl Node {
 }
 
 impl Edge {
-    /// From one node to another.
+    /// Creates an edge from one node to another.
     pub fn new(from: impl Into<String>, to: impl Into<String>) -> Self {
         Self { from: from.into(), to: to.into(), ..Self::default() }
     }
 
-    /// To the end.
+    /// Creates an edge that ends the graph.
     pub fn end(from: impl Into<String>) -> Self {
         Self::new(from, END)
     }
 
-    /// If an expression over `state` holds.
+    /// Takes the edge only if an expression over `state` holds.
     #[must_use]
     pub fn when(mut self, condition: impl Into<String>) -> Self {
         self.when = Some(condition.into());
         self
     }
 
-    /// If a function of the state says so. It must be pure: after a crash it is asked again.
+    /// Takes the edge only if a function of the state returns true. It must be pure: it is called again after a crash.
     #[must_use]
     pub fn if_fn(mut self, test: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
         self.test = Some(Arc::new(test));
         self
     }
 
-    /// If no other edge of the node was taken.
+    /// Takes the edge only if no other edge of the node is taken.
     #[must_use]
     pub fn otherwise(mut self) -> Self {
         self.otherwise = true;
         self
     }
 
-    /// At most so many times.
+    /// Takes the edge at most so many times.
     #[must_use]
     pub fn limit(mut self, times: u32) -> Self {
         self.limit = Some(times);

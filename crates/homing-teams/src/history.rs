@@ -1,91 +1,133 @@
-//! What has happened to a team so far, read from its transcript: who was sent out, and what came back.
+//! The history of a team, read from its transcript: which jobs were started, and how they ended.
 
 use std::{collections::HashMap, sync::Arc};
 
-use homing_core::message::{Message, MessageOrigin, ToolResult, TranscriptEntry};
+use homing_core::{
+    envelope::Status,
+    fact::LimitHit,
+    message::{Message, ToolResult, TranscriptEntry},
+    run::MORE_ROOM,
+};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// How the runtime's answer begins when it cannot know whether a function had its effect before the process died.
+/// The tool that starts a member.
+pub(crate) const DELEGATE: &str = "delegate";
+
+/// The tool that waits for members in the background.
+pub(crate) const WAIT: &str = "wait";
+
+/// The beginning of the runtime's result for a call that was interrupted by a crash.
 const OUTCOME_UNKNOWN: &str = "interrupted, outcome unknown";
 
-/// The transcript of a team, by the names of its jobs.
+/// The transcript of a team, by the IDs of its jobs.
 pub(crate) struct History<'a> {
-    /// What the team is to do.
+    /// The task of the team.
     pub(crate) task: &'a str,
     results: HashMap<&'a str, &'a ToolResult>,
-    over: HashMap<String, Done>,
+    /// Members that ran in the background and have ended, by place.
+    ended: HashMap<String, JobResult>,
 }
 
-/// How a job came out.
+/// The result of a job that has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Done {
-    pub(crate) status: String,
+pub(crate) struct JobResult {
+    pub(crate) status: Status,
     pub(crate) output: String,
     pub(crate) data: Option<Value>,
     pub(crate) error: Option<String>,
-    /// The place of its run; a function and a delegation that was refused have none.
+    /// The place of its run; functions and refused delegations have none.
     pub(crate) place: Option<String>,
-    /// The agent's own definition says that its failure does not count.
+    /// True if the agent's own definition says that its failure does not count.
     pub(crate) may_fail: bool,
-    /// It ended because the team, or something above it, had no more to spend.
+    /// True if it ended because the team, or a run above it, reached a limit.
     by_teams_limit: bool,
 }
 
-/// How a job stands.
+/// The state of a job.
 #[derive(Debug, PartialEq)]
 pub(crate) enum JobState {
-    /// It is to be sent out under this id.
+    /// It has to be started under this ID.
     Open { id: String },
-    /// It is on its way, as the run at this place.
+    /// It is running, as the run at this place.
     Running { place: String },
-    /// It is behind us.
-    Over(Done),
+    /// It has ended.
+    Ended(JobResult),
 }
 
-impl Done {
-    /// Whether it delivered. A member that a limit of its own stopped did not, whatever it had written by then.
+/// The runtime's report about a child run, from the `data` of `delegate` and `wait`. All reading of that data is here.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct MemberReport {
+    status: Option<Status>,
+    place: Option<String>,
+    output: Option<String>,
+    data: Option<Value>,
+    error: Option<String>,
+    may_fail: bool,
+    limit: Option<LimitHit>,
+}
+
+/// The `data` of `wait`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WaitReport {
+    runs: Vec<MemberReport>,
+}
+
+impl MemberReport {
+    /// The report in the result of a `delegate` call. A delegation that never became a run has none.
+    fn of_delegate(result: &ToolResult) -> Option<Self> {
+        let data = result.data.as_ref().filter(|_| result.name == DELEGATE)?;
+        let report = Self::deserialize(data);
+        Some(report.unwrap_or_else(|error| Self {
+            error: Some(format!("the report of the run cannot be read: {error}")),
+            ..Self::default()
+        }))
+    }
+
+    /// The reports in the result of a `wait` call.
+    fn of_wait(result: &ToolResult) -> Vec<Self> {
+        let report = result.data.as_ref().and_then(|data| WaitReport::deserialize(data).ok());
+        report.unwrap_or_default().runs
+    }
+
+    /// Returns whether the run ended because of a limit that was not its own: the team's, or one above it.
+    fn ended_by_others_limit(&self) -> bool {
+        self.limit.as_ref().is_some_and(|hit| Some(hit.place.to_string()) != self.place)
+    }
+
+    fn into_result(self, output: String) -> JobResult {
+        JobResult {
+            by_teams_limit: self.ended_by_others_limit(),
+            status: self.status.unwrap_or(Status::Failed),
+            output,
+            data: self.data,
+            error: self.error,
+            place: self.place,
+            may_fail: self.may_fail,
+        }
+    }
+}
+
+impl JobResult {
+    /// Returns whether it delivered. A member that its own limit stopped did not, whatever it had written by then.
     pub(crate) fn is_done(&self) -> bool {
-        self.status == "done"
+        self.status == Status::Done
     }
 
     pub(crate) fn why(&self) -> String {
-        self.error.clone().unwrap_or_else(|| self.status.clone())
+        self.error.clone().unwrap_or_else(|| self.status.name().to_owned())
     }
 
-    /// What templates and conditions get to see of it.
+    /// The values that templates and conditions can use.
     pub(crate) fn in_scope(&self) -> Value {
-        json!({"status": self.status, "output": self.output, "data": self.data, "error": self.error})
-    }
-
-    fn from_facts(facts: &Value, output: &str) -> Self {
-        let text = |key: &str| facts.get(key).and_then(Value::as_str).map(str::to_owned);
-        Self {
-            status: text("status").unwrap_or_else(|| "failed".to_owned()),
-            output: output.to_owned(),
-            data: facts.get("data").filter(|data| !data.is_null()).cloned(),
-            error: text("error"),
-            place: text("place"),
-            may_fail: facts.get("may_fail").and_then(Value::as_bool).unwrap_or(false),
-            by_teams_limit: ended_by_others_limit(facts),
-        }
-    }
-
-    /// Something that has not been done.
-    pub(crate) fn open() -> Self {
-        Self {
-            status: "open".to_owned(),
-            output: String::new(),
-            data: None,
-            error: None,
-            place: None,
-            may_fail: false,
-            by_teams_limit: false,
-        }
+        json!({"status": self.status.name(), "output": self.output, "data": self.data, "error": self.error})
     }
 
     fn of_tool(result: &ToolResult) -> Self {
         Self {
-            status: if result.is_error { "failed" } else { "done" }.to_owned(),
+            status: if result.is_error { Status::Failed } else { Status::Done },
             output: result.text.clone(),
             data: result.data.clone(),
             error: result.is_error.then(|| result.text.clone()),
@@ -98,87 +140,110 @@ impl Done {
 
 impl<'a> History<'a> {
     pub(crate) fn new(messages: &'a [Arc<TranscriptEntry>]) -> Self {
-        let mut past = Self { task: "", results: HashMap::new(), over: HashMap::new() };
-        let mut begun = false;
+        let mut history = Self { task: "", results: HashMap::new(), ended: HashMap::new() };
+        let mut has_begun = false;
         for entry in messages {
             match &entry.message {
-                Message::User { text, .. } if !begun => past.task = text,
-                // What a limit had refused may be tried again now.
-                Message::User { .. } if entry.origin == MessageOrigin::MoreBudget => past.forget_what_limits_ended(),
+                Message::User { text, .. } if !has_begun => history.task = text,
+                // With a larger budget, jobs that a limit had ended are tried again.
+                Message::User { text, .. } if text == MORE_ROOM => history.forget_jobs_ended_by_limits(),
                 Message::User { .. } => (),
-                Message::Assistant(_) => begun = true,
-                Message::Tool(result) => past.take(result),
+                Message::Assistant(_) => has_begun = true,
+                Message::Tool(result) => history.add(result),
             }
         }
-        past
+        history
     }
 
-    fn forget_what_limits_ended(&mut self) {
-        let spent: Vec<String> =
-            self.over.iter().filter(|(_, it)| it.by_teams_limit).map(|(at, _)| at.clone()).collect();
-        self.over.retain(|_, done| !done.by_teams_limit);
-        self.results.retain(|_, result| match result.data.as_ref().filter(|_| result.name == "delegate") {
-            // A delegation that never became a run carries no facts.
-            None => result.name != "delegate",
-            Some(facts) => !ended_by_others_limit(facts) && !spent.iter().any(|place| place == text(facts, "place")),
+    fn forget_jobs_ended_by_limits(&mut self) {
+        let by_limit = self.ended.iter().filter(|(_, job)| job.by_teams_limit);
+        let places: Vec<String> = by_limit.map(|(place, _)| place.clone()).collect();
+        self.ended.retain(|_, job| !job.by_teams_limit);
+        self.results.retain(|_, result| match MemberReport::of_delegate(result) {
+            None => result.name != DELEGATE,
+            Some(report) => {
+                !report.ended_by_others_limit() && !places.iter().any(|place| report.place.as_ref() == Some(place))
+            }
         });
     }
 
-    fn take(&mut self, result: &'a ToolResult) {
-        if result.name != "wait" {
+    fn add(&mut self, result: &'a ToolResult) {
+        if result.name != WAIT {
             self.results.insert(&result.call_id, result);
             return;
         }
-        let runs = result.data.as_ref().and_then(|data| data.get("runs")).and_then(Value::as_array);
-        for facts in runs.into_iter().flatten() {
-            let done = || Done::from_facts(facts, text(facts, "output"));
-            self.over.entry(text(facts, "place").to_owned()).or_insert_with(done);
+        for mut report in MemberReport::of_wait(result) {
+            let output = report.output.take().unwrap_or_default();
+            self.ended.entry(report.place.clone().unwrap_or_default()).or_insert_with(|| report.into_result(output));
         }
     }
 
-    /// How the job `id` stands, which may be tried again so many times after a failure.
-    pub(crate) fn stand(&self, id: &str, retries: u32) -> JobState {
+    /// The state of the job `id`, which is started again up to `retries` times after a failure.
+    pub(crate) fn job(&self, id: &str, retries: u32) -> JobState {
         for attempt in 0..=retries {
             let key = format!("{id}#{attempt}");
             let Some(result) = self.results.get(key.as_str()) else { return JobState::Open { id: key } };
-            let done = match self.come_back(result) {
-                Ok(done) => done,
+            let job = match self.attempt(result) {
+                Ok(job) => job,
                 Err(place) => return JobState::Running { place },
             };
-            // Somebody who stops a run does not want to see it again; and what may have happened is never done twice.
-            let is_final = done.status == "cancelled" || result.text.starts_with(OUTCOME_UNKNOWN);
-            if done.is_done() || attempt == retries || is_final {
-                return JobState::Over(done);
+            // A run that the user cancelled is not started again, and neither is a call that may have had its effect.
+            let is_final = job.status == Status::Cancelled || result.text.starts_with(OUTCOME_UNKNOWN);
+            if job.is_done() || attempt == retries || is_final {
+                return JobState::Ended(job);
             }
         }
-        unreachable!("the last attempt always decides")
+        unreachable!("the last attempt always returns")
     }
 
-    /// What came of a call, or the place of the run that it left under way.
-    fn come_back(&self, result: &ToolResult) -> Result<Done, String> {
-        let facts = result.data.as_ref().filter(|_| result.name == "delegate");
-        let Some(facts) = facts else { return Ok(Done::of_tool(result)) };
-        match (facts.get("status").and_then(Value::as_str), facts.get("place").and_then(Value::as_str)) {
-            (Some("running"), Some(place)) => self.over.get(place).cloned().ok_or_else(|| place.to_owned()),
-            _ => Ok(Done::from_facts(facts, &result.text)),
+    /// The result of a call, or the place of the run that it left running.
+    fn attempt(&self, result: &ToolResult) -> Result<JobResult, String> {
+        let Some(report) = MemberReport::of_delegate(result) else { return Ok(JobResult::of_tool(result)) };
+        match (report.status, &report.place) {
+            (Some(Status::Running), Some(place)) => self.ended.get(place).cloned().ok_or_else(|| place.clone()),
+            _ => Ok(report.into_result(result.text.clone())),
         }
     }
 
-    /// The job's result, where it is over.
-    pub(crate) fn done(&self, id: &str, retries: u32) -> Option<Done> {
-        match self.stand(id, retries) {
-            JobState::Over(done) => Some(done),
+    /// The result of the job, if it has ended.
+    pub(crate) fn result(&self, id: &str, retries: u32) -> Option<JobResult> {
+        match self.job(id, retries) {
+            JobState::Ended(job) => Some(job),
             JobState::Open { .. } | JobState::Running { .. } => None,
         }
     }
 }
 
-fn text<'a>(facts: &'a Value, key: &str) -> &'a str {
-    facts.get(key).and_then(Value::as_str).unwrap_or_default()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Whether a run ended because of a limit that was not its own: the team's, or one above it.
-fn ended_by_others_limit(facts: &Value) -> bool {
-    let limit = facts.get("limit").filter(|limit| !limit.is_null());
-    limit.is_some_and(|limit| limit.get("place") != facts.get("place"))
+    fn delegated(data: Value) -> ToolResult {
+        ToolResult {
+            index: 0,
+            call_id: "job#0".into(),
+            name: DELEGATE.into(),
+            text: "text".into(),
+            images: Vec::new(),
+            data: Some(data),
+            is_error: false,
+        }
+    }
+
+    #[test]
+    fn member_report_is_read_from_delegate_data() {
+        let hit = json!({"name": "cost", "limit": 5, "spent": 5, "place": "1"});
+        let data = json!({"run": "x", "place": "1.2", "agent": "a", "status": "exhausted", "error": "e", "data": null,
+            "limit": hit, "may_fail": true});
+        let job = MemberReport::of_delegate(&delegated(data)).unwrap().into_result("text".into());
+        assert_eq!((job.status, job.place.as_deref(), job.data), (Status::Exhausted, Some("1.2"), None));
+        assert!(job.may_fail && job.by_teams_limit);
+    }
+
+    #[test]
+    fn unreadable_report_is_a_failure() {
+        let job = MemberReport::of_delegate(&delegated(json!({"status": 3}))).unwrap().into_result(String::new());
+        assert_eq!(job.status, Status::Failed);
+        assert!(job.why().contains("cannot be read"));
+    }
 }

@@ -1,4 +1,4 @@
-//! Makes teams known to a runtime: as agents that anybody may delegate to, and as the models that are their programs.
+//! Installs teams in a runtime: as agents, and as the models that are their programs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,13 +16,16 @@ use crate::{
     check,
     file::TeamFile,
     memory,
-    program::Director,
+    program::ProgramModel,
     team::{MODEL_PREFIX, Pattern, Team},
 };
 
-/// Makes `teams` known: registers their members, the teams themselves as agents, their functions and their programs.
+/// Installs `teams`: registers their members, the teams themselves as agents, their tools and their programs.
 ///
-/// Give the host's default model to `parts.models`, not to the task: a task's own model would take the program's place.
+/// Set the host's default model in `parts.models`, not in the task: the model of a task would replace the team's program.
+///
+/// # Errors
+/// Fails with all problems of the teams; then nothing is installed.
 pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) -> Result<(), Vec<Diagnostic>> {
     let teams: Vec<Team> = teams.into_iter().collect();
     let all: Vec<&Team> = teams.iter().flat_map(Team::flat).collect();
@@ -44,8 +47,8 @@ pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) 
     }
     let programs = all.iter().filter_map(|team| {
         let name = team.model_name();
-        let director: Arc<dyn Model> = Arc::new(Director::new(&name, team.script()?, team.shared()));
-        Some((name, director))
+        let program: Arc<dyn Model> = Arc::new(ProgramModel::new(&name, team.script()?, team.shared()));
+        Some((name, program))
     });
     parts.models = Arc::new(TeamModels { programs: programs.collect(), inner: parts.models.clone() });
     parts.tools.extend(all.iter().flat_map(|team| team.tools.clone()));
@@ -63,18 +66,18 @@ fn agent(team: &Team, registry: &Registry, tools: &[String]) -> AgentDefinition 
         definition.metadata.insert(RECORD.to_owned(), record);
     }
     match &team.pattern {
-        Pattern::Orchestrator(it) => match registry.get(&it.coordinator) {
-            Ok(coordinator) => it.head(coordinator, tools, definition),
+        Pattern::Orchestrator(orchestrator) => match registry.get(&orchestrator.coordinator) {
+            Ok(coordinator) => orchestrator.head(coordinator, tools, definition),
             Err(_) => definition,
         },
         Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) => definition,
     }
 }
 
-/// Where a definition carries the team it stands for.
+/// Metadata key under which the definition of a team contains the team itself.
 const RECORD: &str = "team";
 
-/// The team as data, unless part of it is code.
+/// The team as data; `None` if a part of it is code.
 fn record(team: &Team) -> Option<Value> {
     if !team.tools.is_empty() || team.has_code() {
         return None;
@@ -83,14 +86,14 @@ fn record(team: &Team) -> Option<Value> {
     Some(json!({"file": TeamFile::alone(team), "agents": team.agents, "teams": teams?}))
 }
 
-/// The team that a recorded run is, so that a host can install it again before it resumes the run's tree.
+/// The team of a recorded run, so that a host can install it again before it resumes the run's tree.
 ///
-/// `None` where the run is no team, or where the team has functions or conditions in code: its host must install it.
+/// `None` if the run is not a team, or if the team has tools or conditions in code: then its host must install it.
 pub fn recorded(spawned: &Spawned) -> Option<Team> {
     from_record(spawned.agent.metadata.get(RECORD)?)
 }
 
-/// The teams that work in a recorded tree, each once: what a host installs before it resumes the tree.
+/// The teams of a recorded tree, each once, which a host installs before it resumes the tree.
 pub fn recorded_in<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Team> {
     let mut teams: Vec<Team> = Vec::new();
     for record in records {
@@ -109,7 +112,7 @@ fn from_record(record: &Value) -> Option<Team> {
     Some(team)
 }
 
-/// Models of which some are teams' programs.
+/// The programs of teams, and the models of the host.
 pub struct TeamModels {
     programs: BTreeMap<String, Arc<dyn Model>>,
     inner: Arc<dyn Models>,
@@ -122,7 +125,7 @@ impl Models for TeamModels {
         {
             return Ok(ResolvedModel { names: vec![name.clone()], warnings: Vec::new() });
         }
-        // A member does not inherit its team's program: for it, the team is transparent.
+        // A member does not inherit its team's program as its model, but the model of the run above the team.
         self.inner.resolve(choice, parent.filter(|name| !name.starts_with(MODEL_PREFIX)))
     }
 

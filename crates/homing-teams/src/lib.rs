@@ -1,9 +1,9 @@
-//! Teams of agents: orchestrator, crew, chat, graph, map. A team is an ordinary run whose model is a program; this room
-//! knows neither files nor providers nor terminals, and it has no engine of its own.
+//! Teams of agents: orchestrator, crew, chat, graph, map. A team is an ordinary run whose model is a program; this crate has
+//! no scheduler of its own and does not access files, providers or terminals.
 //!
-//! A program is a pure function from the transcript to the next reply. It delegates, and it answers in the end. So every
-//! member is a run with a place in the tree, under the team's limits, in the journal; and a team that was killed goes on
-//! where it was, because what it does next depends on nothing but what was said.
+//! A program is a pure function from the transcript to the next reply: it delegates, and in the end it answers. So every
+//! member is a run with a place in the tree, under the team's limits, in the journal. A team that was killed resumes where
+//! it was, because its next step depends only on the transcript.
 
 mod chat;
 mod check;
@@ -28,10 +28,10 @@ mod template;
 mod yaml_positions;
 
 pub use chat::{Chat, NextSpeaker, SpeakerRule};
-pub use crew::{Crew, CrewTask, OnFailure, Process};
+pub use crew::{Crew, CrewTask, OnTaskFailure, Process};
 pub use file::{LoadedTeam, load, schema};
 pub use function::function;
-pub use graph::{Edge, Field, FieldType, Graph, Node, Reducer, Work};
+pub use graph::{Edge, FieldType, Graph, Node, Reducer, StateField, Work};
 pub use install::{TeamModels, install, recorded, recorded_in};
 pub use limit_fields::LimitFields;
 pub use map::{Map, MapResult, Reduce, map_results};

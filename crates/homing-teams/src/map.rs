@@ -1,4 +1,4 @@
-//! The same task for every item of a list, each by a run of its own, and the results in the order of the list.
+//! Maps: the same task for every item of a list, each in its own run, with the results in the order of the list.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use homing_core::envelope::Envelope;
 
 use crate::{
-    crew::OnFailure,
+    crew::OnTaskFailure,
     failed,
     graph::state::brief,
-    history::{Done, History, JobState},
+    history::{History, JobResult, JobState},
     limit_fields::LimitFields,
-    program::{Errand, Move, TeamCall, TeamScript},
+    program::{DelegateCall, Move, TeamCall, TeamScript},
     team::{Team, TemplateScope},
     template,
 };
@@ -21,83 +21,83 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Map {
-    /// Who works on each item.
+    /// Agent that works on each item.
     pub agent: String,
-    /// What is to be done with each: a template over `item`, `index` and `task`.
+    /// Task for each item: a template over `item`, `index` and `task`.
     pub each: String,
-    /// The items; where there are none, the team's task is the list: a JSON array, or one item a line.
+    /// The items. If empty, the team's task is the list: a JSON array, or one item per line.
     pub items: Vec<Value>,
     /// JSON schema of the result of one item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// What each item may cost.
+    /// Limits of each item.
     pub limits: LimitFields,
-    /// How often an item is tried again after a failure.
+    /// Maximum number of retries of an item after a failure.
     pub retries: u32,
     /// Consequence of an item that failed, after all retries. By default the other items are done and reduced, and the map
-    /// ends `failed` with all results; `skip` lets it end `done`; `fail` leaves out what is made of the results.
-    pub on_failure: OnFailure,
-    /// What is made of all results in the end.
+    /// ends `failed` with all results; `skip` lets it end `done`; `fail` omits the reduction.
+    pub on_failure: OnTaskFailure,
+    /// Run that combines all results at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reduce: Option<Reduce>,
 }
 
-/// One more run that makes one answer of all results.
+/// A run that combines all results into one answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reduce {
-    /// Who does it.
+    /// Agent that combines the results.
     pub agent: String,
-    /// What is to be done with the results, which follow it: a template over `task` and `results`.
+    /// Its task, which the results follow: a template over `task` and `results`.
     pub task: String,
-    /// What it may spend.
+    /// Limits of the run.
     pub limits: LimitFields,
 }
 
-/// What came of one item.
+/// The result of one item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MapResult {
     /// The item.
     pub item: Value,
-    /// How its run ended.
+    /// Status of its run.
     pub status: String,
     /// Its answer.
     pub output: String,
-    /// Its answer for programs.
+    /// Its structured answer.
     pub data: Option<Value>,
-    /// What went wrong.
+    /// The error, if it failed.
     pub error: Option<String>,
 }
 
 impl Map {
-    /// A task, with `{{ item }}` in it, for an agent.
+    /// Creates a map with an agent and a task that contains `{{ item }}`.
     pub fn new(agent: impl Into<String>, each: impl Into<String>) -> Self {
         Self { agent: agent.into(), each: each.into(), ..Self::default() }
     }
 
-    /// The items.
+    /// Adds items.
     #[must_use]
     pub fn items(mut self, items: impl IntoIterator<Item = impl Into<Value>>) -> Self {
         self.items.extend(items.into_iter().map(Into::into));
         self
     }
 
-    /// What each item may spend.
+    /// Sets the limits of each item.
     #[must_use]
     pub fn limits(mut self, limits: LimitFields) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Consequence of an item that failed.
+    /// Sets the consequence of an item that failed.
     #[must_use]
-    pub fn on_failure(mut self, policy: OnFailure) -> Self {
+    pub fn on_failure(mut self, policy: OnTaskFailure) -> Self {
         self.on_failure = policy;
         self
     }
 
-    /// One more run that makes one answer of all results.
+    /// Sets the run that combines all results into one answer.
     #[must_use]
     pub fn reduce(mut self, agent: impl Into<String>, task: impl Into<String>) -> Self {
         self.reduce = Some(Reduce { agent: agent.into(), task: task.into(), limits: LimitFields::default() });
@@ -105,16 +105,16 @@ impl Map {
     }
 
     pub(crate) fn agents(&self) -> Vec<&str> {
-        [self.agent.as_str()].into_iter().chain(self.reduce.as_ref().map(|it| it.agent.as_str())).collect()
+        [self.agent.as_str()].into_iter().chain(self.reduce.as_ref().map(|reduce| reduce.agent.as_str())).collect()
     }
 
     pub(crate) fn size(&self) -> u64 {
-        // Items that come with the task are not known yet; there may be a thousand.
+        // Items that are given as the task are not known yet; this assumes a thousand.
         let items = if self.items.is_empty() { 1_000 } else { self.items.len() as u64 };
         items * (1 + u64::from(self.retries)) + 1
     }
 
-    /// The items of a team whose task is this.
+    /// The items of a team with this task.
     fn items_of(&self, task: &str) -> Vec<Value> {
         if !self.items.is_empty() {
             return self.items.clone();
@@ -126,7 +126,7 @@ impl Map {
     }
 }
 
-/// The results of a map that has ended, in the order of its items. Empty where it ended in something else.
+/// The results of a map that has ended, in the order of its items; empty if the output is not a list of results.
 pub fn map_results(envelope: &Envelope) -> Vec<MapResult> {
     envelope.output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -144,44 +144,55 @@ impl MapScript {
     fn call(&self, id: String, index: usize, item: &Value, task: &str) -> Result<TeamCall, String> {
         let scope = self.scope.with(task, [("item", item.clone()), ("index", json!(index))]);
         let text = template::render(&self.map.each, &scope)?;
-        let (agent, schema, bounds) = (&self.map.agent, self.map.schema.as_ref(), &self.map.limits);
-        Ok(Errand { agent, task: text, schema, bounds, background: false }.call(id))
+        let (agent, schema, limits) = (&self.map.agent, self.map.schema.as_ref(), &self.map.limits);
+        Ok(DelegateCall { agent, task: text, schema, limits, background: false }.call(id))
     }
 
-    fn lines(&self, past: &History<'_>) -> String {
-        let items = self.map.items_of(past.task);
+    fn lines(&self, history: &History<'_>) -> String {
+        let items = self.map.items_of(history.task);
         let line = |(index, item): (usize, &Value)| {
-            let Done { status, output, data, error, .. } = self.item(index, past).unwrap_or_else(Done::open);
-            serde_json::to_string(&MapResult { item: item.clone(), status, output, data, error }).unwrap_or_default()
+            let result = match self.item(index, history) {
+                Some(JobResult { status, output, data, error, .. }) => {
+                    MapResult { item: item.clone(), status: status.name().to_owned(), output, data, error }
+                }
+                None => MapResult {
+                    item: item.clone(),
+                    status: "open".to_owned(),
+                    output: String::new(),
+                    data: None,
+                    error: None,
+                },
+            };
+            serde_json::to_string(&result).unwrap_or_default()
         };
         items.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// What came of an item that is over.
-    fn item(&self, index: usize, past: &History<'_>) -> Option<Done> {
-        past.done(&format!("item/{index}"), self.map.retries)
+    /// The result of an item that has ended.
+    fn item(&self, index: usize, history: &History<'_>) -> Option<JobResult> {
+        history.result(&format!("item/{index}"), self.map.retries)
     }
 
-    /// The items that failed and count, each in the words of the map's own failure.
-    fn failed(&self, items: &[Value], past: &History<'_>) -> Vec<String> {
+    /// Descriptions of the items that failed and count.
+    fn failed(&self, items: &[Value], history: &History<'_>) -> Vec<String> {
         let part = |(index, item): (usize, &Value)| {
-            let done = self.item(index, past).filter(|done| !done.is_done())?;
-            let counts = failed::policy(self.map.on_failure, &done) != OnFailure::Skip;
+            let done = self.item(index, history).filter(|done| !done.is_done())?;
+            let counts = failed::policy(self.map.on_failure, &done) != OnTaskFailure::Skip;
             counts.then(|| failed::part(&format!("item {index}, {}", brief(item)), &done))
         };
         items.iter().enumerate().filter_map(part).collect()
     }
 
-    /// The end of a map of which every item is over.
-    fn end(&self, items: &[Value], past: &History<'_>) -> Move {
-        let failed = self.failed(items, past);
+    /// The last move of a map, once every item has ended.
+    fn end(&self, items: &[Value], history: &History<'_>) -> Move {
+        let failed = self.failed(items, history);
         let why = || format!("{} of {} items failed: {}", failed.len(), items.len(), failed::listed(&failed));
-        // Nothing can be made of nothing, and `fail` spends no more.
-        let is_hopeless = failed.len() == items.len() || self.map.on_failure == OnFailure::Fail;
+        // Without any result there is nothing to reduce, and `fail` spends no more.
+        let is_hopeless = failed.len() == items.len() || self.map.on_failure == OnTaskFailure::Fail;
         if !failed.is_empty() && is_hopeless {
             return Move::Fail { why: why() };
         }
-        match self.map.reduce.as_ref().map(|reduce| self.reduce(reduce, past)) {
+        match self.map.reduce.as_ref().map(|reduce| self.reduce(reduce, history)) {
             Some(unfinished @ Move::Act { .. }) => unfinished,
             Some(Move::Fail { why: of_reduce }) if !failed.is_empty() => {
                 Move::Fail { why: format!("{of_reduce}; {}", why()) }
@@ -189,48 +200,49 @@ impl MapScript {
             Some(failure @ Move::Fail { .. }) => failure,
             Some(Move::Answer { .. }) | None if !failed.is_empty() => Move::Fail { why: why() },
             Some(answer @ Move::Answer { .. }) => answer,
-            None => Move::Answer { text: self.lines(past), data: None },
+            None => Move::Answer { text: self.lines(history), data: None },
         }
     }
 
-    fn reduce(&self, reduce: &Reduce, past: &History<'_>) -> Move {
-        let done = match past.stand("reduce", 0) {
-            JobState::Over(done) => done,
-            // Foreground delegations never stay under way.
-            JobState::Running { place } => return Move::Fail { why: format!("run {place} is still under way") },
+    fn reduce(&self, reduce: &Reduce, history: &History<'_>) -> Move {
+        let done = match history.job("reduce", 0) {
+            JobState::Ended(done) => done,
+            // Foreground delegations never stay running.
+            JobState::Running { place } => return Move::Fail { why: format!("run {place} is still running") },
             JobState::Open { id } => {
-                let results = self.lines(past);
-                let scope = self.scope.with(past.task, [("results", json!(results))]);
+                let results = self.lines(history);
+                let scope = self.scope.with(history.task, [("results", json!(results))]);
                 return match template::render(&reduce.task, &scope) {
                     Err(why) => Move::Fail { why: format!("reduce: {why}") },
                     Ok(text) => {
-                        let task = format!("{text}\n\nResults, one a line:\n{results}");
-                        let errand = Errand {
+                        let task = format!("{text}\n\nResults, one per line:\n{results}");
+                        let call = DelegateCall {
                             agent: &reduce.agent,
                             task,
                             schema: None,
-                            bounds: &reduce.limits,
+                            limits: &reduce.limits,
                             background: false,
                         };
-                        Move::Act { words: "Next: reduce".to_owned(), calls: vec![errand.call(id)] }
+                        Move::Act { words: "Next: reduce".to_owned(), calls: vec![call.call(id)] }
                     }
                 };
             }
         };
-        match done.is_done() {
-            true => Move::Answer { text: done.output, data: None },
-            false => Move::Fail { why: failed::part("reduce", &done) },
+        if done.is_done() {
+            Move::Answer { text: done.output, data: None }
+        } else {
+            Move::Fail { why: failed::part("reduce", &done) }
         }
     }
 }
 
 impl TeamScript for MapScript {
-    fn next(&self, past: &History<'_>) -> Move {
-        let items = self.map.items_of(past.task);
+    fn next(&self, history: &History<'_>) -> Move {
+        let items = self.map.items_of(history.task);
         let mut calls = Vec::new();
         for (index, item) in items.iter().enumerate() {
-            if let JobState::Open { id } = past.stand(&format!("item/{index}"), self.map.retries) {
-                match self.call(id, index, item, past.task) {
+            if let JobState::Open { id } = history.job(&format!("item/{index}"), self.map.retries) {
+                match self.call(id, index, item, history.task) {
                     Ok(call) => calls.push(call),
                     Err(why) => return Move::Fail { why: format!("each: {why}") },
                 }
@@ -242,13 +254,13 @@ impl TeamScript for MapScript {
         if items.is_empty() {
             return Move::Fail { why: "there are no items".to_owned() };
         }
-        self.end(&items, past)
+        self.end(&items, history)
     }
 
-    fn so_far(&self, past: &History<'_>) -> String {
-        let lines = self.lines(past);
-        match past.done("reduce", 0).map(|done| done.output).filter(|text| !text.trim().is_empty()) {
-            Some(reduced) => format!("{}\n\nResults, one a line:\n{lines}", reduced.trim_end()),
+    fn so_far(&self, history: &History<'_>) -> String {
+        let lines = self.lines(history);
+        match history.result("reduce", 0).map(|done| done.output).filter(|text| !text.trim().is_empty()) {
+            Some(reduced) => format!("{}\n\nResults, one per line:\n{lines}", reduced.trim_end()),
             None if lines.is_empty() => "There were no items.".to_owned(),
             None => lines,
         }

@@ -1,5 +1,5 @@
-//! The memory that members of a team share: values by key, with who wrote what. It keeps nothing itself: what was written
-//! is in the journal as the results of `memory_set`, so it is there again after a crash.
+//! The shared memory of a team: values by key, with the agent that wrote them. It has no storage of its own: the values are
+//! the results of `memory_set` in the journal, so they survive a crash.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,10 +9,10 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-/// The tools of the memory.
+/// Names of the memory tools.
 pub(crate) const NAMES: [&str; 3] = ["memory_get", "memory_set", "memory_list"];
 
-/// What was written under each key in the run's tree: the latest version.
+/// The latest version of each key in the run's tree.
 fn entries(context: &ToolContext) -> BTreeMap<String, Value> {
     let mut latest: BTreeMap<String, Value> = BTreeMap::new();
     for entry in context.host.returned("memory_set") {
@@ -24,7 +24,7 @@ fn entries(context: &ToolContext) -> BTreeMap<String, Value> {
     latest
 }
 
-/// Two that wrote at the same moment wrote the same version; their places decide, so that every reader sees the same.
+/// The order of versions. On concurrent writes to one key the higher place wins, so that every reader sees the same.
 fn rank(entry: &Value) -> (u64, String) {
     let place = entry.get("place").and_then(Value::as_str).unwrap_or_default().to_owned();
     (entry.get("version").and_then(Value::as_u64).unwrap_or(0), place)
@@ -43,27 +43,27 @@ fn get(context: &ToolContext, args: &Value) -> ToolOutput {
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             ToolOutput { data: Some(value), ..ToolOutput::text(format!("[written by {}]\n{shown}", by(&entry))) }
         }
-        None => ToolOutput::text(format!("nothing is written under `{key}`")),
+        None => ToolOutput::text(format!("no value for `{key}`")),
     }
 }
 
 fn set(context: &ToolContext, args: &Value) -> ToolOutput {
     let (Some(key), Some(value)) = (args.get("key").and_then(Value::as_str), args.get("value")) else {
-        return ToolOutput::error("`key` and `value` are needed");
+        return ToolOutput::error("`key` and `value` are required");
     };
     let before = entries(context).remove(key);
     let version = before.as_ref().map_or(0, |entry| rank(entry).0) + 1;
     let entry = json!({
         "key": key, "value": value, "version": version, "by": context.agent, "place": context.place.to_string(),
     });
-    let note = before.map(|entry| format!(", in place of what {} wrote", by(&entry))).unwrap_or_default();
-    ToolOutput { data: Some(entry), ..ToolOutput::text(format!("written under `{key}`{note}")) }
+    let note = before.map(|entry| format!(", replacing the value by {}", by(&entry))).unwrap_or_default();
+    ToolOutput { data: Some(entry), ..ToolOutput::text(format!("saved `{key}`{note}")) }
 }
 
 fn list(context: &ToolContext, _: &Value) -> ToolOutput {
     let entries = entries(context);
     let lines: Vec<String> = entries.iter().map(|(key, entry)| format!("{key}: by {}", by(entry))).collect();
-    let text = if lines.is_empty() { "nothing is written yet".to_owned() } else { lines.join("\n") };
+    let text = if lines.is_empty() { "the memory is empty".to_owned() } else { lines.join("\n") };
     ToolOutput { data: Some(entries.into_values().collect()), ..ToolOutput::text(text) }
 }
 
@@ -82,31 +82,32 @@ impl Tool for MemoryTool {
     }
 }
 
-/// The tools of the shared memory.
+/// The memory tools.
 pub(crate) fn tools() -> Vec<Arc<dyn Tool>> {
-    let key = json!({"type": "string", "description": "Under which key"});
-    let value = json!({"description": "What to write"});
+    let key = json!({"type": "string", "description": "Key of the value"});
+    let value = json!({"description": "Value to save"});
     let tool = |name: &str, description: &str, required: &[&str], properties: Value, act| -> Arc<dyn Tool> {
         let schema = json!({"type": "object", "properties": properties, "required": required});
-        // Writing is only its own record, so doing it again does no harm.
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            schema,
-            replay: Replay::Safe,
-            effect: homing_core::tool::Effect::Reads,
-        };
+        // A write is only its own record, so repeating it does no harm.
+        let spec =
+            ToolSpec { name: name.to_owned(), description: description.to_owned(), schema, replay: Replay::Safe };
         Arc::new(MemoryTool { spec, act })
     };
     vec![
-        tool(NAMES[0], "Reads what the team wrote under a key, and who wrote it.", &["key"], json!({"key": key}), get),
+        tool(
+            NAMES[0],
+            "Read a value from the team's shared memory, and which agent wrote it.",
+            &["key"],
+            json!({"key": key}),
+            get,
+        ),
         tool(
             NAMES[1],
-            "Writes something under a key, for the whole team to read.",
+            "Save a value in the team's shared memory, for all members to read.",
             &["key", "value"],
             json!({"key": key, "value": value}),
             set,
         ),
-        tool(NAMES[2], "Lists the keys of the team's memory, and who wrote them.", &[], json!({}), list),
+        tool(NAMES[2], "List the keys of the team's shared memory, and which agents wrote them.", &[], json!({}), list),
     ]
 }

@@ -1,4 +1,4 @@
-//! A picture of a team, in the words of mermaid.
+//! Team diagrams in mermaid syntax.
 
 use crate::{
     crew::Crew,
@@ -6,23 +6,23 @@ use crate::{
     team::{Pattern, Team},
 };
 
-/// A picture of the team, as a mermaid flow chart.
+/// The team as a mermaid flow chart.
 pub fn mermaid(team: &Team) -> String {
     let lines = match &team.pattern {
         Pattern::Graph(graph) => of_graph(graph),
         Pattern::Crew(crew) => of_crew(crew),
-        Pattern::Orchestrator(it) => star(&it.coordinator, &it.workers),
+        Pattern::Orchestrator(team) => star(&team.coordinator, &team.workers),
         Pattern::Chat(chat) => star("conversation", &chat.members),
         Pattern::Map(map) => {
             let mut lines = vec![format!("  each[\"each item\"] --> agent[\"{}\"]", quoted(&map.agent))];
-            lines.extend(map.reduce.iter().map(|it| format!("  agent --> reduce[\"{}\"]", quoted(&it.agent))));
+            lines.extend(map.reduce.iter().map(|reduce| format!("  agent --> reduce[\"{}\"]", quoted(&reduce.agent))));
             lines
         }
     };
     format!("flowchart TD\n{}\n", lines.join("\n"))
 }
 
-/// What would end a label ends it not.
+/// Escapes characters that would end a label.
 fn quoted(text: &str) -> String {
     text.replace('"', "#quot;").replace(['\n', '\r'], " ")
 }
@@ -38,7 +38,7 @@ fn of_crew(crew: &Crew) -> Vec<String> {
         crew.tasks.iter().enumerate().map(|(at, task)| (task.name.as_str(), at)).collect();
     let mut lines = Vec::new();
     for (to, task) in crew.tasks.iter().enumerate() {
-        let agent = task.agent.as_deref().unwrap_or("whom the manager chooses");
+        let agent = task.agent.as_deref().unwrap_or("chosen by the manager");
         lines.push(format!("  t{to}[\"{}<br/>{}\"]", quoted(&task.name), quoted(agent)));
         for from in crew.context(to).into_iter().filter_map(|name| at.get(name)) {
             lines.push(match &task.when {
@@ -72,9 +72,10 @@ fn of_graph(graph: &Graph) -> Vec<String> {
         let in_code = edge.test.as_ref().map(|_| "in code".to_owned());
         let words: Vec<String> = [edge.when.clone(), in_code, otherwise, limit].into_iter().flatten().collect();
         let (from, to) = (id(&edge.from), id(&edge.to));
-        lines.push(match words.is_empty() {
-            true => format!("  {from} --> {to}"),
-            false => format!("  {from} -->|\"{}\"| {to}", quoted(&words.join(", "))),
+        lines.push(if words.is_empty() {
+            format!("  {from} --> {to}")
+        } else {
+            format!("  {from} -->|\"{}\"| {to}", quoted(&words.join(", ")))
         });
     }
     if graph.edges.iter().any(|edge| is_end(&edge.to)) {

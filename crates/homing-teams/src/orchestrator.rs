@@ -1,33 +1,33 @@
-//! A coordinator with named workers: the one pattern whose head is a language model and not a program.
+//! Orchestrators: a coordinator with named workers. It is the only pattern that is led by a language model.
 
 use homing_core::{authority::Allow, definition::AgentDefinition, rule::Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A coordinator with workers, whom it reaches through `delegate`.
+/// A coordinator that delegates to workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Orchestrator {
-    /// The agent that plans, delegates and puts the answer together.
+    /// Agent that plans, delegates and writes the answer.
     pub coordinator: String,
-    /// Those it may delegate to.
+    /// Agents it may delegate to.
     pub workers: Vec<String>,
 }
 
 impl Orchestrator {
-    /// An agent that coordinates.
+    /// Creates an orchestrator with this coordinator.
     pub fn new(coordinator: impl Into<String>) -> Self {
         Self { coordinator: coordinator.into(), workers: Vec::new() }
     }
 
-    /// One more worker.
+    /// Adds a worker.
     #[must_use]
     pub fn worker(mut self, name: impl Into<String>) -> Self {
         self.workers.push(name.into());
         self
     }
 
-    /// The coordinator as the team's head: its own tools, and these workers and no others.
+    /// The coordinator as the team's agent: its own tools, and delegation to these workers only.
     pub(crate) fn head(
         &self,
         coordinator: &AgentDefinition,

@@ -1,4 +1,4 @@
-//! What a team would do: who, with which model, within which limits, at which cost at worst. It asks nobody.
+//! Plans: the runs that a team would start, with their models, limits and worst-case cost. No model is called.
 
 use std::fmt;
 
@@ -15,58 +15,58 @@ use crate::{
     team::{Pattern, Team},
 };
 
-/// What a team would do.
+/// The plan of a team.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The team.
+    /// Name of the team.
     pub team: String,
-    /// How the members work together.
+    /// Name of its pattern.
     pub pattern: String,
-    /// Who would be sent out.
+    /// The runs it would start.
     pub runs: Vec<Planned>,
-    /// What the whole team may spend.
+    /// Limits of the whole team.
     pub limits: Limits,
-    /// The most it can cost, in micro-dollars; `None` where nothing bounds it.
+    /// Worst-case cost in micro-dollars; `None` if it is not limited.
     pub worst_cost_micros: Option<u64>,
-    /// Where that figure comes from, and what else is worth knowing.
+    /// The source of that figure, and warnings.
     pub notes: Vec<String>,
 }
 
-/// Somebody who would be sent out.
+/// Runs that a team would start for one purpose.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Planned {
-    /// What for: the task, the node, the member.
+    /// The task, node or member they are for.
     pub name: String,
-    /// Who.
+    /// Name of the agent.
     pub agent: String,
-    /// With which models, best first; none for a function.
+    /// Models, in order of preference.
     pub models: Vec<String>,
-    /// What each of its runs may spend.
+    /// Limits of each run.
     pub limits: Limits,
-    /// How many runs there can be; `None` where only the team's limits say.
+    /// Maximum number of runs; `None` if only the team's limits bound it.
     pub at_most: Option<u64>,
-    /// What it comes after.
+    /// The tasks or nodes it follows.
     pub after: Vec<String>,
-    /// Under which condition.
+    /// Its condition.
     pub when: Option<String>,
 }
 
-/// One who would be sent out, before anything is looked up.
-struct Sketch<'a> {
+/// An entry of the plan, before agent and models are looked up.
+struct PlanEntry<'a> {
     name: String,
     agent: &'a str,
-    bounds: LimitFields,
+    limits: LimitFields,
     at_most: Option<u64>,
     after: Vec<String>,
     when: Option<String>,
 }
 
-/// Plans a team for a host that has these parts, whether it is installed there or not.
+/// Plans a team for a host with these parts, in which the team need not be installed.
 pub fn plan(team: &Team, parts: &RuntimeParts) -> Plan {
     let mut notes = Vec::new();
-    let runs: Vec<Planned> = sketches(team).into_iter().map(|it| look_up(it, team, parts, &mut notes)).collect();
+    let runs: Vec<Planned> = entries(team).into_iter().map(|entry| look_up(entry, team, parts, &mut notes)).collect();
     let limits = team.effective_limits().or(Limits::root());
     let (worst_cost_micros, why) = worst_cost(&runs, &limits);
     notes.insert(0, why);
@@ -88,44 +88,45 @@ fn pattern_name(team: &Team) -> String {
     .to_owned()
 }
 
-fn sketches(team: &Team) -> Vec<Sketch<'_>> {
-    let sketch = |name: &str, agent, bounds: &LimitFields, at_most| Sketch {
+fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
+    let entry = |name: &str, agent, limits: &LimitFields, at_most| PlanEntry {
         name: name.to_owned(),
         agent,
-        bounds: bounds.clone(),
+        limits: limits.clone(),
         at_most,
         after: Vec::new(),
         when: None,
     };
     let none = LimitFields::default();
     match &team.pattern {
-        Pattern::Orchestrator(it) => {
-            let head = sketch("coordinator", &it.coordinator, &none, Some(1));
-            let workers = it.workers.iter().map(|name| sketch(name, name, &none, None));
+        Pattern::Orchestrator(team) => {
+            let head = entry("coordinator", &team.coordinator, &none, Some(1));
+            let workers = team.workers.iter().map(|name| entry(name, name, &none, None));
             [head].into_iter().chain(workers).collect()
         }
         Pattern::Crew(crew) => {
-            let task = |(at, task): (usize, &crate::crew::CrewTask)| Sketch {
+            let task = |(at, task): (usize, &crate::crew::CrewTask)| PlanEntry {
                 name: task.name.clone(),
                 agent: "",
-                bounds: task.limits.clone(),
+                limits: task.limits.clone(),
                 at_most: Some((1 + u64::from(task.retries)) * rounds(crew)),
                 after: crew.context(at).into_iter().map(str::to_owned).collect(),
                 when: task.when.clone(),
             };
             let tasks = crew.tasks.iter().enumerate();
-            let mut all: Vec<Sketch<'_>> =
-                tasks.map(|(at, it)| Sketch { agent: it.agent.as_deref().unwrap_or("?"), ..task((at, it)) }).collect();
+            let mut all: Vec<PlanEntry<'_>> = tasks
+                .map(|(at, each)| PlanEntry { agent: each.agent.as_deref().unwrap_or("?"), ..task((at, each)) })
+                .collect();
             let reviews = crew.tasks.len() as u64 * (1 + rounds(crew));
             let manager = crew.manager.as_deref().filter(|_| crew.process == Process::Hierarchical);
-            all.extend(manager.map(|it| sketch("manager", it, &none, Some(reviews))));
+            all.extend(manager.map(|name| entry("manager", name, &none, Some(reviews))));
             all
         }
         Pattern::Chat(chat) => {
             let rounds = Some(u64::from(chat.max_rounds));
-            let members = chat.members.iter().map(|name| sketch(name, name, &chat.limits, rounds));
-            let selector = chat.selector.iter().map(|name| sketch("selector", name, &none, rounds));
-            let summary = chat.summary.iter().map(|name| sketch("summary", name, &chat.limits, Some(1)));
+            let members = chat.members.iter().map(|name| entry(name, name, &chat.limits, rounds));
+            let selector = chat.selector.iter().map(|name| entry("selector", name, &none, rounds));
+            let summary = chat.summary.iter().map(|name| entry("summary", name, &chat.limits, Some(1)));
             members.chain(selector).chain(summary).collect()
         }
         Pattern::Graph(graph) => {
@@ -135,14 +136,14 @@ fn sketches(team: &Team) -> Vec<Sketch<'_>> {
                 let at_most = node.each.is_none().then_some(times);
                 let after =
                     graph.edges.iter().filter(|edge| edge.to == node.name).map(|edge| edge.from.clone()).collect();
-                Some(Sketch { after, ..sketch(&node.name, agent, &node.limits, at_most) })
+                Some(PlanEntry { after, ..entry(&node.name, agent, &node.limits, at_most) })
             });
             nodes.collect()
         }
         Pattern::Map(map) => {
             let items = (!map.items.is_empty()).then_some(map.items.len() as u64 * (1 + u64::from(map.retries)));
-            let each = sketch("each item", &map.agent, &map.limits, items);
-            let reduce = map.reduce.iter().map(|it| sketch("reduce", &it.agent, &it.limits, Some(1)));
+            let each = entry("each item", &map.agent, &map.limits, items);
+            let reduce = map.reduce.iter().map(|reduce| entry("reduce", &reduce.agent, &reduce.limits, Some(1)));
             [each].into_iter().chain(reduce).collect()
         }
     }
@@ -155,26 +156,26 @@ fn rounds(crew: &crate::crew::Crew) -> u64 {
     }
 }
 
-fn look_up(sketch: Sketch<'_>, team: &Team, parts: &RuntimeParts, notes: &mut Vec<String>) -> Planned {
-    let own = team.agents.iter().find(|agent| agent.name == sketch.agent);
-    let agent: Option<&AgentDefinition> = own.or_else(|| parts.registry.get(sketch.agent).ok().map(|it| &**it));
+fn look_up(entry: PlanEntry<'_>, team: &Team, parts: &RuntimeParts, notes: &mut Vec<String>) -> Planned {
+    let own = team.agents.iter().find(|agent| agent.name == entry.agent);
+    let agent: Option<&AgentDefinition> = own.or_else(|| parts.registry.get(entry.agent).ok().map(|agent| &**agent));
     let models = match agent.map(|agent| parts.models.resolve(&agent.model, None)) {
         Some(Ok(resolved)) => {
-            notes.extend(resolved.warnings.into_iter().map(|it| format!("{}: {it}", sketch.name)));
+            notes.extend(resolved.warnings.into_iter().map(|warning| format!("{}: {warning}", entry.name)));
             resolved.names
         }
         Some(Err(error)) => {
-            notes.push(format!("{}: no model: {error}", sketch.name));
+            notes.push(format!("{}: no model: {error}", entry.name));
             Vec::new()
         }
         None => {
-            notes.push(format!("{}: the agent is not known yet", sketch.name));
+            notes.push(format!("{}: unknown agent", entry.name));
             Vec::new()
         }
     };
     let own = agent.map(|agent| agent.limits).unwrap_or_default();
-    let limits = sketch.bounds.limits().unwrap_or_default().tighter(own).or(Limits::delegated());
-    let Sketch { name, agent, at_most, after, when, .. } = sketch;
+    let limits = entry.limits.limits().unwrap_or_default().tighter(own).or(Limits::delegated());
+    let PlanEntry { name, agent, at_most, after, when, .. } = entry;
     Planned { name, agent: agent.to_owned(), models, limits, at_most, after, when }
 }
 
@@ -188,7 +189,7 @@ impl fmt::Display for Plan {
             }
             match run.at_most {
                 Some(times) => write!(f, " · at most {times}×")?,
-                None => write!(f, " · as often as the team's limits allow")?,
+                None => write!(f, " · number bounded by the team's limits")?,
             }
             if let Some(cost) = run.limits.cost_micros.value() {
                 write!(f, " · {} each", usd(cost))?;
@@ -207,16 +208,14 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The team's own limit, or what its members can spend together where that is less.
+/// The team's own limit, or the sum of its members' limits if that is less.
 fn worst_cost(runs: &[Planned], limits: &Limits) -> (Option<u64>, String) {
     let each = |run: &Planned| Some(run.limits.cost_micros.value()?.saturating_mul(run.at_most?));
-    let together: Option<u64> = runs.iter().map(each).try_fold(0_u64, |sum, it| Some(sum.saturating_add(it?)));
+    let together: Option<u64> = runs.iter().map(each).try_fold(0_u64, |sum, cost| Some(sum.saturating_add(cost?)));
     match (limits.cost_micros.value(), together) {
-        (Some(limit), Some(sum)) if sum < limit => {
-            (Some(sum), format!("{} is what all members may spend together", usd(sum)))
-        }
+        (Some(limit), Some(sum)) if sum < limit => (Some(sum), format!("{} is the sum of all member limits", usd(sum))),
         (Some(limit), _) => (Some(limit), format!("{} is the team's own limit", usd(limit))),
-        (None, Some(sum)) => (Some(sum), format!("{} is what all members may spend together", usd(sum))),
-        (None, None) => (None, "nothing bounds the cost: set max_cost".to_owned()),
+        (None, Some(sum)) => (Some(sum), format!("{} is the sum of all member limits", usd(sum))),
+        (None, None) => (None, "the cost is not limited: set max_cost".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! The model that is a program: it reads the transcript, lets a script decide, and writes the decision down as a reply.
+//! The model that is a team's program: it reads the transcript, and turns the decision of a script into a reply.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,29 +9,32 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-use crate::{history::History, limit_fields::LimitFields};
+use crate::{
+    history::{DELEGATE, History, WAIT},
+    limit_fields::LimitFields,
+};
 
-/// Decides what a team does next. Pure: the same past always decides the same.
+/// Decides the next move of a team. Pure: the same history always gives the same move.
 pub(crate) trait TeamScript: Send + Sync {
-    /// What comes next.
-    fn next(&self, past: &History<'_>) -> Move;
+    /// The next move.
+    fn next(&self, history: &History<'_>) -> Move;
 
-    /// What there is by now, for a team that must stop here.
-    fn so_far(&self, past: &History<'_>) -> String;
+    /// The partial result of a team that must stop here.
+    fn so_far(&self, history: &History<'_>) -> String;
 }
 
-/// What a team does next.
+/// The next move of a team.
 #[derive(Debug)]
 pub(crate) enum Move {
-    /// Send somebody out, call functions, wait.
+    /// Start members, call tools, or wait.
     Act { words: String, calls: Vec<TeamCall> },
-    /// The end, with this answer.
+    /// End with this answer.
     Answer { text: String, data: Option<Value> },
-    /// The end as failed: part of the work failed, or the program cannot go on.
+    /// End as failed: a part of the work failed, or the program cannot continue.
     Fail { why: String },
 }
 
-/// One call of a team's program. Its id says which job it is for, and so the transcript needs no other index.
+/// One tool call of a team's program. Its ID identifies the job, so the transcript needs no other index.
 #[derive(Debug)]
 pub(crate) struct TeamCall {
     pub(crate) id: String,
@@ -39,78 +42,76 @@ pub(crate) struct TeamCall {
     pub(crate) args: Value,
 }
 
-/// Somebody to be sent out.
-pub(crate) struct Errand<'a> {
+/// A delegation to a member.
+pub(crate) struct DelegateCall<'a> {
     pub(crate) agent: &'a str,
     pub(crate) task: String,
     pub(crate) schema: Option<&'a Value>,
-    pub(crate) bounds: &'a LimitFields,
+    pub(crate) limits: &'a LimitFields,
     pub(crate) background: bool,
 }
 
-impl Errand<'_> {
-    /// The call that sends them out.
+impl DelegateCall<'_> {
+    /// The tool call that starts the member.
     pub(crate) fn call(self, id: String) -> TeamCall {
         let mut args =
             json!({"agent": self.agent, "task": self.task, "report": "facts", "background": self.background});
         if let Some(schema) = self.schema {
             args["schema"] = schema.clone();
         }
-        if let Some(limits) = self.bounds.for_delegate() {
+        if let Some(limits) = self.limits.for_delegate() {
             args["limits"] = limits;
         }
-        TeamCall { id, tool: "delegate".to_owned(), args }
+        TeamCall { id, tool: DELEGATE.to_owned(), args }
     }
 }
 
-/// Waits until the first of these runs is over.
+/// The tool call that waits until the first of these runs has ended.
 pub(crate) fn wait_for_any(places: Vec<String>) -> TeamCall {
     let args = json!({"runs": places, "any": true, "report": "facts"});
-    TeamCall { id: "wait".to_owned(), tool: "wait".to_owned(), args }
+    TeamCall { id: "wait".to_owned(), tool: WAIT.to_owned(), args }
 }
 
 /// A script as a model.
-pub(crate) struct Director {
+pub(crate) struct ProgramModel {
     card: ModelCard,
     script: Arc<dyn TeamScript>,
-    /// The parameters that each member's prompt names, by the member's name.
+    /// The parameters that the prompt of each member uses, by the member's name.
     shared: HashMap<String, Value>,
 }
 
-impl Director {
-    /// The director of the team whose model has this name.
+impl ProgramModel {
+    /// Creates the program of the team whose model has this name.
     pub(crate) fn new(name: &str, script: Arc<dyn TeamScript>, shared: HashMap<String, Value>) -> Self {
-        // It writes no tokens, which is how the runtime knows that nothing need be held for it.
+        // A model with no output tokens needs no reservation.
         Self { card: ModelCard { max_output: Some(0), ..ModelCard::free(name) }, script, shared }
     }
 
     fn decide(&self, request: ModelRequest<'_>) -> Result<Reply, AskFailure> {
-        let past = History::new(request.messages);
+        let history = History::new(request.messages);
         if request.choice == ToolChoice::Off {
-            return Ok(reply(self.script.so_far(&past), Vec::new()));
+            return Ok(reply(self.script.so_far(&history), Vec::new()));
         }
-        match self.script.next(&past) {
+        match self.script.next(&history) {
             Move::Act { words, calls } => Ok(reply(words, calls.into_iter().map(|call| self.share(call)).collect())),
             Move::Answer { text, data } => Ok(match data.filter(|_| takes_data(&request)) {
                 Some(data) => reply(
                     String::new(),
                     vec![TeamCall { id: "answer".to_owned(), tool: "answer".to_owned(), args: data }],
                 ),
-                None if text.trim().is_empty() => reply("The team ended without words.".to_owned(), Vec::new()),
+                None if text.trim().is_empty() => reply("The team ended without an answer.".to_owned(), Vec::new()),
                 None => reply(text, Vec::new()),
             }),
             Move::Fail { why } => {
                 let error = ModelError::Team { reason: why };
-                Err(AskFailure { error, charge: Charge::Nothing, partial: self.script.so_far(&past) })
+                Err(AskFailure { error, charge: Charge::Nothing, partial: self.script.so_far(&history) })
             }
         }
     }
-}
 
-impl Director {
-    /// Gives a member the parameters that its prompt names.
+    /// Adds the parameters that the prompt of a member uses.
     fn share(&self, mut call: TeamCall) -> TeamCall {
-        let agent = call.args.get("agent").and_then(Value::as_str).filter(|_| call.tool == "delegate");
+        let agent = call.args.get("agent").and_then(Value::as_str).filter(|_| call.tool == DELEGATE);
         if let Some(context) = agent.and_then(|name| self.shared.get(name)) {
             call.args["context"] = context.clone();
         }
@@ -129,7 +130,7 @@ fn reply(words: String, calls: Vec<TeamCall>) -> Reply {
     Reply { parts: words.into_iter().chain(calls.into_iter().map(part)).collect(), stop, ..Reply::default() }
 }
 
-impl Model for Director {
+impl Model for ProgramModel {
     fn card(&self) -> &ModelCard {
         &self.card
     }

@@ -1,4 +1,4 @@
-//! What a team brought: the final answer, who did what, what it cost. A view of the envelope, nothing more.
+//! The result of a team, as a view of its envelope: the answer, the runs, the usage.
 
 use homing_core::envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status};
 use serde_json::Value;
@@ -7,35 +7,35 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TeamResult {
-    /// The final answer, or what there was by then.
+    /// The final answer, or the partial result of a team that did not finish.
     pub answer: String,
-    /// The answer for programs.
+    /// The structured answer.
     pub data: Option<Value>,
-    /// How the team ended.
+    /// Status of the team.
     pub status: Status,
     /// The parts that failed, if the team failed.
     pub error: Option<EnvelopeError>,
-    /// Every run that worked for the team, in the order of the tree.
+    /// The runs of the team, in the order of the tree.
     pub executions: Vec<Execution>,
-    /// What all of it used.
+    /// Usage of the whole team.
     pub total: EnvelopeUsage,
     /// The tree as indented lines.
     pub tree: String,
 }
 
-/// One run that worked for a team.
+/// One run of a team.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Execution {
     /// Its place in the tree.
     pub place: String,
-    /// Who worked.
+    /// Name of its agent.
     pub agent: String,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
-    /// What it answered.
+    /// Its answer.
     pub output: String,
-    /// What it used itself.
+    /// Its own usage, without child runs.
     pub usage: EnvelopeUsage,
 }
 
@@ -53,12 +53,12 @@ impl TeamResult {
 
 impl From<&Envelope> for TeamResult {
     fn from(envelope: &Envelope) -> Self {
-        let execution = |it: &Envelope| Execution {
-            place: it.place.to_string(),
-            agent: it.agent.clone(),
-            status: it.status,
-            output: it.output.clone(),
-            usage: it.usage,
+        let execution = |run: &Envelope| Execution {
+            place: run.place.to_string(),
+            agent: run.agent.clone(),
+            status: run.status,
+            output: run.output.clone(),
+            usage: run.usage,
         };
         Self {
             answer: envelope.output.clone(),

@@ -1,4 +1,4 @@
-//! What a team is: a name, its members, and the pattern by which they work together.
+//! `Team`: a name, members, and the pattern by which they work together.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,27 +34,27 @@ use crate::{
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Team {
-    /// The name under which others delegate to it.
+    /// Name under which other agents delegate to it.
     pub name: String,
-    /// When to use it.
+    /// Description of when to use it.
     pub description: String,
-    /// Values that its templates use by name; null is one that must be given.
+    /// Values for its templates, by name; null means that a value must be given.
     pub parameters: BTreeMap<String, Value>,
-    /// Members that come with the team; others are found by name where it is installed.
+    /// Agents that are part of the team; others are looked up by name when it is installed.
     pub agents: Vec<AgentDefinition>,
-    /// Teams that come with the team.
+    /// Teams that are part of the team.
     pub teams: Vec<Team>,
-    /// Functions that come with the team.
+    /// Tools that are part of the team.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Whether members share a memory.
+    /// True if members share a memory.
     pub memory: bool,
-    /// What the whole team may spend.
+    /// Limits of the whole team.
     pub limits: LimitFields,
-    /// How the members work together.
+    /// The way in which the members work together.
     pub pattern: Pattern,
 }
 
-/// How the members of a team work together.
+/// The way in which the members of a team work together.
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// A coordinator with workers.
@@ -69,33 +69,33 @@ pub enum Pattern {
     Map(Map),
 }
 
-/// A member that is defined in the team's file.
+/// An agent that is defined in the team's file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Member {
-    /// The name by which the team speaks of it.
+    /// Name by which the team refers to it.
     pub name: String,
-    /// What it is good at.
+    /// Description of what it is for.
     pub description: String,
     /// Its system prompt.
     pub prompt: String,
-    /// The tools it may use; all that the team is granted where this is missing.
+    /// Tools it may use; by default all that the team is granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// Its model; the host's default where this is missing.
+    /// Its model; by default the host's default model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What it may spend each time.
+    /// Limits of each run.
     pub limits: LimitFields,
-    /// Consequence of its failure, wherever the task, node, chat or map it works for leaves the default.
+    /// Consequence of its failure, if the task, node, chat or map it works for has the default.
     pub on_failure: MemberFailure,
 }
 
-/// Consequence of a member's failure. What ends the whole team is for its tasks and nodes to say.
+/// Consequence of a member's failure. Only tasks and nodes can make a failure end the whole team.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberFailure {
-    /// The failure is the team's to deal with.
+    /// The failure counts as a failure of the task or node.
     #[default]
     Report,
     /// The failure does not count.
@@ -103,7 +103,10 @@ pub enum MemberFailure {
 }
 
 impl Member {
-    /// The member as an agent.
+    /// The member as an agent definition.
+    ///
+    /// # Errors
+    /// Fails if its name, tools or limits are not valid.
     pub fn definition(&self) -> Result<AgentDefinition, String> {
         let limits = self.limits.limits()?;
         let mut builder =
@@ -118,12 +121,12 @@ impl Member {
             MemberFailure::Report => definition::OnFailure::Report,
             MemberFailure::Skip => definition::OnFailure::Skip,
         };
-        builder.on_failure(on_failure).build().map_err(|bad: AgentBuildError| bad.to_string())
+        builder.on_failure(on_failure).build().map_err(|error: AgentBuildError| error.to_string())
     }
 }
 
 impl Team {
-    /// A team of this name and pattern.
+    /// Creates a team with this name and pattern.
     pub fn new(name: impl Into<String>, pattern: impl Into<Pattern>) -> Self {
         Self {
             name: name.into(),
@@ -138,75 +141,75 @@ impl Team {
         }
     }
 
-    /// When to use it.
+    /// Sets the description of when to use it.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// A member that comes with the team.
+    /// Adds an agent that is part of the team.
     #[must_use]
     pub fn agent(mut self, agent: AgentDefinition) -> Self {
         self.agents.push(agent);
         self
     }
 
-    /// A team that comes with the team.
+    /// Adds a team that is part of the team.
     #[must_use]
     pub fn team(mut self, team: Team) -> Self {
         self.teams.push(team);
         self
     }
 
-    /// A function that comes with the team.
+    /// Adds a tool that is part of the team.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// A value that templates use by name.
+    /// Sets a value for templates.
     #[must_use]
     pub fn parameter(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.parameters.insert(name.into(), value.into());
         self
     }
 
-    /// Gives the members a memory that they share.
+    /// Gives the members a shared memory.
     #[must_use]
     pub fn with_memory(mut self) -> Self {
         self.memory = true;
         self
     }
 
-    /// What the whole team may spend.
+    /// Sets the limits of the whole team.
     #[must_use]
     pub fn limits(mut self, limits: LimitFields) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The name of the model that is this team's program.
+    /// Name of the model that is this team's program.
     pub(crate) fn model_name(&self) -> String {
         format!("{MODEL_PREFIX}{}", self.name)
     }
 
-    /// Everybody it delegates to, each once.
+    /// The agents and teams it delegates to, each once.
     pub fn members(&self) -> Vec<&str> {
         let mut names = match &self.pattern {
-            Pattern::Orchestrator(it) => it.workers.iter().map(String::as_str).collect(),
-            Pattern::Crew(it) => it.members(self),
-            Pattern::Chat(it) => it.everybody(),
-            Pattern::Graph(it) => it.agents(),
-            Pattern::Map(it) => it.agents(),
+            Pattern::Orchestrator(team) => team.workers.iter().map(String::as_str).collect(),
+            Pattern::Crew(crew) => crew.members(self),
+            Pattern::Chat(chat) => chat.participants(),
+            Pattern::Graph(graph) => graph.agents(),
+            Pattern::Map(map) => map.agents(),
         };
         let mut seen = std::collections::HashSet::new();
         names.retain(|name| seen.insert(*name));
         names
     }
 
-    /// The functions it calls itself.
+    /// The tools that the team itself calls.
     pub(crate) fn functions(&self) -> Vec<&str> {
         match &self.pattern {
             Pattern::Graph(graph) => graph.tools(),
@@ -214,18 +217,18 @@ impl Team {
         }
     }
 
-    /// The most delegations it can make itself.
+    /// The most delegations that the team itself can make.
     pub(crate) fn size(&self) -> u64 {
         match &self.pattern {
             Pattern::Orchestrator(_) => 0,
-            Pattern::Crew(it) => it.size(),
-            Pattern::Chat(it) => it.size(),
-            Pattern::Graph(it) => it.size(),
-            Pattern::Map(it) => it.size(),
+            Pattern::Crew(crew) => crew.size(),
+            Pattern::Chat(chat) => chat.size(),
+            Pattern::Graph(graph) => graph.size(),
+            Pattern::Map(map) => map.size(),
         }
     }
 
-    /// The team's program; an orchestrator has none, its coordinator is a language model.
+    /// The team's program; `None` for an orchestrator, whose coordinator is a language model.
     pub(crate) fn script(&self) -> Option<Arc<dyn TeamScript>> {
         match &self.pattern {
             Pattern::Orchestrator(_) => None,
@@ -236,7 +239,7 @@ impl Team {
         }
     }
 
-    /// JSON schema of the team's answer, where its last task has one.
+    /// JSON schema of the team's answer, if its last task has one.
     fn schema(&self, registry: &Registry) -> Option<Value> {
         match &self.pattern {
             Pattern::Crew(crew) => crew.schema(registry).cloned(),
@@ -244,7 +247,7 @@ impl Team {
         }
     }
 
-    /// The team as an agent: what makes others able to delegate to it.
+    /// The team as an agent definition, so that other agents can delegate to it.
     pub(crate) fn definition(&self, registry: &Registry) -> AgentDefinition {
         let mut rules: Vec<Rule> = self.functions().into_iter().map(Rule::tool).collect();
         let members = self.members();
@@ -253,11 +256,11 @@ impl Team {
         }
         let description = match self.description.trim() {
             "" => format!("A team: {}", members.join(", ")),
-            words => words.to_owned(),
+            description => description.to_owned(),
         };
         AgentDefinition {
             tools: Allow::Only(rules),
-            // A team does nothing itself; its members may do what whoever sends it out may hand on.
+            // A team does nothing itself; its members get what its parent may delegate.
             delegates: Some(vec![Rule::tool("*")]),
             model: ModelChoice::Named(vec![self.model_name()]),
             surroundings: ProjectContext::None,
@@ -267,21 +270,22 @@ impl Team {
         }
     }
 
-    /// What the team may spend: what was written, and room for what its pattern needs on top of the defaults.
+    /// The limits of the team: its own, then the defaults plus what its pattern needs.
     pub(crate) fn effective_limits(&self) -> Limits {
         let size = self.flat().into_iter().map(Team::size).fold(0_u64, u64::saturating_add);
         let defaults = Limits::root();
-        let more = |cap: Cap, extra: u64| cap.value().map_or(Cap::Unlimited, |it| Cap::At(it.saturating_add(extra)));
-        let room = Limits {
+        let more =
+            |cap: Cap, extra: u64| cap.value().map_or(Cap::Unlimited, |limit| Cap::At(limit.saturating_add(extra)));
+        let needed = Limits {
             turns: Cap::Unlimited,
             children: more(defaults.children, size),
             tool_calls: more(defaults.tool_calls, size.saturating_mul(3)),
             ..Limits::default()
         };
-        self.limits.limits().unwrap_or_default().or(room)
+        self.limits.limits().unwrap_or_default().or(needed)
     }
 
-    /// Every agent that comes with it, able to reach the shared memory if there is one.
+    /// The agents that are part of the team, with access to the shared memory if there is one.
     pub(crate) fn own_agents(&self) -> Vec<AgentDefinition> {
         let mut agents = self.agents.clone();
         for agent in agents.iter_mut().filter(|_| self.memory) {
@@ -292,7 +296,7 @@ impl Team {
         agents
     }
 
-    /// Whether part of it cannot be written down as data.
+    /// Returns whether a part of it is code and cannot be recorded as data.
     pub(crate) fn has_code(&self) -> bool {
         match &self.pattern {
             Pattern::Graph(graph) => graph.edges.iter().any(|edge| edge.test.is_some()),
@@ -300,11 +304,11 @@ impl Team {
         }
     }
 
-    /// The parameters that each of its own members' prompts names: `{{name}}` stands for them there.
+    /// The parameters that the prompts of its own agents use as `{{name}}`, by agent.
     pub(crate) fn shared(&self) -> HashMap<String, Value> {
         let named = |prompt: &str| -> Object<String, Value> {
             let blanks: Vec<&str> =
-                prompt.split("{{").skip(1).filter_map(|it| it.split("}}").next()).map(str::trim).collect();
+                prompt.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()).map(str::trim).collect();
             let used = self.parameters.iter().filter(|(name, _)| blanks.contains(&name.as_str()));
             used.map(|(name, value)| (name.clone(), value.clone())).collect()
         };
@@ -312,26 +316,26 @@ impl Team {
         all.filter(|(_, named)| !named.is_empty()).map(|(name, named)| (name, Value::Object(named))).collect()
     }
 
-    /// This team and all that come with it.
+    /// This team and all teams that are part of it.
     pub(crate) fn flat(&self) -> Vec<&Team> {
         [self].into_iter().chain(self.teams.iter().flat_map(Team::flat)).collect()
     }
 
-    /// What every template sees: the parameters and the task.
+    /// The values that every template sees: the parameters and the task.
     pub(crate) fn scope(&self) -> TemplateScope {
         TemplateScope(self.parameters.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 }
 
-/// The models that are programs have names that begin like this.
+/// Prefix of the names of models that are team programs.
 pub(crate) const MODEL_PREFIX: &str = "team/";
 
-/// The values that a team's templates see whatever has happened.
+/// The values that a team's templates always see.
 #[derive(Clone, Debug)]
 pub(crate) struct TemplateScope(Object<String, Value>);
 
 impl TemplateScope {
-    /// The whole scope, with the task and what the pattern adds.
+    /// The whole scope, with the task and the values that the pattern adds.
     pub(crate) fn with(&self, task: &str, more: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
         let mut all = self.0.clone();
         all.insert("task".to_owned(), json!(task));
@@ -347,31 +351,31 @@ impl fmt::Debug for Team {
 }
 
 impl From<Orchestrator> for Pattern {
-    fn from(it: Orchestrator) -> Self {
-        Self::Orchestrator(it)
+    fn from(pattern: Orchestrator) -> Self {
+        Self::Orchestrator(pattern)
     }
 }
 
 impl From<Crew> for Pattern {
-    fn from(it: Crew) -> Self {
-        Self::Crew(it)
+    fn from(pattern: Crew) -> Self {
+        Self::Crew(pattern)
     }
 }
 
 impl From<Chat> for Pattern {
-    fn from(it: Chat) -> Self {
-        Self::Chat(it)
+    fn from(pattern: Chat) -> Self {
+        Self::Chat(pattern)
     }
 }
 
 impl From<Graph> for Pattern {
-    fn from(it: Graph) -> Self {
-        Self::Graph(it)
+    fn from(pattern: Graph) -> Self {
+        Self::Graph(pattern)
     }
 }
 
 impl From<Map> for Pattern {
-    fn from(it: Map) -> Self {
-        Self::Map(it)
+    fn from(pattern: Map) -> Self {
+        Self::Map(pattern)
     }
 }

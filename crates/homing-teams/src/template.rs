@@ -1,11 +1,11 @@
-//! Templates and conditions in team files. Values are data: what is put into a template is never looked at again.
+//! Templates and conditions in team files. Values are data: a value that is inserted is never rendered again.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
 use serde_json::Value;
 
-/// Steps that one template may take: a loop in a hostile file comes to an end.
+/// Maximum number of steps of one template, so that a loop in a hostile file ends.
 const FUEL: u64 = 200_000;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
@@ -16,43 +16,43 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// What is wrong with a template, and on which of its lines.
+/// An error in a template, with its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TemplateError {
     pub(crate) line: usize,
     pub(crate) message: String,
 }
 
-/// The template with everything put in.
+/// Renders a template.
 pub(crate) fn render(template: &str, scope: &Value) -> Result<String, String> {
-    // Most tasks are plain words; they cost nothing.
+    // Most tasks contain no expression and need no rendering.
     if !template.contains('{') {
         return Ok(template.to_owned());
     }
-    ENVIRONMENT.render_str(template, foreign(scope)).map_err(|error| words(&error))
+    ENVIRONMENT.render_str(template, to_minijinja(scope)).map_err(|error| message(&error))
 }
 
-fn foreign(scope: &Value) -> minijinja::Value {
+fn to_minijinja(scope: &Value) -> minijinja::Value {
     minijinja::Value::from(minijinja::value::Serde(scope))
 }
 
-/// What an expression comes to.
+/// Evaluates an expression.
 pub(crate) fn evaluate(expression: &str, scope: &Value) -> Result<Value, String> {
-    let compiled = ENVIRONMENT.compile_expression(expression).map_err(|error| words(&error))?;
-    let value = compiled.eval(foreign(scope)).map_err(|error| words(&error))?;
+    let compiled = ENVIRONMENT.compile_expression(expression).map_err(|error| message(&error))?;
+    let value = compiled.eval(to_minijinja(scope)).map_err(|error| message(&error))?;
     if value.is_undefined() {
-        return Err(format!("`{expression}` is not there"));
+        return Err(format!("`{expression}` is not defined"));
     }
     serde_json::to_value(value).map_err(|error| error.to_string())
 }
 
-/// Whether a condition holds.
+/// Evaluates a condition.
 pub(crate) fn holds(condition: &str, scope: &Value) -> Result<bool, String> {
-    let compiled = ENVIRONMENT.compile_expression(condition).map_err(|error| words(&error))?;
-    compiled.eval(foreign(scope)).map(|value| value.is_true()).map_err(|error| words(&error))
+    let compiled = ENVIRONMENT.compile_expression(condition).map_err(|error| message(&error))?;
+    compiled.eval(to_minijinja(scope)).map(|value| value.is_true()).map_err(|error| message(&error))
 }
 
-/// A value with its templates filled in. Text that is one expression and nothing else keeps the expression's type.
+/// Renders all templates in a value. A string that is a single expression keeps the type of the expression.
 pub(crate) fn fill(value: &Value, scope: &Value) -> Result<Value, String> {
     match value {
         Value::String(text) => match lone_expression(text) {
@@ -74,23 +74,23 @@ fn lone_expression(text: &str) -> Option<&str> {
     (!inner.contains("{{") && !inner.contains("}}")).then_some(inner)
 }
 
-/// The names that a template uses and does not set itself, with their path, such as `results.research.output`.
+/// Names that a template uses and does not define, with their paths, such as `results.research.output`.
 pub(crate) fn names(template: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.template_from_str(template).map_err(|error| problem(&error))?;
     Ok(parsed.undeclared_variables(true).into_iter().collect())
 }
 
-/// The same for a condition.
+/// Names that a condition uses, with their paths.
 pub(crate) fn names_in_condition(condition: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.compile_expression(condition).map_err(|error| problem(&error))?;
     Ok(parsed.undeclared_variables(true).into_iter().collect())
 }
 
 fn problem(error: &Error) -> TemplateError {
-    TemplateError { line: error.line().unwrap_or(1), message: words(error) }
+    TemplateError { line: error.line().unwrap_or(1), message: message(error) }
 }
 
-fn words(error: &Error) -> String {
+fn message(error: &Error) -> String {
     let kind = error.kind().to_string();
     error.detail().map_or(kind.clone(), |detail| format!("{kind}: {detail}"))
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_expression_keeps_its_type() {
+    fn single_expression_keeps_its_type() {
         let scope = json!({"n": 3, "list": [1, 2]});
         assert_eq!(
             fill(&json!(["{{ n + 1 }}", "{{ list }}", "n={{ n }}"]), &scope).unwrap(),
@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
-        assert!(render("{{ nobody }}", &json!({})).is_err());
+    fn undefined_name_is_an_error() {
+        assert!(render("{{ unknown }}", &json!({})).is_err());
         assert!(holds("a.b.c == 1", &json!({"a": {}})).is_err());
         assert!(!holds("a.b is defined", &json!({"a": {}})).unwrap());
     }
 
     #[test]
-    fn a_template_that_never_ends_is_stopped() {
+    fn endless_template_is_stopped() {
         let endless = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
         assert!(render(endless, &json!({})).is_err());
     }

@@ -1,4 +1,4 @@
-//! Where in a file a field stands: by its path, such as `crew.tasks[3].context`. It knows YAML and nothing of teams.
+//! Positions of fields in a YAML file, by path such as `crew.tasks[3].context`.
 
 use std::collections::HashMap;
 
@@ -7,29 +7,29 @@ use granit_parser::{Event, Parser};
 /// Lines and columns by path.
 pub(crate) struct YamlPositions(HashMap<String, (u32, u32)>);
 
-/// A collection that is still open: its path, and where in it we are.
-enum OpenNode {
+/// A collection whose end has not been read: its path, and the current position in it.
+enum OpenCollection {
     List { path: String, next: usize },
     Map { path: String, key: Option<String> },
 }
 
 impl YamlPositions {
-    /// The places of a text that has been read before, and so is known to be sound.
+    /// The positions in a text that has been parsed before and is therefore valid YAML.
     pub(crate) fn of(text: &str) -> Self {
-        let (mut spots, mut open) = (HashMap::new(), Vec::new());
+        let (mut positions, mut open) = (HashMap::new(), Vec::new());
         let mut parser = Parser::new_from_str(text);
         while let Some(Ok((event, span))) = parser.next_event() {
-            let spot = (number(span.start.line()), number(span.start.col()).saturating_add(1));
+            let position = (number(span.start.line()), number(span.start.col()).saturating_add(1));
             match event {
-                Event::Scalar(text, ..) => scalar(&mut spots, &mut open, spot, &text),
-                Event::Alias(_) => scalar(&mut spots, &mut open, spot, ""),
+                Event::Scalar(text, ..) => scalar(&mut positions, &mut open, position, &text),
+                Event::Alias(_) => scalar(&mut positions, &mut open, position, ""),
                 Event::SequenceStart(..) => {
-                    let path = arrive(&mut spots, &mut open, spot);
-                    open.push(OpenNode::List { path, next: 0 });
+                    let path = record_value(&mut positions, &mut open, position);
+                    open.push(OpenCollection::List { path, next: 0 });
                 }
                 Event::MappingStart(..) => {
-                    let path = arrive(&mut spots, &mut open, spot);
-                    open.push(OpenNode::Map { path, key: None });
+                    let path = record_value(&mut positions, &mut open, position);
+                    open.push(OpenCollection::Map { path, key: None });
                 }
                 Event::SequenceEnd | Event::MappingEnd => {
                     open.pop();
@@ -38,15 +38,15 @@ impl YamlPositions {
                 _ => (),
             }
         }
-        Self(spots)
+        Self(positions)
     }
 
-    /// The place of a field, or of the nearest thing around it that stands in the file.
+    /// The position of a field, or of the nearest enclosing field that is in the file.
     pub(crate) fn find(&self, path: &str) -> (u32, u32) {
         let mut path = path;
         loop {
-            if let Some(spot) = self.0.get(path) {
-                return *spot;
+            if let Some(position) = self.0.get(path) {
+                return *position;
             }
             match path.rfind(['.', '[']) {
                 Some(end) => path = &path[..end],
@@ -56,31 +56,35 @@ impl YamlPositions {
     }
 }
 
-fn number(it: usize) -> u32 {
-    u32::try_from(it).unwrap_or(u32::MAX)
+fn number(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A key waits for its value; everything else has arrived.
-fn scalar(spots: &mut HashMap<String, (u32, u32)>, open: &mut [OpenNode], spot: (u32, u32), text: &str) {
-    if let Some(OpenNode::Map { path, key: key @ None }) = open.last_mut() {
-        spots.entry(joined(path, text)).or_insert(spot);
+/// Records a scalar: a key is kept until its value is read.
+fn scalar(positions: &mut HashMap<String, (u32, u32)>, open: &mut [OpenCollection], position: (u32, u32), text: &str) {
+    if let Some(OpenCollection::Map { path, key: key @ None }) = open.last_mut() {
+        positions.entry(joined(path, text)).or_insert(position);
         *key = Some(text.to_owned());
     } else {
-        arrive(spots, open, spot);
+        record_value(positions, open, position);
     }
 }
 
-/// The path of the value that begins here; its own place is more exact than that of its key.
-fn arrive(spots: &mut HashMap<String, (u32, u32)>, open: &mut [OpenNode], spot: (u32, u32)) -> String {
+/// Records the position of the value that begins here, which is more exact than that of its key, and returns its path.
+fn record_value(
+    positions: &mut HashMap<String, (u32, u32)>,
+    open: &mut [OpenCollection],
+    position: (u32, u32),
+) -> String {
     let path = match open.last_mut() {
         None => String::new(),
-        Some(OpenNode::List { path, next }) => {
+        Some(OpenCollection::List { path, next }) => {
             *next += 1;
             format!("{path}[{}]", *next - 1)
         }
-        Some(OpenNode::Map { path, key }) => joined(path, &key.take().unwrap_or_default()),
+        Some(OpenCollection::Map { path, key }) => joined(path, &key.take().unwrap_or_default()),
     };
-    spots.insert(path.clone(), spot);
+    positions.insert(path.clone(), position);
     path
 }
 
@@ -93,12 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_found_by_its_path_and_a_missing_one_by_what_is_around_it() {
-        let spots =
+    fn missing_field_has_the_position_of_its_parent() {
+        let positions =
             YamlPositions::of("name: x\ncrew:\n  tasks:\n    - name: a\n      context: [b, c]\n    - name: d\n");
-        assert_eq!(spots.find("name"), (1, 7));
-        assert_eq!(spots.find("crew.tasks[0].context[1]"), (5, 20));
-        assert_eq!(spots.find("crew.tasks[1].context[1]"), (6, 7));
-        assert_eq!(spots.find("chat.members"), (1, 1));
+        assert_eq!(positions.find("name"), (1, 7));
+        assert_eq!(positions.find("crew.tasks[0].context[1]"), (5, 20));
+        assert_eq!(positions.find("crew.tasks[1].context[1]"), (6, 7));
+        assert_eq!(positions.find("chat.members"), (1, 1));
     }
 }

@@ -1,6 +1,6 @@
-//! Chats: who speaks next, when it ends, and that it always ends.
+//! Chats: the choice of the next speaker, and the end of the conversation.
 
-mod stage;
+mod support;
 
 use std::sync::Arc;
 
@@ -11,80 +11,80 @@ use homing_core::{
     scripted_model::{FunctionModel, call, say},
 };
 use homing_runtime::{RuntimeParts, journal::MemoryJournal};
-use homing_teams::{Chat, OnFailure, Team};
+use homing_teams::{Chat, OnTaskFailure, Team};
 use serde_json::json;
-use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
+use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
-fn on_stage(
+fn host(
     chat: Chat,
-    play: impl Fn(Asked<'_>) -> Reply + Send + Sync + Copy + 'static,
+    script: impl Fn(MemberRequest<'_>) -> Reply + Send + Sync + Copy + 'static,
 ) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let team = Team::new("talk", chat);
-    move |journal| parts(journal, agents(["ada", "bob", "cyd", "host"]), cast(play), vec![team.clone()])
+    move |journal| parts(journal, agents(["ada", "bob", "cyd", "host"]), scripted(script), vec![team.clone()])
 }
 
-fn speak(asked: Asked<'_>) -> Reply {
-    let heard = asked.first_words().matches("\n[").count();
-    say(format!("{} heard {heard}", asked.who))
+fn speak(member: MemberRequest<'_>) -> Reply {
+    let heard = member.first_words().matches("\n[").count();
+    say(format!("{} heard {heard}", member.name))
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_everybody_speaks_in_turn_and_hears_the_same_history() {
+async fn r45_members_speak_in_turn_and_see_the_same_history() {
     let chat = Chat::new(["ada", "bob", "cyd"]).max_rounds(5);
-    let whole = cut_anywhere(on_stage(chat, speak), "talk", "tea or coffee").await;
-    assert_eq!(who(&whole), ["ada", "bob", "cyd", "ada", "bob"]);
+    let whole = cut_anywhere(host(chat, speak), "talk", "tea or coffee").await;
+    assert_eq!(agent_names(&whole), ["ada", "bob", "cyd", "ada", "bob"]);
     assert_eq!((whole.status, whole.output.as_str()), (Status::Done, "bob heard 4"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_a_model_chooses_the_speaker_and_a_choice_that_failed_may_be_skipped() {
-    let play = |asked: Asked<'_>| match (asked.who, asked.first_words().matches("\n[").count()) {
+async fn r45_model_chooses_the_speaker_and_its_failure_may_be_skipped() {
+    let script = |member: MemberRequest<'_>| match (member.name, member.first_words().matches("\n[").count()) {
         ("host", 0) => call([("answer", json!({"speaker": "cyd"}))]),
-        // Nobody of that name: the schema says so twice, and the chooser fails.
-        ("host", 1) => call([("answer", json!({"speaker": "nobody"}))]),
+        // Not a member: the schema rejects it twice, and the selector fails.
+        ("host", 1) => call([("answer", json!({"speaker": "dan"}))]),
         ("host", _) => say("I would rather not say"),
-        _ => speak(asked),
+        _ => speak(member),
     };
     let chat = || Chat::new(["ada", "bob", "cyd"]).selected_by("host").max_rounds(4);
-    let failed = cut_anywhere(on_stage(chat(), play), "talk", "tea").await;
-    assert_eq!((failed.status, who(&failed)), (Status::Failed, vec!["host", "cyd", "host"]));
-    let whole = cut_anywhere(on_stage(chat().on_failure(OnFailure::Skip), play), "talk", "tea").await;
-    let speakers: Vec<&str> = who(&whole).into_iter().filter(|name| *name != "host").collect();
+    let failed = cut_anywhere(host(chat(), script), "talk", "tea").await;
+    assert_eq!((failed.status, agent_names(&failed)), (Status::Failed, vec!["host", "cyd", "host"]));
+    let whole = cut_anywhere(host(chat().on_failure(OnTaskFailure::Skip), script), "talk", "tea").await;
+    let speakers: Vec<&str> = agent_names(&whole).into_iter().filter(|name| *name != "host").collect();
     assert_eq!(speakers, ["cyd", "ada", "bob", "cyd"]);
     assert_eq!(whole.status, Status::Done);
 }
 
 #[tokio::test(start_paused = true)]
 async fn r45_speakers_hand_over_by_name() {
-    let play = |asked: Asked<'_>| match asked.who {
+    let script = |member: MemberRequest<'_>| match member.name {
         "ada" => say("what do you think, @cyd?"),
-        "cyd" => say("ask @nobody or mail me@example.org"),
+        "cyd" => say("ask @dan or mail me@example.org"),
         _ => say("STOP here"),
     };
     let chat = Chat::new(["ada", "bob", "cyd"]).handing_off().max_rounds(9).stop_word("STOP");
-    let whole = cut_anywhere(on_stage(chat, play), "talk", "tea").await;
-    assert_eq!(who(&whole), ["ada", "cyd", "ada", "cyd", "ada", "cyd", "ada", "cyd", "ada"]);
+    let whole = cut_anywhere(host(chat, script), "talk", "tea").await;
+    assert_eq!(agent_names(&whole), ["ada", "cyd", "ada", "cyd", "ada", "cyd", "ada", "cyd", "ada"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_rules_choose_the_speaker_and_a_stop_word_ends_it_with_a_summary() {
-    let play = |asked: Asked<'_>| match asked.who {
+async fn r45_rules_choose_the_speaker_and_a_stop_word_ends_the_chat() {
+    let script = |member: MemberRequest<'_>| match member.name {
         "host" => say("they agreed on tea"),
         "cyd" => say("AGREED"),
-        _ => speak(asked),
+        _ => speak(member),
     };
     let chat = Chat::new(["ada", "bob", "cyd"])
         .rule("round == 0", "bob")
         .rule("last.speaker == 'bob' and 'heard' in last.text", "cyd")
         .stop_word("AGREED")
         .summary("host");
-    let whole = cut_anywhere(on_stage(chat, play), "talk", "tea").await;
-    assert_eq!(who(&whole), ["bob", "cyd", "host"]);
+    let whole = cut_anywhere(host(chat, script), "talk", "tea").await;
+    assert_eq!(agent_names(&whole), ["bob", "cyd", "host"]);
     assert_eq!(whole.output, "they agreed on tea");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r45_a_conversation_in_which_nobody_can_speak_ends() {
+async fn r45_chat_ends_if_no_member_can_speak() {
     let team = Team::new("talk", Chat::new(["ada", "bob"]).max_rounds(1_000));
     let make = move |journal: Arc<MemoryJournal>| {
         let mute = |_: ModelRequest<'_>| Err(AskFailure::free(ModelError::Unusable { reason: "mute".into() }));
@@ -93,5 +93,5 @@ async fn r45_a_conversation_in_which_nobody_can_speak_ends() {
     };
     let (result, _) = run(&make, "talk", "tea").await;
     assert_eq!((result.status, result.children.len()), (Status::Failed, 2));
-    assert!(result.error.unwrap().message.contains("nobody could speak"));
+    assert!(result.error.unwrap().message.contains("all contributions of a whole round failed"));
 }

@@ -1,6 +1,6 @@
-//! Crews: order, context, conditions, failures, a manager, a memory, and all of it after a crash.
+//! Crews: order, context, conditions, failures, the manager, the memory, and resuming after a crash.
 
-mod stage;
+mod support;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,9 +17,9 @@ use homing_runtime::{
     Runtime, RuntimeParts, Task,
     journal::{Claim, MemoryJournal},
 };
-use homing_teams::{Crew, CrewTask, LimitFields, OnFailure, Team, TeamResult};
+use homing_teams::{Crew, CrewTask, LimitFields, OnTaskFailure, Team, TeamResult};
 use serde_json::json;
-use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
+use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
 fn report_crew(process: Crew) -> Team {
     let crew = process
@@ -29,21 +29,23 @@ fn report_crew(process: Crew) -> Team {
     Team::new("report", crew).parameter("topic", "ants")
 }
 
-fn echo(asked: Asked<'_>) -> Reply {
-    say(format!("<{}: {}>", asked.who, asked.task.replace('\n', " ")))
+fn echo(member: MemberRequest<'_>) -> Reply {
+    say(format!("<{}: {}>", member.name, member.task.replace('\n', " ")))
 }
 
-fn on_stage(team: Team) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
-    move |journal| parts(journal, agents(["researcher", "writer", "reviewer", "boss"]), cast(echo), vec![team.clone()])
+fn host(team: Team) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
+    move |journal| {
+        parts(journal, agents(["researcher", "writer", "reviewer", "boss"]), scripted(echo), vec![team.clone()])
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_tasks_context_is_the_results_of_others() {
-    let (result, _) = run(&on_stage(report_crew(Crew::sequential())), "report", "ants in winter").await;
+async fn r44_context_contains_the_results_of_other_tasks() {
+    let (result, _) = run(&host(report_crew(Crew::sequential())), "report", "ants in winter").await;
     assert_eq!(result.status, Status::Done, "{result:#?}");
-    assert_eq!(who(&result), ["researcher", "writer", "reviewer"]);
+    assert_eq!(agent_names(&result), ["researcher", "writer", "reviewer"]);
     let writer = &result.children[1].output;
-    assert!(writer.contains("Write about ants  What is expected: one page"), "{writer}");
+    assert!(writer.contains("Write about ants  Expected result: one page"), "{writer}");
     assert!(writer.contains("## research <researcher: Research ants in winter>"), "{writer}");
     assert!(result.output.starts_with("<reviewer: Review"), "{}", result.output);
     let summary = TeamResult::from(&result);
@@ -51,80 +53,80 @@ async fn r44_a_tasks_context_is_the_results_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_sequential_crew_is_cut_after_every_event_and_resumes_the_same() {
-    let whole = cut_anywhere(on_stage(report_crew(Crew::sequential())), "report", "ants").await;
+async fn r44_sequential_crew_resumes_the_same_after_every_event() {
+    let whole = cut_anywhere(host(report_crew(Crew::sequential())), "report", "ants").await;
     assert_eq!(whole.status, Status::Done);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_parallel_crew_is_cut_after_every_event_and_resumes_the_same() {
+async fn r44_parallel_crew_resumes_the_same_after_every_event() {
     let crew = Crew::parallel()
         .task(CrewTask::new("a", "researcher", "A"))
         .task(CrewTask::new("b", "researcher", "B"))
         .task(CrewTask::new("c", "writer", "C").context(["a", "b"]))
         .task(CrewTask::new("d", "writer", "D").context(["b"]));
-    let whole = cut_anywhere(on_stage(Team::new("report", crew)), "report", "ants").await;
+    let whole = cut_anywhere(host(Team::new("report", crew)), "report", "ants").await;
     assert_eq!(whole.output.lines().filter(|line| line.starts_with("## ")).collect::<Vec<_>>(), ["## c", "## d"]);
 }
 
-fn manager(asked: Asked<'_>) -> Reply {
-    match asked.who {
-        "boss" if !asked.wants_data() => say("hm"),
-        "boss" if asked.first_words().contains("Choose who") => {
+fn manager(member: MemberRequest<'_>) -> Reply {
+    match member.name {
+        "boss" if !member.wants_data() => say("hm"),
+        "boss" if member.first_words().contains("Choose the member") => {
             call([("answer", json!({"agent": "writer", "instructions": "be brief"}))])
         }
-        "boss" if asked.first_words().contains("round 1") => {
+        "boss" if member.first_words().contains("round 1") => {
             call([("answer", json!({"accepted": false, "feedback": "too long"}))])
         }
         "boss" => call([("answer", json!({"accepted": true}))]),
-        _ => echo(asked),
+        _ => echo(member),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_manager_assigns_and_accepts_or_sends_back() {
+async fn r44_manager_assigns_and_accepts_or_rejects() {
     let mut crew = Crew::hierarchical("boss").task(CrewTask::unassigned("text", "Write"));
     crew.members = vec!["researcher".into(), "writer".into()];
     let team = Team::new("report", crew);
     let make =
-        move |journal| parts(journal, agents(["researcher", "writer", "boss"]), cast(manager), vec![team.clone()]);
+        move |journal| parts(journal, agents(["researcher", "writer", "boss"]), scripted(manager), vec![team.clone()]);
     let whole = cut_anywhere(make, "report", "ants").await;
-    assert_eq!(who(&whole), ["boss", "writer", "boss", "writer", "boss"]);
+    assert_eq!(agent_names(&whole), ["boss", "writer", "boss", "writer", "boss"]);
     assert!(whole.output.contains("be brief") && whole.output.contains("sent back: too long"), "{}", whole.output);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_manager_that_never_accepts_is_bounded() {
+async fn r44_rounds_of_a_manager_that_never_accepts_are_limited() {
     let mut crew = Crew::hierarchical("boss").task(CrewTask::new("text", "writer", "Write"));
     crew.max_rounds = 2;
-    let never = |asked: Asked<'_>| match asked.who {
+    let never = |member: MemberRequest<'_>| match member.name {
         "boss" => call([("answer", json!({"accepted": false}))]),
-        _ => echo(asked),
+        _ => echo(member),
     };
     let team = Team::new("report", crew);
-    let make = move |journal| parts(journal, agents(["writer", "boss"]), cast(never), vec![team.clone()]);
+    let make = move |journal| parts(journal, agents(["writer", "boss"]), scripted(never), vec![team.clone()]);
     let (result, _) = run(&make, "report", "ants").await;
-    assert_eq!((result.status, who(&result)), (Status::Done, vec!["writer", "boss", "writer"]));
+    assert_eq!((result.status, agent_names(&result)), (Status::Done, vec!["writer", "boss", "writer"]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_condition_decides_whether_a_task_is_done() {
+async fn task_is_skipped_if_its_condition_does_not_hold() {
     let crew = Crew::sequential()
         .task(CrewTask::new("judge", "reviewer", "Judge").schema(json!({"type": "object", "required": ["good"]})))
         .task(CrewTask::new("mend", "writer", "Mend").when("not results.judge.data.good"))
         .task(CrewTask::new("praise", "writer", "Praise").context(["judge"]).when("results.judge.data.good"));
-    let play = |asked: Asked<'_>| match asked.who {
+    let script = |member: MemberRequest<'_>| match member.name {
         "reviewer" => call([("answer", json!({"good": true}))]),
-        _ => echo(asked),
+        _ => echo(member),
     };
     let team = Team::new("report", crew);
-    let make = move |journal| parts(journal, agents(["writer", "reviewer"]), cast(play), vec![team.clone()]);
+    let make = move |journal| parts(journal, agents(["writer", "reviewer"]), scripted(script), vec![team.clone()]);
     let whole = cut_anywhere(make, "report", "ants").await;
-    assert_eq!(who(&whole), ["reviewer", "writer"]);
+    assert_eq!(agent_names(&whole), ["reviewer", "writer"]);
     assert!(whole.output.starts_with("<writer: Praise"), "{}", whole.output);
 }
 
-fn failing(policy: OnFailure, retries: u32) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
+fn failing(policy: OnTaskFailure, retries: u32) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let crew = Crew::sequential()
         .task(CrewTask::new("research", "researcher", "Research").retries(retries).on_failure(policy))
         .task(CrewTask::new("write", "writer", "Write").context(["research"]));
@@ -139,19 +141,19 @@ fn failing(policy: OnFailure, retries: u32) -> impl Fn(Arc<MemoryJournal>) -> Ru
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_retried_then_reported_skipped_or_final() {
-    let reported = cut_anywhere(failing(OnFailure::Report, 2), "report", "ants").await;
+async fn failure_is_retried_then_reported_skipped_or_final() {
+    let reported = cut_anywhere(failing(OnTaskFailure::Report, 2), "report", "ants").await;
     assert_eq!(
-        (reported.status, who(&reported)),
+        (reported.status, agent_names(&reported)),
         (Status::Failed, vec!["researcher", "researcher", "researcher", "writer"])
     );
     assert!(reported.output.contains("## research (not done: failed (model)"), "{}", reported.output);
 
-    let skipped = cut_anywhere(failing(OnFailure::Skip, 0), "report", "ants").await;
+    let skipped = cut_anywhere(failing(OnTaskFailure::Skip, 0), "report", "ants").await;
     assert_eq!((skipped.status, skipped.output.as_str()), (Status::Done, "<writer: Write>"));
 
-    let failed = cut_anywhere(failing(OnFailure::Fail, 0), "report", "ants").await;
-    assert_eq!((failed.status, who(&failed)), (Status::Failed, vec!["researcher"]));
+    let failed = cut_anywhere(failing(OnTaskFailure::Fail, 0), "report", "ants").await;
+    assert_eq!((failed.status, agent_names(&failed)), (Status::Failed, vec!["researcher"]));
     assert!(
         failed.error.as_ref().unwrap().message.contains("task `research` (run 1.1): failed (model)"),
         "{failed:#?}"
@@ -159,68 +161,68 @@ async fn a_failure_is_retried_then_reported_skipped_or_final() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_has_limits_of_its_own_which_only_narrow() {
+async fn limits_of_a_task_only_narrow() {
     let crew = Crew::sequential().task(
         CrewTask::new("research", "researcher", "Research")
             .limits(LimitFields { max_turns: Some(2), ..LimitFields::default() }),
     );
     let team = Team::new("report", crew);
     let make = move |journal: Arc<MemoryJournal>| {
-        let endless = |asked: Asked<'_>| match asked.request.choice {
+        let endless = |member: MemberRequest<'_>| match member.request.choice {
             homing_core::model::ToolChoice::Off => say("had to stop"),
-            _ => call([("nothing", json!({"n": asked.request.messages.len()}))]),
+            _ => call([("nothing", json!({"n": member.request.messages.len()}))]),
         };
-        parts(journal, agents(["researcher"]), cast(endless), vec![team.clone()])
+        parts(journal, agents(["researcher"]), scripted(endless), vec![team.clone()])
     };
     let (result, _) = run(&make, "report", "ants").await;
     assert_eq!(result.children[0].status, Status::Exhausted);
     assert_eq!(result.children[0].usage.turns, 2);
     assert_eq!(result.status, Status::Failed, "the last task was not done");
-    assert!(result.output.contains("had to stop"), "what there was by then is kept: {}", result.output);
+    assert!(result.output.contains("had to stop"), "the partial output is kept: {}", result.output);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_is_an_agent_that_anybody_can_delegate_to() {
+async fn agents_can_delegate_to_a_team() {
     let team = report_crew(Crew::sequential());
     let make = move |journal: Arc<MemoryJournal>| {
-        let play = |asked: Asked<'_>| match asked.who {
-            "boss" if asked.request.messages.len() == 1 => {
+        let script = |member: MemberRequest<'_>| match member.name {
+            "boss" if member.request.messages.len() == 1 => {
                 call([("delegate", json!({"agent": "report", "task": "ants"}))])
             }
             "boss" => say("I have a report"),
-            _ => echo(asked),
+            _ => echo(member),
         };
         let members = agents(["researcher", "writer", "reviewer", "boss"]);
-        parts(journal, members, cast(play), vec![team.clone()])
+        parts(journal, members, scripted(script), vec![team.clone()])
     };
     let whole = cut_anywhere(make, "boss", "get a report").await;
-    assert_eq!(who(&whole), ["report", "researcher", "writer", "reviewer"]);
+    assert_eq!(agent_names(&whole), ["report", "researcher", "writer", "reviewer"]);
     assert_eq!(whole.children[0].children[0].model, "script/cast", "members do not inherit the team's program");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_members_share_a_memory_that_survives_a_crash_and_knows_who_wrote_what() {
+async fn r44_shared_memory_survives_a_crash_and_names_the_writer() {
     let crew = Crew::sequential()
         .task(CrewTask::new("note", "writer", "Note it"))
         .task(CrewTask::new("read", "reviewer", "Read it"));
     let team = Team::new("report", crew).with_memory();
     let make = move |journal: Arc<MemoryJournal>| {
-        let play = |asked: Asked<'_>| match (asked.who, asked.request.messages.len()) {
+        let script = |member: MemberRequest<'_>| match (member.name, member.request.messages.len()) {
             ("writer", 1) => call([("memory_set", json!({"key": "fact", "value": "ants sleep"}))]),
             ("reviewer", 1) => call([("memory_get", json!({"key": "fact"})), ("memory_list", json!({}))]),
             ("reviewer", _) => {
-                let homing_core::message::Message::Tool(found) = &asked.request.messages[2].message else { panic!() };
+                let homing_core::message::Message::Tool(found) = &member.request.messages[2].message else { panic!() };
                 say(found.text.clone())
             }
             _ => say("noted"),
         };
-        parts(journal, agents(["writer", "reviewer"]), cast(play), vec![team.clone()])
+        parts(journal, agents(["writer", "reviewer"]), scripted(script), vec![team.clone()])
     };
     let whole = cut_anywhere(make, "report", "ants").await;
     assert_eq!(whole.output, "[written by writer (run 1.1)]\nants sleep");
 }
 
-/// A member that takes as long as its task says.
+/// A member whose replies take as long as its task says.
 struct Sleeper(ModelCard);
 
 impl Model for Sleeper {
@@ -231,7 +233,7 @@ impl Model for Sleeper {
     fn reply<'a>(&'a self, request: ModelRequest<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         let words = last_words(&request);
         let millis: u64 =
-            words.split_whitespace().next().and_then(|it| it.parse().ok()).expect("a number of milliseconds");
+            words.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number of milliseconds");
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(millis)).await;
             Ok(say("slept"))
@@ -240,7 +242,7 @@ impl Model for Sleeper {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r44_a_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
+async fn r44_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
     let mut seed = 7_u64;
     let mut roll = move |bound: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -249,11 +251,11 @@ async fn r44_a_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
     let mut crew = Crew::parallel();
     let mut ends: Vec<u64> = Vec::new();
     for at in 0..200_u64 {
-        let before: Vec<u64> = (0..roll(4)).map(|_| roll(at.max(1))).filter(|it| *it < at).collect();
+        let before: Vec<u64> = (0..roll(4)).map(|_| roll(at.max(1))).filter(|before| *before < at).collect();
         let millis = 1_000 + roll(9_000);
-        let begins = before.iter().map(|it| ends[usize::try_from(*it).unwrap()]).max().unwrap_or(0);
+        let begins = before.iter().map(|task| ends[usize::try_from(*task).unwrap()]).max().unwrap_or(0);
         ends.push(begins + millis);
-        let context: Vec<String> = before.iter().map(|it| format!("t{it}")).collect();
+        let context: Vec<String> = before.iter().map(|task| format!("t{task}")).collect();
         let task = CrewTask::new(format!("t{at}"), "worker", format!("{millis} ms"));
         crew = crew.task(task.context(context.iter().map(String::as_str)));
     }
@@ -270,17 +272,17 @@ async fn r44_a_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_at_its_token_limit_still_reports_what_it_has() {
+async fn team_at_its_token_limit_reports_partial_results() {
     let crew =
         Crew::sequential().task(CrewTask::new("one", "writer", "One")).task(CrewTask::new("two", "writer", "Two"));
     let team = Team::new("report", crew).limits(LimitFields { max_tokens: Some(9_500), ..LimitFields::default() });
     let make = move |journal: Arc<MemoryJournal>| {
-        let play = |asked: Asked<'_>| {
-            let mut reply = echo(asked);
+        let script = |member: MemberRequest<'_>| {
+            let mut reply = echo(member);
             reply.usage.input = 9_000;
             reply
         };
-        parts(journal, agents(["writer"]), cast(play), vec![team.clone()])
+        parts(journal, agents(["writer"]), scripted(script), vec![team.clone()])
     };
     let (result, records) = run(&make, "report", "ants").await;
     assert!(result.output.contains("## one\n<writer: One>"), "{result:#?}");
@@ -290,18 +292,23 @@ async fn a_team_at_its_token_limit_still_reports_what_it_has() {
     let more = Limits::default().tokens(20_000);
     let again = runtime.resume(result.run, Claim::IfGone, more).await.unwrap().wait().await;
     assert_eq!(again.status, Status::Done, "{again:#?}");
-    assert_eq!(who(&again), ["writer", "writer", "writer"], "the first task is not repeated, the second one is");
+    assert_eq!(
+        agent_names(&again),
+        ["writer", "writer", "writer"],
+        "the first task is not repeated, the second one is"
+    );
     assert!(again.output.starts_with("<writer: Two"), "{}", again.output);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parallel_team_that_ran_out_of_children_goes_on_with_more() {
+async fn team_that_ran_out_of_children_continues_with_a_larger_limit() {
     let crew = Crew::parallel()
         .task(CrewTask::new("a", "writer", "A"))
         .task(CrewTask::new("b", "writer", "B"))
         .task(CrewTask::new("c", "writer", "C").context(["a", "b"]));
     let team = Team::new("report", crew).limits(LimitFields { max_children: Some(2), ..LimitFields::default() });
-    let make = move |journal: Arc<MemoryJournal>| parts(journal, agents(["writer"]), cast(echo), vec![team.clone()]);
+    let make =
+        move |journal: Arc<MemoryJournal>| parts(journal, agents(["writer"]), scripted(echo), vec![team.clone()]);
     let (result, records) = run(&make, "report", "ants").await;
     assert_eq!(result.status, Status::Exhausted, "{result:#?}");
     assert!(result.output.contains("## a\n<writer: A>"), "{}", result.output);
@@ -313,22 +320,22 @@ async fn a_parallel_team_that_ran_out_of_children_goes_on_with_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_crews_answer_has_the_form_of_its_last_task() {
+async fn answer_of_a_crew_has_the_schema_of_its_last_task() {
     let schema = json!({"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]});
     let crew = Crew::sequential().task(CrewTask::new("judge", "reviewer", "Judge").schema(schema));
     let team = Team::new("report", crew);
     let make = move |journal: Arc<MemoryJournal>| {
-        let play = |_: Asked<'_>| call([("answer", json!({"score": 7}))]);
-        parts(journal, agents(["reviewer"]), cast(play), vec![team.clone()])
+        let script = |_: MemberRequest<'_>| call([("answer", json!({"score": 7}))]);
+        parts(journal, agents(["reviewer"]), scripted(script), vec![team.clone()])
     };
     let whole = cut_anywhere(make, "report", "ants").await;
     assert_eq!((whole.status, whole.data), (Status::Done, Some(json!({"score": 7}))));
 }
 
 #[test]
-fn agents_of_a_team_come_with_it() {
+fn agents_of_a_team_are_installed_with_it() {
     let crew = Crew::sequential().task(CrewTask::new("a", "own", "A"));
     let team = Team::new("report", crew).agent(AgentDefinition::new("own", "d", "p"));
-    let parts = parts(MemoryJournal::new(), Vec::new(), cast(echo), vec![team]);
+    let parts = parts(MemoryJournal::new(), Vec::new(), scripted(echo), vec![team]);
     assert!(parts.registry.has("own") && parts.registry.has("report"));
 }

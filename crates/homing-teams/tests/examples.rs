@@ -1,4 +1,4 @@
-//! The examples run, and do what they say.
+//! The examples run and produce what they describe.
 #![allow(dead_code, unreachable_pub, reason = "each example has a main of its own, which is not called here")]
 
 #[path = "../examples/05_map_reduce_review.rs"]
@@ -17,14 +17,14 @@ mod debate;
 mod report_crew;
 
 #[tokio::test]
-async fn r44_the_report_crew_writes_its_report() {
+async fn r44_report_crew_writes_its_report() {
     let result = report_crew::example().await.unwrap();
     assert_eq!(result.answer, "Approved: clear and backed by the research.");
     assert_eq!(result.executions.len(), 3);
 }
 
 #[tokio::test]
-async fn r45_the_debate_comes_to_an_end() {
+async fn r45_debate_ends() {
     let result = debate::example().await.unwrap();
     assert_eq!(result.answer, "In short: tea after noon, coffee before.");
     let who: Vec<&str> = result.executions.iter().map(|it| it.agent.as_str()).collect();
@@ -32,7 +32,7 @@ async fn r45_the_debate_comes_to_an_end() {
 }
 
 #[tokio::test]
-async fn r46_the_graph_returns_to_its_lead() {
+async fn r46_graph_returns_to_its_lead() {
     let result = graph::example().await.unwrap();
     assert_eq!(result.answer, "Report: Ants rest in winter.");
     let who: Vec<&str> = result.executions.iter().map(|it| it.agent.as_str()).collect();
@@ -40,21 +40,21 @@ async fn r46_the_graph_returns_to_its_lead() {
 }
 
 #[tokio::test]
-async fn r46_the_router_finds_who_can_answer() {
+async fn r46_router_finds_the_right_agent() {
     assert_eq!(router::example().await.unwrap().answer, "About money: What does a run cost?");
 }
 
 #[tokio::test]
-async fn the_review_of_many_files_is_summed_up() {
+async fn review_of_many_files_is_summed_up() {
     let result = map_reduce_review::example().await.unwrap();
     assert_eq!((result.answer.as_str(), result.executions.len()), ("2 files are fine", 4));
 }
 
 #[test]
-fn the_examples_fit_on_a_screen() {
+fn examples_fit_on_a_screen() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let files = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
-    for file in files.filter(|file| file.extension().is_some_and(|it| it == "rs")) {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "rs")) {
         let lines = std::fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines <= 60, "{} has {lines} lines", file.display());
     }

@@ -1,6 +1,6 @@
-//! Team files: what they become, what is said about them and where, and what hostile ones come to.
+//! Team files: parsing, diagnostics with positions, and hostile files.
 
-mod stage;
+mod support;
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -10,13 +10,13 @@ use homing_runtime::{
     journal::{Claim, MemoryJournal},
 };
 use homing_teams::{Pattern, load, recorded_in, schema};
-use stage::{Asked, agents, cast, parts, who};
+use support::{MemberRequest, agent_names, agents, parts, scripted};
 
 const REPORT: &str = r#"
 name: report
 description: Writes reports
 parameters:
-  audience: everybody
+  audience: beginners
   topic: null
 memory: true
 limits: { max_cost: 2.00, timeout: 10m }
@@ -43,8 +43,8 @@ crew:
       on_failure: fail
 "#;
 
-/// One line per remark: where, and what.
-fn remarks(text: &str) -> String {
+/// One line per diagnostic: position and message.
+fn diagnostics(text: &str) -> String {
     let loaded = load(text, Some(Path::new("team.yaml")));
     let found = loaded
         .diagnostics
@@ -61,17 +61,17 @@ fn crew(tasks: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_file_runs() {
+async fn team_file_runs() {
     let mut loaded = load(REPORT, None);
     assert!(loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
     loaded.set("topic", "ants").unwrap();
     let team = loaded.ready().unwrap();
-    let play = |asked: Asked<'_>| say(format!("<{}: {}>", asked.who, asked.task.replace('\n', " ")));
-    let runtime = Runtime::new(parts(MemoryJournal::new(), Vec::new(), cast(play), vec![team]));
+    let script = |member: MemberRequest<'_>| say(format!("<{}: {}>", member.name, member.task.replace('\n', " ")));
+    let runtime = Runtime::new(parts(MemoryJournal::new(), Vec::new(), scripted(script), vec![team]));
     let result = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
-    assert_eq!((result.status, who(&result)), (Status::Done, vec!["researcher", "writer"]));
+    assert_eq!((result.status, agent_names(&result)), (Status::Done, vec!["researcher", "writer"]));
     assert!(
-        result.output.starts_with("<writer: Write for everybody about a report  Results of earlier"),
+        result.output.starts_with("<writer: Write for beginners about a report  Results of earlier"),
         "{}",
         result.output
     );
@@ -83,26 +83,26 @@ async fn a_team_file_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_is_in_the_journal_and_can_be_installed_again_from_there() {
+async fn team_can_be_installed_again_from_the_journal() {
     let mut loaded = load(REPORT, None);
     loaded.set("topic", "ants").unwrap();
-    let play = |asked: Asked<'_>| say(format!("<{}>", asked.who));
+    let script = |member: MemberRequest<'_>| say(format!("<{}>", member.name));
     let journal = MemoryJournal::new();
-    let runtime = Runtime::new(parts(journal.clone(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
+    let runtime = Runtime::new(parts(journal.clone(), Vec::new(), scripted(script), vec![loaded.ready().unwrap()]));
     let whole = runtime.spawn(Task::new("report", "a report")).unwrap().wait().await;
     let records = journal.records(whole.run);
     let teams = recorded_in(records.iter().map(|record| &**record));
     assert_eq!(teams.len(), 1);
     let journal = MemoryJournal::with(records[..6].iter().cloned());
-    let runtime = Runtime::new(parts(journal, Vec::new(), cast(play), teams));
+    let runtime = Runtime::new(parts(journal, Vec::new(), scripted(script), teams));
     let again = runtime.resume(whole.run, Claim::IfGone, Limits::default()).await.unwrap().wait().await;
     assert_eq!((again.status, again.output), (Status::Done, whole.output));
 }
 
 #[test]
-fn the_team_files_that_we_ship_are_sound() {
+fn shipped_team_files_are_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/teams");
-    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 4);
     for path in files {
         let loaded = load(&std::fs::read_to_string(&path).unwrap(), Some(&path));
@@ -113,7 +113,7 @@ fn the_team_files_that_we_ship_are_sound() {
 }
 
 #[test]
-fn a_parameter_must_be_given_and_must_exist() {
+fn parameter_must_exist_and_have_a_value() {
     let mut loaded = load(REPORT, Some(Path::new("team.yaml")));
     let unknown = loaded.set("topik", "x").unwrap_err();
     assert_eq!(unknown.hint.as_deref(), Some("did you mean `topic`?"));
@@ -125,18 +125,19 @@ fn a_parameter_must_be_given_and_must_exist() {
 async fn template_injection_does_nothing() {
     let mut loaded = load(REPORT, None);
     loaded.set("topic", "{{ audience }}{% for x in range(9) %}!{% endfor %}\nagents: []").unwrap();
-    let play = |asked: Asked<'_>| say(asked.task.clone());
-    let runtime = Runtime::new(parts(MemoryJournal::new(), Vec::new(), cast(play), vec![loaded.ready().unwrap()]));
+    let script = |member: MemberRequest<'_>| say(member.task.clone());
+    let runtime =
+        Runtime::new(parts(MemoryJournal::new(), Vec::new(), scripted(script), vec![loaded.ready().unwrap()]));
     let result = runtime.spawn(Task::new("report", "{{ audience }} {{ 7 * 7 }}")).unwrap().wait().await;
     let expected = "Research {{ audience }}{% for x in range(9) %}!{% endfor %}\nagents: []";
     assert_eq!(result.children[0].output, expected);
-    assert!(result.output.starts_with("Write for everybody about {{ audience }} {{ 7 * 7 }}"), "{}", result.output);
+    assert!(result.output.starts_with("Write for beginners about {{ audience }} {{ 7 * 7 }}"), "{}", result.output);
 }
 
 #[test]
-fn cycles_and_unknown_references_are_errors_with_their_place() {
+fn cycles_and_unknown_references_are_errors_with_positions() {
     let tasks = "    - {name: x, agent: a, description: d, context: [z]}\n    - {name: y, agent: a, description: d, context: [x, q]}\n    - {name: z, agent: b, description: d, context: [y]}\n";
-    insta::assert_snapshot!(remarks(&crew(tasks)), @r###"
+    insta::assert_snapshot!(diagnostics(&crew(tasks)), @r###"
     team.yaml:7:56: error: there is no task `q`
     team.yaml:6:52: error: tasks wait for each other: x → z → y → x
     team.yaml:8:24: error: there is no agent named `b` (did you mean `a`?); there are: a
@@ -144,8 +145,8 @@ fn cycles_and_unknown_references_are_errors_with_their_place() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_with_its_place() {
-    let check = |text: &str| remarks(text).lines().next().unwrap_or_default().to_owned();
+fn parse_errors_have_positions() {
+    let check = |text: &str| diagnostics(text).lines().next().unwrap_or_default().to_owned();
     insta::assert_snapshot!(check("name: t\ncrew:\n  tusks: []\n"), @"team.yaml:3:3: error: unknown field `tusks`, expected one of process, tasks, manager, members, max_rounds, output");
     insta::assert_snapshot!(check("name: t\nname: u\ncrew: {tasks: []}\n"), @"team.yaml:2:1: error: duplicate mapping key: name");
     insta::assert_snapshot!(check("name: t\ncrew: [1\n"), @"team.yaml:2:7: error: expected mapping start");
@@ -153,46 +154,46 @@ fn what_cannot_be_read_is_said_with_its_place() {
 }
 
 #[test]
-fn missing_keys_are_said() {
-    insta::assert_snapshot!(remarks("crew:\n  tasks:\n    - name: x\n"), @r###"
-    team.yaml:1:1: error: `` is no name for a team: lower-case letters, digits and -
+fn missing_keys_are_reported() {
+    insta::assert_snapshot!(diagnostics("crew:\n  tasks:\n    - name: x\n"), @r###"
+    team.yaml:1:1: error: `` is not a valid team name: use lower-case letters, digits and -
     team.yaml:3:7: error: the task `x` has no description
     team.yaml:3:7: error: the task `x` has no agent
     "###);
-    insta::assert_snapshot!(remarks("name: t\n"), @"team.yaml:1:1: error: the team has no pattern: write one of crew, chat, graph, orchestrator, map");
-    insta::assert_snapshot!(remarks("name: t\ngraph:\n  start: a\n  nodes:\n    - {name: a, task: x}\n  edges:\n    - {from: a, to: b}\n"), @r###"
+    insta::assert_snapshot!(diagnostics("name: t\n"), @"team.yaml:1:1: error: the team has no pattern: use one of crew, chat, graph, orchestrator, map");
+    insta::assert_snapshot!(diagnostics("name: t\ngraph:\n  start: a\n  nodes:\n    - {name: a, task: x}\n  edges:\n    - {from: a, to: b}\n"), @r###"
     team.yaml:5:7: error: the node `a` needs one of agent, team, tool
-    team.yaml:7:21: error: there is no node `b`; the end is called `end`
+    team.yaml:7:21: error: there is no node `b`; use `end` to end the graph
     "###);
-    insta::assert_snapshot!(remarks("name: t\nchat: {members: [], next: model}\n"), @r###"
-    team.yaml:2:17: error: nobody takes part
+    insta::assert_snapshot!(diagnostics("name: t\nchat: {members: [], next: model}\n"), @r###"
+    team.yaml:2:17: error: the chat has no members
     team.yaml:2:7: error: `next: model` needs a `selector`
     "###);
 }
 
 #[test]
-fn templates_are_checked_before_anybody_is_asked() {
-    let tasks = "    - {name: x, agent: a, description: 'use {{ nobody }}'}\n    - {name: y, agent: a, description: '{{ results.x.output }} {{ broken'}\n    - {name: z, agent: a, description: '{{ results.x.output }}'}\n";
-    insta::assert_snapshot!(remarks(&crew(tasks)), @r###"
-    team.yaml:6:40: error: `nobody` is not there; there are: task, results
+fn templates_are_checked_before_any_model_is_called() {
+    let tasks = "    - {name: x, agent: a, description: 'use {{ foobar }}'}\n    - {name: y, agent: a, description: '{{ results.x.output }} {{ broken'}\n    - {name: z, agent: a, description: '{{ results.x.output }}'}\n";
+    insta::assert_snapshot!(diagnostics(&crew(tasks)), @r###"
+    team.yaml:6:40: error: unknown name `foobar`; known names: task, results
     team.yaml:7:40: error: syntax error: unexpected end of input, expected end of variable block (line 1 of the template)
     team.yaml:8:7: error: `results.x` is used, but `x` is not in the task's context
     "###);
 }
 
 #[test]
-fn a_team_that_contains_itself_is_an_error() {
+fn team_that_contains_itself_is_an_error() {
     let inner = "{name: inner, map: {agent: outer, each: x, items: [1]}}";
     let text = format!("name: outer\nteams: [{inner}]\nmap: {{agent: inner, each: x, items: [1]}}\n");
-    insta::assert_snapshot!(remarks(&text), @r###"
+    insta::assert_snapshot!(diagnostics(&text), @r###"
     team.yaml:1:7: error: the team contains itself: outer → inner → outer
     team.yaml:2:16: error: the team contains itself: inner → outer → inner
     "###);
-    insta::assert_snapshot!(remarks("name: me\nmap: {agent: me, each: x, items: [1]}\n"), @"team.yaml:1:7: error: the team contains itself: me → me");
+    insta::assert_snapshot!(diagnostics("name: me\nmap: {agent: me, each: x, items: [1]}\n"), @"team.yaml:1:7: error: the team contains itself: me → me");
 }
 
 #[test]
-fn ten_thousand_nodes_are_read_and_ten_thousand_mistakes_are_found_in_time() {
+fn ten_thousand_nodes_and_mistakes_are_read_in_time() {
     let begun = Instant::now();
     let mut text = crew("");
     for at in 0..10_000 {
@@ -228,7 +229,7 @@ fn hostile_yaml_is_refused() {
 }
 
 #[test]
-fn the_published_schema_is_the_one_of_the_code() {
+fn published_schema_matches_the_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/team.schema.json");
     let ours = format!("{}\n", serde_json::to_string_pretty(&schema()).unwrap());
     if std::env::var_os("UPDATE_SCHEMAS").is_some() {
@@ -239,10 +240,10 @@ fn the_published_schema_is_the_one_of_the_code() {
 }
 
 #[test]
-fn unknown_agents_are_found_at_installation_too() {
-    let team = load(&crew("    - {name: x, agent: nobody, description: d}\n"), None).ready().unwrap();
-    let mut parts = parts(MemoryJournal::new(), agents(["a"]), cast(|_: Asked<'_>| say("")), Vec::new());
+fn unknown_agents_are_found_at_installation() {
+    let team = load(&crew("    - {name: x, agent: unknown-agent, description: d}\n"), None).ready().unwrap();
+    let mut parts = parts(MemoryJournal::new(), agents(["a"]), scripted(|_: MemberRequest<'_>| say("")), Vec::new());
     let problems = homing_teams::install(&mut parts, [team]).unwrap_err();
-    assert!(problems[0].message.contains("no agent named `nobody`"), "{problems:#?}");
+    assert!(problems[0].message.contains("no agent named `unknown-agent`"), "{problems:#?}");
     assert!(Arc::strong_count(&parts.registry) > 0);
 }

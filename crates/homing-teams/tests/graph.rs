@@ -1,6 +1,6 @@
 //! Graphs: state, reducers, conditions, fan-out and join, loops that end, functions, sub-teams.
 
-mod stage;
+mod support;
 
 use std::sync::{
     Arc,
@@ -17,22 +17,22 @@ use homing_core::{
     tool::Replay,
 };
 use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
-use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnFailure, Reducer, Team, function, mermaid};
+use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnTaskFailure, Reducer, Team, function, mermaid};
 use serde_json::json;
-use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
+use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
-fn on_stage(
+fn host(
     team: Team,
-    play: impl Fn(Asked<'_>) -> Reply + Send + Sync + Copy + 'static,
+    script: impl Fn(MemberRequest<'_>) -> Reply + Send + Sync + Copy + 'static,
 ) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
-    move |journal| parts(journal, agents(["researcher", "writer", "reviewer"]), cast(play), vec![team.clone()])
+    move |journal| parts(journal, agents(["researcher", "writer", "reviewer"]), scripted(script), vec![team.clone()])
 }
 
-fn echo(asked: Asked<'_>) -> Reply {
-    say(format!("<{}: {}>", asked.who, asked.task))
+fn echo(member: MemberRequest<'_>) -> Reply {
+    say(format!("<{}: {}>", member.name, member.task))
 }
 
-/// Write, review, and back to the writer until the reviewer is content or the way back is closed.
+/// Write, review, and back to the writer until the reviewer accepts or the edge reaches its limit.
 fn review_loop() -> Graph {
     Graph::starting_at("write")
         .field("draft", FieldType::String, Reducer::Replace, "")
@@ -49,47 +49,47 @@ fn review_loop() -> Graph {
         .output("{{ state.draft }} after {{ state.rounds }}")
 }
 
-fn content_after_two(asked: Asked<'_>) -> Reply {
-    match asked.who {
+fn content_after_two(member: MemberRequest<'_>) -> Reply {
+    match member.name {
         "reviewer" => {
-            let ok = asked.first_words().contains("round 2");
+            let ok = member.first_words().contains("round 2");
             call([("answer", json!({"ok": ok, "rounds": 1}))])
         }
-        _ => echo(asked),
+        _ => echo(member),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_state_flows_along_edges_and_the_way_back_is_explicit() {
-    let whole = cut_anywhere(on_stage(Team::new("loop", review_loop()), content_after_two), "loop", "ants").await;
+async fn r46_state_flows_along_edges_and_back() {
+    let whole = cut_anywhere(host(Team::new("loop", review_loop()), content_after_two), "loop", "ants").await;
     assert_eq!(whole.status, Status::Done, "{whole:#?}");
     assert_eq!(whole.output, "<writer: Write ants, round 2> after 3");
-    assert_eq!(who(&whole), ["writer", "reviewer", "writer", "reviewer", "writer", "reviewer"]);
+    assert_eq!(agent_names(&whole), ["writer", "reviewer", "writer", "reviewer", "writer", "reviewer"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_loop_ends_when_its_edge_is_used_up() {
-    let never = |asked: Asked<'_>| match asked.who {
+async fn r46_loop_ends_at_the_limit_of_its_edge() {
+    let never = |member: MemberRequest<'_>| match member.name {
         "reviewer" => call([("answer", json!({"ok": false, "rounds": 1}))]),
-        _ => echo(asked),
+        _ => echo(member),
     };
-    let (result, _) = run(&on_stage(Team::new("loop", review_loop()), never), "loop", "ants").await;
+    let (result, _) = run(&host(Team::new("loop", review_loop()), never), "loop", "ants").await;
     assert_eq!((result.status, result.output.as_str()), (Status::Done, "<writer: Write ants, round 3> after 4"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_loop_without_a_limit_ends_at_the_graphs_own() {
+async fn r46_loop_without_a_limit_ends_at_max_steps() {
     let graph = Graph::starting_at("a")
         .node(Node::agent("a", "writer", "step {{ step }}"))
         .edge(Edge::new("a", "a"))
         .max_steps(7);
-    let (result, _) = run(&on_stage(Team::new("round", graph), echo), "round", "ants").await;
+    let (result, _) = run(&host(Team::new("round", graph), echo), "round", "ants").await;
     assert_eq!((result.status, result.children.len()), (Status::Failed, 7));
     assert!(result.error.unwrap().message.contains("7 steps"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_list_fans_out_and_joins_in_order() {
+async fn r46_list_fans_out_and_joins_in_order() {
     let graph = Graph::starting_at("split")
         .field("parts", FieldType::List, Reducer::Replace, json!([]))
         .field("notes", FieldType::List, Reducer::Append, json!(["first"]))
@@ -108,13 +108,13 @@ async fn r46_a_list_fans_out_and_joins_in_order() {
     let words = function("words", Replay::Safe, |args| {
         Ok(json!(args["text"].as_str().unwrap_or_default().split(' ').collect::<Vec<_>>()))
     });
-    let whole = cut_anywhere(on_stage(Team::new("fan", graph).tool(words), echo), "fan", "ants bees").await;
-    assert_eq!(who(&whole).len(), 6, "the join waits for both: {:?}", who(&whole));
+    let whole = cut_anywhere(host(Team::new("fan", graph).tool(words), echo), "fan", "ants bees").await;
+    assert_eq!(agent_names(&whole).len(), 6, "the join waits for both: {:?}", agent_names(&whole));
     assert_eq!(whole.output, "<writer: first,<researcher: 0: ants>,<researcher: 1: bees>>");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_conditions_in_code_route_too() {
+async fn r46_conditions_in_code_choose_edges() {
     let graph = Graph::starting_at("ask")
         .field("kind", FieldType::String, Reducer::Replace, "")
         .node(Node::agent("ask", "reviewer", "Which?").writes("kind"))
@@ -122,26 +122,27 @@ async fn r46_conditions_in_code_route_too() {
         .node(Node::agent("research", "researcher", "R"))
         .edge(Edge::new("ask", "write").if_fn(|state| state["kind"] == "needs writing"))
         .edge(Edge::new("ask", "research").if_fn(|state| state["kind"] == "needs research"));
-    let play = |asked: Asked<'_>| if asked.who == "reviewer" { say("needs research") } else { echo(asked) };
-    let whole = cut_anywhere(on_stage(Team::new("route", graph), play), "route", "ants").await;
+    let script =
+        |member: MemberRequest<'_>| if member.name == "reviewer" { say("needs research") } else { echo(member) };
+    let whole = cut_anywhere(host(Team::new("route", graph), script), "route", "ants").await;
     assert_eq!(whole.output, "<researcher: R>");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_team_is_a_node_of_another() {
+async fn r46_team_can_be_a_node_of_another() {
     let inner = Team::new("inner", Crew::sequential().task(CrewTask::new("a", "researcher", "A {{ task }}")));
     let graph = Graph::starting_at("sub")
         .field("found", FieldType::Any, Reducer::Replace, json!(null))
         .node(Node { team: Some("inner".into()), agent: None, ..Node::agent("sub", "", "{{ task }}!") }.writes("found"))
         .node(Node::agent("write", "writer", "{{ state.found }}"))
         .edge(Edge::new("sub", "write"));
-    let whole = cut_anywhere(on_stage(Team::new("outer", graph).team(inner), echo), "outer", "ants").await;
-    assert_eq!(who(&whole), ["inner", "researcher", "writer"]);
+    let whole = cut_anywhere(host(Team::new("outer", graph).team(inner), echo), "outer", "ants").await;
+    assert_eq!(agent_names(&whole), ["inner", "researcher", "writer"]);
     assert_eq!(whole.output, "<writer: <researcher: A ants!>>");
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_a_failure_is_routed_around_or_final() {
+async fn r46_failure_is_handled_by_an_edge_or_final() {
     let graph = |policy| {
         Graph::starting_at("f")
             .node(Node::tool("f", "broken", json!({})).on_failure(policy))
@@ -152,14 +153,14 @@ async fn r46_a_failure_is_routed_around_or_final() {
         let broken = function("broken", Replay::Safe, |_| Err("out of ink".to_owned()));
         Team::new("g", graph(policy)).tool(broken)
     };
-    let (mended, _) = run(&on_stage(team(OnFailure::Report), echo), "g", "x").await;
+    let (mended, _) = run(&host(team(OnTaskFailure::Report), echo), "g", "x").await;
     assert_eq!(mended.output, "<writer: mend: out of ink>");
-    let (failed, _) = run(&on_stage(team(OnFailure::Fail), echo), "g", "x").await;
+    let (failed, _) = run(&host(team(OnTaskFailure::Fail), echo), "g", "x").await;
     assert!(failed.error.unwrap().message.contains("node `f`: out of ink"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn fault_an_unsafe_function_that_was_under_way_is_never_called_twice() {
+async fn fault_interrupted_unsafe_tool_is_never_called_twice() {
     let calls = Arc::new(AtomicU32::new(0));
     let counted = calls.clone();
     let pay = function("pay", Replay::Unsafe, move |_| {
@@ -167,41 +168,41 @@ async fn fault_an_unsafe_function_that_was_under_way_is_never_called_twice() {
         Ok(json!("paid"))
     });
     let graph =
-        Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).retries(3).on_failure(OnFailure::Fail));
-    let make = on_stage(Team::new("g", graph).tool(pay), echo);
+        Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).retries(3).on_failure(OnTaskFailure::Fail));
+    let make = host(Team::new("g", graph).tool(pay), echo);
     let (_, records) = run(&make, "g", "x").await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    let begun = records.iter().position(|it| it.fact.kind() == "called").unwrap();
+    let begun = records.iter().position(|record| record.fact.kind() == "called").unwrap();
     let journal = MemoryJournal::with(records[..=begun].iter().cloned());
     let runtime = homing_runtime::Runtime::new(make(journal));
     let claim = homing_runtime::journal::Claim::IfGone;
     let handle = runtime.resume(records[0].tree, claim, homing_core::limits::Limits::default()).await.unwrap();
     let again = handle.wait().await;
-    assert_eq!(calls.load(Ordering::SeqCst), 1, "nobody knows whether it was paid, so it is not paid again");
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "it may have been paid, so it is not paid again");
     assert!(again.error.unwrap().message.contains("outcome unknown"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn r46_what_does_not_fit_the_state_is_said() {
+async fn r46_value_of_the_wrong_type_is_reported() {
     let graph = Graph::starting_at("a")
         .field("n", FieldType::Number, Reducer::Replace, 0)
         .node(Node::agent("a", "writer", "A").writes("n"));
-    let (result, _) = run(&on_stage(Team::new("g", graph), echo), "g", "x").await;
-    assert!(result.error.unwrap().message.contains("node `a`: `n` is to be a number"));
+    let (result, _) = run(&host(Team::new("g", graph), echo), "g", "x").await;
+    assert!(result.error.unwrap().message.contains("node `a`: `n` must be a number"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_may_not_do_what_its_sender_may_not_hand_on() {
-    let graph = Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).on_failure(OnFailure::Fail));
+async fn team_gets_no_tools_that_its_parent_may_not_delegate() {
+    let graph = Graph::starting_at("pay").node(Node::tool("pay", "pay", json!({})).on_failure(OnTaskFailure::Fail));
     let pay = function("pay", Replay::Unsafe, |_| Ok(json!("paid")));
     let team = Team::new("shop", graph).tool(pay);
     let make = move |rules: Vec<Rule>| {
-        let play = |asked: Asked<'_>| match asked.request.messages.len() {
+        let script = |member: MemberRequest<'_>| match member.request.messages.len() {
             1 => call([("delegate", json!({"agent": "shop", "task": "buy"}))]),
-            _ => say(asked.task.clone()),
+            _ => say(member.task.clone()),
         };
         let boss = AgentDefinition { tools: Allow::Only(rules), ..AgentDefinition::new("boss", "d", "boss") };
-        parts(MemoryJournal::new(), vec![boss], cast(play), vec![team.clone()])
+        parts(MemoryJournal::new(), vec![boss], scripted(script), vec![team.clone()])
     };
     let spawn = |parts| Runtime::new(parts).spawn(Task::new("boss", "shop")).unwrap();
     let refused = spawn(make(vec![Rule::tool("delegate")])).wait().await;
@@ -213,7 +214,7 @@ async fn a_team_may_not_do_what_its_sender_may_not_hand_on() {
 }
 
 #[test]
-fn r46_a_graph_has_a_picture() {
+fn r46_graph_has_a_diagram() {
     insta::assert_snapshot!(mermaid(&Team::new("loop", review_loop())), @r###"
     flowchart TD
       begin((start)) --> n0

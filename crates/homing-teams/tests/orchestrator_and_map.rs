@@ -1,6 +1,6 @@
-//! A coordinator with workers, and the same task for every item of a list.
+//! Orchestrators and maps.
 
-mod stage;
+mod support;
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use homing_core::{
 use homing_runtime::{RuntimeParts, journal::MemoryJournal};
 use homing_teams::{LimitFields, Map, Orchestrator, Team, TeamResult, map_results, plan};
 use serde_json::json;
-use stage::{Asked, agents, cast, cut_anywhere, parts, run, who};
+use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
 fn orchestra() -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let planner = AgentDefinition {
@@ -23,7 +23,7 @@ fn orchestra() -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let team =
         Team::new("orchestra", Orchestrator::new("planner").worker("researcher").worker("writer")).agent(planner);
     move |journal| {
-        let play = |asked: Asked<'_>| match (asked.who, asked.request.messages.len()) {
+        let script = |member: MemberRequest<'_>| match (member.name, member.request.messages.len()) {
             ("planner", 1) => call([
                 ("delegate", json!({"agent": "researcher", "task": "find out"})),
                 ("delegate", json!({"agent": "writer", "task": "write"})),
@@ -32,17 +32,17 @@ fn orchestra() -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
             ("planner", _) => say("the report"),
             (who, _) => say(format!("{who} did it")),
         };
-        parts(journal, agents(["researcher", "writer", "outsider"]), cast(play), vec![team.clone()])
+        parts(journal, agents(["researcher", "writer", "outsider"]), scripted(script), vec![team.clone()])
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn r43_a_coordinator_reaches_its_workers_and_nobody_else() {
+async fn r43_coordinator_can_delegate_only_to_its_workers() {
     let whole = cut_anywhere(orchestra(), "orchestra", "write a report").await;
     let result = TeamResult::from(&whole);
     assert_eq!((result.status, result.answer.as_str()), (Status::Done, "the report"));
     let mut workers: Vec<(&str, &str)> =
-        result.executions.iter().map(|it| (it.agent.as_str(), it.output.as_str())).collect();
+        result.executions.iter().map(|run| (run.agent.as_str(), run.output.as_str())).collect();
     workers.sort_unstable();
     assert_eq!(workers, [("researcher", "researcher did it"), ("writer", "writer did it")]);
     assert_eq!((result.total_tokens(), result.total_steps()), (60, 4));
@@ -52,44 +52,49 @@ async fn r43_a_coordinator_reaches_its_workers_and_nobody_else() {
 fn map_team(map: Map) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
     let team = Team::new("each", map);
     move |journal| {
-        let play = |asked: Asked<'_>| match asked.who {
-            "writer" => say(format!("summary of {} lines", asked.task.lines().count() - 3)),
-            _ => say(format!("[{}]", asked.task)),
+        let script = |member: MemberRequest<'_>| match member.name {
+            "writer" => say(format!("summary of {} lines", member.task.lines().count() - 3)),
+            _ => say(format!("[{}]", member.task)),
         };
-        parts(journal, agents(["researcher", "writer"]), cast(play), vec![team.clone()])
+        parts(journal, agents(["researcher", "writer"]), scripted(script), vec![team.clone()])
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_gives_its_results_in_the_order_of_its_items() {
+async fn map_returns_results_in_the_order_of_its_items() {
     let map =
         Map::new("researcher", "{{ index }}: {{ item.name }}").items([json!({"name": "a"}), json!({"name": "b"})]);
     let whole = cut_anywhere(map_team(map), "each", "go").await;
     let results = map_results(&whole);
     assert_eq!(results.iter().map(|it| it.output.as_str()).collect::<Vec<_>>(), ["[0: a]", "[1: b]"]);
-    assert!(results.iter().all(|it| it.status == "done"));
+    assert!(results.iter().all(|result| result.status == "done"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_takes_its_items_from_the_task_and_reduces_them() {
+async fn map_takes_items_from_the_task_and_reduces_them() {
     let map = Map::new("researcher", "{{ item }}").reduce("writer", "Sum up");
     let whole = cut_anywhere(map_team(map), "each", "one\n\ntwo\nthree\n").await;
-    assert_eq!((who(&whole).len(), whole.output.as_str()), (4, "summary of 3 lines"));
+    assert_eq!((agent_names(&whole).len(), whole.output.as_str()), (4, "summary of 3 lines"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_of_two_hundred_items_is_not_stopped_by_defaults_made_for_one_agent() {
+async fn map_of_200_items_is_not_stopped_by_default_limits() {
     let map = Map::new("researcher", "{{ item }}").items(0..200);
     let (result, _) = run(&map_team(map), "each", "go").await;
     assert_eq!((result.status, map_results(&result).len()), (Status::Done, 200));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_map_that_reaches_its_limit_says_what_it_has_in_order() {
+async fn map_at_its_limit_returns_partial_results_in_order() {
     let team = Team::new("each", Map::new("researcher", "{{ item }}").items(["a", "b", "c", "d"]))
         .limits(LimitFields { max_children: Some(2), ..LimitFields::default() });
     let make = move |journal: Arc<MemoryJournal>| {
-        parts(journal, agents(["researcher"]), cast(|asked: Asked<'_>| say(asked.task.clone())), vec![team.clone()])
+        parts(
+            journal,
+            agents(["researcher"]),
+            scripted(|member: MemberRequest<'_>| say(member.task.clone())),
+            vec![team.clone()],
+        )
     };
     let (result, _) = run(&make, "each", "go").await;
     let results = map_results(&result);
@@ -98,11 +103,11 @@ async fn a_map_that_reaches_its_limit_says_what_it_has_in_order() {
 }
 
 #[test]
-fn a_plan_says_who_would_work_and_what_it_can_cost_without_asking_anybody() {
+fn plan_lists_runs_and_worst_case_cost() {
     let bounds = |cost: &str| serde_json::from_value::<LimitFields>(json!({"max_cost": cost})).unwrap();
     let map = Map::new("researcher", "{{ item }}").items(["a", "b"]).limits(bounds("0.25"));
     let team = Team::new("each", map);
-    let never = cast(|_: Asked<'_>| panic!("a plan asks nobody"));
+    let never = scripted(|_: MemberRequest<'_>| panic!("a plan calls no model"));
     let parts = parts(MemoryJournal::new(), agents(["researcher"]), never, Vec::new());
     let planned = plan(&team, &parts);
     assert_eq!(planned.runs.len(), 1);
@@ -115,7 +120,7 @@ fn a_plan_says_who_would_work_and_what_it_can_cost_without_asking_anybody() {
     each (map)
       each item: researcher · script/cast · at most 2× · $0.25 each
     worst case: $0.50
-      $0.50 is what all members may spend together
+      $0.50 is the sum of all member limits
     "###);
     let dear = plan(&team.limits(bounds("0.10")), &parts);
     assert_eq!((dear.worst_cost_micros, dear.notes[0].as_str()), (Some(100_000), "$0.10 is the team's own limit"));

@@ -1,15 +1,15 @@
-//! Every pattern as a picture and as a plan: nobody is asked, and nothing is spent.
+//! Diagram and plan of every pattern. No model is called.
 
-mod stage;
+mod support;
 
 use homing_runtime::journal::MemoryJournal;
 use homing_teams::{Chat, Crew, CrewTask, Edge, Graph, Map, Node, Orchestrator, Team, mermaid, plan};
 use insta::assert_snapshot;
-use stage::{Asked, agents, cast, parts};
+use support::{MemberRequest, agents, parts, scripted};
 
-/// The picture, and the plan on a stage where only the researcher and the writer are known.
+/// The diagram, and the plan for a host that knows only the researcher and the writer.
 fn look(team: &Team) -> String {
-    let never = cast(|_: Asked<'_>| panic!("a plan asks nobody"));
+    let never = scripted(|_: MemberRequest<'_>| panic!("a plan calls no model"));
     let parts = parts(MemoryJournal::new(), agents(["researcher", "writer"]), never, Vec::new());
     format!("{}\n{}", mermaid(team).trim_end(), plan(team, &parts))
 }
@@ -21,7 +21,7 @@ fn tasks(crew: Crew) -> Crew {
 }
 
 #[test]
-fn r46_a_sequential_crew() {
+fn r46_sequential_crew() {
     assert_snapshot!(look(&Team::new("report", tasks(Crew::sequential()))), @r###"
     flowchart TD
       t0["research<br/>researcher"]
@@ -35,27 +35,27 @@ fn r46_a_sequential_crew() {
       review: reviewer · at most 1× · after write
     worst case: $5.00
       $5.00 is the team's own limit
-      review: the agent is not known yet
+      review: unknown agent
     "###);
 }
 
 #[test]
-fn r46_a_crew_with_a_manager() {
+fn r46_crew_with_a_manager() {
     let crew = Crew::hierarchical("writer").task(CrewTask::unassigned("research", "Find out"));
     assert_snapshot!(look(&Team::new("managed", crew)), @r###"
     flowchart TD
-      t0["research<br/>whom the manager chooses"]
+      t0["research<br/>chosen by the manager"]
     managed (hierarchical crew)
       research: ? · at most 3×
       manager: writer · script/cast · at most 4×
     worst case: $5.00
       $5.00 is the team's own limit
-      research: the agent is not known yet
+      research: unknown agent
     "###);
 }
 
 #[test]
-fn r46_a_parallel_crew() {
+fn r46_parallel_crew() {
     let crew = Crew::parallel()
         .task(CrewTask::new("one", "researcher", "Look here"))
         .task(CrewTask::new("two", "writer", "Say \"so\"").context(["one"]));
@@ -73,25 +73,25 @@ fn r46_a_parallel_crew() {
 }
 
 #[test]
-fn r46_an_orchestrator() {
-    let team = Team::new("orchestra", Orchestrator::new("writer").worker("researcher").worker("nobody"));
+fn r46_orchestrator() {
+    let team = Team::new("orchestra", Orchestrator::new("writer").worker("researcher").worker("helper"));
     assert_snapshot!(look(&team), @r###"
     flowchart TD
       m["writer"]
       m <--> w0["researcher"]
-      m <--> w1["nobody"]
+      m <--> w1["helper"]
     orchestra (orchestrator)
       coordinator: writer · script/cast · at most 1×
-      researcher: researcher · script/cast · as often as the team's limits allow
-      nobody: nobody · as often as the team's limits allow
+      researcher: researcher · script/cast · number bounded by the team's limits
+      helper: helper · number bounded by the team's limits
     worst case: $5.00
       $5.00 is the team's own limit
-      nobody: the agent is not known yet
+      helper: unknown agent
     "###);
 }
 
 #[test]
-fn r46_a_chat() {
+fn r46_chat() {
     let chat = Chat::new(["researcher", "writer"]).max_rounds(4).selected_by("writer").summary("writer");
     assert_snapshot!(look(&Team::new("talk", chat)), @r###"
     flowchart TD
@@ -109,7 +109,7 @@ fn r46_a_chat() {
 }
 
 #[test]
-fn r46_a_map_that_is_reduced() {
+fn r46_map_with_reduction() {
     let map = Map::new("researcher", "{{ item }}").items(["a", "b"]).reduce("writer", "Sum up");
     assert_snapshot!(look(&Team::new("each", map)), @r###"
     flowchart TD
@@ -124,7 +124,7 @@ fn r46_a_map_that_is_reduced() {
 }
 
 #[test]
-fn r46_a_graph() {
+fn r46_graph() {
     let graph = Graph::starting_at("look")
         .node(Node::agent("look", "researcher", "Look"))
         .node(Node::tool("count", "count", serde_json::json!({})))

@@ -1,4 +1,4 @@
-//! Records to fill journals with, and a process of one's own to lose.
+//! Records for journals, and processes that a test can kill.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::{
@@ -31,7 +31,7 @@ pub fn open(path: &Path) -> Arc<SqliteJournal> {
     SqliteJournal::open(path, options()).expect("the journal opens")
 }
 
-/// The tests' records are old, and are to stay until a test says otherwise.
+/// Options without pruning, since the records of the tests are old.
 pub fn options() -> SqliteOptions {
     let mut options = SqliteOptions::default();
     options.retention = None;
@@ -39,14 +39,14 @@ pub fn options() -> SqliteOptions {
 }
 
 /// Writes the records of one tree, one after another.
-pub struct Pen {
+pub struct RecordWriter {
     pub tree: Uuid,
     pub epoch: u32,
     pub seq: u64,
     pub at: u64,
 }
 
-impl Pen {
+impl RecordWriter {
     pub fn new() -> Self {
         Self { tree: Uuid::now_v7(), epoch: 1, seq: 0, at: 1_700_000_000_000 }
     }
@@ -68,7 +68,7 @@ impl Pen {
         wait(journal.begin(record))
     }
 
-    /// Appends a fact of the root's and waits for it.
+    /// Appends a fact of the root run and waits for the commit.
     pub fn write(&mut self, journal: &dyn Journal, fact: Fact) -> Result<(), JournalError> {
         let record = self.root(fact);
         wait(journal.append(record))
@@ -154,21 +154,21 @@ pub fn ended() -> Fact {
     Fact::Ended(Arc::new(Ended { outcome: Outcome::Done, text: "it is green".to_owned(), data: None }))
 }
 
-/// A whole small tree: a root that asks once and is done.
-pub fn small_tree(journal: &SqliteJournal, fact: Fact) -> Pen {
-    let mut pen = Pen::new();
-    assert_eq!(pen.begin(journal, fact), Ok(Begun::New));
+/// A small tree: a root that calls the model once and ends.
+pub fn small_tree(journal: &SqliteJournal, fact: Fact) -> RecordWriter {
+    let mut writer = RecordWriter::new();
+    assert_eq!(writer.begin(journal, fact), Ok(Begun::New));
     for fact in [asked(), replied("it is green"), ended()] {
-        assert_eq!(pen.write(journal, fact), Ok(()));
+        assert_eq!(writer.write(journal, fact), Ok(()));
     }
-    journal.release(pen.tree);
-    pen
+    journal.release(writer.tree);
+    writer
 }
 
-/// Starts this test binary again, as a process of its own in which only `role` runs.
+/// Starts this test binary as another process that runs only `role`.
 pub fn process(role: &str, journal: &Path, rest: &[&str]) -> Child {
-    Command::new(std::env::current_exe().expect("a test has a file"))
-        .args(["--exact", "a_process_of_its_own", "--ignored", "--nocapture", "--test-threads=1"])
+    Command::new(std::env::current_exe().expect("the test binary has a path"))
+        .args(["--exact", "child_process", "--ignored", "--nocapture", "--test-threads=1"])
         .env("JOURNAL_ROLE", role)
         .env("JOURNAL_PATH", journal)
         .env("JOURNAL_REST", rest.join(" "))
@@ -179,41 +179,41 @@ pub fn process(role: &str, journal: &Path, rest: &[&str]) -> Child {
         .expect("the process starts")
 }
 
-/// Says something to the test that started this process.
-pub fn say(what: impl std::fmt::Display) {
+/// Prints a line for the test that started this process.
+pub fn print_line(what: impl std::fmt::Display) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "\n> {what}").and_then(|()| out.flush()).expect("somebody listens");
+    writeln!(out, "\n> {what}").and_then(|()| out.flush()).expect("the test reads it");
 }
 
-/// The next thing that a process says, or `None` at its end.
-pub fn hear(from: &mut impl std::io::BufRead) -> Option<String> {
+/// The next line that a process prints with [`print_line`], or `None` at its end.
+pub fn next_line(from: &mut impl std::io::BufRead) -> Option<String> {
     let mut line = String::new();
-    while from.read_line(&mut line).expect("its words can be read") > 0 {
-        if let Some(said) = line.strip_prefix("> ") {
-            return Some(said.trim_end().to_owned());
+    while from.read_line(&mut line).expect("the output can be read") > 0 {
+        if let Some(text) = line.strip_prefix("> ") {
+            return Some(text.trim_end().to_owned());
         }
         line.clear();
     }
     None
 }
 
-/// Everything that a process says until it ends.
-pub fn hear_all(child: &mut Child) -> Vec<String> {
+/// All lines that a process prints with [`print_line`] until it ends.
+pub fn all_lines(child: &mut Child) -> Vec<String> {
     let mut out = std::io::BufReader::new(child.stdout.take().expect("its output is a pipe"));
-    let said = std::iter::from_fn(|| hear(&mut out)).collect();
-    child.wait().expect("it ends");
-    said
+    let lines = std::iter::from_fn(|| next_line(&mut out)).collect();
+    child.wait().expect("the process ends");
+    lines
 }
 
 pub fn signal(child: &Child, signal: rustix::process::Signal) {
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process has a number");
-    rustix::process::kill_process(pid, signal).expect("it is there");
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process has an ID");
+    rustix::process::kill_process(pid, signal).expect("the process exists");
 }
 
-/// Bytes before the first page of the write-ahead log.
+/// Size of the header of the write-ahead log.
 pub const WAL_HEADER: usize = 32;
-/// Bytes of one page in it.
+/// Size of one frame of the log.
 pub const FRAME: usize = 24 + 4096;
 
 /// The sizes of the log after each commit.

@@ -1,14 +1,14 @@
-//! The program of a chat: who speaks next, what they are shown, and when it is over.
+//! The program of a chat: chooses the next speaker, writes its task, and decides when the chat ends.
 
 use serde_json::{Value, json};
 
 use crate::{
     chat::{Chat, NextSpeaker},
-    crew::OnFailure,
+    crew::OnTaskFailure,
     failed,
-    history::{Done, History, JobState},
+    history::{History, JobResult, JobState},
     limit_fields::LimitFields,
-    program::{Errand, Move, TeamCall, TeamScript},
+    program::{DelegateCall, Move, TeamCall, TeamScript},
     team::{Team, TemplateScope},
     template,
 };
@@ -20,29 +20,29 @@ pub(crate) struct ChatScript {
 
 /// The conversation so far.
 #[derive(Default)]
-struct Talk {
+struct Conversation {
     said: Vec<(String, String)>,
-    /// Contributions in a row, up to the last one, that came to nothing.
-    silent: Vec<Silence>,
+    /// The failed contributions since the last one that succeeded.
+    failed: Vec<FailedContribution>,
 }
 
-/// A contribution that came to nothing.
-struct Silence {
+/// A contribution that failed.
+struct FailedContribution {
     part: String,
     counts: bool,
 }
 
-/// Where a conversation stands.
-enum Where {
-    /// Somebody is to be sent out.
+/// The state of a conversation.
+enum ChatState {
+    /// A member has to be started.
     Next(TeamCall),
-    /// Everything is said.
-    Over(Talk),
-    /// It cannot go on.
+    /// The conversation has ended.
+    Over(Conversation),
+    /// The chat cannot continue.
     Stuck(String),
 }
 
-impl Talk {
+impl Conversation {
     fn text(&self) -> String {
         self.said.iter().map(|(name, text)| format!("[{name}] {text}")).collect::<Vec<_>>().join("\n\n")
     }
@@ -51,14 +51,14 @@ impl Talk {
         self.said.last()
     }
 
-    /// The last contribution that was made.
-    fn last_words(&self) -> String {
-        let made = self.said.len().saturating_sub(self.silent.len());
+    /// The last contribution that succeeded.
+    fn last_success(&self) -> String {
+        let made = self.said.len().saturating_sub(self.failed.len());
         self.said[..made].last().map(|(_, text)| text.clone()).unwrap_or_default()
     }
 
-    fn silences(&self) -> String {
-        failed::listed(&self.silent.iter().map(|it| it.part.clone()).collect::<Vec<_>>())
+    fn failures(&self) -> String {
+        failed::listed(&self.failed.iter().map(|failure| failure.part.clone()).collect::<Vec<_>>())
     }
 }
 
@@ -67,75 +67,81 @@ impl ChatScript {
         Self { chat: chat.clone(), scope: team.scope() }
     }
 
-    /// Lets the conversation happen again, as far as it has come.
-    fn replay(&self, past: &History<'_>) -> (Talk, Option<Where>) {
-        let mut talk = Talk::default();
+    /// Replays the conversation as far as the history goes.
+    fn replay(&self, history: &History<'_>) -> (Conversation, Option<ChatState>) {
+        let mut conversation = Conversation::default();
         for round in 0..self.chat.max_rounds {
-            let speaker = match self.speaker(round, &talk, past) {
+            let speaker = match self.speaker(round, &conversation, history) {
                 Ok(speaker) => speaker,
-                Err(stands) => return (talk, Some(stands)),
+                Err(state) => return (conversation, Some(state)),
             };
-            let done = match past.stand(&format!("say/{round}/{speaker}"), 0) {
-                JobState::Over(done) => done,
+            let done = match history.job(&format!("say/{round}/{speaker}"), 0) {
+                JobState::Ended(done) => done,
                 JobState::Open { id } => {
-                    let call = self.say(&speaker, &talk, past.task).call(id);
-                    return (talk, Some(Where::Next(call)));
+                    let call = self.say(&speaker, &conversation, history.task).call(id);
+                    return (conversation, Some(ChatState::Next(call)));
                 }
                 JobState::Running { place } => {
-                    return (talk, Some(Where::Stuck(format!("run {place} is still under way"))));
+                    return (conversation, Some(ChatState::Stuck(format!("run {place} is still running"))));
                 }
             };
-            match self.hear(round, speaker, &done, &mut talk) {
+            match self.add(round, speaker, &done, &mut conversation) {
                 Ok(false) => (),
                 Ok(true) => break,
-                Err(why) => return (talk, Some(Where::Stuck(why))),
+                Err(why) => return (conversation, Some(ChatState::Stuck(why))),
             }
         }
-        (talk, None)
+        (conversation, None)
     }
 
-    /// Takes a contribution into the conversation, and says whether it ends it. An error ends the chat as failed.
-    fn hear(&self, round: u32, speaker: String, done: &Done, talk: &mut Talk) -> Result<bool, String> {
+    /// Adds a contribution to the conversation; returns whether it ends the conversation. An error ends the chat as failed.
+    fn add(
+        &self,
+        round: u32,
+        speaker: String,
+        done: &JobResult,
+        conversation: &mut Conversation,
+    ) -> Result<bool, String> {
         if done.is_done() {
             let words = done.output.trim().to_owned();
             let stops = self.chat.stop_words.iter().any(|word| words.contains(word.as_str()));
-            talk.silent.clear();
-            talk.said.push((speaker, words));
+            conversation.failed.clear();
+            conversation.said.push((speaker, words));
             return Ok(stops);
         }
         let part = failed::part(&format!("`{speaker}` in round {round}"), done);
         let policy = failed::policy(self.chat.on_failure, done);
-        talk.said.push((speaker, format!("(could not speak: {})", done.why())));
-        talk.silent.push(Silence { part: part.clone(), counts: policy != OnFailure::Skip });
-        if policy == OnFailure::Fail {
+        conversation.said.push((speaker, format!("(could not contribute: {})", done.why())));
+        conversation.failed.push(FailedContribution { part: part.clone(), counts: policy != OnTaskFailure::Skip });
+        if policy == OnTaskFailure::Fail {
             return Err(part);
         }
-        if talk.silent.len() >= self.chat.members.len() {
-            return Err(format!("nobody could speak for a whole round: {}", talk.silences()));
+        if conversation.failed.len() >= self.chat.members.len() {
+            return Err(format!("all contributions of a whole round failed: {}", conversation.failures()));
         }
         Ok(false)
     }
 
-    /// Who speaks in this round; always somebody who takes part.
-    fn speaker(&self, round: u32, talk: &Talk, past: &History<'_>) -> Result<String, Where> {
+    /// The member that speaks in this round.
+    fn speaker(&self, round: u32, conversation: &Conversation, history: &History<'_>) -> Result<String, ChatState> {
         let chosen = match self.chat.next {
             NextSpeaker::RoundRobin => None,
-            NextSpeaker::Rule => self.by_rule(round, talk, past.task).map_err(Where::Stuck)?,
-            NextSpeaker::Handoff => talk.last().and_then(|(_, text)| self.handed_to(text)),
-            NextSpeaker::Model => self.by_selector(round, talk, past)?,
+            NextSpeaker::Rule => self.by_rule(round, conversation, history.task).map_err(ChatState::Stuck)?,
+            NextSpeaker::Handoff => conversation.last().and_then(|(_, text)| self.handed_to(text)),
+            NextSpeaker::Model => self.by_selector(round, conversation, history)?,
         };
         let chosen = chosen.filter(|name| self.chat.members.contains(name));
-        Ok(chosen.unwrap_or_else(|| self.next_in_round(talk)))
+        Ok(chosen.unwrap_or_else(|| self.next_in_round(conversation)))
     }
 
-    fn next_in_round(&self, talk: &Talk) -> String {
+    fn next_in_round(&self, conversation: &Conversation) -> String {
         let members = &self.chat.members;
-        let last = talk.last().and_then(|(name, _)| members.iter().position(|it| it == name));
+        let last = conversation.last().and_then(|(name, _)| members.iter().position(|member| member == name));
         members.get(last.map_or(0, |at| at + 1)).or_else(|| members.first()).cloned().unwrap_or_default()
     }
 
-    fn by_rule(&self, round: u32, talk: &Talk, task: &str) -> Result<Option<String>, String> {
-        let (speaker, text) = talk.last().cloned().unwrap_or_default();
+    fn by_rule(&self, round: u32, conversation: &Conversation, task: &str) -> Result<Option<String>, String> {
+        let (speaker, text) = conversation.last().cloned().unwrap_or_default();
         let scope =
             self.scope.with(task, [("round", json!(round)), ("last", json!({"speaker": speaker, "text": text}))]);
         for rule in &self.chat.rules {
@@ -149,30 +155,35 @@ impl ChatScript {
     /// The last member that the text names with an `@`.
     fn handed_to(&self, text: &str) -> Option<String> {
         let names = text.split('@').skip(1).map(|rest| {
-            let end = rest.find(|it: char| !(it.is_ascii_alphanumeric() || it == '-')).unwrap_or(rest.len());
+            let end = rest.find(|char: char| !(char.is_ascii_alphanumeric() || char == '-')).unwrap_or(rest.len());
             &rest[..end]
         });
-        names.filter(|name| self.chat.members.iter().any(|it| it == name)).last().map(str::to_owned)
+        names.filter(|name| self.chat.members.iter().any(|member| member == name)).last().map(str::to_owned)
     }
 
-    fn by_selector(&self, round: u32, talk: &Talk, past: &History<'_>) -> Result<Option<String>, Where> {
-        // One who is alone with themselves need not be chosen.
+    fn by_selector(
+        &self,
+        round: u32,
+        conversation: &Conversation,
+        history: &History<'_>,
+    ) -> Result<Option<String>, ChatState> {
+        // A single member needs no choice.
         if self.chat.members.len() < 2 {
             return Ok(None);
         }
-        match past.stand(&format!("choose/{round}"), 0) {
-            JobState::Over(done)
-                if !done.is_done() && failed::policy(self.chat.on_failure, &done) != OnFailure::Skip =>
+        match history.job(&format!("choose/{round}"), 0) {
+            JobState::Ended(done)
+                if !done.is_done() && failed::policy(self.chat.on_failure, &done) != OnTaskFailure::Skip =>
             {
                 let selector = self.chat.selector.as_deref().unwrap_or_default();
                 let name = format!("the selector `{selector}` in round {round}");
-                Err(Where::Stuck(failed::part(&name, &done)))
+                Err(ChatState::Stuck(failed::part(&name, &done)))
             }
-            JobState::Over(done) => {
+            JobState::Ended(done) => {
                 let name = done.data.as_ref().and_then(|data| data.get("speaker")).and_then(Value::as_str);
                 Ok(name.map(str::to_owned))
             }
-            JobState::Running { place } => Err(Where::Stuck(format!("run {place} is still under way"))),
+            JobState::Running { place } => Err(ChatState::Stuck(format!("run {place} is still running"))),
             JobState::Open { id } => {
                 let schema = json!({
                     "type": "object",
@@ -180,80 +191,80 @@ impl ChatScript {
                     "required": ["speaker"],
                 });
                 let task = format!(
-                    "Choose who speaks next in this conversation.\n\nWho takes part: {}\n\nThe topic:\n{}\n\nSo far:\n{}",
+                    "Choose who speaks next in this conversation.\n\nParticipants: {}\n\nThe topic:\n{}\n\nSo far:\n{}",
                     self.chat.members.join(", "),
-                    past.task,
-                    so_far(talk)
+                    history.task,
+                    so_far(conversation)
                 );
                 let agent = self.chat.selector.as_deref().unwrap_or_default();
-                let bounds = LimitFields::default();
-                let errand = Errand { agent, task, schema: Some(&schema), bounds: &bounds, background: false };
-                Err(Where::Next(errand.call(id)))
+                let limits = LimitFields::default();
+                let call = DelegateCall { agent, task, schema: Some(&schema), limits: &limits, background: false };
+                Err(ChatState::Next(call.call(id)))
             }
         }
     }
 
-    fn say<'a>(&'a self, speaker: &'a str, talk: &Talk, topic: &str) -> Errand<'a> {
+    fn say<'a>(&'a self, speaker: &'a str, conversation: &Conversation, topic: &str) -> DelegateCall<'a> {
         let others: Vec<&str> = self.chat.members.iter().map(String::as_str).filter(|name| *name != speaker).collect();
         let mut task = format!(
             "You are `{speaker}` in a conversation with {}.\n\nThe topic:\n{topic}\n\nSo far:\n{}\n\nIt is your turn: \
              give your next contribution and nothing else.",
             others.join(", "),
-            so_far(talk)
+            so_far(conversation)
         );
         if self.chat.next == NextSpeaker::Handoff {
-            task.push_str(" Name who is to speak next by writing @ and their name.");
+            task.push_str(" Name the next speaker by writing @ and the name.");
         }
-        Errand { agent: speaker, task, schema: None, bounds: &self.chat.limits, background: false }
+        DelegateCall { agent: speaker, task, schema: None, limits: &self.chat.limits, background: false }
     }
 
-    fn sum_up(&self, talk: &Talk, past: &History<'_>) -> Move {
-        let Some(agent) = &self.chat.summary else { return last_word(talk) };
-        match past.stand("summary", 0) {
-            JobState::Over(done) if done.is_done() => Move::Answer { text: done.output, data: None },
-            JobState::Over(done) => Move::Fail { why: failed::part("summary", &done) },
-            JobState::Running { place } => Move::Fail { why: format!("run {place} is still under way") },
+    fn sum_up(&self, conversation: &Conversation, history: &History<'_>) -> Move {
+        let Some(agent) = &self.chat.summary else { return last_word(conversation) };
+        match history.job("summary", 0) {
+            JobState::Ended(done) if done.is_done() => Move::Answer { text: done.output, data: None },
+            JobState::Ended(done) => Move::Fail { why: failed::part("summary", &done) },
+            JobState::Running { place } => Move::Fail { why: format!("run {place} is still running") },
             JobState::Open { id } => {
                 let task = format!(
                     "Sum up this conversation: what was agreed, what was not, and the answer to the topic.\n\nThe topic:\n{}\
                      \n\nThe conversation:\n{}",
-                    past.task,
-                    talk.text()
+                    history.task,
+                    conversation.text()
                 );
-                let errand = Errand { agent, task, schema: None, bounds: &self.chat.limits, background: false };
-                Move::Act { words: "Next: summary".to_owned(), calls: vec![errand.call(id)] }
+                let call = DelegateCall { agent, task, schema: None, limits: &self.chat.limits, background: false };
+                Move::Act { words: "Next: summary".to_owned(), calls: vec![call.call(id)] }
             }
         }
     }
 }
 
-/// The end of a chat without a summary: its last contribution is the answer.
-fn last_word(talk: &Talk) -> Move {
-    let last = talk.silent.last().filter(|it| it.counts);
-    match (last, talk.last_words()) {
-        (Some(silence), _) => Move::Fail { why: silence.part.clone() },
-        (None, text) if text.is_empty() && !talk.silent.is_empty() => {
-            Move::Fail { why: format!("nobody spoke: {}", talk.silences()) }
+/// Ends a chat without a summary: its last contribution is the answer.
+fn last_word(conversation: &Conversation) -> Move {
+    let last = conversation.failed.last().filter(|failure| failure.counts);
+    match (last, conversation.last_success()) {
+        (Some(failure), _) => Move::Fail { why: failure.part.clone() },
+        (None, text) if text.is_empty() && !conversation.failed.is_empty() => {
+            Move::Fail { why: format!("all contributions failed: {}", conversation.failures()) }
         }
         (None, text) => Move::Answer { text, data: None },
     }
 }
 
-fn so_far(talk: &Talk) -> String {
-    if talk.said.is_empty() { "Nobody has said anything yet.".to_owned() } else { talk.text() }
+fn so_far(conversation: &Conversation) -> String {
+    if conversation.said.is_empty() { "(nothing yet)".to_owned() } else { conversation.text() }
 }
 
 impl TeamScript for ChatScript {
-    fn next(&self, past: &History<'_>) -> Move {
-        let (talk, stands) = self.replay(past);
-        match stands.unwrap_or(Where::Over(talk)) {
-            Where::Next(call) => Move::Act { words: format!("Next: {}", call.id), calls: vec![call] },
-            Where::Stuck(why) => Move::Fail { why },
-            Where::Over(talk) => self.sum_up(&talk, past),
+    fn next(&self, history: &History<'_>) -> Move {
+        let (conversation, state) = self.replay(history);
+        match state.unwrap_or(ChatState::Over(conversation)) {
+            ChatState::Next(call) => Move::Act { words: format!("Next: {}", call.id), calls: vec![call] },
+            ChatState::Stuck(why) => Move::Fail { why },
+            ChatState::Over(conversation) => self.sum_up(&conversation, history),
         }
     }
 
-    fn so_far(&self, past: &History<'_>) -> String {
-        so_far(&self.replay(past).0)
+    fn so_far(&self, history: &History<'_>) -> String {
+        so_far(&self.replay(history).0)
     }
 }

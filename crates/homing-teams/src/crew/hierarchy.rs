@@ -1,56 +1,58 @@
-//! The hierarchical process: a manager assigns each task, and accepts the result or sends it back, a few times at most.
+//! The hierarchical process: a manager assigns each task, and accepts or rejects its result a limited number of times.
 
 use serde_json::{Value, json};
 
 use crate::{
     crew::{
         CrewTask,
-        script::{CrewScript, Progress},
+        script::{CrewScript, TaskProgress},
     },
-    history::{Done, History, JobState},
+    history::{History, JobResult, JobState},
     limit_fields::LimitFields,
-    program::Errand,
+    program::DelegateCall,
 };
 
-/// What the manager did not like, and about which result.
-struct SentBack {
+/// A result that the manager rejected, with its feedback.
+struct Rejected {
     result: String,
     feedback: String,
 }
 
 impl CrewScript {
-    /// A task that a manager looks after.
-    pub(crate) fn managed(&self, at: usize, past: &History<'_>, scope: &Value) -> Result<Progress, String> {
+    /// The progress of a task that a manager assigns and reviews.
+    pub(crate) fn managed(&self, at: usize, history: &History<'_>, scope: &Value) -> Result<TaskProgress, String> {
         let task = &self.crew.tasks[at];
         let text = self.text(at, scope)?;
-        let (agent, instructions) = match self.assign(task, &text, past) {
+        let (agent, instructions) = match self.assign(task, &text, history) {
             Ok(assigned) => assigned,
             Err(progress) => return Ok(progress),
         };
-        let mut sent_back: Option<SentBack> = None;
+        let mut rejected: Option<Rejected> = None;
         let rounds = self.crew.max_rounds.max(1);
         for round in 1..=rounds {
-            let brief = brief(&text, &instructions, sent_back.as_ref());
-            let done = match past.stand(&format!("task/{}/{round}", task.name), task.retries) {
-                JobState::Open { id } => return Ok(Progress::Next(self.errand(task, &agent, brief).call(id))),
-                JobState::Running { place } => return Ok(Progress::Running(place)),
-                JobState::Over(done) => done,
+            let brief = brief(&text, &instructions, rejected.as_ref());
+            let done = match history.job(&format!("task/{}/{round}", task.name), task.retries) {
+                JobState::Open { id } => {
+                    return Ok(TaskProgress::Next(self.delegate_call(task, &agent, brief).call(id)));
+                }
+                JobState::Running { place } => return Ok(TaskProgress::Running(place)),
+                JobState::Ended(done) => done,
             };
-            // What failed is not for the manager to accept, and the last round's result is taken as it is.
+            // A failed task is not reviewed, and the result of the last round is accepted as it is.
             if !done.is_done() || round == rounds {
-                return Ok(Progress::Over(Box::new(done)));
+                return Ok(TaskProgress::Ended(Box::new(done)));
             }
-            match self.review(task, round, &text, &done, past) {
+            match self.review(task, round, &text, &done, history) {
                 Err(progress) => return Ok(progress),
-                Ok(None) => return Ok(Progress::Over(Box::new(done))),
-                Ok(Some(feedback)) => sent_back = Some(SentBack { result: done.output, feedback }),
+                Ok(None) => return Ok(TaskProgress::Ended(Box::new(done))),
+                Ok(Some(feedback)) => rejected = Some(Rejected { result: done.output, feedback }),
             }
         }
         unreachable!("the last round decides")
     }
 
-    /// Who does it, and what the manager wants them to know.
-    fn assign(&self, task: &CrewTask, text: &str, past: &History<'_>) -> Result<(String, String), Progress> {
+    /// The agent for the task, and the instructions of the manager.
+    fn assign(&self, task: &CrewTask, text: &str, history: &History<'_>) -> Result<(String, String), TaskProgress> {
         if let Some(agent) = &task.agent {
             return Ok((agent.clone(), String::new()));
         }
@@ -60,31 +62,31 @@ impl CrewScript {
             "required": ["agent"],
         });
         let question = format!(
-            "You lead a team. Choose who is to do the task below, and add instructions where they help.\n\nMembers: {}\n\n\
+            "You lead a team. Choose the member for the task below, and add instructions if they help.\n\nMembers: {}\n\n\
              Task `{}`:\n{text}",
             self.candidates.join(", "),
             task.name
         );
-        let done = self.ask_manager(format!("assign/{}", task.name), question, &schema, past)?;
+        let done = self.ask_manager(format!("assign/{}", task.name), question, &schema, history)?;
         if !done.is_done() && !done.may_fail {
-            return Err(unmanaged(done, "choose who does it", String::new()));
+            return Err(unmanaged(done, "choose an agent", String::new()));
         }
-        let said = |key: &str| done.data.as_ref()?.get(key)?.as_str().map(str::to_owned);
-        let chosen = said("agent").filter(|name| self.candidates.contains(name));
-        // A manager that may fail does not stop the work.
+        let field = |key: &str| done.data.as_ref()?.get(key)?.as_str().map(str::to_owned);
+        let chosen = field("agent").filter(|name| self.candidates.contains(name));
+        // If the manager may fail, its failure does not stop the work.
         let agent = chosen.or_else(|| self.candidates.first().cloned()).unwrap_or_default();
-        Ok((agent, said("instructions").unwrap_or_default()))
+        Ok((agent, field("instructions").unwrap_or_default()))
     }
 
-    /// `None` where the result is accepted, what is wrong with it where it is not.
+    /// The feedback of the manager; `None` if it accepts the result.
     fn review(
         &self,
         task: &CrewTask,
         round: u32,
         text: &str,
-        done: &Done,
-        past: &History<'_>,
-    ) -> Result<Option<String>, Progress> {
+        done: &JobResult,
+        history: &History<'_>,
+    ) -> Result<Option<String>, TaskProgress> {
         let schema = json!({
             "type": "object",
             "properties": {"accepted": {"type": "boolean"}, "feedback": {"type": "string"}},
@@ -95,42 +97,49 @@ impl CrewScript {
              Task `{}`:\n{text}\n\nResult:\n{}",
             self.crew.max_rounds, task.name, done.output
         );
-        let said = self.ask_manager(format!("review/{}/{round}", task.name), question, &schema, past)?;
-        if !said.is_done() && !said.may_fail {
-            return Err(unmanaged(said, "review the result", done.output.clone()));
+        let review = self.ask_manager(format!("review/{}/{round}", task.name), question, &schema, history)?;
+        if !review.is_done() && !review.may_fail {
+            return Err(unmanaged(review, "review the result", done.output.clone()));
         }
-        let data = said.data.unwrap_or_default();
+        let data = review.data.unwrap_or_default();
         let feedback = data.get("feedback").and_then(Value::as_str).unwrap_or("Do it again, better.").to_owned();
         Ok((data.get("accepted") == Some(&Value::Bool(false))).then_some(feedback))
     }
 
-    fn ask_manager(&self, id: String, question: String, schema: &Value, past: &History<'_>) -> Result<Done, Progress> {
-        match past.stand(&id, 0) {
-            JobState::Over(done) => Ok(done),
-            JobState::Running { place } => Err(Progress::Running(place)),
+    fn ask_manager(
+        &self,
+        id: String,
+        question: String,
+        schema: &Value,
+        history: &History<'_>,
+    ) -> Result<JobResult, TaskProgress> {
+        match history.job(&id, 0) {
+            JobState::Ended(done) => Ok(done),
+            JobState::Running { place } => Err(TaskProgress::Running(place)),
             JobState::Open { id } => {
                 let agent = self.crew.manager.as_deref().unwrap_or_default();
-                let bounds = LimitFields::default();
-                let errand = Errand { agent, task: question, schema: Some(schema), bounds: &bounds, background: false };
-                Err(Progress::Next(errand.call(id)))
+                let limits = LimitFields::default();
+                let call =
+                    DelegateCall { agent, task: question, schema: Some(schema), limits: &limits, background: false };
+                Err(TaskProgress::Next(call.call(id)))
             }
         }
     }
 }
 
-/// A task whose manager failed: nobody chose who does it, or nobody accepted the result, which is kept.
-fn unmanaged(mut manager: Done, what: &str, output: String) -> Progress {
+/// The result of a task whose manager failed. The result of the agent, if there is one, is kept.
+fn unmanaged(mut manager: JobResult, what: &str, output: String) -> TaskProgress {
     manager.error = Some(format!("the manager could not {what}: {}", manager.why()));
     (manager.output, manager.data) = (output, None);
-    Progress::Over(Box::new(manager))
+    TaskProgress::Ended(Box::new(manager))
 }
 
-fn brief(text: &str, instructions: &str, sent_back: Option<&SentBack>) -> String {
+fn brief(text: &str, instructions: &str, rejected: Option<&Rejected>) -> String {
     let mut brief = text.to_owned();
     if !instructions.trim().is_empty() {
-        brief.push_str(&format!("\n\nInstructions of your manager: {instructions}"));
+        brief.push_str(&format!("\n\nInstructions from your manager: {instructions}"));
     }
-    if let Some(SentBack { result, feedback }) = sent_back {
+    if let Some(Rejected { result, feedback }) = rejected {
         brief.push_str(&format!("\n\nYour earlier result was sent back: {feedback}\n\nThe earlier result:\n{result}"));
     }
     brief

@@ -1,4 +1,4 @@
-//! The program of a crew: which tasks can begin, which are under way, and what the crew answers in the end.
+//! The program of a crew: starts tasks whose dependencies are done, waits for running ones, and builds the answer.
 
 use std::{
     cell::LazyCell,
@@ -8,10 +8,10 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    crew::{Crew, CrewTask, OnFailure, Process},
+    crew::{Crew, CrewTask, OnTaskFailure, Process},
     failed,
-    history::{Done, History, JobState},
-    program::{Errand, Move, TeamCall, TeamScript, wait_for_any},
+    history::{History, JobResult, JobState},
+    program::{DelegateCall, Move, TeamCall, TeamScript, wait_for_any},
     team::{Team, TemplateScope},
     template,
 };
@@ -20,35 +20,36 @@ pub(crate) struct CrewScript {
     pub(crate) crew: Crew,
     pub(crate) candidates: Vec<String>,
     scope: TemplateScope,
-    /// Which tasks each one sees, and which it comes after, by position.
+    /// The tasks whose results each task sees, by position.
     context: Vec<Vec<usize>>,
+    /// The tasks that each task comes after, by position.
     after: Vec<Vec<usize>>,
-    /// Positions, each after all that it depends on.
+    /// Positions of the tasks, each after all it depends on.
     order: Vec<usize>,
 }
 
-/// How a task stands.
-enum State {
-    /// It needs others first.
+/// The state of a task.
+enum TaskState {
+    /// It waits for other tasks.
     Waiting,
-    /// It can begin, or go on, with this call.
+    /// It starts or continues with this call.
     Open(TeamCall),
-    /// It is under way.
+    /// It is running.
     Running(String),
-    /// It was left out.
+    /// It was skipped.
     Skipped,
-    /// It is behind us.
-    Over(Done),
+    /// It has ended.
+    Ended(JobResult),
 }
 
-/// How one task gets on, whoever is asked about it.
-pub(crate) enum Progress {
-    /// Somebody is to be sent out.
+/// The progress of one task.
+pub(crate) enum TaskProgress {
+    /// A member has to be started.
     Next(TeamCall),
-    /// Somebody is out.
+    /// A member is running.
     Running(String),
-    /// It is behind us.
-    Over(Box<Done>),
+    /// It has ended.
+    Ended(Box<JobResult>),
 }
 
 impl CrewScript {
@@ -57,14 +58,14 @@ impl CrewScript {
             crew.tasks.iter().enumerate().map(|(at, task)| (task.name.as_str(), at)).collect();
         let positions =
             |names: Vec<&str>| names.into_iter().filter_map(|name| at.get(name).copied()).collect::<Vec<_>>();
-        let context: Vec<Vec<usize>> = (0..crew.tasks.len()).map(|it| positions(crew.context(it))).collect();
+        let context: Vec<Vec<usize>> = (0..crew.tasks.len()).map(|task| positions(crew.context(task))).collect();
         let after: Vec<Vec<usize>> = match crew.process {
             Process::Parallel => context.clone(),
-            // One at a time, whatever it sees of the others.
+            // One at a time, whatever results it sees.
             Process::Sequential | Process::Hierarchical => context
                 .iter()
                 .enumerate()
-                .map(|(it, seen)| seen.iter().copied().chain(it.checked_sub(1)).collect())
+                .map(|(task, seen)| seen.iter().copied().chain(task.checked_sub(1)).collect())
                 .collect(),
         };
         let order = in_order(&after);
@@ -72,88 +73,89 @@ impl CrewScript {
         Self { crew: crew.clone(), candidates, scope: team.scope(), context, after, order }
     }
 
-    /// Every task's state; an error ends the crew.
-    fn states(&self, past: &History<'_>) -> Result<Vec<State>, String> {
-        let mut states: Vec<State> = self.crew.tasks.iter().map(|_| State::Waiting).collect();
+    /// The state of every task; an error ends the crew.
+    fn states(&self, history: &History<'_>) -> Result<Vec<TaskState>, String> {
+        let mut states: Vec<TaskState> = self.crew.tasks.iter().map(|_| TaskState::Waiting).collect();
         for at in &self.order {
-            if self.after[*at].iter().all(|before| matches!(states[*before], State::Over(_) | State::Skipped)) {
-                states[*at] = self.state(*at, past, &states)?;
+            if self.after[*at].iter().all(|before| matches!(states[*before], TaskState::Ended(_) | TaskState::Skipped))
+            {
+                states[*at] = self.state(*at, history, &states)?;
             }
         }
         Ok(states)
     }
 
-    /// What a task's templates see. Only what it waits for: that must not depend on who happened to be faster.
-    fn scope_of(&self, at: usize, past: &History<'_>, states: &[State]) -> Value {
-        let visible = self.after[at].iter().chain(&self.context[at]).filter_map(|it| {
-            let shown = match &states[*it] {
-                State::Over(done) => done.in_scope(),
-                State::Skipped => json!({"status": "skipped", "output": "", "data": null, "error": null}),
-                State::Waiting | State::Open(_) | State::Running(_) => return None,
+    /// The values that the templates of a task see: only tasks it waits for, so that they do not depend on timing.
+    fn scope_of(&self, at: usize, history: &History<'_>, states: &[TaskState]) -> Value {
+        let visible = self.after[at].iter().chain(&self.context[at]).filter_map(|task| {
+            let shown = match &states[*task] {
+                TaskState::Ended(done) => done.in_scope(),
+                TaskState::Skipped => json!({"status": "skipped", "output": "", "data": null, "error": null}),
+                TaskState::Waiting | TaskState::Open(_) | TaskState::Running(_) => return None,
             };
-            Some((self.crew.tasks[*it].name.clone(), shown))
+            Some((self.crew.tasks[*task].name.clone(), shown))
         });
-        self.scope.with(past.task, [("results", Value::Object(visible.collect()))])
+        self.scope.with(history.task, [("results", Value::Object(visible.collect()))])
     }
 
-    fn state(&self, at: usize, past: &History<'_>, states: &[State]) -> Result<State, String> {
+    fn state(&self, at: usize, history: &History<'_>, states: &[TaskState]) -> Result<TaskState, String> {
         let task = &self.crew.tasks[at];
-        let told = |why: String| format!("task `{}`: {why}", task.name);
-        // Most tasks are behind us or under way, and need no scope to say so.
-        let scope = LazyCell::new(|| self.scope_of(at, past, states));
+        let in_task = |why: String| format!("task `{}`: {why}", task.name);
+        // Most tasks have ended or are running, and then no scope is needed.
+        let scope = LazyCell::new(|| self.scope_of(at, history, states));
         if let Some(condition) = &task.when
-            && !template::holds(condition, &scope).map_err(told)?
+            && !template::holds(condition, &scope).map_err(in_task)?
         {
-            return Ok(State::Skipped);
+            return Ok(TaskState::Skipped);
         }
         let progress = match self.crew.process {
-            Process::Sequential | Process::Parallel => self.plain(at, past, || self.text(at, &scope)),
-            Process::Hierarchical => self.managed(at, past, &scope),
+            Process::Sequential | Process::Parallel => self.plain(at, history, || self.text(at, &scope)),
+            Process::Hierarchical => self.managed(at, history, &scope),
         };
-        match progress.map_err(told)? {
-            Progress::Next(call) => Ok(State::Open(call)),
-            Progress::Running(place) => Ok(State::Running(place)),
-            Progress::Over(done) if done.is_done() => Ok(State::Over(*done)),
-            Progress::Over(done) => match failed::policy(task.on_failure, &done) {
-                OnFailure::Report => Ok(State::Over(*done)),
-                OnFailure::Skip => Ok(State::Skipped),
-                OnFailure::Fail => Err(failed::part(&format!("task `{}`", task.name), &done)),
+        match progress.map_err(in_task)? {
+            TaskProgress::Next(call) => Ok(TaskState::Open(call)),
+            TaskProgress::Running(place) => Ok(TaskState::Running(place)),
+            TaskProgress::Ended(done) if done.is_done() => Ok(TaskState::Ended(*done)),
+            TaskProgress::Ended(done) => match failed::policy(task.on_failure, &done) {
+                OnTaskFailure::Report => Ok(TaskState::Ended(*done)),
+                OnTaskFailure::Skip => Ok(TaskState::Skipped),
+                OnTaskFailure::Fail => Err(failed::part(&format!("task `{}`", task.name), &done)),
             },
         }
     }
 
-    /// A task that its agent does, and that is that.
+    /// The progress of a task without a manager.
     fn plain(
         &self,
         at: usize,
-        past: &History<'_>,
+        history: &History<'_>,
         text: impl FnOnce() -> Result<String, String>,
-    ) -> Result<Progress, String> {
+    ) -> Result<TaskProgress, String> {
         let task = &self.crew.tasks[at];
-        match past.stand(&format!("task/{}", task.name), task.retries) {
-            JobState::Over(done) => Ok(Progress::Over(Box::new(done))),
-            JobState::Running { place } => Ok(Progress::Running(place)),
+        match history.job(&format!("task/{}", task.name), task.retries) {
+            JobState::Ended(done) => Ok(TaskProgress::Ended(Box::new(done))),
+            JobState::Running { place } => Ok(TaskProgress::Running(place)),
             JobState::Open { id } => {
                 let text = text()?;
                 let agent = task.agent.as_deref().unwrap_or_default();
-                Ok(Progress::Next(self.errand(task, agent, text).call(id)))
+                Ok(TaskProgress::Next(self.delegate_call(task, agent, text).call(id)))
             }
         }
     }
 
-    pub(crate) fn errand<'a>(&self, task: &'a CrewTask, agent: &'a str, text: String) -> Errand<'a> {
+    pub(crate) fn delegate_call<'a>(&self, task: &'a CrewTask, agent: &'a str, text: String) -> DelegateCall<'a> {
         let background = self.crew.process == Process::Parallel;
-        Errand { agent, task: text, schema: task.schema.as_ref(), bounds: &task.limits, background }
+        DelegateCall { agent, task: text, schema: task.schema.as_ref(), limits: &task.limits, background }
     }
 
-    /// The task in full: what is to be done, what is to come out, what is there already.
+    /// The full text of a task: its description, the expected result, and the results of earlier tasks.
     pub(crate) fn text(&self, at: usize, scope: &Value) -> Result<String, String> {
         let task = &self.crew.tasks[at];
         let mut text = template::render(&task.description, scope)?;
         if let Some(expected) = &task.expected_output {
-            text.push_str(&format!("\n\nWhat is expected: {}", template::render(expected, scope)?));
+            text.push_str(&format!("\n\nExpected result: {}", template::render(expected, scope)?));
         }
-        let seen: Vec<String> = self.context[at].iter().filter_map(|it| self.result_of(*it, scope)).collect();
+        let seen: Vec<String> = self.context[at].iter().filter_map(|task| self.result_of(*task, scope)).collect();
         if !seen.is_empty() {
             text.push_str(&format!("\n\nResults of earlier tasks:\n\n{}", seen.join("\n\n")));
         }
@@ -173,17 +175,17 @@ impl CrewScript {
         }
     }
 
-    /// The crew's answer: the result of its last task, or of its last tasks.
-    fn answer(&self, states: &[State]) -> Move {
+    /// The crew's answer: the results of its last tasks.
+    fn answer(&self, states: &[TaskState]) -> Move {
         let last = self.crew.last_tasks();
         let failed = self.not_delivered(&last, states);
         if !failed.is_empty() {
             return Move::Fail { why: failed::listed(&failed) };
         }
-        let results: Vec<(&str, &Done)> = last.iter().filter_map(|at| self.over(states, *at)).collect();
+        let results: Vec<(&str, &JobResult)> = last.iter().filter_map(|at| self.over(states, *at)).collect();
         match results.as_slice() {
             [(_, only)] => Move::Answer { text: only.output.clone(), data: only.data.clone() },
-            // Where the last tasks were skipped, what was done before them is what there is.
+            // If the last tasks were skipped, the answer is the report of the others.
             [] => Move::Answer { text: self.report(states), data: None },
             several => {
                 let parts: Vec<String> = several.iter().map(|(name, done)| section(name, done)).collect();
@@ -193,44 +195,44 @@ impl CrewScript {
     }
 
     /// The tasks that failed and that the crew had to deliver: its last ones, and those whose results others need.
-    fn not_delivered(&self, last: &[usize], states: &[State]) -> Vec<String> {
+    fn not_delivered(&self, last: &[usize], states: &[TaskState]) -> Vec<String> {
         let needed: HashSet<usize> = self.context.iter().flatten().chain(last).copied().collect();
         let over = (0..states.len()).filter(|at| needed.contains(at)).filter_map(|at| self.over(states, at));
         let failed = over.filter(|(_, done)| !done.is_done());
         failed.map(|(name, done)| failed::part(&format!("task `{name}`"), done)).collect()
     }
 
-    fn over<'a>(&'a self, states: &'a [State], at: usize) -> Option<(&'a str, &'a Done)> {
+    fn over<'a>(&'a self, states: &'a [TaskState], at: usize) -> Option<(&'a str, &'a JobResult)> {
         match &states[at] {
-            State::Over(done) => Some((&self.crew.tasks[at].name, done)),
-            State::Waiting | State::Open(_) | State::Running(_) | State::Skipped => None,
+            TaskState::Ended(done) => Some((&self.crew.tasks[at].name, done)),
+            TaskState::Waiting | TaskState::Open(_) | TaskState::Running(_) | TaskState::Skipped => None,
         }
     }
 
-    fn report(&self, states: &[State]) -> String {
+    fn report(&self, states: &[TaskState]) -> String {
         let over = (0..states.len()).filter_map(|at| self.over(states, at));
         let parts: Vec<String> = over.map(|(name, done)| section(name, done)).collect();
-        if parts.is_empty() { "No task was done.".to_owned() } else { parts.join("\n\n") }
+        if parts.is_empty() { "No task has ended.".to_owned() } else { parts.join("\n\n") }
     }
 }
 
-fn section(name: &str, done: &Done) -> String {
+fn section(name: &str, done: &JobResult) -> String {
     let head = if done.is_done() { format!("## {name}") } else { format!("## {name} (not done: {})", done.why()) };
     format!("{head}\n{}", done.output.trim())
 }
 
 impl TeamScript for CrewScript {
-    fn next(&self, past: &History<'_>) -> Move {
-        let mut states = match self.states(past) {
+    fn next(&self, history: &History<'_>) -> Move {
+        let mut states = match self.states(history) {
             Ok(states) => states,
             Err(why) => return Move::Fail { why },
         };
         let (mut calls, mut running) = (Vec::new(), Vec::new());
         for state in &mut states {
-            match std::mem::replace(state, State::Waiting) {
-                State::Open(call) => calls.push(call),
-                State::Running(place) => running.push(place),
-                other @ (State::Waiting | State::Skipped | State::Over(_)) => *state = other,
+            match std::mem::replace(state, TaskState::Waiting) {
+                TaskState::Open(call) => calls.push(call),
+                TaskState::Running(place) => running.push(place),
+                other @ (TaskState::Waiting | TaskState::Skipped | TaskState::Ended(_)) => *state = other,
             }
         }
         match (calls.is_empty(), running.is_empty()) {
@@ -243,37 +245,37 @@ impl TeamScript for CrewScript {
         }
     }
 
-    fn so_far(&self, past: &History<'_>) -> String {
-        // A condition that cannot be judged is why the crew stops, not a reason to lose what others have done.
-        self.states(past).map_or_else(|_| self.results_alone(past), |states| self.report(&states))
+    fn so_far(&self, history: &History<'_>) -> String {
+        // If a condition cannot be evaluated the crew stops, but the results of other tasks are kept.
+        self.states(history).map_or_else(|_| self.results_alone(history), |states| self.report(&states))
     }
 }
 
 impl CrewScript {
-    /// What came of a task the last time it was done.
-    fn last_result(&self, task: &CrewTask, past: &History<'_>) -> Option<Done> {
+    /// The last result of a task.
+    fn last_result(&self, task: &CrewTask, history: &History<'_>) -> Option<JobResult> {
         match self.crew.process {
-            Process::Sequential | Process::Parallel => past.done(&format!("task/{}", task.name), task.retries),
+            Process::Sequential | Process::Parallel => history.result(&format!("task/{}", task.name), task.retries),
             Process::Hierarchical => (1..=self.crew.max_rounds.max(1))
                 .rev()
-                .find_map(|round| past.done(&format!("task/{}/{round}", task.name), task.retries)),
+                .find_map(|round| history.result(&format!("task/{}/{round}", task.name), task.retries)),
         }
     }
 
-    fn results_alone(&self, past: &History<'_>) -> String {
-        let done = |task: &CrewTask| Some(section(&task.name, &self.last_result(task, past)?));
+    fn results_alone(&self, history: &History<'_>) -> String {
+        let done = |task: &CrewTask| Some(section(&task.name, &self.last_result(task, history)?));
         let parts: Vec<String> = self.crew.tasks.iter().filter_map(done).collect();
-        if parts.is_empty() { "No task was done.".to_owned() } else { parts.join("\n\n") }
+        if parts.is_empty() { "No task has ended.".to_owned() } else { parts.join("\n\n") }
     }
 }
 
-/// Positions, each after all that it depends on; what stands in a circle is left out.
+/// Positions, each after all it depends on; those in a cycle are left out.
 pub(crate) fn in_order(after: &[Vec<usize>]) -> Vec<usize> {
     let mut open: Vec<usize> = after.iter().map(Vec::len).collect();
     let mut followers: Vec<Vec<usize>> = vec![Vec::new(); after.len()];
     for (at, before) in after.iter().enumerate() {
-        for it in before {
-            followers[*it].push(at);
+        for dependency in before {
+            followers[*dependency].push(at);
         }
     }
     let mut ready: std::collections::VecDeque<usize> = (0..after.len()).filter(|at| open[*at] == 0).collect();

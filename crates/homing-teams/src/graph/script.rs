@@ -1,15 +1,15 @@
-//! The program of a graph: it walks again from the start through what has happened, until something is still to be done.
+//! The program of a graph: it replays the graph from the start through the history, until it reaches work that is open.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Map as Object, Value, json};
 
 use crate::{
-    crew::OnFailure,
+    crew::OnTaskFailure,
     failed,
     graph::{END, Edge, Graph, Node, Work, state},
-    history::{Done, History, JobState},
-    program::{Errand, Move, TeamCall, TeamScript},
+    history::{History, JobResult, JobState},
+    program::{DelegateCall, Move, TeamCall, TeamScript},
     team::{Team, TemplateScope},
     template,
 };
@@ -18,26 +18,26 @@ pub(crate) struct GraphScript {
     graph: Graph,
     scope: TemplateScope,
     nodes: HashMap<String, usize>,
-    /// The edges out of each node, by position, in the order in which they are written.
+    /// Positions of the edges out of each node, in file order.
     out: HashMap<String, Vec<usize>>,
-    /// The failures that each edge's condition asks about, by the edge's position.
-    asks_about: Vec<Failures>,
+    /// The failures that the condition of each edge refers to, by the position of the edge.
+    refers_to: Vec<Failures>,
 }
 
-/// Failures that a condition asks about.
+/// The failures that a condition refers to.
 #[derive(Clone, Debug, Default)]
 struct Failures {
-    /// All of them: the condition uses `failures` as a whole.
+    /// True if the condition uses `failures` as a whole.
     all: bool,
-    /// Those of these nodes.
+    /// Nodes whose failures it names.
     of: BTreeSet<String>,
 }
 
-/// Where a walk has come to.
+/// The progress of a walk through the graph.
 struct Walk {
     state: Object<String, Value>,
     failures: Object<String, Value>,
-    /// The parts that failed, by node, and that no edge has handled.
+    /// Failed parts that no edge has handled, by node.
     unhandled: BTreeMap<String, Vec<String>>,
     frontier: Vec<usize>,
     taken: HashMap<usize, u32>,
@@ -46,10 +46,10 @@ struct Walk {
     step: u32,
 }
 
-/// What one node brought.
+/// The results of one node.
 struct NodeResult {
     node: usize,
-    done: Vec<Done>,
+    jobs: Vec<JobResult>,
 }
 
 impl GraphScript {
@@ -59,12 +59,12 @@ impl GraphScript {
         for (at, edge) in graph.edges.iter().enumerate() {
             out.entry(edge.from.clone()).or_default().push(at);
         }
-        let asks_about = graph.edges.iter().map(Failures::in_condition_of).collect();
-        Self { graph: graph.clone(), scope: team.scope(), nodes, out, asks_about }
+        let refers_to = graph.edges.iter().map(Failures::in_condition_of).collect();
+        Self { graph: graph.clone(), scope: team.scope(), nodes, out, refers_to }
     }
 
-    /// Walks as far as the past goes. `Some` is what is to be done there; `None` is the end.
-    fn walk(&self, past: &History<'_>) -> (Walk, Result<Option<Vec<TeamCall>>, String>) {
+    /// Walks as far as the history goes. Returns the calls to make there, or `None` at the end.
+    fn walk(&self, history: &History<'_>) -> (Walk, Result<Option<Vec<TeamCall>>, String>) {
         let mut walk = Walk {
             state: state::initial(&self.graph),
             failures: Object::new(),
@@ -76,63 +76,69 @@ impl GraphScript {
             step: 0,
         };
         while !walk.frontier.is_empty() {
-            match self.step(&mut walk, past) {
+            match self.step(&mut walk, history) {
                 Ok(calls) if calls.is_empty() => (),
                 Ok(calls) => return (walk, Ok(Some(calls))),
                 Err(why) => return (walk, Err(why)),
             }
         }
         let waiting = walk.arrived.iter().find(|(_, arrived)| !arrived.is_empty());
-        let verdict = match waiting {
-            Some((at, _)) => Err(format!("node `{}` waits for nodes that will not come", self.graph.nodes[*at].name)),
+        let outcome = match waiting {
+            Some((at, _)) => {
+                Err(format!("node `{}` waits for nodes that are never reached", self.graph.nodes[*at].name))
+            }
             None => Ok(None),
         };
-        (walk, verdict)
+        (walk, outcome)
     }
 
-    /// One step: everything in the frontier works; then state and frontier move on. Calls that are still open come back.
-    fn step(&self, walk: &mut Walk, past: &History<'_>) -> Result<Vec<TeamCall>, String> {
+    /// Executes one step: all nodes of the frontier, then the state and the frontier change. Returns the calls that are open.
+    fn step(&self, walk: &mut Walk, history: &History<'_>) -> Result<Vec<TeamCall>, String> {
         if walk.step >= self.graph.max_steps {
-            return Err(format!("the graph took {} steps and has not come to its end", walk.step));
+            return Err(format!("the graph took {} steps without reaching its end", walk.step));
         }
-        let (mut open, mut brought) = (Vec::new(), Vec::new());
+        let (mut open, mut results) = (Vec::new(), Vec::new());
         for at in &walk.frontier {
             let node = &self.graph.nodes[*at];
-            let (calls, done) = self.work(node, walk, past).map_err(|why| format!("node `{}`: {why}", node.name))?;
+            let (calls, jobs) = self.work(node, walk, history).map_err(|why| format!("node `{}`: {why}", node.name))?;
             open.extend(calls);
-            brought.push(NodeResult { node: *at, done });
+            results.push(NodeResult { node: *at, jobs });
         }
         if !open.is_empty() {
             return Ok(open);
         }
-        walk.last_words =
-            brought.iter().flat_map(|it| &it.done).filter(|it| it.is_done()).map(|it| it.output.clone()).collect();
-        for it in &brought {
-            let node = &self.graph.nodes[it.node];
-            count_failures(node, &it.done, walk)?;
-            self.take_in(node, &it.done, walk).map_err(|why| format!("node `{}`: {why}", node.name))?;
+        walk.last_words = results
+            .iter()
+            .flat_map(|result| &result.jobs)
+            .filter(|job| job.is_done())
+            .map(|job| job.output.clone())
+            .collect();
+        for result in &results {
+            let node = &self.graph.nodes[result.node];
+            count_failures(node, &result.jobs, walk)?;
+            self.update_state(node, &result.jobs, walk).map_err(|why| format!("node `{}`: {why}", node.name))?;
         }
-        self.move_on(walk, past.task)?;
+        self.advance(walk, history.task)?;
         walk.step += 1;
         Ok(Vec::new())
     }
 
-    /// The node's calls that are still open, and what came back from the others.
-    fn work(&self, node: &Node, walk: &Walk, past: &History<'_>) -> Result<(Vec<TeamCall>, Vec<Done>), String> {
+    /// The node's calls that are open, and the results of those that have ended.
+    fn work(&self, node: &Node, walk: &Walk, history: &History<'_>) -> Result<(Vec<TeamCall>, Vec<JobResult>), String> {
         let items = match &node.each {
             None => vec![None],
-            Some(list) => match template::evaluate(list, &self.scope_of(walk, past.task, None))? {
+            Some(list) => match template::evaluate(list, &self.scope_of(walk, history.task, None))? {
                 Value::Array(items) => items.into_iter().enumerate().map(Some).collect(),
-                other => return Err(format!("`each` is to be a list, not {other}")),
+                other => return Err(format!("`each` must be a list, not {other}")),
             },
         };
         let (mut open, mut over) = (Vec::new(), Vec::new());
         for item in items {
             let index = item.as_ref().map_or(0, |(index, _)| *index);
-            match past.stand(&format!("node/{}/{}/{index}", walk.step, node.name), node.retries) {
-                JobState::Over(done) => over.push(done),
-                JobState::Running { place } => return Err(format!("run {place} is still under way")),
-                JobState::Open { id } => open.push(self.call(node, id, &self.scope_of(walk, past.task, item))?),
+            match history.job(&format!("node/{}/{}/{index}", walk.step, node.name), node.retries) {
+                JobState::Ended(done) => over.push(done),
+                JobState::Running { place } => return Err(format!("run {place} is still running")),
+                JobState::Open { id } => open.push(self.call(node, id, &self.scope_of(walk, history.task, item))?),
             }
         }
         Ok((open, over))
@@ -148,8 +154,8 @@ impl GraphScript {
         match node.work() {
             Some(Work::Agent(agent)) => {
                 let task = template::render(&node.task, scope)?;
-                let (schema, bounds) = (node.schema.as_ref(), &node.limits);
-                Ok(Errand { agent, task, schema, bounds, background: false }.call(id))
+                let (schema, limits) = (node.schema.as_ref(), &node.limits);
+                Ok(DelegateCall { agent, task, schema, limits, background: false }.call(id))
             }
             Some(Work::Tool(tool)) => {
                 let args = match template::fill(&node.args, scope)? {
@@ -158,31 +164,31 @@ impl GraphScript {
                 };
                 Ok(TeamCall { id, tool: tool.to_owned(), args })
             }
-            None => Err("nobody works here".to_owned()),
+            None => Err("the node has no agent, team or tool".to_owned()),
         }
     }
 
-    /// Puts what a node brought into the state.
-    fn take_in(&self, node: &Node, done: &[Done], walk: &mut Walk) -> Result<(), String> {
-        let values: Vec<Value> = done.iter().filter(|it| it.is_done()).map(value).collect();
+    /// Puts the results of a node into the state.
+    fn update_state(&self, node: &Node, jobs: &[JobResult], walk: &mut Walk) -> Result<(), String> {
+        let values: Vec<Value> = jobs.iter().filter(|job| job.is_done()).map(value).collect();
         match (&node.writes, &node.each) {
             (Some(field), Some(_)) => state::put(&self.graph, &mut walk.state, field, Value::Array(values)),
             (Some(field), None) => {
-                values.into_iter().try_for_each(|it| state::put(&self.graph, &mut walk.state, field, it))
+                values.into_iter().try_for_each(|value| state::put(&self.graph, &mut walk.state, field, value))
             }
-            (None, _) => values.into_iter().try_for_each(|it| self.spread(it, walk)),
+            (None, _) => values.into_iter().try_for_each(|value| self.spread(value, walk)),
         }
     }
 
-    /// A structured result goes to the values of the same names.
+    /// Puts a structured result into the fields of the same names.
     fn spread(&self, value: Value, walk: &mut Walk) -> Result<(), String> {
         let Value::Object(fields) = value else { return Ok(()) };
         let known = fields.into_iter().filter(|(name, _)| self.graph.state.contains_key(name));
-        known.into_iter().try_for_each(|(name, it)| state::put(&self.graph, &mut walk.state, &name, it))
+        known.into_iter().try_for_each(|(name, value)| state::put(&self.graph, &mut walk.state, &name, value))
     }
 
-    /// Takes the edges out of the frontier.
-    fn move_on(&self, walk: &mut Walk, task: &str) -> Result<(), String> {
+    /// Follows the edges out of the frontier.
+    fn advance(&self, walk: &mut Walk, task: &str) -> Result<(), String> {
         let scope = self.scope_of(walk, task, None);
         let mut next: Vec<usize> = Vec::new();
         for at in std::mem::take(&mut walk.frontier) {
@@ -201,7 +207,7 @@ impl GraphScript {
         Ok(())
     }
 
-    /// The edges that are taken: all whose condition holds, or else those that are for that case.
+    /// The edges that are taken: all whose condition holds, or else the `else` edges.
     fn choose(&self, from: &str, walk: &Walk, scope: &Value) -> Result<Vec<usize>, String> {
         let open = self.open_edges(from, walk);
         let mut chosen = Vec::new();
@@ -217,7 +223,7 @@ impl GraphScript {
         Ok(chosen)
     }
 
-    /// The edges out of a node that may still be taken.
+    /// The edges out of a node that have not reached their limit.
     fn open_edges(&self, from: &str, walk: &Walk) -> Vec<usize> {
         let out = self.out.get(from).map_or(&[][..], Vec::as_slice);
         let open = |at: &usize| {
@@ -227,18 +233,18 @@ impl GraphScript {
         out.iter().copied().filter(open).collect()
     }
 
-    /// Forgets the failures that the chosen edges handle: those that their conditions ask about. An `else` edge stands for
-    /// the conditions that did not hold beside it. One that was not asked because its edge is used up does not speak for
-    /// it: where a way back is closed and the rest goes on, the failure still counts.
+    /// Removes the failures that the chosen edges handle: those that their conditions refer to. An `else` edge also handles
+    /// the failures in the conditions beside it that did not hold. The condition of an edge that has reached its limit does
+    /// not count: if the way back is closed and the rest continues, the failure still counts.
     fn handle(&self, from: &str, chosen: &[usize], walk: &mut Walk) {
         let open = self.open_edges(from, walk);
-        let mut asked: Vec<usize> = chosen.to_vec();
+        let mut handling: Vec<usize> = chosen.to_vec();
         if chosen.iter().any(|at| self.graph.edges[*at].otherwise) {
-            asked.extend(open);
+            handling.extend(open);
         }
-        let all = asked.iter().any(|at| self.asks_about[*at].all);
-        let asks = |name: &String| all || asked.iter().any(|at| self.asks_about[*at].of.contains(name));
-        walk.unhandled.retain(|name, _| !asks(name));
+        let all = handling.iter().any(|at| self.refers_to[*at].all);
+        let is_handled = |name: &String| all || handling.iter().any(|at| self.refers_to[*at].of.contains(name));
+        walk.unhandled.retain(|name, _| !is_handled(name));
     }
 
     fn may_begin(&self, to: usize, from: &str, walk: &mut Walk) -> bool {
@@ -266,12 +272,12 @@ impl GraphScript {
     }
 }
 
-/// Notes what a node did not deliver; an error ends the graph.
-fn count_failures(node: &Node, done: &[Done], walk: &mut Walk) -> Result<(), String> {
-    let failed = || done.iter().enumerate().filter(|(_, it)| !it.is_done());
+/// Records what a node did not deliver; an error ends the graph.
+fn count_failures(node: &Node, jobs: &[JobResult], walk: &mut Walk) -> Result<(), String> {
+    let failed = || jobs.iter().enumerate().filter(|(_, job)| !job.is_done());
     let under =
-        |policy| failed().filter(move |(_, it)| failed::policy(node.on_failure, it) == policy).collect::<Vec<_>>();
-    let (fatal, reported) = (under(OnFailure::Fail), under(OnFailure::Report));
+        |policy| failed().filter(move |(_, job)| failed::policy(node.on_failure, job) == policy).collect::<Vec<_>>();
+    let (fatal, reported) = (under(OnTaskFailure::Fail), under(OnTaskFailure::Report));
     if !fatal.is_empty() {
         return Err(failed::listed(&parts(node, &fatal)));
     }
@@ -286,7 +292,7 @@ fn count_failures(node: &Node, done: &[Done], walk: &mut Walk) -> Result<(), Str
 }
 
 /// The parts of a node that did not deliver: the node itself, or items of its list.
-fn parts(node: &Node, failed: &[(usize, &Done)]) -> Vec<String> {
+fn parts(node: &Node, failed: &[(usize, &JobResult)]) -> Vec<String> {
     let name = |at: &usize| match node.each {
         Some(_) => format!("node `{}`, item {at}", node.name),
         None => format!("node `{}`", node.name),
@@ -312,7 +318,7 @@ impl Failures {
     }
 }
 
-fn value(done: &Done) -> Value {
+fn value(done: &JobResult) -> Value {
     done.data.clone().unwrap_or_else(|| json!(done.output))
 }
 
@@ -324,17 +330,17 @@ fn holds(edge: &Edge, scope: &Value) -> Result<bool, String> {
 }
 
 impl TeamScript for GraphScript {
-    fn next(&self, past: &History<'_>) -> Move {
-        let (walk, verdict) = self.walk(past);
+    fn next(&self, history: &History<'_>) -> Move {
+        let (walk, outcome) = self.walk(history);
         let failed: Vec<String> = walk.unhandled.values().flatten().cloned().collect();
-        match verdict {
-            // What failed before may be why it cannot go on.
+        match outcome {
+            // An earlier failure may be the reason why it cannot continue.
             Err(why) => {
                 let all: Vec<String> = [why].into_iter().chain(failed).collect();
                 Move::Fail { why: failed::listed(&all) }
             }
             Ok(None) if !failed.is_empty() => Move::Fail { why: failed::listed(&failed) },
-            Ok(None) => self.answer(&walk, past.task),
+            Ok(None) => self.answer(&walk, history.task),
             Ok(Some(calls)) => {
                 let names: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
                 Move::Act { words: format!("Next: {}", names.join(", ")), calls }
@@ -342,10 +348,10 @@ impl TeamScript for GraphScript {
         }
     }
 
-    fn so_far(&self, past: &History<'_>) -> String {
-        let (walk, verdict) = self.walk(past);
-        // A graph that came to its end keeps the answer, even if a part of it failed.
-        if let (Ok(None), Move::Answer { text, .. }) = (verdict, self.answer(&walk, past.task))
+    fn so_far(&self, history: &History<'_>) -> String {
+        let (walk, outcome) = self.walk(history);
+        // A graph that reached its end keeps the answer, even if a part of it failed.
+        if let (Ok(None), Move::Answer { text, .. }) = (outcome, self.answer(&walk, history.task))
             && !text.trim().is_empty()
         {
             return text;
@@ -355,7 +361,7 @@ impl TeamScript for GraphScript {
     }
 }
 
-/// Whether a name is the end and no node.
+/// Returns whether a name stands for the end and not for a node.
 pub(crate) fn is_end(name: &str) -> bool {
     name == END
 }

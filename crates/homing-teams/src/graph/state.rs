@@ -1,15 +1,15 @@
-//! The state of a graph: what is in it, and how something new is put in.
+//! The state of a graph: its initial values, and how new values are combined with old ones.
 
 use serde_json::{Map as Object, Value, json};
 
-use crate::graph::{Field, FieldType, Graph, Reducer};
+use crate::graph::{FieldType, Graph, Reducer, StateField};
 
-/// The state at the start.
+/// The initial state.
 pub(crate) fn initial(graph: &Graph) -> Object<String, Value> {
     graph.state.iter().map(|(name, field)| (name.clone(), first(field))).collect()
 }
 
-fn first(field: &Field) -> Value {
+fn first(field: &StateField) -> Value {
     match (&field.default, field.reducer, field.kind) {
         (Value::Null, Reducer::Append, _) | (Value::Null, _, FieldType::List) => json!([]),
         (Value::Null, Reducer::Merge, _) | (Value::Null, _, FieldType::Object) => json!({}),
@@ -18,13 +18,13 @@ fn first(field: &Field) -> Value {
     }
 }
 
-/// Puts `new` into the value `name`, or says why it does not fit.
+/// Combines `new` with the field `name`.
 pub(crate) fn put(graph: &Graph, state: &mut Object<String, Value>, name: &str, new: Value) -> Result<(), String> {
     let Some(field) = graph.state.get(name) else { return Err(format!("the state has no `{name}`")) };
     let old = state.get(name).cloned().unwrap_or_default();
     let value = reduce(field.reducer, old, new).map_err(|why| format!("`{name}`: {why}"))?;
     if !fits(field.kind, &value) {
-        return Err(format!("`{name}` is to be {}, not {}", kind_name(field.kind), brief(&value)));
+        return Err(format!("`{name}` must be {}, not {}", kind_name(field.kind), brief(&value)));
     }
     state.insert(name.to_owned(), value);
     Ok(())
@@ -46,9 +46,9 @@ fn reduce(reducer: Reducer, old: Value, new: Value) -> Result<Value, String> {
             Ok(Value::Object(fields))
         }
         (Reducer::Add, Value::Number(a), Value::Number(b)) => sum(&a, &b),
-        (Reducer::Append, old, _) => Err(format!("{} is no list to append to", brief(&old))),
+        (Reducer::Append, old, _) => Err(format!("{} is not a list to append to", brief(&old))),
         (Reducer::Merge, _, new) => Err(format!("{} has no keys to merge", brief(&new))),
-        (Reducer::Add, _, new) => Err(format!("{} is no number to add", brief(&new))),
+        (Reducer::Add, _, new) => Err(format!("{} is not a number to add", brief(&new))),
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn brief(value: &Value) -> String {
     if text.len() <= 60 { text } else { format!("{}…", &text[..text.floor_char_boundary(60)]) }
 }
 
-/// Whether a default is of the field's own type.
-pub(crate) fn default_fits(field: &Field) -> bool {
+/// Returns whether the default has the type of the field.
+pub(crate) fn default_fits(field: &StateField) -> bool {
     field.default.is_null() || fits(field.kind, &field.default)
 }

@@ -1,5 +1,4 @@
-//! A tree as a file that can be shared and played again: its records, without secrets. It reads and writes text; who plays
-//! it is not known here.
+//! Cassettes: the records of a tree as a file, without secrets, that can be shared and replayed.
 
 use std::sync::Arc;
 
@@ -19,44 +18,44 @@ pub struct Cassette {
     records: Vec<Arc<Record>>,
 }
 
-/// Why a cassette cannot be used.
+/// Error of a cassette that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CassetteError {
-    /// It is no cassette, or a part of it cannot be understood.
-    #[error("this is no cassette: {0}")]
+    /// The text is not a cassette, or a part of it is unknown.
+    #[error("not a valid cassette: {0}")]
     Unreadable(String),
     /// It was written by a newer version.
-    #[error("the cassette has version {0}, this program knows {VERSION}: use a newer homing")]
+    #[error("the cassette has version {0}, this program supports version {VERSION}: use a newer version of homing")]
     Newer(u32),
-    /// Its records do not make a tree.
-    #[error("the cassette's records do not make a tree: {0}")]
+    /// The records do not form a tree.
+    #[error("the records of the cassette do not form a tree: {0}")]
     Broken(String),
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct CassetteFile {
     homing_cassette: u32,
     tree: Uuid,
     records: Vec<Value>,
 }
 
 impl Cassette {
-    /// A cassette of these records, if they are one whole tree from its beginning.
+    /// Makes a cassette of the records of one tree, complete and from its beginning.
     pub fn from_records(records: Vec<Arc<Record>>) -> Result<Self, CassetteError> {
         let broken = |what: String| CassetteError::Broken(what);
-        let tree = records.first().ok_or_else(|| broken("there are none".to_owned()))?.tree;
+        let tree = records.first().ok_or_else(|| broken("there are no records".to_owned()))?.tree;
         let mut fold = RunTree::default();
         for record in &records {
             if record.tree != tree {
-                return Err(broken(format!("record {} is of another tree", record.seq)));
+                return Err(broken(format!("record {} belongs to another tree", record.seq)));
             }
             fold.apply(record).map_err(|misfit| broken(misfit.to_string()))?;
         }
         Ok(Self { records })
     }
 
-    /// The tree.
+    /// ID of the tree.
     pub fn tree(&self) -> Uuid {
         self.records[0].tree
     }
@@ -66,13 +65,13 @@ impl Cassette {
         &self.records
     }
 
-    /// The cassette as JSON, one record a line. Every text in it, keys of objects included, goes through `redact`.
+    /// The cassette as JSON, one record per line. Every string, including object keys, is passed through `redact`.
     pub fn write(&self, redact: &dyn Fn(&str) -> String) -> Result<String, CassetteError> {
         let mut lines = Vec::with_capacity(self.records.len());
         for record in &self.records {
             let unreadable = |error: serde_json::Error| CassetteError::Unreadable(error.to_string());
             let value = redacted(serde_json::to_value(record).map_err(unreadable)?, redact);
-            // What is written must be readable: a secret that looks like one of our own words is found out here.
+            // The result must be readable again: this fails if `redact` changes a word of the format itself.
             serde_json::from_value::<Record>(value.clone()).map_err(unreadable)?;
             lines.push(value.to_string());
         }
@@ -80,7 +79,7 @@ impl Cassette {
         Ok(format!("{{\"homing_cassette\":{VERSION},\"tree\":\"{tree}\",\"records\":[\n{}\n]}}\n", lines.join(",\n")))
     }
 
-    /// Reads a cassette. Nothing in it is passed over: what is not understood is an error.
+    /// Reads a cassette. Unknown fields and facts are errors.
     pub fn read(text: &str) -> Result<Self, CassetteError> {
         let unreadable = |error: serde_json::Error| CassetteError::Unreadable(error.to_string());
         #[derive(Deserialize)]
@@ -91,35 +90,35 @@ impl Cassette {
         if version != VERSION {
             return Err(CassetteError::Newer(version));
         }
-        let file: File = serde_json::from_str(text).map_err(unreadable)?;
-        let records = file.records.into_iter().enumerate().map(|(n, value)| strictly(n, value));
+        let file: CassetteFile = serde_json::from_str(text).map_err(unreadable)?;
+        let records = file.records.into_iter().enumerate().map(|(n, value)| parse_strictly(n, value));
         let cassette = Self::from_records(records.collect::<Result<_, _>>()?)?;
         if cassette.tree() != file.tree {
-            return Err(CassetteError::Broken(format!("they are of tree {}, not {}", cassette.tree(), file.tree)));
+            return Err(CassetteError::Broken(format!("they belong to tree {}, not {}", cassette.tree(), file.tree)));
         }
         Ok(cassette)
     }
 }
 
 impl SqliteJournal {
-    /// A tree as a cassette.
+    /// The records of a tree as a cassette.
     pub fn cassette(&self, tree: Uuid) -> Result<Cassette, JournalError> {
         Cassette::from_records(self.follow(tree, 0)?).map_err(|error| JournalError::Damaged(error.to_string()))
     }
 }
 
-/// Reads one record, and makes sure that reading lost nothing of it.
-fn strictly(n: usize, value: Value) -> Result<Arc<Record>, CassetteError> {
+/// Parses one record, and fails if parsing loses any part of it.
+fn parse_strictly(n: usize, value: Value) -> Result<Arc<Record>, CassetteError> {
     let unreadable = |what: String| CassetteError::Unreadable(format!("record {n}: {what}"));
     let record: Record = serde_json::from_value(value.clone()).map_err(|error| unreadable(error.to_string()))?;
-    let again = serde_json::to_value(&record).map_err(|error| unreadable(error.to_string()))?;
-    if let Some(lost) = lost(&value, &again, String::new()) {
-        return Err(unreadable(format!("`{lost}` is not understood")));
+    let written_again = serde_json::to_value(&record).map_err(|error| unreadable(error.to_string()))?;
+    if let Some(lost) = lost(&value, &written_again, String::new()) {
+        return Err(unreadable(format!("`{lost}` is unknown")));
     }
     Ok(Arc::new(record))
 }
 
-/// The path of something that is in `before` and not in `after`.
+/// The path of a value that is in `before` but not in `after`.
 fn lost(before: &Value, after: &Value, path: String) -> Option<String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => before.iter().find_map(|(key, value)| {

@@ -1,51 +1,84 @@
-//! Looks at everything in the journal and says what cannot be believed, for `doctor`. It mends nothing.
+//! Checks a whole journal and reports what is damaged. Nothing is repaired.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::Path};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::journal::{
     JournalError,
     sqlite::{
         SqliteJournal,
-        reader::{Stored, read_row},
+        reader::{StoredBodies, read_row},
         row::{count, sha256},
-        schema::said,
+        schema,
+        wal_check::WalFile,
     },
 };
 
-/// The most findings that SQLite's own check is asked for.
+/// The most problems that one part of the check reports.
 const FINDINGS: u32 = 100;
 
-/// What a check of the whole journal found.
+/// The result of checking a whole journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalReport {
-    /// Trees that have records.
+    /// Number of trees that have records.
     pub trees: u64,
-    /// Records that were looked at.
+    /// Number of records that were read.
     pub records: u64,
-    /// Stored texts that were looked at.
+    /// Number of stored texts that were read.
     pub bodies: u64,
-    /// What cannot be believed, each with its tree and position where it has one.
+    /// The problems found; each names its tree and position, if it has one.
     pub problems: Vec<JournalError>,
 }
 
 impl SqliteJournal {
-    /// Checks the file's structure, each record's checksum, and that none is missing.
+    /// Checks the file of this journal like [`check_file`].
+    ///
+    /// Opening a journal may overwrite the damaged part of a log: to find such damage, call [`check_file`] before.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened. Damage is not an error but part of the report.
     pub fn check(&self) -> Result<JournalReport, JournalError> {
-        self.read(|connection| {
-            let snapshot = connection.unchecked_transaction().map_err(|error| said(&error))?;
-            let mut report = JournalReport::default();
-            // A page that cannot be read ends a part of the check, not the check.
-            for part in [structure, bodies, records, strangers] {
-                if let Err(error) = part(&snapshot, &mut report) {
-                    report.problems.push(said(&error));
-                }
-            }
-            Ok(report)
-        })
+        check_file(&self.path)
     }
+}
+
+/// Checks the write-ahead log, the structure of the file, the checksum of each record, and that no record is missing.
+///
+/// Neither the database nor the log is changed, so that damage can be examined afterwards.
+///
+/// # Errors
+/// Fails if the file cannot be opened, is not a journal, or was written by a newer version. Damage is not an error but part
+/// of the report.
+pub fn check_file(path: &Path) -> Result<JournalReport, JournalError> {
+    let mut report = JournalReport::default();
+    let mut connection = schema::open_for_check(path)?;
+    report.problems.extend(log_damage(&mut connection, path)?);
+    let snapshot = connection.unchecked_transaction()?;
+    schema::recognise(&snapshot)?;
+    let is_empty: bool = snapshot.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
+    if is_empty {
+        return Ok(report);
+    }
+    // A page that cannot be read ends one part of the check, not the whole check.
+    for part in [structure, bodies, records, orphans] {
+        if let Err(error) = part(&snapshot, &mut report) {
+            report.problems.push(error.into());
+        }
+    }
+    Ok(report)
+}
+
+/// Damage in the write-ahead log that hides commits.
+fn log_damage(connection: &mut Connection, path: &Path) -> Result<Option<JournalError>, JournalError> {
+    let log = WalFile::of(path);
+    if log.damage().is_none() {
+        return Ok(None);
+    }
+    // Another process may have been writing just then. With the write lock held, none is.
+    let _write_lock = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    Ok(log.damage().map(|end| log.error(end)))
 }
 
 fn structure(connection: &Connection, report: &mut JournalReport) -> rusqlite::Result<()> {
@@ -67,7 +100,7 @@ fn bodies(connection: &Connection, report: &mut JournalReport) -> rusqlite::Resu
         report.bodies += 1;
         let (hash, text): (String, String) = (row.get(0)?, row.get(1)?);
         if sha256(&text) != hash {
-            report.problems.push(JournalError::Damaged(format!("the stored text {hash} is not what was stored")));
+            report.problems.push(JournalError::Damaged(format!("the stored text {hash} has changed")));
         }
     }
     Ok(())
@@ -85,7 +118,7 @@ fn records(connection: &Connection, report: &mut JournalReport) -> rusqlite::Res
 }
 
 fn records_of(connection: &Connection, tree: &str, total: u64, report: &mut JournalReport) -> rusqlite::Result<()> {
-    let mut bodies = Stored { connection, found: HashMap::new() };
+    let mut bodies = StoredBodies { connection, found: HashMap::new() };
     let mut statement = connection.prepare_cached(
         "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records WHERE tree = ?1 ORDER BY seq",
     )?;
@@ -103,14 +136,14 @@ fn records_of(connection: &Connection, tree: &str, total: u64, report: &mut Jour
         }
     }
     if expected != total {
-        let what = format!("tree {tree}: {expected} records were found where {total} were written");
+        let what = format!("tree {tree}: {expected} records found, {total} written");
         report.problems.push(JournalError::Damaged(what));
     }
     Ok(())
 }
 
-/// Records of trees that do not exist.
-fn strangers(connection: &Connection, report: &mut JournalReport) -> rusqlite::Result<()> {
+/// Finds records of trees that do not exist.
+fn orphans(connection: &Connection, report: &mut JournalReport) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(
         "SELECT tree, seq FROM records WHERE NOT EXISTS (SELECT 1 FROM trees WHERE trees.id = records.tree) LIMIT ?1",
     )?;

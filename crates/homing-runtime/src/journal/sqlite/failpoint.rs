@@ -1,4 +1,4 @@
-//! Points at which a test has its own process killed, to prove that nothing is lost there. Absent from releases.
+//! Points at which a test kills its own process, to prove that nothing is lost there. Not compiled into releases.
 
 /// Kills the process when the journal has passed this many points.
 ///
@@ -7,21 +7,21 @@
 #[cfg(any(test, feature = "failpoints"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failpoint {
-    /// Which point, from 1.
+    /// Number of the point, from 1.
     pub nth: u64,
 }
 
 /// Counts points.
 #[derive(Default)]
-pub(super) struct Counter {
+pub(super) struct FailpointCounter {
     #[cfg(any(test, feature = "failpoints"))]
     left: Option<u64>,
 }
 
-impl Counter {
+impl FailpointCounter {
     #[cfg(any(test, feature = "failpoints"))]
     pub(super) fn new(failpoint: Option<Failpoint>) -> Self {
-        Self { left: failpoint.map(|it| it.nth) }
+        Self { left: failpoint.map(|failpoint| failpoint.nth) }
     }
 
     /// Passes one point.
@@ -31,7 +31,7 @@ impl Counter {
         *left = left.saturating_sub(1);
         if *left == 0 {
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-            // The signal is on its way; nothing more may be written until it arrives.
+            // Nothing may be written until the signal arrives.
             loop {
                 std::thread::park();
             }

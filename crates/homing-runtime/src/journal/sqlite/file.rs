@@ -1,5 +1,5 @@
-//! Finds or makes the journal's file: its folder, its mode, and whether its file system can be trusted with locks. It does
-//! not know what is inside.
+//! Finds or creates the journal's file: its folder, its permissions, and whether its file system supports locks. It does not
+//! look at the content.
 
 use std::{
     fs, io,
@@ -9,20 +9,18 @@ use std::{
 
 use crate::journal::JournalError;
 
-/// Makes sure that there is a file at `path` that only its owner can read, on a file system that keeps locks.
+/// Makes sure that there is a file at `path` that only its owner can read, on a file system that supports locks.
 pub(super) fn prepare(path: &Path) -> Result<(), JournalError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         Some(_) | None => Path::new("."),
     };
-    let trouble = |what: &str, error: io::Error| {
-        JournalError::Unwritable(format!("{what}: {error}; choose another file with --journal"))
-    };
+    let unwritable = |what: String, error: io::Error| JournalError::Unwritable(format!("{what}: {error}"));
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(|error| trouble(&format!("the folder {} cannot be made", folder.display()), error))?;
+        .map_err(|error| unwritable(format!("cannot create the folder {}", folder.display()), error))?;
     refuse_network(folder)?;
     let file = fs::OpenOptions::new()
         .read(true)
@@ -31,11 +29,12 @@ pub(super) fn prepare(path: &Path) -> Result<(), JournalError> {
         .truncate(false)
         .mode(0o600)
         .open(path)
-        .map_err(|error| trouble(&format!("{} cannot be opened for writing", path.display()), error))?;
-    keep_private(&file).map_err(|error| trouble(&format!("{} cannot be made private", path.display()), error))
+        .map_err(|error| unwritable(format!("cannot open {} for writing", path.display()), error))?;
+    keep_private(&file)
+        .map_err(|error| unwritable(format!("cannot restrict the permissions of {}", path.display()), error))
 }
 
-/// Transcripts are nobody else's business, also where somebody copied the file with another mode.
+/// Removes the permissions of other users, which a copied file may have: transcripts are private.
 fn keep_private(file: &fs::File) -> io::Result<()> {
     let mode = file.metadata()?.permissions().mode();
     if mode & 0o077 == 0 {
@@ -46,15 +45,16 @@ fn keep_private(file: &fs::File) -> io::Result<()> {
 
 #[cfg(target_os = "linux")]
 fn refuse_network(folder: &Path) -> Result<(), JournalError> {
-    let stat = rustix::fs::statfs(folder)
-        .map_err(|error| JournalError::Unwritable(format!("{} cannot be examined: {error}", folder.display())))?;
-    // The kernel's numbers are 32 bits wide; the field's type differs between platforms.
+    let stat = rustix::fs::statfs(folder).map_err(|error| {
+        JournalError::Unwritable(format!("cannot determine the file system of {}: {error}", folder.display()))
+    })?;
+    // The kernel uses 32 bits; the type of the field differs between platforms.
     #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)]
     let magic = stat.f_type as u32;
     match network_name(magic) {
         None => Ok(()),
         Some(name) => Err(JournalError::Unwritable(format!(
-            "{} is on {name}, where locks between processes cannot be relied on: choose a local file with --journal",
+            "{} is on {name}, which does not support reliable locks between processes: choose a local file",
             folder.display()
         ))),
     }
@@ -65,7 +65,7 @@ fn refuse_network(_: &Path) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// The network file system of this number, as in the kernel's `magic.h`.
+/// Name of the network file system with this number in the kernel's `magic.h`.
 #[cfg(target_os = "linux")]
 fn network_name(magic: u32) -> Option<&'static str> {
     match magic {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn network_file_systems_are_known_by_their_numbers_and_local_ones_are_not_among_them() {
+    fn network_file_systems_are_recognised() {
         for (magic, name) in [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0x0102_1997, "9p"), (0x6573_5546, "FUSE")] {
             assert_eq!(network_name(magic), Some(name));
         }

@@ -1,5 +1,5 @@
-//! Keeps the index of runs and of what they spent beside the records, so that listing thousands of runs folds none of
-//! them. Everything here follows from the records.
+//! Maintains the index of runs and their usage in the same transaction as the records, so that listing thousands of runs
+//! folds none of them. Everything here can be derived from the records.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -14,7 +14,7 @@ use crate::journal::sqlite::row::int;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// How much of a task is kept for lists.
+/// Characters of a task that are kept for lists.
 const TASK_CHARS: usize = 500;
 
 /// Days since 1970.
@@ -22,59 +22,59 @@ pub(super) fn day(at: u64) -> i64 {
     int(at / DAY_MS)
 }
 
-/// What the index has to remember of a tree's runs between records.
+/// The last model call of each run of a tree, to which usage is attributed.
 #[derive(Default)]
-pub(super) struct Notes(HashMap<Uuid, Note>);
+pub(super) struct LastModels(HashMap<Uuid, LastModel>);
 
-struct Note {
+struct LastModel {
     model: String,
     is_turn: bool,
 }
 
-/// Brings the index up to date with one record.
-pub(super) fn note(
+/// Updates the index with one record.
+pub(super) fn update(
     connection: &Connection,
     record: &Record,
     tree: &str,
     run: &str,
-    notes: &mut Notes,
+    last_models: &mut LastModels,
 ) -> rusqlite::Result<()> {
-    let spend = |notes: &mut Notes, used: &Usage, tool_calls: u32, turn: bool| {
-        let note = notes.of(connection, record)?;
-        let turns = u32::from(turn && note.is_turn);
-        add(connection, (tree, run, &note.model, day(record.at)), used, turns, tool_calls)
+    let spend = |last_models: &mut LastModels, used: &Usage, tool_calls: u32, is_reply: bool| {
+        let last = last_models.of(connection, record)?;
+        let turns = u32::from(is_reply && last.is_turn);
+        add_usage(connection, (tree, run, &last.model, day(record.at)), used, turns, tool_calls)
     };
     match &record.fact {
         Fact::Spawned(spawned) => add_run(connection, record, tree, run, spawned),
         Fact::Asked(asked) => {
-            let note = Note { model: asked.model.clone(), is_turn: asked.purpose != Purpose::Compaction };
-            let before = notes.0.insert(record.run, note);
+            let ask = LastModel { model: asked.model.clone(), is_turn: asked.purpose != Purpose::Compaction };
+            let before = last_models.0.insert(record.run, ask);
             if before.is_some_and(|before| before.model == asked.model) {
                 return Ok(());
             }
             set_running(connection, run, &asked.model)
         }
-        Fact::Replied { reply } => spend(notes, &reply.usage, 0, true),
+        Fact::Replied { reply } => spend(last_models, &reply.usage, 0, true),
         Fact::AskFailed { charge, .. } if *charge == Usage::default() => Ok(()),
-        Fact::AskFailed { charge, .. } => spend(notes, charge, 0, false),
-        Fact::Called(_) => spend(notes, &Usage::default(), 1, false),
+        Fact::AskFailed { charge, .. } => spend(last_models, charge, 0, false),
+        Fact::Called(_) => spend(last_models, &Usage::default(), 1, false),
         Fact::Ended(ended) => end(connection, run, ended.outcome.status(), record.at),
         Fact::Extended { .. } => reopen(connection, run),
         Fact::Returned { .. } | Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } => Ok(()),
     }
 }
 
-impl Notes {
-    /// The model that the run asked last; after a resume it has to be looked up.
-    fn of(&mut self, connection: &Connection, record: &Record) -> rusqlite::Result<&Note> {
+impl LastModels {
+    /// The last model call of the run of `record`; after a resume it is read from the records.
+    fn of(&mut self, connection: &Connection, record: &Record) -> rusqlite::Result<&LastModel> {
         match self.0.entry(record.run) {
-            Entry::Occupied(noted) => Ok(noted.into_mut()),
+            Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(empty) => Ok(empty.insert(last_asked(connection, record)?)),
         }
     }
 }
 
-fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<Note> {
+fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<LastModel> {
     let mut statement = connection.prepare_cached(
         "SELECT body FROM records WHERE tree = ?1 AND run = ?2 AND kind = 'asked' ORDER BY seq DESC LIMIT 1",
     )?;
@@ -85,9 +85,9 @@ fn last_asked(connection: &Connection, record: &Record) -> rusqlite::Result<Note
         Ok(_) | Err(_) => None,
     });
     Ok(match asked {
-        Some(asked) => Note { is_turn: asked.purpose != Purpose::Compaction, model: asked.model },
-        // A program's model is never asked over a wire, and a call may precede any ask in it.
-        None => Note { model: String::new(), is_turn: true },
+        Some(asked) => LastModel { is_turn: asked.purpose != Purpose::Compaction, model: asked.model },
+        // A scripted model may call a tool before any model call is recorded.
+        None => LastModel { model: String::new(), is_turn: true },
     })
 }
 
@@ -115,7 +115,7 @@ fn end(connection: &Connection, run: &str, status: &str, at: u64) -> rusqlite::R
     Ok(())
 }
 
-/// The fold's rule: only a limit's ending is undone by more room.
+/// Reopens a run that a limit ended, as the fold does when a run gets a larger budget.
 fn reopen(connection: &Connection, run: &str) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "UPDATE runs SET status = 'running', ended = NULL WHERE id = ?1 AND status IN ('exhausted', 'timed_out')",
@@ -124,12 +124,12 @@ fn reopen(connection: &Connection, run: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whose spending: tree, run, model, day.
-type Whose<'a> = (&'a str, &'a str, &'a str, i64);
+/// The tree, run, model and day that usage belongs to.
+type SpendKey<'a> = (&'a str, &'a str, &'a str, i64);
 
-fn add(
+fn add_usage(
     connection: &Connection,
-    (tree, run, model, day): Whose<'_>,
+    (tree, run, model, day): SpendKey<'_>,
     used: &Usage,
     turns: u32,
     tool_calls: u32,
@@ -142,10 +142,10 @@ fn add(
          estimated = max(estimated, excluded.estimated), turns = turns + excluded.turns,
          tool_calls = tool_calls + excluded.tool_calls",
     )?;
-    // Sums stay integers, whatever a provider claims.
-    let sane = |figure: u64| int(figure.min(1 << 52));
+    // Sums must stay within an integer, whatever a provider reports.
+    let bounded = |figure: u64| int(figure.min(1 << 52));
     let (input, cached, output, cost) =
-        (sane(used.input), sane(used.cached), sane(used.output), sane(used.cost_micros));
+        (bounded(used.input), bounded(used.cached), bounded(used.output), bounded(used.cost_micros));
     let estimated = used.estimated;
     statement.execute(params![run, model, day, tree, input, cached, output, cost, estimated, turns, tool_calls])?;
     Ok(())

@@ -1,18 +1,23 @@
-//! The journal on disk: one SQLite file that many processes share. It stores facts and who works on them; what facts mean
-//! is the fold's business, in `homing_core`.
+//! The journal on disk: one SQLite file that many processes share. It stores facts and the owners of trees; the meaning of
+//! facts is defined by the fold in `homing_core`.
 //!
-//! One thread writes, each commit holding whatever was queued meanwhile; readers work beside it. A tree has
-//! one owner at a time, and a batch checks that for every tree in it.
+//! One thread per process writes, in batches; readers use connections of their own. A tree has one owner at a time, which
+//! every batch checks for every tree in it.
 
+mod accounts;
+mod append;
+mod batch;
 mod cassette;
 mod check;
-mod coordination;
 mod failpoint;
 mod file;
+mod inbox;
 mod index;
 mod owner;
+mod ownership;
 mod prune;
 mod query;
+mod rate_pauses;
 mod reader;
 mod replay;
 mod row;
@@ -41,9 +46,10 @@ use uuid::Uuid;
 #[cfg(any(test, feature = "failpoints"))]
 pub use crate::journal::sqlite::failpoint::Failpoint;
 pub use crate::journal::sqlite::{
+    accounts::Account,
     cassette::{Cassette, CassetteError},
-    check::JournalReport,
-    coordination::{Account, Posted},
+    check::{JournalReport, check_file},
+    inbox::Posted,
     prune::{Pruned, Retention},
     query::{Filter, FindError, RunRef, RunRow, SumBy, UsageSum, Which},
     replay::{Divergence, Replay},
@@ -51,24 +57,24 @@ pub use crate::journal::sqlite::{
 use crate::journal::{
     Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError,
     sqlite::{
-        coordination::SharedPauses,
-        failpoint::Counter,
+        failpoint::FailpointCounter,
         owner::Owner,
+        rate_pauses::SharedPauses,
         row::Row,
         write_txn::WriteTxn,
-        writer::{Teller, WriteOrder, WriteQueue},
+        writer::{DurableListener, WriteQueue, WriteRequest},
     },
 };
 
-/// How a journal is opened.
+/// Options for opening a journal.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SqliteOptions {
-    /// What accounts may spend, by name.
+    /// The limits of accounts, by name.
     pub accounts: BTreeMap<String, Account>,
-    /// What is kept; looked after in the background, once a day. `None` keeps everything.
+    /// Retention of records, enforced in the background once a day. `None` keeps everything.
     pub retention: Option<Retention>,
-    /// Where this process is to be killed.
+    /// The point at which this process kills itself.
     #[cfg(any(test, feature = "failpoints"))]
     pub failpoint: Option<Failpoint>,
 }
@@ -86,70 +92,73 @@ impl Default for SqliteOptions {
 
 /// The journal on disk.
 ///
-/// Reads are plain functions that take a connection of their own; what is written goes through one thread. Dropping the
-/// journal writes what is queued and lets go of every tree.
+/// Reads are plain functions that use a connection of their own; writes go through one thread. Dropping the journal writes
+/// what is queued and releases every tree.
 pub struct SqliteJournal {
     path: PathBuf,
     options: SqliteOptions,
-    orders: WriteQueue,
+    queue: WriteQueue,
     writer: Option<JoinHandle<()>>,
-    teller: Teller,
+    listener: DurableListener,
     me: Owner,
-    idle: Mutex<Vec<Connection>>,
-    gates: Mutex<SharedPauses>,
+    idle_readers: Mutex<Vec<Connection>>,
+    pauses: Mutex<SharedPauses>,
 }
 
 impl SqliteJournal {
-    /// Opens the journal at `path`; it is made where it is missing, for its owner's eyes only.
+    /// Opens the journal at `path`, and creates it if it is missing, readable by its owner only.
     ///
-    /// Opening resumes nothing and spends nothing.
+    /// Opening resumes no run and spends nothing. It does not look for damage either: see [`check_file`].
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened for writing, is not a journal, or was written by a newer version.
     pub fn open(path: impl Into<PathBuf>, options: SqliteOptions) -> Result<Arc<Self>, JournalError> {
         let path = path.into();
         file::prepare(&path)?;
         let connection = schema::open_writer(&path)?;
         let (sender, receiver) = mpsc::channel();
-        let (teller, me) = (Teller::default(), Owner::this());
-        let desk = WriteTxn::new(connection, me.clone(), points(&options));
+        let (listener, me) = (DurableListener::default(), Owner::this());
+        let txn = WriteTxn::new(connection, me.clone(), points(&options));
         let writer = std::thread::Builder::new()
             .name("homing-journal".to_owned())
             .spawn({
-                let teller = teller.clone();
-                move || writer::work(desk, &receiver, &teller)
+                let listener = listener.clone();
+                move || writer::work(txn, &receiver, &listener)
             })
-            .map_err(|error| JournalError::Unwritable(format!("no thread for the writer: {error}")))?;
+            .map_err(|error| JournalError::Unwritable(format!("cannot start the writer thread: {error}")))?;
         let journal = Self {
             path,
             options,
-            orders: WriteQueue(sender),
+            queue: WriteQueue(sender),
             writer: Some(writer),
-            teller,
+            listener,
             me,
-            idle: Mutex::default(),
-            gates: Mutex::default(),
+            idle_readers: Mutex::default(),
+            pauses: Mutex::default(),
         };
         journal.prune_if_due();
         Ok(Arc::new(journal))
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Asks the owner of a tree for something; the other side of [`Journal::inbox`].
+    /// Sends a request to the owner of a tree, which finds it in its [`Journal::inbox`].
     pub async fn post(&self, request: InboxRequest) -> Result<Posted, JournalError> {
-        self.orders.ask(move |desk| desk.post(&request)).await
+        self.queue.run(move |txn| txn.inbox().post(&request)).await
     }
 
     /// Runs `read` on a connection of its own.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, JournalError>) -> Result<T, JournalError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match idle {
             Some(connection) => connection,
             None => schema::open_reader(&self.path)?,
         };
         let result = read(&connection);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         result
     }
 
@@ -159,8 +168,8 @@ impl SqliteJournal {
                 .prepare_cached(
                     "SELECT EXISTS (SELECT 1 FROM inbox JOIN trees ON trees.id = inbox.tree WHERE owner = ?1)",
                 )
-                .and_then(|mut it| it.query_row([&self.me.id], |row| row.get(0)))
-                .map_err(|error| schema::said(&error))
+                .and_then(|mut select| select.query_row([&self.me.id], |row| row.get(0)))
+                .map_err(JournalError::from)
         });
         found.unwrap_or(false)
     }
@@ -171,18 +180,18 @@ impl SqliteJournal {
 }
 
 #[cfg(any(test, feature = "failpoints"))]
-fn points(options: &SqliteOptions) -> Counter {
-    Counter::new(options.failpoint)
+fn points(options: &SqliteOptions) -> FailpointCounter {
+    FailpointCounter::new(options.failpoint)
 }
 
 #[cfg(not(any(test, feature = "failpoints")))]
-fn points(_: &SqliteOptions) -> Counter {
-    Counter::default()
+fn points(_: &SqliteOptions) -> FailpointCounter {
+    FailpointCounter::default()
 }
 
 impl Journal for SqliteJournal {
-    fn on_durable(&self, tell: FactListener) {
-        let _ = self.teller.0.set(tell);
+    fn on_durable(&self, listener: FactListener) {
+        let _ = self.listener.0.set(listener);
     }
 
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>> {
@@ -190,73 +199,73 @@ impl Journal for SqliteJournal {
             Ok(row) => row,
             Err(error) => return Box::pin(std::future::ready(Err(error))),
         };
-        let (reply, said) = tokio::sync::oneshot::channel();
+        let (reply, result) = tokio::sync::oneshot::channel();
         let record = row.record.clone();
-        self.orders.order(
-            move |desk| desk.begin(&row),
-            move |begun, teller| {
+        self.queue.submit(
+            move |txn| txn.records().begin(&row),
+            move |begun, listener| {
                 if begun == Ok(Begun::New) {
-                    teller.tell(&record);
+                    listener.notify(&record);
                 }
                 let _ = reply.send(begun);
             },
         );
-        Box::pin(async move { said.await.unwrap_or_else(|_| Err(gone())) })
+        Box::pin(async move { result.await.unwrap_or_else(|_| Err(writer_gone())) })
     }
 
     fn append(&self, record: Arc<Record>) -> Commit {
         match Row::new(record) {
-            Ok(row) => self.orders.append(row),
+            Ok(row) => self.queue.append(row),
             Err(error) => Commit::Done(Err(error)),
         }
     }
 
     fn load(&self, tree: Uuid) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
         let path = self.path.clone();
-        Box::pin(aside(move || reader::records(&schema::open_reader(&path)?, tree, 0)))
+        Box::pin(run_blocking(move || reader::records(&schema::open_reader(&path)?, tree, 0)))
     }
 
     fn fold(&self, tree: Uuid) -> BoxFuture<'_, Result<RunTree, JournalError>> {
         let path = self.path.clone();
-        Box::pin(aside(move || reader::tree(&schema::open_reader(&path)?, tree)))
+        Box::pin(run_blocking(move || reader::tree(&schema::open_reader(&path)?, tree)))
     }
 
     fn since(&self, tree: Uuid, from: u64) -> BoxFuture<'_, Result<Vec<Arc<Record>>, JournalError>> {
         let path = self.path.clone();
-        Box::pin(aside(move || reader::records(&schema::open_reader(&path)?, tree, from)))
+        Box::pin(run_blocking(move || reader::records(&schema::open_reader(&path)?, tree, from)))
     }
 
     fn claim(&self, tree: Uuid, claim: Claim) -> BoxFuture<'_, Result<u32, JournalError>> {
-        Box::pin(self.orders.ask(move |desk| desk.claim(tree, claim)))
+        Box::pin(self.queue.run(move |txn| txn.ownership().claim(tree, claim)))
     }
 
     fn release(&self, tree: Uuid) {
-        self.orders.order(move |desk| desk.release(tree), |_, _| ());
+        self.queue.submit(move |txn| txn.ownership().release(tree), |_, _| ());
     }
 
     fn inbox(&self) -> BoxFuture<'_, Vec<InboxRequest>> {
         if !self.has_mail() {
             return Box::pin(std::future::ready(Vec::new()));
         }
-        let taken = self.orders.ask(WriteTxn::take_inbox);
+        let taken = self.queue.run(|txn| txn.inbox().take());
         Box::pin(async move { taken.await.unwrap_or_default() })
     }
 
     fn pause_gate(&self, gate: &str, until: u64) {
-        let gate = gate.to_owned();
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner).close(gate.clone(), until);
-        self.orders.order(move |desk| desk.close_gate(&gate, until), |_, _| ());
+        let name = gate.to_owned();
+        self.pauses.lock().unwrap_or_else(PoisonError::into_inner).pause(name.clone(), until);
+        self.queue.submit(move |txn| rate_pauses::store(&txn.connection, &name, until), |_, _| ());
     }
 
     fn gate_closed_until(&self, gate: &str) -> Option<u64> {
-        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        if gates.is_stale() {
+        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        if pauses.is_stale() {
             let _ = self.read(|connection| {
-                gates.refresh(connection);
+                pauses.refresh(connection);
                 Ok(())
             });
         }
-        gates.closed_until(gate)
+        pauses.paused_until(gate)
     }
 
     fn hold_at_account(
@@ -265,18 +274,18 @@ impl Journal for SqliteJournal {
         hold: Reservation,
     ) -> BoxFuture<'_, Result<Option<LimitHit>, JournalError>> {
         let (name, account) = (account.to_owned(), self.account(account));
-        Box::pin(self.orders.ask(move |desk| desk.hold(&name, account, hold)))
+        Box::pin(self.queue.run(move |txn| txn.accounts().reserve(&name, account, hold)))
     }
 
     fn settle_at_account(&self, account: &str, hold: Reservation, used: Usage) {
         let name = account.to_owned();
-        self.orders.order(move |desk| desk.settle(&name, hold, used), |_, _| ());
+        self.queue.submit(move |txn| txn.accounts().settle(&name, hold, used), |_, _| ());
     }
 }
 
 impl Drop for SqliteJournal {
     fn drop(&mut self) {
-        let _ = self.orders.0.send(WriteOrder::Stop);
+        let _ = self.queue.0.send(WriteRequest::Stop);
         if let Some(writer) = self.writer.take()
             && writer.thread().id() != std::thread::current().id()
         {
@@ -291,18 +300,18 @@ impl fmt::Debug for SqliteJournal {
     }
 }
 
-fn gone() -> JournalError {
-    JournalError::Unwritable("the writer is gone".to_owned())
+fn writer_gone() -> JournalError {
+    JournalError::Unwritable("the writer thread has ended".to_owned())
 }
 
-/// Runs what may take long on a thread where that hurts nobody.
-async fn aside<T: Send + 'static>(
+/// Runs `work` on a thread that may block.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
 ) -> Result<T, JournalError> {
     if tokio::runtime::Handle::try_current().is_ok() {
-        return tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(gone()));
+        return tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(writer_gone()));
     }
-    let (reply, said) = tokio::sync::oneshot::channel();
+    let (reply, result) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || reply.send(work()));
-    said.await.unwrap_or_else(|_| Err(gone()))
+    result.await.unwrap_or_else(|_| Err(writer_gone()))
 }

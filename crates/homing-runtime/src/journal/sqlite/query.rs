@@ -1,5 +1,5 @@
-//! Answers what people ask about past and present runs: which there are, which one is meant, what they cost, how they
-//! ended. It only reads.
+//! Queries over past and present runs: lists, look-up by ID, sums of usage, envelopes. Only [`SqliteJournal::set_cache_key`]
+//! writes.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,41 +17,41 @@ use uuid::Uuid;
 use crate::journal::{
     JournalError,
     sqlite::{
-        SqliteJournal, aside, index,
+        SqliteJournal, index,
         owner::Owner,
         reader,
         row::{count, int},
-        schema::{self, said},
+        run_blocking, schema,
     },
 };
 
-/// The most candidates that are named when an id is ambiguous.
+/// The most candidates that are listed for an ambiguous ID.
 const CANDIDATES: usize = 10;
 
-/// Which runs to list.
+/// Selection of the runs to list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Roots, or every run.
+    /// Root runs only, or all runs.
     pub which: Which,
-    /// Only those that started then or later, in milliseconds since 1970.
+    /// Only runs that started at this time or later, in milliseconds since 1970.
     pub since: Option<u64>,
-    /// Only those with this status.
+    /// Only runs with this status.
     pub status: Option<Status>,
-    /// Only this agent's.
+    /// Only runs of this agent.
     pub agent: Option<String>,
-    /// Only trees with this label; `None` as its value means any.
+    /// Only runs whose tree has this tag; the value `None` matches any value.
     pub tag: Option<(String, Option<String>)>,
-    /// At most so many.
+    /// Maximum number of runs to list.
     pub limit: Option<u64>,
 }
 
-/// Roots, or every run.
+/// Root runs only, or all runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Which {
-    /// The roots of trees, each with the usage of its whole tree.
+    /// The root run of each tree, with the usage of the whole tree.
     #[default]
     Roots,
-    /// Every run, with its own usage.
+    /// All runs, each with its own usage.
     All,
 }
 
@@ -59,53 +59,53 @@ pub enum Which {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunRow {
-    /// The run.
+    /// ID of the run.
     pub run: Uuid,
-    /// Its tree.
+    /// ID of its tree.
     pub tree: Uuid,
-    /// Its place.
+    /// Its place in the tree.
     pub place: Place,
-    /// Who works.
+    /// Name of its agent.
     pub agent: String,
-    /// The model it asked last, or would ask first.
+    /// The last model it called, or the first in its list if it has called none.
     pub model: String,
-    /// What it is to do; the head of it.
+    /// The beginning of its task.
     pub task: String,
-    /// How it ended, or how it is going: a run without a living owner is interrupted, never running.
+    /// Its status. A run that has not ended and has no living owner is interrupted, never running.
     pub status: Status,
-    /// When it began, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     pub started: u64,
-    /// What it used; a root's is its tree's. The time is from start to end by the clock on the wall.
+    /// Its usage, for a root with [`Which::Roots`] that of its tree. The time is wall-clock time from start to end.
     pub usage: EnvelopeUsage,
-    /// Labels of its tree.
+    /// Tags of its tree.
     pub tags: BTreeMap<String, String>,
-    /// The submission's key of its tree.
+    /// Submission key of its tree.
     pub key: Option<String>,
 }
 
-/// A run that was found.
+/// A run that a look-up found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRef {
-    /// Its tree.
+    /// ID of its tree.
     pub tree: Uuid,
-    /// The run.
+    /// ID of the run.
     pub run: Uuid,
-    /// Its place.
+    /// Its place in the tree.
     pub place: Place,
 }
 
-/// Why no run was found.
+/// Error of a look-up that found no single run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// Nothing has this name.
-    #[error("there is no run `{0}`: `homing runs` lists them")]
+    /// No run has this ID.
+    #[error("there is no run `{0}`")]
     NotFound(String),
-    /// Several runs begin like this.
-    #[error("`{id}` could be any of these runs:\n{}", candidates.join("\n"))]
+    /// The IDs of several runs begin like this.
+    #[error("`{id}` is ambiguous; it matches these runs:\n{}", candidates.join("\n"))]
     Ambiguous {
-        /// What was asked for.
+        /// The text that was looked up.
         id: String,
-        /// Each with its agent and the head of its task.
+        /// The runs it matches, each with its agent and the beginning of its task.
         candidates: Vec<String>,
     },
     /// The journal cannot be read.
@@ -113,46 +113,49 @@ pub enum FindError {
     Journal(#[from] JournalError),
 }
 
-/// What to add figures up by.
+/// The property by which usage is grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SumBy {
-    /// The agent.
+    /// Name of the agent.
     Agent,
-    /// The model that was asked.
+    /// The model that was called.
     Model,
-    /// The value of this label.
+    /// The value of this tag.
     Tag(String),
-    /// The day of UTC.
+    /// The UTC day.
     Day,
 }
 
-/// Figures of a group of runs.
+/// Usage of a group of runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UsageSum {
-    /// The agent, model, label or day; empty where there is none.
+    /// The agent, model, tag value or day; empty for runs without the tag.
     pub name: String,
-    /// How many runs.
+    /// Number of runs.
     pub runs: u64,
-    /// What they used; time is not added up.
+    /// Sum of their usage; times are not added up.
     pub usage: EnvelopeUsage,
 }
 
 impl SqliteJournal {
-    /// Runs, newest first.
+    /// Lists runs, newest first.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read or contains a status that this version does not know.
     pub fn runs(&self, filter: &Filter) -> Result<Vec<RunRow>, JournalError> {
         self.read(|connection| {
-            let living = living(connection, &self.me).map_err(|error| said(&error))?;
-            let mut rows = list(connection, filter, &living).map_err(|error| said(&error))?;
-            // Whether an owner lives is not in the tables, so the status is only known now.
+            let living = living(connection, &self.me)?;
+            let mut rows = list(connection, filter, &living)?;
+            // The tables do not record whether an owner is alive, so the status is known only now.
             rows.retain(|row| filter.status.is_none_or(|status| status == row.status));
             rows.truncate(filter.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
             Ok(rows)
         })
     }
 
-    /// Which run is meant by a UUID, its beginning, a submission key, or a place within the newest tree.
+    /// Finds a run by its ID, the beginning of its ID, a submission key, or a place within the newest tree.
     pub fn find(&self, id: &str) -> Result<RunRef, FindError> {
-        let (found, near) = self.read(|connection| look_up(connection, id.trim()).map_err(|error| said(&error)))?;
+        let (found, near) = self.read(|connection| Ok(look_up(connection, id.trim())?))?;
         match found {
             Some(found) => Ok(found),
             None if near.is_empty() => Err(FindError::NotFound(id.to_owned())),
@@ -160,9 +163,9 @@ impl SqliteJournal {
         }
     }
 
-    /// Adds up what runs used since then.
+    /// Adds up the usage of runs that started at `since` or later.
     pub fn sum_by(&self, by: &SumBy, since: Option<u64>) -> Result<Vec<UsageSum>, JournalError> {
-        self.read(|connection| sums(connection, by, since.unwrap_or(0)).map_err(|error| said(&error)))
+        self.read(|connection| Ok(sums(connection, by, since.unwrap_or(0))?))
     }
 
     /// The fold over a tree's records.
@@ -170,42 +173,42 @@ impl SqliteJournal {
         self.read(|connection| reader::tree(connection, tree))
     }
 
-    /// The records of a tree from position `from` on, as far as they are written: call it again for more.
+    /// The records of a tree from position `from` on that are written so far.
     pub fn follow(&self, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
         self.read(|connection| reader::records(connection, tree, from))
     }
 
-    /// The envelope of a tree's root, also after its records were pruned. Runs without a living owner are interrupted.
+    /// The envelope of a tree's root, even after its records were pruned. Runs without a living owner are interrupted.
     pub fn envelope(&self, tree: Uuid) -> Result<Envelope, JournalError> {
         self.read(|connection| envelope(connection, &self.me, tree))
     }
 
-    /// Whether a living process works on the tree, and which.
+    /// Process ID and host of the living owner of a tree, if it has one.
     pub fn owner(&self, tree: Uuid) -> Result<Option<(u32, String)>, JournalError> {
         self.read(|connection| {
-            let owner = owner_of(connection, tree).map_err(|error| said(&error))?;
-            Ok(owner.filter(|owner| owner.lives(&self.me)).map(|owner| (owner.pid, owner.host)))
+            let owner = owner_of(connection, tree)?;
+            Ok(owner.filter(|owner| owner.is_alive(&self.me)).map(|owner| (owner.pid, owner.host)))
         })
     }
 
-    /// Notes under which cache key the result of a tree can be found again.
+    /// Sets the cache key under which [`SqliteJournal::cached`] finds the result of a tree.
     pub async fn set_cache_key(&self, tree: Uuid, key: &str) -> Result<(), JournalError> {
         let key = key.to_owned();
-        self.orders
-            .ask(move |desk| {
+        self.queue
+            .run(move |txn| {
                 let sql = "UPDATE trees SET cache_key = ?2 WHERE id = ?1";
-                let changed = desk.connection.execute(sql, [tree.to_string(), key]).map_err(|error| said(&error))?;
+                let changed = txn.connection.execute(sql, [tree.to_string(), key])?;
                 if changed == 0 { Err(JournalError::NoSuchTree(tree)) } else { Ok(()) }
             })
             .await
     }
 
-    /// The newest result under a cache key whose run was done.
+    /// The newest result under a cache key whose run has the status `done`.
     pub async fn cached(&self, key: &str) -> Result<Option<Envelope>, JournalError> {
         let (path, me, key) = (self.path.clone(), self.me.clone(), key.to_owned());
-        aside(move || {
+        run_blocking(move || {
             let connection = schema::open_reader(&path)?;
-            match newest_cached(&connection, &key).map_err(|error| said(&error))? {
+            match newest_cached(&connection, &key)? {
                 None => Ok(None),
                 Some(tree) => envelope(&connection, &me, tree).map(Some),
             }
@@ -216,7 +219,7 @@ impl SqliteJournal {
 
 fn living(connection: &Connection, me: &Owner) -> rusqlite::Result<HashSet<String>> {
     let owners = Owner::all(connection)?;
-    Ok(owners.into_iter().filter(|owner| owner.lives(me)).map(|owner| owner.id).collect())
+    Ok(owners.into_iter().filter(|owner| owner.is_alive(me)).map(|owner| owner.id).collect())
 }
 
 fn owner_of(connection: &Connection, tree: Uuid) -> rusqlite::Result<Option<Owner>> {
@@ -225,29 +228,31 @@ fn owner_of(connection: &Connection, tree: Uuid) -> rusqlite::Result<Option<Owne
     id.map_or(Ok(None), |id| Owner::find(connection, &id))
 }
 
-fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> rusqlite::Result<Vec<RunRow>> {
+fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> Result<Vec<RunRow>, JournalError> {
     let (group, only) = match filter.which {
         Which::Roots => ("tree", "runs.id = runs.tree"),
         Which::All => ("run", "1"),
     };
-    let mut wanted = vec![only.to_owned()];
+    let mut clauses = vec![only.to_owned()];
     let mut values: Vec<Value> = Vec::new();
-    let mut want = |clause: &str, value: Value| {
+    let mut require = |clause: &str, value: Value| {
         values.push(value);
-        wanted.push(clause.replace('?', &format!("?{}", values.len())));
+        clauses.push(clause.replace('?', &format!("?{}", values.len())));
     };
     if let Some(since) = filter.since {
-        want("runs.started >= ?", int(since).into());
+        require("runs.started >= ?", int(since).into());
     }
     if let Some(agent) = &filter.agent {
-        want("runs.agent = ?", agent.clone().into());
+        require("runs.agent = ?", agent.clone().into());
     }
     match &filter.tag {
         None => (),
-        Some((name, None)) => want("EXISTS (SELECT 1 FROM json_each(trees.tags) WHERE key = ?)", name.clone().into()),
+        Some((name, None)) => {
+            require("EXISTS (SELECT 1 FROM json_each(trees.tags) WHERE key = ?)", name.clone().into())
+        }
         Some((name, Some(value))) => {
             let pair = format!("{name}={value}");
-            want("EXISTS (SELECT 1 FROM json_each(trees.tags) WHERE key || '=' || value = ?)", pair.into());
+            require("EXISTS (SELECT 1 FROM json_each(trees.tags) WHERE key || '=' || value = ?)", pair.into());
         }
     }
     let sql = format!(
@@ -257,26 +262,33 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> r
          coalesce(max(estimated), 0), coalesce(sum(turns), 0), coalesce(sum(tool_calls), 0)
          FROM runs JOIN trees ON trees.id = runs.tree LEFT JOIN spend ON spend.{group} = runs.id
          WHERE {} GROUP BY runs.id ORDER BY runs.started DESC, runs.id DESC",
-        wanted.join(" AND ")
+        clauses.join(" AND ")
     );
     let mut statement = connection.prepare(&sql)?;
-    statement.query_map(params_from_iter(values), |row| run_row(row, living))?.collect()
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(run_row(row, living)?);
+    }
+    Ok(found)
 }
 
-fn run_row(row: &Row<'_>, living: &HashSet<String>) -> rusqlite::Result<RunRow> {
+fn run_row(row: &Row<'_>, living: &HashSet<String>) -> Result<RunRow, JournalError> {
     let owner: Option<String> = row.get(9)?;
-    let status = status(&row.get::<_, String>(6)?);
-    let owned = owner.is_some_and(|owner| living.contains(&owner));
+    let (run, word): (Uuid, String) = (parsed(row, 0)?, row.get(6)?);
+    let status =
+        status(&word).ok_or_else(|| JournalError::Unknown(format!("run {run} has the unknown status `{word}`")))?;
+    let is_owned = owner.is_some_and(|owner| living.contains(&owner));
     let mut usage = figures(row, 12)?;
     usage.wall_ms = count(row.get(8)?);
     Ok(RunRow {
-        run: parsed(row, 0)?,
+        run,
         tree: parsed(row, 1)?,
         place: parsed(row, 2)?,
         agent: row.get(3)?,
         model: row.get(4)?,
         task: row.get(5)?,
-        status: if status.is_over() || owned { status } else { Status::Interrupted },
+        status: if status.is_over() || is_owned { status } else { Status::Interrupted },
         started: count(row.get(7)?),
         usage,
         tags: serde_json::from_str(&row.get::<_, String>(10)?).unwrap_or_default(),
@@ -284,7 +296,7 @@ fn run_row(row: &Row<'_>, living: &HashSet<String>) -> rusqlite::Result<RunRow> 
     })
 }
 
-/// Reads input, cached, output, cost, estimated, turns and calls from `at` on.
+/// Reads input, cached, output, cost, estimated, turns and calls from column `at` on.
 fn figures(row: &Row<'_>, at: usize) -> rusqlite::Result<EnvelopeUsage> {
     let figure = |offset: usize| row.get(at + offset).map(count);
     Ok(EnvelopeUsage {
@@ -302,15 +314,16 @@ fn figures(row: &Row<'_>, at: usize) -> rusqlite::Result<EnvelopeUsage> {
 pub(super) fn parsed<T: std::str::FromStr>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
     let text: String = row.get(at)?;
     text.parse().map_err(|_| {
-        let what = format!("`{text}` stands where an id or a place is expected");
+        let what = format!("`{text}` is not an ID or place");
         rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, what.into())
     })
 }
 
-/// The status of that name; the index only ever holds these.
-fn status(name: &str) -> Status {
+/// The status with this name.
+fn status(name: &str) -> Option<Status> {
     let all = [
         Status::Queued,
+        Status::Running,
         Status::Waiting,
         Status::Interrupted,
         Status::Done,
@@ -319,12 +332,12 @@ fn status(name: &str) -> Status {
         Status::Cancelled,
         Status::Failed,
     ];
-    all.into_iter().find(|status| status.name() == name).unwrap_or(Status::Running)
+    all.into_iter().find(|status| status.name() == name)
 }
 
-/// The one run that is meant, or the runs that might be.
+/// The run that `id` names, or the candidates if it is ambiguous.
 fn look_up(connection: &Connection, id: &str) -> rusqlite::Result<(Option<RunRef>, Vec<String>)> {
-    let uuid = id.parse::<Uuid>().ok().map(|it| it.to_string());
+    let uuid = id.parse::<Uuid>().ok().map(|uuid| uuid.to_string());
     let found = match uuid {
         Some(uuid) => one(connection, "id = ?1", &uuid)?,
         None => None,
@@ -353,7 +366,8 @@ fn run_ref(row: &Row<'_>) -> rusqlite::Result<RunRef> {
     Ok(RunRef { tree: parsed(row, 0)?, run: parsed(row, 1)?, place: parsed(row, 2)? })
 }
 
-/// Runs of one tree begin alike, because ids begin with the time: among several, a single root is what was meant.
+/// Finds a run by the beginning of its ID. IDs begin with the time, so the runs of one tree begin alike: if a single root is
+/// among several matches, it is the result.
 fn by_prefix(connection: &Connection, prefix: &str) -> rusqlite::Result<(Option<RunRef>, Vec<String>)> {
     let prefix = prefix.to_ascii_lowercase();
     if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
@@ -371,7 +385,7 @@ fn by_prefix(connection: &Connection, prefix: &str) -> rusqlite::Result<(Option<
             Ok((found, line))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    let roots = found.iter().filter(|(it, _)| it.run == it.tree).count();
+    let roots = found.iter().filter(|(found, _)| found.run == found.tree).count();
     match found.as_slice() {
         [(only, _)] => Ok((Some(only.clone()), Vec::new())),
         [(root, _), ..] if roots == 1 => Ok((Some(root.clone()), Vec::new())),
@@ -400,20 +414,19 @@ fn sums(connection: &Connection, by: &SumBy, since: u64) -> rusqlite::Result<Vec
     rows.collect()
 }
 
-/// The envelope of a tree's root, with runs that nobody works on marked as interrupted.
+/// The envelope of a tree's root, in which runs without a living owner are interrupted.
 pub(super) fn envelope(connection: &Connection, me: &Owner, tree: Uuid) -> Result<Envelope, JournalError> {
     let sql = "SELECT envelope FROM results WHERE tree = ?1";
-    let kept: Option<String> =
-        connection.query_row(sql, [tree.to_string()], |row| row.get(0)).optional().map_err(|error| said(&error))?;
-    if let Some(kept) = kept {
-        return serde_json::from_str(&kept)
-            .map_err(|error| JournalError::Damaged(format!("the kept result of {tree}: {error}")));
+    let stored: Option<String> = connection.query_row(sql, [tree.to_string()], |row| row.get(0)).optional()?;
+    if let Some(stored) = stored {
+        return serde_json::from_str(&stored)
+            .map_err(|error| JournalError::Damaged(format!("the stored result of {tree}: {error}")));
     }
     let fold = reader::tree(connection, tree)?;
     let root = fold.root().ok_or(JournalError::NoSuchTree(tree))?;
     let mut envelope = Envelope::new(&fold, root);
-    let owner = owner_of(connection, tree).map_err(|error| said(&error))?;
-    if !owner.is_some_and(|owner| owner.lives(me)) {
+    let owner = owner_of(connection, tree)?;
+    if !owner.is_some_and(|owner| owner.is_alive(me)) {
         interrupt(&mut envelope);
     }
     Ok(envelope)

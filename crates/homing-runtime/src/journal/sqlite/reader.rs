@@ -1,4 +1,5 @@
-//! Reads trees beside the writer, each record checked. A damaged or unknown record is an error that names it, never a gap.
+//! Reads trees while the writer writes, and checks each record. A damaged or unknown record is an error that names it, never
+//! a gap.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,13 +9,10 @@ use uuid::Uuid;
 
 use crate::journal::{
     JournalError,
-    sqlite::{
-        row::{Bodies, Cells, count, int, sha256},
-        schema::said,
-    },
+    sqlite::row::{Columns, TextStore, count, int, sha256},
 };
 
-/// All records of a tree from `from` on, checked to be complete.
+/// All records of a tree from position `from` on, checked to be complete.
 pub(super) fn records(connection: &Connection, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
     let mut records = Vec::new();
     each(connection, tree, from, |record| {
@@ -24,7 +22,7 @@ pub(super) fn records(connection: &Connection, tree: Uuid, from: u64) -> Result<
     Ok(records)
 }
 
-/// The fold over a tree's records. Each goes as soon as the fold has it, so that there are never two of everything.
+/// The fold over a tree's records. Each record is dropped once it is applied, so that memory holds them once.
 pub(super) fn tree(connection: &Connection, id: Uuid) -> Result<RunTree, JournalError> {
     let mut tree = RunTree::default();
     each(connection, id, 0, |record| {
@@ -33,31 +31,30 @@ pub(super) fn tree(connection: &Connection, id: Uuid) -> Result<RunTree, Journal
     Ok(tree)
 }
 
-/// Gives every record of a tree from `from` on to `take`, and makes sure that none is missing.
+/// Calls `take` with every record of a tree from position `from` on, and makes sure that none is missing.
 fn each(
     connection: &Connection,
     tree: Uuid,
     from: u64,
     take: impl FnMut(Record) -> Result<(), JournalError>,
 ) -> Result<(), JournalError> {
-    // One snapshot for the count and the rows, so that a batch that is being written is seen as a whole or not at all.
-    let snapshot = connection.unchecked_transaction().map_err(|error| said(&error))?;
+    // One snapshot for the count and the rows, so that a concurrent commit is seen as a whole or not at all.
+    let snapshot = connection.unchecked_transaction()?;
     let total = total(&snapshot, tree)?;
     let found = scan(&snapshot, tree, from, take)?;
     if found == total.max(from) {
         return Ok(());
     }
-    Err(JournalError::Damaged(format!("tree {tree}: {found} records were found where {total} were written")))
+    Err(JournalError::Damaged(format!("tree {tree}: {found} records found, {total} written")))
 }
 
-/// How many records the tree has.
+/// The number of records that the tree has.
 fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
     let found: Option<(i64, bool)> = connection
         .query_row("SELECT next_seq, pruned FROM trees WHERE id = ?1", [tree.to_string()], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })
-        .optional()
-        .map_err(|error| said(&error))?;
+        .optional()?;
     match found {
         None => Err(JournalError::NoSuchTree(tree)),
         Some((_, true)) => Err(JournalError::Unknown(format!("the records of run {tree} were pruned"))),
@@ -65,20 +62,20 @@ fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
     }
 }
 
-/// Reads the rows in order; says which position would come next.
+/// Reads the rows in order, and returns the position after the last one.
 fn scan(
     connection: &Connection,
     tree: Uuid,
     from: u64,
     mut take: impl FnMut(Record) -> Result<(), JournalError>,
 ) -> Result<u64, JournalError> {
-    let mut bodies = Stored { connection, found: HashMap::new() };
+    let mut bodies = StoredBodies { connection, found: HashMap::new() };
     let sql = "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records
                WHERE tree = ?1 AND seq >= ?2 ORDER BY seq";
-    let mut statement = connection.prepare_cached(sql).map_err(|error| said(&error))?;
-    let mut rows = statement.query(params![tree.to_string(), int(from)]).map_err(|error| said(&error))?;
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![tree.to_string(), int(from)])?;
     let mut expected = from;
-    while let Some(row) = rows.next().map_err(|error| said(&error))? {
+    while let Some(row) = rows.next()? {
         let record = read_row(row, &mut bodies)?;
         if record.seq != expected {
             let what = format!("tree {tree}: record {expected} is missing, {} follows", record.seq);
@@ -91,11 +88,11 @@ fn scan(
 }
 
 /// Reads one row of `tree, seq, at, epoch, run, place, kind, body, crc`.
-pub(super) fn read_row(row: &rusqlite::Row<'_>, bodies: &mut dyn Bodies) -> Result<Record, JournalError> {
+pub(super) fn read_row(row: &rusqlite::Row<'_>, bodies: &mut dyn TextStore) -> Result<Record, JournalError> {
     let text = |at: usize| row.get_ref(at).ok().and_then(|value| value.as_str().ok());
     let number = |at: usize| row.get::<_, i64>(at).ok();
-    let cells = (|| {
-        let cells = Cells {
+    let columns = (|| {
+        let columns = Columns {
             tree: text(0)?,
             seq: number(1)?,
             at: number(2)?,
@@ -105,24 +102,24 @@ pub(super) fn read_row(row: &rusqlite::Row<'_>, bodies: &mut dyn Bodies) -> Resu
             kind: text(6)?,
             body: text(7)?,
         };
-        Some((cells, number(8)?))
+        Some((columns, number(8)?))
     })();
-    match cells {
-        Some((cells, crc)) => cells.read(crc, bodies),
+    match columns {
+        Some((columns, crc)) => columns.read(crc, bodies),
         None => {
             let (tree, seq) = (text(0).unwrap_or("?"), number(1).unwrap_or(-1));
-            Err(JournalError::Damaged(format!("tree {tree}, record {seq}: a column is of the wrong type")))
+            Err(JournalError::Damaged(format!("tree {tree}, record {seq}: a column has the wrong type")))
         }
     }
 }
 
-/// Bodies from the table, each read and checked once.
-pub(super) struct Stored<'a> {
+/// Long texts from the table `bodies`, each read and checked once.
+pub(super) struct StoredBodies<'a> {
     pub(super) connection: &'a Connection,
     pub(super) found: HashMap<String, String>,
 }
 
-impl Bodies for Stored<'_> {
+impl TextStore for StoredBodies<'_> {
     fn find(&mut self, hash: &str) -> Result<String, JournalError> {
         if let Some(text) = self.found.get(hash) {
             return Ok(text.clone());
@@ -130,11 +127,10 @@ impl Bodies for Stored<'_> {
         let text: Option<String> = self
             .connection
             .query_row("SELECT text FROM bodies WHERE hash = ?1", [hash], |row| row.get(0))
-            .optional()
-            .map_err(|error| said(&error))?;
+            .optional()?;
         let Some(text) = text else { return Err(JournalError::Damaged(format!("the stored text {hash} is missing"))) };
         if sha256(&text) != hash {
-            return Err(JournalError::Damaged(format!("the stored text {hash} is not what was stored")));
+            return Err(JournalError::Damaged(format!("the stored text {hash} has changed")));
         }
         self.found.insert(hash.to_owned(), text.clone());
         Ok(text)

@@ -1,5 +1,5 @@
-//! Plays a cassette again: models and tools that answer what was recorded and touch nothing. Whatever asks for something
-//! that was not recorded is told so, and it is written down with its place and step.
+//! Replays a cassette: models and tools that return what was recorded and have no effects. A request that was not recorded
+//! gets an error, and is reported as a divergence with its place and turn.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use crate::{agent_loop::model_call::request_hash as hash, journal::sqlite::cassette::Cassette, run_tools::RunTools};
 
-/// A cassette that is being played.
+/// A cassette that is being replayed.
 pub struct Replay {
     asks: Mutex<Vec<RecordedAsk>>,
     calls: HashMap<RecordedStep, RecordedCall>,
@@ -31,30 +31,30 @@ pub struct Replay {
     divergences: Mutex<Vec<Divergence>>,
 }
 
-/// Where the replay asked for something other than what was recorded.
+/// A difference between the replay and the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// The run of the replay, where it is known.
+    /// The run of the replay, if known.
     pub run: Option<Uuid>,
-    /// Its place, where it is known; the run tells it otherwise.
+    /// The place of the run, if known.
     pub place: Option<Place>,
-    /// The turn, from 1; 0 where it is unknown.
+    /// The turn, from 1; 0 if unknown.
     pub turn: u32,
-    /// What is different, for people.
+    /// Description of the difference.
     pub what: String,
 }
 
-/// The place of a call's run, its turn and its position in the reply: the same in each replay, as ids are not.
+/// The place of a call's run, its turn and its position in the reply. Unlike IDs they are the same in each replay.
 type RecordedStep = (Place, u32, u32);
 
 struct RecordedAsk {
     place: Place,
     turn: u32,
-    /// The whole request.
+    /// Hash of the whole request.
     request: u64,
-    /// The conversation alone; a summary's request is made of it and has none.
+    /// Hash of the conversation alone; `None` for a compaction, whose request is derived from it.
     messages: Option<u64>,
-    said: Result<Arc<Reply>, AskFailure>,
+    answer: Result<Arc<Reply>, AskFailure>,
     used: bool,
 }
 
@@ -64,7 +64,7 @@ struct RecordedCall {
 }
 
 impl Replay {
-    /// Begins at the cassette's beginning.
+    /// Starts at the beginning of the cassette.
     pub fn new(cassette: &Cassette) -> Arc<Self> {
         let mut tape = Tape::default();
         for record in cassette.records() {
@@ -78,30 +78,30 @@ impl Replay {
         })
     }
 
-    /// Models that give the recorded replies. `card` says what is known of a model, so that money adds up as it did.
+    /// Models that return the recorded replies. `card` returns the model card of a model, so that costs are computed as before.
     pub fn models(self: &Arc<Self>, card: impl Fn(&str) -> ModelCard + Send + Sync + 'static) -> Arc<dyn Models> {
-        Arc::new(PlayedModels { replay: self.clone(), card: Box::new(card) })
+        Arc::new(ReplayedModels { replay: self.clone(), card: Box::new(card) })
     }
 
-    /// A tool that looks like `tool` and gives the recorded results.
+    /// A tool with the specification of `tool` that returns the recorded results.
     pub fn tool(self: &Arc<Self>, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
-        Arc::new(PlayedTool { replay: self.clone(), tool })
+        Arc::new(ReplayedTool { replay: self.clone(), tool })
     }
 
-    /// What was asked for and is not on the cassette, in order.
+    /// The requests and calls that are not in the recording, in order.
     pub fn divergences(&self) -> Vec<Divergence> {
         self.divergences.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replies on the cassette that nobody asked for; after a faithful replay, none. Calls need no look of their own: what
-    /// they return is part of the next request.
+    /// Recorded replies that were not used; none after a faithful replay. Calls need no check of their own, since their
+    /// results are part of the next request.
     pub fn unplayed(&self) -> Vec<Divergence> {
         let asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = asks.iter().filter(|ask| !ask.used && ask.said.is_ok()).map(|ask| Divergence {
+        let left = asks.iter().filter(|ask| !ask.used && ask.answer.is_ok()).map(|ask| Divergence {
             run: None,
             place: Some(ask.place.clone()),
             turn: ask.turn,
-            what: "a recorded reply was not asked for".to_owned(),
+            what: "the run ended before using this recorded reply".to_owned(),
         });
         left.collect()
     }
@@ -111,21 +111,21 @@ impl Replay {
     }
 
     fn reply(&self, request: &ModelRequest<'_>) -> Result<Reply, AskFailure> {
-        let (run, turn) = whose(request.key);
-        let said = {
+        let (run, turn) = run_and_turn(request.key);
+        let answer = {
             let mut asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
             take_ask(&mut asks, request)
         };
-        let (said, what) = match said {
-            RecordedMatch::Same(said) => return said.map(|reply| Reply::clone(&reply)),
-            RecordedMatch::OtherPrompt(said) => (said, "its prompt or its tools are not those of the recording"),
+        let (answer, what) = match answer {
+            RecordedMatch::Same(answer) => return answer.map(|reply| Reply::clone(&reply)),
+            RecordedMatch::OtherPrompt(answer) => (answer, "its prompt or its tools differ from the recording"),
             RecordedMatch::Nothing => {
-                let what = "it was not asked this in the recording";
+                let what = "this request is not in the recording";
                 (Err(AskFailure::free(ModelError::Unusable { reason: format!("the replay diverged: {what}") })), what)
             }
         };
         self.diverged(Divergence { run, place: None, turn, what: what.to_owned() });
-        said.map(|reply| Reply::clone(&reply))
+        answer.map(|reply| Reply::clone(&reply))
     }
 
     fn call(&self, context: &ToolContext, name: &str, args: &Value) -> ToolOutput {
@@ -145,24 +145,23 @@ enum RecordedMatch {
     Nothing,
 }
 
-/// The first recorded ask that was the same and was not played yet.
+/// The first recorded request that is the same and was not used yet.
 fn take_ask(asks: &mut [RecordedAsk], request: &ModelRequest<'_>) -> RecordedMatch {
-    let kit = RunTools::new(request.tools.specs.clone());
-    let with_tools = hash(request.system, Some(&kit), request.messages);
-    // A summary is asked for without any tools, which is not the same as with none of them.
+    let run_tools = RunTools::new(request.tools.specs.clone());
+    let with_tools = hash(request.system, Some(&run_tools), request.messages);
+    // The request of a compaction has no tool list, which has another hash than an empty list.
     let without = request.tools.specs.is_empty().then(|| hash(request.system, None, request.messages));
     let same = |ask: &RecordedAsk| ask.request == with_tools || Some(ask.request) == without;
-    let spoken = conversation(request.messages);
-    let mut take = |wanted: &dyn Fn(&RecordedAsk) -> bool| {
-        let ask = asks.iter_mut().find(|ask| !ask.used && wanted(ask))?;
+    let conversation_hash = conversation(request.messages);
+    let mut take = |matches: &dyn Fn(&RecordedAsk) -> bool| {
+        let ask = asks.iter_mut().find(|ask| !ask.used && matches(ask))?;
         ask.used = true;
-        Some(ask.said.clone())
+        Some(ask.answer.clone())
     };
     match (take(&same), &mut take) {
-        (Some(said), _) => RecordedMatch::Same(said),
-        (None, take) => {
-            take(&|ask| ask.messages == Some(spoken)).map_or(RecordedMatch::Nothing, RecordedMatch::OtherPrompt)
-        }
+        (Some(answer), _) => RecordedMatch::Same(answer),
+        (None, take) => take(&|ask| ask.messages == Some(conversation_hash))
+            .map_or(RecordedMatch::Nothing, RecordedMatch::OtherPrompt),
     }
 }
 
@@ -173,7 +172,7 @@ fn recorded(
     args: &Value,
 ) -> Result<ToolOutput, String> {
     let Some(RecordedCall { call, result: Some(result) }) = calls.get(step) else {
-        return Err(format!("`{name}` was not called here in the recording"));
+        return Err(format!("the recording has no call of `{name}` here"));
     };
     let before = match &call.args {
         homing_core::message::Args::Json(args) => args,
@@ -187,7 +186,7 @@ fn recorded(
 }
 
 /// The run and the turn that a request's key names.
-fn whose(key: &str) -> (Option<Uuid>, u32) {
+fn run_and_turn(key: &str) -> (Option<Uuid>, u32) {
     let (run, turn) = key.split_once(':').unwrap_or((key, ""));
     (run.parse().ok(), turn.parse().unwrap_or(0))
 }
@@ -196,7 +195,7 @@ fn conversation(messages: &[Arc<TranscriptEntry>]) -> u64 {
     messages.iter().fold(FNV_START, |hash, entry| fnv(hash, &entry.hash().to_le_bytes()))
 }
 
-/// What is collected from a cassette before it is played.
+/// The contents of a cassette, collected before the replay.
 #[derive(Default)]
 struct Tape {
     fold: RunTree,
@@ -207,7 +206,7 @@ struct Tape {
 
 impl Tape {
     fn take(&mut self, record: &Record) {
-        // A cassette's records make a tree: that was seen when it was made.
+        // The records of a cassette form a tree: that was checked when it was made.
         let _ = self.fold.apply(record);
         match &record.fact {
             Fact::Spawned(spawned) => {
@@ -220,8 +219,8 @@ impl Tape {
                 let messages = (asked.purpose != Purpose::Compaction).then(|| conversation(run.messages()));
                 self.ask(run.place.clone(), turn_of(run), asked.request_hash, messages);
             }
-            Fact::Replied { reply } => self.answer(&record.place, Ok(reply.clone())),
-            Fact::AskFailed { failure, .. } => self.answer(&record.place, Err(failure.clone())),
+            Fact::Replied { reply } => self.set_answer(&record.place, Ok(reply.clone())),
+            Fact::AskFailed { failure, .. } => self.set_answer(&record.place, Err(failure.clone())),
             Fact::Called(called) => {
                 let step = (record.place.clone(), called.key.turn, called.key.index);
                 self.calls.insert(step, RecordedCall { call: called.call.clone(), result: None });
@@ -240,21 +239,20 @@ impl Tape {
     }
 
     fn ask(&mut self, place: Place, turn: u32, request: u64, messages: Option<u64>) {
-        let reason = "the recording ends before it was answered".to_owned();
-        let said = Err(AskFailure::free(ModelError::Unusable { reason }));
-        self.asks.push(RecordedAsk { place, turn, request, messages, said, used: false });
+        let reason = "the recording ends before this reply".to_owned();
+        let answer = Err(AskFailure::free(ModelError::Unusable { reason }));
+        self.asks.push(RecordedAsk { place, turn, request, messages, answer, used: false });
     }
 
-    /// A run has one ask under way at a time, so an answer belongs to its last.
-    fn answer(&mut self, place: &Place, said: Result<Arc<Reply>, AskFailure>) {
+    /// Records the answer to a run's last request: a run has one request open at a time.
+    fn set_answer(&mut self, place: &Place, answer: Result<Arc<Reply>, AskFailure>) {
         let Some(at) = self.asks.iter().rposition(|ask| ask.place == *place) else { return };
-        let retried = |failure: &AskFailure| failure.error.is_retryable();
-        match said {
-            // The storms of that day are not sailed through again: the same ask follows, with its answer.
-            Err(failure) if retried(&failure) => {
+        match answer {
+            // Failed attempts are not replayed: the same request follows, with its reply.
+            Err(failure) if failure.error.is_retryable() => {
                 self.asks.remove(at);
             }
-            said => self.asks[at].said = said,
+            answer => self.asks[at].answer = answer,
         }
     }
 }
@@ -267,33 +265,33 @@ fn chosen(choice: &ModelChoice) -> String {
     serde_json::to_string(choice).unwrap_or_default()
 }
 
-struct PlayedModels {
+struct ReplayedModels {
     replay: Arc<Replay>,
     card: Box<dyn Fn(&str) -> ModelCard + Send + Sync>,
 }
 
-impl Models for PlayedModels {
+impl Models for ReplayedModels {
     fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedModel, ModelError> {
         let recorded = self.replay.resolved.get(&(chosen(choice), parent.map(str::to_owned)));
-        // Whoever was not in the recording gets a model that will say so when it is asked.
+        // An agent that is not in the recording gets a model whose first reply is an error.
         let names = recorded.cloned().unwrap_or_else(|| vec![parent.unwrap_or("replay/unknown").to_owned()]);
         Ok(ResolvedModel { names, warnings: Vec::new() })
     }
 
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let mut card = (self.card)(name);
-        // Nobody is asked, so nobody is rate-limited.
+        // No provider is called, so no rate limit applies.
         "replay".clone_into(&mut card.gate);
-        Ok(Arc::new(PlayedModel { replay: self.replay.clone(), card }))
+        Ok(Arc::new(ReplayedModel { replay: self.replay.clone(), card }))
     }
 }
 
-struct PlayedModel {
+struct ReplayedModel {
     replay: Arc<Replay>,
     card: ModelCard,
 }
 
-impl Model for PlayedModel {
+impl Model for ReplayedModel {
     fn card(&self) -> &ModelCard {
         &self.card
     }
@@ -311,12 +309,12 @@ impl Model for PlayedModel {
     }
 }
 
-struct PlayedTool {
+struct ReplayedTool {
     replay: Arc<Replay>,
     tool: Arc<dyn Tool>,
 }
 
-impl Tool for PlayedTool {
+impl Tool for ReplayedTool {
     fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }

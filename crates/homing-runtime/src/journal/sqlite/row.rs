@@ -1,5 +1,5 @@
-//! A record as a row: its body as JSON, long prompts taken out, and the checksum over all of it. Nothing here touches the
-//! database.
+//! A record as a row: its body as JSON without long prompts, and the checksum over all columns. This module does not access
+//! the database.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use uuid::Uuid;
 use crate::journal::JournalError;
 
 /// Prompts above this many bytes are stored once, by their hash.
-const LARGE: usize = 1024;
+const LONG: usize = 1024;
 
-/// Where prompts stand in the body of `spawned`. These are strings; an object in their place names a stored body.
+/// The prompts in the body of `spawned`. They are strings; an object instead of a string names a stored text.
 const PROMPTS: [&str; 2] = ["/spawned/system", "/spawned/agent/prompt"];
 
-/// A record, ready to be inserted. Made by whoever appends, so that the writer only inserts.
+/// A record that is ready to be inserted. It is built on the thread that appends, so that the writer only inserts.
 pub(super) struct Row {
     pub(super) record: Arc<Record>,
     pub(super) tree: String,
@@ -24,28 +24,32 @@ pub(super) struct Row {
     pub(super) place: String,
     pub(super) body: String,
     pub(super) crc: u32,
-    pub(super) large: Vec<Large>,
+    pub(super) long_texts: Vec<LongText>,
 }
 
-/// A text that is stored once.
-pub(super) struct Large {
+/// A text that is stored once, under its hash.
+pub(super) struct LongText {
     pub(super) hash: String,
     pub(super) text: String,
 }
 
 impl Row {
     pub(super) fn new(record: Arc<Record>) -> Result<Self, JournalError> {
-        let (body, large) = write(&record.fact).map_err(|error| {
-            JournalError::Unwritable(format!("a {} of {} is no JSON: {error}", record.fact.kind(), record.tree))
+        let (body, long_texts) = write(&record.fact).map_err(|error| {
+            JournalError::Unwritable(format!(
+                "cannot write a `{}` of {} as JSON: {error}",
+                record.fact.kind(),
+                record.tree
+            ))
         })?;
         let (tree, run, place) = (record.tree.to_string(), record.run.to_string(), record.place.to_string());
-        let mut row = Self { record, tree, run, place, body, crc: 0, large };
-        row.crc = row.cells().crc();
+        let mut row = Self { record, tree, run, place, body, crc: 0, long_texts };
+        row.crc = row.columns().crc();
         Ok(row)
     }
 
-    pub(super) fn cells(&self) -> Cells<'_> {
-        Cells {
+    pub(super) fn columns(&self) -> Columns<'_> {
+        Columns {
             tree: &self.tree,
             seq: int(self.record.seq),
             at: int(self.record.at),
@@ -58,25 +62,25 @@ impl Row {
     }
 }
 
-fn write(fact: &Fact) -> serde_json::Result<(String, Vec<Large>)> {
+fn write(fact: &Fact) -> serde_json::Result<(String, Vec<LongText>)> {
     let Fact::Spawned(spawned) = fact else { return Ok((serde_json::to_string(fact)?, Vec::new())) };
-    if spawned.system.len() <= LARGE && spawned.agent.prompt.len() <= LARGE {
+    if spawned.system.len() <= LONG && spawned.agent.prompt.len() <= LONG {
         return Ok((serde_json::to_string(fact)?, Vec::new()));
     }
     let mut value = serde_json::to_value(fact)?;
-    let large = PROMPTS.iter().filter_map(|at| take_out(value.pointer_mut(at)?)).collect();
-    Ok((serde_json::to_string(&value)?, large))
+    let long_texts = PROMPTS.iter().filter_map(|at| take_out(value.pointer_mut(at)?)).collect();
+    Ok((serde_json::to_string(&value)?, long_texts))
 }
 
-fn take_out(value: &mut Value) -> Option<Large> {
+fn take_out(value: &mut Value) -> Option<LongText> {
     let Value::String(text) = value else { return None };
-    if text.len() <= LARGE {
+    if text.len() <= LONG {
         return None;
     }
     let text = std::mem::take(text);
     let hash = sha256(&text);
     *value = json!({ "body": hash });
-    Some(Large { hash, text })
+    Some(LongText { hash, text })
 }
 
 /// SHA-256 in hexadecimal.
@@ -84,8 +88,8 @@ pub(super) fn sha256(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A row as it was found. Numbers and ids are as the database has them, whatever that may be.
-pub(super) struct Cells<'a> {
+/// The columns of a row as they were read, before anything is parsed.
+pub(super) struct Columns<'a> {
     pub(super) tree: &'a str,
     pub(super) seq: i64,
     pub(super) at: i64,
@@ -96,8 +100,8 @@ pub(super) struct Cells<'a> {
     pub(super) body: &'a str,
 }
 
-impl Cells<'_> {
-    /// The checksum over every column, with a mark between those of varying length.
+impl Columns<'_> {
+    /// The checksum over every column, with a separator between those of varying length.
     pub(super) fn crc(&self) -> u32 {
         let mut crc = crc32fast::Hasher::new();
         for text in [self.tree, self.run, self.place, self.kind] {
@@ -110,38 +114,36 @@ impl Cells<'_> {
         crc.update(self.body.as_bytes());
         crc.finalize()
     }
-}
 
-impl Cells<'_> {
-    /// The record, if the row can be believed and this version knows what it says.
-    pub(super) fn read(&self, crc: i64, bodies: &mut dyn Bodies) -> Result<Record, JournalError> {
-        let whose = || format!("tree {}, record {}", self.tree, self.seq);
+    /// The record, if the checksum matches and this version knows the fact.
+    pub(super) fn read(&self, crc: i64, bodies: &mut dyn TextStore) -> Result<Record, JournalError> {
+        let name = || format!("tree {}, record {}", self.tree, self.seq);
         if i64::from(self.crc()) != crc {
-            return Err(JournalError::Damaged(format!("{}: its checksum does not fit", whose())));
+            return Err(JournalError::Damaged(format!("{}: the checksum does not match", name())));
         }
         let fact = self.fact(bodies)?;
         if fact.kind() != self.kind {
             return Err(JournalError::Damaged(format!(
-                "{}: it says `{}` and is `{}`",
-                whose(),
+                "{}: the column says `{}`, the body says `{}`",
+                name(),
                 self.kind,
                 fact.kind()
             )));
         }
-        let unreadable = |what: &str| JournalError::Damaged(format!("{}: {what} cannot be read", whose()));
+        let unreadable = |what: &str| JournalError::Damaged(format!("{}: cannot read {what}", name()));
         Ok(Record {
             tree: self.tree.parse::<Uuid>().map_err(|_| unreadable("the tree"))?,
-            seq: u64::try_from(self.seq).map_err(|_| unreadable("its position"))?,
-            at: u64::try_from(self.at).map_err(|_| unreadable("its time"))?,
-            epoch: u32::try_from(self.epoch).map_err(|_| unreadable("its epoch"))?,
+            seq: u64::try_from(self.seq).map_err(|_| unreadable("the position"))?,
+            at: u64::try_from(self.at).map_err(|_| unreadable("the time"))?,
+            epoch: u32::try_from(self.epoch).map_err(|_| unreadable("the epoch"))?,
             run: self.run.parse::<Uuid>().map_err(|_| unreadable("the run"))?,
             place: self.place.parse().map_err(|_| unreadable("the place"))?,
             fact,
         })
     }
 
-    /// What the body says. The checksum fits, so a body that cannot be read is not damaged: it is newer than this program.
-    fn fact(&self, bodies: &mut dyn Bodies) -> Result<Fact, JournalError> {
+    /// The fact in the body. The checksum matches, so a body that cannot be parsed was written by a newer version.
+    fn fact(&self, bodies: &mut dyn TextStore) -> Result<Fact, JournalError> {
         let unknown = |error: serde_json::Error| {
             JournalError::Unknown(format!("tree {}, record {}, `{}`: {error}", self.tree, self.seq, self.kind))
         };
@@ -160,18 +162,18 @@ impl Cells<'_> {
     }
 }
 
-/// Where stored bodies are found.
-pub(super) trait Bodies {
-    /// The text of this hash, checked.
+/// A source of stored texts.
+pub(super) trait TextStore {
+    /// The text with this hash, checked.
     fn find(&mut self, hash: &str) -> Result<String, JournalError>;
 }
 
-/// A number as SQLite keeps it; what does not fit is as large as can be.
+/// A number as SQLite stores it; larger numbers become the maximum.
 pub(super) fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A number as we count; less than nothing is nothing.
+/// A stored number as a count; negative numbers become 0.
 pub(super) fn count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -1,6 +1,9 @@
-//! Looks for damage in SQLite's write-ahead log. SQLite takes the first frame that does not fit for the end of the log,
-//! which is right for a torn write and wrong for a flipped bit; what lies behind it tells the two apart. Nothing is mended
-//! here, and only the log itself is opened: closing any other file of SQLite's would drop this process's locks on it.
+//! Looks for damage in SQLite's write-ahead log, for a check of the whole journal. Nothing is repaired.
+//!
+//! SQLite treats the first frame whose checksum does not match as the end of the log. That is right after a crash, which
+//! tears the last write, and wrong after a flipped bit, which hides the commits behind it. The frames behind tell the two
+//! apart. The scan reads the whole log, which may be tens of megabytes, so it is not part of opening a journal. Only the
+//! log itself is opened: closing a descriptor of the database or its shared index would drop this process's locks on it.
 
 use std::{
     fs::File,
@@ -13,23 +16,23 @@ use crate::journal::JournalError;
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 
-/// The checksum of everything up to some place of the log.
+/// The checksum of everything up to some position of the log.
 type Checksum = (u32, u32);
 
-/// The log that belongs to a database.
-pub(super) struct Log(PathBuf);
+/// The write-ahead log of a database.
+pub(super) struct WalFile(PathBuf);
 
-impl Log {
+impl WalFile {
     pub(super) fn of(database: &Path) -> Self {
         let mut name = database.as_os_str().to_owned();
         name.push("-wal");
         Self(name.into())
     }
 
-    /// Where the log ends for SQLite although whole commits lie behind.
+    /// The byte at which the log ends for SQLite although whole commits follow; `None` if the log is sound.
     ///
-    /// Each commit is synced before the next begins, so a crash breaks at most the last one: two that hang together behind a
-    /// frame that does not fit mean damage. A log that cannot be read is for SQLite to complain about.
+    /// Each commit is synced before the next begins, so a crash breaks at most the last one: two consistent commits behind
+    /// a frame that does not match mean damage. A log that cannot be read is left for SQLite to report.
     pub(super) fn damage(&self) -> Option<usize> {
         let mut file = BufReader::new(File::open(&self.0).ok()?);
         let mut head = [0; HEADER];
@@ -42,40 +45,41 @@ impl Log {
         let (mut sum, mut at, mut readable) = (format.sum, HEADER, HEADER);
         loop {
             let frame = Frame::read(&mut file, &mut bytes)?;
-            let due = frame.sum_after(sum, &format);
-            if frame.salt() != format.salt || frame.sum() != due {
+            let expected = frame.sum_after(sum, &format);
+            if frame.salt() != format.salt || frame.sum() != expected {
                 let commits = u32::from(frame.is_commit());
-                let sums = [frame.sum(), due];
+                let sums = [frame.sum(), expected];
                 return (commits_behind(file, &format, commits, sums) > 1).then_some(readable);
             }
-            (sum, at) = (due, at + frame.0.len());
+            (sum, at) = (expected, at + frame.0.len());
             if frame.is_commit() {
                 readable = at;
             }
         }
     }
 
-    /// What to say of damage behind byte `end`.
-    pub(super) fn refusal(&self, end: usize) -> JournalError {
+    /// The error for damage behind byte `end`.
+    pub(super) fn error(&self, end: usize) -> JournalError {
         let log = self.0.display();
         JournalError::Damaged(format!(
-            "{log} is damaged behind byte {end}, and what was committed behind it cannot be read. Nothing was changed. \
-             To go on without it, keep a copy and cut the log there while no homing works: truncate -s {end} '{log}'"
+            "{log} is damaged at byte {end}, and later commits in it cannot be read\n\
+             to continue without them, stop all homing processes, keep a copy of the file and cut it: \
+             truncate -s {end} '{log}'"
         ))
     }
 }
 
-/// The most commits that hang together from a frame on that does not fit. `sums` are what the next frame may follow from:
-/// the sum that is written in that frame, and the one it should have.
+/// The longest sequence of consistent commits that begins at or behind a frame that does not match. The next frame may
+/// continue either of `sums`: the checksum stored in that frame, or the one it should have.
 fn commits_behind(mut file: impl Read, format: &WalFormat, mut commits: u32, mut sums: [Checksum; 2]) -> u32 {
     let mut bytes = vec![0; FRAME_HEADER + format.page];
     let mut most = commits;
     while let Some(frame) = Frame::read(&mut file, &mut bytes) {
-        // Another salt is of an earlier round of the log.
+        // Another salt belongs to an earlier use of the log.
         if frame.salt() != format.salt {
             break;
         }
-        // What an abandoned commit left here does not follow from the frame before it.
+        // The remains of an abandoned commit do not continue the frame before them.
         if !sums.iter().any(|sum| frame.sum_after(*sum, format) == frame.sum()) {
             commits = 0;
         }
@@ -86,14 +90,14 @@ fn commits_behind(mut file: impl Read, format: &WalFormat, mut commits: u32, mut
     most
 }
 
-/// What the header says of all frames.
+/// The format of all frames, from the header of the log.
 struct WalFormat {
     page: usize,
-    /// What marks the frames of this round of the log.
+    /// Marks the frames of the current use of the log.
     salt: [u8; 8],
-    /// How the words are read that are summed up.
+    /// Byte order of the words in the checksum.
     words: fn([u8; 4]) -> u32,
-    /// What the first frame's sum follows from.
+    /// The checksum that the first frame continues.
     sum: Checksum,
 }
 
@@ -111,7 +115,7 @@ impl WalFormat {
     }
 }
 
-/// A page in the log, with the 24 bytes before it.
+/// A page in the log, with its header of 24 bytes.
 struct Frame<'a>(&'a [u8]);
 
 impl<'a> Frame<'a> {
@@ -120,7 +124,7 @@ impl<'a> Frame<'a> {
         Some(Self(bytes))
     }
 
-    /// A commit says how many pages the database has after it.
+    /// Returns whether the frame ends a commit: only then does it contain the size of the database.
     fn is_commit(&self) -> bool {
         self.0[4..8] != [0; 4]
     }
@@ -133,7 +137,7 @@ impl<'a> Frame<'a> {
         written_sum(&self.0[16..])
     }
 
-    /// Each frame's checksum goes on from that of the frame before.
+    /// The checksum that this frame should have after one with the checksum `before`.
     fn sum_after(&self, before: Checksum, format: &WalFormat) -> Checksum {
         summed(summed(before, &self.0[..8], format.words), &self.0[FRAME_HEADER..], format.words)
     }

@@ -1,5 +1,13 @@
-//! The one thread of a process that writes: it drains its queue and makes one commit of whatever was in it. It does not
-//! know what the orders mean, and nothing makes it end but the end of its journal.
+//! The writer thread: takes requests from a queue and commits them in batches. It does not know what the requests mean, and
+//! runs until its journal is dropped.
+//!
+//! Commits are grouped because a sync to disk takes about as long as hundreds of inserts, and every record must be synced
+//! before anything acts on it. With a transaction per record, a thousand runs would wait for a thousand syncs, one after
+//! the other. Instead the writer commits everything that was queued while the previous commit was being synced: under load
+//! batches grow by themselves, and a single run still gets its commit at once. Two rules keep this correct. A record counts as
+//! durable only after the commit of its batch, so replies and listeners are served after it, never before. And one bad
+//! request must not fail its neighbours: each job runs in a savepoint, a record that does not fit closes its own tree, and
+//! only an error of the disk fails the whole batch.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,190 +23,205 @@ use tokio::sync::oneshot;
 
 use crate::journal::{
     Commit, FactListener, JournalError,
-    sqlite::{gone, row::Row, write_txn::WriteTxn},
+    sqlite::{row::Row, write_txn::WriteTxn, writer_gone},
 };
 
-/// How often a process says that it lives while it owns something.
+/// Interval of the heartbeat, which is written while the process owns something.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The most orders of one commit: beyond it the first of them would wait for nothing.
-const BATCH: usize = 4096;
+/// The most requests of one commit, so that the first of them does not wait too long.
+const MAX_BATCH: usize = 4096;
 
-/// How long records wait that nobody waits for: most often one follows soon that somebody does wait for, and a commit is saved.
+/// The time for which records that no caller waits for are held back. Usually a record that a caller waits for follows, and
+/// they share its commit.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// What the writer is asked to do.
-pub(super) enum WriteOrder {
+/// A request to the writer.
+pub(super) enum WriteRequest {
     /// Write a record.
     Append { row: Box<Row>, reply: oneshot::Sender<Result<(), JournalError>> },
-    /// Anything else, within the transaction of its batch.
+    /// Run a job within the transaction of its batch.
     Job(WriteJob),
-    /// Somebody waits for what is queued.
+    /// A caller waits for a record that is queued.
     Hurry,
     /// Write what is queued and end.
     Stop,
 }
 
-/// Acts within the transaction, and says what is to be done once it is known whether the commit succeeded.
-pub(super) type WriteJob = Box<dyn FnOnce(&mut WriteTxn) -> Finish + Send>;
+/// Acts within the transaction, and returns what to do once the result of the commit is known.
+pub(super) type WriteJob = Box<dyn FnOnce(&mut WriteTxn) -> AfterCommit + Send>;
 
-/// What is to be done once it is known whether the commit succeeded.
-pub(super) type Finish = Box<dyn FnOnce(&Result<(), JournalError>, &Teller) + Send>;
+/// Runs once the result of the commit is known.
+pub(super) type AfterCommit = Box<dyn FnOnce(&Result<(), JournalError>, &DurableListener) + Send>;
 
-/// Tells of records that have become durable.
+/// The listener that is called with every record once it is durable.
 #[derive(Clone, Default)]
-pub(super) struct Teller(pub(super) Arc<OnceLock<FactListener>>);
+pub(super) struct DurableListener(pub(super) Arc<OnceLock<FactListener>>);
 
-impl Teller {
-    /// A listener that panics is its owner's trouble, not the journal's.
-    pub(super) fn tell(&self, record: &Arc<Record>) {
-        if let Some(tell) = self.0.get() {
-            let _ = catch_unwind(AssertUnwindSafe(|| tell(record)));
+impl DurableListener {
+    /// Calls the listener. Its panic does not concern the journal.
+    pub(super) fn notify(&self, record: &Arc<Record>) {
+        if let Some(listener) = self.0.get() {
+            let _ = catch_unwind(AssertUnwindSafe(|| listener(record)));
         }
     }
 }
 
-/// The way to the writer.
+/// The queue of the writer.
 #[derive(Clone)]
-pub(super) struct WriteQueue(pub(super) Sender<WriteOrder>);
+pub(super) struct WriteQueue(pub(super) Sender<WriteRequest>);
 
 impl WriteQueue {
-    /// Queues a record; it is written sooner if that is awaited.
+    /// Queues a record; it is written sooner if the commit is awaited.
     pub(super) fn append(&self, row: Row) -> Commit {
-        let (reply, said) = oneshot::channel();
-        // A writer that is gone drops the order, and with it the reply: the receiver says so.
-        let _ = self.0.send(WriteOrder::Append { row: Box::new(row), reply });
-        let orders = self.0.clone();
+        let (reply, result) = oneshot::channel();
+        // If the writer is gone the request is dropped, and with it the reply: the receiver reports it.
+        let _ = self.0.send(WriteRequest::Append { row: Box::new(row), reply });
+        let queue = self.0.clone();
         Commit::Pending(Box::pin(async move {
-            let _ = orders.send(WriteOrder::Hurry);
-            said.await.unwrap_or_else(|_| Err(gone()))
+            let _ = queue.send(WriteRequest::Hurry);
+            result.await.unwrap_or_else(|_| Err(writer_gone()))
         }))
     }
 
-    /// Has `job` done within a transaction; all of it happens, or nothing. Resolves once that is durable.
-    pub(super) fn ask<T: Send + 'static>(
+    /// Runs `job` within a transaction, as a whole or not at all. Resolves once its result is durable.
+    pub(super) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
     ) -> impl Future<Output = Result<T, JournalError>> + Send + 'static {
-        let (reply, said) = oneshot::channel();
-        self.order(job, move |result, _| {
-            let _ = reply.send(result);
+        let (reply, result) = oneshot::channel();
+        self.submit(job, move |done, _| {
+            let _ = reply.send(done);
         });
-        async move { said.await.unwrap_or_else(|_| Err(gone())) }
+        async move { result.await.unwrap_or_else(|_| Err(writer_gone())) }
     }
 
-    /// Has `job` done within a transaction, then `after` with what became of it.
-    pub(super) fn order<T: Send + 'static>(
+    /// Like [`WriteQueue::run`], but blocks the calling thread.
+    pub(super) fn run_blocking<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
-        after: impl FnOnce(Result<T, JournalError>, &Teller) + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let (reply, result) = std::sync::mpsc::channel();
+        self.submit(job, move |done, _| {
+            let _ = reply.send(done);
+        });
+        result.recv().unwrap_or_else(|_| Err(writer_gone()))
+    }
+
+    /// Runs `job` within a transaction, then `after` with its result.
+    pub(super) fn submit<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut WriteTxn) -> Result<T, JournalError> + Send + 'static,
+        after: impl FnOnce(Result<T, JournalError>, &DurableListener) + Send + 'static,
     ) {
-        let job: WriteJob = Box::new(move |desk| {
-            let done = desk.all_or_nothing(job);
-            Box::new(move |committed, teller| {
+        let job: WriteJob = Box::new(move |txn| {
+            let done = txn.all_or_nothing(job);
+            Box::new(move |committed, listener| {
                 let result = match (done, committed) {
                     (Ok(value), Ok(())) => Ok(value),
                     (Err(error), _) => Err(error),
                     (Ok(_), Err(error)) => Err(error.clone()),
                 };
-                after(result, teller);
+                after(result, listener);
             })
         });
-        let _ = self.0.send(WriteOrder::Job(job));
+        let _ = self.0.send(WriteRequest::Job(job));
     }
 }
 
-/// Writes until it is told to stop, or until nobody is left who could tell it anything.
-pub(super) fn work(mut desk: WriteTxn, orders: &Receiver<WriteOrder>, teller: &Teller) {
-    let mut beaten = Instant::now();
-    let mut open = true;
-    while open {
+/// Writes until it is stopped or all senders of the queue are dropped.
+pub(super) fn work(mut txn: WriteTxn, queue: &Receiver<WriteRequest>, listener: &DurableListener) {
+    let mut last_beat = Instant::now();
+    let mut is_open = true;
+    while is_open {
         let mut batch = Vec::new();
-        match wait(&desk, orders) {
-            Ok(order) => batch.push(order),
+        match next_request(&txn, queue) {
+            Ok(request) => batch.push(request),
             Err(RecvTimeoutError::Timeout) => (),
-            Err(RecvTimeoutError::Disconnected) => open = false,
+            Err(RecvTimeoutError::Disconnected) => is_open = false,
         }
-        linger(&mut batch, orders);
-        batch.extend(orders.try_iter().take(BATCH));
-        batch.retain(|order| !matches!(order, WriteOrder::Hurry));
-        if let Some(stop) = batch.iter().position(|order| matches!(order, WriteOrder::Stop)) {
+        linger(&mut batch, queue);
+        batch.extend(queue.try_iter().take(MAX_BATCH));
+        batch.retain(|request| !matches!(request, WriteRequest::Hurry));
+        if let Some(stop) = batch.iter().position(|request| matches!(request, WriteRequest::Stop)) {
             batch.truncate(stop);
-            open = false;
+            is_open = false;
         }
         if !batch.is_empty() {
-            write(&mut desk, batch, teller);
+            write(&mut txn, batch, listener);
         }
-        if desk.owns_something() && beaten.elapsed() >= HEARTBEAT {
-            desk.beat();
-            beaten = Instant::now();
+        if txn.owns_something() && last_beat.elapsed() >= HEARTBEAT {
+            txn.beat();
+            last_beat = Instant::now();
         }
     }
-    desk.leave();
+    txn.leave();
 }
 
-fn wait(desk: &WriteTxn, orders: &Receiver<WriteOrder>) -> Result<WriteOrder, RecvTimeoutError> {
-    match desk.owns_something() {
-        true => orders.recv_timeout(HEARTBEAT),
-        false => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+/// Waits for the next request; while the process owns something, no longer than until the next heartbeat.
+fn next_request(txn: &WriteTxn, queue: &Receiver<WriteRequest>) -> Result<WriteRequest, RecvTimeoutError> {
+    if txn.owns_something() {
+        queue.recv_timeout(HEARTBEAT)
+    } else {
+        queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
     }
 }
 
-/// Waits for an order that does not wait.
-fn linger(batch: &mut Vec<WriteOrder>, orders: &Receiver<WriteOrder>) {
+/// Waits up to [`LINGER`] for a request that cannot wait.
+fn linger(batch: &mut Vec<WriteRequest>, queue: &Receiver<WriteRequest>) {
     let until = Instant::now() + LINGER;
-    while batch.len() < BATCH && matches!(batch.last(), Some(WriteOrder::Append { .. })) {
-        match orders.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(order) => batch.push(order),
+    while batch.len() < MAX_BATCH && matches!(batch.last(), Some(WriteRequest::Append { .. })) {
+        match queue.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(request) => batch.push(request),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-/// What is to be done for one order once the commit is known.
-enum Due {
+/// A request that waits for the result of the commit.
+enum Uncommitted {
     Record { record: Arc<Record>, written: Result<(), JournalError>, reply: oneshot::Sender<Result<(), JournalError>> },
-    Other(Finish),
+    Job(AfterCommit),
 }
 
-fn write(desk: &mut WriteTxn, batch: Vec<WriteOrder>, teller: &Teller) {
-    desk.begin_batch();
-    let due: Vec<Due> = batch.into_iter().filter_map(|order| carry_out(desk, order)).collect();
-    let committed = desk.end_batch();
-    for due in due {
-        settle(due, &committed, teller);
+fn write(txn: &mut WriteTxn, batch: Vec<WriteRequest>, listener: &DurableListener) {
+    txn.begin_batch();
+    let uncommitted: Vec<Uncommitted> = batch.into_iter().filter_map(|request| execute(txn, request)).collect();
+    let committed = txn.end_batch();
+    for request in uncommitted {
+        finish(request, &committed, listener);
     }
 }
 
-fn carry_out(desk: &mut WriteTxn, order: WriteOrder) -> Option<Due> {
-    match order {
-        WriteOrder::Append { row, reply } => {
-            let written = desk.append(&row);
-            Some(Due::Record { record: row.record, written, reply })
+fn execute(txn: &mut WriteTxn, request: WriteRequest) -> Option<Uncommitted> {
+    match request {
+        WriteRequest::Append { row, reply } => {
+            let written = txn.records().append(&row);
+            Some(Uncommitted::Record { record: row.record, written, reply })
         }
-        // A job that panics takes its reply with it, and nothing else: whoever waits for it hears that it failed.
-        WriteOrder::Job(job) => match catch_unwind(AssertUnwindSafe(|| job(desk))) {
-            Ok(finish) => Some(Due::Other(finish)),
-            Err(_) => {
-                desk.give_up("an order panicked");
-                None
+        // A job that panics drops its reply, so its caller gets an error; the writer goes on.
+        WriteRequest::Job(job) => {
+            let finished = catch_unwind(AssertUnwindSafe(|| job(txn)));
+            if finished.is_err() {
+                txn.fail_batch("a write job panicked");
             }
-        },
-        WriteOrder::Hurry | WriteOrder::Stop => None,
+            finished.ok().map(Uncommitted::Job)
+        }
+        WriteRequest::Hurry | WriteRequest::Stop => None,
     }
 }
 
-fn settle(due: Due, committed: &Result<(), JournalError>, teller: &Teller) {
-    match due {
-        Due::Record { record, written, reply } => {
+fn finish(request: Uncommitted, committed: &Result<(), JournalError>, listener: &DurableListener) {
+    match request {
+        Uncommitted::Record { record, written, reply } => {
             let result = written.and_then(|()| committed.clone());
             if result.is_ok() {
-                teller.tell(&record);
+                listener.notify(&record);
             }
             let _ = reply.send(result);
         }
-        Due::Other(finish) => {
-            let _ = catch_unwind(AssertUnwindSafe(|| finish(committed, teller)));
+        Uncommitted::Job(after) => {
+            let _ = catch_unwind(AssertUnwindSafe(|| after(committed, listener)));
         }
     }
 }

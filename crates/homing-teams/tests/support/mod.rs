@@ -1,4 +1,4 @@
-//! A stage for teams: members that are scripted, a journal in memory, and a journal that is cut anywhere.
+//! Hosts for tests of teams: scripted members, a journal in memory, and a journal that is cut at every record.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::{collections::HashSet, sync::Arc};
@@ -18,48 +18,49 @@ use homing_runtime::{
 };
 use homing_teams::{Team, install};
 
-/// What a member is asked: who it is, and what for.
-pub(crate) struct Asked<'a> {
-    pub(crate) who: &'a str,
+/// A request to a member: its name and its task.
+pub(crate) struct MemberRequest<'a> {
+    pub(crate) name: &'a str,
     pub(crate) task: String,
     pub(crate) request: ModelRequest<'a>,
 }
 
-impl Asked<'_> {
-    /// Whether an answer in a given form is wanted.
+impl MemberRequest<'_> {
+    /// Returns whether a structured answer is requested.
     pub(crate) fn wants_data(&self) -> bool {
         self.request.tools.specs.iter().any(|spec| spec.name == "answer")
     }
 
-    /// The first thing it was told, whatever has happened since.
+    /// Its first user message.
     pub(crate) fn first_words(&self) -> String {
         last_words(&ModelRequest { messages: &self.request.messages[..1], ..self.request })
     }
 }
 
-/// Agents whose prompt is their name, which is how the scripted model knows them.
+/// Agents whose prompt is their name, by which the scripted model identifies them.
 pub(crate) fn agents<const N: usize>(names: [&str; N]) -> Vec<AgentDefinition> {
     names.into_iter().map(|name| AgentDefinition::new(name, format!("the {name}"), name)).collect()
 }
 
-/// A model that plays all members.
-pub(crate) fn cast(play: impl Fn(Asked<'_>) -> Reply + Send + Sync + 'static) -> Arc<SingleModel> {
-    cast_with_failures(move |asked| Ok(play(asked)))
+/// A model for all members.
+pub(crate) fn scripted(script: impl Fn(MemberRequest<'_>) -> Reply + Send + Sync + 'static) -> Arc<SingleModel> {
+    scripted_with_failures(move |member| Ok(script(member)))
 }
 
-/// A model that plays all members, some of whom fail with these words.
-pub(crate) fn cast_with_failures(
-    play: impl Fn(Asked<'_>) -> Result<Reply, &'static str> + Send + Sync + 'static,
+/// A model for all members, some of which fail with these messages.
+pub(crate) fn scripted_with_failures(
+    script: impl Fn(MemberRequest<'_>) -> Result<Reply, &'static str> + Send + Sync + 'static,
 ) -> Arc<SingleModel> {
     let decide = move |request: ModelRequest<'_>| {
         let task = last_words(&request);
-        let asked = Asked { who: request.system.split_whitespace().next().unwrap_or_default(), task, request };
-        play(asked).map_err(|reason| AskFailure::free(ModelError::Unusable { reason: reason.to_owned() }))
+        let member =
+            MemberRequest { name: request.system.split_whitespace().next().unwrap_or_default(), task, request };
+        script(member).map_err(|reason| AskFailure::free(ModelError::Unusable { reason: reason.to_owned() }))
     };
     Arc::new(SingleModel(Arc::new(FunctionModel::new("script/cast", decide))))
 }
 
-/// Makes the parts of a host with these members and teams, upon a journal.
+/// Builds the parts of a host with these members, teams and journal.
 pub(crate) fn parts(
     journal: Arc<MemoryJournal>,
     members: Vec<AgentDefinition>,
@@ -73,7 +74,7 @@ pub(crate) fn parts(
     parts
 }
 
-/// Runs a team once, and says what was recorded.
+/// Runs a team once, and returns what was recorded.
 pub(crate) async fn run(
     make: &impl Fn(Arc<MemoryJournal>) -> RuntimeParts,
     agent: &str,
@@ -86,7 +87,7 @@ pub(crate) async fn run(
     (envelope.clone(), journal.records(envelope.run))
 }
 
-/// Runs a team, then kills it after every single fact and resumes it: the outcome is the same, and nobody is sent twice.
+/// Runs a team, then interrupts it after every fact and resumes it: the outcome is the same, and no member is started twice.
 pub(crate) async fn cut_anywhere(
     make: impl Fn(Arc<MemoryJournal>) -> RuntimeParts,
     agent: &str,
@@ -106,7 +107,7 @@ pub(crate) async fn cut_anywhere(
         );
         let calls = children(&journal.records(whole.run));
         let once: HashSet<_> = calls.iter().collect();
-        assert_eq!(once.len(), calls.len(), "cut after {cut}: somebody was sent twice");
+        assert_eq!(once.len(), calls.len(), "cut after {cut}: a member was started twice");
         assert_eq!(calls.len(), children(&records).len(), "cut after {cut}: as many as without the cut");
     }
     whole
@@ -121,7 +122,7 @@ pub(crate) fn children(records: &[Arc<Record>]) -> Vec<String> {
     calls.collect()
 }
 
-/// Who was sent out, in the order of the tree.
-pub(crate) fn who(envelope: &Envelope) -> Vec<&str> {
+/// The agents of all child runs, in the order of the tree.
+pub(crate) fn agent_names(envelope: &Envelope) -> Vec<&str> {
     envelope.all().into_iter().skip(1).map(|it| it.agent.as_str()).collect()
 }

@@ -1,0 +1,83 @@
+//! The inbox: requests of one process to the process that owns a tree.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use crate::journal::{
+    InboxRequest, JournalError,
+    sqlite::{
+        owner::{Owner, now},
+        row::int,
+    },
+};
+
+/// The outcome of a request to another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// The request is in the inbox of the tree's owner.
+    ToOwner {
+        /// The owner's process ID.
+        pid: u32,
+        /// The owner's machine.
+        host: String,
+    },
+    /// The tree has no living owner: it has ended or was interrupted, and nothing was posted.
+    Nobody,
+}
+
+/// The inbox within a transaction.
+pub(super) struct Inbox<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) me: &'a Owner,
+}
+
+impl Inbox<'_> {
+    /// Puts a request into the inbox of the tree's owner.
+    pub(super) fn post(&self, request: &InboxRequest) -> Result<Posted, JournalError> {
+        let (tree, run, kind, body) = match request {
+            InboxRequest::Cancel { tree, run, by } => (tree, run, "cancel", by),
+            InboxRequest::Tell { tree, run, message } => (tree, run, "tell", message),
+        };
+        let owner = owner_of(self.connection, *tree)?.ok_or(JournalError::NoSuchTree(*tree))?;
+        let Some(owner) = owner.filter(|owner| owner.is_alive(self.me)) else { return Ok(Posted::Nobody) };
+        let sql = "INSERT INTO inbox (tree, run, kind, body, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.connection.execute(sql, params![tree.to_string(), run.to_string(), kind, body, int(now())])?;
+        Ok(Posted::ToOwner { pid: owner.pid, host: owner.host })
+    }
+
+    /// Takes the requests for trees that this process owns, oldest first.
+    pub(super) fn take(&self) -> Result<Vec<InboxRequest>, JournalError> {
+        let mut statement = self.connection.prepare_cached(
+            "DELETE FROM inbox WHERE tree IN (SELECT id FROM trees WHERE owner = ?1) RETURNING id, tree, run, kind, body",
+        )?;
+        let rows = statement.query_map([&self.me.id], |row| {
+            let columns: [String; 4] = [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?];
+            Ok((row.get::<_, i64>(0)?, columns))
+        })?;
+        let taken = rows.collect::<rusqlite::Result<BTreeMap<_, _>>>()?;
+        Ok(taken.into_values().filter_map(|[tree, run, kind, body]| request(&tree, &run, &kind, body)).collect())
+    }
+}
+
+fn request(tree: &str, run: &str, kind: &str, body: String) -> Option<InboxRequest> {
+    let (tree, run) = (tree.parse().ok()?, run.parse().ok()?);
+    match kind {
+        "cancel" => Some(InboxRequest::Cancel { tree, run, by: body }),
+        "tell" => Some(InboxRequest::Tell { tree, run, message: body }),
+        _ => None,
+    }
+}
+
+/// The tree's owner, if it has one; `None` if there is no such tree.
+fn owner_of(connection: &Connection, tree: Uuid) -> rusqlite::Result<Option<Option<Owner>>> {
+    let owner: Option<Option<String>> = connection
+        .query_row("SELECT owner FROM trees WHERE id = ?1", [tree.to_string()], |row| row.get(0))
+        .optional()?;
+    match owner {
+        None => Ok(None),
+        Some(None) => Ok(Some(None)),
+        Some(Some(id)) => Owner::find(connection, &id).map(Some),
+    }
+}

@@ -1,0 +1,207 @@
+//! Ownership of trees: which process may write to a tree, and how it takes a tree over or lets go of it.
+//!
+//! A tree has one owner at a time, because two processes that continue the same run would pay for the same model call and
+//! execute the same tool call twice. A process that is stopped (a closed laptop, SIGSTOP, a stalled disk) cannot be told that
+//! it lost a tree, so ownership is checked where it matters: at the write. Each claim raises the tree's *epoch*, every record
+//! carries the epoch of its writer, and a batch compares owner and epoch with the row of the tree before it inserts. A former
+//! owner that wakes up fails with [`JournalError::Fenced`] at its next record, before it acts on it. That comparison costs a
+//! query per tree and batch, so it is skipped while `PRAGMA data_version` shows that no other connection has committed
+//! since the last one: without another commit, the owner cannot have changed.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
+
+use crate::journal::{
+    Claim, JournalError,
+    sqlite::{
+        batch::Batch,
+        index::LastModels,
+        owner::Owner,
+        row::{count, int},
+    },
+};
+
+/// After this many deaths of owners at the same step, a tree is only claimed by force.
+const CRASH_LOOP: u32 = 3;
+
+/// A tree that this process owns.
+pub(super) struct OwnedTree {
+    pub(super) epoch: u32,
+    pub(super) next_seq: u64,
+    pub(super) steps: u64,
+    pub(super) last_at: u64,
+    /// Error for further records: one is missing, or another process owns the tree.
+    pub(super) closed: Option<JournalError>,
+    /// The `data_version` at which owner and epoch were last compared with the database.
+    pub(super) checked_at: Option<i64>,
+    pub(super) last_models: LastModels,
+}
+
+impl OwnedTree {
+    pub(super) fn new(epoch: u32, next_seq: u64, steps: u64, last_at: u64, checked_at: Option<i64>) -> Self {
+        Self { epoch, next_seq, steps, last_at, closed: None, checked_at, last_models: LastModels::default() }
+    }
+}
+
+/// The trees that this process owns, and those it still has to release.
+#[derive(Default)]
+pub(super) struct OwnedTrees {
+    pub(super) trees: HashMap<Uuid, OwnedTree>,
+    /// Trees that were released while nothing could be written.
+    unreleased: Vec<Uuid>,
+}
+
+impl OwnedTrees {
+    pub(super) fn is_empty(&self) -> bool {
+        self.trees.is_empty() && self.unreleased.is_empty()
+    }
+
+    /// Closes a tree for further records, unless it is closed already.
+    pub(super) fn close(&mut self, tree: Uuid, why: &JournalError) {
+        if let Some(owned) = self.trees.get_mut(&tree) {
+            owned.closed.get_or_insert_with(|| why.clone());
+        }
+    }
+
+    /// Takes back what a failed batch did: its trees miss a record from now on, and its releases have to be repeated.
+    pub(super) fn undo(&mut self, batch: Batch, why: &JournalError) {
+        for tree in batch.begun {
+            self.trees.remove(&tree);
+        }
+        for tree in batch.touched {
+            self.close(tree, why);
+        }
+        self.unreleased.extend(batch.released);
+    }
+
+    /// Writes the number of records and steps of a tree into its row.
+    pub(super) fn save_progress(&self, connection: &Connection, tree: Uuid) -> rusqlite::Result<()> {
+        let Some(owned) = self.trees.get(&tree) else { return Ok(()) };
+        let mut statement =
+            connection.prepare_cached("UPDATE trees SET next_seq = ?2, last_at = ?3, steps = ?4 WHERE id = ?1")?;
+        statement.execute(params![tree.to_string(), int(owned.next_seq), int(owned.last_at), int(owned.steps)])?;
+        Ok(())
+    }
+
+    /// Repeats the releases that could not be written.
+    pub(super) fn retry_releases(&mut self, connection: &Connection, me: &Owner) {
+        let trees = std::mem::take(&mut self.unreleased);
+        // A tree that was claimed again in the meantime stays owned.
+        let is_left = |tree: &Uuid| !self.trees.contains_key(tree) && clear_owner(connection, me, *tree).is_err();
+        self.unreleased = trees.into_iter().filter(is_left).collect();
+    }
+}
+
+/// Claims and releases trees within a transaction.
+pub(super) struct Ownership<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) me: &'a Owner,
+    pub(super) owned: &'a mut OwnedTrees,
+    pub(super) batch: &'a mut Batch,
+}
+
+impl Ownership<'_> {
+    /// Makes this process the owner of a tree, if the claim allows it, and returns the new epoch.
+    pub(super) fn claim(&mut self, tree: Uuid, claim: Claim) -> Result<u32, JournalError> {
+        self.catch_up(tree);
+        let row = TreeRow::find(self.connection, tree)?;
+        let crashes = self.crashes_if_claimable(tree, &row, claim)?;
+        let epoch = row.epoch + 1;
+        self.me.beat(self.connection)?;
+        self.connection.execute(
+            "UPDATE trees SET owner = ?2, epoch = ?3, crashes = ?4, crashed_at = ?5 WHERE id = ?1",
+            params![tree.to_string(), self.me.id, epoch, crashes, int(row.steps)],
+        )?;
+        let owned = OwnedTree::new(epoch, row.next_seq, row.steps, row.last_at, self.batch.data_version);
+        self.owned.trees.insert(tree, owned);
+        self.batch.touched.insert(tree);
+        Ok(epoch)
+    }
+
+    /// Lets go of a tree.
+    pub(super) fn release(&mut self, tree: Uuid) -> Result<(), JournalError> {
+        self.catch_up(tree);
+        self.owned.trees.remove(&tree);
+        self.batch.released.push(tree);
+        Ok(clear_owner(self.connection, self.me, tree)?)
+    }
+
+    /// Writes the progress that a tree has made in this very batch, before its row is read. The end of the batch writes it
+    /// again, since the job that reads it may be rolled back.
+    fn catch_up(&mut self, tree: Uuid) {
+        if self.batch.grown.contains(&tree)
+            && self.batch.status().is_ok()
+            && let Err(error) = self.owned.save_progress(self.connection, tree)
+        {
+            self.batch.fail(error);
+        }
+    }
+
+    /// The number of owners that have died at this step, if the tree may be claimed.
+    fn crashes_if_claimable(&self, tree: Uuid, row: &TreeRow, claim: Claim) -> Result<u32, JournalError> {
+        let before = if row.crashed_at == Some(row.steps) { row.crashes } else { 0 };
+        let Some(owner) = &row.owner else { return Ok(before) };
+        let is_idle = || self.owned.trees.get(&tree).is_none_or(|owned| owned.closed.is_some());
+        if owner.id == self.me.id && (claim == Claim::Force || is_idle()) {
+            return Ok(before);
+        }
+        if owner.is_alive(self.me) {
+            return match claim {
+                Claim::IfGone => Err(JournalError::Owned { tree, pid: owner.pid, host: owner.host.clone() }),
+                Claim::Force => Ok(before),
+            };
+        }
+        let times = before + 1;
+        match claim {
+            Claim::IfGone if times >= CRASH_LOOP => Err(JournalError::CrashLoop { tree, times }),
+            Claim::IfGone | Claim::Force => Ok(times),
+        }
+    }
+}
+
+fn clear_owner(connection: &Connection, me: &Owner, tree: Uuid) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached("UPDATE trees SET owner = NULL WHERE id = ?1 AND owner = ?2")?;
+    statement.execute(params![tree.to_string(), me.id])?;
+    Ok(())
+}
+
+/// The row of a tree, as a claim finds it.
+struct TreeRow {
+    owner: Option<Owner>,
+    epoch: u32,
+    next_seq: u64,
+    steps: u64,
+    last_at: u64,
+    crashes: u32,
+    crashed_at: Option<u64>,
+}
+
+impl TreeRow {
+    fn find(connection: &Connection, tree: Uuid) -> Result<Self, JournalError> {
+        let found = connection.query_row(
+            "SELECT owner, epoch, next_seq, steps, last_at, crashes, crashed_at, pruned FROM trees WHERE id = ?1",
+            [tree.to_string()],
+            |row| {
+                let found = Self {
+                    owner: None,
+                    epoch: row.get(1)?,
+                    next_seq: count(row.get(2)?),
+                    steps: count(row.get(3)?),
+                    last_at: count(row.get(4)?),
+                    crashes: row.get(5)?,
+                    crashed_at: row.get::<_, Option<i64>>(6)?.map(count),
+                };
+                Ok((row.get::<_, Option<String>>(0)?, row.get::<_, bool>(7)?, found))
+            },
+        );
+        let Some((owner, is_pruned, mut row)) = found.optional()? else { return Err(JournalError::NoSuchTree(tree)) };
+        if is_pruned {
+            return Err(JournalError::Unknown(format!("the records of run {tree} were pruned")));
+        }
+        // An owner without a row has closed its journal, or was removed by pruning long after its death.
+        row.owner = owner.map(|id| Owner::find(connection, &id)).transpose()?.flatten();
+        Ok(row)
+    }
+}
