@@ -1,6 +1,6 @@
-//! `grep` and `glob` beside ripgrep on a generated tree, and `read` and `edit` of a 10 MB file. Prints medians; `rg` is
-//! compared where it is installed. Run with `cargo bench -p homing-tools`.
-#![allow(clippy::print_stdout, missing_docs, reason = "it reports to a person")]
+//! Measures `grep` and `glob` on a generated tree, compared with ripgrep if it is installed, and `read` and `edit` of a
+//! 10 MB file. Prints medians. Run with `cargo bench -p homing-tools --bench search`.
+#![allow(clippy::print_stdout, missing_docs, reason = "prints its results")]
 
 #[path = "../tests/world/mod.rs"]
 mod world;
@@ -52,7 +52,7 @@ fn main() {
     println!("memory at most: {} MB", peak_memory() / 1024);
 }
 
-/// Folders of 100 files of 4 KB each, a tenth of them ignored.
+/// Creates folders of 100 files of 4 KB each, with some folders ignored.
 fn plant(root: &Path) {
     for at in 0..FILES {
         let folder = root.join(format!("crate_{}/src", at / 100));
@@ -82,7 +82,7 @@ fn compare(name: &str, ours: impl FnMut(), args: &[&str], root: &Path) {
             .status()
     };
     if rg().is_err() {
-        println!("{name}: {ours:?} (no rg here to compare with)");
+        println!("{name}: {ours:?} (rg is not installed)");
         return;
     }
     let theirs = median(|| drop(rg()));
@@ -104,6 +104,6 @@ fn median(mut work: impl FnMut()) -> Duration {
 
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
-    line.and_then(|it| it.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|value| value.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! All tools that need no process of their own, made in one call. It holds what a host decides; it reads no settings.
+//! Creates the tools that run inside this process: files, search, web, `think`, `todo`, `ask`, `skill`.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     files::{
         diff::{Diff, GitRunner},
         edit::Edit,
-        file_versions::Writers,
+        file_versions::LastWriters,
         glob::Glob,
         grep::Grep,
         ls::Ls,
@@ -28,24 +28,24 @@ use crate::{
 };
 use homing_sandbox::egress::Reach;
 
-/// What a host decides about the tools.
+/// The host's choices for the in-process tools.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct ToolsConfig {
-    /// Skills for the `skill` tool; without a library there is no such tool.
+    /// Skills for the `skill` tool; without a library the tool is left out.
     pub skills: Option<Arc<dyn SkillLibrary>>,
-    /// Runs git for the `diff` tool; without it there is no such tool.
+    /// Runs git for the `diff` tool; without it the tool is left out.
     pub git: Option<Arc<dyn GitRunner>>,
-    /// Which addresses `fetch` may reach.
+    /// The addresses that `fetch` may reach.
     pub reach: Reach,
-    /// The engine for `websearch`; without it there is no such tool.
+    /// The search engine for `websearch`; without it the tool is left out.
     pub search: Option<SearchProvider>,
 }
 
-/// The tools that read, search, change, fetch and think. One set serves all runs of a host: runs that share it are told
-/// of each other's changes to files.
+/// Creates the in-process tools. One set serves all runs of a host: runs that share it do not overwrite each other's
+/// changes to files unseen.
 pub fn files_tools(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
-    let writers = Arc::new(Writers::default());
+    let writers = Arc::new(LastWriters::default());
     let mut tools = vec![
         typed(Read),
         typed(Write { writers: writers.clone() }),

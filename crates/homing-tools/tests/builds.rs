@@ -1,4 +1,4 @@
-//! Real builds and tests work inside, where their toolchains exist.
+//! Builds and tests of real toolchains work in the sandbox, if they are installed.
 #![allow(clippy::print_stdout)]
 
 mod workshop;
@@ -9,7 +9,7 @@ use workshop::{Workshop, each};
 
 struct Project {
     tool: &'static str,
-    /// Says whether the toolchain works outside; only then must it work inside.
+    /// Succeeds if the toolchain works outside the sandbox; only then it must work inside.
     check: &'static str,
     files: &'static [(&'static str, &'static str)],
     command: &'static str,
@@ -109,7 +109,7 @@ async fn check(name: &str, shop: &Workshop, project: &Project) {
 }
 
 #[tokio::test]
-async fn builds_and_tests_of_real_toolchains_work() {
+async fn builds_of_real_toolchains_work() {
     for (name, shop) in each().await {
         for project in PROJECTS {
             check(name, &shop, project).await;

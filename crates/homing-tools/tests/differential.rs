@@ -1,4 +1,4 @@
-//! The reading of shell lines beside a real bash: whatever bash runs must be among the commands that were read.
+//! Compares the analysis of shell lines with a real bash: every command that bash runs must have been found.
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path, process::Command};
@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, os::unix::fs::PermissionsExt, path::Path, proce
 use homing_core::rule::{Subject, Subjects};
 use homing_tools::shell::subjects;
 
-/// Pieces that lines are made of; most of the lines will be unclear.
+/// Pieces of random lines; most of the lines will be unclear.
 const PIECES: &[&str] = &[
     "p",
     "p",
@@ -99,7 +99,7 @@ const PIECES: &[&str] = &[
     "$\"",
 ];
 
-/// The same lines each time.
+/// A random generator with a fixed seed, so that every run tests the same lines.
 struct Dice(u64);
 
 impl Dice {
@@ -115,7 +115,7 @@ impl Dice {
     }
 }
 
-fn read(line: &str) -> Option<BTreeSet<String>> {
+fn analyse(line: &str) -> Option<BTreeSet<String>> {
     let Subjects::Parts(parts) = subjects(line) else { return None };
     let text = |part| match part {
         Subject::Command { text, .. } => text,
@@ -124,16 +124,16 @@ fn read(line: &str) -> Option<BTreeSet<String>> {
     Some(parts.into_iter().map(text).collect())
 }
 
-/// Quotes a word as the reading does.
-fn shown(word: &str) -> String {
-    let plain = |it: char| it.is_alphanumeric() || "_-./:=,+%@^~#".contains(it);
-    match !word.is_empty() && !word.starts_with('#') && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
+/// Quotes a word as the analysis does.
+fn quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "_-./:=,+%@^~#".contains(character);
+    if !word.is_empty() && !word.starts_with('#') && word.chars().all(is_plain) {
+        return word.to_owned();
     }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// What bash ran: the words of each call of `p`.
+/// Runs a line with bash and returns the words of each call of `p`.
 fn run(bash: &Path, line: &str, dir: &Path) -> Vec<String> {
     let log = dir.join("log");
     std::fs::write(&log, "").unwrap();
@@ -150,22 +150,22 @@ fn run(bash: &Path, line: &str, dir: &Path) -> Vec<String> {
     drop(output);
     let log = std::fs::read_to_string(&log).unwrap();
     let call = |call: &str| {
-        call.split('\u{1f}').filter_map(|it| it.strip_suffix('\u{1d}')).map(shown).collect::<Vec<_>>().join(" ")
+        call.split('\u{1f}').filter_map(|word| word.strip_suffix('\u{1d}')).map(quoted).collect::<Vec<_>>().join(" ")
     };
-    log.split('\u{1e}').filter(|it| !it.is_empty()).map(call).collect()
+    log.split('\u{1e}').filter(|text| !text.is_empty()).map(call).collect()
 }
 
 #[test]
-fn b14_b15_b16_bash_runs_nothing_that_was_not_read() {
-    let Some(bash) = ["/bin/bash", "/usr/bin/bash"].map(Path::new).into_iter().find(|it| it.exists()) else {
-        eprintln!("skipped: there is no bash on this machine");
+fn b14_b15_b16_bash_runs_only_commands_that_were_found() {
+    let Some(bash) = ["/bin/bash", "/usr/bin/bash"].map(Path::new).into_iter().find(|path| path.exists()) else {
+        eprintln!("skipped: bash is not installed");
         return;
     };
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("bin")).unwrap();
     std::fs::create_dir(dir.path().join("empty")).unwrap();
     let program = dir.path().join("bin/p");
-    // One write per call: the parts of a pipe write at the same time.
+    // One write per call, because the parts of a pipe write concurrently.
     let script = "#!/bin/sh\nall=$(printf '%s\\035\\037' p \"$@\"; printf '\\036')\nprintf %s \"$all\" >> \"$LOG\"\n";
     std::fs::write(&program, script).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -174,15 +174,15 @@ fn b14_b15_b16_bash_runs_nothing_that_was_not_read() {
     let (mut clear, mut ran) = (0, 0);
     for _ in 0..20_000 {
         let line = dice.line();
-        let Some(read) = read(&line) else { continue };
-        // What a pattern or a tilde stands for is not part of the reading, and braces and brackets are shown as they were written.
+        let Some(found) = analyse(&line) else { continue };
+        // Patterns and tildes are not expanded by the analysis, and braces and brackets are shown as written.
         if line.contains(['*', '?', '[', ']', '~', '{']) {
             continue;
         }
         clear += 1;
         for call in run(bash, &line, dir.path()) {
             ran += 1;
-            assert!(read.contains(&call), "{line:?} ran {call:?}, read {read:?}");
+            assert!(found.contains(&call), "{line:?} ran {call:?}, found {found:?}");
         }
         if clear == 400 {
             break;

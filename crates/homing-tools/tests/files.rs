@@ -1,4 +1,4 @@
-//! Reading, writing and editing: what the model gets back, and what is left on disk.
+//! Reading, writing and editing: the output for the model, and the files on disk.
 
 mod world;
 
@@ -20,13 +20,13 @@ async fn read_numbers_lines_and_pages() {
     let run = world.run();
     assert_eq!(run.ok("read", json!({"path": "a.txt"})).await, "     1\tone\n     2\ttwo\n     3\tthree\n");
     let page = run.ok("read", json!({"file_path": "a.txt", "offset": 2.0, "limit": "1"})).await;
-    assert_eq!(page, "     2\ttwo\n… [lines 2 to 2 shown, more follow: read on with offset=3]");
+    assert_eq!(page, "     2\ttwo\n… [lines 2 to 2 shown; continue with offset=3]");
     world.file("empty", "");
     assert_eq!(run.ok("read", json!({"path": "empty"})).await, "(empty is empty)");
 }
 
 #[tokio::test]
-async fn t11_read_refuses_what_it_cannot_show_and_says_why() {
+async fn t11_read_rejects_unreadable_files_with_a_reason() {
     let world = world();
     world.file("binary", b"ab\0cd");
     world.file("latin1", b"caf\xe9\n");
@@ -41,11 +41,11 @@ async fn t11_read_refuses_what_it_cannot_show_and_says_why() {
     assert!(why("folder").await.contains("`ls`"));
     assert!(why("missing").await.contains("does not exist"));
     let beyond = run.refused("read", json!({"path": "short", "offset": 9})).await;
-    assert_eq!(beyond, "short has 2 lines; there is no line 9");
+    assert_eq!(beyond, "short has only 2 lines; line 9 does not exist");
 }
 
 #[tokio::test]
-async fn t11_a_sparse_file_of_10_gb_costs_nothing() {
+async fn t11_sparse_file_of_10_gb_is_cheap_to_read() {
     let world = world();
     let path = world.file("huge", "");
     std::fs::File::options().write(true).open(&path).unwrap().set_len(10 << 30).unwrap();
@@ -66,11 +66,11 @@ async fn long_lines_and_long_files_are_cut() {
     let line = run.ok("read", json!({"path": "line"})).await;
     assert!(line.len() < 10_000 && line.contains("more bytes in this line"), "{}", line.len());
     let lines = run.ok("read", json!({"path": "lines"})).await;
-    assert!(lines.len() < 300 * 1024 && lines.contains("read on with offset="));
+    assert!(lines.len() < 300 * 1024 && lines.contains("continue with offset="));
 }
 
 #[tokio::test]
-async fn pictures_are_seen() {
+async fn images_are_returned() {
     let world = world();
     world.file("a.png", b"\x89PNG\r\n\x1a\n....");
     let output = world.run().call("read", json!({"path": "a.png"})).await;
@@ -79,7 +79,7 @@ async fn pictures_are_seen() {
 }
 
 #[tokio::test]
-async fn an_edit_shows_its_diff_and_keeps_crlf_bom_and_mode() {
+async fn edit_shows_its_diff_and_keeps_crlf_bom_and_mode() {
     let world = world();
     let path = world.file("a.sh", "\u{feff}one\r\ntwo\r\nthree\r\n");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o750)).unwrap();
@@ -92,9 +92,9 @@ async fn an_edit_shows_its_diff_and_keeps_crlf_bom_and_mode() {
 }
 
 #[tokio::test]
-async fn a_diff_counts_lines_from_the_start_of_the_file() {
+async fn diff_counts_lines_from_the_start_of_the_file() {
     let world = world();
-    let lines: String = (1..=100).map(|it| format!("line {it}\n")).collect();
+    let lines: String = (1..=100).map(|at| format!("line {at}\n")).collect();
     world.file("a", lines);
     let diff = world.run().ok("edit", json!({"path": "a", "old_string": "line 50\n", "new_string": "fifty\n"})).await;
     let expected = "--- a\n+++ a\n@@ -47,7 +47,7 @@\n line 47\n line 48\n line 49\n-line 50\n+fifty\n line 51\n line 52\n line 53\n";
@@ -102,7 +102,7 @@ async fn a_diff_counts_lines_from_the_start_of_the_file() {
 }
 
 #[tokio::test]
-async fn many_edits_are_made_in_order_all_or_none() {
+async fn edits_are_applied_in_order_all_or_none() {
     let world = world();
     world.file("a", "a b c");
     let run = world.run();
@@ -110,18 +110,18 @@ async fn many_edits_are_made_in_order_all_or_none() {
     assert_eq!(world.content("a"), "y c");
     let why =
         run.refused("edit", json!({"path": "a", "edits": [{"old": "y", "new": "z"}, {"old": "q", "new": ""}]})).await;
-    assert!(why.contains("edit 2 of 2") && why.contains("Nothing was changed"), "{why}");
+    assert!(why.contains("edit 2 of 2") && why.contains("nothing was changed"), "{why}");
     assert_eq!(world.content("a"), "y c");
 }
 
 #[tokio::test]
-async fn t9_edits_that_mean_nothing_are_refused() {
+async fn t9_meaningless_edits_are_rejected() {
     let world = world();
     world.file("a", "x x\n    indented line\n");
     let run = world.run();
     let why = async |old: &str, new: &str| run.refused("edit", json!({"path": "a", "old": old, "new": new})).await;
     assert!(why("", "b").await.contains("empty"));
-    assert!(why("x", "x").await.contains("the same"));
+    assert!(why("x", "x").await.contains("are the same"));
     assert!(why("x", "y").await.contains("2 times"));
     assert!(why("  indented line\nmore", "y").await.contains("near line 2"));
     run.ok("edit", json!({"path": "a", "old_str": "x", "new_str": "y", "replace_all": true})).await;
@@ -134,7 +134,7 @@ async fn t9_edits_that_mean_nothing_are_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_changed_since_it_was_read_is_not_edited_or_overwritten() {
+async fn file_changed_since_read_is_not_edited_or_overwritten() {
     let world = world();
     world.file("a", "one");
     let run = world.run();
@@ -151,7 +151,7 @@ async fn a_file_that_changed_since_it_was_read_is_not_edited_or_overwritten() {
 }
 
 #[tokio::test]
-async fn parallel_runs_are_told_not_overwritten() {
+async fn parallel_runs_do_not_overwrite_each_other() {
     let world = world();
     let (first, second) = (world.run(), world.run());
     first.ok("write", json!({"path": "a", "content": "first"})).await;
@@ -164,7 +164,7 @@ async fn parallel_runs_are_told_not_overwritten() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_runs_that_create_one_file_at_once_one_wins_and_the_others_know() {
+async fn only_one_of_many_concurrent_creators_of_a_file_wins() {
     let world = world();
     for round in 0..20 {
         let runs: Vec<_> = (0..8).map(|_| world.run()).collect();
@@ -184,11 +184,11 @@ async fn of_many_runs_that_create_one_file_at_once_one_wins_and_the_others_know(
         assert_eq!(world.content(&path), format!("run {}", won[0]));
     }
     let left: Vec<_> = std::fs::read_dir(world.root()).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 20, "no temporary files stay behind: {left:?}");
+    assert_eq!(left.len(), 20, "temporary files were left: {left:?}");
 }
 
 #[tokio::test]
-async fn write_makes_folders_and_follows_links_that_stay_inside() {
+async fn write_creates_folders_and_follows_links_inside() {
     let world = world();
     let run = world.run();
     run.ok("write", json!({"path": "a/b/c.txt", "content": "c\n"})).await;
@@ -202,7 +202,7 @@ async fn write_makes_folders_and_follows_links_that_stay_inside() {
 }
 
 #[tokio::test]
-async fn t12_too_much_and_folders_are_not_written() {
+async fn t12_large_content_and_folders_are_not_written() {
     let world = world();
     std::fs::create_dir(world.root().join("folder")).unwrap();
     let run = world.run();
@@ -213,7 +213,7 @@ async fn t12_too_much_and_folders_are_not_written() {
 }
 
 #[tokio::test]
-async fn t1_t3_t4_t7_t14_bad_arguments_get_a_message_that_helps() {
+async fn t1_t3_t4_t7_t14_bad_arguments_get_a_helpful_message() {
     let world = world();
     world.file("a", "x");
     let run = world.run();
@@ -238,26 +238,26 @@ async fn t1_t3_t4_t7_t14_bad_arguments_get_a_message_that_helps() {
         assert!(why.contains("xample"), "{tool} {args}: {why}");
     }
     let why = run.refused("read", json!({"path": "a", "offset": 1e15, "unknown": true})).await;
-    assert!(why.contains("has 1 lines"), "{why}");
+    assert!(why.contains("has only 1 lines"), "{why}");
 }
 
 #[test]
-fn every_tool_says_how_it_may_be_replayed_and_has_a_plain_schema() {
+fn every_tool_has_a_replay_policy_and_a_plain_schema() {
     for tool in world().tools {
         let spec = tool.spec();
         let expected = if matches!(spec.name.as_str(), "write" | "edit") { Replay::Unsafe } else { Replay::Safe };
         assert_eq!(spec.replay, expected, "{}", spec.name);
         assert_eq!(spec.schema["type"], "object", "{}", spec.name);
         let text = spec.schema.to_string();
-        for noise in ["$schema", "$defs", "\"title\"", "\"format\"", "null", "oneOf", "anyOf"] {
-            assert!(!text.contains(noise), "{}: {text}", spec.name);
+        for keyword in ["$schema", "$defs", "\"title\"", "\"format\"", "null", "oneOf", "anyOf"] {
+            assert!(!text.contains(keyword), "{}: {text}", spec.name);
         }
         assert!(spec.description.len() > 60, "{}", spec.name);
     }
 }
 
 #[test]
-fn the_schemas_show_the_canonical_arguments() {
+fn schemas_show_the_canonical_arguments() {
     let world = world();
     let run = world.run();
     let grep = &run.tool("grep").spec().schema;

@@ -1,4 +1,4 @@
-//! Git files that a command forges: they open no folder outside the workspace.
+//! Git files forged by a command do not open folders outside the workspace.
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod workshop;
@@ -23,7 +23,7 @@ use workshop::{
 
 const SECRET: &str = "marker-of-the-user";
 
-/// Reads the marker outside and writes one there, and knocks at the socket beside it.
+/// Returns a script that reads the marker outside, writes a file beside it and connects to the socket.
 fn reach(folder: &Path) -> String {
     let knock = format!(
         "import socket; s = socket.socket(socket.AF_UNIX); s.connect(\"{}/socket\"); s.send(b\"knock\")",
@@ -32,7 +32,7 @@ fn reach(folder: &Path) -> String {
     format!("cat {0}/secret; touch {0}/made; python3 -c '{knock}' 2>/dev/null; true", folder.display())
 }
 
-/// The outside with a marker and a socket, and a check that neither was reached.
+/// A folder outside with a marker and a socket, and a check that neither was reached.
 struct Outside {
     folder: PathBuf,
     socket: UnixListener,
@@ -52,19 +52,19 @@ impl Outside {
 
     fn is_untouched(&self, what: &str, text: &str) {
         assert!(!text.contains(SECRET), "{what}: the marker outside was read");
-        let mut found: Vec<_> = fs::read_dir(&self.folder).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let mut found: Vec<_> = fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         found.sort();
         assert_eq!(found, [".claude", "secret", "socket"], "{what}: the outside was changed");
         assert!(self.folder.join(".claude/settings.json").exists(), "{what}: a file outside was removed");
         if let Ok((mut stream, _)) = self.socket.accept() {
-            let mut said = String::new();
-            let _ = stream.read_to_string(&mut said);
-            panic!("{what}: the socket outside was reached: {said}");
+            let mut received = String::new();
+            let _ = stream.read_to_string(&mut received);
+            panic!("{what}: the socket outside was reached: {received}");
         }
     }
 }
 
-/// `OUT` is the folder to be opened. Each is one command; the next command tries to reach `OUT`.
+/// Commands that forge git files; the next command then tries to reach `OUT`.
 const FORGERIES: &[(&str, &str)] = &[
     ("both ends", "echo 'gitdir: fake' > .git; mkdir -p fake; echo $PWD/.git > fake/gitdir; echo OUT > fake/commondir"),
     (
@@ -94,7 +94,7 @@ async fn forged_git_file_opens_no_folder_outside() {
     for (name, shop) in each().await {
         let outside = Outside::new(shop.outside.join("private"));
         for (what, forgery) in FORGERIES {
-            // Further in than a root, where no protected file is missed before it is made.
+            // A subfolder of the root, where protected files that do not exist yet are not watched.
             let workdir = shop.workspace.join("sub");
             fs::create_dir_all(&workdir).unwrap();
             let context = ToolContext { workdir: workdir.clone(), ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
@@ -103,7 +103,7 @@ async fn forged_git_file_opens_no_folder_outside() {
             assert!(workdir.join(".git").symlink_metadata().is_ok(), "{name}, {what}: {}", forged.text);
             let output = shop.bash_with(&context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name}, {what}"), &output.text);
-            // A run that may only read is misled by what another one wrote just as little.
+            // A read-only run is not misled by what another run wrote, either.
             let grant = Grant { write: Vec::new(), ..shop.grant(Sandbox::ReadOnly) };
             let context = ToolContext { workdir: workdir.clone(), ..shop.context(grant) };
             let output = shop.bash_with(&context, &reach(&outside.folder)).await;
@@ -114,7 +114,7 @@ async fn forged_git_file_opens_no_folder_outside() {
 }
 
 #[tokio::test]
-async fn forged_git_file_that_came_with_the_project_opens_nothing() {
+async fn forged_git_file_of_the_project_opens_no_folder() {
     for (name, shop) in each().await {
         let outside = Outside::new(shop.outside.join("private"));
         let at = |path: &str| shop.workspace.join(path);
@@ -153,7 +153,7 @@ const REDIRECTIONS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn isolated_run_cannot_turn_its_worktree_towards_another_folder() {
+async fn isolated_run_cannot_redirect_its_worktree() {
     let found = sandboxes().await;
     for name in &found.ready {
         for (what, redirection) in REDIRECTIONS {
@@ -167,7 +167,7 @@ async fn isolated_run_cannot_turn_its_worktree_towards_another_folder() {
                 .replace("RUN", &isolated.run.to_string())
                 .replace("OUT", &outside.folder.display().to_string());
             shop.bash_with(&isolated.context, &command).await;
-            // The folder that it starts in may be gone; it may not be another one.
+            // The working folder may be gone, but it must not be another one.
             let output = shop.bash_with(&isolated.context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name:?}, {what}"), &output.text);
             let file = write_tool();
@@ -182,11 +182,11 @@ async fn isolated_run_cannot_turn_its_worktree_towards_another_folder() {
 }
 
 #[test]
-fn forged_git_files_are_not_believed_for_an_ordinary_user() {
+fn forged_git_files_are_ignored_for_an_ordinary_user() {
     again_as_ordinary_user(&[
         "forged_git_file_opens_no_folder_outside",
-        "forged_git_file_that_came_with_the_project_opens_nothing",
+        "forged_git_file_of_the_project_opens_no_folder",
         "working_folder_swapped_for_a_link_opens_no_repository",
-        "isolated_run_cannot_turn_its_worktree_towards_another_folder",
+        "isolated_run_cannot_redirect_its_worktree",
     ]);
 }

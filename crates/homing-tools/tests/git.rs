@@ -1,4 +1,4 @@
-//! Git on hostile repositories: list B5 of the promises, and the `diff` tool.
+//! Git in hostile repositories (list B5 of the promises), and the `diff` tool.
 
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
@@ -21,14 +21,14 @@ fn git(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A repository with one commit; `None`, saying so, where there is no git.
+/// Creates a repository with one commit; `None` if git is not installed.
 fn world() -> Option<World> {
     if Command::new("git").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no git on this machine");
+        eprintln!("skipped: git is not installed");
         return None;
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let program = std::env::split_paths(&path).map(|it| it.join("git")).find(|it| it.exists()).unwrap();
+    let program = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|path| path.exists()).unwrap();
     let mut config = ToolsConfig::default();
     config.git = Some(Arc::new(PlainGit { program, path }));
     let world = World::new(files_tools(config));
@@ -44,7 +44,7 @@ fn world() -> Option<World> {
     Some(world)
 }
 
-/// Makes every program that a repository can name leave a mark.
+/// Configures the repository so that every program it can name leaves a mark.
 fn make_hostile(world: &World) {
     let root = world.root();
     let script = world.outside().join("evil.sh");
@@ -102,19 +102,17 @@ fn make_hostile(world: &World) {
 
 #[test]
 #[rustfmt::skip]
-fn b5_looking_git_runs_nothing_of_a_hostile_repository() {
+fn b5_read_only_git_runs_no_program_of_a_hostile_repository() {
     let Some(world) = world() else { return };
     make_hostile(&world);
     let root = world.root();
     let marked = || std::fs::read_to_string(world.outside().join("OWNED")).unwrap_or_default();
-    let mut looking = Command::new("git");
-    looking.args(["status"]).current_dir(&root);
-    looking.output().unwrap();
-    assert!(!marked().is_empty(), "without protection the repository does run something");
+    Command::new("git").args(["status"]).current_dir(&root).output().unwrap();
+    assert!(!marked().is_empty(), "without protection the repository must run something");
     std::fs::remove_file(world.outside().join("OWNED")).unwrap();
 
     let settings = git(&root, &["config", "--list", "--name-only"]);
-    assert_eq!(marked(), "", "listing the settings runs nothing");
+    assert_eq!(marked(), "", "listing the settings must run nothing");
     for args in [
         &["status"][..], &["diff"], &["diff", "HEAD"], &["diff", "--cached"], &["log", "-p"], &["show"], &["show", "HEAD:a.txt"],
         &["log", "--format=%G? %H"], &["grep", "one"], &["blame", "a.txt"], &["ls-files", "-m"], &["branch", "-a"], &["stash", "list"],
@@ -130,14 +128,14 @@ fn b5_looking_git_runs_nothing_of_a_hostile_repository() {
 }
 
 #[tokio::test]
-async fn diff_shows_changes_also_of_a_hostile_repository() {
+async fn diff_works_in_a_hostile_repository() {
     let Some(world) = world() else { return };
     make_hostile(&world);
     world.file("new.txt", "new\n");
     let run = world.run();
     let text = run.ok("diff", json!({})).await;
     assert!(text.contains("diff --git a/a.txt b/a.txt") && text.contains("+two"), "{text}");
-    assert!(text.contains("not yet known to git:\nnew.txt"), "{text}");
+    assert!(text.contains("untracked files:\nnew.txt"), "{text}");
     assert!(!world.outside().join("OWNED").exists());
     for (key, value) in [("process", ""), ("clean", ""), ("required", "false")] {
         git(&world.root(), &["config", &format!("filter.evil.{key}"), value]);
@@ -153,7 +151,7 @@ async fn diff_shows_changes_also_of_a_hostile_repository() {
 }
 
 #[tokio::test]
-async fn diff_leaves_out_what_may_not_be_read() {
+async fn diff_leaves_out_files_that_may_not_be_read() {
     let Some(mut world) = world() else { return };
     world.file("secrets/key", "SECRET two\n");
     world.file("a.txt", "two\n");
@@ -164,7 +162,7 @@ async fn diff_leaves_out_what_may_not_be_read() {
 }
 
 #[tokio::test]
-async fn diff_outside_a_repository_says_so() {
+async fn diff_outside_a_repository_is_an_error() {
     let Some(world) = world() else { return };
     std::fs::remove_dir_all(world.root().join(".git")).unwrap();
     let why = world.run().refused("diff", json!({})).await;

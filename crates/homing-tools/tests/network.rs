@@ -1,4 +1,4 @@
-//! Commands that may reach some hosts and no others, under every back-end that can hold them to it.
+//! Commands that may reach only listed hosts, under every back-end that can enforce this.
 #![allow(clippy::print_stderr)]
 
 mod workshop;
@@ -21,7 +21,7 @@ use homing_tools::shell::bash::Bash;
 use serde_json::json;
 use workshop::{Workshop, each};
 
-/// A server that says hello to everybody, and counts them.
+/// A server that answers every request and counts them.
 struct Host {
     port: u16,
     visitors: Arc<AtomicUsize>,
@@ -54,29 +54,30 @@ impl Host {
 
 async fn run(shop: &Workshop, sandbox: Sandbox, hosts: &[&str], command: &str) -> ToolOutput {
     let mut grant = shop.grant(sandbox);
-    grant.network = Network::Hosts(hosts.iter().map(|it| (*it).to_owned()).collect());
+    grant.network = Network::Hosts(hosts.iter().map(|host| (*host).to_owned()).collect());
     let tool = Bash::new(shop.commands.clone());
     tool.call(&shop.context(grant), json!({"command": command, "timeout": 60})).await
 }
 
-/// Workshops of the back-ends that have a way to listed hosts; the others are said.
+/// Returns the fixtures whose back-ends support host lists, and prints the others.
 async fn able() -> Vec<(&'static str, Workshop)> {
     let mut able = Vec::new();
     for (name, shop) in each().await {
-        match shop.commands.sandboxes().await.holds_to_hosts() {
-            true => able.push((name, shop)),
-            false => eprintln!("not tested on this machine: {name} cannot give a command a network of its own"),
+        if shop.commands.sandboxes().await.holds_to_hosts() {
+            able.push((name, shop));
+        } else {
+            eprintln!("not tested on this machine: {name} cannot create a separate network");
         }
     }
     able
 }
 
-/// One request to the proxy, written by hand: `ask 'CONNECT a:1 HTTP/1.1'`.
+/// Sends one raw request to the proxy: `ask 'CONNECT a:1 HTTP/1.1'`.
 const ASK: &str = r#"ask() { exec 3<>/dev/tcp/127.0.0.1/3128 && printf '%s\r\n\r\n' "$1" >&3 && timeout 10 cat <&3; exec 3>&-; echo; }
 "#;
 
 #[tokio::test]
-async fn a_listed_host_is_reached_through_the_proxy_and_no_other_way() {
+async fn listed_host_is_reached_only_through_the_proxy() {
     let (listed, other) = (Host::at("127.0.0.1"), Host::at("127.0.0.2"));
     for (name, shop) in able().await {
         for sandbox in [Sandbox::WorkspaceWrite, Sandbox::ReadOnly] {
@@ -111,7 +112,7 @@ async fn a_listed_host_is_reached_through_the_proxy_and_no_other_way() {
     }
 }
 
-/// Whatever a program tries besides; each line that gets through prints a word.
+/// Attempts to bypass the proxy; each prints a word if it succeeds.
 const AROUND: &str = r#"
 import socket, struct
 def tries(word, act):
@@ -136,7 +137,7 @@ except OSError: pass
 "#;
 
 #[tokio::test]
-async fn inv39_nothing_leads_around_the_proxy() {
+async fn inv39_proxy_cannot_be_bypassed() {
     let listed = Host::at("127.0.0.1");
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.set_nonblocking(true).unwrap();
@@ -156,7 +157,7 @@ async fn inv39_nothing_leads_around_the_proxy() {
 }
 
 #[tokio::test]
-async fn programs_find_the_proxy_by_themselves_and_their_own_loopback_without_it() {
+async fn programs_use_the_proxy_except_for_their_own_loopback() {
     let listed = Host::at("127.0.0.1");
     for (name, shop) in able().await {
         let script = format!(
@@ -179,22 +180,25 @@ async fn programs_find_the_proxy_by_themselves_and_their_own_loopback_without_it
 }
 
 #[tokio::test]
-async fn two_commands_at_once_have_a_proxy_each_and_nothing_of_them_stays() {
+async fn concurrent_commands_have_separate_proxies() {
     let listed = Host::at("127.0.0.1");
     for (name, shop) in able().await {
         let script = format!("{ASK} ask 'GET http://127.0.0.1:{}/ HTTP/1.1'", listed.port);
-        let (may, may_not) = tokio::join!(
+        let (allowed, denied) = tokio::join!(
             run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script),
             run(&shop, Sandbox::WorkspaceWrite, &["example.org"], &script),
         );
         assert!(
-            may.text.contains("200 OK") && may_not.text.contains("403 Forbidden"),
+            allowed.text.contains("200 OK") && denied.text.contains("403 Forbidden"),
             "{name}: {} {}",
-            may.text,
-            may_not.text
+            allowed.text,
+            denied.text
         );
         let sockets = std::fs::read_dir(&shop.commands.private).unwrap().flatten();
         let left = sockets.flat_map(|run| std::fs::read_dir(run.path()).into_iter().flatten().flatten());
-        assert!(!left.into_iter().any(|it| it.path().extension().is_some_and(|it| it == "proxy")), "{name}");
+        assert!(
+            !left.into_iter().any(|entry| entry.path().extension().is_some_and(|extension| extension == "proxy")),
+            "{name}"
+        );
     }
 }

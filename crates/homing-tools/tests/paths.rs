@@ -1,4 +1,4 @@
-//! List P of the promises: no path, link or swap leads a file tool out of its roots.
+//! List P of the promises: no path, link or rename leads a file tool out of its roots.
 
 mod world;
 
@@ -44,7 +44,7 @@ async fn all_refuse(world: &World, path: &str) {
 }
 
 #[tokio::test]
-async fn p1_p2_p9_t6_paths_that_lead_out_are_refused() {
+async fn p1_p2_p9_t6_paths_outside_the_roots_are_refused() {
     let world = world();
     std::fs::write(world.outside().join("secret"), "SECRET").unwrap();
     std::fs::create_dir(world.outside().join("repo-evil")).unwrap();
@@ -80,7 +80,7 @@ async fn p9_odd_names_are_taken_literally() {
 }
 
 #[tokio::test]
-async fn p3_links_out_are_refused_wherever_they_stand() {
+async fn p3_links_to_the_outside_are_refused() {
     let world = world();
     std::fs::write(world.outside().join("secret"), "SECRET").unwrap();
     symlink("../secret", world.root().join("file")).unwrap();
@@ -99,7 +99,7 @@ async fn p3_links_out_are_refused_wherever_they_stand() {
 }
 
 #[tokio::test]
-async fn links_that_stay_inside_are_followed_also_absolute_ones() {
+async fn relative_and_absolute_links_inside_are_followed() {
     let world = world();
     let file = world.file("a/file", "inside");
     symlink(&file, world.root().join("absolute")).unwrap();
@@ -122,7 +122,7 @@ async fn p5_p13_kernel_files_pipes_and_devices_are_refused() {
     {
         all_refuse(&world, path).await;
     }
-    // Even where everything may be read.
+    // Even if everything may be read.
     world.grant.read = vec!["/".into()];
     let run = world.run();
     for path in ["/proc/self/environ", "/proc/self/mem", "/proc/self/fd/0", "/proc/self/root/etc/hostname", "/dev/zero"]
@@ -138,7 +138,7 @@ fn rustix_mkfifo(path: &Path) {
 }
 
 #[tokio::test]
-async fn p6_writing_a_hard_link_leaves_the_file_outside_as_it_was() {
+async fn p6_writing_a_hard_link_does_not_change_the_other_file() {
     let world = world();
     std::fs::write(world.outside().join("secret"), "SECRET").unwrap();
     std::fs::hard_link(world.outside().join("secret"), world.root().join("hard")).unwrap();
@@ -148,7 +148,7 @@ async fn p6_writing_a_hard_link_leaves_the_file_outside_as_it_was() {
 }
 
 #[tokio::test]
-async fn p8_p14_authority_files_cannot_be_written_also_before_they_exist() {
+async fn p8_p14_protected_paths_cannot_be_written_or_created() {
     let world = world();
     std::fs::create_dir_all(world.root().join(".claude/agents")).unwrap();
     symlink(".claude", world.root().join("innocent")).unwrap();
@@ -172,7 +172,7 @@ async fn p8_p14_authority_files_cannot_be_written_also_before_they_exist() {
 }
 
 #[tokio::test]
-async fn a_workspace_inside_an_agent_folder_can_be_written() {
+async fn workspace_inside_an_agent_folder_can_be_written() {
     let mut world = world();
     let inner = world.root().join(".homing/worktrees/one");
     std::fs::create_dir_all(&inner).unwrap();
@@ -183,7 +183,7 @@ async fn a_workspace_inside_an_agent_folder_can_be_written() {
 }
 
 #[tokio::test]
-async fn p10_names_longer_than_the_system_allows_are_refused_in_words() {
+async fn p10_names_that_are_too_long_get_a_message() {
     let world = world();
     let run = world.run();
     for path in ["a".repeat(300), "a/".repeat(3_000)] {
@@ -194,7 +194,7 @@ async fn p10_names_longer_than_the_system_allows_are_refused_in_words() {
 }
 
 #[tokio::test]
-async fn p11_p12_names_that_are_no_text_or_would_disturb_a_terminal_are_listed_inert() {
+async fn p11_p12_unprintable_names_are_escaped() {
     let world = world();
     std::fs::write(world.root().join(std::ffi::OsStr::from_bytes(b"bad\xff")), "needle").unwrap();
     world.file("new\nline", "needle");
@@ -214,7 +214,7 @@ async fn p11_p12_names_that_are_no_text_or_would_disturb_a_terminal_are_listed_i
 }
 
 #[tokio::test]
-async fn p15_a_root_may_be_a_link_and_a_deleted_workspace_is_an_error() {
+async fn p15_root_may_be_a_link_and_a_deleted_workspace_is_an_error() {
     let mut world = world();
     world.file("a", "x");
     let link = world.outside().join("link");
@@ -233,16 +233,16 @@ async fn p15_a_root_may_be_a_link_and_a_deleted_workspace_is_an_error() {
 }
 
 #[tokio::test]
-async fn rules_see_where_a_link_leads() {
+async fn rules_see_the_target_of_a_link() {
     let mut world = world();
     world.file("secrets/key", "SECRET");
     world.file("src/a", "x");
     symlink("../secrets/key", world.root().join("src/link")).unwrap();
     let subjects = world.run().subjects("read", json!({"path": "src/link"}));
-    let path = |it: &str| Subject::Path(it.to_owned());
+    let path = |path: &str| Subject::Path(path.to_owned());
     assert_eq!(subjects, Subjects::Parts(vec![path("src/link"), path("secrets/key")]));
     assert_eq!(world.run().subjects("read", json!({"path": "x/../src/a"})), Subjects::Parts(vec![path("src/a")]));
-    // And again at the moment of opening, where the first look came too early.
+    // And again when the file is opened, in case the link changed after the first check.
     let deny = Layer {
         deny: vec![Rule::calls("read", "secrets/**"), Rule::calls("edit", "secrets/**")],
         ..Layer::everything("user")
@@ -255,7 +255,7 @@ async fn rules_see_where_a_link_leads() {
 }
 
 #[tokio::test]
-async fn a_denied_folder_is_not_searched_through_its_parent() {
+async fn denied_folder_is_not_searched_through_its_parent() {
     let mut world = world();
     world.file("secrets/key", "needle SECRET");
     world.file("src/a", "needle");
@@ -269,7 +269,7 @@ async fn a_denied_folder_is_not_searched_through_its_parent() {
 }
 
 #[tokio::test]
-async fn an_allowance_by_pattern_holds_for_the_file_that_is_opened() {
+async fn allow_pattern_applies_to_the_opened_file() {
     let mut world = world();
     world.file("src/a", "x");
     world.file("other/a", "x");
@@ -284,7 +284,7 @@ async fn an_allowance_by_pattern_holds_for_the_file_that_is_opened() {
     run.refused("write", json!({"path": "src/out/new", "content": "x"})).await;
 }
 
-/// Swaps `name` between a folder (or file) inside and a link out, as fast as it can.
+/// Swaps `name` between a folder (or file) inside and a link to the outside, as fast as possible.
 fn swapper(root: &Path, name: &str, outside: &Path, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     let (name, inside, link) = (root.join(name), root.join(format!("{name}.in")), root.join(format!("{name}.out")));
     symlink(outside, &link).unwrap();
@@ -300,7 +300,7 @@ fn swapper(root: &Path, name: &str, outside: &Path, stop: Arc<AtomicBool>) -> st
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn inv38_p4_a_race_of_swapped_links_never_leads_out() {
+async fn inv38_p4_swapping_links_never_leads_outside() {
     let world = world();
     let outside = world.outside().join("elsewhere");
     std::fs::create_dir(&outside).unwrap();
@@ -333,8 +333,8 @@ async fn inv38_p4_a_race_of_swapped_links_never_leads_out() {
     }
     stop.store(true, Ordering::Relaxed);
     let swaps: u64 = swappers.into_iter().map(|it| it.join().unwrap()).sum();
-    let left: Vec<_> = std::fs::read_dir(&outside).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert_eq!(left, ["target"], "nothing was made outside");
+    let left: Vec<_> = std::fs::read_dir(&outside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["target"], "something was created outside");
     assert_eq!(std::fs::read_to_string(outside.join("target")).unwrap(), "SECRET");
-    assert!(swaps > 100 && served > 0, "the race was run: {swaps} swaps, {calls} calls, {served} served");
+    assert!(swaps > 100 && served > 0, "the race did not happen: {swaps} swaps, {calls} calls, {served} served");
 }

@@ -1,4 +1,4 @@
-//! The folder in which runs get their private folders: it must be this user's alone, and no link is followed to it.
+//! The parent of the runs' private folders: it must belong to this user alone, and links to it are not followed.
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod workshop;
@@ -14,7 +14,7 @@ use homing_sandbox::{SandboxOptions, Sandboxes};
 use homing_tools::{shell::commands::Commands, worktree::GitWorktrees};
 use workshop::{NOBODY, Workshop, again_as_ordinary_user, each, helper, isolated::git, sandboxes};
 
-/// A victim's folder, for a link to lead to.
+/// Creates a folder outside for links to point to.
 fn victim(shop: &Workshop) -> std::path::PathBuf {
     let victim = shop.outside.join("victim");
     fs::create_dir(&victim).unwrap();
@@ -81,15 +81,15 @@ async fn private_folder_of_a_run_that_is_a_link_is_refused() {
 }
 
 #[tokio::test]
-async fn link_in_the_private_folder_leads_nothing_of_ours_outside() {
+async fn link_in_the_private_folder_is_not_followed() {
     let found = sandboxes().await;
     for backend in &found.ready {
         let shop = Workshop::with(found.only(|it| it == backend), |it| {
-            let mut around = workshop::surroundings();
+            let mut host_env = workshop::host_env();
             let cargo = it.private.with_file_name("cargo-home");
             fs::create_dir_all(cargo.join("registry/index")).unwrap();
-            around.env.insert("CARGO_HOME".to_owned(), cargo.display().to_string());
-            Commands::new(helper(), around, SandboxOptions::default(), it.private)
+            host_env.env.insert("CARGO_HOME".to_owned(), cargo.display().to_string());
+            Commands::new(helper(), host_env, SandboxOptions::default(), it.private)
         });
         let victim = victim(&shop);
         let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
@@ -113,7 +113,7 @@ async fn worktrees_are_not_made_through_a_link() {
         let run = uuid::Uuid::new_v4();
         let why = worktrees.enter(run, &shop.workspace).await.unwrap_err();
         assert!(why.contains("link"), "{name}: {why}");
-        // Not even into one that is there already.
+        // Not even into a folder that already exists.
         fs::create_dir(victim.join(run.to_string())).unwrap();
         assert!(worktrees.enter(run, &shop.workspace).await.is_err(), "{name}");
         assert!(shop.files(&victim.join(run.to_string())).is_empty(), "{name}");
@@ -135,7 +135,7 @@ fn sweeping_follows_no_link() {
 }
 
 #[test]
-fn only_a_folder_of_mode_0700_is_the_users_alone() {
+fn only_a_folder_of_mode_0700_is_private() {
     use homing_sandbox::is_users_alone;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -166,9 +166,9 @@ fn private_folders_are_checked_for_an_ordinary_user() {
         "private_folder_that_is_a_link_is_refused",
         "private_folder_others_can_write_to_is_refused",
         "private_folder_of_a_run_that_is_a_link_is_refused",
-        "link_in_the_private_folder_leads_nothing_of_ours_outside",
+        "link_in_the_private_folder_is_not_followed",
         "worktrees_are_not_made_through_a_link",
         "sweeping_follows_no_link",
-        "only_a_folder_of_mode_0700_is_the_users_alone",
+        "only_a_folder_of_mode_0700_is_private",
     ]);
 }

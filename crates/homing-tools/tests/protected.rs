@@ -1,4 +1,4 @@
-//! Protected paths stay protected, whatever a command makes of the folder around them.
+//! Protected paths stay protected, even if a command changes the folders around them.
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod workshop;
@@ -11,7 +11,7 @@ use workshop::{
     isolated::{Isolated, git, write_tool},
 };
 
-/// What decides what git, agents and editors run; `evil` in them is what must not stay.
+/// Files that decide what git, agents and editors execute.
 const PROTECTED: &[&str] = &[
     ".git/hooks/pre-commit",
     ".git/config",
@@ -29,18 +29,18 @@ fn write_all(root: &Path, names: &[&str], text: &str) {
     }
 }
 
-/// Writes to the named files and beside those in folders that are protected as a whole.
+/// Tries to write to the named files, and to create files beside them in folders that are protected as a whole.
 async fn attack(shop: &Workshop, what: &str, names: &[&str]) {
     let script: Vec<String> = names
         .iter()
-        .map(|it| format!("mkdir -p $(dirname {it}); echo evil > {it}; echo evil > $(dirname {it})/new"))
+        .map(|name| format!("mkdir -p $(dirname {name}); echo evil > {name}; echo evil > $(dirname {name})/new"))
         .collect();
     let output = shop.bash(&format!("{{ {}; }} 2>/dev/null; true", script.join("; "))).await;
     for name in names {
         let path = shop.workspace.join(name);
         let text = fs::read_to_string(&path).unwrap_or_default();
         assert_eq!(text, "ours", "{what}: {name}: {}", output.text);
-        let is_whole = ["hooks", "agents", ".vscode"].iter().any(|it| path.parent().unwrap().ends_with(it));
+        let is_whole = ["hooks", "agents", ".vscode"].iter().any(|folder| path.parent().unwrap().ends_with(folder));
         assert!(!is_whole || !path.with_file_name("new").exists(), "{what}: beside {name}: {}", output.text);
     }
 }
@@ -52,7 +52,7 @@ async fn root_made_to_look_like_a_git_folder_stays_protected() {
         shop.bash("mkdir -p objects refs; touch HEAD").await;
         assert!(shop.workspace.join("HEAD").exists(), "{name}");
         attack(&shop, name, PROTECTED).await;
-        // Those that were not there do not come to stay, either.
+        // Protected paths that did not exist are removed, too.
         shop.bash("mkdir -p .cursor .github/agents; echo evil > .cursor/x; echo evil > .github/agents/x; true").await;
         assert!(!shop.workspace.join(".cursor").exists() && !shop.workspace.join(".github/agents").exists(), "{name}");
     }
@@ -88,7 +88,7 @@ async fn separate_git_folder_in_the_workspace_is_protected() {
 }
 
 #[tokio::test]
-async fn isolated_run_changes_no_other_worktree_and_nothing_that_git_runs() {
+async fn isolated_run_cannot_change_other_worktrees_or_git_hooks() {
     for (name, shop) in each().await {
         let isolated = Isolated::new(&shop).await;
         let at = |path: &str| shop.workspace.join(".git").join(path);
@@ -110,7 +110,7 @@ async fn isolated_run_changes_no_other_worktree_and_nothing_that_git_runs() {
             let output = file.call(&isolated.context, args).await;
             assert!(output.is_error && !at(path).exists(), "{name}: {path}: {}", output.text);
         }
-        // What the run is for still works.
+        // Ordinary work is still possible.
         let commit = "echo y > new && git add new && git -c user.name=a -c user.email=a@b commit -qm b && git log --oneline | wc -l";
         let output = shop.bash_with(&isolated.context, commit).await;
         assert_eq!(output.text, "2", "{name}");
@@ -127,6 +127,6 @@ fn protected_paths_stay_protected_for_an_ordinary_user() {
         "root_made_to_look_like_a_git_folder_stays_protected",
         "bare_repository_as_root_stays_protected_without_its_head",
         "separate_git_folder_in_the_workspace_is_protected",
-        "isolated_run_changes_no_other_worktree_and_nothing_that_git_runs",
+        "isolated_run_cannot_change_other_worktrees_or_git_hooks",
     ]);
 }

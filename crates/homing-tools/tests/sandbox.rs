@@ -1,4 +1,4 @@
-//! What commands can touch, under every back-end that this machine has.
+//! The limits of commands, under every sandbox back-end of this machine.
 #![allow(clippy::print_stderr)]
 
 mod workshop;
@@ -21,11 +21,11 @@ async fn commands_work_in_the_workspace() {
 }
 
 #[tokio::test]
-async fn inv35_without_a_sandbox_nothing_runs() {
+async fn inv35_without_a_back_end_nothing_runs() {
     let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
     for sandbox in [Sandbox::ReadOnly, Sandbox::WorkspaceWrite] {
         let output = shop.bash_in(sandbox, "touch here").await;
-        assert!(output.is_error && output.text.contains("--sandbox off"), "{}", output.text);
+        assert!(output.is_error && output.text.contains("sandbox"), "{}", output.text);
     }
     assert!(shop.files(&shop.workspace).is_empty());
     let output = shop.bash_in(Sandbox::Off, "touch here").await;
@@ -34,7 +34,7 @@ async fn inv35_without_a_sandbox_nothing_runs() {
 }
 
 #[tokio::test]
-async fn read_only_means_that_nothing_can_be_changed() {
+async fn read_only_sandbox_prevents_all_changes() {
     for (name, shop) in each().await {
         fs::write(shop.workspace.join("a"), "x").unwrap();
         let output = shop.bash_in(Sandbox::ReadOnly, "cat a; echo y > a; rm a; touch b; mkdir c; ls").await;
@@ -44,7 +44,7 @@ async fn read_only_means_that_nothing_can_be_changed() {
     }
 }
 
-/// What must be refused inside: each line prints a word when it gets through.
+/// Attempts to escape: each prints a word if it succeeds.
 const ESCAPES: &str = r#"
 (exec 3<>/dev/tcp/127.0.0.1/PORT) 2>/dev/null && echo tcp
 python3 - <<'END' 2>/dev/null
@@ -82,7 +82,7 @@ echo end
 "#;
 
 #[tokio::test]
-async fn inv39_neither_network_nor_sockets_nor_other_processes_are_reachable() {
+async fn inv39_network_sockets_and_processes_are_unreachable() {
     for (name, shop) in each().await {
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -97,15 +97,15 @@ async fn inv39_neither_network_nor_sockets_nor_other_processes_are_reachable() {
             .replace("SOCKET", &socket.display().to_string())
             .replace("RUNTIME", &std::process::id().to_string());
         let output = shop.bash(&script).await;
-        let got_through: Vec<&str> = output.text.lines().filter(|line| *line != "end" && *line != "sent").collect();
-        assert_eq!(got_through, Vec::<&str>::new(), "{name}");
+        let escapes: Vec<&str> = output.text.lines().filter(|line| *line != "end" && *line != "sent").collect();
+        assert_eq!(escapes, Vec::<&str>::new(), "{name}");
         assert!(output.text.ends_with("end"), "{name}: {}", output.text);
         assert!(tcp.accept().is_err() && udp.recv(&mut [0; 8]).is_err(), "{name}: something arrived");
         assert!(!std::path::Path::new(&format!("/tmp/homing-canary-{port}")).exists(), "{name}");
     }
 }
 
-/// What processes share without a file or a socket.
+/// Access to a System V message queue, which needs neither a file nor a socket.
 const SHARES: &str = r#"
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
@@ -114,7 +114,7 @@ if queue >= 0: print("reached")
 "#;
 
 #[tokio::test]
-async fn inv39_memory_and_queues_of_other_processes_are_not_shared() {
+async fn inv39_message_queues_of_other_processes_are_unreachable() {
     let key = 0x484f_0000 + std::process::id() % 0xffff;
     let make = format!("import ctypes; l = ctypes.CDLL(None); print(l.msgget({key}, 0o1600))");
     let made = std::process::Command::new("python3").args(["-c", &make]).output();
@@ -123,20 +123,20 @@ async fn inv39_memory_and_queues_of_other_processes_are_not_shared() {
     if id.is_empty() || id.starts_with('-') {
         return eprintln!("skipped: this machine has no queues");
     }
-    let mut said = Vec::new();
+    let mut outputs = Vec::new();
     for (name, shop) in each().await {
         fs::write(shop.workspace.join("a.py"), SHARES.replace("KEY", &key.to_string())).unwrap();
-        said.push((name, shop.bash("python3 a.py").await.text));
+        outputs.push((name, shop.bash("python3 a.py").await.text));
     }
     let remove = format!("import ctypes; ctypes.CDLL(None).msgctl({id}, 0, None)");
     std::process::Command::new("python3").args(["-c", &remove]).status().unwrap();
-    for (name, text) in said {
+    for (name, text) in outputs {
         assert!(!text.contains("reached"), "{name}: {text}");
     }
 }
 
 #[tokio::test]
-async fn files_outside_get_neither_labels_nor_flags() {
+async fn attributes_of_outside_files_cannot_be_changed() {
     for (name, shop) in each().await {
         let file = shop.outside.join("file");
         fs::write(&file, "x").unwrap();
@@ -161,18 +161,18 @@ async fn files_outside_get_neither_labels_nor_flags() {
 }
 
 #[tokio::test]
-async fn inv40_no_key_of_the_runtimes_environment_reaches_a_command() {
+async fn inv40_secrets_in_the_environment_do_not_reach_commands() {
     use homing_sandbox::SandboxOptions;
     use homing_tools::shell::commands::Commands;
     let found = workshop::sandboxes().await;
-    let mut around = workshop::surroundings();
+    let mut host_env = workshop::host_env();
     let key = "sk-ant-0123456789";
     for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "HOMING_TOKEN", "ACME_FLAG"] {
-        around.env.insert(name.to_owned(), key.to_owned());
+        host_env.env.insert(name.to_owned(), key.to_owned());
     }
     for sandbox in [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::Off] {
         let shop = Workshop::with(found.clone(), |it| {
-            Commands::new(HELPER.into(), around.clone(), SandboxOptions::default(), it.private)
+            Commands::new(HELPER.into(), host_env.clone(), SandboxOptions::default(), it.private)
         });
         let output =
             shop.bash_in(sandbox, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep ACME; set").await;
@@ -182,7 +182,7 @@ async fn inv40_no_key_of_the_runtimes_environment_reaches_a_command() {
 }
 
 #[tokio::test]
-async fn p14_authority_files_cannot_be_changed_whether_they_exist_or_not() {
+async fn p14_protected_paths_cannot_be_changed_or_created() {
     for (name, shop) in each().await {
         let at = |path: &str| shop.workspace.join(path);
         fs::create_dir_all(at(".git/hooks")).unwrap();
@@ -212,7 +212,7 @@ async fn p14_authority_files_cannot_be_changed_whether_they_exist_or_not() {
                 assert!(at(made).symlink_metadata().is_err(), "{name}: {attack} left {made}: {}", output.text);
             }
         }
-        // What git writes itself is not hindered.
+        // Git itself can still write.
         let _ = fs::remove_dir_all(at("."));
         let output = shop
             .bash("cd sub 2>/dev/null; git init -q r && cd r && echo a > f && git add f && git -c user.name=a -c user.email=a@b commit -qm a && git log --oneline | wc -l")
@@ -222,21 +222,21 @@ async fn p14_authority_files_cannot_be_changed_whether_they_exist_or_not() {
 }
 
 #[tokio::test]
-async fn p14_authority_files_that_a_command_makes_are_gone_while_it_still_runs() {
+async fn p14_created_protected_paths_are_removed_while_the_command_runs() {
     for (name, shop) in each().await {
         let wait = "for i in $(seq 400); do [ -e .mcp.json -o -e .homing ] || break; sleep 0.02; done";
-        // They may be gone before the next one is made, which bash has something to say about.
+        // A file may be removed before the next one is created, which makes bash print errors.
         let make = "{ mkdir -p .homing/agents; echo evil > .homing/agents/a.md; echo evil > .mcp.json; } 2>/dev/null";
         let script = format!("{make}; {wait}; ls -A");
         let output = shop.bash(&script).await;
-        assert!(output.text.starts_with("[put back as they were"), "{name}: {}", output.text);
+        assert!(output.text.starts_with("[restored, because"), "{name}: {}", output.text);
         assert!(output.text.contains(".mcp.json") && output.text.contains(".homing"), "{name}: {}", output.text);
         assert!(shop.files(&shop.workspace).is_empty(), "{name}");
     }
 }
 
 #[tokio::test]
-async fn p14_b5_nested_repositories_keep_what_decides_what_git_runs() {
+async fn p14_b5_git_configuration_of_nested_repositories_is_protected() {
     for (name, shop) in each().await {
         let at = |path: &str| shop.workspace.join(path);
         for path in ["sub/.git/hooks", "gone/.git/hooks", "part/.claude", "tree"] {
@@ -249,7 +249,7 @@ async fn p14_b5_nested_repositories_keep_what_decides_what_git_runs() {
             mv sub s; echo evil >> s/.git/config; mv s sub; echo evil > part/.claude/settings.json; echo evil > tree/.git
             rm -rf gone; echo refs > sub/.git/HEAD; echo fine > part/file; true";
         let output = shop.bash(attack).await;
-        assert!(output.is_error && output.text.contains("put back"), "{name}: {}", output.text);
+        assert!(output.is_error && output.text.contains("restored"), "{name}: {}", output.text);
         for path in ["sub/.git/config", "part/.claude/settings.json", "tree/.git"] {
             assert_eq!(fs::read_to_string(at(path)).unwrap(), "ours", "{name}: {path}");
         }
@@ -275,7 +275,7 @@ async fn git_commits_in_the_workspace_itself() {
 }
 
 #[tokio::test]
-async fn temporary_files_last_as_long_as_the_run_and_no_longer() {
+async fn temporary_files_are_removed_with_the_run() {
     use homing_core::tool::Tool;
     for (name, shop) in each().await {
         let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
@@ -283,15 +283,15 @@ async fn temporary_files_last_as_long_as_the_run_and_no_longer() {
         tool.call(&context, serde_json::json!({"command": "echo kept > \"$TMPDIR/a\""})).await;
         let output = tool.call(&context, serde_json::json!({"command": "cat \"$TMPDIR/a\""})).await;
         assert_eq!(output.text, "kept", "{name}");
-        let room = shop.commands.private.join(context.key.run.to_string());
-        assert!(room.exists());
+        let private = shop.commands.private.join(context.key.run.to_string());
+        assert!(private.exists());
         drop(context);
         for _ in 0..100 {
-            if !room.exists() {
+            if !private.exists() {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        assert!(!room.exists(), "{name}");
+        assert!(!private.exists(), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! Searching: `grep`, `glob`, `ls`, `tree`. Stable order, ignore files respected, bounded answers.
+//! Searching with `grep`, `glob`, `ls` and `tree`: stable order, ignore files respected, bounded output.
 
 mod world;
 
@@ -21,7 +21,7 @@ fn world() -> World {
 }
 
 #[tokio::test]
-async fn grep_finds_lines_in_the_order_of_paths_and_leaves_out_what_is_ignored() {
+async fn grep_sorts_by_path_and_leaves_out_ignored_files() {
     let world = world();
     let run = world.run();
     let found = run.ok("grep", json!({"pattern": r"needle\b"})).await;
@@ -52,7 +52,7 @@ async fn grep_shows_context_counts_and_names() {
 }
 
 #[tokio::test]
-async fn grep_answers_are_bounded_and_the_same_each_time() {
+async fn grep_output_is_bounded_and_stable() {
     let world = world();
     for file in 0..200 {
         world.file(&format!("many/{file:03}.txt"), "bulk\n".repeat(50));
@@ -60,7 +60,7 @@ async fn grep_answers_are_bounded_and_the_same_each_time() {
     let run = world.run();
     let first = run.ok("grep", json!({"pattern": "bulk", "limit": 120})).await;
     assert_eq!(first.lines().count(), 121);
-    assert!(first.contains("\nmany/002.txt:20:bulk\n… 9880 more matches (10000 in all, in 200 files)"), "{first}");
+    assert!(first.contains("\nmany/002.txt:20:bulk\n… 9880 more matches (10000 in total, in 200 files)"), "{first}");
     for _ in 0..5 {
         assert_eq!(run.ok("grep", json!({"pattern": "bulk", "limit": 120})).await, first);
     }
@@ -72,7 +72,7 @@ async fn grep_answers_are_bounded_and_the_same_each_time() {
 }
 
 #[tokio::test]
-async fn t10_hostile_patterns_end_soon() {
+async fn t10_hostile_patterns_finish_quickly() {
     let world = world();
     world.file("as.txt", "a".repeat(50_000));
     let run = world.run();

@@ -1,4 +1,4 @@
-//! The tools that touch nothing: `think`, `todo`, `skill`, `ask`.
+//! Tools without side effects: `think`, `todo`, `skill`, `ask`.
 
 mod world;
 
@@ -54,7 +54,7 @@ async fn r15_skills_are_listed_loaded_and_named_in_the_description() {
     let loaded = run.ok("skill", json!({"name": "release"})).await;
     assert!(loaded.starts_with("<skill name=\"release\">\nDo it well.") && loaded.contains("- a.txt"), "{loaded}");
     assert!(run.refused("skill", json!({"name": "broken"})).await.contains("gone"));
-    assert!(run.refused("skill", json!({"skill": "nope"})).await.contains("There are: broken, release"));
+    assert!(run.refused("skill", json!({"skill": "nope"})).await.contains("available: broken, release"));
     assert_eq!(run.subjects("skill", json!({"name": "x"})), Subjects::Parts(vec![Subject::Name("x".into())]));
     let allow = Allow::Only(vec![Rule::calls("skill", "rel*")]);
     world.grant = world.grant.under(Layer { allow, ..Layer::everything("agent x") });
@@ -62,7 +62,7 @@ async fn r15_skills_are_listed_loaded_and_named_in_the_description() {
 }
 
 #[tokio::test]
-async fn r29_a_todo_list_belongs_to_its_run() {
+async fn r29_todo_list_belongs_to_its_run() {
     let world = world();
     let (one, other) = (world.run(), world.run());
     let text = one
@@ -73,17 +73,17 @@ async fn r29_a_todo_list_belongs_to_its_run() {
         .await;
     assert_eq!(text, "1 of 3 done\n[x] a\n[>] b\n[ ] c\n");
     assert_eq!(one.ok("todo", json!({})).await, text);
-    assert_eq!(other.ok("todo", json!({})).await, "The list is empty.");
+    assert_eq!(other.ok("todo", json!({})).await, "the list is empty");
 }
 
 #[tokio::test]
-async fn ask_reaches_a_person_or_says_that_nobody_is_there() {
+async fn ask_reaches_the_user_or_reports_that_none_is_available() {
     let world = world();
     let run = world.run_answering(Answer::Text("Postgres".into()));
     let answer = run.ok("ask", json!({"question": "Which?", "options": ["SQLite", "Postgres"]})).await;
     assert_eq!(answer, "Postgres");
     assert_eq!(run.host.asked.lock().unwrap()[0].options.len(), 2);
-    assert!(world.run().refused("ask", json!({"question": "Which?"})).await.contains("Nobody"));
+    assert!(world.run().refused("ask", json!({"question": "Which?"})).await.contains("no user"));
     assert!(world.run().refused("ask", json!({"question": " "})).await.contains("Example"));
 }
 

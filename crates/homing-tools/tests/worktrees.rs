@@ -1,4 +1,4 @@
-//! A run's own worktree: made, worked in, kept or removed.
+//! Worktrees of runs: created, used, and kept or removed.
 
 mod workshop;
 
@@ -23,7 +23,7 @@ fn repository(shop: &Workshop) -> GitWorktrees {
     fs::write(shop.workspace.join("sub/a"), "a").unwrap();
     git(&shop.workspace, &["add", "."]);
     git(&shop.workspace, &["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"]);
-    // A hostile repository: each of these would run something of its own.
+    // A hostile repository: each of these settings would run a program.
     let evil = format!("touch {}/evil; cat", shop.outside.display());
     for setting in ["core.fsmonitor", "core.pager"] {
         git(&shop.workspace, &["config", setting, &evil]);
@@ -36,7 +36,7 @@ fn repository(shop: &Workshop) -> GitWorktrees {
 }
 
 #[tokio::test]
-async fn an_unchanged_worktree_goes_and_a_changed_one_stays() {
+async fn unchanged_worktree_is_removed_and_a_changed_one_kept() {
     for (name, shop) in each().await {
         let worktrees = repository(&shop);
         let run = uuid::Uuid::new_v4();
@@ -68,25 +68,25 @@ async fn an_unchanged_worktree_goes_and_a_changed_one_stays() {
             }
             Left::Removed => panic!("{name}: work was thrown away"),
         }
-        assert_eq!(shop.files(&shop.outside), Vec::<String>::new(), "{name}: something of the repository's ran");
+        assert_eq!(shop.files(&shop.outside), Vec::<String>::new(), "{name}: a program of the repository ran");
     }
 }
 
 #[tokio::test]
-async fn a_folder_without_a_repository_is_refused_in_words() {
+async fn folder_without_a_repository_is_refused_with_a_reason() {
     for (name, shop) in each().await {
         let worktrees =
             GitWorktrees { commands: shop.commands.clone(), folder: shop.outside.clone(), sandbox: Sandbox::ReadOnly };
         let why = worktrees.enter(uuid::Uuid::new_v4(), &shop.workspace).await.unwrap_err();
-        assert!(why.contains("no git repository"), "{name}: {why}");
-        // A `.git` file that points at somebody's secrets makes them no repository.
+        assert!(why.contains("not a git repository"), "{name}: {why}");
+        // A `.git` file that points to a private folder does not make that folder a repository.
         fs::write(shop.workspace.join(".git"), "gitdir: /root/.ssh").unwrap();
         assert!(worktrees.enter(uuid::Uuid::new_v4(), &shop.workspace).await.is_err());
     }
 }
 
 #[tokio::test]
-async fn git_of_our_own_runs_in_the_sandbox_and_nothing_of_the_repositorys_runs() {
+async fn sandboxed_git_runs_no_program_of_the_repository() {
     use homing_tools::{files::diff::GitRunner, shell::sandboxed_git::SandboxedGit};
     for (name, shop) in each().await {
         repository(&shop);
@@ -98,20 +98,20 @@ async fn git_of_our_own_runs_in_the_sandbox_and_nothing_of_the_repositorys_runs(
         let runner = SandboxedGit { commands: shop.commands.clone() };
         let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
         let call = async |args: &[&str], most: usize| {
-            runner.git(&context, args.iter().map(|it| (*it).to_owned()).collect(), most).await
+            runner.git(&context, args.iter().map(|arg| (*arg).to_owned()).collect(), most).await
         };
         let log = call(&["log", "--format=%s"], 100).await.unwrap();
         assert_eq!((log.stdout.as_str(), log.was_cut), ("a\n", false), "{name}");
         let diff = call(&["diff"], 60_000).await.unwrap();
         assert!(diff.was_cut && diff.stdout.len() == 60_000 && diff.stdout.contains("+b\n"), "{name}");
         assert!(call(&["no-such-command"], 100).await.is_err());
-        assert!(shop.files(&shop.outside).is_empty(), "{name}: something of the repository's ran");
-        assert!(!shop.workspace.join("evil").exists(), "{name}: something of the repository's ran");
+        assert!(shop.files(&shop.outside).is_empty(), "{name}: a program of the repository ran");
+        assert!(!shop.workspace.join("evil").exists(), "{name}: a program of the repository ran");
     }
 }
 
 #[tokio::test]
-async fn git_works_in_a_worktree_of_the_users() {
+async fn git_works_in_a_linked_worktree_of_the_user() {
     for (name, shop) in each().await {
         repository(&shop);
         let linked = shop.folder.path().canonicalize().unwrap().join("linked");
@@ -128,7 +128,7 @@ async fn git_works_in_a_worktree_of_the_users() {
 }
 
 #[tokio::test]
-async fn r23_a_shell_for_git_alone_runs_nothing_of_the_repositorys_even_without_a_sandbox() {
+async fn r23_git_only_shell_runs_no_repository_program_without_a_sandbox() {
     use homing_core::authority::{Allow, Layer};
     let shop = Workshop::with(homing_sandbox::Sandboxes::none(workshop::HELPER), |it| it);
     repository(&shop);
@@ -145,6 +145,6 @@ async fn r23_a_shell_for_git_alone_runs_nothing_of_the_repositorys_even_without_
     for command in ["git status --short", "git diff", "git log -p", "git show"] {
         let output = homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": command})).await;
         assert!(!output.is_error, "{command}: {}", output.text);
-        assert!(shop.files(&shop.outside).is_empty(), "{command} ran something of the repository's");
+        assert!(shop.files(&shop.outside).is_empty(), "{command} ran a program of the repository");
     }
 }

@@ -8,7 +8,7 @@ use super::{
     syntax::{check_bare, check_braces},
 };
 
-/// The simple commands of `line`, in order.
+/// Returns the simple commands of `line`, in order.
 pub(super) fn commands(line: &str) -> Result<Vec<Vec<Word>>, Unclear> {
     let mut lexer = Lexer { rest: line.chars().peekable(), commands: Vec::new(), words: Vec::new() };
     while let Some(&next) = lexer.rest.peek() {
@@ -77,11 +77,11 @@ impl Lexer<'_> {
                 Ok(())
             }
             Some('>') => self.redirect(),
-            _ => Err("it leaves a command running in the background".to_owned()),
+            _ => Err("it runs a command in the background".to_owned()),
         }
     }
 
-    /// Only to nowhere or to another stream.
+    /// Accepts redirections to `/dev/null` and between streams only.
     fn redirect(&mut self) -> Result<(), Unclear> {
         let refused = || Err("it redirects to or from a file".to_owned());
         let way = self.rest.next();
@@ -120,10 +120,10 @@ impl Lexer<'_> {
             }
         }
         check_braces(&raw)?;
-        match self.words.is_empty() && raw.find('=').is_some_and(|at| is_name(&raw[..at])) {
-            true => Err("it sets a variable".to_owned()),
-            false => Ok(word),
+        if self.words.is_empty() && raw.find('=').is_some_and(|at| is_name(&raw[..at])) {
+            return Err("it sets a variable".to_owned());
         }
+        Ok(word)
     }
 
     fn until(&mut self, quote: char) -> Result<String, Unclear> {
@@ -154,16 +154,16 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_')
 }
 
-/// What stands between double quotes, as the command will see it; nothing that the shell would fill in.
+/// Returns double-quoted text as the command receives it; an error if the shell would expand a part of it.
 pub(super) fn unescape(inner: &str) -> Result<String, Unclear> {
     let mut text = String::with_capacity(inner.len());
     let mut rest = inner.chars();
     while let Some(next) = rest.next() {
         match next {
-            '$' | '`' => return Err(format!("`{next}` in double quotes stands for something unknown")),
+            '$' | '`' => return Err(format!("it uses `{next}` in double quotes, whose value is not known in advance")),
             '\\' => match rest.next() {
                 Some(it @ ('$' | '`' | '"' | '\\')) => text.push(it),
-                Some('\n') | None => return Err("a line is continued within quotes".to_owned()),
+                Some('\n') | None => return Err("it continues a line inside quotes".to_owned()),
                 Some(it) => text.extend(['\\', it]),
             },
             it => text.push(it),

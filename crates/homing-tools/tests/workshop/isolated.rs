@@ -1,4 +1,4 @@
-//! A run in a worktree of its own, and what tests of it need.
+//! A run in a separate worktree, and helpers for its tests.
 
 use std::{
     fs,
@@ -23,10 +23,10 @@ pub fn git(folder: &Path, args: &[&str]) {
 
 pub fn write_tool() -> std::sync::Arc<dyn Tool> {
     let tools = homing_tools::toolset::files_tools(homing_tools::toolset::ToolsConfig::default());
-    tools.into_iter().find(|it| it.spec().name == "write").unwrap()
+    tools.into_iter().find(|tool| tool.spec().name == "write").unwrap()
 }
 
-/// A run in a worktree of its own, in a folder two levels in, as the runtime sets it up.
+/// A run in a separate worktree, in a folder two levels down, as the runtime sets it up.
 pub struct Isolated {
     pub worktrees: GitWorktrees,
     pub run: uuid::Uuid,

@@ -1,5 +1,5 @@
-//! A run to call tools from: a temporary folder, an authority over it, and a host that records what it is asked.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+//! A fixture for calling tools: a temporary folder, permissions for it, and a host that records questions.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses only a part")]
 
 use std::{
     path::{Path, PathBuf},
@@ -40,7 +40,7 @@ impl CallHost for Host {
 }
 
 impl World {
-    /// A workspace at `repo` in a temporary folder, readable and writable.
+    /// Creates the workspace `repo` in a temporary folder, readable and writable.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap().join("repo");
@@ -102,7 +102,7 @@ pub struct Run<'w> {
 
 impl Run<'_> {
     pub fn tool(&self, name: &str) -> &Arc<dyn Tool> {
-        self.world.tools.iter().find(|it| it.spec().name == name).unwrap_or_else(|| panic!("no tool {name}"))
+        self.world.tools.iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no tool {name}"))
     }
 
     pub async fn call(&self, name: &str, args: Value) -> ToolOutput {
