@@ -6,7 +6,6 @@ pub mod commands;
 mod git_rules;
 mod indirect_exec;
 mod indirect_exec_tables;
-mod lexer;
 pub mod sandboxed_git;
 mod syntax;
 
@@ -36,8 +35,8 @@ pub(crate) type Unclear = String;
 /// Returns the parts of a shell line that permission rules on `bash` apply to.
 ///
 /// Every simple command of a compound line is a part, and each must be allowed. A line is unclear if it uses anything
-/// beyond plain words, pipes and sequences, if two readings of it differ, or if one of its commands can run another
-/// through its arguments (`find -exec`, `xargs`, `sed e`): then no pattern allows it.
+/// beyond plain words, pipes and sequences, or if one of its commands can run another through its arguments (`find -exec`,
+/// `xargs`, `sed e`): then no pattern allows it.
 pub fn subjects(command: &str) -> Subjects {
     match parts(command) {
         Ok(parts) => Subjects::Parts(parts),
@@ -62,9 +61,6 @@ fn parts(command: &str) -> Result<Vec<Subject>, Unclear> {
         return Err(format!("the command contains the character U+{:04X}", character as u32));
     }
     let commands = syntax::commands(command)?;
-    if lexer::commands(command)? != commands {
-        return Err("the command can be read in two ways".to_owned());
-    }
     let mut parts = Vec::new();
     for words in &commands {
         add(&mut parts, words)?;
@@ -89,6 +85,10 @@ fn add(parts: &mut Vec<Subject>, words: &[Word]) -> Result<(), Unclear> {
     let Some(program) = words.first() else { return Err("the command is empty".to_owned()) };
     if program.is_pattern || program.text.is_empty() {
         return Err("the program's name is a pattern".to_owned());
+    }
+    // Bash and the grammar disagree on which words before a command are assignments (`0+=x`, `a[0]=1`).
+    if program.text.contains('=') {
+        return Err("it may set a variable".to_owned());
     }
     // A file may be named `--output=x`, so a word that starts with a pattern may expand to an option.
     let starts_with_pattern = |word: &&Word| word.is_pattern && word.text.starts_with(['*', '?', '[']);

@@ -97,7 +97,38 @@ const PIECES: &[&str] = &[
     "&>/dev/null",
     "$'",
     "$\"",
+    "0>&2",
+    "1>",
+    ">& 2",
+    ">&2",
+    "10>",
+    "0+=",
+    "[p]=",
+    "&&\n",
+    "| #x\n",
+    "p()",
+    "@(p)",
+    ";&",
 ];
+
+/// Valid lines that are changed at random; the result is often almost valid.
+const LINES: &[&str] = &[
+    "p a && p b | p c",
+    "p -la 2>/dev/null; p x",
+    "(p src && p)",
+    "p 'a b' \"c d\" e\"f\"g",
+    "p a\np b\n",
+    "# c\np\n",
+    "p stash HEAD^ 2>&1",
+    "p a &>/dev/null || p b",
+    "p \"a\\\"b\" 'c' # d\np e",
+    "p x=y --a=b; p 1 2 3",
+    "p a >/dev/null 2>&1 | p",
+    "p |& p",
+];
+
+/// Characters that are inserted into valid lines.
+const MARKS: &str = " \t\n;&|()<>'\"\\#=+]!0129-}@,./p$`éa:%^";
 
 /// A random generator with a fixed seed, so that every run tests the same lines.
 struct Dice(u64);
@@ -109,6 +140,28 @@ impl Dice {
     }
 
     fn line(&mut self) -> String {
+        if self.roll(2) == 0 { self.changed_line() } else { self.new_line() }
+    }
+
+    /// Inserts, removes or swaps a few characters of a valid line.
+    fn changed_line(&mut self) -> String {
+        let marks: Vec<char> = MARKS.chars().collect();
+        let mut line: Vec<char> = LINES[self.roll(LINES.len())].chars().collect();
+        for _ in 0..=self.roll(4) {
+            let at = self.roll(line.len());
+            match self.roll(4) {
+                0 if line.len() > 1 => drop(line.remove(at)),
+                1 => {
+                    let other = self.roll(line.len());
+                    line.swap(at, other);
+                }
+                _ => line.insert(at, marks[self.roll(marks.len())]),
+            }
+        }
+        line.into_iter().collect()
+    }
+
+    fn new_line(&mut self) -> String {
         let pieces = 1 + self.roll(9);
         let start = if self.roll(4) == 0 { "" } else { "p " };
         start.to_owned() + &(0..pieces).map(|_| PIECES[self.roll(PIECES.len())]).collect::<String>()
@@ -184,7 +237,7 @@ fn b14_b15_b16_bash_runs_only_commands_that_were_found() {
             ran += 1;
             assert!(found.contains(&call), "{line:?} ran {call:?}, found {found:?}");
         }
-        if clear == 400 {
+        if clear == 800 {
             break;
         }
     }

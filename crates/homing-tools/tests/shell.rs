@@ -102,7 +102,8 @@ const GADGETS: &[(&str, &str)] = &[
     ("b3", "echo x > /etc/passwd"), ("b3", "echo x >> f"), ("b3", "echo x >| f"), ("b3", "ls &> f"), ("b3", "cat <> f"),
     ("b3", "cat << E\nx\nE"), ("b3", "cat <<< x"), ("b3", "> f"), ("b3", "ls 2> f"), ("b3", "ls >f /dev/null"),
     ("b3", ">f ls"), ("b3", "ls > /dev/null > f"), ("b3", "cat < /etc/shadow"), ("b3", "ls >& f"), ("b3", "ls 3> f"),
-    ("b3", "ls > /dev/null/../x"), ("b3", "ls > /dev/tcp/h/1"),
+    ("b3", "ls > /dev/null/../x"), ("b3", "ls > /dev/tcp/h/1"), ("b3", "ls 0>&2"), ("b3", "ls 10>/dev/null"), ("b3", "ls 2>\n/dev/null"),
+    ("b3", "ls >& 2"),
     // Options of git.
     ("b4", "git -c core.fsmonitor=x status"), ("b4", "git -c alias.log='!rm x' log"), ("b4", "git --config-env=a=b log"),
     ("b4", "git log --output=/etc/x"), ("b4", "git log --outp=x"), ("b4", "git diff --ext-diff"), ("b4", "git diff --ext"),
@@ -122,7 +123,7 @@ const GADGETS: &[(&str, &str)] = &[
     ("b6", "find . -okdir rm x +"), ("b6", "find . -delete"), ("b6", "find . -fprintf x y"), ("b6", "find . -fls x"), ("b6", "find . -fprint x"),
     ("b6", "find . '-exec' rm x +"), ("b6", "find . -ex\"ec\" rm x +"),
     // sed and awk.
-    ("b7", "sed '1e rm x' f"), ("b7", "sed 's/a/b/e' f"), ("b7", "sed 'w /etc/x' f"), ("b7", "sed -i s/a/b/ f"), ("b7", "sed -n '1p;w x' f"),
+    ("b7", "sed '1e rm x' f"), ("b7", "sed 's/a/b/e' f"), ("b7", "sed 'f /etc/x' f"), ("b7", "sed -i s/a/b/ f"), ("b7", "sed -n '1p;w x' f"),
     ("b7", "sed s/a/b/w f"), ("b7", "sed -f script f"), ("b7", "sed -ni 1p f"), ("b7", "sed --in-place 1p f"), ("b7", "sed -n 1p f -i"),
     ("b8", "awk 'BEGIN{system(\"rm x\")}'"), ("b8", "awk '{print > \"x\"}' f"), ("b8", "awk '{print | \"sh\"}' f"), ("b8", "awk -f prog f"),
     ("b8", "awk 'BEGIN{\"rm x\"|getline}'"), ("b8", "gawk '@load \"x\"'"), ("b8", "awk '{print}' f -f prog"),
@@ -143,7 +144,7 @@ const GADGETS: &[(&str, &str)] = &[
     // Variables and builtins that evaluate.
     ("b11", "PATH=/tmp ls"), ("b11", "BASH_ENV=x ls"), ("b11", "LD_PRELOAD=x ls"), ("b11", "GIT_EXTERNAL_DIFF=x git diff"), ("b11", "PAGER=x git log"),
     ("b11", "export PATH=/tmp"), ("b11", "declare -x a=b"), ("b11", "printf -v 'a[$(rm x)]' y"), ("b11", "test -v 'a[$(rm x)]'"), ("b11", "[ -v 'a[$(rm x)]' ]"),
-    ("b11", "read 'a[$(rm x)]'"), ("b11", "x=1"), ("b11", "x=1 ls"), ("b11", "a[0]=1 ls"), ("b11", "x+=1 ls"), ("b11", "[[ a -eq 1 ]]"), ("b11", "((x=1))"),
+    ("b11", "read 'a[$(rm x)]'"), ("b11", "x=1"), ("b11", "x=1 ls"), ("b11", "a[0]=1 ls"), ("b11", "x+=1 ls"), ("b11", "[[ a -eq 1 ]]"), ("b11", "((x=1))"), ("b11", "0+=x"),
     ("b12", "trap 'rm x' EXIT"),
     // Spellings.
     ("b14", "ls \\\nx"), ("b14", "ls $'\\x2d'"), ("b14", "ls$IFS-x"), ("b14", "ls {a,b}"), ("b14", "/???/c?t x"), ("b14", "l\\s"), ("b14", "ls *"), ("b14", "cat [ab]*"),
@@ -352,7 +353,7 @@ fn command_has_one_canonical_spelling() {
 #[test]
 fn deny_applies_to_every_part_and_to_unclear_lines() {
     let mut grant = grant(&["bash"]);
-    let deny = ["bash(rm *)", "bash(git push *)", "bash(npm publish *)"].map(|it| it.parse().unwrap()).to_vec();
+    let deny = ["bash(rm *)", "bash(git push *)", "bash(npm publish *)"].map(|text| text.parse().unwrap()).to_vec();
     let layer = Layer { deny, ..Layer::everything("user") };
     grant = grant.under(layer);
     let denied = |line: &str| matches!(grant.decide("bash", &subjects(line)), Decision::Deny { .. });

@@ -292,7 +292,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_ASKPASS", "false"),
 ];
 
-/// A plain diff command that replaces the repository's diff program; git cannot be told to use none.
+/// A plain diff command that replaces the repository's diff program; git has no setting for none.
 const PLAIN_DIFF: &str = r#"sh -c 'diff -u -L "a/$0" -L "b/$0" "$1" "$4"; :'"#;
 
 /// Returns the environment for a `git only` command inside a sandbox: git starts no hook, file watcher, pager, editor,

@@ -75,11 +75,11 @@ fn special(name: &str, args: &[&str]) -> Result<(), Unclear> {
         "uniq" | "xxd" => operands(args) <= 1,
         "curl" => args.iter().all(|arg| !arg.starts_with('-') || CURL.contains(arg)),
         "test" | "[" => !args.iter().any(|arg| matches!(*arg, "-v" | "-R")),
-        "printf" => !args.first().is_some_and(|it| it.starts_with("-v")),
-        "man" => !args.iter().any(|it| it.starts_with('-')),
-        "make" | "gmake" | "gradle" | "gradlew" => !args.iter().any(|it| it.contains('=')),
+        "printf" => !args.first().is_some_and(|arg| arg.starts_with("-v")),
+        "man" => !args.iter().any(|arg| arg.starts_with('-')),
+        "make" | "gmake" | "gradle" | "gradlew" => !args.iter().any(|arg| arg.contains('=')),
         _ if name.starts_with("python") || name.starts_with("pypy") => python_is_plain(args),
-        _ if INTERPRETERS.contains(&without_version(name)) => args.first().is_some_and(|it| !it.starts_with('-')),
+        _ if INTERPRETERS.contains(&without_version(name)) => args.first().is_some_and(|arg| !arg.starts_with('-')),
         _ => true,
     };
     if is_plain { Ok(()) } else { Err(format!("`{name}` can run or write anything with these arguments")) }
@@ -87,8 +87,9 @@ fn special(name: &str, args: &[&str]) -> Result<(), Unclear> {
 
 /// Allows only printing, deleting and quitting at line numbers.
 fn sed_is_plain(args: &[&str]) -> bool {
-    let (options, rest): (Vec<&str>, Vec<&str>) = args.iter().partition(|it| it.starts_with('-'));
-    let is_line_address = |text: &str| text.chars().all(|it| it.is_ascii_digit() || ",$ ".contains(it));
+    let (options, rest): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
+    let is_line_address =
+        |text: &str| text.chars().all(|character| character.is_ascii_digit() || ",$ ".contains(character));
     let is_plain_script =
         |script: &str| script.split(';').all(|part| is_line_address(part.trim_end_matches(['p', 'd', 'q', '='])));
     options.iter().all(|option| matches!(*option, "-n" | "-E" | "-r" | "--quiet" | "--silent"))
@@ -117,7 +118,7 @@ fn tar_is_plain(args: &[&str]) -> bool {
     let [mode, rest @ ..] = args else { return false };
     let letters = mode.strip_prefix('-').unwrap_or(mode);
     letters.starts_with('t')
-        && letters.chars().all(|it| "tvzjJf".contains(it))
+        && letters.chars().all(|letter| "tvzjJf".contains(letter))
         && !rest.iter().any(|arg| arg.starts_with('-') || arg.contains(':'))
 }
 
@@ -136,7 +137,7 @@ fn without_version(name: &str) -> &str {
 }
 
 fn operands(args: &[&str]) -> usize {
-    args.iter().filter(|it| !it.starts_with('-')).count()
+    args.iter().filter(|arg| !arg.starts_with('-')).count()
 }
 
 fn is_duration(text: &str) -> bool {
@@ -144,7 +145,7 @@ fn is_duration(text: &str) -> bool {
 }
 
 fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit() || it == b'.')
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
 /// Returns the program's name without its folder.

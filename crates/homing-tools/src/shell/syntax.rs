@@ -7,7 +7,7 @@ use std::{
 
 use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
-use super::{Unclear, Word, lexer::unescape};
+use super::{Unclear, Word};
 
 /// Maximum nesting; the syntax tree is walked recursively.
 const MAX_DEPTH: usize = 60;
@@ -80,6 +80,11 @@ impl SyntaxReader<'_> {
         let mut word = Word { text: String::new(), is_pattern: false, is_quoted: false };
         self.add_to(&mut word, &mut raw, node)?;
         check_braces(&raw)?;
+        // Bash reads the digits in `p 0>&2` as a stream, the grammar as an argument.
+        let is_number = !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number && self.line[node.end_byte()..].starts_with(['<', '>']) {
+            return Err("it redirects a stream".to_owned());
+        }
         Ok(word)
     }
 
@@ -121,6 +126,7 @@ impl SyntaxReader<'_> {
 
     /// Accepts redirections to `/dev/null` and between streams; any other one uses a file that no rule has checked.
     fn redirect(&self, node: Node<'_>) -> Result<(), Unclear> {
+        let text = &self.line[node.byte_range()];
         let mut cursor = node.walk();
         let pieces: Vec<&str> = node.children(&mut cursor).map(|child| &self.line[child.byte_range()]).collect();
         let pieces = match pieces.as_slice() {
@@ -128,7 +134,9 @@ impl SyntaxReader<'_> {
             rest => rest,
         };
         match pieces {
-            [">" | ">>" | "&>" | "&>>" | "<", "/dev/null"] | [">&", "1" | "2"] => Ok(()),
+            // The grammar accepts a target on a later line, which bash does not.
+            [">" | ">>" | "&>" | "&>>" | "<", "/dev/null"] if !text.contains('\n') => Ok(()),
+            [">&", "1" | "2"] if !text.contains([' ', '\t', '\n']) => Ok(()),
             _ => Err("it redirects to or from a file".to_owned()),
         }
     }
@@ -142,7 +150,7 @@ fn only_child(node: Node<'_>) -> Result<Node<'_>, Unclear> {
 }
 
 /// Accepts unquoted text only if its characters are literal or part of a file pattern.
-pub(super) fn check_bare(text: &str) -> Result<(), Unclear> {
+fn check_bare(text: &str) -> Result<(), Unclear> {
     let is_literal = |it: char| it.is_alphanumeric() || "_-./:=,+%@^~#*?[]{}".contains(it);
     match text.chars().find(|&it| !is_literal(it)) {
         None => Ok(()),
@@ -150,14 +158,32 @@ pub(super) fn check_bare(text: &str) -> Result<(), Unclear> {
     }
 }
 
+/// Returns double-quoted text as the command receives it; an error if the shell would expand a part of it.
+fn unescape(inner: &str) -> Result<String, Unclear> {
+    let mut text = String::with_capacity(inner.len());
+    let mut rest = inner.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '$' | '`' => return Err(format!("it uses `{next}` in double quotes, whose value is not known in advance")),
+            '\\' => match rest.next() {
+                Some(escaped @ ('$' | '`' | '"' | '\\')) => text.push(escaped),
+                Some('\n') | None => return Err("it continues a line inside quotes".to_owned()),
+                Some(other) => text.extend(['\\', other]),
+            },
+            other => text.push(other),
+        }
+    }
+    Ok(text)
+}
+
 /// Rejects brace expansion (`{a,b}`, `{1..9}`); `stash@{0}` is a plain name.
-pub(super) fn check_braces(raw: &str) -> Result<(), Unclear> {
+fn check_braces(raw: &str) -> Result<(), Unclear> {
     let mut rest = raw;
     while let Some(at) = rest.find(['{', '}']) {
         let inner = rest[..at].ends_with('@').then(|| rest[at..].strip_prefix('{')).flatten();
         let end = inner.and_then(|inner| inner.find('}').map(|end| (inner, end)));
         match end {
-            Some((inner, end)) if inner[..end].chars().all(|it| it.is_ascii_alphanumeric() || it == '-') => {
+            Some((inner, end)) if inner[..end].bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') => {
                 rest = &inner[end + 1..];
             }
             Some(_) | None => return Err("it uses braces, which may expand to several words".to_owned()),
