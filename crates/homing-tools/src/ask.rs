@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::typed_tool::TypedTool;
 
 /// The `ask` tool.
-pub(crate) struct Ask;
+pub(crate) struct AskTool;
 
 /// Arguments of `ask`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -20,7 +20,7 @@ pub(crate) struct AskArgs {
     options: Vec<String>,
 }
 
-impl TypedTool for Ask {
+impl TypedTool for AskTool {
     type Args = AskArgs;
     const NAME: &'static str = "ask";
     // Asking again after a crash only repeats the question.

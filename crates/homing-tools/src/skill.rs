@@ -22,7 +22,7 @@ const MAX_DESCRIPTION: usize = 300;
 const MAX_NAMED: usize = 100;
 
 /// The `skill` tool.
-pub(crate) struct Skill {
+pub(crate) struct SkillTool {
     pub(crate) library: Arc<dyn SkillLibrary>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct SkillArgs {
     name: Option<String>,
 }
 
-impl TypedTool for Skill {
+impl TypedTool for SkillTool {
     type Args = SkillArgs;
     const NAME: &'static str = "skill";
     const REPLAY: Replay = Replay::Safe;
@@ -73,7 +73,7 @@ impl TypedTool for Skill {
 }
 
 fn list(context: &ToolContext, library: &dyn SkillLibrary) -> ToolOutput {
-    let filter = ResultFilter::new(context, Skill::NAME, Subject::Name(String::new()));
+    let filter = ResultFilter::new(context, SkillTool::NAME, Subject::Name(String::new()));
     let cards = library.list().iter().filter(|card| filter.allows(|| Subject::Name(card.name.clone())));
     let text = lines(cards);
     ToolOutput::text(if text.is_empty() { "no skills".to_owned() } else { text })

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::typed_tool::TypedTool;
 
 /// The `think` tool.
-pub(crate) struct Think;
+pub(crate) struct ThinkTool;
 
 /// Arguments of `think`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ pub(crate) struct ThinkArgs {
     text: String,
 }
 
-impl TypedTool for Think {
+impl TypedTool for ThinkTool {
     type Args = ThinkArgs;
     const NAME: &'static str = "think";
     const REPLAY: Replay = Replay::Safe;

@@ -12,7 +12,7 @@ use crate::{files::path_arg::printable, typed_tool::TypedTool};
 const MAX_ITEMS: usize = 200;
 
 /// The `todo` tool.
-pub(crate) struct Todo;
+pub(crate) struct TodoTool;
 
 /// Arguments of `todo`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -75,7 +75,7 @@ enum TodoStatus {
 #[derive(Default)]
 struct TodoList(Mutex<Vec<TodoItem>>);
 
-impl TypedTool for Todo {
+impl TypedTool for TodoTool {
     type Args = TodoArgs;
     const NAME: &'static str = "todo";
     // A repeated call writes the same list again.

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use homing_core::{skill::SkillLibrary, tool::Tool};
 
 use crate::{
-    ask::Ask,
+    ask::AskTool,
     files::{
-        diff::{Diff, GitRunner},
-        edit::Edit,
+        diff::{DiffTool, GitRunner},
+        edit::EditTool,
         file_versions::LastWriters,
-        glob::Glob,
-        grep::Grep,
-        ls::Ls,
-        read::Read,
-        tree::Tree,
-        write::Write,
+        glob::GlobTool,
+        grep::GrepTool,
+        ls::LsTool,
+        read::ReadTool,
+        tree::TreeTool,
+        write::WriteTool,
     },
-    skill::Skill,
-    think::Think,
-    todo::Todo,
+    skill::SkillTool,
+    think::ThinkTool,
+    todo::TodoTool,
     typed_tool::typed,
     web::{
-        fetch::Fetch,
-        websearch::{SearchProvider, WebSearch},
+        fetch::FetchTool,
+        websearch::{SearchProvider, WebSearchTool},
     },
 };
 use homing_sandbox::egress::Reach;
@@ -47,20 +47,20 @@ pub struct ToolsConfig {
 pub fn files_tools(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
     let writers = Arc::new(LastWriters::default());
     let mut tools = vec![
-        typed(Read),
-        typed(Write { writers: writers.clone() }),
-        typed(Edit { writers }),
-        typed(Glob),
-        typed(Grep),
-        typed(Ls),
-        typed(Tree),
-        typed(Think),
-        typed(Todo),
-        typed(Ask),
-        typed(Fetch::new(config.reach)),
+        typed(ReadTool),
+        typed(WriteTool { writers: writers.clone() }),
+        typed(EditTool { writers }),
+        typed(GlobTool),
+        typed(GrepTool),
+        typed(LsTool),
+        typed(TreeTool),
+        typed(ThinkTool),
+        typed(TodoTool),
+        typed(AskTool),
+        typed(FetchTool::new(config.reach)),
     ];
-    tools.extend(config.search.map(|provider| typed(WebSearch::new(provider))));
-    tools.extend(config.git.map(|git| typed(Diff { git })));
-    tools.extend(config.skills.map(|library| typed(Skill { library })));
+    tools.extend(config.search.map(|provider| typed(WebSearchTool::new(provider))));
+    tools.extend(config.git.map(|git| typed(DiffTool { git })));
+    tools.extend(config.skills.map(|library| typed(SkillTool { library })));
     tools
 }

@@ -48,12 +48,12 @@ struct Repository {
 
 /// The commit that a run started from and the repository of its worktree. It is stored outside the run's reach, because
 /// the run can change the files in which git records the same.
-struct Beginning {
+struct BaseCommit {
     commit: String,
     git: PathBuf,
 }
 
-impl Beginning {
+impl BaseCommit {
     fn text(&self) -> String {
         format!("{}\n{}\n", self.commit, self.git.display())
     }
@@ -120,7 +120,7 @@ impl GitWorktrees {
         let workdir = workdir.canonicalize().map_err(|error| error.to_string())?;
         let GitFolder { top, common: git } = locate(&workdir, &[]).ok_or_else(|| no_repository("no .git found"))?;
         let read = [top.clone(), git.clone()];
-        let head = self.git(&top, &["rev-parse", "--verify", "HEAD"], Touch::Reading(&read)).await;
+        let head = self.git(&top, &["rev-parse", "--verify", "HEAD"], GitAccess::Reading(&read)).await;
         let commit = head.map_err(|why| no_repository(why.trim()))?.trim().to_owned();
         let prefix = workdir.strip_prefix(&top).map_err(|error| error.to_string())?.to_owned();
         Ok(Repository { top, git, prefix, commit })
@@ -130,19 +130,19 @@ impl GitWorktrees {
         let (place, branch) = (self.place(run).display().to_string(), Self::branch(run));
         let args = ["worktree", "add", "--quiet", "-b", &branch, &place, &repository.commit];
         self.git(&repository.top, &args, self.writing(&repository.top, &repository.git)).await?;
-        let beginning = Beginning { commit: repository.commit.clone(), git: repository.git.clone() };
-        std::fs::write(self.base(run), beginning.text()).map_err(|error| error.to_string())
+        let base = BaseCommit { commit: repository.commit.clone(), git: repository.git.clone() };
+        std::fs::write(self.base(run), base.text()).map_err(|error| error.to_string())
     }
 
     /// Returns the repository's git folder if the worktree is unchanged, otherwise a summary of the changes.
     async fn unchanged(&self, run: Uuid) -> Result<PathBuf, String> {
         let place = &self.place(run);
-        let beginning = std::fs::read_to_string(self.base(run)).ok().and_then(|text| Beginning::parse(&text));
-        let Beginning { commit, git } = beginning.ok_or("its base commit is not known")?;
+        let base = std::fs::read_to_string(self.base(run)).ok().and_then(|text| BaseCommit::parse(&text));
+        let BaseCommit { commit, git } = base.ok_or("its base commit is not known")?;
         let reading = [place.to_owned(), git.clone()];
-        let head = self.git(place, &["rev-parse", "--verify", "HEAD"], Touch::Reading(&reading)).await?;
+        let head = self.git(place, &["rev-parse", "--verify", "HEAD"], GitAccess::Reading(&reading)).await?;
         let args = ["status", "--porcelain", "--untracked-files=all"];
-        let changes = self.git(place, &args, Touch::Reading(&reading)).await?;
+        let changes = self.git(place, &args, GitAccess::Reading(&reading)).await?;
         match (changes.lines().count(), head.trim() == commit) {
             (0, true) => Ok(git),
             (files, is_same) => {
@@ -161,13 +161,13 @@ impl GitWorktrees {
         std::fs::remove_file(self.base(run)).map_err(|error| error.to_string())
     }
 
-    fn writing<'a>(&self, read: &'a Path, git: &Path) -> Touch<'a> {
-        Touch::Writing { read, write: vec![git.to_owned(), git.join("worktrees"), self.folder.clone()] }
+    fn writing<'a>(&self, read: &'a Path, git: &Path) -> GitAccess<'a> {
+        GitAccess::Writing { read, write: vec![git.to_owned(), git.join("worktrees"), self.folder.clone()] }
     }
 
-    async fn git(&self, workdir: &Path, args: &[&str], touch: Touch<'_>) -> Result<String, String> {
+    async fn git(&self, workdir: &Path, args: &[&str], access: GitAccess<'_>) -> Result<String, String> {
         let private = Private { root: self.commands.private.join(format!("git-{}", Uuid::new_v4())) };
-        let grant = touch.grant(self.sandbox);
+        let grant = access.grant(self.sandbox);
         let command = ShellCommand { command: "git", workdir, grant: &grant, time: TIMEOUT };
         let outcome = self.run(&command, args, &private).await;
         private.remove();
@@ -192,8 +192,8 @@ impl GitWorktrees {
     }
 }
 
-/// The paths that one of our git commands may touch.
-enum Touch<'a> {
+/// The paths that one of our git commands may access.
+enum GitAccess<'a> {
     /// Reads these paths and writes nothing.
     Reading(&'a [PathBuf]),
     Writing {
@@ -202,7 +202,7 @@ enum Touch<'a> {
     },
 }
 
-impl Touch<'_> {
+impl GitAccess<'_> {
     fn grant(&self, sandbox: Sandbox) -> Grant {
         let (read, write, sandbox) = match self {
             Self::Reading(read) => (read.to_vec(), Vec::new(), sandbox.min(Sandbox::ReadOnly)),

@@ -1,7 +1,7 @@
 //! Git files forged by a command do not open folders outside the workspace.
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
-mod workshop;
+mod command_fixture;
 
 use std::{
     fs,
@@ -10,15 +10,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use command_fixture::{
+    CommandFixture, again_as_ordinary_user, each,
+    isolated::{Isolated, git, write_tool},
+    sandboxes,
+};
 use homing_core::{
     authority::{Grant, Sandbox},
     tool::ToolContext,
     workspace::Workspaces,
-};
-use workshop::{
-    Workshop, again_as_ordinary_user, each,
-    isolated::{Isolated, git, write_tool},
-    sandboxes,
 };
 
 const SECRET: &str = "marker-of-the-user";
@@ -91,22 +91,23 @@ const FORGERIES: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn forged_git_file_opens_no_folder_outside() {
-    for (name, shop) in each().await {
-        let outside = Outside::new(shop.outside.join("private"));
+    for (name, fixture) in each().await {
+        let outside = Outside::new(fixture.outside.join("private"));
         for (what, forgery) in FORGERIES {
             // A subfolder of the root, where protected files that do not exist yet are not watched.
-            let workdir = shop.workspace.join("sub");
+            let workdir = fixture.workspace.join("sub");
             fs::create_dir_all(&workdir).unwrap();
-            let context = ToolContext { workdir: workdir.clone(), ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
+            let context =
+                ToolContext { workdir: workdir.clone(), ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
             let command = forgery.replace("OUT", &outside.folder.display().to_string());
-            let forged = shop.bash_with(&context, &command).await;
+            let forged = fixture.bash_with(&context, &command).await;
             assert!(workdir.join(".git").symlink_metadata().is_ok(), "{name}, {what}: {}", forged.text);
-            let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+            let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name}, {what}"), &output.text);
             // A read-only run is not misled by what another run wrote, either.
-            let grant = Grant { write: Vec::new(), ..shop.grant(Sandbox::ReadOnly) };
-            let context = ToolContext { workdir: workdir.clone(), ..shop.context(grant) };
-            let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+            let grant = Grant { write: Vec::new(), ..fixture.grant(Sandbox::ReadOnly) };
+            let context = ToolContext { workdir: workdir.clone(), ..fixture.context(grant) };
+            let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name}, {what}, read-only"), &output.text);
             fs::remove_dir_all(&workdir).unwrap();
         }
@@ -115,28 +116,28 @@ async fn forged_git_file_opens_no_folder_outside() {
 
 #[tokio::test]
 async fn forged_git_file_of_the_project_opens_no_folder() {
-    for (name, shop) in each().await {
-        let outside = Outside::new(shop.outside.join("private"));
-        let at = |path: &str| shop.workspace.join(path);
+    for (name, fixture) in each().await {
+        let outside = Outside::new(fixture.outside.join("private"));
+        let at = |path: &str| fixture.workspace.join(path);
         fs::create_dir(at("fake")).unwrap();
         fs::write(at(".git"), "gitdir: fake\n").unwrap();
         fs::write(at("fake/gitdir"), at(".git").display().to_string()).unwrap();
         fs::write(at("fake/commondir"), outside.folder.display().to_string()).unwrap();
-        let output = shop.bash(&reach(&outside.folder)).await;
+        let output = fixture.bash(&reach(&outside.folder)).await;
         outside.is_untouched(name, &output.text);
     }
 }
 
 #[tokio::test]
 async fn working_folder_swapped_for_a_link_opens_no_repository() {
-    for (name, shop) in each().await {
-        git(&shop.outside, &["init", "-q"]);
-        let outside = Outside::new(shop.outside.join(".git/private"));
-        let workdir = shop.workspace.join("a/b");
+    for (name, fixture) in each().await {
+        git(&fixture.outside, &["init", "-q"]);
+        let outside = Outside::new(fixture.outside.join(".git/private"));
+        let workdir = fixture.workspace.join("a/b");
         fs::create_dir_all(workdir.parent().unwrap()).unwrap();
-        symlink(&shop.outside, &workdir).unwrap();
-        let context = ToolContext { workdir, ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
-        let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+        symlink(&fixture.outside, &workdir).unwrap();
+        let context = ToolContext { workdir, ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
+        let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
         outside.is_untouched(name, &output.text);
     }
 }
@@ -157,18 +158,18 @@ async fn isolated_run_cannot_redirect_its_worktree() {
     let found = sandboxes().await;
     for name in &found.ready {
         for (what, redirection) in REDIRECTIONS {
-            let shop = Workshop::with(found.only(|it| it == name), |it| it);
-            let outside = Outside::new(shop.outside.join("private"));
-            let isolated = Isolated::new(&shop).await;
+            let fixture = CommandFixture::with(found.only(|other| other == name), |it| it);
+            let outside = Outside::new(fixture.outside.join("private"));
+            let isolated = Isolated::new(&fixture).await;
             let tree = isolated.worktrees.folder.join(isolated.run.to_string());
             let command = redirection
-                .replace("GIT", &shop.workspace.join(".git").display().to_string())
+                .replace("GIT", &fixture.workspace.join(".git").display().to_string())
                 .replace("TREE", &tree.display().to_string())
                 .replace("RUN", &isolated.run.to_string())
                 .replace("OUT", &outside.folder.display().to_string());
-            shop.bash_with(&isolated.context, &command).await;
+            fixture.bash_with(&isolated.context, &command).await;
             // The working folder may be gone, but it must not be another one.
-            let output = shop.bash_with(&isolated.context, &reach(&outside.folder)).await;
+            let output = fixture.bash_with(&isolated.context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name:?}, {what}"), &output.text);
             let file = write_tool();
             let path = isolated.workspace.workdir.join("made");

@@ -1,7 +1,7 @@
 //! MCP servers with good and bad behaviour, played by a script, and their tools.
 #![allow(clippy::print_stdout)]
 
-mod workshop;
+mod command_fixture;
 
 use std::{
     fs,
@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use command_fixture::{CommandFixture, HELPER, gone_within, marked};
 use homing_core::{
     authority::Sandbox,
     tool::{Replay, Tool, ToolContext, ToolOutput},
@@ -17,7 +18,6 @@ use homing_core::{
 use homing_sandbox::Sandboxes;
 use homing_tools::mcp::{ApprovalState, McpApprovals, McpError, McpScope, ServerConfig, ToolListing};
 use serde_json::{Value, json};
-use workshop::{HELPER, Workshop, gone_within, marked};
 
 /// A server whose behaviour is its first argument. It logs all messages to a file beside it.
 const SERVER: &str = r##"
@@ -77,7 +77,7 @@ for line in sys.stdin:
 "##;
 
 struct ServerFixture {
-    shop: Workshop,
+    fixture: CommandFixture,
     config: ServerConfig,
     scope: McpScope,
     context: ToolContext,
@@ -93,12 +93,12 @@ impl ServerFixture {
             println!("skipped: python3 is not installed");
             return None;
         }
-        let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
-        let script = shop.outside.join("server.py");
+        let fixture = CommandFixture::with(Sandboxes::none(HELPER), |commands| commands);
+        let script = fixture.outside.join("server.py");
         fs::write(&script, SERVER).unwrap();
         let mut entry = json!({
             "command": "python3",
-            "args": [script, behaviour, shop.outside],
+            "args": [script, behaviour, fixture.outside],
             "env": {"NEEDED": "${HOME}"},
             "tool_timeout_sec": if ["hangs", "endless", "long"].contains(&behaviour) { 1 } else { 30 },
             "startup_timeout_sec": if behaviour == "silent" { 1 } else { 30 },
@@ -107,9 +107,9 @@ impl ServerFixture {
             entry[key] = value.clone();
         }
         let config = ServerConfig::parse("fake", &entry).unwrap();
-        let scope = McpScope::new(shop.commands.clone(), vec![shop.workspace.clone()]);
-        let context = shop.context(shop.grant(Sandbox::Off));
-        Some(Self { shop, config, scope, context })
+        let scope = McpScope::new(fixture.commands.clone(), vec![fixture.workspace.clone()]);
+        let context = fixture.context(fixture.grant(Sandbox::Off));
+        Some(Self { fixture, config, scope, context })
     }
 
     async fn approved(&self) -> Vec<Arc<dyn Tool>> {
@@ -124,7 +124,7 @@ impl ServerFixture {
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.shop.outside.join("log")).unwrap_or_default()
+        fs::read_to_string(self.fixture.outside.join("log")).unwrap_or_default()
     }
 
     fn starts(&self) -> usize {
@@ -132,7 +132,7 @@ impl ServerFixture {
     }
 
     fn marker(&self) -> String {
-        self.shop.outside.display().to_string()
+        self.fixture.outside.display().to_string()
     }
 }
 
@@ -149,10 +149,10 @@ async fn server_runs_once_per_scope_and_ends_with_it() {
     assert_eq!(server.starts(), 1, "inv24: one server for one scope");
     assert_eq!(marked(&server.marker()).len(), 1);
     let marker = server.marker();
-    let ServerFixture { scope, shop, .. } = server;
+    let ServerFixture { scope, fixture, .. } = server;
     drop((tools, scope));
     assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new());
-    drop(shop);
+    drop(fixture);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn server_starts_on_first_use() {
     let Some(server) = ServerFixture::new("good") else { return };
     let mut approvals = McpApprovals::default();
     approvals.approve(&server.scope.discover(&server.config).await.unwrap());
-    let later = McpScope::new(server.shop.commands.clone(), vec![server.shop.workspace.clone()]);
+    let later = McpScope::new(server.fixture.commands.clone(), vec![server.fixture.workspace.clone()]);
     let tools = later.tools(&server.config, &approvals).unwrap();
     assert_eq!(server.starts(), 1);
     assert_eq!(server.echo(&tools).await.text, "you said hello");
@@ -197,7 +197,7 @@ async fn inv42_m8_tools_that_differ_from_the_approval_are_refused() {
     assert!(matches!(server.scope.tools(&server.config, &McpApprovals::default()), Err(McpError::NotApproved(_))));
     let mut approvals = McpApprovals::default();
     approvals.approve(&listing);
-    let file = server.shop.outside.join("approvals.json");
+    let file = server.fixture.outside.join("approvals.json");
     approvals.save(&file).unwrap();
     let mut approvals = McpApprovals::load(&file).unwrap();
     let tools = server.scope.tools(&server.config, &approvals).unwrap();
@@ -208,9 +208,9 @@ async fn inv42_m8_tools_that_differ_from_the_approval_are_refused() {
     assert!(matches!(server.scope.tools(&other, &approvals), Err(McpError::Changed { .. })));
 
     // The running server announces another description.
-    fs::write(server.shop.outside.join("announce"), "").unwrap();
+    fs::write(server.fixture.outside.join("announce"), "").unwrap();
     assert_eq!(server.echo(&tools).await.text, "you said hello");
-    fs::write(server.shop.outside.join("change"), "").unwrap();
+    fs::write(server.fixture.outside.join("change"), "").unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let calls = server.log().matches("tools/call").count();
     let output = server.echo(&tools).await;
@@ -218,7 +218,7 @@ async fn inv42_m8_tools_that_differ_from_the_approval_are_refused() {
     assert_eq!(server.log().matches("tools/call").count(), calls, "the changed tool was not called");
 
     // A fresh start shows the change without an announcement; approval makes it usable again.
-    let scope = McpScope::new(server.shop.commands.clone(), vec![server.shop.workspace.clone()]);
+    let scope = McpScope::new(server.fixture.commands.clone(), vec![server.fixture.workspace.clone()]);
     let output = server.echo(&scope.tools(&server.config, &approvals).unwrap()).await;
     assert!(output.is_error && output.text.contains("approve it again"), "{}", output.text);
     approvals.approve(&scope.discover(&server.config).await.unwrap());
@@ -328,14 +328,14 @@ async fn m13_server_receives_only_the_variables_it_names() {
 #[tokio::test]
 async fn m15_program_in_the_workspace_is_not_started() {
     let Some(server) = ServerFixture::new("good") else { return };
-    let program = server.shop.workspace.join("server");
+    let program = server.fixture.workspace.join("server");
     fs::write(&program, "#!/bin/sh\ntouch started").unwrap();
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     for command in ["./server".to_owned(), "server".to_owned(), program.display().to_string()] {
         let config = ServerConfig::parse("evil", &json!({"command": command})).unwrap();
         assert!(server.scope.discover(&config).await.is_err(), "{command}");
     }
-    assert_eq!(server.shop.files(&server.shop.workspace), ["server"]);
+    assert_eq!(server.fixture.files(&server.fixture.workspace), ["server"]);
 }
 
 #[tokio::test]
@@ -408,16 +408,16 @@ async fn reference_server_of_the_protocol_works() {
         println!("skipped: set HOMING_TEST_NPX=1 to install and use @modelcontextprotocol/server-everything");
         return;
     }
-    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
+    let fixture = CommandFixture::with(Sandboxes::none(HELPER), |commands| commands);
     let entry = json!({"command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"], "startup_timeout_sec": 120});
     let config = ServerConfig::parse("everything", &entry).unwrap();
-    let scope = McpScope::new(shop.commands.clone(), vec![shop.workspace.clone()]);
+    let scope = McpScope::new(fixture.commands.clone(), vec![fixture.workspace.clone()]);
     let listing = scope.discover(&config).await.unwrap();
     println!("{:?}", listing.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>());
     let mut approvals = McpApprovals::default();
     approvals.approve(&listing);
     let tools = scope.tools(&config, &approvals).unwrap();
-    let context = shop.context(shop.grant(Sandbox::Off));
+    let context = fixture.context(fixture.grant(Sandbox::Off));
     let call = async |name: &str, args: Value| {
         let tool = tools.iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no {name}"));
         tool.call(&context, args).await

@@ -1,7 +1,7 @@
 //! Processes end with their call, under every sandbox back-end of this machine, even if the runtime is killed.
 #![allow(clippy::print_stdout)]
 
-mod workshop;
+mod command_fixture;
 
 use std::{
     fs,
@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use command_fixture::{CommandFixture, HELPER, best, each, gone_within, marked, sandboxes};
 use homing_core::{
     BoxFuture,
     authority::Sandbox,
@@ -22,7 +23,6 @@ use homing_sandbox::{
 };
 use homing_tools::shell::bash::Bash;
 use serde_json::json;
-use workshop::{HELPER, Workshop, best, each, gone_within, marked, sandboxes};
 
 /// Leaves the session, forks twice and ignores signals, so that killing the process group would miss it.
 const STUBBORN: &str = "trap '' TERM INT HUP; setsid sleep 300 & (nohup sleep 300 >/dev/null 2>&1 &) ; \
@@ -70,12 +70,12 @@ async fn spawn_and_wait(folder: &str) {
 }
 
 async fn take_in_volume(command: &str) {
-    let shop = best().await.expect("checked by the parent");
-    shop.bash("echo warm").await;
+    let fixture = best().await.expect("checked by the parent");
+    fixture.bash("echo warm").await;
     let before = resident();
-    let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+    let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
     let time = if command == "yes" { 3 } else { 300 };
-    let output = Bash::new(shop.commands.clone()).call(&context, json!({"command": command, "timeout": time})).await;
+    let output = Bash::new(fixture.commands.clone()).call(&context, json!({"command": command, "timeout": time})).await;
     let most = resident_at_most();
     println!("\ngrowth {}", most.saturating_sub(before));
     println!("\nbytes {}", output.data.unwrap()["bytes"]);
@@ -84,10 +84,10 @@ async fn take_in_volume(command: &str) {
 
 /// Makes ten thousand calls: most of them to tools that open files in this process, some to commands in the sandbox.
 async fn count_open_files() {
-    let shop = best().await.expect("checked by the parent");
+    let fixture = best().await.expect("checked by the parent");
     let count = || fs::read_dir("/proc/self/fd").unwrap().count();
     let files = homing_tools::toolset::files_tools(Default::default());
-    let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+    let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
     let calls = [
         ("write", json!({"path": "a", "content": "one\ntwo\n"})),
         ("read", json!({"path": "a"})),
@@ -102,7 +102,7 @@ async fn count_open_files() {
         // Mostly reads: writes wait for the disk, and searches start threads.
         let call = if at % 50 < 46 { &calls[1] } else { &calls[at % calls.len()] };
         match (at % 100, call) {
-            (0, _) => drop(shop.bash("true").await),
+            (0, _) => drop(fixture.bash("true").await),
             (_, (name, args)) => {
                 let tool = files.iter().find(|tool| tool.spec().name == *name).unwrap();
                 drop(tool.call(&context, args.clone()).await);
@@ -146,15 +146,15 @@ fn zombies() -> usize {
 /// Returns the numbers that a role printed after `word`.
 fn printed(output: &str, word: &str) -> Vec<u64> {
     let line = output.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{output}"));
-    line.split_whitespace().map(|it| it.parse().unwrap()).collect()
+    line.split_whitespace().map(|text| text.parse().unwrap()).collect()
 }
 
 #[tokio::test]
 async fn inv21_no_process_survives_a_runtime_killed_after_spawn() {
-    for (name, shop) in each().await {
-        let marker = shop.folder.path().display().to_string();
-        let job = job_of(&shop, STUBBORN).await;
-        fs::write(shop.folder.path().join("job.json"), job.to_string()).unwrap();
+    for (name, fixture) in each().await {
+        let marker = fixture.folder.path().display().to_string();
+        let job = job_of(&fixture, STUBBORN).await;
+        fs::write(fixture.folder.path().join("job.json"), job.to_string()).unwrap();
         for trial in 0..150_u64 {
             let mut victim = role("spawn", &marker).spawn().unwrap();
             let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
@@ -168,32 +168,32 @@ async fn inv21_no_process_survives_a_runtime_killed_after_spawn() {
 }
 
 /// Returns the job that the `bash` tool would start, for a process that will be killed.
-async fn job_of(shop: &Workshop, command: &str) -> serde_json::Value {
+async fn job_of(fixture: &CommandFixture, command: &str) -> serde_json::Value {
     use homing_sandbox::{Access, GitHooks, Private, SandboxOptions, SandboxPolicy};
-    let access = Access::of(&shop.grant(Sandbox::WorkspaceWrite), &SandboxOptions::default());
-    let private = Private { root: shop.folder.path().canonicalize().unwrap().join("private/victim") };
-    let host_env = workshop::host_env();
-    let found = shop.commands.sandboxes().await;
+    let access = Access::of(&fixture.grant(Sandbox::WorkspaceWrite), &SandboxOptions::default());
+    let private = Private { root: fixture.folder.path().canonicalize().unwrap().join("private/victim") };
+    let host_env = command_fixture::host_env();
+    let found = fixture.commands.sandboxes().await;
     let policy = SandboxPolicy::build(
         &access,
         found,
         &host_env,
         &SandboxOptions::default(),
         &private,
-        &shop.workspace,
+        &fixture.workspace,
         GitHooks::Run,
     )
     .unwrap();
-    json!({"argv": ["bash", "-c", command], "workdir": shop.workspace, "env": policy.env, "jail": policy.jail})
+    json!({"argv": ["bash", "-c", command], "workdir": fixture.workspace, "env": policy.env, "jail": policy.jail})
 }
 
 #[tokio::test]
 async fn fault34_no_process_survives_its_call() {
-    for (name, shop) in each().await {
-        let marker = shop.folder.path().display().to_string();
+    for (name, fixture) in each().await {
+        let marker = fixture.folder.path().display().to_string();
         let command =
             "setsid sleep 300 & (nohup sleep 300 >/dev/null 2>&1 &) ; (setsid bash -c '(sleep 300 &)' &) ; echo done";
-        let output = shop.bash(command).await;
+        let output = fixture.bash(command).await;
         assert_eq!(output.text, "done", "{name}");
         assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
     }
@@ -201,9 +201,9 @@ async fn fault34_no_process_survives_its_call() {
 
 #[tokio::test]
 async fn inv22_fault33_call_returns_when_its_shell_exits() {
-    for (name, shop) in each().await {
+    for (name, fixture) in each().await {
         let since = Instant::now();
-        let output = shop.bash("echo before; sleep 60 & echo done").await;
+        let output = fixture.bash("echo before; sleep 60 & echo done").await;
         assert_eq!(output.text, "before\ndone", "{name}");
         // The promise is 250 ms after the exit; the rest is for a busy machine.
         assert!(since.elapsed() < Duration::from_secs(10), "{name}: {:?}", since.elapsed());
@@ -212,10 +212,10 @@ async fn inv22_fault33_call_returns_when_its_shell_exits() {
 
 #[tokio::test]
 async fn fault32_fault35_fault36_processes_are_killed_at_the_timeout() {
-    for (name, shop) in each().await {
-        let marker = shop.folder.path().display().to_string();
-        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
-        let tool = Bash::new(shop.commands.clone());
+    for (name, fixture) in each().await {
+        let marker = fixture.folder.path().display().to_string();
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
+        let tool = Bash::new(fixture.commands.clone());
         let call = async |command: &str| {
             let since = Instant::now();
             let output = tool.call(&context, json!({"command": command, "timeout": 2})).await;
@@ -253,16 +253,16 @@ impl CallHost for Impatient {
 
 #[tokio::test]
 async fn inv17_cancelled_or_dropped_call_ends_its_processes() {
-    for (name, shop) in each().await {
-        let marker = shop.folder.path().display().to_string();
+    for (name, fixture) in each().await {
+        let marker = fixture.folder.path().display().to_string();
         let host = Arc::new(Impatient(Duration::from_millis(300)));
-        let context = ToolContext { host, ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
-        let tool = Bash::new(shop.commands.clone());
+        let context = ToolContext { host, ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
+        let tool = Bash::new(fixture.commands.clone());
         let output = tool.call(&context, json!({"command": format!("echo partial; {STUBBORN}")})).await;
         assert_eq!(output.text, "partial\n[cancelled]", "{name}");
         assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
 
-        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
         let call = tool.call(&context, json!({"command": STUBBORN}));
         assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
         assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
@@ -271,11 +271,11 @@ async fn inv17_cancelled_or_dropped_call_ends_its_processes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inv21_command_outlives_the_thread_that_started_it() {
-    let Some(shop) = best().await else { return };
-    let job = job_of(&shop, "sleep 1; echo alive").await;
+    let Some(fixture) = best().await else { return };
+    let job = job_of(&fixture, "sleep 1; echo alive").await;
     let job = CommandSpec {
         argv: serde_json::from_value(job["argv"].clone()).unwrap(),
-        workdir: shop.workspace.clone(),
+        workdir: fixture.workspace.clone(),
         env: serde_json::from_value(job["env"].clone()).unwrap(),
         input: Input::Nothing,
         jail: serde_json::from_value(job["jail"].clone()).unwrap(),
@@ -347,19 +347,19 @@ async fn inv23_no_zombies_or_open_files_remain() {
 
 #[tokio::test]
 async fn fault42_commands_have_no_input_and_no_terminal() {
-    for (name, shop) in each().await {
+    for (name, fixture) in each().await {
         let output =
-            shop.bash("read -r x; echo \"read $?\"; (echo > /dev/tty) 2>/dev/null; echo \"tty $?\"; tty").await;
+            fixture.bash("read -r x; echo \"read $?\"; (echo > /dev/tty) 2>/dev/null; echo \"tty $?\"; tty").await;
         assert!(output.text.starts_with("read 1\ntty 1\nnot a tty"), "{name}: {}", output.text);
     }
 }
 
 #[tokio::test]
 async fn fault40_deleted_working_folder_is_reported() {
-    for (name, shop) in each().await {
-        shop.bash("rm -rf -- \"$PWD\"/* .[!.]* 2>/dev/null; cd /; rm -rf \"$OLDPWD\" 2>/dev/null; true").await;
-        let _ = fs::remove_dir_all(&shop.workspace);
-        let output = shop.bash("echo hello").await;
+    for (name, fixture) in each().await {
+        fixture.bash("rm -rf -- \"$PWD\"/* .[!.]* 2>/dev/null; cd /; rm -rf \"$OLDPWD\" 2>/dev/null; true").await;
+        let _ = fs::remove_dir_all(&fixture.workspace);
+        let output = fixture.bash("echo hello").await;
         assert!(output.is_error && output.text.contains("no longer exists"), "{name}: {}", output.text);
     }
 }
@@ -368,12 +368,12 @@ async fn fault40_deleted_working_folder_is_reported() {
 async fn fault41_file_size_is_limited() {
     let found = sandboxes().await;
     for backend in found.ready.clone() {
-        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+        let fixture = CommandFixture::with(found.only(|other| *other == backend), |mut commands| {
             commands.limits.file = 1 << 20;
             commands
         });
         let output =
-            shop.bash("dd if=/dev/zero of=\"$TMPDIR/big\" bs=64k count=64 2>&1; stat -c %s \"$TMPDIR/big\"").await;
+            fixture.bash("dd if=/dev/zero of=\"$TMPDIR/big\" bs=64k count=64 2>&1; stat -c %s \"$TMPDIR/big\"").await;
         assert!(output.text.trim_end().ends_with("1048576"), "{backend:?}: {}", output.text);
     }
 }
@@ -382,22 +382,22 @@ async fn fault41_file_size_is_limited() {
 async fn inv25_fault38_fork_bomb_hits_a_limit() {
     let found = sandboxes().await;
     for backend in found.ready.clone() {
-        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+        let fixture = CommandFixture::with(found.only(|other| *other == backend), |mut commands| {
             commands.limits.processes = 64;
             commands
         });
         // To protect the machine, first check that the limit is in force. A plain sh is used because bash retries for a
         // long time when it cannot fork.
         let many = "sh -c 'i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i + 1)); done'; true";
-        let output = shop.bash(many).await;
+        let output = fixture.bash(many).await;
         if output.data.as_ref().is_none_or(|data| data["limit"] != "processes") {
             println!("skipped under {backend:?}: no limit on processes is in force here ({})", output.text);
             continue;
         }
-        let marker = shop.folder.path().display().to_string();
-        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let marker = fixture.folder.path().display().to_string();
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
         let bomb = json!({"command": "f() { f | f & }; f; sleep 2", "timeout": 3});
-        let output = Bash::new(shop.commands.clone()).call(&context, bomb).await;
+        let output = Bash::new(fixture.commands.clone()).call(&context, bomb).await;
         assert!(output.text.contains("resource_limit"), "{backend:?}: {}", output.text);
         assert_eq!(gone_within(&marker, Duration::from_secs(3)), Vec::<i32>::new(), "{backend:?}");
     }
@@ -407,12 +407,12 @@ async fn inv25_fault38_fork_bomb_hits_a_limit() {
 async fn fault39_memory_limit_ends_only_the_command() {
     let found = sandboxes().await;
     for backend in found.ready.clone() {
-        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+        let fixture = CommandFixture::with(found.only(|other| *other == backend), |mut commands| {
             commands.limits.memory = Some(64 << 20);
             commands
         });
         // At most 200 MB even without a limit.
-        let output = shop.bash("head -c 200000000 /dev/zero | tail -n 1 | wc -c").await;
+        let output = fixture.bash("head -c 200000000 /dev/zero | tail -n 1 | wc -c").await;
         if output.text.contains("200000000") {
             println!("skipped under {backend:?}: no limit on memory is in force here");
             continue;
@@ -425,12 +425,12 @@ async fn fault39_memory_limit_ends_only_the_command() {
 async fn missing_helper_is_an_error_and_nothing_runs() {
     let mut sandboxes = Sandboxes::none("/nonexistent");
     sandboxes.ready.push(Backend::Landlock { version: 6, network: OwnNetwork::Impossible });
-    let shop = Workshop::with(sandboxes, |mut commands| {
+    let fixture = CommandFixture::with(sandboxes, |mut commands| {
         commands.launcher.helper = "/nonexistent".into();
         commands
     });
-    let output = shop.bash("touch here").await;
+    let output = fixture.bash("touch here").await;
     assert!(output.is_error && output.text.contains("helper"), "{}", output.text);
-    assert!(shop.files(&shop.workspace).is_empty());
-    assert!(marked(&shop.folder.path().display().to_string()).is_empty());
+    assert!(fixture.files(&fixture.workspace).is_empty());
+    assert!(marked(&fixture.folder.path().display().to_string()).is_empty());
 }

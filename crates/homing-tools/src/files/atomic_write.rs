@@ -23,8 +23,8 @@ use crate::files::{
     workspace_files::WriteTarget,
 };
 
-/// Writes `content` to `target`. If the file is no longer the one that `target` describes, another process changed it, and
-/// an error is returned instead.
+/// Writes `content` to `target`. If the file differs from the one that `target` describes, another process changed it, and an
+/// error is returned instead.
 pub(crate) fn replace(
     context: &ToolContext,
     writers: &LastWriters,

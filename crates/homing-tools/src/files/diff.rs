@@ -109,7 +109,7 @@ impl PlainGit {
 async fn head(stream: Option<impl AsyncRead + Unpin>, max_bytes: usize) -> (String, bool) {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
-        // A read error ends the output early; the exit status tells whether git failed.
+        // A read error ends the output early; the exit status shows whether git failed.
         let _ = stream.take(max_bytes as u64 + 1).read_to_end(&mut bytes).await;
     }
     let was_cut = bytes.len() > max_bytes;
@@ -118,7 +118,7 @@ async fn head(stream: Option<impl AsyncRead + Unpin>, max_bytes: usize) -> (Stri
 }
 
 /// The `diff` tool.
-pub(crate) struct Diff {
+pub(crate) struct DiffTool {
     pub(crate) git: Arc<dyn GitRunner>,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct DiffArgs {
     path: Option<String>,
 }
 
-impl TypedTool for Diff {
+impl TypedTool for DiffTool {
     type Args = DiffArgs;
     const NAME: &'static str = "diff";
     const REPLAY: Replay = Replay::Safe;
@@ -159,7 +159,7 @@ impl TypedTool for Diff {
     }
 }
 
-impl Diff {
+impl DiffTool {
     async fn show(&self, context: &ToolContext, args: &DiffArgs) -> Result<ToolOutput, String> {
         let requested = RequestedPath::new(context, or_workdir(args.path.as_deref()))?;
         // A deleted file is a change, too: only existing files are checked against the roots.
@@ -223,7 +223,7 @@ fn pathspec(requested: &RequestedPath) -> String {
 fn checked(revision: &str) -> Result<String, String> {
     let is_invalid = |it: char| it.is_whitespace() || it.is_control();
     if revision.starts_with('-') || revision.contains(is_invalid) {
-        return Err(format!("diff: `against` must be a commit, branch or range. Example: {}", Diff::EXAMPLE));
+        return Err(format!("diff: `against` must be a commit, branch or range. Example: {}", DiffTool::EXAMPLE));
     }
     Ok(revision.to_owned())
 }

@@ -25,7 +25,7 @@ use crate::{
 const MAX_FILE: usize = 64 * 1024 * 1024;
 
 /// The `edit` tool.
-pub(crate) struct Edit {
+pub(crate) struct EditTool {
     pub(crate) writers: Arc<LastWriters>,
 }
 
@@ -79,7 +79,7 @@ struct Replacement {
     all: bool,
 }
 
-impl TypedTool for Edit {
+impl TypedTool for EditTool {
     type Args = EditArgs;
     const NAME: &'static str = "edit";
     const REPLAY: Replay = Replay::Unsafe;
@@ -105,7 +105,7 @@ impl TypedTool for Edit {
 fn edit(context: &ToolContext, writers: &LastWriters, args: EditArgs) -> Result<ToolOutput, String> {
     let requested = RequestedPath::new(context, &args.path)?;
     let replacements = replacements(args)?;
-    let mut target = target(context, Edit::NAME, &requested)?;
+    let mut target = target(context, EditTool::NAME, &requested)?;
     let Some(opened) = &mut target.existing else {
         return Err(format!("{} does not exist: use `write` to create it", requested.shown));
     };
@@ -127,11 +127,11 @@ fn replacements(args: EditArgs) -> Result<Vec<Replacement>, String> {
     match (args.old, args.new) {
         (Some(old), Some(new)) => replacements.push(Replacement { old, new, all: args.all }),
         (None, None) => (),
-        (Some(_), None) => return Err(format!("edit: `new` is missing. Example: {}", Edit::EXAMPLE)),
-        (None, Some(_)) => return Err(format!("edit: `old` is missing. Example: {}", Edit::EXAMPLE)),
+        (Some(_), None) => return Err(format!("edit: `new` is missing. Example: {}", EditTool::EXAMPLE)),
+        (None, Some(_)) => return Err(format!("edit: `old` is missing. Example: {}", EditTool::EXAMPLE)),
     }
     if replacements.is_empty() {
-        return Err(format!("edit: `edits` is missing or empty. Example: {}", Edit::EXAMPLE));
+        return Err(format!("edit: `edits` is missing or empty. Example: {}", EditTool::EXAMPLE));
     }
     Ok(replacements)
 }

@@ -33,7 +33,7 @@ const DEFAULT_FILES: u64 = 200;
 const MAX_FILES: u64 = 2_000;
 
 /// The `glob` tool.
-pub(crate) struct Glob;
+pub(crate) struct GlobTool;
 
 /// Arguments of `glob`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -63,7 +63,7 @@ enum GlobSort {
     Modified,
 }
 
-impl TypedTool for Glob {
+impl TypedTool for GlobTool {
     type Args = GlobArgs;
     const NAME: &'static str = "glob";
     const REPLAY: Replay = Replay::Safe;
@@ -87,7 +87,7 @@ impl TypedTool for Glob {
 fn glob(context: &ToolContext, args: &GlobArgs, stop: &StopSignal) -> Result<ToolOutput, String> {
     let pattern = below_workdir(context, &args.pattern)?;
     let matcher = file_glob(pattern)?;
-    let root = open_folder(context, Glob::NAME, or_workdir(args.path.as_deref()))?;
+    let root = open_folder(context, GlobTool::NAME, or_workdir(args.path.as_deref()))?;
     let limit = args.limit.unwrap_or(DEFAULT_FILES).clamp(1, MAX_FILES) as usize;
     let found = find(&root, &matcher, args.sort.unwrap_or_default(), limit, stop);
     Ok(ToolOutput::text(found.show(&root, stop)))
@@ -96,7 +96,7 @@ fn glob(context: &ToolContext, args: &GlobArgs, stop: &StopSignal) -> Result<Too
 /// Makes an absolute pattern inside the run's folder relative; models often write absolute ones.
 fn below_workdir<'p>(context: &ToolContext, pattern: &'p str) -> Result<&'p str, String> {
     if pattern.is_empty() {
-        return Err(format!("glob: `pattern` is empty. Example: {}", Glob::EXAMPLE));
+        return Err(format!("glob: `pattern` is empty. Example: {}", GlobTool::EXAMPLE));
     }
     if pattern.split('/').any(|part| part == "..") {
         return Err("glob: `pattern` cannot contain `..`; use `path` for the folder".to_owned());

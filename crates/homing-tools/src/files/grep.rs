@@ -37,7 +37,7 @@ const MAX_CONTEXT: u64 = 50;
 const MAX_MEMORY: usize = 16 * 1024 * 1024;
 
 /// The `grep` tool.
-pub(crate) struct Grep;
+pub(crate) struct GrepTool;
 
 /// Arguments of `grep`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -84,7 +84,7 @@ pub(crate) struct GrepArgs {
     limit: Option<u64>,
 }
 
-impl TypedTool for Grep {
+impl TypedTool for GrepTool {
     type Args = GrepArgs;
     const NAME: &'static str = "grep";
     const REPLAY: Replay = Replay::Safe;
@@ -108,7 +108,7 @@ impl TypedTool for Grep {
 
 fn grep(context: &ToolContext, args: &GrepArgs, stop: &StopSignal) -> Result<ToolOutput, String> {
     let query = GrepQuery::new(args)?;
-    match open_target(context, Grep::NAME, or_workdir(args.path.as_deref()))? {
+    match open_target(context, GrepTool::NAME, or_workdir(args.path.as_deref()))? {
         SearchTarget::File(opened, requested) => {
             let mut matches = FileMatches::new(query.mode, requested.shown, query.limit);
             let searched = query.searcher().search_file(&query.matcher, &opened.file, &mut matches);
@@ -164,7 +164,7 @@ fn plain_searcher() -> SearcherBuilder {
 
 fn matcher(args: &GrepArgs) -> Result<RegexMatcher, String> {
     if args.pattern.is_empty() {
-        return Err(format!("grep: `pattern` is empty. Example: {}", Grep::EXAMPLE));
+        return Err(format!("grep: `pattern` is empty. Example: {}", GrepTool::EXAMPLE));
     }
     RegexMatcherBuilder::new()
         .case_insensitive(args.ignore_case)

@@ -26,7 +26,7 @@ const MAX_SHOWN: usize = 1_000;
 const MAX_READ: usize = 100_000;
 
 /// The `ls` tool.
-pub(crate) struct Ls;
+pub(crate) struct LsTool;
 
 /// Arguments of `ls`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ pub(crate) struct LsArgs {
     path: Option<String>,
 }
 
-impl TypedTool for Ls {
+impl TypedTool for LsTool {
     type Args = LsArgs;
     const NAME: &'static str = "ls";
     const REPLAY: Replay = Replay::Safe;
@@ -61,7 +61,7 @@ impl TypedTool for Ls {
 
     async fn run(&self, context: &ToolContext, args: LsArgs) -> ToolOutput {
         blocking(context, move |context, _| {
-            let root = open_folder(context, Ls::NAME, or_workdir(args.path.as_deref()))?;
+            let root = open_folder(context, LsTool::NAME, or_workdir(args.path.as_deref()))?;
             list(&root).map_err(|error| format!("cannot list the folder: {error}"))
         })
         .await

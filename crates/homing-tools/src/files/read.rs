@@ -36,7 +36,7 @@ const MAX_SCAN: u64 = 256 * 1024 * 1024;
 const MAX_IMAGE: u64 = 5 * 1024 * 1024;
 
 /// The `read` tool.
-pub(crate) struct Read;
+pub(crate) struct ReadTool;
 
 /// Arguments of `read`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -54,7 +54,7 @@ pub(crate) struct ReadArgs {
     limit: Option<u64>,
 }
 
-impl TypedTool for Read {
+impl TypedTool for ReadTool {
     type Args = ReadArgs;
     const NAME: &'static str = "read";
     const REPLAY: Replay = Replay::Safe;
@@ -78,7 +78,7 @@ impl TypedTool for Read {
 
 fn read(context: &ToolContext, args: &ReadArgs, stop: &StopSignal) -> Result<ToolOutput, String> {
     let requested = RequestedPath::new(context, &args.path)?;
-    let mut opened = open_file(context, Read::NAME, &requested)?;
+    let mut opened = open_file(context, ReadTool::NAME, &requested)?;
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", requested.shown);
     let mut head = [0; 8 * 1024];
     let length = fill(&mut opened.file, &mut head).map_err(failed)?;

@@ -23,7 +23,7 @@ const MAX_SHOWN: usize = 1_000;
 const DEFAULT_DEPTH: u64 = 3;
 
 /// The `tree` tool.
-pub(crate) struct Tree;
+pub(crate) struct TreeTool;
 
 /// Arguments of `tree`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -43,7 +43,7 @@ pub(crate) struct TreeArgs {
     depth: Option<u64>,
 }
 
-impl TypedTool for Tree {
+impl TypedTool for TreeTool {
     type Args = TreeArgs;
     const NAME: &'static str = "tree";
     const REPLAY: Replay = Replay::Safe;
@@ -61,7 +61,7 @@ impl TypedTool for Tree {
 
     async fn run(&self, context: &ToolContext, args: TreeArgs) -> ToolOutput {
         blocking(context, move |context, stop| {
-            let root = open_folder(context, Tree::NAME, or_workdir(args.path.as_deref()))?;
+            let root = open_folder(context, TreeTool::NAME, or_workdir(args.path.as_deref()))?;
             let depth = args.depth.unwrap_or(DEFAULT_DEPTH).clamp(1, 50) as usize;
             Ok(ToolOutput::text(show(&root, depth, stop)))
         })

@@ -24,7 +24,7 @@ use crate::{
 const MAX_CONTENT: usize = 32 * 1024 * 1024;
 
 /// The `write` tool.
-pub(crate) struct Write {
+pub(crate) struct WriteTool {
     pub(crate) writers: Arc<LastWriters>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct WriteArgs {
     content: String,
 }
 
-impl TypedTool for Write {
+impl TypedTool for WriteTool {
     type Args = WriteArgs;
     const NAME: &'static str = "write";
     const REPLAY: Replay = Replay::Unsafe;
@@ -70,7 +70,7 @@ fn write(context: &ToolContext, writers: &LastWriters, args: &WriteArgs) -> Resu
         ));
     }
     let requested = RequestedPath::new(context, &args.path)?;
-    let mut target = target(context, Write::NAME, &requested)?;
+    let mut target = target(context, WriteTool::NAME, &requested)?;
     let before = match &mut target.existing {
         None => None,
         Some(opened) => Some(unchanged(context, writers, opened, &requested)?),

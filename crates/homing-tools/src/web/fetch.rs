@@ -30,7 +30,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_REDIRECTS: usize = 5;
 
 /// The `fetch` tool.
-pub(crate) struct Fetch {
+pub(crate) struct FetchTool {
     reach: Reach,
     client: OnceLock<Result<Client, String>>,
 }
@@ -43,7 +43,7 @@ pub(crate) struct FetchArgs {
     url: String,
 }
 
-impl Fetch {
+impl FetchTool {
     pub(crate) fn new(reach: Reach) -> Self {
         Self { reach, client: OnceLock::new() }
     }
@@ -78,7 +78,7 @@ fn permitted(context: &ToolContext, filter: &ResultFilter<'_>, url: &Url, reach:
     if filter.allows(|| Subject::Host(host.clone())) {
         return Ok(());
     }
-    Err(format!("the page redirects to {host}, which needs a permission of its own: fetch {url} directly"))
+    Err(format!("the page redirects to {host}, which needs a separate permission: fetch {url} directly"))
 }
 
 fn next_hop(url: &Url, response: &Response) -> Result<Option<Url>, String> {
@@ -142,7 +142,7 @@ fn shown(url: &Url, mut text: String, was_cut: bool) -> String {
     format!("<page url=\"{url}\">\n{text}\n</page>")
 }
 
-impl TypedTool for Fetch {
+impl TypedTool for FetchTool {
     type Args = FetchArgs;
     const NAME: &'static str = "fetch";
     const REPLAY: Replay = Replay::Safe;

@@ -59,7 +59,7 @@ impl SearchProvider {
 }
 
 /// The `websearch` tool.
-pub(crate) struct WebSearch {
+pub(crate) struct WebSearchTool {
     provider: SearchProvider,
     client: OnceLock<Result<Client, String>>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct WebSearchArgs {
     limit: Option<u64>,
 }
 
-impl WebSearch {
+impl WebSearchTool {
     pub(crate) fn new(provider: SearchProvider) -> Self {
         Self { provider, client: OnceLock::new() }
     }
@@ -144,7 +144,7 @@ fn encode(query: &str) -> String {
     encoded.unwrap_or_default()
 }
 
-impl TypedTool for WebSearch {
+impl TypedTool for WebSearchTool {
     type Args = WebSearchArgs;
     const NAME: &'static str = "websearch";
     const REPLAY: Replay = Replay::Safe;

@@ -13,7 +13,7 @@ use homing_core::{
 };
 use homing_tools::worktree::GitWorktrees;
 
-use super::Workshop;
+use super::CommandFixture;
 
 pub fn git(folder: &Path, args: &[&str]) {
     let identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.hooksPath=/dev/null"];
@@ -35,25 +35,28 @@ pub struct Isolated {
 }
 
 impl Isolated {
-    pub async fn new(shop: &Workshop) -> Self {
-        git(&shop.workspace, &["init", "-q", "-b", "main"]);
-        fs::create_dir_all(shop.workspace.join("a/b")).unwrap();
-        fs::write(shop.workspace.join("a/b/file"), "x").unwrap();
-        git(&shop.workspace, &["add", "."]);
-        git(&shop.workspace, &["commit", "-qm", "a"]);
-        let root = shop.folder.path().canonicalize().unwrap();
-        git(&shop.workspace, &["worktree", "add", "-q", root.join("users").to_str().unwrap()]);
+    pub async fn new(fixture: &CommandFixture) -> Self {
+        git(&fixture.workspace, &["init", "-q", "-b", "main"]);
+        fs::create_dir_all(fixture.workspace.join("a/b")).unwrap();
+        fs::write(fixture.workspace.join("a/b/file"), "x").unwrap();
+        git(&fixture.workspace, &["add", "."]);
+        git(&fixture.workspace, &["commit", "-qm", "a"]);
+        let root = fixture.folder.path().canonicalize().unwrap();
+        git(&fixture.workspace, &["worktree", "add", "-q", root.join("users").to_str().unwrap()]);
         let worktrees = GitWorktrees {
-            commands: shop.commands.clone(),
+            commands: fixture.commands.clone(),
             folder: root.join("trees"),
             sandbox: Sandbox::WorkspaceWrite,
         };
         let run = uuid::Uuid::new_v4();
-        let workspace = worktrees.enter(run, &shop.workspace.join("a/b")).await.unwrap();
+        let workspace = worktrees.enter(run, &fixture.workspace.join("a/b")).await.unwrap();
         let with = |roots: &[PathBuf]| [std::slice::from_ref(&workspace.workdir), roots].concat();
-        let grant =
-            Grant { read: with(&workspace.read), write: with(&workspace.write), ..shop.grant(Sandbox::WorkspaceWrite) };
-        let context = ToolContext { workdir: workspace.workdir.clone(), ..shop.context(grant) };
+        let grant = Grant {
+            read: with(&workspace.read),
+            write: with(&workspace.write),
+            ..fixture.grant(Sandbox::WorkspaceWrite)
+        };
+        let context = ToolContext { workdir: workspace.workdir.clone(), ..fixture.context(grant) };
         Self { worktrees, run, workspace, context }
     }
 }

@@ -30,7 +30,7 @@ pub fn helper() -> PathBuf {
     std::env::var_os(HELPER_COPY).map_or(HELPER.into(), PathBuf::from)
 }
 
-pub struct Workshop {
+pub struct CommandFixture {
     pub folder: tempfile::TempDir,
     pub workspace: PathBuf,
     pub outside: PathBuf,
@@ -54,27 +54,27 @@ pub async fn sandboxes() -> Sandboxes {
 }
 
 /// Creates a fixture for each back-end of this machine.
-pub async fn each() -> Vec<(&'static str, Workshop)> {
+pub async fn each() -> Vec<(&'static str, CommandFixture)> {
     let found = sandboxes().await;
-    let mut shops = Vec::new();
+    let mut fixtures = Vec::new();
     for backend in &found.ready {
         let name = match backend {
             Backend::Bubblewrap { .. } => "bubblewrap",
             Backend::Landlock { .. } => "landlock",
         };
-        shops.push((name, Workshop::with(found.only(|it| it == backend), |it| it)));
+        fixtures.push((name, CommandFixture::with(found.only(|other| other == backend), |commands| commands)));
     }
-    shops
+    fixtures
 }
 
 /// Creates a fixture for the best back-end of this machine.
-pub async fn best() -> Option<Workshop> {
+pub async fn best() -> Option<CommandFixture> {
     let found = sandboxes().await;
     found.best()?;
-    Some(Workshop::with(found, |it| it))
+    Some(CommandFixture::with(found, |commands| commands))
 }
 
-impl Workshop {
+impl CommandFixture {
     pub fn with(sandboxes: Sandboxes, change: impl FnOnce(Commands) -> Commands) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
