@@ -1,5 +1,5 @@
-//! What a command costs under each back-end, beside the same command started plainly. Run with `cargo bench -p
-//! homing-tools --bench commands`.
+//! Measures a command under each sandbox back-end, compared with the same command without supervision. Run with
+//! `cargo bench -p homing-tools --bench commands`.
 #![allow(clippy::print_stdout)]
 
 use std::{
@@ -15,11 +15,11 @@ use homing_tools::shell::commands::{Commands, ShellCommand};
 const HELPER: &str = env!("CARGO_BIN_EXE_homing-helper");
 const TIMES: u32 = 50;
 
-/// Processor time of this process and of all that have ended below it. On a busy machine it says more than the clock.
+/// Returns the CPU time of this process and its finished children, which is more stable than wall time on a busy machine.
 fn processor() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |it| it.1).split_whitespace().skip(11).take(4);
-    let ticks: u64 = fields.filter_map(|it| it.parse::<u64>().ok()).sum();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace().skip(11).take(4);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 10)
 }
 
@@ -31,41 +31,39 @@ fn main() {
 async fn measure() {
     let env: std::collections::BTreeMap<String, String> = std::env::vars().collect();
     let home = env.get("HOME").map_or("/".into(), PathBuf::from);
-    let surroundings = CommandEnv { home, env };
+    let host_env = CommandEnv { home, env };
     let folder = tempfile::tempdir().expect("a folder");
     let root = folder.path().canonicalize().expect("it exists");
-    let found = Sandboxes::probe(Path::new(HELPER), &surroundings, &root).await;
+    let found = Sandboxes::probe(Path::new(HELPER), &host_env, &root).await;
     let (since, before) = (Instant::now(), processor());
     for _ in 0..TIMES {
         Command::new("bash").args(["--noprofile", "--norc", "-c", "true"]).status().expect("bash");
     }
-    println!(
-        "plain bash: {:?} a command, {:?} of it computing",
-        since.elapsed() / TIMES,
-        (processor() - before) / TIMES
-    );
+    println!("plain bash: {:?} per command, {:?} CPU time", since.elapsed() / TIMES, (processor() - before) / TIMES);
     let workspace = root.join("workspace");
     std::fs::create_dir(&workspace).expect("a workspace");
-    let levels = found.ready.iter().map(|it| (format!("{it:?}"), found.only(|one| one == it), Sandbox::WorkspaceWrite));
+    let levels = found
+        .ready
+        .iter()
+        .map(|backend| (format!("{backend:?}"), found.only(|other| other == backend), Sandbox::WorkspaceWrite));
     for (name, sandboxes, sandbox) in levels.chain([("supervised, no sandbox".to_owned(), found.clone(), Sandbox::Off)])
     {
-        let commands =
-            Commands::new(HELPER.into(), surroundings.clone(), SandboxOptions::default(), root.join("private"))
-                .with_sandboxes(sandboxes);
+        let commands = Commands::new(HELPER.into(), host_env.clone(), SandboxOptions::default(), root.join("private"))
+            .with_sandboxes(sandboxes);
         let (clock, computing) = one(&commands, &workspace, sandbox).await;
-        println!("{name}: {clock:?} a command, {computing:?} of it computing");
+        println!("{name}: {clock:?} per command, {computing:?} CPU time");
     }
 }
 
 async fn one(commands: &Commands, workspace: &Path, sandbox: Sandbox) -> (Duration, Duration) {
     let roots = vec![workspace.to_owned()];
     let grant = Grant { layers: Vec::new(), read: roots.clone(), write: roots, network: Network::Off, sandbox };
-    let room = Private { root: commands.private.join("bench") };
+    let private = Private { root: commands.private.join("bench") };
     let (since, before) = (Instant::now(), processor());
     for _ in 0..TIMES {
         let time = Duration::from_secs(60);
         let command = ShellCommand { command: "true", workdir: workspace, grant: &grant, time };
-        let finished = commands.run(command, &room, std::future::pending(), &mut |_| ()).await;
+        let finished = commands.run(command, &private, std::future::pending(), &mut |_| ()).await;
         assert!(finished.is_ok(), "{finished:?}");
     }
     (since.elapsed() / TIMES, (processor() - before) / TIMES)

@@ -1,9 +1,9 @@
-//! `grep` and `glob` beside ripgrep on a generated tree, and `read` and `edit` of a 10 MB file. Prints medians; `rg` is
-//! compared where it is installed. Run with `cargo bench -p homing-tools`.
-#![allow(clippy::print_stdout, missing_docs, reason = "it reports to a person")]
+//! Measures `grep` and `glob` on a generated tree, compared with ripgrep if it is installed, and `read` and `edit` of a
+//! 10 MB file. Prints medians. Run with `cargo bench -p homing-tools --bench search`.
+#![allow(clippy::print_stdout, missing_docs, reason = "prints its results")]
 
-#[path = "../tests/world/mod.rs"]
-mod world;
+#[path = "../tests/tool_fixture/mod.rs"]
+mod tool_fixture;
 
 use std::{
     path::Path,
@@ -13,16 +13,16 @@ use std::{
 
 use homing_tools::toolset::{ToolsConfig, files_tools};
 use serde_json::json;
-use world::World;
+use tool_fixture::ToolFixture;
 
 const FILES: usize = 20_000;
 const ROUNDS: usize = 15;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let world = World::new(files_tools(ToolsConfig::default()));
-    plant(&world.root());
-    let run = world.run();
+    let fixture = ToolFixture::new(files_tools(ToolsConfig::default()));
+    plant(&fixture.root());
+    let run = fixture.run();
     let call = |tool: &str, args: serde_json::Value| {
         let output = runtime.block_on(run.call(tool, args));
         assert!(!output.is_error, "{}", output.text);
@@ -31,13 +31,18 @@ fn main() {
         "grep, rare",
         || call("grep", json!({"pattern": "needle_[0-9]+"})),
         &["-n", "needle_[0-9]+"],
-        &world.root(),
+        &fixture.root(),
     );
-    compare("grep, common", || call("grep", json!({"pattern": "return"})), &["-n", "return"], &world.root());
-    compare("glob", || call("glob", json!({"pattern": "**/*_77.rs"})), &["--files", "-g", "**/*_77.rs"], &world.root());
+    compare("grep, common", || call("grep", json!({"pattern": "return"})), &["-n", "return"], &fixture.root());
+    compare(
+        "glob",
+        || call("glob", json!({"pattern": "**/*_77.rs"})),
+        &["--files", "-g", "**/*_77.rs"],
+        &fixture.root(),
+    );
 
     let line = "the quick brown fox jumps over the lazy dog 0123456789\n";
-    world.file("big.txt", format!("{}unique line\n{}", line.repeat(95_000), line.repeat(95_000)));
+    fixture.file("big.txt", format!("{}unique line\n{}", line.repeat(95_000), line.repeat(95_000)));
     println!(
         "read of a 10 MB file, line 95,000: {:?}",
         median(|| call("read", json!({"path": "big.txt", "offset": 95_000, "limit": 20})))
@@ -52,7 +57,7 @@ fn main() {
     println!("memory at most: {} MB", peak_memory() / 1024);
 }
 
-/// Folders of 100 files of 4 KB each, a tenth of them ignored.
+/// Creates folders of 100 files of 4 KB each, with some folders ignored.
 fn plant(root: &Path) {
     for at in 0..FILES {
         let folder = root.join(format!("crate_{}/src", at / 100));
@@ -82,7 +87,7 @@ fn compare(name: &str, ours: impl FnMut(), args: &[&str], root: &Path) {
             .status()
     };
     if rg().is_err() {
-        println!("{name}: {ours:?} (no rg here to compare with)");
+        println!("{name}: {ours:?} (rg is not installed)");
         return;
     }
     let theirs = median(|| drop(rg()));
@@ -104,6 +109,6 @@ fn median(mut work: impl FnMut()) -> Duration {
 
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
-    line.and_then(|it| it.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|value| value.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! Hooks as Claude Code's files write them: commands of the user's that are told about a moment of a run and may object.
-//! Whoever hands a configuration in vouches for it; hooks of untrusted files never get here.
+//! Hooks in the format of Claude Code's files: user commands that receive an event of a run and may object to it. The
+//! caller is responsible for trust: hooks of untrusted files must not be passed in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,27 +18,27 @@ use homing_sandbox::{
     process::{Captured, Collector, CommandEnd, CommandSpec, FinishedCommand, Input, Streams},
 };
 
-/// How long a hook may take unless it says otherwise, and at most.
+/// Default and maximum timeout of a hook.
 const DEFAULT_TIME: Duration = Duration::from_secs(60);
 const MAX_TIME: Duration = Duration::from_secs(600);
 
-/// How often hooks may send a run back to work.
-const MAX_GOING_ON: u32 = 8;
+/// Maximum number of times that hooks may make a run continue.
+const MAX_CONTINUES: u32 = 8;
 
-/// The exit code that objects.
-const BLOCKS: i32 = 2;
+/// The exit code with which a hook objects.
+const EXIT_BLOCK: i32 = 2;
 
-/// Hooks that are commands.
+/// Runs hooks that are commands.
 #[derive(Debug)]
 pub struct CommandHooks {
     commands: Arc<Commands>,
     /// From the user's own files and trusted project files.
     config: HookConfig,
-    /// The hooks of agents that were believed when this host started; others do not run.
+    /// The hooks of agents whose files were trusted when this host started; hooks of other agents do not run.
     agents: Vec<Value>,
 }
 
-/// Which commands belong to which moment.
+/// The configured commands, each with its event and tool matcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookConfig {
     hooks: Vec<Hook>,
@@ -46,35 +46,35 @@ pub struct HookConfig {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hook {
-    moment: String,
+    event: String,
     matcher: String,
     command: String,
     time: Duration,
 }
 
-/// What one hook said.
+/// The decision of one hook.
 #[derive(Debug, PartialEq)]
-enum Said {
-    /// Nothing against it.
-    Fine {
+enum HookReply {
+    /// No objection.
+    Pass {
         for_model: Option<String>,
         args: Option<Value>,
     },
     Ask(String),
     Block(String),
-    /// It failed, which stops nobody.
+    /// The hook failed, which does not stop the run.
     Failed(String),
 }
 
 impl HookConfig {
-    /// Reads the `hooks` of a settings or agent file. What is not understood is left out and said.
+    /// Parses the `hooks` of a settings or agent file. Unsupported entries are left out and reported as warnings.
     pub fn parse(value: &Value) -> (Self, Vec<String>) {
         let (mut config, mut warnings) = (Self::default(), Vec::new());
-        for (moment, groups) in value.as_object().into_iter().flatten() {
+        for (event, groups) in value.as_object().into_iter().flatten() {
             for group in groups.as_array().into_iter().flatten() {
                 let matcher = group.get("matcher").and_then(Value::as_str).unwrap_or_default();
                 for hook in group.get("hooks").and_then(Value::as_array).into_iter().flatten() {
-                    match Hook::parse(moment, matcher, hook) {
+                    match Hook::parse(event, matcher, hook) {
                         Ok(hook) => config.hooks.push(hook),
                         Err(why) => warnings.push(why),
                     }
@@ -84,82 +84,83 @@ impl HookConfig {
         (config, warnings)
     }
 
-    /// The same with the hooks of another file after it.
+    /// Appends the hooks of another file.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.hooks.extend(other.hooks);
         self
     }
 
-    fn at<'a>(&'a self, moments: &'a [&str], tool: Option<&'a str>) -> impl Iterator<Item = &'a Hook> {
+    fn matching<'a>(&'a self, events: &'a [&str], tool: Option<&'a str>) -> impl Iterator<Item = &'a Hook> {
         self.hooks.iter().filter(move |hook| {
-            moments.contains(&hook.moment.as_str()) && tool.is_none_or(|tool| matches(&hook.matcher, tool))
+            events.contains(&hook.event.as_str()) && tool.is_none_or(|tool| matches(&hook.matcher, tool))
         })
     }
 }
 
 impl Hook {
-    fn parse(moment: &str, matcher: &str, hook: &Value) -> Result<Self, String> {
+    fn parse(event: &str, matcher: &str, hook: &Value) -> Result<Self, String> {
         let kind = hook.get("type").and_then(Value::as_str).unwrap_or("command");
         let command = hook.get("command").and_then(Value::as_str).unwrap_or_default();
         if kind != "command" || command.is_empty() {
-            return Err(format!("a hook of {moment} is left out: only commands are run, and this is `{kind}`"));
+            return Err(format!("a {event} hook of type `{kind}` is ignored: only commands are supported"));
         }
-        let seconds = hook.get("timeout").and_then(Value::as_f64).filter(|it| it.is_finite() && *it > 0.0);
-        let time = seconds.map_or(DEFAULT_TIME, |it| Duration::from_secs_f64(it.min(MAX_TIME.as_secs_f64())));
-        Ok(Self { moment: moment.to_owned(), matcher: matcher.to_owned(), command: command.to_owned(), time })
+        let seconds =
+            hook.get("timeout").and_then(Value::as_f64).filter(|seconds| seconds.is_finite() && *seconds > 0.0);
+        let time = seconds.map_or(DEFAULT_TIME, |seconds| Duration::from_secs_f64(seconds.min(MAX_TIME.as_secs_f64())));
+        Ok(Self { event: event.to_owned(), matcher: matcher.to_owned(), command: command.to_owned(), time })
     }
 }
 
-/// `Edit|Write`, `mcp__github__.*`, `*`; names of every ecosystem stand for ours.
+/// Matches a tool against `Edit|Write`, `mcp__github__.*` or `*`; tool names of other ecosystems are accepted.
 fn matches(matcher: &str, tool: &str) -> bool {
-    let one = |pattern: &str| match pattern {
+    let matches_one = |pattern: &str| match pattern {
         "" | "*" | ".*" => true,
         _ => match pattern.strip_suffix(".*").or_else(|| pattern.strip_suffix('*')) {
             Some(prefix) => tool.starts_with(prefix),
             None => pattern == tool || tool_names::canonical(pattern) == Some(tool),
         },
     };
-    matcher.trim_start_matches('^').trim_end_matches('$').split('|').any(|it| one(it.trim()))
+    matcher.trim_start_matches('^').trim_end_matches('$').split('|').any(|pattern| matches_one(pattern.trim()))
 }
 
 impl CommandHooks {
-    /// Hooks of these files, run with the machine's environment, without secrets.
+    /// Creates the hooks of a configuration. They run with the host's environment, without secrets.
     pub fn new(commands: Arc<Commands>, config: HookConfig) -> Self {
         Self { commands, config, agents: Vec::new() }
     }
 
-    /// The same with the hooks that agents' own files bring: these and no others run for their agents. An agent in an old
-    /// journal may have others, whose file nobody vouches for any more.
+    /// Adds the hooks of trusted agent files. An agent restored from an old journal may carry other hooks, whose file is
+    /// no longer trusted; those do not run.
     #[must_use]
     pub fn with_agents(self, agents: Vec<Value>) -> Self {
         Self { agents, ..self }
     }
 
-    /// The host's hooks and those of the agent's own file.
+    /// Returns the host's hooks and those of the agent's own file.
     fn config(&self, run: &HookRun) -> HookConfig {
-        let believed = self.agents.contains(&run.own_hooks);
-        let mut own = if believed { HookConfig::parse(&run.own_hooks).0 } else { HookConfig::default() };
-        // In an agent's file `StopSignal` means that agent's end, also when it was delegated to.
-        for hook in own.hooks.iter_mut().filter(|hook| run.delegated && hook.moment == "Stop") {
-            hook.moment = "SubagentStop".to_owned();
+        let is_trusted = self.agents.contains(&run.own_hooks);
+        let mut own = if is_trusted { HookConfig::parse(&run.own_hooks).0 } else { HookConfig::default() };
+        // In an agent's file `Stop` means the end of that agent, even if it was delegated to.
+        for hook in own.hooks.iter_mut().filter(|hook| run.delegated && hook.event == "Stop") {
+            hook.event = "SubagentStop".to_owned();
         }
         self.config.clone().and(own)
     }
 
-    async fn ask(&self, hook: &Hook, run: &HookRun, mut input: Value) -> Said {
-        input["hook_event_name"] = hook.moment.clone().into();
+    async fn ask(&self, hook: &Hook, run: &HookRun, mut input: Value) -> HookReply {
+        input["hook_event_name"] = hook.event.clone().into();
         input["session_id"] = run.run.to_string().into();
         input["cwd"] = run.workdir.display().to_string().into();
         input["agent_id"] = run.run.to_string().into();
         input["agent_type"] = run.agent.clone().into();
         match self.run(hook, run, input.to_string()).await {
-            Ok(finished) => said(&finished),
-            Err(why) => Said::Failed(why),
+            Ok(finished) => decision(&finished),
+            Err(why) => HookReply::Failed(why),
         }
     }
 
-    /// The user's own commands are run as the user would, only without secrets in their environment.
+    /// Runs a hook unconfined, as the user would, but without secrets in its environment.
     async fn run(&self, hook: &Hook, run: &HookRun, input: String) -> Result<FinishedCommand, String> {
         let open = Grant {
             layers: Vec::new(),
@@ -168,85 +169,91 @@ impl CommandHooks {
             network: Network::On,
             sandbox: Sandbox::Off,
         };
-        let room = Private { root: self.commands.private.join(format!("hooks-{}", run.run)) };
+        let private = Private { root: self.commands.private.join(format!("hooks-{}", run.run)) };
         let command = ShellCommand { command: &hook.command, workdir: &run.workdir, grant: &open, time: hook.time };
-        let job = self.commands.job(&command, &room).await.map_err(|error| error.to_string())?;
+        let job = self.commands.job(&command, &private).await.map_err(|error| error.to_string())?;
         let mut env = job.env;
-        env.insert("HOME".to_owned(), self.commands.surroundings.home.display().to_string());
+        env.insert("HOME".to_owned(), self.commands.host_env.home.display().to_string());
         env.insert("CLAUDE_PROJECT_DIR".to_owned(), run.workdir.display().to_string());
         env.insert("HOMING_PROJECT_DIR".to_owned(), run.workdir.display().to_string());
         let job = CommandSpec { env, input: Input::Text(input), streams: Streams::Apart, ..job };
         let running = self.commands.launcher.start(job).await.map_err(|error| error.to_string())?;
         let finished = running.finish(Collector::new(None), hook.time, std::future::pending(), &mut |_| ()).await;
-        room.remove();
+        private.remove();
         Ok(finished)
     }
 
-    /// All hooks of a moment, one after the other, with notes of what they said; stops at the first that objects.
-    async fn consult(&self, run: &HookRun, moments: &[&str], tool: Option<&str>, input: Value) -> (Said, HookNotes) {
+    /// Runs all hooks of an event in order and collects their notes; stops at the first that objects.
+    async fn consult(
+        &self,
+        run: &HookRun,
+        events: &[&str],
+        tool: Option<&str>,
+        input: Value,
+    ) -> (HookReply, HookNotes) {
         let (config, mut notes, mut args) = (self.config(run), HookNotes::default(), None);
         let mut asks = None;
-        for hook in config.at(moments, tool) {
+        for hook in config.matching(events, tool) {
             match self.ask(hook, run, input.clone()).await {
-                Said::Fine { for_model, args: changed } => {
+                HookReply::Pass { for_model, args: changed } => {
                     notes.for_model.extend(for_model);
                     args = changed.or(args);
                 }
-                Said::Ask(why) => asks = asks.or(Some(why)),
-                Said::Failed(why) => notes.warnings.push(format!("hook `{}`: {why}", hook.command)),
-                block @ Said::Block(_) => return (block, notes),
+                HookReply::Ask(why) => asks = asks.or(Some(why)),
+                HookReply::Failed(why) => notes.warnings.push(format!("hook `{}`: {why}", hook.command)),
+                block @ HookReply::Block(_) => return (block, notes),
             }
         }
-        (asks.map_or(Said::Fine { for_model: None, args }, Said::Ask), notes)
+        (asks.map_or(HookReply::Pass { for_model: None, args }, HookReply::Ask), notes)
     }
 }
 
-/// What a hook's ending means.
-fn said(finished: &FinishedCommand) -> Said {
-    let words = |captured: &Captured| captured.text.trim().to_owned();
+/// Turns the end of a hook's process into its decision.
+fn decision(finished: &FinishedCommand) -> HookReply {
+    let text = |captured: &Captured| captured.text.trim().to_owned();
     match &finished.ending {
-        CommandEnd::Exited(0) => said_well(&words(&finished.output)),
-        CommandEnd::Exited(BLOCKS) => Said::Block(words(&finished.complaints)),
-        CommandEnd::Exited(code) => Said::Failed(format!("exit code {code}: {}", words(&finished.complaints))),
-        CommandEnd::Signalled(signal) => Said::Failed(format!("ended by signal {signal}")),
-        CommandEnd::TimedOut => Said::Failed("its time was up".to_owned()),
-        CommandEnd::Cancelled => Said::Failed("cancelled".to_owned()),
-        CommandEnd::Refused(why) => Said::Failed(why.clone()),
+        CommandEnd::Exited(0) => parse_output(&text(&finished.output)),
+        CommandEnd::Exited(EXIT_BLOCK) => HookReply::Block(text(&finished.complaints)),
+        CommandEnd::Exited(code) => HookReply::Failed(format!("exit code {code}: {}", text(&finished.complaints))),
+        CommandEnd::Signalled(signal) => HookReply::Failed(format!("ended by signal {signal}")),
+        CommandEnd::TimedOut => HookReply::Failed("timed out".to_owned()),
+        CommandEnd::Cancelled => HookReply::Failed("cancelled".to_owned()),
+        CommandEnd::Refused(why) => HookReply::Failed(why.clone()),
     }
 }
 
-/// The words of a hook that has ended well: a JSON object that decides, or text for the model.
-fn said_well(text: &str) -> Said {
+/// Parses the output of a hook that exited with 0: a JSON object with a decision, or text for the model.
+fn parse_output(text: &str) -> HookReply {
     let Ok(json @ Value::Object(_)) = serde_json::from_str::<Value>(text) else {
-        return Said::Fine { for_model: (!text.is_empty()).then(|| text.to_owned()), args: None };
+        return HookReply::Pass { for_model: (!text.is_empty()).then(|| text.to_owned()), args: None };
     };
-    let words = |pointer: &str| json.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let reason = |pointer: &str| words(pointer).unwrap_or_else(|| "a hook objects".to_owned());
+    let field = |pointer: &str| json.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let reason = |pointer: &str| field(pointer).unwrap_or_else(|| "a hook objected".to_owned());
     if json.get("continue") == Some(&Value::Bool(false)) {
-        return Said::Block(reason("/stopReason"));
+        return HookReply::Block(reason("/stopReason"));
     }
     let specific = "/hookSpecificOutput/permissionDecision";
-    match (words("/decision").as_deref(), words(specific).as_deref()) {
-        (Some("block" | "deny"), _) => Said::Block(reason("/reason")),
-        (_, Some("deny")) => Said::Block(reason("/hookSpecificOutput/permissionDecisionReason")),
-        (_, Some("ask")) => Said::Ask(reason("/hookSpecificOutput/permissionDecisionReason")),
-        (Some(_) | None, _) => Said::Fine {
-            for_model: words("/hookSpecificOutput/additionalContext"),
+    match (field("/decision").as_deref(), field(specific).as_deref()) {
+        (Some("block" | "deny"), _) => HookReply::Block(reason("/reason")),
+        (_, Some("deny")) => HookReply::Block(reason("/hookSpecificOutput/permissionDecisionReason")),
+        (_, Some("ask")) => HookReply::Ask(reason("/hookSpecificOutput/permissionDecisionReason")),
+        (Some(_) | None, _) => HookReply::Pass {
+            for_model: field("/hookSpecificOutput/additionalContext"),
             args: json.pointer("/hookSpecificOutput/updatedInput").filter(|it| it.is_object()).cloned(),
         },
     }
 }
 
-/// What hooks written for Claude Code expect a call to look like.
-fn told(call: &HookCall) -> Value {
+/// Describes a call in the form that hooks written for Claude Code expect.
+fn call_input(call: &HookCall) -> Value {
     let mut input = call.args.clone();
     if let (Some(path), "read" | "write" | "edit") = (call.args.get("path").cloned(), call.tool.as_str()) {
         input["file_path"] = path;
     }
-    json!({"tool_name": theirs(&call.tool), "tool_input": input})
+    json!({"tool_name": claude_name(&call.tool), "tool_input": input})
 }
 
-fn theirs(tool: &str) -> &str {
+fn claude_name(tool: &str) -> &str {
     match tool {
         "bash" => "Bash",
         "read" => "Read",
@@ -267,10 +274,10 @@ fn theirs(tool: &str) -> &str {
 impl Hooks for CommandHooks {
     fn run_started<'a>(&'a self, run: &'a HookRun) -> BoxFuture<'a, HookNotes> {
         Box::pin(async move {
-            let moments: &[&str] = if run.delegated { &["SubagentStart"] } else { &["SessionStart"] };
-            let (said, mut notes) = self.consult(run, moments, None, json!({"source": "startup"})).await;
-            if let Said::Block(why) | Said::Ask(why) = said {
-                notes.warnings.push(format!("a hook objects to the start, which it cannot: {why}"));
+            let events: &[&str] = if run.delegated { &["SubagentStart"] } else { &["SessionStart"] };
+            let (decision, mut notes) = self.consult(run, events, None, json!({"source": "startup"})).await;
+            if let HookReply::Block(why) | HookReply::Ask(why) = decision {
+                notes.warnings.push(format!("a hook objected to the start of the run, which has no effect: {why}"));
             }
             notes
         })
@@ -278,12 +285,12 @@ impl Hooks for CommandHooks {
 
     fn before_call<'a>(&'a self, run: &'a HookRun, call: &'a HookCall) -> BoxFuture<'a, HookDecision> {
         Box::pin(async move {
-            let (said, notes) = self.consult(run, &["PreToolUse"], Some(&call.tool), told(call)).await;
-            match said {
-                Said::Block(why) => HookDecision::Block { why },
-                Said::Ask(why) => HookDecision::Ask { why },
-                Said::Fine { args, .. } => HookDecision::Allow { args, notes },
-                Said::Failed(_) => HookDecision::Allow { args: None, notes },
+            let (decision, notes) = self.consult(run, &["PreToolUse"], Some(&call.tool), call_input(call)).await;
+            match decision {
+                HookReply::Block(why) => HookDecision::Block { why },
+                HookReply::Ask(why) => HookDecision::Ask { why },
+                HookReply::Pass { args, .. } => HookDecision::Allow { args, notes },
+                HookReply::Failed(_) => HookDecision::Allow { args: None, notes },
             }
         })
     }
@@ -295,10 +302,10 @@ impl Hooks for CommandHooks {
         output: &'a ToolOutput,
     ) -> BoxFuture<'a, HookNotes> {
         Box::pin(async move {
-            let mut input = told(call);
+            let mut input = call_input(call);
             input["tool_response"] = json!({"text": output.text, "is_error": output.is_error});
-            let (said, mut notes) = self.consult(run, &["PostToolUse"], Some(&call.tool), input).await;
-            if let Said::Block(why) | Said::Ask(why) = said {
+            let (decision, mut notes) = self.consult(run, &["PostToolUse"], Some(&call.tool), input).await;
+            if let HookReply::Block(why) | HookReply::Ask(why) = decision {
                 notes.for_model.push(why);
             }
             notes
@@ -307,16 +314,18 @@ impl Hooks for CommandHooks {
 
     fn run_ending<'a>(&'a self, run: &'a HookRun, text: &'a str, goes_on: u32) -> BoxFuture<'a, HookEnding> {
         Box::pin(async move {
-            let moments: &[&str] = if run.delegated { &["SubagentStop"] } else { &["Stop"] };
+            let events: &[&str] = if run.delegated { &["SubagentStop"] } else { &["Stop"] };
             let input = json!({"stop_hook_active": goes_on > 0, "last_assistant_message": text});
-            let (said, mut notes) = self.consult(run, moments, None, input).await;
-            match said {
-                Said::Block(why) if goes_on < MAX_GOING_ON => HookEnding::GoOn { why },
-                Said::Block(why) => {
-                    notes.warnings.push(format!("a hook still objects after {goes_on} times: {why}"));
+            let (decision, mut notes) = self.consult(run, events, None, input).await;
+            match decision {
+                HookReply::Block(why) if goes_on < MAX_CONTINUES => HookEnding::GoOn { why },
+                HookReply::Block(why) => {
+                    notes
+                        .warnings
+                        .push(format!("a hook still objects after making the run continue {goes_on} times: {why}"));
                     HookEnding::End(notes)
                 }
-                Said::Fine { .. } | Said::Ask(_) | Said::Failed(_) => HookEnding::End(notes),
+                HookReply::Pass { .. } | HookReply::Ask(_) | HookReply::Failed(_) => HookEnding::End(notes),
             }
         })
     }
@@ -327,26 +336,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matchers_speak_of_tools_by_any_name() {
+    fn matchers_accept_tool_names_of_any_ecosystem() {
         assert!(matches("", "bash") && matches("*", "bash") && matches("Bash", "bash"));
         assert!(matches("Edit|Write", "write") && !matches("Edit|Write", "read"));
         assert!(matches("mcp__github__.*", "mcp__github__get") && !matches("mcp__github__.*", "mcp__gitlab__get"));
     }
 
     #[test]
-    fn the_words_of_a_hook_decide() {
-        assert_eq!(said_well(""), Said::Fine { for_model: None, args: None });
-        assert_eq!(said_well("hello"), Said::Fine { for_model: Some("hello".into()), args: None });
-        assert_eq!(said_well(r#"{"decision":"block","reason":"no"}"#), Said::Block("no".into()));
-        assert_eq!(said_well(r#"{"continue":false,"stopReason":"stop"}"#), Said::Block("stop".into()));
+    fn hook_output_decides() {
+        assert_eq!(parse_output(""), HookReply::Pass { for_model: None, args: None });
+        assert_eq!(parse_output("hello"), HookReply::Pass { for_model: Some("hello".into()), args: None });
+        assert_eq!(parse_output(r#"{"decision":"block","reason":"no"}"#), HookReply::Block("no".into()));
+        assert_eq!(parse_output(r#"{"continue":false,"stopReason":"stop"}"#), HookReply::Block("stop".into()));
         let deny = r#"{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":"not here"}}"#;
-        assert_eq!(said_well(deny), Said::Block("not here".into()));
+        assert_eq!(parse_output(deny), HookReply::Block("not here".into()));
         let changed = r#"{"hookSpecificOutput":{"permissionDecision":"allow","updatedInput":{"command":"ls"}}}"#;
-        assert_eq!(said_well(changed), Said::Fine { for_model: None, args: Some(json!({"command": "ls"})) });
+        assert_eq!(parse_output(changed), HookReply::Pass { for_model: None, args: Some(json!({"command": "ls"})) });
     }
 
     #[test]
-    fn what_is_no_command_is_left_out_and_said() {
+    fn hooks_that_are_not_commands_are_reported() {
         let value = json!({"PreToolUse": [{"matcher": "Bash", "hooks": [
             {"type": "prompt", "prompt": "is this fine?"}, {"type": "command", "command": "true", "timeout": 1e300}]}]});
         let (config, warnings) = HookConfig::parse(&value);

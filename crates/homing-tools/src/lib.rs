@@ -1,8 +1,7 @@
-//! Doing things: the tools that read, search, change, run and fetch, and what keeps them within a run's authority.
+//! The built-in tools (files, search, shell, web, MCP client) and the checks that keep them within a run's authority.
 //!
-//! This room touches the user's files, processes and the public network. It knows nothing of models, of the journal or
-//! of how runs are driven: a call is handed everything it may know in a `ToolContext`, and hosts hand in environment
-//! and home as values.
+//! This crate touches the user's files, processes and the network. It does not depend on models, the journal or the
+//! agent loop: a call receives its context as a `ToolContext`, and hosts pass environment and home as values.
 
 mod ask;
 pub mod files;

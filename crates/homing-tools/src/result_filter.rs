@@ -1,5 +1,4 @@
-//! Which of the things a call comes upon it may show: rules on paths and hosts hold for each of them, not only for the
-//! one that the call named.
+//! Filters a tool's results (paths, hosts, names) by the permission rules of the call.
 
 use homing_core::{
     authority::{Allow, Decision, Grant, Layer},
@@ -7,30 +6,30 @@ use homing_core::{
     tool::ToolContext,
 };
 
-/// The rules of one call, held against what it comes upon.
+/// The permission rules of one call, applied to each of its results.
 pub(crate) struct ResultFilter<'a> {
     grant: &'a Grant,
     tool: &'static str,
-    /// The question that was asked and answered before the call was made, if any.
+    /// The rule that required approval before the call, if any; results under the same rule need no second question.
     asked: Option<String>,
-    /// Whether any rule can tell one subject from another.
-    matters: bool,
+    /// False if no rule has a pattern, so that all results are allowed.
+    has_patterns: bool,
 }
 
 impl<'a> ResultFilter<'a> {
-    /// `named` is what the call itself named, which was decided upon already.
+    /// Creates the filter of a call. `named` is the subject in the call's own arguments, which was already decided.
     pub(crate) fn new(context: &'a ToolContext, tool: &'static str, named: Subject) -> Self {
         let grant = &*context.authority.own;
         let asked = match grant.decide(tool, &Subjects::Parts(vec![named])) {
             Decision::Ask { by } => Some(by),
             Decision::Allow { .. } | Decision::Deny { .. } => None,
         };
-        Self { grant, tool, asked, matters: grant.layers.iter().any(|layer| has_pattern(layer, tool)) }
+        Self { grant, tool, asked, has_patterns: grant.layers.iter().any(|layer| has_pattern(layer, tool)) }
     }
 
-    /// Whether `subject` may be shown. What would need a question of its own is not shown.
+    /// Returns true if `subject` may be shown. A subject that would need an approval of its own is not shown.
     pub(crate) fn allows(&self, subject: impl FnOnce() -> Subject) -> bool {
-        if !self.matters {
+        if !self.has_patterns {
             return true;
         }
         match self.grant.decide(self.tool, &Subjects::Parts(vec![subject()])) {
@@ -42,10 +41,10 @@ impl<'a> ResultFilter<'a> {
 }
 
 fn has_pattern(layer: &Layer, tool: &str) -> bool {
-    let speaks = |rule: &Rule| rule.pattern.is_some() && rule.guards(tool);
+    let applies = |rule: &Rule| rule.pattern.is_some() && rule.guards(tool);
     let listed = match &layer.allow {
         Allow::All => false,
-        Allow::Only(rules) => rules.iter().any(speaks),
+        Allow::Only(rules) => rules.iter().any(applies),
     };
-    listed || layer.ask.iter().chain(&layer.deny).any(speaks)
+    listed || layer.ask.iter().chain(&layer.deny).any(applies)
 }

@@ -1,12 +1,11 @@
-//! What a shell line would do, as far as rules need to know it: the simple commands it is made of, each with its words.
-//! Nothing is run here, and whatever is not understood for certain is said to be unclear.
+//! Splits a shell line into its simple commands, for permission rules. Nothing is executed here, and a line that is not
+//! understood with certainty is reported as unclear.
 
 pub mod bash;
 pub mod commands;
 mod git_rules;
 mod indirect_exec;
 mod indirect_exec_tables;
-mod lexer;
 pub mod sandboxed_git;
 mod syntax;
 
@@ -14,30 +13,30 @@ use homing_core::rule::{Subject, Subjects};
 
 pub use git_rules::{GIT_ONLY, git_only_env, git_only_env_for};
 
-/// Longer lines are not looked at.
-const MOST_BYTES: usize = 64 * 1024;
-/// Lines of more commands are not looked at.
-const MOST_COMMANDS: usize = 50;
+/// Maximum length of a line that is analysed.
+const MAX_BYTES: usize = 64 * 1024;
+/// Maximum number of commands in a line.
+const MAX_COMMANDS: usize = 50;
 
-/// A word of a command, quotes taken away.
+/// A word of a command, without quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
-    /// What the command will see, unless the shell finds files for it.
+    /// The argument as the command receives it, unless it is a pattern.
     pub(crate) text: String,
-    /// It has `*`, `?` or `[` outside quotes: the shell puts file names in its place.
+    /// True if it has `*`, `?` or `[` outside quotes: the shell replaces it by file names.
     pub(crate) is_pattern: bool,
-    /// Some of it stood in quotes.
+    /// True if a part of it was quoted.
     pub(crate) is_quoted: bool,
 }
 
-/// Why a line is unclear.
+/// The reason why a line is unclear.
 pub(crate) type Unclear = String;
 
-/// What rules on `bash` are held against.
+/// Returns the parts of a shell line that permission rules on `bash` apply to.
 ///
-/// Every simple command of a compound line is a part, so that each must be vouched for. A line is unclear when it uses
-/// anything beyond plain words, pipes and sequences, when two independent readings of it differ, or when one of its
-/// commands can be made to run another by its arguments (`find -exec`, `xargs`, `sed e`): then no pattern vouches for it.
+/// Every simple command of a compound line is a part, and each must be allowed. A line is unclear if it uses anything
+/// beyond plain words, pipes and sequences, or if one of its commands can run another through its arguments (`find -exec`,
+/// `xargs`, `sed e`): then no pattern allows it.
 pub fn subjects(command: &str) -> Subjects {
     match parts(command) {
         Ok(parts) => Subjects::Parts(parts),
@@ -45,76 +44,80 @@ pub fn subjects(command: &str) -> Subjects {
     }
 }
 
-/// Whether a line is git, looking, and nothing else.
-pub(crate) fn only_looks_with_git(command: &str) -> bool {
-    let looks =
-        |part: &Subject| matches!(part, Subject::Command { classes, .. } if classes.iter().any(|it| it == GIT_ONLY));
-    parts(command).is_ok_and(|parts| parts.iter().all(looks))
+/// Returns true if all commands of a line are read-only git commands.
+pub(crate) fn is_read_only_git(command: &str) -> bool {
+    let is_git_only = |part: &Subject| match part {
+        Subject::Command { classes, .. } => classes.iter().any(|class| class == GIT_ONLY),
+        _ => false,
+    };
+    parts(command).is_ok_and(|parts| parts.iter().all(is_git_only))
 }
 
 fn parts(command: &str) -> Result<Vec<Subject>, Unclear> {
-    if command.len() > MOST_BYTES {
-        return Err(format!("the command is longer than {MOST_BYTES} bytes"));
+    if command.len() > MAX_BYTES {
+        return Err(format!("the command is longer than {MAX_BYTES} bytes"));
     }
-    if let Some(odd) = command.chars().find(|&it| is_odd(it)) {
-        return Err(format!("the command contains the character U+{:04X}", odd as u32));
+    if let Some(character) = command.chars().find(|&it| is_ambiguous(it)) {
+        return Err(format!("the command contains the character U+{:04X}", character as u32));
     }
     let commands = syntax::commands(command)?;
-    if lexer::commands(command)? != commands {
-        return Err("the command can be read in two ways".to_owned());
-    }
     let mut parts = Vec::new();
     for words in &commands {
         add(&mut parts, words)?;
     }
     match parts.len() {
-        0 => Err("there is no command".to_owned()),
-        1..=MOST_COMMANDS => Ok(parts),
-        _ => Err(format!("the line has more than {MOST_COMMANDS} commands")),
+        0 => Err("the command is empty".to_owned()),
+        1..=MAX_COMMANDS => Ok(parts),
+        _ => Err(format!("the line has more than {MAX_COMMANDS} commands")),
     }
 }
 
-/// Characters that one parser may take for a separator and another not, or that a person would not see.
-fn is_odd(character: char) -> bool {
+/// Returns true for characters that parsers may treat differently as separators, or that a human reader cannot see.
+fn is_ambiguous(character: char) -> bool {
     match character {
         '\n' | '\t' | ' ' => false,
-        it => it.is_control() || it.is_whitespace() || homing_core::sanitize::is_invisible(it),
+        other => other.is_control() || other.is_whitespace() || homing_core::sanitize::is_invisible(other),
     }
 }
 
-/// Adds a command, and the command within it where it is a plain wrapper.
+/// Adds a command and, if it is a simple wrapper such as `timeout 5`, the wrapped command.
 fn add(parts: &mut Vec<Subject>, words: &[Word]) -> Result<(), Unclear> {
-    let Some(program) = words.first() else { return Err("there is no command".to_owned()) };
+    let Some(program) = words.first() else { return Err("the command is empty".to_owned()) };
     if program.is_pattern || program.text.is_empty() {
         return Err("the program's name is a pattern".to_owned());
     }
-    // A file may be named `--output=x`: what a pattern at the start of a word brings may be an option.
-    if let Some(word) = words.iter().find(|it| it.is_pattern && it.text.starts_with(['*', '?', '['])) {
-        return Err(format!("`{}` may stand for options; write `./{0}`", word.text));
+    // Bash and the grammar disagree on which words before a command are assignments (`0+=x`, `a[0]=1`).
+    if program.text.contains('=') {
+        return Err("it may set a variable".to_owned());
     }
-    let inner = indirect_exec::unwrap(words)?;
+    // A file may be named `--output=x`, so a word that starts with a pattern may expand to an option.
+    let starts_with_pattern = |word: &&Word| word.is_pattern && word.text.starts_with(['*', '?', '[']);
+    if let Some(word) = words.iter().find(starts_with_pattern) {
+        return Err(format!("`{}` may expand to options; write `./{0}`", word.text));
+    }
+    let inner = indirect_exec::wrapped(words)?;
     if inner.is_none() {
         indirect_exec::check(words)?;
     }
     let classes = if git_rules::is_read_only(words) { vec![GIT_ONLY.to_owned()] } else { Vec::new() };
     parts.push(Subject::Command { text: canonical(words), classes });
     match inner {
-        Some(inner) if parts.len() < MOST_COMMANDS => add(parts, inner),
-        Some(_) => Err(format!("the line has more than {MOST_COMMANDS} commands")),
+        Some(inner) if parts.len() < MAX_COMMANDS => add(parts, inner),
+        Some(_) => Err(format!("the line has more than {MAX_COMMANDS} commands")),
         None => Ok(()),
     }
 }
 
-/// The words joined by one space, each quoted where it has anything but plain characters.
+/// Joins the words with one space, each quoted if it has special characters.
 fn canonical(words: &[Word]) -> String {
-    words.iter().map(shown).collect::<Vec<_>>().join(" ")
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-fn shown(word: &Word) -> String {
-    let plain = |it: char| it.is_alphanumeric() || "_-./:=,+%@^~#".contains(it);
-    let bare = |it: char| plain(it) || (!word.is_quoted && "*?[]{}".contains(it));
+fn quoted(word: &Word) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "_-./:=,+%@^~#".contains(character);
+    let is_bare = |character: char| is_plain(character) || (!word.is_quoted && "*?[]{}".contains(character));
     let is_comment = word.text.starts_with('#');
-    if !word.text.is_empty() && !is_comment && word.text.chars().all(bare) {
+    if !word.text.is_empty() && !is_comment && word.text.chars().all(is_bare) {
         return word.text.clone();
     }
     format!("'{}'", word.text.replace('\'', r"'\''"))

@@ -1,4 +1,4 @@
-//! `skill`: instructions on demand. It lists what a library has and reads one; where skills come from is not known here.
+//! The `skill` tool: lists the skills of a library and loads one.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    files::path_arg::inert,
+    files::path_arg::printable,
     result_filter::ResultFilter,
     typed_tool::{TypedTool, blocking},
 };
 
-/// Characters of each skill's description in the tool's own.
-const MOST_WORDS: usize = 300;
-/// Skills that are named in the tool's description.
-const MOST_NAMED: usize = 100;
+/// Maximum number of characters of a skill's description in the tool's description.
+const MAX_DESCRIPTION: usize = 300;
+/// Maximum number of skills named in the tool's description.
+const MAX_NAMED: usize = 100;
 
-/// Lists and loads skills.
-pub(crate) struct Skill {
+/// The `skill` tool.
+pub(crate) struct SkillTool {
     pub(crate) library: Arc<dyn SkillLibrary>,
 }
 
 /// Arguments of `skill`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct Args {
-    /// The skill to load; absent: all are listed.
+pub(crate) struct SkillArgs {
+    /// The skill to load; if absent, all skills are listed.
     #[serde(default, alias = "skill", alias = "skill_name", alias = "command")]
     name: Option<String>,
 }
 
-impl TypedTool for Skill {
-    type Args = Args;
+impl TypedTool for SkillTool {
+    type Args = SkillArgs;
     const NAME: &'static str = "skill";
     const REPLAY: Replay = Replay::Safe;
     const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
@@ -44,26 +44,26 @@ impl TypedTool for Skill {
     fn description(&self) -> String {
         let cards = self.library.list();
         let mut text = "Loads a skill: instructions for a kind of task. Load one before you start a task that it \
-                        describes; without a name the skills are listed."
+                        describes. Without a name, lists the skills."
             .to_owned();
         if !cards.is_empty() {
             text.push_str("\nAvailable skills:\n");
-            text.push_str(&named(cards.iter().take(MOST_NAMED)));
+            text.push_str(&lines(cards.iter().take(MAX_NAMED)));
         }
-        if cards.len() > MOST_NAMED {
-            text.push_str(&format!("… and {} more\n", cards.len() - MOST_NAMED));
+        if cards.len() > MAX_NAMED {
+            text.push_str(&format!("… and {} more\n", cards.len() - MAX_NAMED));
         }
         text
     }
 
-    fn subjects(&self, _context: &ToolContext, args: &Args) -> Subjects {
+    fn subjects(&self, _context: &ToolContext, args: &SkillArgs) -> Subjects {
         match &args.name {
             Some(name) => Subjects::Parts(vec![Subject::Name(name.clone())]),
             None => Subjects::None,
         }
     }
 
-    async fn run(&self, context: &ToolContext, args: Args) -> ToolOutput {
+    async fn run(&self, context: &ToolContext, args: SkillArgs) -> ToolOutput {
         let library = self.library.clone();
         blocking(context, move |context, _| match args.name.as_deref().map(str::trim) {
             None | Some("") => Ok(list(context, &*library)),
@@ -74,29 +74,29 @@ impl TypedTool for Skill {
 }
 
 fn list(context: &ToolContext, library: &dyn SkillLibrary) -> ToolOutput {
-    let sight = ResultFilter::new(context, Skill::NAME, Subject::Name(String::new()));
-    let cards = library.list().iter().filter(|card| sight.allows(|| Subject::Name(card.name.clone())));
-    let text = named(cards);
-    ToolOutput::text(if text.is_empty() { "There are no skills.".to_owned() } else { text })
+    let filter = ResultFilter::new(context, SkillTool::NAME, Subject::Name(String::new()));
+    let cards = library.list().iter().filter(|card| filter.allows(|| Subject::Name(card.name.clone())));
+    let text = lines(cards);
+    ToolOutput::text(if text.is_empty() { "no skills".to_owned() } else { text })
 }
 
 fn load(library: &dyn SkillLibrary, name: &str) -> Result<ToolOutput, String> {
     match library.get(name) {
         Some(Ok(skill)) => Ok(ToolOutput::text(skill.render())),
-        Some(Err(why)) => Err(format!("the skill `{name}` cannot be read: {why}")),
+        Some(Err(why)) => Err(format!("cannot read the skill `{name}`: {why}")),
         None => {
-            let names: Vec<&str> = library.list().iter().map(|it| it.name.as_str()).collect();
-            Err(format!("there is no skill `{name}`. There are: {}", names.join(", ")))
+            let names: Vec<&str> = library.list().iter().map(|card| card.name.as_str()).collect();
+            Err(format!("unknown skill `{name}`; available: {}", names.join(", ")))
         }
     }
 }
 
-/// One line per skill. A skill's description is somebody's text: it must not look like more than one line.
-fn named<'a>(cards: impl Iterator<Item = &'a SkillCard>) -> String {
+/// Formats one line per skill. Descriptions are untrusted text, so line breaks and control characters are removed.
+fn lines<'a>(cards: impl Iterator<Item = &'a SkillCard>) -> String {
     let line = |card: &SkillCard| {
-        let words: String = card.description.split_whitespace().collect::<Vec<_>>().join(" ");
-        let words: String = words.chars().take(MOST_WORDS).collect();
-        format!("- {}: {}\n", inert(card.name.as_ref()), inert(words.as_ref()))
+        let description = card.description.split_whitespace().collect::<Vec<_>>().join(" ");
+        let description: String = description.chars().take(MAX_DESCRIPTION).collect();
+        format!("- {}: {}\n", printable(card.name.as_ref()), printable(description.as_ref()))
     };
     cards.map(line).collect()
 }

@@ -1,66 +1,66 @@
-//! All tools that need no process of their own, made in one call. It holds what a host decides; it reads no settings.
+//! Creates the tools that run inside this process: files, search, web, `think`, `todo`, `ask`, `skill`.
 
 use std::sync::Arc;
 
 use homing_core::{skill::SkillLibrary, tool::Tool};
 
 use crate::{
-    ask::Ask,
+    ask::AskTool,
     files::{
-        diff::{Diff, GitRunner},
-        edit::Edit,
-        file_versions::Writers,
-        glob::Glob,
-        grep::Grep,
-        ls::Ls,
-        read::Read,
-        tree::Tree,
-        write::Write,
+        diff::{DiffTool, GitRunner},
+        edit::EditTool,
+        file_versions::LastWriters,
+        glob::GlobTool,
+        grep::GrepTool,
+        ls::LsTool,
+        read::ReadTool,
+        tree::TreeTool,
+        write::WriteTool,
     },
-    skill::Skill,
-    think::Think,
-    todo::Todo,
+    skill::SkillTool,
+    think::ThinkTool,
+    todo::TodoTool,
     typed_tool::typed,
     web::{
-        fetch::Fetch,
-        websearch::{SearchProvider, WebSearch},
+        fetch::FetchTool,
+        websearch::{SearchProvider, WebSearchTool},
     },
 };
 use homing_sandbox::egress::Reach;
 
-/// What a host decides about the tools.
+/// The host's choices for the in-process tools.
 #[derive(Default)]
 #[non_exhaustive]
 pub struct ToolsConfig {
-    /// Skills for the `skill` tool; without a library there is no such tool.
+    /// Skills for the `skill` tool; without a library the tool is left out.
     pub skills: Option<Arc<dyn SkillLibrary>>,
-    /// Runs git for the `diff` tool; without it there is no such tool.
+    /// Runs git for the `diff` tool; without it the tool is left out.
     pub git: Option<Arc<dyn GitRunner>>,
-    /// Which addresses `fetch` may reach.
+    /// The addresses that `fetch` may reach.
     pub reach: Reach,
-    /// The engine for `websearch`; without it there is no such tool.
+    /// The search engine for `websearch`; without it the tool is left out.
     pub search: Option<SearchProvider>,
 }
 
-/// The tools that read, search, change, fetch and think. One set serves all runs of a host: runs that share it are told
-/// of each other's changes to files.
+/// Creates the in-process tools. One set serves all runs of a host: runs that share it do not overwrite each other's
+/// changes to files unseen.
 pub fn files_tools(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
-    let writers = Arc::new(Writers::default());
+    let writers = Arc::new(LastWriters::default());
     let mut tools = vec![
-        typed(Read),
-        typed(Write { writers: writers.clone() }),
-        typed(Edit { writers }),
-        typed(Glob),
-        typed(Grep),
-        typed(Ls),
-        typed(Tree),
-        typed(Think),
-        typed(Todo),
-        typed(Ask),
-        typed(Fetch::new(config.reach)),
+        typed(ReadTool),
+        typed(WriteTool { writers: writers.clone() }),
+        typed(EditTool { writers }),
+        typed(GlobTool),
+        typed(GrepTool),
+        typed(LsTool),
+        typed(TreeTool),
+        typed(ThinkTool),
+        typed(TodoTool),
+        typed(AskTool),
+        typed(FetchTool::new(config.reach)),
     ];
-    tools.extend(config.search.map(|provider| typed(WebSearch::new(provider))));
-    tools.extend(config.git.map(|git| typed(Diff { git })));
-    tools.extend(config.skills.map(|library| typed(Skill { library })));
+    tools.extend(config.search.map(|provider| typed(WebSearchTool::new(provider))));
+    tools.extend(config.git.map(|git| typed(DiffTool { git })));
+    tools.extend(config.skills.map(|library| typed(SkillTool { library })));
     tools
 }

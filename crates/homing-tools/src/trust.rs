@@ -1,5 +1,5 @@
-//! Trust in a project's files: the user vouches for exact bytes, and any other bytes carry no authority. Files are read
-//! once, hashed and parsed from that one reading; nothing in them is run, expanded or followed.
+//! Trust in a project's files: the user trusts exact bytes, and any other bytes carry no authority. Files are read once,
+//! then hashed and parsed from those bytes; nothing in them is executed or expanded.
 
 pub mod settings;
 use std::{
@@ -16,26 +16,26 @@ use sha2::{Digest, Sha256};
 
 use homing_sandbox::protected_paths;
 
-/// Larger files, or more of them, carry no authority.
+/// Files beyond these limits carry no authority.
 const MAX_FILE: u64 = 1 << 20;
 const MAX_FILES: usize = 2_000;
 const MAX_TOGETHER: usize = 32 << 20;
 const MAX_DEPTH: usize = 8;
 
-/// What an agent may write, but nobody obeys before the user vouches for it.
-const ALSO_VOUCHED_FOR: &[&str] = &[".env", "recipe.yaml", "recipe.json"];
+/// Files that agents may write, but that carry authority only once the user trusts them.
+const UNPROTECTED: &[&str] = &[".env", "recipe.yaml", "recipe.json"];
 
-/// A project's files that carry authority, as they were when they were read.
+/// A project's files that carry authority, with the bytes that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorityFiles {
     /// The project's outermost folder; paths are relative to it.
     root: PathBuf,
-    /// The folder that trust is written down for.
+    /// The folder that trust is stored for.
     project: PathBuf,
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// How much was read.
+    /// Total size of the files read.
     bytes: usize,
-    /// What was left out, and why; such files carry no authority.
+    /// Files that were left out, with the reason; they carry no authority.
     pub skipped: Vec<String>,
 }
 
@@ -44,61 +44,61 @@ pub struct AuthorityFiles {
 #[serde(try_from = "String", into = "String")]
 pub struct TrustHash(String);
 
-/// Text that is no such hash.
+/// A text that is not a trust hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no hash: it has 64 hexadecimal digits, as `homing trust` prints them")]
+#[error("`{0}` is not a trust hash: expected 64 hexadecimal digits")]
 pub struct TrustHashError(String);
 
-/// Which projects the user trusts, with the files they had then.
+/// The projects that the user trusts, with the hashes of their files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustStore {
     path: PathBuf,
-    projects: BTreeMap<PathBuf, Trusted>,
-    /// Hashes given on the command line; they hold for this process.
+    projects: BTreeMap<PathBuf, TrustedProject>,
+    /// Hashes passed by the host; they hold for this process only.
     given: Vec<TrustHash>,
 }
 
-/// What was trusted.
+/// The trusted state of one project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Trusted {
+struct TrustedProject {
     hash: TrustHash,
-    /// Each file's own hash, so that a change can be named.
+    /// The hash of each file, so that changed files can be named.
     files: BTreeMap<PathBuf, TrustHash>,
 }
 
-/// What a store says about a project's files.
+/// The trust in a project's current files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustState {
-    /// There is nothing to trust.
+    /// The project has no files that need trust.
     Nothing,
-    /// These very files are trusted.
+    /// Exactly these files are trusted.
     Trusted,
-    /// They were, and have changed since.
+    /// The files were trusted and have changed since.
     Changed {
-        /// Files that are new, gone or different.
+        /// Files that were added, removed or changed.
         files: Vec<PathBuf>,
     },
-    /// Nobody has vouched for them.
+    /// The files are not trusted.
     Untrusted,
 }
 
 impl AuthorityFiles {
-    /// Reads what carries authority in `root`: settings, hooks, servers and agents of every ecosystem.
+    /// Reads the files in `root` that carry authority: settings, hooks, servers and agents of every ecosystem.
     pub fn read(root: &Path) -> Self {
         Self::of_project(&[root.to_owned()])
     }
 
-    /// The same for all folders of a project that count where somebody works: from its root, which comes first, down.
+    /// Reads the same files in all folders from the project's root, which comes first, down to the working folder.
     ///
-    /// What lies further down is vouched for apart from the root, so that working in one folder and then in another does
-    /// not take back what was said of either.
+    /// Trust for folders below the root is stored separately, so that working in two folders in turn does not revoke the
+    /// trust in either.
     pub fn of_project(folders: &[PathBuf]) -> Self {
         let Some(root) = folders.first() else { return Self::default() };
         let mut found = Self { root: root.clone(), project: root.clone(), ..Self::default() };
         for folder in folders {
             let Ok(below) = folder.strip_prefix(root) else { continue };
             let before = found.files.len();
-            for name in protected_paths::names().chain(ALSO_VOUCHED_FOR.iter().map(PathBuf::from)) {
+            for name in protected_paths::names().chain(UNPROTECTED.iter().map(PathBuf::from)) {
                 found.visit(root, &below.join(name), 0);
             }
             if found.files.len() > before {
@@ -108,22 +108,22 @@ impl AuthorityFiles {
         found
     }
 
-    /// The folder that trust is written down for: the innermost of the project's with such files.
+    /// The folder that trust is stored for: the innermost folder of the project with such files.
     pub fn project(&self) -> &Path {
         &self.project
     }
 
-    /// Whether the file at this absolute path is one of those that were read.
+    /// Returns true if the file at this absolute path was read.
     pub fn covers(&self, path: &Path) -> bool {
         path.strip_prefix(&self.root).is_ok_and(|path| self.files.contains_key(path))
     }
 
-    /// Adds a file that was read elsewhere, such as an agent file on the way up.
+    /// Adds a file that was read elsewhere, such as an agent file of a parent folder.
     pub fn add(&mut self, path: PathBuf, bytes: Vec<u8>) {
         self.files.insert(path, bytes);
     }
 
-    /// The bytes that were read; parse these and no others.
+    /// The bytes that were read. Parse these bytes instead of reading the file again.
     pub fn get(&self, path: &Path) -> Option<&[u8]> {
         self.files.get(path).map(Vec::as_slice)
     }
@@ -138,13 +138,13 @@ impl AuthorityFiles {
         let mut hasher = Sha256::new();
         for (path, bytes) in &self.files {
             let path = path.as_os_str().as_encoded_bytes();
-            // Lengths stand before contents, so that no two sets of files look alike.
+            // Length prefixes, so that two different sets of files never hash the same input.
             hasher.update((path.len() as u64).to_le_bytes());
             hasher.update(path);
             hasher.update((bytes.len() as u64).to_le_bytes());
             hasher.update(bytes);
         }
-        TrustHash(hex(&hasher.finalize()))
+        TrustHash(format!("{:x}", hasher.finalize()))
     }
 
     fn visit(&mut self, root: &Path, name: &Path, depth: usize) {
@@ -158,10 +158,10 @@ impl AuthorityFiles {
             names.sort();
             names.iter().for_each(|name| self.visit(root, name, depth + 1));
         } else if !found.is_file() {
-            // A link could show other bytes to the next reader, a pipe would keep us waiting.
-            self.skipped.push(format!("{} is no plain file", name.display()));
+            // A link could lead to other bytes for the next reader, and reading a pipe would block.
+            self.skipped.push(format!("{} is not a regular file", name.display()));
         } else if self.files.len() >= MAX_FILES || self.bytes >= MAX_TOGETHER {
-            self.skipped.push(format!("{} is one file too many", name.display()));
+            self.skipped.push(format!("{}: too many files", name.display()));
         } else {
             match read_bounded(&path) {
                 Ok(bytes) => {
@@ -173,8 +173,9 @@ impl AuthorityFiles {
         }
     }
 
-    fn each(&self) -> BTreeMap<PathBuf, TrustHash> {
-        self.files.iter().map(|(path, bytes)| (path.clone(), TrustHash(hex(&Sha256::digest(bytes))))).collect()
+    fn hash_each(&self) -> BTreeMap<PathBuf, TrustHash> {
+        let hash = |bytes: &Vec<u8>| TrustHash(format!("{:x}", Sha256::digest(bytes)));
+        self.files.iter().map(|(path, bytes)| (path.clone(), hash(bytes))).collect()
     }
 }
 
@@ -182,22 +183,18 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no plain file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(io::Error::other("it is too large"));
+        return Err(io::Error::other("too large"));
     }
     Ok(bytes)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl TrustStore {
-    /// The store in this file; without the file nothing is trusted.
+    /// Loads the store from a file; a missing file is an empty store.
     pub fn load(path: PathBuf) -> io::Result<Self> {
         let projects = match fs::read(&path) {
             Ok(json) => serde_json::from_slice(&json)?,
@@ -207,14 +204,14 @@ impl TrustStore {
         Ok(Self { path, projects, given: Vec::new() })
     }
 
-    /// The same store, which also trusts these hashes, wherever the files lie.
+    /// Also trusts files with these hashes, in any folder.
     #[must_use]
     pub fn with_given(self, given: Vec<TrustHash>) -> Self {
         Self { given, ..self }
     }
 
-    /// What it says about a project's files.
-    pub fn standing(&self, project: &Path, files: &AuthorityFiles) -> TrustState {
+    /// Returns the trust in a project's files.
+    pub fn state(&self, project: &Path, files: &AuthorityFiles) -> TrustState {
         if files.files.is_empty() {
             return TrustState::Nothing;
         }
@@ -225,28 +222,34 @@ impl TrustStore {
         match self.projects.get(project) {
             None => TrustState::Untrusted,
             Some(trusted) if trusted.hash == hash => TrustState::Trusted,
-            Some(trusted) => TrustState::Changed { files: differing(&trusted.files, &files.each()) },
+            Some(trusted) => TrustState::Changed { files: differing(&trusted.files, &files.hash_each()) },
         }
     }
 
-    /// Trusts these files of a project from now on, and writes that down.
+    /// Trusts these files of a project and saves the store.
     pub fn trust(&mut self, project: &Path, files: &AuthorityFiles) -> io::Result<TrustHash> {
         let hash = files.hash();
-        self.projects.insert(project.to_owned(), Trusted { hash: hash.clone(), files: files.each() });
+        self.projects.insert(project.to_owned(), TrustedProject { hash: hash.clone(), files: files.hash_each() });
         self.save()?;
         Ok(hash)
     }
 
-    /// Trusts a project no longer. Whether it was.
+    /// Revokes the trust in a project and saves the store. Returns true if it was trusted.
     pub fn revoke(&mut self, project: &Path) -> io::Result<bool> {
         let was = self.projects.remove(project).is_some();
         self.save()?;
         Ok(was)
     }
 
-    /// The projects that are trusted.
+    /// The trusted projects.
     pub fn projects(&self) -> impl Iterator<Item = (&Path, &TrustHash)> {
         self.projects.iter().map(|(path, trusted)| (path.as_path(), &trusted.hash))
+    }
+
+    /// The former name of [`TrustStore::state`].
+    #[doc(hidden)]
+    pub fn standing(&self, project: &Path, files: &AuthorityFiles) -> TrustState {
+        self.state(project, files)
     }
 
     fn save(&self) -> io::Result<()> {
@@ -254,7 +257,7 @@ impl TrustStore {
     }
 }
 
-/// Replaces a file that is the user's alone, whole or not at all.
+/// Replaces a file atomically; only the user can read it.
 pub(crate) fn save_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
@@ -275,7 +278,7 @@ fn differing(before: &BTreeMap<PathBuf, TrustHash>, now: &BTreeMap<PathBuf, Trus
 }
 
 impl TrustHash {
-    /// The digits.
+    /// The hexadecimal digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -328,43 +331,43 @@ mod tests {
     }
 
     #[test]
-    fn trust_holds_for_exact_bytes_and_survives_in_a_private_file() {
+    fn trust_is_stored_privately_for_exact_bytes() {
         let (folder, store) = (project(), tempfile::tempdir().unwrap());
         let path = store.path().join("deep/trust.json");
         let files = AuthorityFiles::read(folder.path());
         let mut trust = TrustStore::load(path.clone()).unwrap();
-        assert_eq!(trust.standing(folder.path(), &files), TrustState::Untrusted);
+        assert_eq!(trust.state(folder.path(), &files), TrustState::Untrusted);
         let hash = trust.trust(folder.path(), &files).unwrap();
         let trust = TrustStore::load(path.clone()).unwrap();
-        assert_eq!(trust.standing(folder.path(), &files), TrustState::Trusted);
+        assert_eq!(trust.state(folder.path(), &files), TrustState::Trusted);
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
 
         fs::write(folder.path().join(".mcp.json"), "{ }").unwrap();
         fs::write(folder.path().join(".claude/agents/b.md"), "b").unwrap();
         let now = AuthorityFiles::read(folder.path());
         let changed = vec![".claude/agents/b.md".into(), ".mcp.json".into()];
-        assert_eq!(trust.standing(folder.path(), &now), TrustState::Changed { files: changed });
-        // F17: what was read is what is trusted, whatever lies on the disk by then.
-        assert_eq!(trust.standing(folder.path(), &files), TrustState::Trusted);
+        assert_eq!(trust.state(folder.path(), &now), TrustState::Changed { files: changed });
+        // F17: trust applies to the bytes that were read, not to what is on disk by then.
+        assert_eq!(trust.state(folder.path(), &files), TrustState::Trusted);
         assert_eq!(files.get(Path::new(".mcp.json")), Some(b"{}".as_slice()));
 
         let given = TrustStore::load(store.path().join("none")).unwrap().with_given(vec![now.hash()]);
-        assert_eq!(given.standing(folder.path(), &now), TrustState::Trusted);
+        assert_eq!(given.state(folder.path(), &now), TrustState::Trusted);
         assert_ne!(hash, now.hash());
     }
 
     #[test]
-    fn a_project_elsewhere_with_the_same_files_is_not_trusted() {
+    fn same_files_in_another_project_are_not_trusted() {
         let (one, two, store) = (project(), project(), tempfile::tempdir().unwrap());
         let mut trust = TrustStore::load(store.path().join("trust.json")).unwrap();
         trust.trust(one.path(), &AuthorityFiles::read(one.path())).unwrap();
-        assert_eq!(trust.standing(two.path(), &AuthorityFiles::read(two.path())), TrustState::Untrusted);
+        assert_eq!(trust.state(two.path(), &AuthorityFiles::read(two.path())), TrustState::Untrusted);
         assert!(trust.revoke(one.path()).unwrap());
-        assert_eq!(trust.standing(one.path(), &AuthorityFiles::read(one.path())), TrustState::Untrusted);
+        assert_eq!(trust.state(one.path(), &AuthorityFiles::read(one.path())), TrustState::Untrusted);
     }
 
     #[test]
-    fn f21_agents_of_every_dialect_and_of_folders_further_down_are_vouched_for() {
+    fn f21_agent_files_of_all_dialects_and_subfolders_need_trust() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let names =
@@ -378,13 +381,13 @@ mod tests {
         assert!(!above.covers(&root.join("sub/.mcp.json")) && above.project() == root);
         let below = AuthorityFiles::of_project(&[root.to_owned(), root.join("sub")]);
         assert!(below.covers(&root.join("sub/.claude/agents/b.md")) && below.covers(&root.join("kilo.jsonc")));
-        assert_eq!(below.project(), root.join("sub"), "trust in one folder says nothing about the other");
+        assert_eq!(below.project(), root.join("sub"), "trust is stored per folder");
         let deeper = AuthorityFiles::of_project(&[root.to_owned(), root.join("sub"), root.join("sub/src")]);
         assert_eq!(deeper, below);
     }
 
     #[test]
-    fn f10_f15_f16_what_is_no_plain_file_carries_no_authority() {
+    fn f10_f15_f16_only_regular_files_carry_authority() {
         let folder = project();
         let claude = folder.path().join(".claude");
         symlink("/etc/passwd", claude.join("link.md")).unwrap();
@@ -398,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_contents_cannot_be_shifted_into_each_other() {
+    fn hash_separates_names_from_contents() {
         let mut one = AuthorityFiles::default();
         one.add("a".into(), b"bc".to_vec());
         let mut two = AuthorityFiles::default();

@@ -1,8 +1,9 @@
-//! From a typed function to a tool: schema, argument errors that name the argument, and work that may block.
-//! It knows no particular tool.
+//! Tools from typed Rust: a [`TypedTool`] or an async function, with a generated schema and argument errors that name the
+//! argument.
 
 use std::{
     future::Future,
+    marker::PhantomData,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -23,36 +24,33 @@ pub trait TypedTool: Send + Sync + 'static {
     /// The arguments; their doc comments become the descriptions in the schema.
     type Args: DeserializeOwned + JsonSchema + Send;
 
-    /// The name models call it by.
+    /// The name by which models call the tool.
     const NAME: &'static str;
-    /// What a resumed run may do about a call that was under way.
+    /// Decides whether a resumed run may repeat a call that was interrupted.
     const REPLAY: Replay;
-    /// Effect of a call.
-    const EFFECT: homing_core::tool::Effect;
-    /// Arguments of a good call, as JSON; shown when a call's arguments cannot be read.
+    /// Arguments of a valid call, as JSON; shown when a call's arguments cannot be parsed.
     const EXAMPLE: &'static str;
 
-    /// When and how to use it.
+    /// Describes when and how to use the tool.
     fn description(&self) -> String;
 
-    /// What argument rules are held against.
+    /// Returns the parts of a call that permission rules with patterns apply to.
     fn subjects(&self, context: &ToolContext, args: &Self::Args) -> Subjects {
         let _ = (context, args);
         Subjects::None
     }
 
-    /// Does it.
+    /// Executes a call.
     fn run<'a>(&'a self, context: &'a ToolContext, args: Self::Args) -> impl Future<Output = ToolOutput> + Send + 'a;
 }
 
-/// Makes a [`Tool`] of a [`TypedTool`].
+/// Makes a [`Tool`] from a [`TypedTool`].
 pub fn typed<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
     let spec = ToolSpec {
         name: T::NAME.to_owned(),
         description: tool.description(),
         schema: schema::<T::Args>(),
         replay: T::REPLAY,
-        effect: T::EFFECT,
     };
     Arc::new(Typed { spec, tool })
 }
@@ -68,8 +66,8 @@ impl<T: TypedTool> Tool for Typed<T> {
     }
 
     fn subjects(&self, context: &ToolContext, args: &Value) -> Subjects {
-        // The same reading as in `call`, so that what is checked is what is done.
-        match read_args::<T>(args.clone()) {
+        // The arguments are parsed exactly as in `call`, so that the rules see what will be executed.
+        match read_args(T::NAME, Some(T::EXAMPLE), args.clone()) {
             Ok(args) => self.tool.subjects(context, &args),
             Err(why) => Subjects::Unclear(why),
         }
@@ -77,7 +75,7 @@ impl<T: TypedTool> Tool for Typed<T> {
 
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            match read_args::<T>(args) {
+            match read_args(T::NAME, Some(T::EXAMPLE), args) {
                 Ok(args) => self.tool.run(context, args).await,
                 Err(why) => ToolOutput::error(why),
             }
@@ -85,39 +83,82 @@ impl<T: TypedTool> Tool for Typed<T> {
     }
 }
 
-fn read_args<T: TypedTool>(args: Value) -> Result<T::Args, String> {
+/// Makes a [`Tool`] from an async function of its arguments.
+///
+/// The schema is generated from the type of the arguments. Arguments that do not match it, and an `Err` of the function,
+/// are returned to the model as error messages. `replay` decides whether a resumed run may repeat an interrupted call.
+pub fn tool_fn<A, F, O>(name: &str, description: &str, replay: Replay, function: F) -> Arc<dyn Tool>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(ToolContext, A) -> O + Send + Sync + 'static,
+    O: Future<Output = Result<String, String>> + Send + 'static,
+{
+    let (name, description) = (name.to_owned(), description.to_owned());
+    let spec = ToolSpec { name, description, schema: schema::<A>(), replay };
+    Arc::new(FnTool { spec, function, args: PhantomData })
+}
+
+struct FnTool<A, F> {
+    spec: ToolSpec,
+    function: F,
+    args: PhantomData<fn(A)>,
+}
+
+impl<A, F, O> Tool for FnTool<A, F>
+where
+    A: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(ToolContext, A) -> O + Send + Sync + 'static,
+    O: Future<Output = Result<String, String>> + Send + 'static,
+{
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
+        match read_args(&self.spec.name, None, args) {
+            Ok(args) => {
+                let result = (self.function)(context.clone(), args);
+                Box::pin(async move { result.await.map_or_else(ToolOutput::error, ToolOutput::text) })
+            }
+            Err(why) => Box::pin(std::future::ready(ToolOutput::error(why))),
+        }
+    }
+}
+
+fn read_args<A: DeserializeOwned>(tool: &str, example: Option<&str>, args: Value) -> Result<A, String> {
+    let hint = |lead: &str| example.map(|example| format!("{lead}{example}")).unwrap_or_default();
     let object = match args {
         Value::Object(object) => object,
         Value::Null => Map::new(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            return Err(format!("{}: the arguments must be a JSON object, for example {}", T::NAME, T::EXAMPLE));
+            return Err(format!("{tool}: the arguments must be a JSON object{}", hint(", for example ")));
         }
     };
     serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| {
-        let at = error.path().to_string();
-        let about = if at == "." { String::new() } else { format!("argument `{at}`: ") };
-        format!("{}: {about}{}. Example: {}", T::NAME, error.into_inner(), T::EXAMPLE)
+        let path = error.path().to_string();
+        let argument = if path == "." { String::new() } else { format!("argument `{path}`: ") };
+        format!("{tool}: {argument}{}{}", error.into_inner(), hint(". Example: "))
     })
 }
 
-/// The arguments' schema without what only costs tokens.
-pub(crate) fn schema<A: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|it| {
-        it.meta_schema = None;
-        it.inline_subschemas = true;
+/// Generates the schema of the arguments, without keywords that only cost tokens.
+fn schema<A: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<A>().to_value();
     if let Some(object) = schema.as_object_mut() {
         object.remove("description");
         object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     }
-    quieten(&mut schema);
+    simplify(&mut schema);
     schema
 }
 
-/// Drops titles, number formats and `null` as an alternative (optional arguments are simply not required), and writes
-/// choices as a plain list.
-fn quieten(schema: &mut Value) {
+/// Drops titles, number formats and `null` alternatives (optional arguments are not required), and turns constants into
+/// an `enum`.
+fn simplify(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     object.remove("title");
     object.remove("format");
@@ -125,26 +166,26 @@ fn quieten(schema: &mut Value) {
     drop_null(object);
     list_choices(object);
     for key in ["items", "additionalProperties"] {
-        object.get_mut(key).into_iter().for_each(quieten);
+        object.get_mut(key).into_iter().for_each(simplify);
     }
     if let Some(Value::Object(properties)) = object.get_mut("properties") {
-        properties.values_mut().for_each(quieten);
+        properties.values_mut().for_each(simplify);
     }
 }
 
 fn drop_null(object: &mut Map<String, Value>) {
     if let Some(Value::Array(kinds)) = object.get_mut("type") {
-        kinds.retain(|it| it != "null");
+        kinds.retain(|kind| kind != "null");
         if let [only] = kinds.as_slice() {
             let only = only.clone();
             object.insert("type".to_owned(), only);
         }
     }
     if let Some(Value::Array(choices)) = object.get_mut("enum") {
-        choices.retain(|it| !it.is_null());
+        choices.retain(|choice| !choice.is_null());
     }
     if let Some(Value::Array(kinds)) = object.get("anyOf") {
-        let rest: Vec<Value> = kinds.iter().filter(|it| it["type"] != "null").cloned().collect();
+        let rest: Vec<Value> = kinds.iter().filter(|kind| kind["type"] != "null").cloned().collect();
         if let [Value::Object(only)] = rest.as_slice() {
             object.remove("anyOf");
             only.iter().for_each(|(key, value)| {
@@ -156,7 +197,7 @@ fn drop_null(object: &mut Map<String, Value>) {
 
 fn list_choices(object: &mut Map<String, Value>) {
     let Some(Value::Array(kinds)) = object.get("oneOf") else { return };
-    let choices: Option<Vec<Value>> = kinds.iter().map(|it| it.get("const").cloned()).collect();
+    let choices: Option<Vec<Value>> = kinds.iter().map(|kind| kind.get("const").cloned()).collect();
     if let Some(choices) = choices {
         object.remove("oneOf");
         object.insert("type".to_owned(), "string".into());
@@ -164,7 +205,7 @@ fn list_choices(object: &mut Map<String, Value>) {
     }
 }
 
-/// Tells work on a blocking thread that nobody waits for more of it.
+/// A flag that asks work on a blocking thread to stop.
 #[derive(Clone, Default)]
 pub(crate) struct StopSignal(Arc<AtomicBool>);
 
@@ -178,7 +219,7 @@ impl StopSignal {
     }
 }
 
-/// Sets the flag when the call's future is dropped, so that no thread works on for a run that has ended.
+/// Sets the flag when the call's future is dropped, so that no thread keeps working for a run that has ended.
 struct StopOnDrop(StopSignal);
 
 impl Drop for StopOnDrop {
@@ -187,7 +228,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Runs `work` where it may block. When the call is cancelled the work is told so, and what it returns is returned.
+/// Runs `work` on a blocking thread. A cancelled call sets the stop signal and returns what the work then returns.
 pub(crate) async fn blocking(
     context: &ToolContext,
     work: impl FnOnce(&ToolContext, &StopSignal) -> Result<ToolOutput, String> + Send + 'static,
@@ -208,6 +249,36 @@ pub(crate) async fn blocking(
     match joined {
         Ok(Ok(output)) => output,
         Ok(Err(why)) => ToolOutput::error(why),
-        Err(_) => ToolOutput::error("the tool broke on this call; try it another way"),
+        Err(_) => ToolOutput::error("the tool failed unexpectedly on this call"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    struct GreetArgs {
+        /// The person to greet.
+        name: String,
+        #[expect(dead_code, reason = "only its schema matters")]
+        times: Option<u32>,
+    }
+
+    #[test]
+    fn function_and_typed_tools_share_schema_and_argument_errors() {
+        let greet = |_: ToolContext, args: GreetArgs| async move { Ok(format!("hello {}", args.name)) };
+        let tool = tool_fn("greet", "Greets.", Replay::Safe, greet);
+        let ToolSpec { name, schema, .. } = tool.spec();
+        assert_eq!(name, "greet");
+        let properties = serde_json::json!({
+            "name": {"type": "string", "description": "The person to greet."}, "times": {"type": "integer", "minimum": 0}
+        });
+        assert_eq!(schema["properties"], properties);
+        assert!(schema.get("title").is_none() && schema.get("$schema").is_none());
+        let error = read_args::<GreetArgs>("greet", None, serde_json::json!({"name": 7})).err();
+        assert_eq!(error.as_deref(), Some("greet: argument `name`: invalid type: integer `7`, expected a string"));
+        let error = read_args::<GreetArgs>("greet", Some("{}"), serde_json::json!([])).err();
+        assert_eq!(error.as_deref(), Some("greet: the arguments must be a JSON object, for example {}"));
     }
 }

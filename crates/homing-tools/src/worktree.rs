@@ -1,5 +1,5 @@
-//! A git worktree for a run of its own: made from the repository's last commit, kept when something was done in it,
-//! removed when not. Git runs in the sandbox, without hooks and without programs of the repository's choosing.
+//! A separate git worktree per run: created from the repository's last commit, kept if the run changed something and
+//! removed otherwise. Git runs in the sandbox, without hooks and without programs configured by the repository.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,38 +22,38 @@ use homing_sandbox::{
     process::{Collector, CommandEnd, CommandSpec},
 };
 
-/// How long git may take for one step; checking out a large repository is slow.
-const TIME: Duration = Duration::from_secs(300);
+/// Timeout of one git command; checking out a large repository is slow.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Worktrees in a folder of the host's.
+/// Creates worktrees in one folder of the host.
 #[derive(Debug)]
 pub struct GitWorktrees {
     /// Runs git.
     pub commands: Arc<Commands>,
-    /// Where worktrees are made; outside every repository, and writable by this user alone.
+    /// The folder for worktrees; outside every repository, and writable only by this user.
     pub folder: PathBuf,
-    /// How git itself is confined.
+    /// The sandbox for git itself.
     pub sandbox: Sandbox,
 }
 
 /// The repository that a folder belongs to.
 struct Repository {
     top: PathBuf,
-    /// Shared by all of its worktrees.
+    /// The git folder that all of its worktrees share.
     git: PathBuf,
     /// The folder's path below the top.
     prefix: PathBuf,
     commit: String,
 }
 
-/// What a run started from: tells later whether it has committed anything, and to which repository its worktree belongs.
-/// It is written down out of the run's reach, because the run can change the files in which git says the same.
-struct Beginning {
+/// The commit that a run started from and the repository of its worktree. It is stored outside the run's reach, because
+/// the run can change the files in which git records the same.
+struct BaseCommit {
     commit: String,
     git: PathBuf,
 }
 
-impl Beginning {
+impl BaseCommit {
     fn text(&self) -> String {
         format!("{}\n{}\n", self.commit, self.git.display())
     }
@@ -69,7 +69,7 @@ impl Workspaces for GitWorktrees {
         Box::pin(async move {
             let repository = self.repository(workdir).await?;
             private_folder::open(&self.folder)
-                .map_err(|error| format!("cannot use the folder of worktrees {}: {error}", self.folder.display()))?;
+                .map_err(|error| format!("cannot use the worktree folder {}: {error}", self.folder.display()))?;
             let place = self.place(run);
             if !place.is_dir() {
                 self.add(run, &repository).await?;
@@ -84,7 +84,7 @@ impl Workspaces for GitWorktrees {
             match self.unchanged(run).await {
                 Ok(git) => match self.remove(run, &git).await {
                     Ok(()) => Left::Removed,
-                    Err(why) => Left::Kept { path: place, summary: format!("it could not be removed: {why}") },
+                    Err(why) => Left::Kept { path: place, summary: format!("could not be removed: {why}") },
                 },
                 Err(summary) => Left::Kept { path: place, summary },
             }
@@ -92,7 +92,7 @@ impl Workspaces for GitWorktrees {
     }
 }
 
-/// The worktree's own git files are writable, and where commits go; hooks and configuration are kept by the sandbox.
+/// Grants the worktree and the git folder, where commits are stored; the sandbox protects hooks and configuration.
 fn workspace(repository: &Repository, place: &Path) -> Workspace {
     let own = repository.git.join("worktrees").join(place.file_name().unwrap_or_default());
     Workspace {
@@ -116,11 +116,11 @@ impl GitWorktrees {
     }
 
     async fn repository(&self, workdir: &Path) -> Result<Repository, String> {
-        let no_repository = |why: &str| format!("{} is no git repository with a commit: {why}", workdir.display());
+        let no_repository = |why: &str| format!("{} is not a git repository with a commit: {why}", workdir.display());
         let workdir = workdir.canonicalize().map_err(|error| error.to_string())?;
-        let GitFolder { top, common: git } = locate(&workdir, &[]).ok_or_else(|| no_repository("no .git was found"))?;
+        let GitFolder { top, common: git } = locate(&workdir, &[]).ok_or_else(|| no_repository("no .git found"))?;
         let read = [top.clone(), git.clone()];
-        let head = self.git(&top, &["rev-parse", "--verify", "HEAD"], Touch::Reading(&read)).await;
+        let head = self.git(&top, &["rev-parse", "--verify", "HEAD"], GitAccess::Reading(&read)).await;
         let commit = head.map_err(|why| no_repository(why.trim()))?.trim().to_owned();
         let prefix = workdir.strip_prefix(&top).map_err(|error| error.to_string())?.to_owned();
         Ok(Repository { top, git, prefix, commit })
@@ -130,24 +130,25 @@ impl GitWorktrees {
         let (place, branch) = (self.place(run).display().to_string(), Self::branch(run));
         let args = ["worktree", "add", "--quiet", "-b", &branch, &place, &repository.commit];
         self.git(&repository.top, &args, self.writing(&repository.top, &repository.git)).await?;
-        let beginning = Beginning { commit: repository.commit.clone(), git: repository.git.clone() };
-        std::fs::write(self.base(run), beginning.text()).map_err(|error| error.to_string())
+        let base = BaseCommit { commit: repository.commit.clone(), git: repository.git.clone() };
+        std::fs::write(self.base(run), base.text()).map_err(|error| error.to_string())
     }
 
-    /// The repository's git folder, if nothing was done in the worktree; otherwise what was.
+    /// Returns the repository's git folder if the worktree is unchanged, otherwise a summary of the changes.
     async fn unchanged(&self, run: Uuid) -> Result<PathBuf, String> {
         let place = &self.place(run);
-        let beginning = std::fs::read_to_string(self.base(run)).ok().and_then(|text| Beginning::parse(&text));
-        let Beginning { commit, git } = beginning.ok_or("its beginning is not known")?;
+        let base = std::fs::read_to_string(self.base(run)).ok().and_then(|text| BaseCommit::parse(&text));
+        let BaseCommit { commit, git } = base.ok_or("its base commit is not known")?;
         let reading = [place.to_owned(), git.clone()];
-        let head = self.git(place, &["rev-parse", "--verify", "HEAD"], Touch::Reading(&reading)).await?;
+        let head = self.git(place, &["rev-parse", "--verify", "HEAD"], GitAccess::Reading(&reading)).await?;
         let args = ["status", "--porcelain", "--untracked-files=all"];
-        let changes = self.git(place, &args, Touch::Reading(&reading)).await?;
+        let changes = self.git(place, &args, GitAccess::Reading(&reading)).await?;
         match (changes.lines().count(), head.trim() == commit) {
             (0, true) => Ok(git),
             (files, is_same) => {
+                let plural = if files == 1 { "" } else { "s" };
                 let commits = if is_same { "" } else { ", new commits" };
-                Err(format!("{files} changed files{commits}, on branch {}", Self::branch(run)))
+                Err(format!("{files} changed file{plural}{commits}, on branch {}", Self::branch(run)))
             }
         }
     }
@@ -160,27 +161,27 @@ impl GitWorktrees {
         std::fs::remove_file(self.base(run)).map_err(|error| error.to_string())
     }
 
-    fn writing<'a>(&self, read: &'a Path, git: &Path) -> Touch<'a> {
-        Touch::Writing { read, write: vec![git.to_owned(), git.join("worktrees"), self.folder.clone()] }
+    fn writing<'a>(&self, read: &'a Path, git: &Path) -> GitAccess<'a> {
+        GitAccess::Writing { read, write: vec![git.to_owned(), git.join("worktrees"), self.folder.clone()] }
     }
 
-    async fn git(&self, workdir: &Path, args: &[&str], touch: Touch<'_>) -> Result<String, String> {
-        let room = Private { root: self.commands.private.join(format!("git-{}", Uuid::new_v4())) };
-        let grant = touch.grant(self.sandbox);
-        let command = ShellCommand { command: "git", workdir, grant: &grant, time: TIME };
-        let outcome = self.run(&command, args, &room).await;
-        room.remove();
+    async fn git(&self, workdir: &Path, args: &[&str], access: GitAccess<'_>) -> Result<String, String> {
+        let private = Private { root: self.commands.private.join(format!("git-{}", Uuid::new_v4())) };
+        let grant = access.grant(self.sandbox);
+        let command = ShellCommand { command: "git", workdir, grant: &grant, time: TIMEOUT };
+        let outcome = self.run(&command, args, &private).await;
+        private.remove();
         outcome
     }
 
-    async fn run(&self, command: &ShellCommand<'_>, args: &[&str], room: &Private) -> Result<String, String> {
-        let mut job = self.commands.job(command, room).await.map_err(|error| error.to_string())?;
+    async fn run(&self, command: &ShellCommand<'_>, args: &[&str], private: &Private) -> Result<String, String> {
+        let mut job = self.commands.job(command, private).await.map_err(|error| error.to_string())?;
         let neutral = self.commands.neutral_git(&job).await.map_err(|error| error.to_string())?;
         job.env.extend(neutral);
         job.argv = std::iter::once("git").chain(args.iter().copied()).map(str::to_owned).collect();
-        let running =
-            self.commands.launcher.start(CommandSpec { kept: Vec::new(), ..job }).await.map_err(|it| it.to_string())?;
-        let finished = running.finish(Collector::new(None), TIME, std::future::pending(), &mut |_| ()).await;
+        let job = CommandSpec { kept: Vec::new(), ..job };
+        let running = self.commands.launcher.start(job).await.map_err(|error| error.to_string())?;
+        let finished = running.finish(Collector::new(None), TIMEOUT, std::future::pending(), &mut |_| ()).await;
         match finished.ending {
             CommandEnd::Exited(0) => Ok(finished.output.text),
             CommandEnd::Refused(why) => Err(why),
@@ -191,9 +192,9 @@ impl GitWorktrees {
     }
 }
 
-/// What a git command of ours may touch.
-enum Touch<'a> {
-    /// These, and nothing is written.
+/// The paths that one of our git commands may access.
+enum GitAccess<'a> {
+    /// Reads these paths and writes nothing.
     Reading(&'a [PathBuf]),
     Writing {
         read: &'a Path,
@@ -201,7 +202,7 @@ enum Touch<'a> {
     },
 }
 
-impl Touch<'_> {
+impl GitAccess<'_> {
     fn grant(&self, sandbox: Sandbox) -> Grant {
         let (read, write, sandbox) = match self {
             Self::Reading(read) => (read.to_vec(), Vec::new(), sandbox.min(Sandbox::ReadOnly)),

@@ -1,15 +1,15 @@
-//! Real builds and tests work inside, where their toolchains exist.
+//! Builds and tests of real toolchains work in the sandbox, if they are installed.
 #![allow(clippy::print_stdout)]
 
-mod workshop;
+mod command_fixture;
 
 use std::{fs, process::Command};
 
-use workshop::{Workshop, each};
+use command_fixture::{CommandFixture, each};
 
 struct Project {
     tool: &'static str,
-    /// Says whether the toolchain works outside; only then must it work inside.
+    /// Succeeds if the toolchain works outside the sandbox; only then it must work inside.
     check: &'static str,
     files: &'static [(&'static str, &'static str)],
     command: &'static str,
@@ -92,27 +92,27 @@ const PROJECTS: &[Project] = &[
     },
 ];
 
-async fn check(name: &str, shop: &Workshop, project: &Project) {
+async fn check(name: &str, fixture: &CommandFixture, project: &Project) {
     let outside = Command::new("sh").args(["-c", project.check]).output().unwrap();
     if !outside.status.success() {
         println!("skipped: {} does not work on this machine", project.tool);
         return;
     }
-    fs::remove_dir_all(&shop.workspace).unwrap();
+    fs::remove_dir_all(&fixture.workspace).unwrap();
     for (path, text) in project.files {
-        let path = shop.workspace.join(path);
+        let path = fixture.workspace.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let output = shop.bash(project.command).await;
+    let output = fixture.bash(project.command).await;
     assert!(!output.is_error && output.text.contains(project.expect), "{} in {name}: {}", project.tool, output.text);
 }
 
 #[tokio::test]
-async fn builds_and_tests_of_real_toolchains_work() {
-    for (name, shop) in each().await {
+async fn builds_of_real_toolchains_work() {
+    for (name, fixture) in each().await {
         for project in PROJECTS {
-            check(name, &shop, project).await;
+            check(name, &fixture, project).await;
         }
     }
 }

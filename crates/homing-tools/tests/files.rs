@@ -1,39 +1,39 @@
-//! Reading, writing and editing: what the model gets back, and what is left on disk.
+//! Reading, writing and editing: the output for the model, and the files on disk.
 
-mod world;
+mod tool_fixture;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use homing_core::tool::Replay;
 use homing_tools::toolset::{ToolsConfig, files_tools};
 use serde_json::json;
-use world::World;
+use tool_fixture::ToolFixture;
 
-fn world() -> World {
-    World::new(files_tools(ToolsConfig::default()))
+fn fixture() -> ToolFixture {
+    ToolFixture::new(files_tools(ToolsConfig::default()))
 }
 
 #[tokio::test]
 async fn read_numbers_lines_and_pages() {
-    let world = world();
-    world.file("a.txt", "one\ntwo\r\nthree");
-    let run = world.run();
+    let fixture = fixture();
+    fixture.file("a.txt", "one\ntwo\r\nthree");
+    let run = fixture.run();
     assert_eq!(run.ok("read", json!({"path": "a.txt"})).await, "     1\tone\n     2\ttwo\n     3\tthree\n");
     let page = run.ok("read", json!({"file_path": "a.txt", "offset": 2.0, "limit": "1"})).await;
-    assert_eq!(page, "     2\ttwo\n… [lines 2 to 2 shown, more follow: read on with offset=3]");
-    world.file("empty", "");
+    assert_eq!(page, "     2\ttwo\n… [lines 2 to 2 shown; continue with offset=3]");
+    fixture.file("empty", "");
     assert_eq!(run.ok("read", json!({"path": "empty"})).await, "(empty is empty)");
 }
 
 #[tokio::test]
-async fn t11_read_refuses_what_it_cannot_show_and_says_why() {
-    let world = world();
-    world.file("binary", b"ab\0cd");
-    world.file("latin1", b"caf\xe9\n");
-    world.file("utf16", b"\xff\xfea\0");
-    world.file("short", "1\n2\n");
-    std::fs::create_dir(world.root().join("folder")).unwrap();
-    let run = world.run();
+async fn t11_read_rejects_unreadable_files_with_a_reason() {
+    let fixture = fixture();
+    fixture.file("binary", b"ab\0cd");
+    fixture.file("latin1", b"caf\xe9\n");
+    fixture.file("utf16", b"\xff\xfea\0");
+    fixture.file("short", "1\n2\n");
+    std::fs::create_dir(fixture.root().join("folder")).unwrap();
+    let run = fixture.run();
     let why = async |path: &str| run.refused("read", json!({"path": path, "offset": 1})).await;
     assert!(why("binary").await.contains("NUL"));
     assert!(why("latin1").await.contains("not UTF-8"));
@@ -41,17 +41,17 @@ async fn t11_read_refuses_what_it_cannot_show_and_says_why() {
     assert!(why("folder").await.contains("`ls`"));
     assert!(why("missing").await.contains("does not exist"));
     let beyond = run.refused("read", json!({"path": "short", "offset": 9})).await;
-    assert_eq!(beyond, "short has 2 lines; there is no line 9");
+    assert_eq!(beyond, "short has only 2 lines; line 9 does not exist");
 }
 
 #[tokio::test]
-async fn t11_a_sparse_file_of_10_gb_costs_nothing() {
-    let world = world();
-    let path = world.file("huge", "");
+async fn t11_sparse_file_of_10_gb_is_cheap_to_read() {
+    let fixture = fixture();
+    let path = fixture.file("huge", "");
     std::fs::File::options().write(true).open(&path).unwrap().set_len(10 << 30).unwrap();
-    let text = world.file("text", "line\n".repeat(100_000));
+    let text = fixture.file("text", "line\n".repeat(100_000));
     std::fs::File::options().write(true).open(&text).unwrap().set_len(10 << 30).unwrap();
-    let run = world.run();
+    let run = fixture.run();
     assert!(run.refused("read", json!({"path": "huge"})).await.contains("NUL"));
     assert!(run.ok("read", json!({"path": "text"})).await.len() < 300 * 1024);
     run.refused("read", json!({"path": "text", "offset": 200_000_000})).await;
@@ -59,115 +59,115 @@ async fn t11_a_sparse_file_of_10_gb_costs_nothing() {
 
 #[tokio::test]
 async fn long_lines_and_long_files_are_cut() {
-    let world = world();
-    world.file("line", "é".repeat(5_000_000));
-    world.file("lines", format!("{}\n", "y".repeat(1_000)).repeat(1_500));
-    let run = world.run();
+    let fixture = fixture();
+    fixture.file("line", "é".repeat(5_000_000));
+    fixture.file("lines", format!("{}\n", "y".repeat(1_000)).repeat(1_500));
+    let run = fixture.run();
     let line = run.ok("read", json!({"path": "line"})).await;
     assert!(line.len() < 10_000 && line.contains("more bytes in this line"), "{}", line.len());
     let lines = run.ok("read", json!({"path": "lines"})).await;
-    assert!(lines.len() < 300 * 1024 && lines.contains("read on with offset="));
+    assert!(lines.len() < 300 * 1024 && lines.contains("continue with offset="));
 }
 
 #[tokio::test]
-async fn pictures_are_seen() {
-    let world = world();
-    world.file("a.png", b"\x89PNG\r\n\x1a\n....");
-    let output = world.run().call("read", json!({"path": "a.png"})).await;
+async fn images_are_returned() {
+    let fixture = fixture();
+    fixture.file("a.png", b"\x89PNG\r\n\x1a\n....");
+    let output = fixture.run().call("read", json!({"path": "a.png"})).await;
     assert_eq!(output.images[0].media_type, "image/png");
     assert!(!output.is_error);
 }
 
 #[tokio::test]
-async fn an_edit_shows_its_diff_and_keeps_crlf_bom_and_mode() {
-    let world = world();
-    let path = world.file("a.sh", "\u{feff}one\r\ntwo\r\nthree\r\n");
+async fn edit_shows_its_diff_and_keeps_crlf_bom_and_mode() {
+    let fixture = fixture();
+    let path = fixture.file("a.sh", "\u{feff}one\r\ntwo\r\nthree\r\n");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o750)).unwrap();
-    let run = world.run();
+    let run = fixture.run();
     run.ok("read", json!({"path": "a.sh"})).await;
     let diff = run.ok("edit", json!({"path": "a.sh", "edits": [{"old": "one\ntwo", "new": "one\nzwei\ndrei"}]})).await;
-    assert_eq!(world.content("a.sh"), "\u{feff}one\r\nzwei\r\ndrei\r\nthree\r\n");
+    assert_eq!(fixture.content("a.sh"), "\u{feff}one\r\nzwei\r\ndrei\r\nthree\r\n");
     assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o750);
     assert!(diff.contains("-two") && diff.contains("+zwei"), "{diff}");
 }
 
 #[tokio::test]
-async fn a_diff_counts_lines_from_the_start_of_the_file() {
-    let world = world();
-    let lines: String = (1..=100).map(|it| format!("line {it}\n")).collect();
-    world.file("a", lines);
-    let diff = world.run().ok("edit", json!({"path": "a", "old_string": "line 50\n", "new_string": "fifty\n"})).await;
+async fn diff_counts_lines_from_the_start_of_the_file() {
+    let fixture = fixture();
+    let lines: String = (1..=100).map(|at| format!("line {at}\n")).collect();
+    fixture.file("a", lines);
+    let diff = fixture.run().ok("edit", json!({"path": "a", "old_string": "line 50\n", "new_string": "fifty\n"})).await;
     let expected = "--- a\n+++ a\n@@ -47,7 +47,7 @@\n line 47\n line 48\n line 49\n-line 50\n+fifty\n line 51\n line 52\n line 53\n";
     assert_eq!(diff, expected);
 }
 
 #[tokio::test]
-async fn many_edits_are_made_in_order_all_or_none() {
-    let world = world();
-    world.file("a", "a b c");
-    let run = world.run();
+async fn edits_are_applied_in_order_all_or_none() {
+    let fixture = fixture();
+    fixture.file("a", "a b c");
+    let run = fixture.run();
     run.ok("edit", json!({"path": "a", "edits": [{"old": "a", "new": "x"}, {"old": "x b", "new": "y"}]})).await;
-    assert_eq!(world.content("a"), "y c");
+    assert_eq!(fixture.content("a"), "y c");
     let why =
         run.refused("edit", json!({"path": "a", "edits": [{"old": "y", "new": "z"}, {"old": "q", "new": ""}]})).await;
-    assert!(why.contains("edit 2 of 2") && why.contains("Nothing was changed"), "{why}");
-    assert_eq!(world.content("a"), "y c");
+    assert!(why.contains("edit 2 of 2") && why.contains("nothing was changed"), "{why}");
+    assert_eq!(fixture.content("a"), "y c");
 }
 
 #[tokio::test]
-async fn t9_edits_that_mean_nothing_are_refused() {
-    let world = world();
-    world.file("a", "x x\n    indented line\n");
-    let run = world.run();
+async fn t9_meaningless_edits_are_rejected() {
+    let fixture = fixture();
+    fixture.file("a", "x x\n    indented line\n");
+    let run = fixture.run();
     let why = async |old: &str, new: &str| run.refused("edit", json!({"path": "a", "old": old, "new": new})).await;
     assert!(why("", "b").await.contains("empty"));
-    assert!(why("x", "x").await.contains("the same"));
+    assert!(why("x", "x").await.contains("are the same"));
     assert!(why("x", "y").await.contains("2 times"));
     assert!(why("  indented line\nmore", "y").await.contains("near line 2"));
     run.ok("edit", json!({"path": "a", "old_str": "x", "new_str": "y", "replace_all": true})).await;
-    assert!(world.content("a").starts_with("y y"));
-    world.file("many", "ab".repeat(1_000_000));
+    assert!(fixture.content("a").starts_with("y y"));
+    fixture.file("many", "ab".repeat(1_000_000));
     run.ok("edit", json!({"path": "many", "old": "a", "new": "c", "all": "true"})).await;
-    assert!(world.content("many").starts_with("cbcb"));
+    assert!(fixture.content("many").starts_with("cbcb"));
     let why = run.refused("edit", json!({"path": "many", "old": "c", "new": "z".repeat(100_000), "all": true})).await;
     assert!(why.contains("too large"));
 }
 
 #[tokio::test]
-async fn a_file_that_changed_since_it_was_read_is_not_edited_or_overwritten() {
-    let world = world();
-    world.file("a", "one");
-    let run = world.run();
+async fn file_changed_since_read_is_not_edited_or_overwritten() {
+    let fixture = fixture();
+    fixture.file("a", "one");
+    let run = fixture.run();
     run.ok("read", json!({"path": "a"})).await;
-    world.file("a", "two");
+    fixture.file("a", "two");
     assert!(run.refused("edit", json!({"path": "a", "old": "two", "new": "x"})).await.contains("changed since"));
     assert!(run.refused("write", json!({"path": "a", "content": "x"})).await.contains("changed since"));
-    assert_eq!(world.content("a"), "two");
+    assert_eq!(fixture.content("a"), "two");
     run.ok("read", json!({"path": "a"})).await;
     run.ok("write", json!({"path": "a", "content": "x"})).await;
     run.ok("edit", json!({"path": "a", "old": "x", "new": "y"})).await;
     run.ok("write", json!({"path": "a", "content": "z"})).await;
-    assert_eq!(world.content("a"), "z");
+    assert_eq!(fixture.content("a"), "z");
 }
 
 #[tokio::test]
-async fn parallel_runs_are_told_not_overwritten() {
-    let world = world();
-    let (first, second) = (world.run(), world.run());
+async fn parallel_runs_do_not_overwrite_each_other() {
+    let fixture = fixture();
+    let (first, second) = (fixture.run(), fixture.run());
     first.ok("write", json!({"path": "a", "content": "first"})).await;
     let why = second.refused("write", json!({"path": "a", "content": "second"})).await;
     assert!(why.contains("agent tester"), "{why}");
     second.ok("read", json!({"path": "a"})).await;
     second.ok("write", json!({"path": "a", "content": "second"})).await;
     assert!(first.refused("edit", json!({"path": "a", "old": "second", "new": "x"})).await.contains("changed since"));
-    assert_eq!(world.content("a"), "second");
+    assert_eq!(fixture.content("a"), "second");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_runs_that_create_one_file_at_once_one_wins_and_the_others_know() {
-    let world = world();
+async fn only_one_of_many_concurrent_creators_of_a_file_wins() {
+    let fixture = fixture();
     for round in 0..20 {
-        let runs: Vec<_> = (0..8).map(|_| world.run()).collect();
+        let runs: Vec<_> = (0..8).map(|_| fixture.run()).collect();
         let path = format!("race-{round}");
         let calls = runs.iter().enumerate().map(|(at, run)| {
             let (tool, context) = (run.tool("write").clone(), run.context.clone());
@@ -181,42 +181,42 @@ async fn of_many_runs_that_create_one_file_at_once_one_wins_and_the_others_know(
             }
         }
         assert_eq!(won.len(), 1, "round {round}");
-        assert_eq!(world.content(&path), format!("run {}", won[0]));
+        assert_eq!(fixture.content(&path), format!("run {}", won[0]));
     }
-    let left: Vec<_> = std::fs::read_dir(world.root()).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 20, "no temporary files stay behind: {left:?}");
+    let left: Vec<_> = std::fs::read_dir(fixture.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 20, "temporary files were left: {left:?}");
 }
 
 #[tokio::test]
-async fn write_makes_folders_and_follows_links_that_stay_inside() {
-    let world = world();
-    let run = world.run();
+async fn write_creates_folders_and_follows_links_inside() {
+    let fixture = fixture();
+    let run = fixture.run();
     run.ok("write", json!({"path": "a/b/c.txt", "content": "c\n"})).await;
-    assert_eq!(world.root().join("a/b/c.txt").metadata().unwrap().mode() & 0o133, 0);
-    symlink("a/b/c.txt", world.root().join("link")).unwrap();
+    assert_eq!(fixture.root().join("a/b/c.txt").metadata().unwrap().mode() & 0o133, 0);
+    symlink("a/b/c.txt", fixture.root().join("link")).unwrap();
     run.ok("write", json!({"path": "link", "content": "d\n"})).await;
-    assert_eq!(world.content("a/b/c.txt"), "d\n");
-    assert!(world.root().join("link").symlink_metadata().unwrap().is_symlink());
+    assert_eq!(fixture.content("a/b/c.txt"), "d\n");
+    assert!(fixture.root().join("link").symlink_metadata().unwrap().is_symlink());
     let why = run.refused("edit", json!({"path": "nope", "old": "a", "new": "b"})).await;
     assert!(why.contains("`write`"));
 }
 
 #[tokio::test]
-async fn t12_too_much_and_folders_are_not_written() {
-    let world = world();
-    std::fs::create_dir(world.root().join("folder")).unwrap();
-    let run = world.run();
+async fn t12_large_content_and_folders_are_not_written() {
+    let fixture = fixture();
+    std::fs::create_dir(fixture.root().join("folder")).unwrap();
+    let run = fixture.run();
     assert!(run.refused("write", json!({"path": "folder", "content": ""})).await.contains("is a folder"));
     let why = run.refused("write", json!({"path": "big", "content": "x".repeat(33 << 20)})).await;
     assert!(why.contains("at most"));
-    assert!(!world.root().join("big").exists());
+    assert!(!fixture.root().join("big").exists());
 }
 
 #[tokio::test]
-async fn t1_t3_t4_t7_t14_bad_arguments_get_a_message_that_helps() {
-    let world = world();
-    world.file("a", "x");
-    let run = world.run();
+async fn t1_t3_t4_t7_t14_bad_arguments_get_a_helpful_message() {
+    let fixture = fixture();
+    fixture.file("a", "x");
+    let run = fixture.run();
     let cases = [
         ("read", json!(["a"]), "must be a JSON object"),
         ("read", json!("a"), "must be a JSON object"),
@@ -238,28 +238,28 @@ async fn t1_t3_t4_t7_t14_bad_arguments_get_a_message_that_helps() {
         assert!(why.contains("xample"), "{tool} {args}: {why}");
     }
     let why = run.refused("read", json!({"path": "a", "offset": 1e15, "unknown": true})).await;
-    assert!(why.contains("has 1 lines"), "{why}");
+    assert!(why.contains("has only 1 lines"), "{why}");
 }
 
 #[test]
-fn every_tool_says_how_it_may_be_replayed_and_has_a_plain_schema() {
-    for tool in world().tools {
+fn every_tool_has_a_replay_policy_and_a_plain_schema() {
+    for tool in fixture().tools {
         let spec = tool.spec();
         let expected = if matches!(spec.name.as_str(), "write" | "edit") { Replay::Unsafe } else { Replay::Safe };
         assert_eq!(spec.replay, expected, "{}", spec.name);
         assert_eq!(spec.schema["type"], "object", "{}", spec.name);
         let text = spec.schema.to_string();
-        for noise in ["$schema", "$defs", "\"title\"", "\"format\"", "null", "oneOf", "anyOf"] {
-            assert!(!text.contains(noise), "{}: {text}", spec.name);
+        for keyword in ["$schema", "$defs", "\"title\"", "\"format\"", "null", "oneOf", "anyOf"] {
+            assert!(!text.contains(keyword), "{}: {text}", spec.name);
         }
         assert!(spec.description.len() > 60, "{}", spec.name);
     }
 }
 
 #[test]
-fn the_schemas_show_the_canonical_arguments() {
-    let world = world();
-    let run = world.run();
+fn schemas_show_the_canonical_arguments() {
+    let fixture = fixture();
+    let run = fixture.run();
     let grep = &run.tool("grep").spec().schema;
     assert_eq!(grep["properties"]["mode"]["enum"], json!(["content", "files", "count"]));
     assert_eq!(grep["required"], json!(["pattern"]));

@@ -1,7 +1,7 @@
-//! Git files that a command forges: they open no folder outside the workspace.
+//! Git files forged by a command do not open folders outside the workspace.
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
-mod workshop;
+mod command_fixture;
 
 use std::{
     fs,
@@ -10,20 +10,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use command_fixture::{
+    CommandFixture, again_as_ordinary_user, each,
+    isolated::{Isolated, git, write_tool},
+    sandboxes,
+};
 use homing_core::{
     authority::{Grant, Sandbox},
     tool::ToolContext,
     workspace::Workspaces,
 };
-use workshop::{
-    Workshop, again_as_ordinary_user, each,
-    isolated::{Isolated, git, write_tool},
-    sandboxes,
-};
 
 const SECRET: &str = "marker-of-the-user";
 
-/// Reads the marker outside and writes one there, and knocks at the socket beside it.
+/// Returns a script that reads the marker outside, writes a file beside it and connects to the socket.
 fn reach(folder: &Path) -> String {
     let knock = format!(
         "import socket; s = socket.socket(socket.AF_UNIX); s.connect(\"{}/socket\"); s.send(b\"knock\")",
@@ -32,7 +32,7 @@ fn reach(folder: &Path) -> String {
     format!("cat {0}/secret; touch {0}/made; python3 -c '{knock}' 2>/dev/null; true", folder.display())
 }
 
-/// The outside with a marker and a socket, and a check that neither was reached.
+/// A folder outside with a marker and a socket, and a check that neither was reached.
 struct Outside {
     folder: PathBuf,
     socket: UnixListener,
@@ -52,19 +52,19 @@ impl Outside {
 
     fn is_untouched(&self, what: &str, text: &str) {
         assert!(!text.contains(SECRET), "{what}: the marker outside was read");
-        let mut found: Vec<_> = fs::read_dir(&self.folder).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let mut found: Vec<_> = fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         found.sort();
         assert_eq!(found, [".claude", "secret", "socket"], "{what}: the outside was changed");
         assert!(self.folder.join(".claude/settings.json").exists(), "{what}: a file outside was removed");
         if let Ok((mut stream, _)) = self.socket.accept() {
-            let mut said = String::new();
-            let _ = stream.read_to_string(&mut said);
-            panic!("{what}: the socket outside was reached: {said}");
+            let mut received = String::new();
+            let _ = stream.read_to_string(&mut received);
+            panic!("{what}: the socket outside was reached: {received}");
         }
     }
 }
 
-/// `OUT` is the folder to be opened. Each is one command; the next command tries to reach `OUT`.
+/// Commands that forge git files; the next command then tries to reach `OUT`.
 const FORGERIES: &[(&str, &str)] = &[
     ("both ends", "echo 'gitdir: fake' > .git; mkdir -p fake; echo $PWD/.git > fake/gitdir; echo OUT > fake/commondir"),
     (
@@ -91,22 +91,23 @@ const FORGERIES: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn forged_git_file_opens_no_folder_outside() {
-    for (name, shop) in each().await {
-        let outside = Outside::new(shop.outside.join("private"));
+    for (name, fixture) in each().await {
+        let outside = Outside::new(fixture.outside.join("private"));
         for (what, forgery) in FORGERIES {
-            // Further in than a root, where no protected file is missed before it is made.
-            let workdir = shop.workspace.join("sub");
+            // A subfolder of the root, where protected files that do not exist yet are not watched.
+            let workdir = fixture.workspace.join("sub");
             fs::create_dir_all(&workdir).unwrap();
-            let context = ToolContext { workdir: workdir.clone(), ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
+            let context =
+                ToolContext { workdir: workdir.clone(), ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
             let command = forgery.replace("OUT", &outside.folder.display().to_string());
-            let forged = shop.bash_with(&context, &command).await;
+            let forged = fixture.bash_with(&context, &command).await;
             assert!(workdir.join(".git").symlink_metadata().is_ok(), "{name}, {what}: {}", forged.text);
-            let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+            let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name}, {what}"), &output.text);
-            // A run that may only read is misled by what another one wrote just as little.
-            let grant = Grant { write: Vec::new(), ..shop.grant(Sandbox::ReadOnly) };
-            let context = ToolContext { workdir: workdir.clone(), ..shop.context(grant) };
-            let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+            // A read-only run is not misled by what another run wrote, either.
+            let grant = Grant { write: Vec::new(), ..fixture.grant(Sandbox::ReadOnly) };
+            let context = ToolContext { workdir: workdir.clone(), ..fixture.context(grant) };
+            let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name}, {what}, read-only"), &output.text);
             fs::remove_dir_all(&workdir).unwrap();
         }
@@ -114,29 +115,29 @@ async fn forged_git_file_opens_no_folder_outside() {
 }
 
 #[tokio::test]
-async fn forged_git_file_that_came_with_the_project_opens_nothing() {
-    for (name, shop) in each().await {
-        let outside = Outside::new(shop.outside.join("private"));
-        let at = |path: &str| shop.workspace.join(path);
+async fn forged_git_file_of_the_project_opens_no_folder() {
+    for (name, fixture) in each().await {
+        let outside = Outside::new(fixture.outside.join("private"));
+        let at = |path: &str| fixture.workspace.join(path);
         fs::create_dir(at("fake")).unwrap();
         fs::write(at(".git"), "gitdir: fake\n").unwrap();
         fs::write(at("fake/gitdir"), at(".git").display().to_string()).unwrap();
         fs::write(at("fake/commondir"), outside.folder.display().to_string()).unwrap();
-        let output = shop.bash(&reach(&outside.folder)).await;
+        let output = fixture.bash(&reach(&outside.folder)).await;
         outside.is_untouched(name, &output.text);
     }
 }
 
 #[tokio::test]
 async fn working_folder_swapped_for_a_link_opens_no_repository() {
-    for (name, shop) in each().await {
-        git(&shop.outside, &["init", "-q"]);
-        let outside = Outside::new(shop.outside.join(".git/private"));
-        let workdir = shop.workspace.join("a/b");
+    for (name, fixture) in each().await {
+        git(&fixture.outside, &["init", "-q"]);
+        let outside = Outside::new(fixture.outside.join(".git/private"));
+        let workdir = fixture.workspace.join("a/b");
         fs::create_dir_all(workdir.parent().unwrap()).unwrap();
-        symlink(&shop.outside, &workdir).unwrap();
-        let context = ToolContext { workdir, ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
-        let output = shop.bash_with(&context, &reach(&outside.folder)).await;
+        symlink(&fixture.outside, &workdir).unwrap();
+        let context = ToolContext { workdir, ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
+        let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
         outside.is_untouched(name, &output.text);
     }
 }
@@ -153,22 +154,22 @@ const REDIRECTIONS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn isolated_run_cannot_turn_its_worktree_towards_another_folder() {
+async fn isolated_run_cannot_redirect_its_worktree() {
     let found = sandboxes().await;
     for name in &found.ready {
         for (what, redirection) in REDIRECTIONS {
-            let shop = Workshop::with(found.only(|it| it == name), |it| it);
-            let outside = Outside::new(shop.outside.join("private"));
-            let isolated = Isolated::new(&shop).await;
+            let fixture = CommandFixture::with(found.only(|other| other == name), |it| it);
+            let outside = Outside::new(fixture.outside.join("private"));
+            let isolated = Isolated::new(&fixture).await;
             let tree = isolated.worktrees.folder.join(isolated.run.to_string());
             let command = redirection
-                .replace("GIT", &shop.workspace.join(".git").display().to_string())
+                .replace("GIT", &fixture.workspace.join(".git").display().to_string())
                 .replace("TREE", &tree.display().to_string())
                 .replace("RUN", &isolated.run.to_string())
                 .replace("OUT", &outside.folder.display().to_string());
-            shop.bash_with(&isolated.context, &command).await;
-            // The folder that it starts in may be gone; it may not be another one.
-            let output = shop.bash_with(&isolated.context, &reach(&outside.folder)).await;
+            fixture.bash_with(&isolated.context, &command).await;
+            // The working folder may be gone, but it must not be another one.
+            let output = fixture.bash_with(&isolated.context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name:?}, {what}"), &output.text);
             let file = write_tool();
             let path = isolated.workspace.workdir.join("made");
@@ -182,11 +183,11 @@ async fn isolated_run_cannot_turn_its_worktree_towards_another_folder() {
 }
 
 #[test]
-fn forged_git_files_are_not_believed_for_an_ordinary_user() {
+fn forged_git_files_are_ignored_for_an_ordinary_user() {
     again_as_ordinary_user(&[
         "forged_git_file_opens_no_folder_outside",
-        "forged_git_file_that_came_with_the_project_opens_nothing",
+        "forged_git_file_of_the_project_opens_no_folder",
         "working_folder_swapped_for_a_link_opens_no_repository",
-        "isolated_run_cannot_turn_its_worktree_towards_another_folder",
+        "isolated_run_cannot_redirect_its_worktree",
     ]);
 }

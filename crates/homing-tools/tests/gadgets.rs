@@ -1,13 +1,13 @@
-//! Commands that look harmless and are not: inside the sandbox none has an effect outside the workspace.
+//! Commands that look harmless but are not: in the sandbox, none has an effect outside the workspace.
 #![allow(clippy::print_stdout)]
 
-mod workshop;
+mod command_fixture;
 
 use std::fs;
 
+use command_fixture::{CommandFixture, HELPER, sandboxes};
 use homing_core::authority::Sandbox;
 use homing_sandbox::Sandboxes;
-use workshop::{HELPER, Workshop, sandboxes};
 
 const SECRET: &str = "s3cr3t-of-the-user";
 
@@ -61,7 +61,7 @@ const GADGETS: &[&str] = &[
     // B7: sed.
     "echo a | sed '1e touch OUT/x'",
     "echo a | sed 's/a/touch OUT\\/x/e'",
-    "echo a | sed 'w OUT/x'",
+    "echo a | sed 'f OUT/x'",
     "sed -i s/a/b/ OUT/secret",
     // B8: awk.
     "awk 'BEGIN { system(\"touch OUT/x\") }'",
@@ -127,7 +127,7 @@ const GADGETS: &[&str] = &[
     "mkfifo OUT/x",
     "truncate -s 0 OUT/secret",
     "exec 3<>OUT/x",
-    // A second round: other programs and system calls that make, move, link, change or read.
+    // More programs and system calls that create, move, link, change or read.
     "git init -q r; git -C r config core.worktree OUT; echo a > a; git -C r --work-tree=OUT add -A; git -C r --work-tree=OUT show :secret",
     "git init -q r; cd r; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m a; git worktree add -q OUT/x",
     "git init -q r; cd r; echo a>f; git add f; git -c user.name=a -c user.email=a@b commit -qm a; git bundle create OUT/x HEAD",
@@ -193,59 +193,59 @@ const GADGETS: &[&str] = &[
     "mkfifo p; (cat OUT/secret > p &) ; cat p",
 ];
 
-/// Whether the outside is not what it was, or its secret has come in.
-fn effect(shop: &Workshop, text: &str) -> Option<String> {
-    let files = shop.files(&shop.outside);
+/// Returns a description if the outside was changed or its secret was read.
+fn effect(fixture: &CommandFixture, text: &str) -> Option<String> {
+    let files = fixture.files(&fixture.outside);
     if files != ["secret"] {
         return Some(format!("the outside holds {files:?}"));
     }
-    if fs::read_to_string(shop.outside.join("secret")).unwrap() != SECRET {
+    if fs::read_to_string(fixture.outside.join("secret")).unwrap() != SECRET {
         return Some("the secret was changed".to_owned());
     }
     text.contains(SECRET).then(|| "the secret was read".to_owned())
 }
 
-fn reset(shop: &Workshop) {
-    for folder in [&shop.workspace, &shop.outside] {
+fn reset(fixture: &CommandFixture) {
+    for folder in [&fixture.workspace, &fixture.outside] {
         fs::remove_dir_all(folder).unwrap();
         fs::create_dir(folder).unwrap();
     }
-    fs::write(shop.outside.join("secret"), SECRET).unwrap();
+    fs::write(fixture.outside.join("secret"), SECRET).unwrap();
 }
 
-/// What the gadgets bring about, tried at several benches side by side.
+/// Runs all gadgets, several at a time, and returns their effects.
 async fn effects(sandboxes: &Sandboxes, sandbox: Sandbox) -> Vec<String> {
-    const BENCHES: usize = 4;
-    let mut benches = tokio::task::JoinSet::new();
-    for bench in 0..BENCHES {
-        let shop = Workshop::with(sandboxes.clone(), |it| it);
-        benches.spawn(async move {
+    const WORKERS: usize = 4;
+    let mut workers = tokio::task::JoinSet::new();
+    for worker in 0..WORKERS {
+        let fixture = CommandFixture::with(sandboxes.clone(), |commands| commands);
+        workers.spawn(async move {
             let mut effects = Vec::new();
-            for gadget in GADGETS.iter().skip(bench).step_by(BENCHES) {
-                reset(&shop);
-                let command = gadget.replace("OUT", &shop.outside.display().to_string());
-                let output = shop.bash_in(sandbox, &command).await;
-                effects.extend(effect(&shop, &output.text).map(|what| format!("{gadget}: {what}")));
+            for gadget in GADGETS.iter().skip(worker).step_by(WORKERS) {
+                reset(&fixture);
+                let command = gadget.replace("OUT", &fixture.outside.display().to_string());
+                let output = fixture.bash_in(sandbox, &command).await;
+                effects.extend(effect(&fixture, &output.text).map(|what| format!("{gadget}: {what}")));
             }
             effects
         });
     }
-    benches.join_all().await.concat()
+    workers.join_all().await.concat()
 }
 
 #[tokio::test]
-async fn inv39_b1_to_b18_no_gadget_reaches_outside_the_workspace() {
+async fn inv39_b1_to_b18_no_gadget_has_an_outside_effect() {
     assert!(GADGETS.len() >= 60);
     let found = sandboxes().await;
     for backend in &found.ready {
-        let alone = found.only(|it| it == backend);
+        let alone = found.only(|other| other == backend);
         assert_eq!(effects(&alone, Sandbox::WorkspaceWrite).await, Vec::<String>::new(), "{backend:?}");
     }
 }
 
 #[tokio::test]
-async fn the_gadgets_do_work_where_nothing_holds_them() {
+async fn gadgets_take_effect_without_a_sandbox() {
     let worked = effects(&Sandboxes::none(HELPER), Sandbox::Off).await.len();
     println!("{worked} of {} gadgets took effect without a sandbox", GADGETS.len());
-    assert!(worked >= 60, "a table of gadgets that do nothing proves nothing: {worked}");
+    assert!(worked >= 60, "too few gadgets take effect for a meaningful test: {worked}");
 }

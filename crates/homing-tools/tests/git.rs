@@ -1,8 +1,8 @@
-//! Git on hostile repositories: list B5 of the promises, and the `diff` tool.
+//! Git in hostile repositories (list B5 of the promises), and the `diff` tool.
 
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
-mod world;
+mod tool_fixture;
 
 use std::{path::Path, process::Command, sync::Arc};
 
@@ -13,7 +13,7 @@ use homing_tools::{
     toolset::{ToolsConfig, files_tools},
 };
 use serde_json::json;
-use world::World;
+use tool_fixture::ToolFixture;
 
 fn git(dir: &Path, args: &[&str]) -> String {
     let output = Command::new("git").args(args).current_dir(dir).output().unwrap();
@@ -21,34 +21,34 @@ fn git(dir: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A repository with one commit; `None`, saying so, where there is no git.
-fn world() -> Option<World> {
+/// Creates a repository with one commit; `None` if git is not installed.
+fn fixture() -> Option<ToolFixture> {
     if Command::new("git").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no git on this machine");
+        eprintln!("skipped: git is not installed");
         return None;
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let program = std::env::split_paths(&path).map(|it| it.join("git")).find(|it| it.exists()).unwrap();
+    let program = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|path| path.exists()).unwrap();
     let mut config = ToolsConfig::default();
     config.git = Some(Arc::new(PlainGit { program, path }));
-    let world = World::new(files_tools(config));
-    let root = world.root();
+    let fixture = ToolFixture::new(files_tools(config));
+    let root = fixture.root();
     git(&root, &["init", "-q", "-b", "main"]);
     git(&root, &["config", "user.email", "a@example.org"]);
     git(&root, &["config", "user.name", "A"]);
-    world.file("a.txt", "one\n");
-    world.file("b.md", "one\n");
-    world.file("secrets/key", "SECRET one\n");
+    fixture.file("a.txt", "one\n");
+    fixture.file("b.md", "one\n");
+    fixture.file("secrets/key", "SECRET one\n");
     git(&root, &["add", "."]);
     git(&root, &["commit", "-q", "-m", "first"]);
-    Some(world)
+    Some(fixture)
 }
 
-/// Makes every program that a repository can name leave a mark.
-fn make_hostile(world: &World) {
-    let root = world.root();
-    let script = world.outside().join("evil.sh");
-    std::fs::write(&script, format!("#!/bin/sh\necho \"$0 $*\" >> {}/OWNED\ncat\n", world.outside().display()))
+/// Configures the repository so that every program it can name leaves a mark.
+fn make_hostile(fixture: &ToolFixture) {
+    let root = fixture.root();
+    let script = fixture.outside().join("evil.sh");
+    std::fs::write(&script, format!("#!/bin/sh\necho \"$0 $*\" >> {}/OWNED\ncat\n", fixture.outside().display()))
         .unwrap();
     git(&root, &["config", "core.excludesFile", "/dev/null"]);
     Command::new("chmod").arg("+x").arg(&script).status().unwrap();
@@ -97,24 +97,22 @@ fn make_hostile(world: &World) {
         .unwrap();
     std::fs::write(root.join("a.txt"), "one\ntwo\n").unwrap();
     std::fs::write(root.join("b.md"), "one\ntwo\n").unwrap();
-    let _ = std::fs::remove_file(world.outside().join("OWNED"));
+    let _ = std::fs::remove_file(fixture.outside().join("OWNED"));
 }
 
 #[test]
 #[rustfmt::skip]
-fn b5_looking_git_runs_nothing_of_a_hostile_repository() {
-    let Some(world) = world() else { return };
-    make_hostile(&world);
-    let root = world.root();
-    let marked = || std::fs::read_to_string(world.outside().join("OWNED")).unwrap_or_default();
-    let mut looking = Command::new("git");
-    looking.args(["status"]).current_dir(&root);
-    looking.output().unwrap();
-    assert!(!marked().is_empty(), "without protection the repository does run something");
-    std::fs::remove_file(world.outside().join("OWNED")).unwrap();
+fn b5_read_only_git_runs_no_program_of_a_hostile_repository() {
+    let Some(fixture) = fixture() else { return };
+    make_hostile(&fixture);
+    let root = fixture.root();
+    let marked = || std::fs::read_to_string(fixture.outside().join("OWNED")).unwrap_or_default();
+    Command::new("git").args(["status"]).current_dir(&root).output().unwrap();
+    assert!(!marked().is_empty(), "without protection the repository must run something");
+    std::fs::remove_file(fixture.outside().join("OWNED")).unwrap();
 
     let settings = git(&root, &["config", "--list", "--name-only"]);
-    assert_eq!(marked(), "", "listing the settings runs nothing");
+    assert_eq!(marked(), "", "listing the settings must run nothing");
     for args in [
         &["status"][..], &["diff"], &["diff", "HEAD"], &["diff", "--cached"], &["log", "-p"], &["show"], &["show", "HEAD:a.txt"],
         &["log", "--format=%G? %H"], &["grep", "one"], &["blame", "a.txt"], &["ls-files", "-m"], &["branch", "-a"], &["stash", "list"],
@@ -130,19 +128,19 @@ fn b5_looking_git_runs_nothing_of_a_hostile_repository() {
 }
 
 #[tokio::test]
-async fn diff_shows_changes_also_of_a_hostile_repository() {
-    let Some(world) = world() else { return };
-    make_hostile(&world);
-    world.file("new.txt", "new\n");
-    let run = world.run();
+async fn diff_works_in_a_hostile_repository() {
+    let Some(fixture) = fixture() else { return };
+    make_hostile(&fixture);
+    fixture.file("new.txt", "new\n");
+    let run = fixture.run();
     let text = run.ok("diff", json!({})).await;
     assert!(text.contains("diff --git a/a.txt b/a.txt") && text.contains("+two"), "{text}");
-    assert!(text.contains("not yet known to git:\nnew.txt"), "{text}");
-    assert!(!world.outside().join("OWNED").exists());
+    assert!(text.contains("untracked files:\nnew.txt"), "{text}");
+    assert!(!fixture.outside().join("OWNED").exists());
     for (key, value) in [("process", ""), ("clean", ""), ("required", "false")] {
-        git(&world.root(), &["config", &format!("filter.evil.{key}"), value]);
+        git(&fixture.root(), &["config", &format!("filter.evil.{key}"), value]);
     }
-    git(&world.root(), &["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "add", "a.txt"]);
+    git(&fixture.root(), &["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "add", "a.txt"]);
     let staged = run.ok("diff", json!({"staged": true})).await;
     assert!(staged.contains("a.txt") && !staged.contains("b.md"), "{staged}");
     let one = run.ok("diff", json!({"against": "HEAD", "path": "b.md"})).await;
@@ -153,20 +151,20 @@ async fn diff_shows_changes_also_of_a_hostile_repository() {
 }
 
 #[tokio::test]
-async fn diff_leaves_out_what_may_not_be_read() {
-    let Some(mut world) = world() else { return };
-    world.file("secrets/key", "SECRET two\n");
-    world.file("a.txt", "two\n");
+async fn diff_leaves_out_files_that_may_not_be_read() {
+    let Some(mut fixture) = fixture() else { return };
+    fixture.file("secrets/key", "SECRET two\n");
+    fixture.file("a.txt", "two\n");
     let deny = vec![Rule::calls("read", "secrets/**")];
-    world.grant = world.grant.under(Layer { deny, ..Layer::everything("user") });
-    let text = world.run().ok("diff", json!({})).await;
+    fixture.grant = fixture.grant.under(Layer { deny, ..Layer::everything("user") });
+    let text = fixture.run().ok("diff", json!({})).await;
     assert!(text.contains("a.txt") && !text.contains("SECRET"), "{text}");
 }
 
 #[tokio::test]
-async fn diff_outside_a_repository_says_so() {
-    let Some(world) = world() else { return };
-    std::fs::remove_dir_all(world.root().join(".git")).unwrap();
-    let why = world.run().refused("diff", json!({})).await;
+async fn diff_outside_a_repository_is_an_error() {
+    let Some(fixture) = fixture() else { return };
+    std::fs::remove_dir_all(fixture.root().join(".git")).unwrap();
+    let why = fixture.run().refused("diff", json!({})).await;
     assert!(why.to_lowercase().contains("not a git repository"), "{why}");
 }

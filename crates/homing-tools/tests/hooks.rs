@@ -1,9 +1,10 @@
-//! Hooks as real commands.
+//! Hooks that run real commands.
 
-mod workshop;
+mod command_fixture;
 
 use std::time::Duration;
 
+use command_fixture::{CommandFixture, HELPER, gone_within};
 use homing_core::{
     hooks::{HookCall, HookDecision, HookEnding, HookRun, Hooks},
     tool::ToolOutput,
@@ -11,19 +12,18 @@ use homing_core::{
 use homing_sandbox::Sandboxes;
 use homing_tools::hooks::{CommandHooks, HookConfig};
 use serde_json::{Value, json};
-use workshop::{HELPER, Workshop, gone_within};
 
-fn hooks(shop: &Workshop, config: &Value) -> CommandHooks {
+fn hooks(fixture: &CommandFixture, config: &Value) -> CommandHooks {
     let (config, warnings) = HookConfig::parse(config);
     assert_eq!(warnings, Vec::<String>::new());
-    CommandHooks::new(shop.commands.clone(), config)
+    CommandHooks::new(fixture.commands.clone(), config)
 }
 
-fn run(shop: &Workshop) -> HookRun {
+fn run(fixture: &CommandFixture) -> HookRun {
     HookRun {
         run: uuid::Uuid::new_v4(),
         agent: "explore".into(),
-        workdir: shop.workspace.clone(),
+        workdir: fixture.workspace.clone(),
         delegated: true,
         own_hooks: Value::Null,
     }
@@ -34,58 +34,58 @@ fn command(command: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_hook_is_told_about_the_call_and_may_block_it() {
-    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
-    let script = r#"cat > told.json; grep -q 'rm -rf' told.json && { echo "not that" >&2; exit 2; }; exit 0"#;
-    let hooks = hooks(&shop, &json!({"PreToolUse": command(script)}));
-    let run = run(&shop);
+async fn hook_receives_the_call_and_may_block_it() {
+    let fixture = CommandFixture::with(Sandboxes::none(HELPER), |commands| commands);
+    let script = r#"cat > input.json; grep -q 'rm -rf' input.json && { echo "not that" >&2; exit 2; }; exit 0"#;
+    let hooks = hooks(&fixture, &json!({"PreToolUse": command(script)}));
+    let run = run(&fixture);
     let call = |tool: &str, args: Value| HookCall { tool: tool.into(), args };
     let decision = hooks.before_call(&run, &call("bash", json!({"command": "rm -rf /"}))).await;
     assert_eq!(decision, HookDecision::Block { why: "not that".into() });
-    let told: Value = serde_json::from_slice(&std::fs::read(shop.workspace.join("told.json")).unwrap()).unwrap();
-    assert_eq!((told["tool_name"].as_str(), told["hook_event_name"].as_str()), (Some("Bash"), Some("PreToolUse")));
-    assert_eq!(told["tool_input"]["command"], "rm -rf /");
+    let input: Value = serde_json::from_slice(&std::fs::read(fixture.workspace.join("input.json")).unwrap()).unwrap();
+    assert_eq!((input["tool_name"].as_str(), input["hook_event_name"].as_str()), (Some("Bash"), Some("PreToolUse")));
+    assert_eq!(input["tool_input"]["command"], "rm -rf /");
     let allow = HookDecision::Allow { args: None, notes: Default::default() };
     assert_eq!(hooks.before_call(&run, &call("bash", json!({"command": "ls"}))).await, allow);
-    std::fs::remove_file(shop.workspace.join("told.json")).unwrap();
+    std::fs::remove_file(fixture.workspace.join("input.json")).unwrap();
     assert_eq!(hooks.before_call(&run, &call("read", json!({"path": "a"}))).await, allow);
-    assert!(shop.files(&shop.workspace).is_empty(), "a hook for another tool ran");
+    assert!(fixture.files(&fixture.workspace).is_empty(), "a hook for another tool ran");
 }
 
 #[tokio::test]
-async fn hooks_speak_to_the_model_and_send_a_run_back_to_work() {
-    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
+async fn hooks_add_context_and_make_a_run_continue() {
+    let fixture = CommandFixture::with(Sandboxes::none(HELPER), |commands| commands);
     let config = json!({
         "SubagentStart": [{"hooks": [{"command": "echo be careful"}]}],
         "PostToolUse": [{"hooks": [{"command": "echo '{\"decision\":\"block\",\"reason\":\"run the formatter\"}'"}]}],
         "SubagentStop": [{"hooks": [{"command": "echo tests fail >&2; exit 2"}]}],
-        "SessionStart": [{"hooks": [{"command": "echo wrong moment"}]}],
+        "SessionStart": [{"hooks": [{"command": "echo wrong event"}]}],
     });
-    let hooks = hooks(&shop, &config);
-    let run = run(&shop);
+    let hooks = hooks(&fixture, &config);
+    let run = run(&fixture);
     assert_eq!(hooks.run_started(&run).await.for_model, ["be careful"]);
     let call = HookCall { tool: "edit".into(), args: json!({}) };
     assert_eq!(hooks.after_call(&run, &call, &ToolOutput::text("done")).await.for_model, ["run the formatter"]);
     assert_eq!(hooks.run_ending(&run, "bye", 0).await, HookEnding::GoOn { why: "tests fail".into() });
     assert!(matches!(hooks.run_ending(&run, "bye", 8).await, HookEnding::End(notes) if notes.warnings.len() == 1));
     // The agent's own file.
-    let theirs = json!({"Stop": [{"hooks": [{"command": "echo more work >&2; exit 2"}]}]});
-    let own = HookRun { own_hooks: theirs.clone(), ..run };
-    let none = CommandHooks::new(shop.commands.clone(), HookConfig::default());
-    assert!(matches!(none.run_ending(&own, "bye", 0).await, HookEnding::End(_)), "nobody vouched for it");
-    let believed = CommandHooks::new(shop.commands.clone(), HookConfig::default()).with_agents(vec![theirs]);
-    assert_eq!(believed.run_ending(&own, "bye", 0).await, HookEnding::GoOn { why: "more work".into() });
+    let agent_hooks = json!({"Stop": [{"hooks": [{"command": "echo more work >&2; exit 2"}]}]});
+    let own = HookRun { own_hooks: agent_hooks.clone(), ..run };
+    let none = CommandHooks::new(fixture.commands.clone(), HookConfig::default());
+    assert!(matches!(none.run_ending(&own, "bye", 0).await, HookEnding::End(_)), "the agent file is not trusted");
+    let trusted = CommandHooks::new(fixture.commands.clone(), HookConfig::default()).with_agents(vec![agent_hooks]);
+    assert_eq!(trusted.run_ending(&own, "bye", 0).await, HookEnding::GoOn { why: "more work".into() });
 }
 
 #[tokio::test]
-async fn inv14_a_hook_that_fails_or_hangs_stops_nobody_and_leaves_nothing() {
-    let shop = Workshop::with(Sandboxes::none(HELPER), |it| it);
-    let marker = shop.folder.path().display().to_string();
+async fn inv14_failing_or_hanging_hook_does_not_stop_the_run() {
+    let fixture = CommandFixture::with(Sandboxes::none(HELPER), |commands| commands);
+    let marker = fixture.folder.path().display().to_string();
     let config = json!({"PreToolUse": [{"hooks": [
         {"command": "exit 1"}, {"command": "setsid sleep 300 & sleep 300", "timeout": 0.3}, {"command": "env"}]}]});
-    let hooks = hooks(&shop, &config);
+    let hooks = hooks(&fixture, &config);
     let call = HookCall { tool: "bash".into(), args: json!({"command": "ls"}) };
-    let decision = hooks.before_call(&run(&shop), &call).await;
+    let decision = hooks.before_call(&run(&fixture), &call).await;
     let HookDecision::Allow { notes, .. } = decision else { panic!("{decision:?}") };
     assert_eq!(notes.warnings.len(), 2, "{notes:?}");
     assert!(!notes.for_model.concat().contains("API_KEY"));

@@ -1,7 +1,7 @@
-//! Commands that may reach some hosts and no others, under every back-end that can hold them to it.
+//! Commands that may reach only listed hosts, under every back-end that can enforce this.
 #![allow(clippy::print_stderr)]
 
-mod workshop;
+mod command_fixture;
 
 use std::{
     io::{Read, Write},
@@ -13,15 +13,15 @@ use std::{
     thread,
 };
 
+use command_fixture::{CommandFixture, each};
 use homing_core::{
     authority::{Network, Sandbox},
     tool::{Tool, ToolOutput},
 };
 use homing_tools::shell::bash::Bash;
 use serde_json::json;
-use workshop::{Workshop, each};
 
-/// A server that says hello to everybody, and counts them.
+/// A server that answers every request and counts them.
 struct Host {
     port: u16,
     visitors: Arc<AtomicUsize>,
@@ -52,33 +52,34 @@ impl Host {
     }
 }
 
-async fn run(shop: &Workshop, sandbox: Sandbox, hosts: &[&str], command: &str) -> ToolOutput {
-    let mut grant = shop.grant(sandbox);
-    grant.network = Network::Hosts(hosts.iter().map(|it| (*it).to_owned()).collect());
-    let tool = Bash::new(shop.commands.clone());
-    tool.call(&shop.context(grant), json!({"command": command, "timeout": 60})).await
+async fn run(fixture: &CommandFixture, sandbox: Sandbox, hosts: &[&str], command: &str) -> ToolOutput {
+    let mut grant = fixture.grant(sandbox);
+    grant.network = Network::Hosts(hosts.iter().map(|host| (*host).to_owned()).collect());
+    let tool = Bash::new(fixture.commands.clone());
+    tool.call(&fixture.context(grant), json!({"command": command, "timeout": 60})).await
 }
 
-/// Workshops of the back-ends that have a way to listed hosts; the others are said.
-async fn able() -> Vec<(&'static str, Workshop)> {
+/// Returns the fixtures whose back-ends support host lists, and prints the others.
+async fn able() -> Vec<(&'static str, CommandFixture)> {
     let mut able = Vec::new();
-    for (name, shop) in each().await {
-        match shop.commands.sandboxes().await.holds_to_hosts() {
-            true => able.push((name, shop)),
-            false => eprintln!("not tested on this machine: {name} cannot give a command a network of its own"),
+    for (name, fixture) in each().await {
+        if fixture.commands.sandboxes().await.holds_to_hosts() {
+            able.push((name, fixture));
+        } else {
+            eprintln!("not tested on this machine: {name} cannot create a separate network");
         }
     }
     able
 }
 
-/// One request to the proxy, written by hand: `ask 'CONNECT a:1 HTTP/1.1'`.
+/// Sends one raw request to the proxy: `ask 'CONNECT a:1 HTTP/1.1'`.
 const ASK: &str = r#"ask() { exec 3<>/dev/tcp/127.0.0.1/3128 && printf '%s\r\n\r\n' "$1" >&3 && timeout 10 cat <&3; exec 3>&-; echo; }
 "#;
 
 #[tokio::test]
-async fn a_listed_host_is_reached_through_the_proxy_and_no_other_way() {
+async fn listed_host_is_reached_only_through_the_proxy() {
     let (listed, other) = (Host::at("127.0.0.1"), Host::at("127.0.0.2"));
-    for (name, shop) in able().await {
+    for (name, fixture) in able().await {
         for sandbox in [Sandbox::WorkspaceWrite, Sandbox::ReadOnly] {
             let before = listed.visitors();
             let script = format!(
@@ -88,7 +89,7 @@ async fn a_listed_host_is_reached_through_the_proxy_and_no_other_way() {
                 read -r line <&4; echo \"$line\"; read -r line <&4; printf 'GET /tunnel HTTP/1.1\\r\\n\\r\\n' >&4; timeout 10 cat <&4",
                 listed.port
             );
-            let output = run(&shop, sandbox, &["127.0.0.1"], &script).await;
+            let output = run(&fixture, sandbox, &["127.0.0.1"], &script).await;
             assert!(output.text.contains("you asked GET /plain?x HTTP/1.1"), "{name}: {}", output.text);
             assert!(output.text.contains("200 Connection established"), "{name}: {}", output.text);
             assert!(output.text.contains("you asked GET /tunnel HTTP/1.1"), "{name}: {}", output.text);
@@ -104,14 +105,14 @@ async fn a_listed_host_is_reached_through_the_proxy_and_no_other_way() {
             listed.port, other.port
         );
         let before = (listed.visitors(), other.visitors());
-        let output = run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
+        let output = run(&fixture, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
         assert_eq!(output.text.matches("403 Forbidden").count(), 5, "{name}: {}", output.text);
         assert!(output.text.contains("commands may not reach 127.0.0.2") && !output.text.contains("around"), "{name}");
         assert_eq!((listed.visitors(), other.visitors()), before, "{name}: {}", output.text);
     }
 }
 
-/// Whatever a program tries besides; each line that gets through prints a word.
+/// Attempts to bypass the proxy; each prints a word if it succeeds.
 const AROUND: &str = r#"
 import socket, struct
 def tries(word, act):
@@ -136,19 +137,19 @@ except OSError: pass
 "#;
 
 #[tokio::test]
-async fn inv39_nothing_leads_around_the_proxy() {
+async fn inv39_proxy_cannot_be_bypassed() {
     let listed = Host::at("127.0.0.1");
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.set_nonblocking(true).unwrap();
-    for (name, shop) in able().await {
-        let socket = shop.outside.join("socket");
+    for (name, fixture) in able().await {
+        let socket = fixture.outside.join("socket");
         let _unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let script = AROUND
             .replace("PORT", &listed.port.to_string())
             .replace("UDP", &udp.local_addr().unwrap().port().to_string())
             .replace("SOCKET", &socket.display().to_string());
         let script = format!("cat > a.py <<'END'\n{script}\nEND\npython3 a.py; echo end");
-        let output = run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
+        let output = run(&fixture, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
         assert_eq!(output.text, "end", "{name}");
         assert!(udp.recv(&mut [0; 8]).is_err(), "{name}: a packet got out");
         assert_eq!(listed.visitors(), 0, "{name}");
@@ -156,15 +157,15 @@ async fn inv39_nothing_leads_around_the_proxy() {
 }
 
 #[tokio::test]
-async fn programs_find_the_proxy_by_themselves_and_their_own_loopback_without_it() {
+async fn programs_use_the_proxy_except_for_their_own_loopback() {
     let listed = Host::at("127.0.0.1");
-    for (name, shop) in able().await {
+    for (name, fixture) in able().await {
         let script = format!(
             "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://127.0.0.1:{0}/py\").read().decode())'
             command -v curl >/dev/null && curl -sS http://127.0.0.1:{0}/curl || echo no curl; echo",
             listed.port
         );
-        let output = run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
+        let output = run(&fixture, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script).await;
         assert!(output.text.contains("you asked GET /py"), "{name}: {}", output.text);
         assert!(
             output.text.contains("you asked GET /curl") || output.text.contains("no curl"),
@@ -173,28 +174,31 @@ async fn programs_find_the_proxy_by_themselves_and_their_own_loopback_without_it
         );
         let own = "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & for i in $(seq 100); do
             python3 -c 'import urllib.request as r; print(r.urlopen(\"http://127.0.0.1:8123/\").status)' 2>/dev/null && break; sleep 0.1; done";
-        let output = run(&shop, Sandbox::WorkspaceWrite, &["example.org"], own).await;
+        let output = run(&fixture, Sandbox::WorkspaceWrite, &["example.org"], own).await;
         assert!(output.text.starts_with("200"), "{name}: {}", output.text);
     }
 }
 
 #[tokio::test]
-async fn two_commands_at_once_have_a_proxy_each_and_nothing_of_them_stays() {
+async fn concurrent_commands_have_separate_proxies() {
     let listed = Host::at("127.0.0.1");
-    for (name, shop) in able().await {
+    for (name, fixture) in able().await {
         let script = format!("{ASK} ask 'GET http://127.0.0.1:{}/ HTTP/1.1'", listed.port);
-        let (may, may_not) = tokio::join!(
-            run(&shop, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script),
-            run(&shop, Sandbox::WorkspaceWrite, &["example.org"], &script),
+        let (allowed, denied) = tokio::join!(
+            run(&fixture, Sandbox::WorkspaceWrite, &["127.0.0.1"], &script),
+            run(&fixture, Sandbox::WorkspaceWrite, &["example.org"], &script),
         );
         assert!(
-            may.text.contains("200 OK") && may_not.text.contains("403 Forbidden"),
+            allowed.text.contains("200 OK") && denied.text.contains("403 Forbidden"),
             "{name}: {} {}",
-            may.text,
-            may_not.text
+            allowed.text,
+            denied.text
         );
-        let sockets = std::fs::read_dir(&shop.commands.private).unwrap().flatten();
+        let sockets = std::fs::read_dir(&fixture.commands.private).unwrap().flatten();
         let left = sockets.flat_map(|run| std::fs::read_dir(run.path()).into_iter().flatten().flatten());
-        assert!(!left.into_iter().any(|it| it.path().extension().is_some_and(|it| it == "proxy")), "{name}");
+        assert!(
+            !left.into_iter().any(|entry| entry.path().extension().is_some_and(|extension| extension == "proxy")),
+            "{name}"
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! The folder in which runs get their private folders: it must be this user's alone, and no link is followed to it.
+//! The parent of the runs' private folders: it must belong to this user alone, and links to it are not followed.
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
-mod workshop;
+mod command_fixture;
 
 use std::{
     fs::{self, Permissions},
@@ -9,14 +9,14 @@ use std::{
     path::Path,
 };
 
+use command_fixture::{CommandFixture, NOBODY, again_as_ordinary_user, each, helper, isolated::git, sandboxes};
 use homing_core::{authority::Sandbox, tool::ToolOutput, workspace::Workspaces};
 use homing_sandbox::{SandboxOptions, Sandboxes};
 use homing_tools::{shell::commands::Commands, worktree::GitWorktrees};
-use workshop::{NOBODY, Workshop, again_as_ordinary_user, each, helper, isolated::git, sandboxes};
 
-/// A victim's folder, for a link to lead to.
-fn victim(shop: &Workshop) -> std::path::PathBuf {
-    let victim = shop.outside.join("victim");
+/// Creates a folder outside for links to point to.
+fn victim(fixture: &CommandFixture) -> std::path::PathBuf {
+    let victim = fixture.outside.join("victim");
     fs::create_dir(&victim).unwrap();
     victim
 }
@@ -28,27 +28,27 @@ fn is_refused(name: &str, output: &ToolOutput, why: &str) {
 
 #[tokio::test]
 async fn private_folder_that_is_a_link_is_refused() {
-    for (name, shop) in each().await {
-        let victim = victim(&shop);
-        symlink(&victim, &shop.commands.private).unwrap();
+    for (name, fixture) in each().await {
+        let victim = victim(&fixture);
+        symlink(&victim, &fixture.commands.private).unwrap();
         for sandbox in [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::Off] {
-            is_refused(name, &shop.bash_in(sandbox, "echo ran > here").await, "link");
+            is_refused(name, &fixture.bash_in(sandbox, "echo ran > here").await, "link");
         }
-        assert!(shop.files(&victim).is_empty() && shop.files(&shop.workspace).is_empty(), "{name}");
+        assert!(fixture.files(&victim).is_empty() && fixture.files(&fixture.workspace).is_empty(), "{name}");
     }
 }
 
 #[tokio::test]
 async fn private_folder_others_can_write_to_is_refused() {
-    for (name, shop) in each().await {
-        fs::create_dir(&shop.commands.private).unwrap();
+    for (name, fixture) in each().await {
+        fs::create_dir(&fixture.commands.private).unwrap();
         for mode in [0o777, 0o770, 0o1777] {
-            fs::set_permissions(&shop.commands.private, Permissions::from_mode(mode)).unwrap();
-            is_refused(name, &shop.bash("true").await, "other users");
+            fs::set_permissions(&fixture.commands.private, Permissions::from_mode(mode)).unwrap();
+            is_refused(name, &fixture.bash("true").await, "other users");
         }
-        assert!(shop.files(&shop.commands.private).is_empty(), "{name}");
-        fs::set_permissions(&shop.commands.private, Permissions::from_mode(0o700)).unwrap();
-        assert!(!shop.bash("true").await.is_error, "{name}");
+        assert!(fixture.files(&fixture.commands.private).is_empty(), "{name}");
+        fs::set_permissions(&fixture.commands.private, Permissions::from_mode(0o700)).unwrap();
+        assert!(!fixture.bash("true").await.is_error, "{name}");
     }
 }
 
@@ -57,85 +57,85 @@ async fn private_folder_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root can give a folder away");
     }
-    for (name, shop) in each().await {
-        fs::create_dir(&shop.commands.private).unwrap();
-        fs::set_permissions(&shop.commands.private, Permissions::from_mode(0o700)).unwrap();
-        chown(&shop.commands.private, Some(NOBODY), Some(NOBODY)).unwrap();
-        is_refused(name, &shop.bash("true").await, "another user");
-        assert!(shop.files(&shop.commands.private).is_empty(), "{name}");
+    for (name, fixture) in each().await {
+        fs::create_dir(&fixture.commands.private).unwrap();
+        fs::set_permissions(&fixture.commands.private, Permissions::from_mode(0o700)).unwrap();
+        chown(&fixture.commands.private, Some(NOBODY), Some(NOBODY)).unwrap();
+        is_refused(name, &fixture.bash("true").await, "another user");
+        assert!(fixture.files(&fixture.commands.private).is_empty(), "{name}");
     }
 }
 
 #[tokio::test]
 async fn private_folder_of_a_run_that_is_a_link_is_refused() {
-    for (name, shop) in each().await {
-        let victim = victim(&shop);
-        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
-        assert!(!shop.bash("true").await.is_error, "{name}");
-        let mode = fs::metadata(&shop.commands.private).unwrap().mode() & 0o777;
+    for (name, fixture) in each().await {
+        let victim = victim(&fixture);
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
+        assert!(!fixture.bash("true").await.is_error, "{name}");
+        let mode = fs::metadata(&fixture.commands.private).unwrap().mode() & 0o777;
         assert_eq!(mode, 0o700, "{name}");
-        symlink(&victim, shop.commands.private.join(context.key.run.to_string())).unwrap();
-        is_refused(name, &shop.bash_with(&context, "true").await, "link");
-        assert!(shop.files(&victim).is_empty(), "{name}");
+        symlink(&victim, fixture.commands.private.join(context.key.run.to_string())).unwrap();
+        is_refused(name, &fixture.bash_with(&context, "true").await, "link");
+        assert!(fixture.files(&victim).is_empty(), "{name}");
     }
 }
 
 #[tokio::test]
-async fn link_in_the_private_folder_leads_nothing_of_ours_outside() {
+async fn link_in_the_private_folder_is_not_followed() {
     let found = sandboxes().await;
     for backend in &found.ready {
-        let shop = Workshop::with(found.only(|it| it == backend), |it| {
-            let mut around = workshop::surroundings();
-            let cargo = it.private.with_file_name("cargo-home");
+        let fixture = CommandFixture::with(found.only(|other| other == backend), |commands| {
+            let mut host_env = command_fixture::host_env();
+            let cargo = commands.private.with_file_name("cargo-home");
             fs::create_dir_all(cargo.join("registry/index")).unwrap();
-            around.env.insert("CARGO_HOME".to_owned(), cargo.display().to_string());
-            Commands::new(helper(), around, SandboxOptions::default(), it.private)
+            host_env.env.insert("CARGO_HOME".to_owned(), cargo.display().to_string());
+            Commands::new(helper(), host_env, SandboxOptions::default(), commands.private)
         });
-        let victim = victim(&shop);
-        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let victim = victim(&fixture);
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
         let swap =
             format!("rm -r $CARGO_HOME/registry && ln -s {} $CARGO_HOME/registry && echo swapped", victim.display());
-        let output = shop.bash_with(&context, &swap).await;
+        let output = fixture.bash_with(&context, &swap).await;
         assert_eq!(output.text, "swapped", "{backend:?}");
-        shop.bash_with(&context, "true").await;
-        assert!(shop.files(&victim).is_empty(), "{backend:?}: {:?}", shop.files(&victim));
+        fixture.bash_with(&context, "true").await;
+        assert!(fixture.files(&victim).is_empty(), "{backend:?}: {:?}", fixture.files(&victim));
     }
 }
 
 #[tokio::test]
 async fn worktrees_are_not_made_through_a_link() {
-    for (name, shop) in each().await {
-        git(&shop.workspace, &["init", "-q"]);
-        git(&shop.workspace, &["commit", "-q", "--allow-empty", "-m", "a"]);
-        let (victim, folder) = (victim(&shop), shop.workspace.with_file_name("trees"));
+    for (name, fixture) in each().await {
+        git(&fixture.workspace, &["init", "-q"]);
+        git(&fixture.workspace, &["commit", "-q", "--allow-empty", "-m", "a"]);
+        let (victim, folder) = (victim(&fixture), fixture.workspace.with_file_name("trees"));
         symlink(&victim, &folder).unwrap();
-        let worktrees = GitWorktrees { commands: shop.commands.clone(), folder, sandbox: Sandbox::WorkspaceWrite };
+        let worktrees = GitWorktrees { commands: fixture.commands.clone(), folder, sandbox: Sandbox::WorkspaceWrite };
         let run = uuid::Uuid::new_v4();
-        let why = worktrees.enter(run, &shop.workspace).await.unwrap_err();
+        let why = worktrees.enter(run, &fixture.workspace).await.unwrap_err();
         assert!(why.contains("link"), "{name}: {why}");
-        // Not even into one that is there already.
+        // Not even into a folder that already exists.
         fs::create_dir(victim.join(run.to_string())).unwrap();
-        assert!(worktrees.enter(run, &shop.workspace).await.is_err(), "{name}");
-        assert!(shop.files(&victim.join(run.to_string())).is_empty(), "{name}");
+        assert!(worktrees.enter(run, &fixture.workspace).await.is_err(), "{name}");
+        assert!(fixture.files(&victim.join(run.to_string())).is_empty(), "{name}");
     }
 }
 
 #[test]
 fn sweeping_follows_no_link() {
-    let shop = Workshop::with(Sandboxes::none(helper()), |it| it);
-    let victim = victim(&shop);
+    let fixture = CommandFixture::with(Sandboxes::none(helper()), |commands| commands);
+    let victim = victim(&fixture);
     fs::create_dir(victim.join(uuid::Uuid::new_v4().to_string())).unwrap();
-    symlink(&victim, &shop.commands.private).unwrap();
-    shop.commands.sweep(|_| false);
-    assert_eq!(shop.files(&victim).len(), 1);
-    fs::remove_file(&shop.commands.private).unwrap();
-    fs::rename(&victim, &shop.commands.private).unwrap();
-    shop.commands.sweep(|_| false);
-    assert!(shop.files(&shop.commands.private).is_empty());
+    symlink(&victim, &fixture.commands.private).unwrap();
+    fixture.commands.sweep(|_| false);
+    assert_eq!(fixture.files(&victim).len(), 1);
+    fs::remove_file(&fixture.commands.private).unwrap();
+    fs::rename(&victim, &fixture.commands.private).unwrap();
+    fixture.commands.sweep(|_| false);
+    assert!(fixture.files(&fixture.commands.private).is_empty());
 }
 
 #[test]
-fn only_a_folder_of_mode_0700_is_the_users_alone() {
+fn only_a_folder_of_mode_0700_is_private() {
     use homing_sandbox::is_users_alone;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -166,9 +166,9 @@ fn private_folders_are_checked_for_an_ordinary_user() {
         "private_folder_that_is_a_link_is_refused",
         "private_folder_others_can_write_to_is_refused",
         "private_folder_of_a_run_that_is_a_link_is_refused",
-        "link_in_the_private_folder_leads_nothing_of_ours_outside",
+        "link_in_the_private_folder_is_not_followed",
         "worktrees_are_not_made_through_a_link",
         "sweeping_follows_no_link",
-        "only_a_folder_of_mode_0700_is_the_users_alone",
+        "only_a_folder_of_mode_0700_is_private",
     ]);
 }

@@ -1,7 +1,7 @@
-//! Processes end when they should, under every back-end that this machine has, whatever happens to us.
+//! Processes end with their call, under every sandbox back-end of this machine, even if the runtime is killed.
 #![allow(clippy::print_stdout)]
 
-mod workshop;
+mod command_fixture;
 
 use std::{
     fs,
@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use command_fixture::{CommandFixture, HELPER, best, each, gone_within, marked, sandboxes};
 use homing_core::{
     BoxFuture,
     authority::Sandbox,
@@ -22,22 +23,21 @@ use homing_sandbox::{
 };
 use homing_tools::shell::bash::Bash;
 use serde_json::json;
-use workshop::{HELPER, Workshop, best, each, gone_within, marked, sandboxes};
 
-/// Leaves the session, forks twice, ignores signals: everything that a group kill would miss.
+/// Leaves the session, forks twice and ignores signals, so that killing the process group would miss it.
 const STUBBORN: &str = "trap '' TERM INT HUP; setsid sleep 300 & (nohup sleep 300 >/dev/null 2>&1 &) ; \
     (setsid bash -c 'trap \"\" TERM; (sleep 300 &) ; sleep 300' &) ; sleep 300";
 
-/// Runs a role of this very test binary in a process of its own, which can be measured or killed.
+/// Runs a role of this test binary in a separate process, which can be measured or killed.
 fn role(name: &str, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_role_in_a_process_of_its_own", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", "role_in_a_separate_process", "--nocapture", "--test-threads=1"]);
     command.env("HOMING_TEST_ROLE", name).env("HOMING_TEST_ARGUMENT", argument).stdout(Stdio::piped());
     command
 }
 
 #[test]
-fn a_role_in_a_process_of_its_own() {
+fn role_in_a_separate_process() {
     let Ok(role) = std::env::var("HOMING_TEST_ROLE") else { return };
     let argument = std::env::var("HOMING_TEST_ARGUMENT").unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -49,7 +49,7 @@ fn a_role_in_a_process_of_its_own() {
     }
 }
 
-/// Starts a stubborn command and says so; whoever watches kills us at some moment.
+/// Starts a stubborn command and prints a line; the parent kills this process at some point.
 async fn spawn_and_wait(folder: &str) {
     let job: serde_json::Value = serde_json::from_slice(&fs::read(format!("{folder}/job.json")).unwrap()).unwrap();
     let job = CommandSpec {
@@ -70,24 +70,24 @@ async fn spawn_and_wait(folder: &str) {
 }
 
 async fn take_in_volume(command: &str) {
-    let shop = best().await.expect("the watcher has looked");
-    shop.bash("echo warm").await;
+    let fixture = best().await.expect("checked by the parent");
+    fixture.bash("echo warm").await;
     let before = resident();
-    let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+    let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
     let time = if command == "yes" { 3 } else { 300 };
-    let output = Bash::new(shop.commands.clone()).call(&context, json!({"command": command, "timeout": time})).await;
+    let output = Bash::new(fixture.commands.clone()).call(&context, json!({"command": command, "timeout": time})).await;
     let most = resident_at_most();
     println!("\ngrowth {}", most.saturating_sub(before));
     println!("\nbytes {}", output.data.unwrap()["bytes"]);
     println!("\nkept {}", output.text.len());
 }
 
-/// Ten thousand calls: most of tools that open files in this process, some of commands in the sandbox.
+/// Makes ten thousand calls: most of them to tools that open files in this process, some to commands in the sandbox.
 async fn count_open_files() {
-    let shop = best().await.expect("the watcher has looked");
+    let fixture = best().await.expect("checked by the parent");
     let count = || fs::read_dir("/proc/self/fd").unwrap().count();
     let files = homing_tools::toolset::files_tools(Default::default());
-    let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+    let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
     let calls = [
         ("write", json!({"path": "a", "content": "one\ntwo\n"})),
         ("read", json!({"path": "a"})),
@@ -99,10 +99,10 @@ async fn count_open_files() {
     ];
     let mut before = 0;
     for at in 0..10_000 {
-        // Mostly reading: writing waits for the disk, and searching starts threads.
+        // Mostly reads: writes wait for the disk, and searches start threads.
         let call = if at % 50 < 46 { &calls[1] } else { &calls[at % calls.len()] };
         match (at % 100, call) {
-            (0, _) => drop(shop.bash("true").await),
+            (0, _) => drop(fixture.bash("true").await),
             (_, (name, args)) => {
                 let tool = files.iter().find(|tool| tool.spec().name == *name).unwrap();
                 drop(tool.call(&context, args.clone()).await);
@@ -134,27 +134,27 @@ fn resident_at_most() -> u64 {
 fn zombies() -> usize {
     let me = std::process::id().to_string();
     let stats =
-        fs::read_dir("/proc").unwrap().flatten().filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+        fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
     stats
         .filter(|stat| {
-            let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |it| it.1).split_whitespace().collect();
+            let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace().collect();
             fields.first() == Some(&"Z") && fields.get(1) == Some(&me.as_str())
         })
         .count()
 }
 
-/// What a role printed after `word`.
-fn said(output: &str, word: &str) -> Vec<u64> {
+/// Returns the numbers that a role printed after `word`.
+fn printed(output: &str, word: &str) -> Vec<u64> {
     let line = output.lines().find_map(|line| line.strip_prefix(word)).unwrap_or_else(|| panic!("{output}"));
-    line.split_whitespace().map(|it| it.parse().unwrap()).collect()
+    line.split_whitespace().map(|text| text.parse().unwrap()).collect()
 }
 
 #[tokio::test]
-async fn inv21_nothing_survives_a_runtime_that_is_killed_right_after_a_spawn() {
-    for (name, shop) in each().await {
-        let marker = shop.folder.path().display().to_string();
-        let job = job_of(&shop, STUBBORN).await;
-        fs::write(shop.folder.path().join("job.json"), job.to_string()).unwrap();
+async fn inv21_no_process_survives_a_runtime_killed_after_spawn() {
+    for (name, fixture) in each().await {
+        let marker = fixture.folder.path().display().to_string();
+        let job = job_of(&fixture, STUBBORN).await;
+        fs::write(fixture.folder.path().join("job.json"), job.to_string()).unwrap();
         for trial in 0..150_u64 {
             let mut victim = role("spawn", &marker).spawn().unwrap();
             let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
@@ -167,43 +167,43 @@ async fn inv21_nothing_survives_a_runtime_that_is_killed_right_after_a_spawn() {
     }
 }
 
-/// The job that the shell tool would start, for a process that is to be killed.
-async fn job_of(shop: &Workshop, command: &str) -> serde_json::Value {
+/// Returns the job that the `bash` tool would start, for a process that will be killed.
+async fn job_of(fixture: &CommandFixture, command: &str) -> serde_json::Value {
     use homing_sandbox::{Access, GitHooks, Private, SandboxOptions, SandboxPolicy};
-    let access = Access::of(&shop.grant(Sandbox::WorkspaceWrite), &SandboxOptions::default());
-    let private = Private { root: shop.folder.path().canonicalize().unwrap().join("private/victim") };
-    let around = workshop::surroundings();
-    let found = shop.commands.sandboxes().await;
-    let walls = SandboxPolicy::build(
+    let access = Access::of(&fixture.grant(Sandbox::WorkspaceWrite), &SandboxOptions::default());
+    let private = Private { root: fixture.folder.path().canonicalize().unwrap().join("private/victim") };
+    let host_env = command_fixture::host_env();
+    let found = fixture.commands.sandboxes().await;
+    let policy = SandboxPolicy::build(
         &access,
         found,
-        &around,
+        &host_env,
         &SandboxOptions::default(),
         &private,
-        &shop.workspace,
+        &fixture.workspace,
         GitHooks::Run,
     )
     .unwrap();
-    json!({"argv": ["bash", "-c", command], "workdir": shop.workspace, "env": walls.env, "jail": walls.jail})
+    json!({"argv": ["bash", "-c", command], "workdir": fixture.workspace, "env": policy.env, "jail": policy.jail})
 }
 
 #[tokio::test]
-async fn fault34_nothing_survives_the_end_of_a_call() {
-    for (name, shop) in each().await {
-        let marker = shop.folder.path().display().to_string();
+async fn fault34_no_process_survives_its_call() {
+    for (name, fixture) in each().await {
+        let marker = fixture.folder.path().display().to_string();
         let command =
             "setsid sleep 300 & (nohup sleep 300 >/dev/null 2>&1 &) ; (setsid bash -c '(sleep 300 &)' &) ; echo done";
-        let output = shop.bash(command).await;
+        let output = fixture.bash(command).await;
         assert_eq!(output.text, "done", "{name}");
         assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
     }
 }
 
 #[tokio::test]
-async fn inv22_fault33_a_call_returns_when_its_shell_exits() {
-    for (name, shop) in each().await {
+async fn inv22_fault33_call_returns_when_its_shell_exits() {
+    for (name, fixture) in each().await {
         let since = Instant::now();
-        let output = shop.bash("echo before; sleep 60 & echo done").await;
+        let output = fixture.bash("echo before; sleep 60 & echo done").await;
         assert_eq!(output.text, "before\ndone", "{name}");
         // The promise is 250 ms after the exit; the rest is for a busy machine.
         assert!(since.elapsed() < Duration::from_secs(10), "{name}: {:?}", since.elapsed());
@@ -211,32 +211,32 @@ async fn inv22_fault33_a_call_returns_when_its_shell_exits() {
 }
 
 #[tokio::test]
-async fn fault32_fault35_fault36_whoever_does_not_end_is_ended() {
-    for (name, shop) in each().await {
-        let marker = shop.folder.path().display().to_string();
-        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
-        let tool = Bash::new(shop.commands.clone());
+async fn fault32_fault35_fault36_processes_are_killed_at_the_timeout() {
+    for (name, fixture) in each().await {
+        let marker = fixture.folder.path().display().to_string();
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
+        let tool = Bash::new(fixture.commands.clone());
         let call = async |command: &str| {
             let since = Instant::now();
             let output = tool.call(&context, json!({"command": command, "timeout": 2})).await;
-            assert!(output.text.contains("its time was up"), "{name}: {}", output.text);
+            assert!(output.text.contains("timed out"), "{name}: {}", output.text);
             (output.text, since.elapsed())
         };
-        let (_, (told, _), (ready, ignoring), _, _) = tokio::join!(
+        let (_, (notified, _), (ready, ignoring), _, _) = tokio::join!(
             call("sleep infinity"),
-            call("trap 'echo told; exit' TERM; sleep 60 & wait"),
+            call("trap 'echo notified; exit' TERM; sleep 60 & wait"),
             call("trap '' TERM INT; echo ready; while :; do sleep 1; done"),
             call("kill -STOP $$"),
             call(STUBBORN),
         );
-        assert!(told.starts_with("told"), "{name}: a word comes before the end: {told}");
+        assert!(notified.starts_with("notified"), "{name}: SIGTERM comes first: {notified}");
         assert!(ready.starts_with("ready"), "{name}: {ready}");
         assert!(ignoring > Duration::from_secs(2) && ignoring < Duration::from_secs(20), "{name}: {ignoring:?}");
         assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
     }
 }
 
-/// A host that cancels after a while.
+/// A host that cancels after a delay.
 struct Impatient(Duration);
 
 impl CallHost for Impatient {
@@ -252,17 +252,17 @@ impl CallHost for Impatient {
 }
 
 #[tokio::test]
-async fn inv17_a_cancelled_or_dropped_call_takes_its_processes_with_it() {
-    for (name, shop) in each().await {
-        let marker = shop.folder.path().display().to_string();
+async fn inv17_cancelled_or_dropped_call_ends_its_processes() {
+    for (name, fixture) in each().await {
+        let marker = fixture.folder.path().display().to_string();
         let host = Arc::new(Impatient(Duration::from_millis(300)));
-        let context = ToolContext { host, ..shop.context(shop.grant(Sandbox::WorkspaceWrite)) };
-        let tool = Bash::new(shop.commands.clone());
+        let context = ToolContext { host, ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
+        let tool = Bash::new(fixture.commands.clone());
         let output = tool.call(&context, json!({"command": format!("echo partial; {STUBBORN}")})).await;
         assert_eq!(output.text, "partial\n[cancelled]", "{name}");
         assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
 
-        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
         let call = tool.call(&context, json!({"command": STUBBORN}));
         assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
         assert_eq!(gone_within(&marker, Duration::from_secs(2)), Vec::<i32>::new(), "{name}");
@@ -270,12 +270,12 @@ async fn inv17_a_cancelled_or_dropped_call_takes_its_processes_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn inv21_a_command_outlives_the_thread_that_started_it() {
-    let Some(shop) = best().await else { return };
-    let job = job_of(&shop, "sleep 1; echo alive").await;
+async fn inv21_command_outlives_the_thread_that_started_it() {
+    let Some(fixture) = best().await else { return };
+    let job = job_of(&fixture, "sleep 1; echo alive").await;
     let job = CommandSpec {
         argv: serde_json::from_value(job["argv"].clone()).unwrap(),
-        workdir: shop.workspace.clone(),
+        workdir: fixture.workspace.clone(),
         env: serde_json::from_value(job["env"].clone()).unwrap(),
         input: Input::Nothing,
         jail: serde_json::from_value(job["jail"].clone()).unwrap(),
@@ -285,7 +285,7 @@ async fn inv21_a_command_outlives_the_thread_that_started_it() {
         way_out: None,
     };
     let handle = tokio::runtime::Handle::current();
-    // The thread that forks is gone before the command has said a word.
+    // The thread that forks ends before the command prints anything.
     let thread = std::thread::spawn(move || {
         let _entered = handle.enter();
         poll_to_end(Launcher { helper: HELPER.into() }.start(job)).unwrap()
@@ -296,7 +296,7 @@ async fn inv21_a_command_outlives_the_thread_that_started_it() {
     assert_eq!(finished.output.text, "alive\n");
 }
 
-/// Polls a future that has no reason to wait long.
+/// Polls a future that completes soon.
 fn poll_to_end<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -309,24 +309,24 @@ fn poll_to_end<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test]
-async fn inv31_fault37_endless_output_costs_little_memory() {
+async fn inv31_fault37_endless_output_uses_little_memory() {
     if sandboxes().await.best().is_none() {
         return;
     }
-    // How much comes of what never ends depends on the machine; of the others it is known.
+    // The amount of endless output depends on the machine; for the other commands it is known.
     let much = 64 << 20;
     let commands = [
         ("yes".to_owned(), 1),
         (format!("head -c {much} /dev/urandom"), much),
         (format!("yes | tr -d '\\n' | head -c {much} >&2"), much),
     ];
-    let roles: Vec<_> = commands.iter().map(|it| (it, role("volume", &it.0).spawn().unwrap())).collect();
+    let roles: Vec<_> = commands.iter().map(|command| (command, role("volume", &command.0).spawn().unwrap())).collect();
     for ((command, least), running) in roles {
         let output = running.wait_with_output().unwrap();
         let output = String::from_utf8_lossy(&output.stdout).into_owned();
         let (growth, bytes, kept) =
-            (said(&output, "growth ")[0], said(&output, "bytes ")[0], said(&output, "kept ")[0]);
-        assert!(bytes >= *least, "{command}: only {bytes} bytes came");
+            (printed(&output, "growth ")[0], printed(&output, "bytes ")[0], printed(&output, "kept ")[0]);
+        assert!(bytes >= *least, "{command}: only {bytes} bytes arrived");
         assert!(growth < 16 << 10, "{command}: {growth} KiB for {bytes} bytes");
         assert!(kept < 120 << 10, "{command}: {kept}");
         println!("{command}: {bytes} bytes, growth {growth} KiB");
@@ -334,85 +334,85 @@ async fn inv31_fault37_endless_output_costs_little_memory() {
 }
 
 #[tokio::test]
-async fn inv23_no_zombies_and_no_open_files_are_left() {
+async fn inv23_no_zombies_or_open_files_remain() {
     if sandboxes().await.best().is_none() {
         return;
     }
     let output = role("files", "").output().unwrap();
     let output = String::from_utf8_lossy(&output.stdout).into_owned();
-    let files = said(&output, "files ");
+    let files = printed(&output, "files ");
     assert!(files[1] <= files[0] + 2, "{output}");
-    assert_eq!(said(&output, "zombies "), [0], "{output}");
+    assert_eq!(printed(&output, "zombies "), [0], "{output}");
 }
 
 #[tokio::test]
-async fn fault42_there_is_no_input_and_no_terminal() {
-    for (name, shop) in each().await {
+async fn fault42_commands_have_no_input_and_no_terminal() {
+    for (name, fixture) in each().await {
         let output =
-            shop.bash("read -r x; echo \"read $?\"; (echo > /dev/tty) 2>/dev/null; echo \"tty $?\"; tty").await;
+            fixture.bash("read -r x; echo \"read $?\"; (echo > /dev/tty) 2>/dev/null; echo \"tty $?\"; tty").await;
         assert!(output.text.starts_with("read 1\ntty 1\nnot a tty"), "{name}: {}", output.text);
     }
 }
 
 #[tokio::test]
-async fn fault40_a_command_that_deletes_its_folder_harms_nobody() {
-    for (name, shop) in each().await {
-        shop.bash("rm -rf -- \"$PWD\"/* .[!.]* 2>/dev/null; cd /; rm -rf \"$OLDPWD\" 2>/dev/null; true").await;
-        let _ = fs::remove_dir_all(&shop.workspace);
-        let output = shop.bash("echo hello").await;
-        assert!(output.is_error && output.text.contains("not there any more"), "{name}: {}", output.text);
+async fn fault40_deleted_working_folder_is_reported() {
+    for (name, fixture) in each().await {
+        fixture.bash("rm -rf -- \"$PWD\"/* .[!.]* 2>/dev/null; cd /; rm -rf \"$OLDPWD\" 2>/dev/null; true").await;
+        let _ = fs::remove_dir_all(&fixture.workspace);
+        let output = fixture.bash("echo hello").await;
+        assert!(output.is_error && output.text.contains("no longer exists"), "{name}: {}", output.text);
     }
 }
 
 #[tokio::test]
-async fn fault41_a_file_has_a_limit() {
+async fn fault41_file_size_is_limited() {
     let found = sandboxes().await;
     for backend in found.ready.clone() {
-        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+        let fixture = CommandFixture::with(found.only(|other| *other == backend), |mut commands| {
             commands.limits.file = 1 << 20;
             commands
         });
         let output =
-            shop.bash("dd if=/dev/zero of=\"$TMPDIR/big\" bs=64k count=64 2>&1; stat -c %s \"$TMPDIR/big\"").await;
+            fixture.bash("dd if=/dev/zero of=\"$TMPDIR/big\" bs=64k count=64 2>&1; stat -c %s \"$TMPDIR/big\"").await;
         assert!(output.text.trim_end().ends_with("1048576"), "{backend:?}: {}", output.text);
     }
 }
 
 #[tokio::test]
-async fn inv25_fault38_a_fork_bomb_meets_a_limit() {
+async fn inv25_fault38_fork_bomb_hits_a_limit() {
     let found = sandboxes().await;
     for backend in found.ready.clone() {
-        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+        let fixture = CommandFixture::with(found.only(|other| *other == backend), |mut commands| {
             commands.limits.processes = 64;
             commands
         });
-        // Careful with other people's machines: first it is made certain that the limit holds.
-        // A plain shell, because bash tries again for a long time before it believes that it cannot fork.
+        // To protect the machine, first check that the limit is in force. A plain sh is used because bash retries for a
+        // long time when it cannot fork.
         let many = "sh -c 'i=0; while [ $i -lt 100 ]; do sleep 5 & i=$((i + 1)); done'; true";
-        let output = shop.bash(many).await;
+        let output = fixture.bash(many).await;
         if output.data.as_ref().is_none_or(|data| data["limit"] != "processes") {
             println!("skipped under {backend:?}: no limit on processes is in force here ({})", output.text);
             continue;
         }
-        let marker = shop.folder.path().display().to_string();
-        let context = shop.context(shop.grant(Sandbox::WorkspaceWrite));
+        let marker = fixture.folder.path().display().to_string();
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite));
         let bomb = json!({"command": "f() { f | f & }; f; sleep 2", "timeout": 3});
-        let output = Bash::new(shop.commands.clone()).call(&context, bomb).await;
+        let output = Bash::new(fixture.commands.clone()).call(&context, bomb).await;
         assert!(output.text.contains("resource_limit"), "{backend:?}: {}", output.text);
         assert_eq!(gone_within(&marker, Duration::from_secs(3)), Vec::<i32>::new(), "{backend:?}");
     }
 }
 
 #[tokio::test]
-async fn fault39_a_memory_bomb_ends_itself_only() {
+async fn fault39_memory_limit_ends_only_the_command() {
     let found = sandboxes().await;
     for backend in found.ready.clone() {
-        let shop = Workshop::with(found.only(|it| *it == backend), |mut commands| {
+        let fixture = CommandFixture::with(found.only(|other| *other == backend), |mut commands| {
             commands.limits.memory = Some(64 << 20);
             commands
         });
-        // At most 200 MB even where nothing limits it.
-        let output = shop.bash("head -c 200000000 /dev/zero | tail -n 1 | wc -c").await;
+        // At most 200 MB even without a limit.
+        let output = fixture.bash("head -c 200000000 /dev/zero | tail -n 1 | wc -c").await;
         if output.text.contains("200000000") {
             println!("skipped under {backend:?}: no limit on memory is in force here");
             continue;
@@ -422,15 +422,15 @@ async fn fault39_a_memory_bomb_ends_itself_only() {
 }
 
 #[tokio::test]
-async fn a_helper_that_is_missing_is_an_error_and_nothing_runs() {
+async fn missing_helper_is_an_error_and_nothing_runs() {
     let mut sandboxes = Sandboxes::none("/nonexistent");
     sandboxes.ready.push(Backend::Landlock { version: 6, network: OwnNetwork::Impossible });
-    let shop = Workshop::with(sandboxes, |mut commands| {
+    let fixture = CommandFixture::with(sandboxes, |mut commands| {
         commands.launcher.helper = "/nonexistent".into();
         commands
     });
-    let output = shop.bash("touch here").await;
+    let output = fixture.bash("touch here").await;
     assert!(output.is_error && output.text.contains("helper"), "{}", output.text);
-    assert!(shop.files(&shop.workspace).is_empty());
-    assert!(marked(&shop.folder.path().display().to_string()).is_empty());
+    assert!(fixture.files(&fixture.workspace).is_empty());
+    assert!(marked(&fixture.folder.path().display().to_string()).is_empty());
 }

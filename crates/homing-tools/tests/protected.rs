@@ -1,17 +1,17 @@
-//! Protected paths stay protected, whatever a command makes of the folder around them.
+//! Protected paths stay protected, even if a command changes the folders around them.
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
-mod workshop;
+mod command_fixture;
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
-use homing_core::workspace::{Left, Workspaces};
-use workshop::{
-    Workshop, again_as_ordinary_user, each,
+use command_fixture::{
+    CommandFixture, again_as_ordinary_user, each,
     isolated::{Isolated, git, write_tool},
 };
+use homing_core::workspace::{Left, Workspaces};
 
-/// What decides what git, agents and editors run; `evil` in them is what must not stay.
+/// Files that decide what git, agents and editors execute.
 const PROTECTED: &[&str] = &[
     ".git/hooks/pre-commit",
     ".git/config",
@@ -29,78 +29,83 @@ fn write_all(root: &Path, names: &[&str], text: &str) {
     }
 }
 
-/// Writes to the named files and beside those in folders that are protected as a whole.
-async fn attack(shop: &Workshop, what: &str, names: &[&str]) {
+/// Tries to write to the named files, and to create files beside them in folders that are protected as a whole.
+async fn attack(fixture: &CommandFixture, what: &str, names: &[&str]) {
     let script: Vec<String> = names
         .iter()
-        .map(|it| format!("mkdir -p $(dirname {it}); echo evil > {it}; echo evil > $(dirname {it})/new"))
+        .map(|name| format!("mkdir -p $(dirname {name}); echo evil > {name}; echo evil > $(dirname {name})/new"))
         .collect();
-    let output = shop.bash(&format!("{{ {}; }} 2>/dev/null; true", script.join("; "))).await;
+    let output = fixture.bash(&format!("{{ {}; }} 2>/dev/null; true", script.join("; "))).await;
     for name in names {
-        let path = shop.workspace.join(name);
+        let path = fixture.workspace.join(name);
         let text = fs::read_to_string(&path).unwrap_or_default();
         assert_eq!(text, "ours", "{what}: {name}: {}", output.text);
-        let is_whole = ["hooks", "agents", ".vscode"].iter().any(|it| path.parent().unwrap().ends_with(it));
+        let is_whole = ["hooks", "agents", ".vscode"].iter().any(|folder| path.parent().unwrap().ends_with(folder));
         assert!(!is_whole || !path.with_file_name("new").exists(), "{what}: beside {name}: {}", output.text);
     }
 }
 
 #[tokio::test]
 async fn root_made_to_look_like_a_git_folder_stays_protected() {
-    for (name, shop) in each().await {
-        write_all(&shop.workspace, PROTECTED, "ours");
-        shop.bash("mkdir -p objects refs; touch HEAD").await;
-        assert!(shop.workspace.join("HEAD").exists(), "{name}");
-        attack(&shop, name, PROTECTED).await;
-        // Those that were not there do not come to stay, either.
-        shop.bash("mkdir -p .cursor .github/agents; echo evil > .cursor/x; echo evil > .github/agents/x; true").await;
-        assert!(!shop.workspace.join(".cursor").exists() && !shop.workspace.join(".github/agents").exists(), "{name}");
+    for (name, fixture) in each().await {
+        write_all(&fixture.workspace, PROTECTED, "ours");
+        fixture.bash("mkdir -p objects refs; touch HEAD").await;
+        assert!(fixture.workspace.join("HEAD").exists(), "{name}");
+        attack(&fixture, name, PROTECTED).await;
+        // Protected paths that did not exist are removed, too.
+        fixture
+            .bash("mkdir -p .cursor .github/agents; echo evil > .cursor/x; echo evil > .github/agents/x; true")
+            .await;
+        assert!(
+            !fixture.workspace.join(".cursor").exists() && !fixture.workspace.join(".github/agents").exists(),
+            "{name}"
+        );
     }
 }
 
 #[tokio::test]
 async fn bare_repository_as_root_stays_protected_without_its_head() {
-    for (name, shop) in each().await {
-        git(&shop.workspace, &["init", "-q", "--bare"]);
+    for (name, fixture) in each().await {
+        git(&fixture.workspace, &["init", "-q", "--bare"]);
         let names = ["hooks/pre-commit", ".mcp.json", ".claude/settings.json"];
-        write_all(&shop.workspace, &names, "ours");
-        let config = fs::read_to_string(shop.workspace.join("config")).unwrap();
-        shop.bash("mv HEAD h; mv objects o; mv refs r").await;
-        assert!(!shop.workspace.join("HEAD").exists(), "{name}");
-        attack(&shop, name, &names).await;
-        shop.bash("echo evil > config; echo evil > config.worktree").await;
-        assert_eq!(fs::read_to_string(shop.workspace.join("config")).unwrap(), config, "{name}");
-        assert!(!shop.workspace.join("config.worktree").exists(), "{name}");
+        write_all(&fixture.workspace, &names, "ours");
+        let config = fs::read_to_string(fixture.workspace.join("config")).unwrap();
+        fixture.bash("mv HEAD h; mv objects o; mv refs r").await;
+        assert!(!fixture.workspace.join("HEAD").exists(), "{name}");
+        attack(&fixture, name, &names).await;
+        fixture.bash("echo evil > config; echo evil > config.worktree").await;
+        assert_eq!(fs::read_to_string(fixture.workspace.join("config")).unwrap(), config, "{name}");
+        assert!(!fixture.workspace.join("config.worktree").exists(), "{name}");
     }
 }
 
 #[tokio::test]
 async fn separate_git_folder_in_the_workspace_is_protected() {
-    for (name, shop) in each().await {
-        let store = shop.workspace.join("store");
-        git(&shop.workspace, &["init", "-q", "--separate-git-dir", store.to_str().unwrap()]);
-        write_all(&shop.workspace, &["store/hooks/pre-commit"], "ours");
-        attack(&shop, name, &["store/hooks/pre-commit"]).await;
-        fs::remove_file(shop.workspace.join(".git")).unwrap();
-        symlink("store", shop.workspace.join(".git")).unwrap();
-        attack(&shop, name, &["store/hooks/pre-commit"]).await;
+    for (name, fixture) in each().await {
+        let store = fixture.workspace.join("store");
+        git(&fixture.workspace, &["init", "-q", "--separate-git-dir", store.to_str().unwrap()]);
+        write_all(&fixture.workspace, &["store/hooks/pre-commit"], "ours");
+        attack(&fixture, name, &["store/hooks/pre-commit"]).await;
+        fs::remove_file(fixture.workspace.join(".git")).unwrap();
+        symlink("store", fixture.workspace.join(".git")).unwrap();
+        attack(&fixture, name, &["store/hooks/pre-commit"]).await;
     }
 }
 
 #[tokio::test]
-async fn isolated_run_changes_no_other_worktree_and_nothing_that_git_runs() {
-    for (name, shop) in each().await {
-        let isolated = Isolated::new(&shop).await;
-        let at = |path: &str| shop.workspace.join(".git").join(path);
+async fn isolated_run_cannot_change_other_worktrees_or_git_hooks() {
+    for (name, fixture) in each().await {
+        let isolated = Isolated::new(&fixture).await;
+        let at = |path: &str| fixture.workspace.join(".git").join(path);
         let common = fs::read_to_string(at("worktrees/users/commondir")).unwrap();
         let shown = at("").display().to_string();
         let attack = format!(
             "cd {shown}; echo evil > worktrees/users/commondir; echo evil > worktrees/users/config.worktree; mv HEAD H; true"
         );
-        shop.bash_with(&isolated.context, &attack).await;
+        fixture.bash_with(&isolated.context, &attack).await;
         assert!(!at("HEAD").exists(), "{name}");
         let attack = format!("cd {shown}; echo evil > hooks/x; echo evil >> config; mv H HEAD; true");
-        shop.bash_with(&isolated.context, &attack).await;
+        fixture.bash_with(&isolated.context, &attack).await;
         assert_eq!(fs::read_to_string(at("worktrees/users/commondir")).unwrap(), common, "{name}");
         assert!(!at("worktrees/users/config.worktree").exists() && !at("hooks/x").exists(), "{name}");
         assert!(!fs::read_to_string(at("config")).unwrap().contains("evil"), "{name}");
@@ -110,9 +115,9 @@ async fn isolated_run_changes_no_other_worktree_and_nothing_that_git_runs() {
             let output = file.call(&isolated.context, args).await;
             assert!(output.is_error && !at(path).exists(), "{name}: {path}: {}", output.text);
         }
-        // What the run is for still works.
+        // Ordinary work is still possible.
         let commit = "echo y > new && git add new && git -c user.name=a -c user.email=a@b commit -qm b && git log --oneline | wc -l";
-        let output = shop.bash_with(&isolated.context, commit).await;
+        let output = fixture.bash_with(&isolated.context, commit).await;
         assert_eq!(output.text, "2", "{name}");
         match isolated.worktrees.leave(isolated.run, &isolated.workspace).await {
             Left::Kept { summary, .. } => assert!(summary.contains("new commits"), "{name}: {summary}"),
@@ -127,6 +132,6 @@ fn protected_paths_stay_protected_for_an_ordinary_user() {
         "root_made_to_look_like_a_git_folder_stays_protected",
         "bare_repository_as_root_stays_protected_without_its_head",
         "separate_git_folder_in_the_workspace_is_protected",
-        "isolated_run_changes_no_other_worktree_and_nothing_that_git_runs",
+        "isolated_run_cannot_change_other_worktrees_or_git_hooks",
     ]);
 }

@@ -1,29 +1,29 @@
-//! Searching: `grep`, `glob`, `ls`, `tree`. Stable order, ignore files respected, bounded answers.
+//! Searching with `grep`, `glob`, `ls` and `tree`: stable order, ignore files respected, bounded output.
 
-mod world;
+mod tool_fixture;
 
 use homing_tools::toolset::{ToolsConfig, files_tools};
 use serde_json::json;
-use world::World;
+use tool_fixture::ToolFixture;
 
-fn world() -> World {
-    let world = World::new(files_tools(ToolsConfig::default()));
-    world.file(".gitignore", "target/\n*.log\n");
-    world.file("target/out.rs", "fn needle() {}\n");
-    world.file("noise.log", "needle\n");
-    world.file(".git/config", "needle\n");
-    world.file(".github/ci.yml", "needle: yes\n");
-    world.file("src/main.rs", "// one\nfn main() {}\n// NEEDLE\nfn needle() {}\n// five\n");
-    world.file("src/deep/b.rs", "needle\nneedle\n");
-    world.file("docs/a.md", "a needle in a haystack\n");
-    world.file("picture.bin", b"needle\0needle\n");
-    world
+fn fixture() -> ToolFixture {
+    let fixture = ToolFixture::new(files_tools(ToolsConfig::default()));
+    fixture.file(".gitignore", "target/\n*.log\n");
+    fixture.file("target/out.rs", "fn needle() {}\n");
+    fixture.file("noise.log", "needle\n");
+    fixture.file(".git/config", "needle\n");
+    fixture.file(".github/ci.yml", "needle: yes\n");
+    fixture.file("src/main.rs", "// one\nfn main() {}\n// NEEDLE\nfn needle() {}\n// five\n");
+    fixture.file("src/deep/b.rs", "needle\nneedle\n");
+    fixture.file("docs/a.md", "a needle in a haystack\n");
+    fixture.file("picture.bin", b"needle\0needle\n");
+    fixture
 }
 
 #[tokio::test]
-async fn grep_finds_lines_in_the_order_of_paths_and_leaves_out_what_is_ignored() {
-    let world = world();
-    let run = world.run();
+async fn grep_sorts_by_path_and_leaves_out_ignored_files() {
+    let fixture = fixture();
+    let run = fixture.run();
     let found = run.ok("grep", json!({"pattern": r"needle\b"})).await;
     let expected = ".github/ci.yml:1:needle: yes\ndocs/a.md:1:a needle in a haystack\nsrc/deep/b.rs:1:needle\n\
                     src/deep/b.rs:2:needle\nsrc/main.rs:4:fn needle() {}\n";
@@ -39,8 +39,8 @@ async fn grep_finds_lines_in_the_order_of_paths_and_leaves_out_what_is_ignored()
 
 #[tokio::test]
 async fn grep_shows_context_counts_and_names() {
-    let world = world();
-    let run = world.run();
+    let fixture = fixture();
+    let run = fixture.run();
     let context = run.ok("grep", json!({"pattern": "NEEDLE", "context": 1})).await;
     assert_eq!(context, "src/main.rs-2-fn main() {}\nsrc/main.rs:3:// NEEDLE\nsrc/main.rs-4-fn needle() {}\n");
     let counts = run.ok("grep", json!({"pattern": "needle", "output_mode": "count", "path": "src"})).await;
@@ -52,30 +52,30 @@ async fn grep_shows_context_counts_and_names() {
 }
 
 #[tokio::test]
-async fn grep_answers_are_bounded_and_the_same_each_time() {
-    let world = world();
+async fn grep_output_is_bounded_and_stable() {
+    let fixture = fixture();
     for file in 0..200 {
-        world.file(&format!("many/{file:03}.txt"), "bulk\n".repeat(50));
+        fixture.file(&format!("many/{file:03}.txt"), "bulk\n".repeat(50));
     }
-    let run = world.run();
+    let run = fixture.run();
     let first = run.ok("grep", json!({"pattern": "bulk", "limit": 120})).await;
     assert_eq!(first.lines().count(), 121);
-    assert!(first.contains("\nmany/002.txt:20:bulk\n… 9880 more matches (10000 in all, in 200 files)"), "{first}");
+    assert!(first.contains("\nmany/002.txt:20:bulk\n… 9880 more matches (10000 in total, in 200 files)"), "{first}");
     for _ in 0..5 {
         assert_eq!(run.ok("grep", json!({"pattern": "bulk", "limit": 120})).await, first);
     }
     let files = run.ok("grep", json!({"pattern": "bulk", "mode": "files", "limit": 10})).await;
     assert!(files.contains("many/009.txt\n… 190 more files"), "{files}");
-    world.file("line.txt", format!("start{}", "x".repeat(3_000_000)));
+    fixture.file("line.txt", format!("start{}", "x".repeat(3_000_000)));
     let line = run.ok("grep", json!({"pattern": "^start"})).await;
     assert!(line.len() < 1_000);
 }
 
 #[tokio::test]
-async fn t10_hostile_patterns_end_soon() {
-    let world = world();
-    world.file("as.txt", "a".repeat(50_000));
-    let run = world.run();
+async fn t10_hostile_patterns_finish_quickly() {
+    let fixture = fixture();
+    fixture.file("as.txt", "a".repeat(50_000));
+    let run = fixture.run();
     assert!(run.refused("grep", json!({"pattern": "(a{1000}){1000}{1000}"})).await.contains("pattern"));
     assert!(run.refused("grep", json!({"pattern": "(".repeat(5_000)})).await.contains("`fixed`"));
     run.ok("grep", json!({"pattern": "(a*)*b"})).await;
@@ -90,24 +90,24 @@ async fn t10_hostile_patterns_end_soon() {
 
 #[tokio::test]
 async fn glob_finds_files_by_name_or_age() {
-    let world = world();
-    let run = world.run();
+    let fixture = fixture();
+    let run = fixture.run();
     assert_eq!(run.ok("glob", json!({"pattern": "*.rs"})).await, "src/deep/b.rs\nsrc/main.rs\n");
     assert_eq!(run.ok("glob", json!({"pattern": "*.rs", "path": "src/deep"})).await, "src/deep/b.rs\n");
     assert_eq!(run.ok("glob", json!({"pattern": "src/*.rs"})).await, "src/main.rs\n");
-    let absolute = world.root().join("src/**/*.rs");
+    let absolute = fixture.root().join("src/**/*.rs");
     assert_eq!(run.ok("glob", json!({"pattern": absolute.to_str().unwrap()})).await.lines().count(), 2);
     assert_eq!(run.ok("glob", json!({"pattern": "*.zip"})).await, "no files match\n");
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(9_000);
-    std::fs::File::open(world.root().join("src/deep/b.rs")).unwrap().set_modified(old).unwrap();
+    std::fs::File::open(fixture.root().join("src/deep/b.rs")).unwrap().set_modified(old).unwrap();
     assert_eq!(run.ok("glob", json!({"pattern": "*.rs", "sort": "mtime"})).await, "src/main.rs\nsrc/deep/b.rs\n");
     assert_eq!(run.ok("glob", json!({"pattern": "*.rs", "limit": 1})).await.lines().count(), 2);
 }
 
 #[tokio::test]
 async fn ls_and_tree_show_folders() {
-    let world = world();
-    let run = world.run();
+    let fixture = fixture();
+    let run = fixture.run();
     let listed = run.ok("ls", json!({})).await;
     assert_eq!(
         listed,
@@ -117,7 +117,7 @@ async fn ls_and_tree_show_folders() {
     assert_eq!(tree, ".github/\n  ci.yml\n.gitignore\ndocs/\n  a.md\npicture.bin\nsrc/\n  deep/\n  main.rs\n");
     assert!(run.refused("ls", json!({"path": "src/main.rs"})).await.contains("is a file"));
     for file in 0..1_100 {
-        world.file(&format!("many/{file}"), "");
+        fixture.file(&format!("many/{file}"), "");
     }
     assert!(run.ok("ls", json!({"path": "many"})).await.ends_with("… 100 more: `glob` finds files by name\n"));
     assert_eq!(run.ok("tree", json!({"path": "many"})).await.lines().count(), 1_001);

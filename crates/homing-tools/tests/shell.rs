@@ -1,5 +1,5 @@
-//! List B of the promises: what rules make of shell lines. No line that could do more than its prefix says is allowed by
-//! that prefix.
+//! List B of the promises: permission rules on shell lines. A line that can do more than its prefix suggests is never
+//! allowed by that prefix.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use homing_core::{
 use homing_tools::shell::{GIT_ONLY, subjects};
 
 fn grant(rules: &[&str]) -> Grant {
-    let rules = rules.iter().map(|it| it.parse().unwrap()).collect();
+    let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
     let layer = Layer { allow: Allow::Only(rules), ..Layer::everything("test") };
     Grant { layers: vec![Arc::new(layer)], read: vec![], write: vec![], network: Network::Off, sandbox: Sandbox::Off }
 }
@@ -22,8 +22,8 @@ fn is_allowed(rules: &[&str], line: &str) -> bool {
     }
 }
 
-/// Prefixes that look innocent, all allowed at once.
-const INNOCENT: &[&str] = &[
+/// Prefixes that look harmless, all allowed at once.
+const HARMLESS: &[&str] = &[
     "bash(git only)",
     "bash(git log *)",
     "bash(git diff *)",
@@ -90,7 +90,7 @@ const INNOCENT: &[&str] = &[
 
 #[rustfmt::skip]
 const GADGETS: &[(&str, &str)] = &[
-    // Another command behind an innocent one, which no rule names.
+    // A second command that no rule allows.
     ("b1", "ls && rm -rf x"), ("b1", "ls ; rm x"), ("b1", "ls | tee /etc/x"), ("b1", "ls & rm x"), ("b1", "ls\nrm x"),
     ("b1", "ls || rm x"), ("b1", "(ls; rm x)"), ("b1", "ls |& rm x"), ("b1", "{ ls; rm x; }"), ("b1", "ls &"),
     ("b1", "if true; then ls; fi"), ("b1", "for x in a; do ls; done"), ("b1", "! ls"), ("b1", "ls;;"),
@@ -102,8 +102,9 @@ const GADGETS: &[(&str, &str)] = &[
     ("b3", "echo x > /etc/passwd"), ("b3", "echo x >> f"), ("b3", "echo x >| f"), ("b3", "ls &> f"), ("b3", "cat <> f"),
     ("b3", "cat << E\nx\nE"), ("b3", "cat <<< x"), ("b3", "> f"), ("b3", "ls 2> f"), ("b3", "ls >f /dev/null"),
     ("b3", ">f ls"), ("b3", "ls > /dev/null > f"), ("b3", "cat < /etc/shadow"), ("b3", "ls >& f"), ("b3", "ls 3> f"),
-    ("b3", "ls > /dev/null/../x"), ("b3", "ls > /dev/tcp/h/1"),
-    // Git's many doors.
+    ("b3", "ls > /dev/null/../x"), ("b3", "ls > /dev/tcp/h/1"), ("b3", "ls 0>&2"), ("b3", "ls 10>/dev/null"), ("b3", "ls 2>\n/dev/null"),
+    ("b3", "ls >& 2"),
+    // Options of git.
     ("b4", "git -c core.fsmonitor=x status"), ("b4", "git -c alias.log='!rm x' log"), ("b4", "git --config-env=a=b log"),
     ("b4", "git log --output=/etc/x"), ("b4", "git log --outp=x"), ("b4", "git diff --ext-diff"), ("b4", "git diff --ext"),
     ("b4", "git show --textconv"), ("b4", "git grep -O'rm x' a"), ("b4", "git grep -nOless a"), ("b4", "git grep --open-files-in-pager=x a"),
@@ -122,11 +123,11 @@ const GADGETS: &[(&str, &str)] = &[
     ("b6", "find . -okdir rm x +"), ("b6", "find . -delete"), ("b6", "find . -fprintf x y"), ("b6", "find . -fls x"), ("b6", "find . -fprint x"),
     ("b6", "find . '-exec' rm x +"), ("b6", "find . -ex\"ec\" rm x +"),
     // sed and awk.
-    ("b7", "sed '1e rm x' f"), ("b7", "sed 's/a/b/e' f"), ("b7", "sed 'w /etc/x' f"), ("b7", "sed -i s/a/b/ f"), ("b7", "sed -n '1p;w x' f"),
+    ("b7", "sed '1e rm x' f"), ("b7", "sed 's/a/b/e' f"), ("b7", "sed 'f /etc/x' f"), ("b7", "sed -i s/a/b/ f"), ("b7", "sed -n '1p;w x' f"),
     ("b7", "sed s/a/b/w f"), ("b7", "sed -f script f"), ("b7", "sed -ni 1p f"), ("b7", "sed --in-place 1p f"), ("b7", "sed -n 1p f -i"),
     ("b8", "awk 'BEGIN{system(\"rm x\")}'"), ("b8", "awk '{print > \"x\"}' f"), ("b8", "awk '{print | \"sh\"}' f"), ("b8", "awk -f prog f"),
     ("b8", "awk 'BEGIN{\"rm x\"|getline}'"), ("b8", "gawk '@load \"x\"'"), ("b8", "awk '{print}' f -f prog"),
-    // Options of honest programs.
+    // Options of ordinary programs.
     ("b9", "sort -o /etc/x f"), ("b9", "sort --compress-program=sh f"), ("b9", "sort --comp=sh f"), ("b9", "sort -uo x f"),
     ("b9", "tar xf a --checkpoint-action=exec=sh"), ("b9", "tar -tf a -I sh"), ("b9", "tar cf a --use-compress-program=sh ."), ("b9", "tar -tf h:a"),
     ("b9", "split --filter='rm x' f"), ("b9", "zip -TT 'rm x' a f"), ("b9", "strace -o '|rm x' ls"), ("b9", "man -P 'rm x' ls"), ("b9", "man --html=x ls"),
@@ -143,7 +144,7 @@ const GADGETS: &[(&str, &str)] = &[
     // Variables and builtins that evaluate.
     ("b11", "PATH=/tmp ls"), ("b11", "BASH_ENV=x ls"), ("b11", "LD_PRELOAD=x ls"), ("b11", "GIT_EXTERNAL_DIFF=x git diff"), ("b11", "PAGER=x git log"),
     ("b11", "export PATH=/tmp"), ("b11", "declare -x a=b"), ("b11", "printf -v 'a[$(rm x)]' y"), ("b11", "test -v 'a[$(rm x)]'"), ("b11", "[ -v 'a[$(rm x)]' ]"),
-    ("b11", "read 'a[$(rm x)]'"), ("b11", "x=1"), ("b11", "x=1 ls"), ("b11", "a[0]=1 ls"), ("b11", "x+=1 ls"), ("b11", "[[ a -eq 1 ]]"), ("b11", "((x=1))"),
+    ("b11", "read 'a[$(rm x)]'"), ("b11", "x=1"), ("b11", "x=1 ls"), ("b11", "a[0]=1 ls"), ("b11", "x+=1 ls"), ("b11", "[[ a -eq 1 ]]"), ("b11", "((x=1))"), ("b11", "0+=x"),
     ("b12", "trap 'rm x' EXIT"),
     // Spellings.
     ("b14", "ls \\\nx"), ("b14", "ls $'\\x2d'"), ("b14", "ls$IFS-x"), ("b14", "ls {a,b}"), ("b14", "/???/c?t x"), ("b14", "l\\s"), ("b14", "ls *"), ("b14", "cat [ab]*"),
@@ -159,17 +160,17 @@ const GADGETS: &[(&str, &str)] = &[
 
 #[test]
 fn b1_to_b18_no_gadget_is_allowed_by_a_prefix() {
-    let mut through = Vec::new();
+    let mut allowed = Vec::new();
     for (id, line) in GADGETS {
-        if is_allowed(INNOCENT, line) {
-            through.push(format!("{id} {line:?}: {:?}", subjects(line)));
+        if is_allowed(HARMLESS, line) {
+            allowed.push(format!("{id} {line:?}: {:?}", subjects(line)));
         }
     }
-    assert!(through.is_empty(), "{} of {} came through:\n{}", through.len(), GADGETS.len(), through.join("\n"));
+    assert!(allowed.is_empty(), "{} of {} were allowed:\n{}", allowed.len(), GADGETS.len(), allowed.join("\n"));
     assert!(GADGETS.len() >= 60);
 }
 
-/// Gadgets of a second round, each held against rules for its own program: `(rules, lines)`. None may be allowed.
+/// More gadgets, with rules for their own programs: `(rules, lines)`. None may be allowed.
 #[rustfmt::skip]
 const MORE_GADGETS: &[(&[&str], &[&str])] = &[
     (&["bash(git log *)", "bash(sh)", "bash(cat *)"], &[
@@ -214,22 +215,22 @@ const MORE_GADGETS: &[(&[&str], &[&str])] = &[
 ];
 
 #[test]
-fn b1_to_b18_no_gadget_of_a_second_round_is_allowed_either() {
-    let mut through = Vec::new();
+fn b1_to_b18_no_gadget_of_the_second_list_is_allowed() {
+    let mut allowed = Vec::new();
     let mut tried = 0;
     for (rules, lines) in MORE_GADGETS {
         for line in *lines {
             tried += 1;
             if is_allowed(rules, line) {
-                through.push(format!("{line:?}: {:?}", subjects(line)));
+                allowed.push(format!("{line:?}: {:?}", subjects(line)));
             }
         }
     }
-    assert!(through.is_empty(), "{} of {tried} came through:\n{}", through.len(), through.join("\n"));
+    assert!(allowed.is_empty(), "{} of {tried} were allowed:\n{}", allowed.len(), allowed.join("\n"));
 }
 
 #[test]
-fn b13_too_many_commands_or_bytes_are_unclear_soon() {
+fn b13_oversized_lines_are_quickly_unclear() {
     let started = std::time::Instant::now();
     assert!(is_allowed(&["bash(ls *)"], &["ls"; 50].join(";")));
     for line in [
@@ -250,7 +251,7 @@ fn b13_too_many_commands_or_bytes_are_unclear_soon() {
 }
 
 #[test]
-fn honest_lines_are_allowed_by_their_prefixes() {
+fn ordinary_lines_are_allowed_by_their_prefixes() {
     for (rules, line) in [
         (&["bash(git log *)"][..], "git log --oneline -5"),
         (&["bash(git log *)"], "git log --format=\"%H %s\" -- src/main.rs"),
@@ -278,7 +279,7 @@ fn honest_lines_are_allowed_by_their_prefixes() {
 }
 
 #[test]
-fn r23_git_only_is_git_that_looks() {
+fn r23_git_only_allows_read_only_git() {
     let rules = &["bash(git only)"];
     for line in [
         "git status",
@@ -326,11 +327,11 @@ fn r23_git_only_is_git_that_looks() {
 }
 
 #[test]
-fn a_command_is_shown_in_one_spelling() {
+fn command_has_one_canonical_spelling() {
     let text = |line: &str| match subjects(line) {
         Subjects::Parts(parts) => parts
             .into_iter()
-            .map(|it| match it {
+            .map(|part| match part {
                 Subject::Command { text, .. } => text,
                 other => panic!("{other:?}"),
             })
@@ -350,9 +351,9 @@ fn a_command_is_shown_in_one_spelling() {
 }
 
 #[test]
-fn a_deny_bites_in_every_part_and_on_what_is_unclear() {
+fn deny_applies_to_every_part_and_to_unclear_lines() {
     let mut grant = grant(&["bash"]);
-    let deny = ["bash(rm *)", "bash(git push *)", "bash(npm publish *)"].map(|it| it.parse().unwrap()).to_vec();
+    let deny = ["bash(rm *)", "bash(git push *)", "bash(npm publish *)"].map(|text| text.parse().unwrap()).to_vec();
     let layer = Layer { deny, ..Layer::everything("user") };
     grant = grant.under(layer);
     let denied = |line: &str| matches!(grant.decide("bash", &subjects(line)), Decision::Deny { .. });

@@ -1,6 +1,6 @@
-//! The tools that touch nothing: `think`, `todo`, `skill`, `ask`.
+//! Tools without side effects: `think`, `todo`, `skill`, `ask`.
 
-mod world;
+mod tool_fixture;
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use homing_core::{
 };
 use homing_tools::toolset::{ToolsConfig, files_tools};
 use serde_json::json;
-use world::World;
+use tool_fixture::ToolFixture;
 
 struct Library(Vec<SkillCard>);
 
@@ -23,7 +23,7 @@ impl SkillLibrary for Library {
         &self.0
     }
     fn get(&self, name: &str) -> Option<Result<Arc<Skill>, String>> {
-        let card = self.0.iter().find(|it| it.name == name)?.clone();
+        let card = self.0.iter().find(|card| card.name == name)?.clone();
         if name == "broken" {
             return Some(Err("its file is gone".to_owned()));
         }
@@ -31,7 +31,7 @@ impl SkillLibrary for Library {
     }
 }
 
-fn world() -> World {
+fn fixture() -> ToolFixture {
     let card = |name: &str, description: &str| SkillCard {
         name: name.into(),
         description: description.into(),
@@ -41,30 +41,30 @@ fn world() -> World {
     let mut config = ToolsConfig::default();
     config.skills =
         Some(Arc::new(Library(vec![card("broken", "Breaks."), card("release", "When\nyou release.\u{202e}")])));
-    World::new(files_tools(config))
+    ToolFixture::new(files_tools(config))
 }
 
 #[tokio::test]
 async fn r15_skills_are_listed_loaded_and_named_in_the_description() {
-    let mut world = world();
-    let run = world.run();
+    let mut fixture = fixture();
+    let run = fixture.run();
     let description = &run.tool("skill").spec().description;
     assert!(description.contains("- broken: Breaks.\n- release: When you release.\\u{202e}\n"), "{description}");
     assert!(run.ok("skill", json!({})).await.contains("- release:"));
     let loaded = run.ok("skill", json!({"name": "release"})).await;
     assert!(loaded.starts_with("<skill name=\"release\">\nDo it well.") && loaded.contains("- a.txt"), "{loaded}");
     assert!(run.refused("skill", json!({"name": "broken"})).await.contains("gone"));
-    assert!(run.refused("skill", json!({"skill": "nope"})).await.contains("There are: broken, release"));
+    assert!(run.refused("skill", json!({"skill": "nope"})).await.contains("available: broken, release"));
     assert_eq!(run.subjects("skill", json!({"name": "x"})), Subjects::Parts(vec![Subject::Name("x".into())]));
     let allow = Allow::Only(vec![Rule::calls("skill", "rel*")]);
-    world.grant = world.grant.under(Layer { allow, ..Layer::everything("agent x") });
-    assert!(!world.run().call("skill", json!({})).await.text.contains("broken"));
+    fixture.grant = fixture.grant.under(Layer { allow, ..Layer::everything("agent x") });
+    assert!(!fixture.run().call("skill", json!({})).await.text.contains("broken"));
 }
 
 #[tokio::test]
-async fn r29_a_todo_list_belongs_to_its_run() {
-    let world = world();
-    let (one, other) = (world.run(), world.run());
+async fn r29_todo_list_belongs_to_its_run() {
+    let fixture = fixture();
+    let (one, other) = (fixture.run(), fixture.run());
     let text = one
         .ok(
             "todo",
@@ -73,29 +73,29 @@ async fn r29_a_todo_list_belongs_to_its_run() {
         .await;
     assert_eq!(text, "1 of 3 done\n[x] a\n[>] b\n[ ] c\n");
     assert_eq!(one.ok("todo", json!({})).await, text);
-    assert_eq!(other.ok("todo", json!({})).await, "The list is empty.");
+    assert_eq!(other.ok("todo", json!({})).await, "the list is empty");
 }
 
 #[tokio::test]
-async fn ask_reaches_a_person_or_says_that_nobody_is_there() {
-    let world = world();
-    let run = world.run_answering(Answer::Text("Postgres".into()));
+async fn ask_reaches_the_user_or_reports_that_none_is_available() {
+    let fixture = fixture();
+    let run = fixture.run_answering(Answer::Text("Postgres".into()));
     let answer = run.ok("ask", json!({"question": "Which?", "options": ["SQLite", "Postgres"]})).await;
     assert_eq!(answer, "Postgres");
     assert_eq!(run.host.asked.lock().unwrap()[0].options.len(), 2);
-    assert!(world.run().refused("ask", json!({"question": "Which?"})).await.contains("Nobody"));
-    assert!(world.run().refused("ask", json!({"question": " "})).await.contains("Example"));
+    assert!(fixture.run().refused("ask", json!({"question": "Which?"})).await.contains("no user"));
+    assert!(fixture.run().refused("ask", json!({"question": " "})).await.contains("Example"));
 }
 
 #[tokio::test]
 async fn think_changes_nothing() {
-    let world = world();
-    assert_eq!(world.run().ok("think", json!({"thought": "hm"})).await, "Noted.");
+    let fixture = fixture();
+    assert_eq!(fixture.run().ok("think", json!({"thought": "hm"})).await, "Noted.");
 }
 
 #[test]
 fn every_tool_has_a_canonical_name() {
-    for tool in world().tools {
+    for tool in fixture().tools {
         let name = &tool.spec().name;
         assert_eq!(tool_names::canonical(name), Some(name.as_str()));
     }

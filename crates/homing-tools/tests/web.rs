@@ -1,6 +1,6 @@
-//! `fetch` and `websearch` against servers on loopback that behave as they like.
+//! `fetch` and `websearch` against well-behaved and hostile servers on loopback.
 
-mod world;
+mod tool_fixture;
 
 use std::{
     sync::{
@@ -24,9 +24,9 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
 };
-use world::World;
+use tool_fixture::ToolFixture;
 
-/// Answers every request with what `respond` makes of its first line; keeps the requests.
+/// Responds to every request with `respond(first line)`, and records the requests.
 async fn serve(respond: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -60,27 +60,27 @@ fn redirect(to: &str) -> Vec<u8> {
     format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").into_bytes()
 }
 
-fn world(reach: Reach, network: Network) -> World {
+fn fixture(reach: Reach, network: Network) -> ToolFixture {
     let mut config = ToolsConfig::default();
     config.reach = reach;
-    let mut world = World::new(files_tools(config));
-    world.grant.network = network;
-    world
+    let mut fixture = ToolFixture::new(files_tools(config));
+    fixture.grant.network = network;
+    fixture
 }
 
 #[tokio::test]
-async fn a_page_is_fetched_as_text() {
+async fn page_is_fetched_as_text() {
     let (port, _) = serve(|_| response("text/html; charset=utf-8", "<title>T</title><h1>Hello</h1><p>world")).await;
-    let world = world(Reach::Any, Network::On);
-    let text = world.run().ok("fetch", json!({"url": format!("http://127.0.0.1:{port}/x")})).await;
+    let fixture = fixture(Reach::Any, Network::On);
+    let text = fixture.run().ok("fetch", json!({"url": format!("http://127.0.0.1:{port}/x")})).await;
     assert_eq!(text, format!("<page url=\"http://127.0.0.1:{port}/x\">\nT\n\n# Hello\n\nworld\n</page>"));
 }
 
 #[tokio::test]
-async fn t13_this_machine_is_not_reached_by_number_or_by_name() {
+async fn t13_local_addresses_are_not_reached_by_number_or_name() {
     let (port, requests) = serve(|_| response("text/plain", "SECRET")).await;
-    let world = world(Reach::Public, Network::On);
-    let run = world.run();
+    let fixture = fixture(Reach::Public, Network::On);
+    let run = fixture.run();
     for host in ["127.0.0.1", "localhost", "0x7f.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"] {
         let why = run.refused("fetch", json!({"url": format!("http://{host}:{port}/")})).await;
         assert!(why.contains("public address"), "{host}: {why}");
@@ -92,39 +92,39 @@ async fn t13_this_machine_is_not_reached_by_number_or_by_name() {
 }
 
 #[tokio::test]
-async fn the_network_authority_holds_on_every_hop() {
+async fn network_permission_applies_to_every_redirect() {
     let (inner, inner_requests) = serve(|_| response("text/plain", "SECRET")).await;
     let (port, _) = serve(move |_| redirect(&format!("http://localhost:{inner}/"))).await;
     let url = format!("http://127.0.0.1:{port}/");
-    let off = world(Reach::Any, Network::Off);
-    assert!(off.run().refused("fetch", json!({"url": url})).await.contains("--network 127.0.0.1"));
-    let one = world(Reach::Any, Network::Hosts(vec!["127.0.0.1".to_owned()]));
-    assert!(one.run().refused("fetch", json!({"url": url})).await.contains("may not reach localhost"));
+    let off = fixture(Reach::Any, Network::Off);
+    assert!(off.run().refused("fetch", json!({"url": url})).await.contains("no network permission for 127.0.0.1"));
+    let one = fixture(Reach::Any, Network::Hosts(vec!["127.0.0.1".to_owned()]));
+    assert!(one.run().refused("fetch", json!({"url": url})).await.contains("no network permission for localhost"));
     assert!(inner_requests.lock().unwrap().is_empty());
-    let mut ruled = world(Reach::Any, Network::On);
+    let mut ruled = fixture(Reach::Any, Network::On);
     let allow = Allow::Only(vec![Rule::calls("fetch", "domain:127.0.0.1")]);
     ruled.grant = ruled.grant.under(Layer { allow, ..Layer::everything("agent x") });
     assert!(ruled.run().refused("fetch", json!({"url": url})).await.contains("localhost"));
     assert!(inner_requests.lock().unwrap().is_empty());
-    let both = world(Reach::Any, Network::On);
+    let both = fixture(Reach::Any, Network::On);
     assert!(both.run().ok("fetch", json!({"url": url})).await.contains("SECRET"));
 }
 
 #[tokio::test]
-async fn redirections_to_other_schemes_or_without_end_are_refused() {
-    let world = world(Reach::Any, Network::On);
-    let run = world.run();
+async fn redirects_to_other_schemes_or_without_end_are_refused() {
+    let fixture = fixture(Reach::Any, Network::On);
+    let run = fixture.run();
     let (port, _) =
         serve(|line| if line.contains("/file") { redirect("file:///etc/passwd") } else { redirect("/round") }).await;
     assert!(run.refused("fetch", json!({"url": format!("http://127.0.0.1:{port}/file")})).await.contains("only http"));
     let why = run.refused("fetch", json!({"url": format!("http://127.0.0.1:{port}/")})).await;
-    assert!(why.contains("redirections"), "{why}");
+    assert!(why.contains("redirects"), "{why}");
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_cut_and_what_is_no_text_is_refused() {
-    let world = world(Reach::Any, Network::On);
-    let run = world.run();
+async fn long_pages_are_cut_and_other_content_is_refused() {
+    let fixture = fixture(Reach::Any, Network::On);
+    let run = fixture.run();
     let sent = Arc::new(AtomicUsize::new(0));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -138,7 +138,7 @@ async fn what_is_too_long_is_cut_and_what_is_no_text_is_refused() {
         }
     });
     let endless = run.ok("fetch", json!({"url": format!("http://127.0.0.1:{port}/")})).await;
-    assert!(endless.len() < 110 * 1024 && endless.contains("[the page goes on]"));
+    assert!(endless.len() < 110 * 1024 && endless.contains("[page truncated]"));
     assert!(sent.load(Ordering::Relaxed) < 64 << 20);
     let (port, _) = serve(|_| response("application/octet-stream", "x")).await;
     assert!(run.refused("fetch", json!({"url": format!("http://127.0.0.1:{port}/")})).await.contains("not text"));
@@ -147,22 +147,22 @@ async fn what_is_too_long_is_cut_and_what_is_no_text_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up_at_the_time_limit() {
+async fn silent_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let world = world(Reach::Any, Network::On);
-    let run = world.run();
+    let fixture = fixture(Reach::Any, Network::On);
+    let run = fixture.run();
     tokio::time::pause();
     let started = Instant::now();
     let why = run.refused("fetch", json!({"url": format!("http://127.0.0.1:{port}/")})).await;
-    assert!(why.contains("took longer") || why.contains("timed out"), "{why}");
+    assert!(why.contains("timed out after") || why.contains("timed out"), "{why}");
     assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
 fn rules_see_the_host() {
-    let world = world(Reach::Public, Network::On);
-    let run = world.run();
+    let fixture = fixture(Reach::Public, Network::On);
+    let run = fixture.run();
     let host = |url: &str| run.subjects("fetch", json!({"url": url}));
     assert_eq!(
         host("https://Docs.Example.org:8443/x"),
@@ -173,25 +173,25 @@ fn rules_see_the_host() {
 }
 
 #[tokio::test]
-async fn websearch_asks_the_configured_engine_or_is_not_there() {
+async fn websearch_uses_the_configured_engine_or_is_absent() {
     let answer =
-        json!({"results": [{"title": "T\n1", "url": "https://example.org", "content": "words"}, {"title": "T2"}]});
+        json!({"results": [{"title": "T\n1", "url": "https://example.org", "content": "text"}, {"title": "T2"}]});
     let (port, requests) = serve(move |_| response("application/json", &answer.to_string())).await;
     let mut config = ToolsConfig::default();
     let mut engine = SearchProvider::searxng(&format!("http://127.0.0.1:{port}/"));
     engine.key = Some(("x-key".to_owned(), "k3y".to_owned().into()));
     config.search = Some(engine);
-    let mut searching = World::new(files_tools(config));
+    let mut searching = ToolFixture::new(files_tools(config));
     let why = searching.run().refused("websearch", json!({"query": "x"})).await;
-    assert!(why.contains("--network"), "{why}");
+    assert!(why.contains("no network permission"), "{why}");
     searching.grant.network = Network::On;
     let text = searching.run().ok("websearch", json!({"q": "a b&c", "limit": 1})).await;
-    assert_eq!(text, "1. T 1\n   https://example.org\n   words\n");
+    assert_eq!(text, "1. T 1\n   https://example.org\n   text\n");
     let request = requests.lock().unwrap()[0].clone();
     assert!(
         request.starts_with("GET /search?format=json&q=a+b%26c HTTP/1.1") && request.contains("x-key: k3y"),
         "{request}"
     );
-    let without = world(Reach::Public, Network::On);
-    assert!(!without.tools.iter().any(|it| it.spec().name == "websearch"));
+    let without = fixture(Reach::Public, Network::On);
+    assert!(!without.tools.iter().any(|tool| tool.spec().name == "websearch"));
 }

@@ -1,7 +1,7 @@
-//! The supervising process as a binary of its own, for programs that do not want to be their own helper.
+//! The command supervisor as a separate binary, for programs that cannot start themselves again as the helper.
 
 fn main() {
     homing_sandbox::process::run_helper_if_asked(std::env::args_os());
-    // Nobody asked for a stage that exists: this binary does nothing else.
+    // Reached only if the arguments name no helper stage; 64 is EX_USAGE.
     std::process::exit(64);
 }

@@ -1,5 +1,4 @@
-//! Putting new contents in a file's place in one step: readers see the old file or the new one, never half of either.
-//! Contents and their meaning are not known here.
+//! Replaces a file atomically: readers see the old contents or the new ones, never a mixture.
 
 use std::{
     fs::{File, Metadata},
@@ -19,43 +18,43 @@ use rustix::{
 };
 
 use crate::files::{
-    file_versions::{Face, SeenVersion, Stamp, Writer, Writers, hash},
+    file_versions::{FileStat, FileVersion, LastWriter, LastWriters, SeenVersions, hash},
     path_arg::RequestedPath,
-    workspace_files::Target,
+    workspace_files::WriteTarget,
 };
 
-/// Writes `content` at `target`. `before` is what the caller took the file to be; anything else found there now is
-/// somebody else's work, and is told, not overwritten.
+/// Writes `content` to `target`. If the file differs from the one that `target` describes, another process changed it, and an
+/// error is returned instead.
 pub(crate) fn replace(
     context: &ToolContext,
-    writers: &Writers,
-    wanted: &RequestedPath,
-    target: &Target,
+    writers: &LastWriters,
+    requested: &RequestedPath,
+    target: &WriteTarget,
     content: &[u8],
 ) -> Result<(), String> {
-    let broken = |error: std::io::Error| format!("{} could not be written: {error}", wanted.shown);
-    let before = target.existing.as_ref().map(|it| &it.metadata);
-    let staged = Staged::new(context, &target.folder, content, before).map_err(broken)?;
+    let failed = |error: std::io::Error| format!("cannot write {}: {error}", requested.shown);
+    let before = target.existing.as_ref().map(|opened| &opened.metadata);
+    let staged = StagedFile::new(context, &target.folder, content, before).map_err(failed)?;
     let mut last = writers.lock();
-    let now = look(&target.folder, Path::new(&target.name)).map_err(broken)?;
-    if now.as_ref().map(Face::of) != before.map(Face::of) {
-        return Err(format!("{} was changed by somebody else just now: read it again, then decide", wanted.shown));
+    let now = stat(&target.folder, Path::new(&target.name)).map_err(failed)?;
+    if now.as_ref().map(FileStat::of) != before.map(FileStat::of) {
+        return Err(format!("{} was just changed by another process: read it again before you write", requested.shown));
     }
     staged.move_to(target, before.is_some()).map_err(|error| match error {
-        Errno::EXIST => format!("{} was created by somebody else just now: read it first", wanted.shown),
-        error => broken(error.into()),
+        Errno::EXIST => format!("{} was just created by another process: read it before you write", requested.shown),
+        error => failed(error.into()),
     })?;
-    last.insert(target.real.clone(), Writer::of(context));
+    last.insert(target.real.clone(), LastWriter::of(context));
     drop(last);
-    if let Ok(Some(metadata)) = look(&target.folder, Path::new(&target.name)) {
-        let stamp = Stamp { face: Face::of(&metadata), hash: Some(hash(content)) };
-        context.state.get::<SeenVersion>().note(&target.real, stamp);
+    if let Ok(Some(metadata)) = stat(&target.folder, Path::new(&target.name)) {
+        let version = FileVersion { stat: FileStat::of(&metadata), hash: Some(hash(content)) };
+        context.state.get::<SeenVersions>().note(&target.real, version);
     }
     Ok(())
 }
 
-/// The state of `name` in `folder`; `None` where there is nothing.
-fn look(folder: &OwnedFd, name: &Path) -> std::io::Result<Option<Metadata>> {
+/// Returns the metadata of `name` in `folder`; `None` if it does not exist.
+fn stat(folder: &OwnedFd, name: &Path) -> std::io::Result<Option<Metadata>> {
     match openat(folder, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
         Ok(fd) => File::from(fd).metadata().map(Some),
         Err(Errno::NOENT) => Ok(None),
@@ -63,13 +62,13 @@ fn look(folder: &OwnedFd, name: &Path) -> std::io::Result<Option<Metadata>> {
     }
 }
 
-/// New contents under a name of their own, beside the file they are to replace; gone when not moved.
-struct Staged<'a> {
+/// New contents in a temporary file beside the file to replace; removed on drop unless moved.
+struct StagedFile<'a> {
     folder: &'a OwnedFd,
     name: Option<String>,
 }
 
-impl<'a> Staged<'a> {
+impl<'a> StagedFile<'a> {
     fn new(
         context: &ToolContext,
         folder: &'a OwnedFd,
@@ -94,11 +93,12 @@ impl<'a> Staged<'a> {
         Ok(staged)
     }
 
-    fn move_to(mut self, target: &Target, replacing: bool) -> Result<(), Errno> {
+    fn move_to(mut self, target: &WriteTarget, replacing: bool) -> Result<(), Errno> {
         let name = self.name.as_ref().expect("set until moved");
-        let moved = match replacing {
-            true => renameat(self.folder, name, &target.folder, &target.name),
-            false => rename_to_nothing(self.folder, name, target),
+        let moved = if replacing {
+            renameat(self.folder, name, &target.folder, &target.name)
+        } else {
+            rename_new(self.folder, name, target)
         };
         if moved.is_ok() {
             self.name = None;
@@ -107,8 +107,8 @@ impl<'a> Staged<'a> {
     }
 }
 
-/// Some file systems cannot refuse to replace; there the look before must do.
-fn rename_to_nothing(folder: &OwnedFd, name: &str, target: &Target) -> Result<(), Errno> {
+/// Renames without replacing. On file systems that do not support this, the check before the rename must suffice.
+fn rename_new(folder: &OwnedFd, name: &str, target: &WriteTarget) -> Result<(), Errno> {
     match renameat_with(folder, name, &target.folder, &target.name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => renameat(folder, name, &target.folder, &target.name),
         moved => moved,
@@ -118,13 +118,13 @@ fn rename_to_nothing(folder: &OwnedFd, name: &str, target: &Target) -> Result<()
 fn keep_owner_and_mode(file: &File, before: &Metadata) -> std::io::Result<()> {
     let now = file.metadata()?;
     if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
-        // Only root may give files away; others keep what they made.
+        // Only root may change the owner; the error is ignored for other users.
         let _ = std::os::unix::fs::fchown(file, Some(before.uid()), Some(before.gid()));
     }
     file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))
 }
 
-impl Drop for Staged<'_> {
+impl Drop for StagedFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             let _ = unlinkat(self.folder, name, AtFlags::empty());

@@ -1,5 +1,5 @@
-//! Opening a path below a folder so that no link, swap or `..` leads out of it, whatever others do meanwhile.
-//! It knows descriptors and names; which folders are allowed is not its business.
+//! Opens a path below a folder so that no link, rename or `..` leads out of it, even if other processes change the folder
+//! at the same time.
 
 use std::{
     collections::VecDeque,
@@ -13,21 +13,21 @@ use rustix::{
     io::Errno,
 };
 
-/// Flags with which a folder is held while something below it is opened.
+/// Flags for opening a folder as the base of further opens.
 #[cfg(target_os = "linux")]
 pub(crate) const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Flags with which a folder is held while something below it is opened.
+/// Flags for opening a folder as the base of further opens.
 #[cfg(not(target_os = "linux"))]
 pub(crate) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// As many links as the kernel itself would follow.
-const MOST_LINKS: usize = 40;
+/// Maximum number of links to follow, as in the kernel.
+const MAX_LINKS: usize = 40;
 
 /// Opens `path` below `root`. [`Errno::XDEV`] means that it leads out.
 pub(crate) fn open(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match open_by_kernel(root, path, flags) {
-        // Old kernels do not have the call, and some containers forbid it.
+        // Old kernels lack `openat2`, and some containers forbid it.
         Err(Errno::NOSYS | Errno::PERM) => open_by_steps(root, path, flags),
         opened => opened,
     }
@@ -37,7 +37,7 @@ pub(crate) fn open(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd
 fn open_by_kernel(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     use rustix::fs::{ResolveFlags, openat2};
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    // The kernel says "again" when something was renamed while it looked; an attacker could keep it saying so.
+    // The kernel returns EAGAIN after a concurrent rename; an attacker could cause that forever.
     for _ in 0..128 {
         match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => (),
@@ -52,8 +52,8 @@ fn open_by_kernel(_root: &OwnedFd, _path: &Path, _flags: OFlags) -> Result<Owned
     Err(Errno::NOSYS)
 }
 
-/// One component at a time, following no link that was not read first: each step is relative to a descriptor, so that
-/// renaming a folder that was passed already changes nothing.
+/// Opens one component at a time and resolves links itself. Each step is relative to a descriptor, so that renaming a
+/// folder that was already opened has no effect.
 pub(crate) fn open_by_steps(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut folders = vec![openat(root, ".", FOLDER, Mode::empty())?];
     let mut todo: VecDeque<OsString> = VecDeque::new();
@@ -71,7 +71,7 @@ pub(crate) fn open_by_steps(root: &OwnedFd, path: &Path, flags: OFlags) -> Resul
         match readlinkat(folder, &name, Vec::new()) {
             Ok(target) => {
                 links += 1;
-                if links > MOST_LINKS {
+                if links > MAX_LINKS {
                     return Err(Errno::LOOP);
                 }
                 prepend(&mut todo, &PathBuf::from(OsString::from_vec(target.into_bytes())))?;
@@ -98,12 +98,12 @@ fn prepend(todo: &mut VecDeque<OsString>, path: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Where the descriptor's file lies in truth, whichever links led to it.
-pub(crate) fn real_path(fd: &OwnedFd, otherwise: &Path) -> PathBuf {
+/// Returns the real path of an open file, with all links resolved.
+pub(crate) fn real_path(fd: &OwnedFd, fallback: &Path) -> PathBuf {
     use std::os::fd::AsRawFd;
     match std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
         Ok(real) if real.is_absolute() => real,
-        Ok(_) | Err(_) => otherwise.canonicalize().unwrap_or_else(|_| otherwise.to_owned()),
+        Ok(_) | Err(_) => fallback.canonicalize().unwrap_or_else(|_| fallback.to_owned()),
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     type ConfinedOpen = fn(&OwnedFd, &Path, OFlags) -> Result<OwnedFd, Errno>;
 
-    /// Both ways of opening must agree.
+    /// Runs a check with both implementations, which must agree.
     fn both_ways(check: impl Fn(ConfinedOpen)) {
         check(open);
         check(open_by_steps);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_links_that_stay_inside_are_followed_and_links_that_leave_are_not() {
+    fn p3_only_links_that_stay_inside_are_followed() {
         let place = tempfile::tempdir().unwrap();
         let inside = place.path().join("root");
         std::fs::create_dir_all(inside.join("a/b")).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn inv38_neither_way_of_opening_loses_a_race_with_a_swapped_folder() {
+    fn inv38_swapped_folder_never_leads_out() {
         use std::{io::Read, sync::atomic::AtomicBool, sync::atomic::Ordering, time::Duration, time::Instant};
         let place = tempfile::tempdir().unwrap();
         let (inside, outside) = (place.path().join("root"), place.path().join("outside"));
@@ -189,6 +189,6 @@ mod tests {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        assert!(opened > 100 && refused > 0, "the race was run: {opened} opened, {refused} refused");
+        assert!(opened > 100 && refused > 0, "the race did not happen: {opened} opened, {refused} refused");
     }
 }

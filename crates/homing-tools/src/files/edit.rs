@@ -1,4 +1,4 @@
-//! `edit`: exact replacements in a file, all of them or none. It changes text; safe replacement is elsewhere.
+//! The `edit` tool: exact replacements in a file, all of them or none.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use serde::Deserialize;
 use crate::{
     files::{
         atomic_write::replace,
-        change_diff::{diff, whole},
-        file_versions::{Face, SeenVersion, Stamp, Writers, hash},
+        change_diff::{diff, read_all},
+        file_versions::{FileStat, FileVersion, LastWriters, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
         workspace_files::target,
     },
@@ -21,24 +21,24 @@ use crate::{
     typed_tool::{TypedTool, blocking},
 };
 
-/// The largest file that an edit may leave behind.
-const MOST: usize = 64 * 1024 * 1024;
+/// Maximum size of the edited file.
+const MAX_FILE: usize = 64 * 1024 * 1024;
 
-/// Edits files.
-pub(crate) struct Edit {
-    pub(crate) writers: Arc<Writers>,
+/// The `edit` tool.
+pub(crate) struct EditTool {
+    pub(crate) writers: Arc<LastWriters>,
 }
 
 /// Arguments of `edit`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct Args {
+pub(crate) struct EditArgs {
     /// The file, relative to the working folder or absolute.
     #[serde(alias = "file_path", alias = "filePath", alias = "absolute_path", alias = "file", alias = "filename")]
     path: String,
-    /// Replacements, made in this order; if one cannot be made, none is.
+    /// Replacements, applied in this order; if one fails, none is applied.
     #[serde(default)]
-    edits: Vec<Change>,
-    // Other harnesses have one replacement per call, its parts beside the path.
+    edits: Vec<Replacement>,
+    // Other harnesses use one replacement per call, with its parts beside the path.
     #[serde(
         default,
         alias = "old_string",
@@ -66,21 +66,21 @@ pub(crate) struct Args {
 
 /// One replacement.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Change {
-    /// The text as it stands in the file, exactly, without line numbers; long enough to stand there only once.
+struct Replacement {
+    /// The exact text in the file, without line numbers; long enough to be unique in the file.
     #[serde(alias = "old_string", alias = "oldString", alias = "old_str", alias = "old_text", alias = "search")]
     old: String,
-    /// What takes its place.
+    /// The replacement text.
     #[serde(alias = "new_string", alias = "newString", alias = "new_str", alias = "new_text", alias = "replace")]
     new: String,
-    /// Replace it everywhere instead of exactly once.
+    /// Replace all occurrences instead of exactly one.
     #[serde(default, alias = "replace_all", alias = "replaceAll", deserialize_with = "lenient_args::switch")]
     #[schemars(with = "Option<bool>")]
     all: bool,
 }
 
-impl TypedTool for Edit {
-    type Args = Args;
+impl TypedTool for EditTool {
+    type Args = EditArgs;
     const NAME: &'static str = "edit";
     const REPLAY: Replay = Replay::Unsafe;
     const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Changes;
@@ -88,96 +88,102 @@ impl TypedTool for Edit {
 
     fn description(&self) -> String {
         "Replaces exact pieces of text in a file and returns the change as a diff. Read the file first and copy `old` \
-         from it exactly, without the line numbers; give enough of the surrounding lines that it stands there only \
-         once, or set `all`. Several edits are made in order, all or none."
+         from it exactly, without the line numbers; include enough surrounding lines to make it unique, or set `all`. \
+         Several edits are applied in order, all or none."
             .to_owned()
     }
 
-    fn subjects(&self, context: &ToolContext, args: &Args) -> Subjects {
+    fn subjects(&self, context: &ToolContext, args: &EditArgs) -> Subjects {
         path_subjects(context, &args.path)
     }
 
-    async fn run(&self, context: &ToolContext, args: Args) -> ToolOutput {
+    async fn run(&self, context: &ToolContext, args: EditArgs) -> ToolOutput {
         let writers = self.writers.clone();
         blocking(context, move |context, _| edit(context, &writers, args)).await
     }
 }
 
-fn edit(context: &ToolContext, writers: &Writers, args: Args) -> Result<ToolOutput, String> {
-    let wanted = RequestedPath::new(context, &args.path)?;
-    let changes = changes(args)?;
-    let mut target = target(context, Edit::NAME, &wanted)?;
+fn edit(context: &ToolContext, writers: &LastWriters, args: EditArgs) -> Result<ToolOutput, String> {
+    let requested = RequestedPath::new(context, &args.path)?;
+    let replacements = replacements(args)?;
+    let mut target = target(context, EditTool::NAME, &requested)?;
     let Some(opened) = &mut target.existing else {
-        return Err(format!("{} does not exist: use `write` to create it", wanted.shown));
+        return Err(format!("{} does not exist: use `write` to create it", requested.shown));
     };
-    let bytes = whole(opened, &wanted)?;
-    let now = Stamp { face: Face::of(&opened.metadata), hash: Some(hash(&bytes)) };
-    if context.state.get::<SeenVersion>().get(&opened.real).is_some_and(|seen| !seen.still_holds(&now)) {
-        return Err(format!("{} was changed since this run read it: read it again, then edit", wanted.shown));
+    let bytes = read_all(opened, &requested)?;
+    let now = FileVersion { stat: FileStat::of(&opened.metadata), hash: Some(hash(&bytes)) };
+    if context.state.get::<SeenVersions>().get(&opened.real).is_some_and(|seen| !seen.is_same(&now)) {
+        return Err(format!("{} has changed since this run read it: read it again before you edit", requested.shown));
     }
     let Ok(before) = String::from_utf8(bytes) else {
-        return Err(format!("{} is not UTF-8 text and cannot be edited", wanted.shown));
+        return Err(format!("{} is not UTF-8 text and cannot be edited", requested.shown));
     };
-    let after = apply(&before, &changes)?;
-    replace(context, writers, &wanted, &target, after.as_bytes())?;
-    Ok(ToolOutput::text(diff(&before, &after, &wanted)))
+    let after = apply(&before, &replacements)?;
+    replace(context, writers, &requested, &target, after.as_bytes())?;
+    Ok(ToolOutput::text(diff(&before, &after, &requested)))
 }
 
-fn changes(args: Args) -> Result<Vec<Change>, String> {
-    let mut changes = args.edits;
+fn replacements(args: EditArgs) -> Result<Vec<Replacement>, String> {
+    let mut replacements = args.edits;
     match (args.old, args.new) {
-        (Some(old), Some(new)) => changes.push(Change { old, new, all: args.all }),
+        (Some(old), Some(new)) => replacements.push(Replacement { old, new, all: args.all }),
         (None, None) => (),
-        (Some(_), None) => return Err(format!("edit: `new` is missing. Example: {}", Edit::EXAMPLE)),
-        (None, Some(_)) => return Err(format!("edit: `old` is missing. Example: {}", Edit::EXAMPLE)),
+        (Some(_), None) => return Err(format!("edit: `new` is missing. Example: {}", EditTool::EXAMPLE)),
+        (None, Some(_)) => return Err(format!("edit: `old` is missing. Example: {}", EditTool::EXAMPLE)),
     }
-    if changes.is_empty() {
-        return Err(format!("edit: `edits` is missing or empty. Example: {}", Edit::EXAMPLE));
+    if replacements.is_empty() {
+        return Err(format!("edit: `edits` is missing or empty. Example: {}", EditTool::EXAMPLE));
     }
-    Ok(changes)
+    Ok(replacements)
 }
 
-/// The text after all changes. The first one borrows, so that a large file is copied once per change, not more.
-fn apply(before: &str, changes: &[Change]) -> Result<String, String> {
+/// Applies all replacements. The first one borrows, so that a large file is copied only once per replacement.
+fn apply(before: &str, replacements: &[Replacement]) -> Result<String, String> {
     let mut after: Option<String> = None;
-    for (at, change) in changes.iter().enumerate() {
+    for (at, replacement) in replacements.iter().enumerate() {
         let text = after.as_deref().unwrap_or(before);
-        let of = if changes.len() == 1 { String::new() } else { format!("edit {} of {}: ", at + 1, changes.len()) };
-        after = Some(apply_one(text, change).map_err(|why| format!("{of}{why}. Nothing was changed."))?);
+        let position = if replacements.len() == 1 {
+            String::new()
+        } else {
+            format!("edit {} of {}: ", at + 1, replacements.len())
+        };
+        after = Some(apply_one(text, replacement).map_err(|why| format!("{position}{why}; nothing was changed"))?);
     }
     Ok(after.unwrap_or_else(|| before.to_owned()))
 }
 
-fn apply_one(text: &str, change: &Change) -> Result<String, String> {
-    if change.old.is_empty() {
+fn apply_one(text: &str, replacement: &Replacement) -> Result<String, String> {
+    if replacement.old.is_empty() {
         return Err("`old` is empty: give the text to replace, or use `write` for a whole file".to_owned());
     }
-    if change.old == change.new {
+    if replacement.old == replacement.new {
         return Err("`old` and `new` are the same".to_owned());
     }
-    // Models write \n; a file that has \r\n everywhere keeps it.
-    let crlf =
-        text.contains("\r\n") && !change.old.contains('\r') && (change.old.contains('\n') || change.new.contains('\n'));
-    let (old, new) = match crlf {
-        true => (change.old.replace('\n', "\r\n"), change.new.replace("\r\n", "\n").replace('\n', "\r\n")),
-        false => (change.old.clone(), change.new.clone()),
+    // Models write \n; a file with \r\n line ends keeps them.
+    let crlf = text.contains("\r\n")
+        && !replacement.old.contains('\r')
+        && (replacement.old.contains('\n') || replacement.new.contains('\n'));
+    let (old, new) = if crlf {
+        (replacement.old.replace('\n', "\r\n"), replacement.new.replace("\r\n", "\n").replace('\n', "\r\n"))
+    } else {
+        (replacement.old.clone(), replacement.new.clone())
     };
-    let mut places = text.match_indices(&old).map(|(at, _)| at);
-    let Some(first) = places.next() else { return Err(not_found(text, &old)) };
-    if change.all {
-        let count = 1 + places.count();
+    let mut matches = text.match_indices(&old).map(|(at, _)| at);
+    let Some(first) = matches.next() else { return Err(not_found(text, &old)) };
+    if replacement.all {
+        let count = 1 + matches.count();
         let length = text.len() as u128 + count as u128 * new.len() as u128;
-        return if length > MOST as u128 {
-            Err("the file would grow too large".to_owned())
+        return if length > MAX_FILE as u128 {
+            Err("the file would become too large".to_owned())
         } else {
             Ok(text.replace(&old, &new))
         };
     }
-    if let Some(second) = places.next() {
+    if let Some(second) = matches.next() {
         let lines = [first, second].map(|at| line_of(text, at));
-        let count = 2 + places.count();
+        let count = 2 + matches.count();
         return Err(format!(
-            "`old` stands there {count} times (lines {}, {}{}): add surrounding lines to say which is meant, or set `all`",
+            "`old` occurs {count} times (lines {}, {}{}): add surrounding lines to make it unique, or set `all`",
             lines[0],
             lines[1],
             if count > 2 { ", …" } else { "" }
@@ -194,22 +200,23 @@ fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// Says where the text nearly stands: what differs is mostly white space, or a line in the middle.
+/// Describes the closest match: usually only white space or a line in the middle differs.
 fn not_found(text: &str, old: &str) -> String {
-    let Some(wanted) = old.lines().map(str::trim).find(|it| !it.is_empty()) else {
-        return "`old` is only white space and does not stand in the file".to_owned();
+    let Some(first) = old.lines().map(str::trim).find(|line| !line.is_empty()) else {
+        return "`old` is only white space and does not occur in the file".to_owned();
     };
-    let near = text.lines().enumerate().find(|(_, line)| line.trim() == wanted);
-    let near = near.or_else(|| text.lines().enumerate().find(|(_, line)| line.contains(wanted)));
+    let near = text.lines().enumerate().find(|(_, line)| line.trim() == first);
+    let near = near.or_else(|| text.lines().enumerate().find(|(_, line)| line.contains(first)));
     match near {
         Some((at, line)) => {
             let line: String = line.chars().take(200).collect();
             format!(
-                "`old` does not stand in the file exactly; its first line is near line {}: {line:?}. Check white space and the lines after it",
+                "`old` does not occur exactly; its first line is near line {}: {line:?}. Check white space and the following lines",
                 at + 1
             )
         }
-        None => "`old` does not stand in the file, nor does its first line: read the file and copy the text exactly"
-            .to_owned(),
+        None => {
+            "neither `old` nor its first line occurs in the file: read the file and copy the text exactly".to_owned()
+        }
     }
 }

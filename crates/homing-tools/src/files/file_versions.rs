@@ -1,5 +1,5 @@
-//! What a run has seen of files, and which run wrote one last: so that nobody's change is overwritten unseen.
-//! It remembers stamps, never contents.
+//! Tracks the versions of files that a run has read and the last writer of each file, so that no run overwrites a change
+//! that it has not seen. Only metadata and hashes are kept.
 
 use std::{
     collections::HashMap,
@@ -13,16 +13,16 @@ use std::{
 use homing_core::tool::ToolContext;
 use uuid::Uuid;
 
-/// A file's state as the system tells it.
+/// The metadata that changes when a file is written or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Face {
+pub(crate) struct FileStat {
     inode: (u64, u64),
     length: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Face {
+impl FileStat {
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             inode: (metadata.dev(), metadata.ino()),
@@ -33,66 +33,67 @@ impl Face {
     }
 }
 
-/// A file's state at one moment.
+/// A version of a file: its metadata and, if known, a hash of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) face: Face,
-    /// Of the whole content, where all of it was read.
+pub(crate) struct FileVersion {
+    pub(crate) stat: FileStat,
+    /// The hash of the whole contents; `None` if only a part was read.
     pub(crate) hash: Option<u64>,
 }
 
-impl Stamp {
-    /// Whether the file is still what it was. Contents decide where both are known: a clock may be too coarse to show a
-    /// change, and a changed time without a changed byte is none.
-    pub(crate) fn still_holds(&self, now: &Self) -> bool {
+impl FileVersion {
+    /// Returns true if the file is unchanged. If both hashes are known they decide: a clock may be too coarse to show a
+    /// change, and a new time without a changed byte is not a change.
+    pub(crate) fn is_same(&self, now: &Self) -> bool {
         match (self.hash, now.hash) {
             (Some(then), Some(now)) => then == now,
-            (Some(_), None) | (None, Some(_)) | (None, None) => self.face == now.face,
+            (Some(_), None) | (None, Some(_)) | (None, None) => self.stat == now.stat,
         }
     }
 }
 
-/// A fingerprint of contents; tells changes apart, not enemies.
+/// Hashes contents. It detects changes, but is not collision-resistant against an attacker.
 pub(crate) fn hash(content: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(content);
     hasher.finish()
 }
 
-/// What one run has seen.
+/// The versions of files that one run has read or written.
 #[derive(Default)]
-pub(crate) struct SeenVersion(Mutex<HashMap<PathBuf, Stamp>>);
+pub(crate) struct SeenVersions(Mutex<HashMap<PathBuf, FileVersion>>);
 
-impl SeenVersion {
-    pub(crate) fn note(&self, path: &Path, stamp: Stamp) {
-        lock(&self.0).insert(path.to_owned(), stamp);
+impl SeenVersions {
+    pub(crate) fn note(&self, path: &Path, version: FileVersion) {
+        lock(&self.0).insert(path.to_owned(), version);
     }
 
-    pub(crate) fn get(&self, path: &Path) -> Option<Stamp> {
+    pub(crate) fn get(&self, path: &Path) -> Option<FileVersion> {
         lock(&self.0).get(path).copied()
     }
 }
 
-/// Who wrote a file last.
+/// The run that wrote a file last.
 #[derive(Clone, Debug)]
-pub(crate) struct Writer {
+pub(crate) struct LastWriter {
     pub(crate) run: Uuid,
-    pub(crate) who: String,
+    pub(crate) description: String,
 }
 
-impl Writer {
+impl LastWriter {
     pub(crate) fn of(context: &ToolContext) -> Self {
-        Self { run: context.key.run, who: format!("agent {} (run {})", context.agent, context.place) }
+        Self { run: context.key.run, description: format!("agent {} (run {})", context.agent, context.place) }
     }
 }
 
 /// The last writers of files, shared by all runs whose tools were made together.
 #[derive(Debug, Default)]
-pub(crate) struct Writers(Mutex<HashMap<PathBuf, Writer>>);
+pub(crate) struct LastWriters(Mutex<HashMap<PathBuf, LastWriter>>);
 
-impl Writers {
-    /// Held from the last look at a file until its replacement, so that of two runs one sees the other.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Writer>> {
+impl LastWriters {
+    /// Locks the table. Hold the lock from the last check of a file until its replacement, so that two runs cannot both
+    /// pass the check.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, LastWriter>> {
         lock(&self.0)
     }
 }

@@ -1,4 +1,4 @@
-//! Tools that read, search and change files, confined to the folders that a run may use.
+//! The file tools, confined to the folders that a run may use.
 
 pub(crate) mod atomic_write;
 pub(crate) mod change_diff;

@@ -1,4 +1,4 @@
-//! Paths as a model writes them: where they point, and how they are shown. Nothing here opens a file.
+//! Resolves the paths in a call's arguments and formats paths for output. Nothing here opens a file.
 
 use std::{
     ffi::OsStr,
@@ -11,32 +11,32 @@ use homing_core::{
     tool::ToolContext,
 };
 
-/// A path that a call asked for.
+/// A path from a call's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestedPath {
     /// Absolute, without `.` and `..`.
     pub(crate) absolute: PathBuf,
-    /// Relative to the run's folder where it lies inside; what rules see and people read.
+    /// Relative to the run's folder if inside it; used by rules and in messages.
     pub(crate) shown: String,
 }
 
 impl RequestedPath {
-    /// Reads `text` relative to the run's folder. `..` is taken away here, before any rule looks at the path: what is
-    /// checked and what is opened must be the same.
+    /// Resolves `text` relative to the run's folder. `..` is removed here, before any rule checks the path, so that the
+    /// path that is checked is the path that is opened.
     pub(crate) fn new(context: &ToolContext, text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("`path` is empty: name a file or folder, for example src/main.rs".to_owned());
         }
         if text.contains('\0') {
-            return Err("`path` contains a NUL character, which no file name can".to_owned());
+            return Err("`path` contains a NUL character".to_owned());
         }
         if text == "~" || text.starts_with("~/") {
             return Err(
-                "`~` is not expanded: write a path relative to the working folder, or an absolute one".to_owned()
+                "`~` is not expanded: use a path relative to the working folder, or an absolute path".to_owned()
             );
         }
         if text.len() > 4_096 {
-            return Err("`path` is longer than any path can be (4096 bytes)".to_owned());
+            return Err("`path` is too long (maximum: 4096 bytes)".to_owned());
         }
         let absolute = without_dots(&context.workdir.join(text));
         let shown = relative(&absolute, &context.workdir);
@@ -44,9 +44,9 @@ impl RequestedPath {
     }
 }
 
-/// The path, or the run's folder where none was given.
+/// Returns the path, or the run's folder if there is none.
 pub(crate) fn or_workdir(path: Option<&str>) -> &str {
-    path.filter(|it| !it.is_empty()).unwrap_or(".")
+    path.filter(|path| !path.is_empty()).unwrap_or(".")
 }
 
 fn without_dots(path: &Path) -> PathBuf {
@@ -63,7 +63,7 @@ fn without_dots(path: &Path) -> PathBuf {
     clean
 }
 
-/// `path` as rules see it: relative to `workdir` where it lies inside, absolute otherwise.
+/// Returns `path` as rules see it: relative to `workdir` if inside it, absolute otherwise.
 pub(crate) fn relative(path: &Path, workdir: &Path) -> String {
     match path.strip_prefix(workdir) {
         Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
@@ -72,13 +72,13 @@ pub(crate) fn relative(path: &Path, workdir: &Path) -> String {
     }
 }
 
-/// As [`relative`], for a path that the kernel resolved: the run's folder may itself have been reached by a link.
+/// As [`relative`], for a path with all links resolved: the run's folder itself may be reached through a link.
 pub(crate) fn relative_real(context: &ToolContext, real: &Path) -> String {
     let workdir = context.workdir.canonicalize().unwrap_or_else(|_| context.workdir.clone());
     relative(real, &workdir)
 }
 
-/// The path with all links resolved, as far as it exists; the rest is appended as it stands.
+/// Resolves all links of the existing part of a path and appends the rest unchanged.
 pub(crate) fn canonical(path: &Path) -> PathBuf {
     let mut missing = Vec::new();
     let mut existing = path;
@@ -92,29 +92,31 @@ pub(crate) fn canonical(path: &Path) -> PathBuf {
     }
 }
 
-/// What rules see of a call that touches `text`: the path as written, and where its links lead if that is elsewhere.
+/// Returns the subjects of a call on the path `text`: the path as written and, if different, its resolved target.
 pub(crate) fn path_subjects(context: &ToolContext, text: &str) -> Subjects {
-    let wanted = match RequestedPath::new(context, text) {
-        Ok(wanted) => wanted,
+    let requested = match RequestedPath::new(context, text) {
+        Ok(requested) => requested,
         Err(why) => return Subjects::Unclear(why),
     };
-    let real = relative_real(context, &canonical(&wanted.absolute));
-    let mut parts = vec![Subject::Path(wanted.shown.clone())];
-    if real != wanted.shown {
+    let real = relative_real(context, &canonical(&requested.absolute));
+    let mut parts = vec![Subject::Path(requested.shown.clone())];
+    if real != requested.shown {
         parts.push(Subject::Path(real));
     }
     Subjects::Parts(parts)
 }
 
-/// A file name that cannot disturb a terminal or be mistaken for another line: control characters, characters that
-/// change the direction of text, and bytes that are no text are written as escapes.
-pub(crate) fn inert(name: &OsStr) -> String {
+/// Escapes control characters, invisible and bidirectional characters and invalid UTF-8, so that a name can neither
+/// disturb a terminal nor look like another line.
+pub(crate) fn printable(name: &OsStr) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
         for character in chunk.valid().chars() {
             match character {
-                it if it.is_control() || homing_core::sanitize::is_invisible(it) => shown.extend(it.escape_unicode()),
-                it => shown.push(it),
+                hidden if hidden.is_control() || homing_core::sanitize::is_invisible(hidden) => {
+                    shown.extend(hidden.escape_unicode());
+                }
+                visible => shown.push(visible),
             }
         }
         for byte in chunk.invalid() {

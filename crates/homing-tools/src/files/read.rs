@@ -1,4 +1,4 @@
-//! `read`: a file's lines with their numbers, or a picture. It reads little more than it shows.
+//! The `read` tool: returns a file's lines with their numbers, or an image. It reads little more than it shows.
 
 use std::{
     fmt::Write as _,
@@ -16,46 +16,46 @@ use serde::Deserialize;
 
 use crate::{
     files::{
-        file_versions::{Face, SeenVersion, Stamp, hash},
+        file_versions::{FileStat, FileVersion, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
-        workspace_files::{Opened, open_file},
+        workspace_files::{OpenFile, open_file},
     },
     lenient_args,
     typed_tool::{StopSignal, TypedTool, blocking},
 };
 
-/// Lines shown where the call names no limit.
+/// Default maximum number of lines.
 const DEFAULT_LINES: u64 = 2_000;
-/// Characters of a line that are shown.
+/// Maximum number of characters shown of a line.
 const LINE_CHARS: usize = 2_000;
-/// Bytes of text in one answer.
-const MOST_TEXT: usize = 256 * 1024;
-/// How far into a file a line is looked for.
-const MOST_SCAN: u64 = 256 * 1024 * 1024;
-/// The largest picture that is handed to a model.
-const MOST_IMAGE: u64 = 5 * 1024 * 1024;
+/// Maximum size of the returned text.
+const MAX_TEXT: usize = 256 * 1024;
+/// Maximum number of bytes skipped to find the first line.
+const MAX_SCAN: u64 = 256 * 1024 * 1024;
+/// Maximum size of an image.
+const MAX_IMAGE: u64 = 5 * 1024 * 1024;
 
-/// Reads files.
-pub(crate) struct Read;
+/// The `read` tool.
+pub(crate) struct ReadTool;
 
 /// Arguments of `read`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct Args {
+pub(crate) struct ReadArgs {
     /// The file, relative to the working folder or absolute.
     #[serde(alias = "file_path", alias = "filePath", alias = "absolute_path", alias = "file", alias = "filename")]
     path: String,
-    /// First line to show, from 1.
+    /// First line to show, starting at 1.
     #[serde(default, alias = "start_line", alias = "startLine", deserialize_with = "lenient_args::count")]
     #[schemars(with = "Option<u64>")]
     offset: Option<u64>,
-    /// How many lines to show; 2000 if absent.
+    /// Maximum number of lines to show (default: 2000).
     #[serde(default, alias = "max_lines", alias = "num_lines", deserialize_with = "lenient_args::count")]
     #[schemars(with = "Option<u64>")]
     limit: Option<u64>,
 }
 
-impl TypedTool for Read {
-    type Args = Args;
+impl TypedTool for ReadTool {
+    type Args = ReadArgs;
     const NAME: &'static str = "read";
     const REPLAY: Replay = Replay::Safe;
     const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Reads;
@@ -64,41 +64,41 @@ impl TypedTool for Read {
     fn description(&self) -> String {
         "Reads a text file and returns its lines, each with its number and a tab before it (they are not part of the \
          file). Shows up to 2000 lines; use `offset` and `limit` for other parts of a long file. PNG, JPEG, GIF and \
-         WebP files are shown as pictures. Other binary files are refused, and folders are for `ls`."
+         WebP files are returned as images. Other binary files are rejected; use `ls` for folders."
             .to_owned()
     }
 
-    fn subjects(&self, context: &ToolContext, args: &Args) -> Subjects {
+    fn subjects(&self, context: &ToolContext, args: &ReadArgs) -> Subjects {
         path_subjects(context, &args.path)
     }
 
-    async fn run(&self, context: &ToolContext, args: Args) -> ToolOutput {
+    async fn run(&self, context: &ToolContext, args: ReadArgs) -> ToolOutput {
         blocking(context, move |context, stop| read(context, &args, stop)).await
     }
 }
 
-fn read(context: &ToolContext, args: &Args, stop: &StopSignal) -> Result<ToolOutput, String> {
-    let wanted = RequestedPath::new(context, &args.path)?;
-    let mut opened = open_file(context, Read::NAME, &wanted)?;
-    let broken = |error: std::io::Error| format!("{} cannot be read: {error}", wanted.shown);
+fn read(context: &ToolContext, args: &ReadArgs, stop: &StopSignal) -> Result<ToolOutput, String> {
+    let requested = RequestedPath::new(context, &args.path)?;
+    let mut opened = open_file(context, ReadTool::NAME, &requested)?;
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", requested.shown);
     let mut head = [0; 8 * 1024];
-    let got = fill(&mut opened.file, &mut head).map_err(broken)?;
-    let head = &head[..got];
-    if let Some(media_type) = picture(head) {
-        return show_picture(&mut opened, media_type, &wanted);
+    let length = fill(&mut opened.file, &mut head).map_err(failed)?;
+    let head = &head[..length];
+    if let Some(media_type) = image_type(head) {
+        return show_image(&mut opened, media_type, &requested);
     }
-    refuse_binary(head, &wanted)?;
-    opened.file.rewind().map_err(broken)?;
+    reject_binary(head, &requested)?;
+    opened.file.rewind().map_err(failed)?;
     let first = args.offset.unwrap_or(1).max(1);
     let page =
         PageRange::take(&mut opened, first, args.limit.unwrap_or(DEFAULT_LINES).max(1), stop).map_err(|error| {
             match error.kind() {
-                std::io::ErrorKind::InvalidData => format!("{} {error}", wanted.shown),
-                _ => broken(error),
+                std::io::ErrorKind::InvalidData => format!("{} {error}", requested.shown),
+                _ => failed(error),
             }
         })?;
-    context.state.get::<SeenVersion>().note(&opened.real, page.stamp(&opened));
-    Ok(page.show(first, &wanted))
+    context.state.get::<SeenVersions>().note(&opened.real, page.version(&opened));
+    Ok(page.show(first, &requested))
 }
 
 fn fill(file: &mut std::fs::File, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -112,7 +112,7 @@ fn fill(file: &mut std::fs::File, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(got)
 }
 
-fn picture(head: &[u8]) -> Option<&'static str> {
+fn image_type(head: &[u8]) -> Option<&'static str> {
     match head {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
@@ -122,56 +122,56 @@ fn picture(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn show_picture(opened: &mut Opened, media_type: &str, wanted: &RequestedPath) -> Result<ToolOutput, String> {
+fn show_image(opened: &mut OpenFile, media_type: &str, requested: &RequestedPath) -> Result<ToolOutput, String> {
     let length = opened.metadata.len();
-    if length > MOST_IMAGE {
-        return Err(format!("{} is a picture of {length} bytes; at most {MOST_IMAGE} can be shown", wanted.shown));
+    if length > MAX_IMAGE {
+        return Err(format!("{} is an image of {length} bytes; at most {MAX_IMAGE} can be shown", requested.shown));
     }
     let mut bytes = Vec::new();
-    let read = opened.file.rewind().and_then(|()| (&mut opened.file).take(MOST_IMAGE).read_to_end(&mut bytes));
-    read.map_err(|error| format!("{} cannot be read: {error}", wanted.shown))?;
+    let read = opened.file.rewind().and_then(|()| (&mut opened.file).take(MAX_IMAGE).read_to_end(&mut bytes));
+    read.map_err(|error| format!("cannot read {}: {error}", requested.shown))?;
     let image = Image { media_type: media_type.to_owned(), base64: BASE64_STANDARD.encode(&bytes) };
-    let text = format!("{} ({media_type}, {} bytes)", wanted.shown, bytes.len());
+    let text = format!("{} ({media_type}, {} bytes)", requested.shown, bytes.len());
     Ok(ToolOutput { images: vec![image], ..ToolOutput::text(text) })
 }
 
-fn refuse_binary(head: &[u8], wanted: &RequestedPath) -> Result<(), String> {
+fn reject_binary(head: &[u8], requested: &RequestedPath) -> Result<(), String> {
     match head {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
-            Err(format!("{} is UTF-16 text; only UTF-8 is read. `bash` with iconv can convert it", wanted.shown))
+            Err(format!("{} is UTF-16 text; only UTF-8 is supported: convert it with iconv in `bash`", requested.shown))
         }
-        head if head.contains(&0) => Err(format!("{} is a binary file (it contains NUL bytes)", wanted.shown)),
+        head if head.contains(&0) => Err(format!("{} is a binary file (it contains NUL bytes)", requested.shown)),
         _ => Ok(()),
     }
 }
 
-/// The lines to show, and what was learnt on the way to them.
+/// The lines to show, and why they end.
 struct PageRange {
     text: String,
-    /// The last line shown, or looked at where none was shown.
+    /// The number of the last line shown, or skipped if none was shown.
     last: u64,
-    more: More,
-    /// Everything, where it was little.
+    end: PageEnd,
+    /// The hash of the whole contents, if the file is small.
     hash: Option<u64>,
 }
 
-/// Why the page ends where it ends.
+/// The reason why a page ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum More {
+enum PageEnd {
     EndOfFile,
     Limit,
     Size,
-    /// The wanted line lies deeper than anybody should look for it.
+    /// The first line is too far into the file.
     TooFar,
 }
 
 impl PageRange {
-    fn take(opened: &mut Opened, first: u64, count: u64, stop: &StopSignal) -> std::io::Result<Self> {
-        let small = opened.metadata.len() <= MOST_TEXT as u64;
+    fn take(opened: &mut OpenFile, first: u64, count: u64, stop: &StopSignal) -> std::io::Result<Self> {
+        let small = opened.metadata.len() <= MAX_TEXT as u64;
         let mut bytes = Vec::new();
-        let mut page = Self { text: String::new(), last: 0, more: More::EndOfFile, hash: None };
+        let mut page = Self { text: String::new(), last: 0, end: PageEnd::EndOfFile, hash: None };
         if small {
-            (&mut opened.file).take(MOST_TEXT as u64).read_to_end(&mut bytes)?;
+            (&mut opened.file).take(MAX_TEXT as u64).read_to_end(&mut bytes)?;
             page.hash = Some(hash(&bytes));
             page.fill(&bytes[..], first, count, stop)?;
         } else {
@@ -183,24 +183,24 @@ impl PageRange {
     fn fill(&mut self, mut source: impl BufRead, first: u64, count: u64, stop: &StopSignal) -> std::io::Result<()> {
         let mut scanned = 0;
         while self.last + 1 < first {
-            let skipped = skip_line(&mut source, MOST_SCAN - scanned)?;
+            let skipped = skip_line(&mut source, MAX_SCAN - scanned)?;
             scanned += skipped;
             if skipped == 0 {
                 return Ok(());
             }
-            if scanned >= MOST_SCAN || stop.is_set() {
-                self.more = More::TooFar;
+            if scanned >= MAX_SCAN || stop.is_set() {
+                self.end = PageEnd::TooFar;
                 return Ok(());
             }
             self.last += 1;
         }
         while !source.fill_buf()?.is_empty() {
             if self.last + 1 - first >= count {
-                self.more = More::Limit;
+                self.end = PageEnd::Limit;
                 return Ok(());
             }
-            if self.text.len() >= MOST_TEXT || stop.is_set() {
-                self.more = More::Size;
+            if self.text.len() >= MAX_TEXT || stop.is_set() {
+                self.end = PageEnd::Size;
                 return Ok(());
             }
             self.push_line(&mut source)?;
@@ -210,11 +210,11 @@ impl PageRange {
 
     fn push_line(&mut self, source: &mut impl BufRead) -> std::io::Result<()> {
         let mut line = Vec::new();
-        let most = (LINE_CHARS * 4) as u64;
-        source.take(most).read_until(b'\n', &mut line)?;
+        let max_bytes = (LINE_CHARS * 4) as u64;
+        source.take(max_bytes).read_until(b'\n', &mut line)?;
         let mut cut = 0;
-        if line.len() as u64 == most && line.last() != Some(&b'\n') {
-            cut = skip_line(source, MOST_SCAN)?;
+        if line.len() as u64 == max_bytes && line.last() != Some(&b'\n') {
+            cut = skip_line(source, MAX_SCAN)?;
         }
         self.last += 1;
         let line = text_of(&line, cut > 0)
@@ -230,23 +230,23 @@ impl PageRange {
         Ok(())
     }
 
-    fn stamp(&self, opened: &Opened) -> Stamp {
-        Stamp { face: Face::of(&opened.metadata), hash: self.hash }
+    fn version(&self, opened: &OpenFile) -> FileVersion {
+        FileVersion { stat: FileStat::of(&opened.metadata), hash: self.hash }
     }
 
-    fn show(mut self, first: u64, wanted: &RequestedPath) -> ToolOutput {
-        let (path, last) = (&wanted.shown, self.last);
-        let note = match self.more {
-            More::EndOfFile if last == 0 => format!("({path} is empty)"),
-            More::EndOfFile if last < first => {
-                return ToolOutput::error(format!("{path} has {last} lines; there is no line {first}"));
+    fn show(mut self, first: u64, requested: &RequestedPath) -> ToolOutput {
+        let (path, last) = (&requested.shown, self.last);
+        let note = match self.end {
+            PageEnd::EndOfFile if last == 0 => format!("({path} is empty)"),
+            PageEnd::EndOfFile if last < first => {
+                return ToolOutput::error(format!("{path} has only {last} lines; line {first} does not exist"));
             }
-            More::EndOfFile => return ToolOutput::text(self.text),
-            More::TooFar => {
-                return ToolOutput::error(format!("line {first} lies too deep in {path} to be looked for: use `grep`"));
+            PageEnd::EndOfFile => return ToolOutput::text(self.text),
+            PageEnd::TooFar => {
+                return ToolOutput::error(format!("line {first} is too far into {path}: use `grep`"));
             }
-            More::Limit | More::Size => {
-                format!("… [lines {first} to {last} shown, more follow: read on with offset={}]", last + 1)
+            PageEnd::Limit | PageEnd::Size => {
+                format!("… [lines {first} to {last} shown; continue with offset={}]", last + 1)
             }
         };
         self.text.push_str(&note);
@@ -258,7 +258,7 @@ fn not_text(line: u64) -> String {
     format!("is not UTF-8 text (line {line}): it is a binary file or has another encoding")
 }
 
-/// The line as text. Where it was cut, the cut may have gone through a character.
+/// Converts a line to text. If it was cut, the cut may have split a character.
 fn text_of(line: &[u8], cut: bool) -> Option<&str> {
     if line.contains(&0) {
         return None;
@@ -270,10 +270,10 @@ fn text_of(line: &[u8], cut: bool) -> Option<&str> {
     }
 }
 
-/// Passes over the rest of a line, keeping nothing; how many bytes it had, at most `most` and a buffer's.
-fn skip_line(source: &mut impl BufRead, most: u64) -> std::io::Result<u64> {
+/// Skips the rest of a line. Returns the number of bytes, at most `max_bytes` plus one buffer.
+fn skip_line(source: &mut impl BufRead, max_bytes: u64) -> std::io::Result<u64> {
     let mut passed = 0;
-    while passed < most {
+    while passed < max_bytes {
         let buffer = source.fill_buf()?;
         if buffer.is_empty() {
             break;

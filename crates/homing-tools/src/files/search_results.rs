@@ -1,4 +1,4 @@
-//! What a search found, kept small: the first lines in the order of paths, and how much more there was.
+//! Results of a search within bounds: the first lines in the order of paths, and the number of omitted ones.
 
 use std::{
     collections::BTreeMap,
@@ -10,52 +10,52 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Characters of a line that are shown.
+/// Maximum number of characters shown of a line.
 const LINE_CHARS: usize = 500;
 
-/// What is shown of each match.
+/// The form of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Mode {
-    /// The lines.
+pub(crate) enum GrepMode {
+    /// The matching lines.
     #[serde(alias = "lines")]
     Content,
-    /// The files' names.
+    /// The names of the files.
     #[serde(alias = "files_with_matches", alias = "files_only")]
     Files,
-    /// How many lines match in each file.
+    /// The number of matching lines per file.
     #[serde(alias = "counts", alias = "count_matches")]
     Count,
 }
 
-/// One line of the answer.
+/// One line of the output.
 struct MatchLine {
     text: String,
     is_match: bool,
 }
 
-/// What was found in one file.
-pub(crate) struct FileHits {
-    mode: Mode,
+/// The matches in one file.
+pub(crate) struct FileMatches {
+    mode: GrepMode,
     name: String,
     limit: usize,
     lines: Vec<MatchLine>,
-    /// Matching lines, also those that were not kept.
+    /// Number of matching lines, including those that were not kept.
     pub(crate) count: u64,
 }
 
-impl FileHits {
-    pub(crate) fn new(mode: Mode, name: String, limit: usize) -> Self {
+impl FileMatches {
+    pub(crate) fn new(mode: GrepMode, name: String, limit: usize) -> Self {
         Self { mode, name, limit, lines: Vec::new(), count: 0 }
     }
 
-    /// For files that mostly do not match: the name comes when there is something to name.
-    pub(crate) fn lazy(mode: Mode, limit: usize) -> Self {
+    /// Creates a result without a name; most files do not match, so the name is added only if there is a match.
+    pub(crate) fn unnamed(mode: GrepMode, limit: usize) -> Self {
         Self::new(mode, String::new(), limit)
     }
 
-    /// For files whose lines would come after the limit.
-    pub(crate) fn counting(mode: Mode) -> Self {
+    /// Creates a result that only counts, for files whose lines are beyond the limit.
+    pub(crate) fn counting(mode: GrepMode) -> Self {
         Self::new(mode, String::new(), 0)
     }
 
@@ -73,12 +73,12 @@ impl FileHits {
         self.lines.push(MatchLine { text, is_match });
     }
 
-    /// The file's lines of the answer.
+    /// Returns the file's name and its lines of the output.
     fn finish(self) -> (String, Vec<MatchLine>) {
         let lines = match self.mode {
-            Mode::Content => self.lines,
-            Mode::Files => vec![MatchLine { text: String::new(), is_match: true }],
-            Mode::Count => vec![MatchLine { text: format!(":{}", self.count), is_match: true }],
+            GrepMode::Content => self.lines,
+            GrepMode::Files => vec![MatchLine { text: String::new(), is_match: true }],
+            GrepMode::Count => vec![MatchLine { text: format!(":{}", self.count), is_match: true }],
         };
         (self.name, lines)
     }
@@ -93,16 +93,16 @@ fn cut(bytes: &[u8]) -> String {
     }
 }
 
-impl Sink for FileHits {
+impl Sink for FileMatches {
     type Error = io::Error;
 
     fn matched(&mut self, _searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         self.count += 1;
         match self.mode {
-            Mode::Content => self.keep(found.line_number(), found.bytes(), true),
-            // One match says it all.
-            Mode::Files => return Ok(false),
-            Mode::Count => (),
+            GrepMode::Content => self.keep(found.line_number(), found.bytes(), true),
+            // One match is enough.
+            GrepMode::Files => return Ok(false),
+            GrepMode::Count => (),
         }
         Ok(true)
     }
@@ -120,42 +120,42 @@ impl Sink for FileHits {
     }
 }
 
-/// What was found in all files. Threads find files in any order; the first lines by path are kept whatever the order.
-pub(crate) struct Hits {
+/// The matches in all files. Threads add files in any order; the first lines by path are kept.
+pub(crate) struct SearchResults {
     limit: usize,
     files: BTreeMap<PathBuf, (String, Vec<MatchLine>)>,
     kept: usize,
     matches: u64,
     total_files: u64,
-    /// Nobody waits for the rest.
+    /// True if the search was stopped early.
     pub(crate) stopped: bool,
 }
 
-impl Hits {
+impl SearchResults {
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, files: BTreeMap::new(), kept: 0, matches: 0, total_files: 0, stopped: false }
     }
 
-    /// Whether lines of `path` can still be among the first; otherwise they need only be counted.
-    pub(crate) fn wants(&self, path: &Path) -> bool {
+    /// Returns true if lines of `path` can still be among the first; otherwise they need only be counted.
+    pub(crate) fn may_show(&self, path: &Path) -> bool {
         let is_full = self.kept >= self.limit;
         !is_full || self.files.last_key_value().is_none_or(|(last, _)| path < last.as_path())
     }
 
-    pub(crate) fn add(&mut self, path: PathBuf, hits: FileHits) {
-        if hits.count == 0 {
+    pub(crate) fn add(&mut self, path: PathBuf, matches: FileMatches) {
+        if matches.count == 0 {
             return;
         }
         self.total_files += 1;
-        self.matches += hits.count;
-        let (name, lines) = hits.finish();
+        self.matches += matches.count;
+        let (name, lines) = matches.finish();
         self.kept += lines.len();
         self.files.insert(path, (name, lines));
-        self.forget_the_last();
+        self.drop_surplus();
     }
 
-    /// Drops files whose lines would come after the limit anyway.
-    fn forget_the_last(&mut self) {
+    /// Drops files whose lines are beyond the limit.
+    fn drop_surplus(&mut self) {
         while let Some(last) = self.files.last_entry() {
             let lines = last.get().1.len();
             if self.kept - lines < self.limit {
@@ -166,8 +166,8 @@ impl Hits {
         }
     }
 
-    /// The answer.
-    pub(crate) fn show(self, mode: Mode) -> String {
+    /// Formats the output.
+    pub(crate) fn show(self, mode: GrepMode) -> String {
         let mut text = String::new();
         let (mut lines, mut matches, mut files) = (0, 0, 0);
         for (name, found) in self.files.values() {
@@ -186,20 +186,20 @@ impl Hits {
             text.push_str("no matches\n");
         }
         let more = match mode {
-            Mode::Content if matches < self.matches => format!("… {} more matches", self.matches - matches),
-            Mode::Files | Mode::Count if files < self.total_files => {
+            GrepMode::Content if matches < self.matches => format!("… {} more matches", self.matches - matches),
+            GrepMode::Files | GrepMode::Count if files < self.total_files => {
                 format!("… {} more files", self.total_files - files)
             }
-            Mode::Content | Mode::Files | Mode::Count => String::new(),
+            GrepMode::Content | GrepMode::Files | GrepMode::Count => String::new(),
         };
         if !more.is_empty() {
             text.push_str(&format!(
-                "{more} ({} in all, in {} files): narrow the search or raise `limit`\n",
+                "{more} ({} in total, in {} files): narrow the search or raise `limit`\n",
                 self.matches, self.total_files
             ));
         }
         if self.stopped {
-            text.push_str("… the search was stopped before its end\n");
+            text.push_str("… [search stopped early]\n");
         }
         text
     }

@@ -1,5 +1,4 @@
-//! Walking a folder as ripgrep does: ignore files are respected, links are not followed, `.git` is left out.
-//! What is done with what is found is not its business.
+//! Walks a folder as ripgrep does: ignore files are respected, links are not followed, `.git` is left out.
 
 use std::path::{Path, PathBuf};
 
@@ -8,48 +7,56 @@ use ignore::WalkBuilder;
 
 use crate::{
     files::{
-        path_arg::{RequestedPath, inert},
-        workspace_files::{FoundPath, OpenFolder, find},
+        path_arg::{RequestedPath, printable},
+        workspace_files::{FoundPath, OpenFile, OpenFolder, find},
     },
     result_filter::ResultFilter,
 };
 
-/// A folder that a call searches, and how paths below it are shown.
-pub(crate) struct Ground<'a> {
+/// The folder that a call searches, with the filter for its results.
+pub(crate) struct SearchRoot<'a> {
     pub(crate) folder: OpenFolder,
-    pub(crate) sight: ResultFilter<'a>,
+    filter: ResultFilter<'a>,
     base: String,
 }
 
-/// What there is to search.
-pub(crate) enum Search<'a> {
-    Folder(Ground<'a>),
-    File(crate::files::workspace_files::Opened, RequestedPath),
+/// The file or folder that a call searches.
+pub(crate) enum SearchTarget<'a> {
+    Folder(SearchRoot<'a>),
+    File(OpenFile, RequestedPath),
 }
 
-/// Opens what a call wants searched.
-pub(crate) fn search<'a>(context: &'a ToolContext, tool: &'static str, path: &str) -> Result<Search<'a>, String> {
-    let wanted = RequestedPath::new(context, path)?;
-    match find(context, tool, &wanted)? {
-        FoundPath::File(opened) => Ok(Search::File(opened, wanted)),
+/// Opens the file or folder that a call searches.
+pub(crate) fn open_target<'a>(
+    context: &'a ToolContext,
+    tool: &'static str,
+    path: &str,
+) -> Result<SearchTarget<'a>, String> {
+    let requested = RequestedPath::new(context, path)?;
+    match find(context, tool, &requested)? {
+        FoundPath::File(opened) => Ok(SearchTarget::File(opened, requested)),
         FoundPath::Folder(folder) => {
-            let sight = ResultFilter::new(context, tool, Subject::Path(wanted.shown.clone()));
-            Ok(Search::Folder(Ground { folder, sight, base: wanted.shown }))
+            let filter = ResultFilter::new(context, tool, Subject::Path(requested.shown.clone()));
+            Ok(SearchTarget::Folder(SearchRoot { folder, filter, base: requested.shown }))
         }
     }
 }
 
-/// Opens a folder that a call wants searched.
-pub(crate) fn ground<'a>(context: &'a ToolContext, tool: &'static str, path: &str) -> Result<Ground<'a>, String> {
-    match search(context, tool, path)? {
-        Search::Folder(ground) => Ok(ground),
-        Search::File(_, wanted) => Err(format!("{} is a file: name a folder, or use `read`", wanted.shown)),
+/// Opens the folder that a call searches.
+pub(crate) fn open_folder<'a>(
+    context: &'a ToolContext,
+    tool: &'static str,
+    path: &str,
+) -> Result<SearchRoot<'a>, String> {
+    match open_target(context, tool, path)? {
+        SearchTarget::Folder(root) => Ok(root),
+        SearchTarget::File(_, requested) => Err(format!("{} is a file: name a folder, or use `read`", requested.shown)),
     }
 }
 
-impl Ground<'_> {
-    /// A walk over the folder. It goes by names, and names may be swapped while it goes: whoever opens or shows what it
-    /// finds must do so through the folder's descriptor.
+impl SearchRoot<'_> {
+    /// Creates a walk over the folder. The walk uses names, and other processes may swap them: open or check its results
+    /// only through the folder's descriptor.
     pub(crate) fn walk(&self) -> WalkBuilder {
         let mut walk = WalkBuilder::new(&self.folder.real);
         walk.hidden(false)
@@ -60,19 +67,19 @@ impl Ground<'_> {
         walk
     }
 
-    /// The path below the folder.
+    /// Returns the path relative to the folder.
     pub(crate) fn rest<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         path.strip_prefix(&self.folder.real).ok()
     }
 
-    /// How `rest` is shown: relative to the run's folder.
+    /// Formats `rest` for output, relative to the run's folder.
     pub(crate) fn shown(&self, rest: &Path) -> String {
-        inert(self.joined(rest).as_os_str())
+        printable(self.joined(rest).as_os_str())
     }
 
-    /// Whether the rules let `rest` be shown.
+    /// Returns true if the rules allow `rest` to be shown.
     pub(crate) fn allows(&self, rest: &Path) -> bool {
-        self.sight.allows(|| Subject::Path(self.joined(rest).to_string_lossy().into_owned()))
+        self.filter.allows(|| Subject::Path(self.joined(rest).to_string_lossy().into_owned()))
     }
 
     fn joined(&self, rest: &Path) -> PathBuf {

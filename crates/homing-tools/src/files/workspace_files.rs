@@ -1,5 +1,4 @@
-//! Files within a run's roots: opened for reading, listed, and found a place to be written at.
-//! What is in a file and which tool wants it is not known here.
+//! Opens files and folders within a run's roots, and finds the targets of writes.
 
 use std::{
     ffi::OsString,
@@ -28,89 +27,90 @@ use homing_sandbox::{
     roots::{outermost, unswapped},
 };
 
-/// Opening must neither wait for the other end of a pipe nor take over a terminal.
+/// Flags for reading: opening must neither block on a pipe nor acquire a terminal.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// A regular file, open for reading.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenFile {
     pub(crate) file: File,
     pub(crate) metadata: Metadata,
-    /// Where it lies, all links resolved.
+    /// The path with all links resolved.
     pub(crate) real: PathBuf,
 }
 
-/// A folder that may be listed and searched, or a single file.
+/// A folder, open for listing and searching.
 pub(crate) struct OpenFolder {
-    /// Holds on to the folder itself, wherever its name may point by now.
+    /// Refers to the folder itself, even if its name now leads elsewhere.
     pub(crate) fd: OwnedFd,
-    /// Where it lies, all links resolved.
+    /// The path with all links resolved.
     pub(crate) real: PathBuf,
 }
 
-/// What a path turned out to be.
+/// The file or folder at a path.
 pub(crate) enum FoundPath {
-    File(Opened),
+    File(OpenFile),
     Folder(OpenFolder),
 }
 
-/// A place where a file may be written.
-pub(crate) struct Target {
-    /// The folder it goes into.
+/// The target of a write.
+pub(crate) struct WriteTarget {
+    /// The folder of the file.
     pub(crate) folder: OwnedFd,
-    /// Its name in that folder.
+    /// The name in that folder.
     pub(crate) name: OsString,
-    /// Both together, all links resolved.
+    /// The full path with all links resolved.
     pub(crate) real: PathBuf,
-    /// What is there now.
-    pub(crate) existing: Option<Opened>,
+    /// The existing file, if any.
+    pub(crate) existing: Option<OpenFile>,
 }
 
 /// A root, and the rest of a path below it.
-struct Recurse {
+struct RootedPath {
     root: OwnedFd,
     rest: PathBuf,
 }
 
 /// Opens a regular file for reading.
-pub(crate) fn open_file(context: &ToolContext, tool: &str, wanted: &RequestedPath) -> Result<Opened, String> {
-    match find(context, tool, wanted)? {
+pub(crate) fn open_file(context: &ToolContext, tool: &str, requested: &RequestedPath) -> Result<OpenFile, String> {
+    match find(context, tool, requested)? {
         FoundPath::File(opened) => Ok(opened),
-        FoundPath::Folder(_) => Err(format!("{} is a folder: use `ls` or `tree` to look into it", wanted.shown)),
+        FoundPath::Folder(_) => Err(format!("{} is a folder: use `ls` or `tree`", requested.shown)),
     }
 }
 
 /// Opens a regular file or a folder for reading.
-pub(crate) fn find(context: &ToolContext, tool: &str, wanted: &RequestedPath) -> Result<FoundPath, String> {
+pub(crate) fn find(context: &ToolContext, tool: &str, requested: &RequestedPath) -> Result<FoundPath, String> {
     let own = &context.authority.own;
     let roots = &unswapped(&own.read, &own.write);
-    let fd = open_within(roots, &wanted.absolute, READ).map_err(|error| refusal(error, wanted, roots, "read"))?;
-    let real = real_path(&fd, &wanted.absolute);
-    if is_kernel_made(&real) {
-        return Err(format!("{} belongs to the kernel and is not a file to read", wanted.shown));
+    let fd =
+        open_within(roots, &requested.absolute, READ).map_err(|error| open_error(error, requested, roots, "read"))?;
+    let real = real_path(&fd, &requested.absolute);
+    if is_kernel_path(&real) {
+        return Err(format!("{} is a kernel file system path and cannot be read", requested.shown));
     }
     rules_allow(context, tool, &real)?;
-    inspect(fd, real, wanted)
+    inspect(fd, real, requested)
 }
 
-fn inspect(fd: OwnedFd, real: PathBuf, wanted: &RequestedPath) -> Result<FoundPath, String> {
+fn inspect(fd: OwnedFd, real: PathBuf, requested: &RequestedPath) -> Result<FoundPath, String> {
     let file = File::from(fd);
-    let metadata = file.metadata().map_err(|error| format!("{}: {error}", wanted.shown))?;
+    let metadata = file.metadata().map_err(|error| format!("{}: {error}", requested.shown))?;
     if metadata.is_dir() {
         return Ok(FoundPath::Folder(OpenFolder { fd: file.into(), real }));
     }
     if !metadata.is_file() {
-        return Err(format!("{} is a pipe, socket or device; only regular files are read and written", wanted.shown));
+        return Err(format!("{} is a pipe, socket or device; only regular files are supported", requested.shown));
     }
-    Ok(FoundPath::File(Opened { file, metadata, real }))
+    Ok(FoundPath::File(OpenFile { file, metadata, real }))
 }
 
-fn is_kernel_made(real: &Path) -> bool {
-    ["/proc", "/sys", "/dev"].iter().any(|it| real.starts_with(it)) && !real.starts_with("/dev/shm")
+fn is_kernel_path(real: &Path) -> bool {
+    ["/proc", "/sys", "/dev"].iter().any(|folder| real.starts_with(folder)) && !real.starts_with("/dev/shm")
 }
 
-/// The rules once more, on the file that was opened in truth: between the first check and the opening a link may have
-/// been changed. Questions were asked before the call; only a plain no is new here.
+/// Checks the rules again for the file that was opened: a link may have changed between the first check and the opening.
+/// Approvals were requested before the call, so only a denial matters here.
 fn rules_allow(context: &ToolContext, tool: &str, real: &Path) -> Result<(), String> {
     let path = relative_real(context, real);
     match context.authority.own.decide(tool, &Subjects::Parts(vec![Subject::Path(path)])) {
@@ -119,13 +119,13 @@ fn rules_allow(context: &ToolContext, tool: &str, real: &Path) -> Result<(), Str
     }
 }
 
-/// Opens a file of a folder that was walked, by its path below that folder.
+/// Opens a file below a folder that was walked.
 pub(crate) fn open_below(folder: &OpenFolder, rest: &Path) -> Option<File> {
     let file = File::from(confined_open::open(&folder.fd, rest, READ | OFlags::NOFOLLOW).ok()?);
     file.metadata().ok()?.is_file().then_some(file)
 }
 
-/// Whether `rest` is there below the folder, without opening it.
+/// Returns true if `rest` exists below the folder, without opening it.
 pub(crate) fn exists_below(folder: &OpenFolder, rest: &Path) -> bool {
     let parent = rest.parent().unwrap_or(Path::new(""));
     let Some(name) = rest.file_name() else { return true };
@@ -133,47 +133,47 @@ pub(crate) fn exists_below(folder: &OpenFolder, rest: &Path) -> bool {
     statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// Finds the place that `wanted` names for writing, and makes the folders above it.
-pub(crate) fn target(context: &ToolContext, tool: &str, wanted: &RequestedPath) -> Result<Target, String> {
+/// Finds the target of a write and creates the folders above it.
+pub(crate) fn target(context: &ToolContext, tool: &str, requested: &RequestedPath) -> Result<WriteTarget, String> {
     let roots = &context.authority.own.write;
-    unprotected(roots, &wanted.absolute, wanted)?;
-    let refuse = |error| refusal(error, wanted, roots, "write");
-    let target = match open_within(roots, &wanted.absolute, READ) {
+    unprotected(roots, &requested.absolute, requested)?;
+    let refuse = |error| open_error(error, requested, roots, "write");
+    let target = match open_within(roots, &requested.absolute, READ) {
         Ok(fd) => {
-            let real = real_path(&fd, &wanted.absolute);
-            match inspect(fd, real, wanted)? {
-                FoundPath::Folder(_) => return Err(format!("{} is a folder, not a file", wanted.shown)),
+            let real = real_path(&fd, &requested.absolute);
+            match inspect(fd, real, requested)? {
+                FoundPath::Folder(_) => return Err(format!("{} is a folder, not a file", requested.shown)),
                 FoundPath::File(opened) => existing(roots, opened).map_err(refuse)?,
             }
         }
-        Err(Errno::NOENT) => fresh(roots, wanted).map_err(refuse)?,
+        Err(Errno::NOENT) => fresh(roots, requested).map_err(refuse)?,
         Err(error) => return Err(refuse(error)),
     };
-    unprotected(roots, &target.real, wanted)?;
+    unprotected(roots, &target.real, requested)?;
     rules_allow(context, tool, &target.real)?;
     Ok(target)
 }
 
-/// The folder of the file itself, not of a link that led to it: replacing a link would leave its target as it was.
-fn existing(roots: &[PathBuf], opened: Opened) -> Result<Target, Errno> {
+/// Uses the folder of the file itself, not of a link to it: replacing the link would leave the file unchanged.
+fn existing(roots: &[PathBuf], opened: OpenFile) -> Result<WriteTarget, Errno> {
     let (Some(parent), Some(name)) = (opened.real.parent(), opened.real.file_name()) else { return Err(Errno::ISDIR) };
     let folder = open_within(roots, parent, FOLDER)?;
-    Ok(Target { folder, name: name.to_owned(), real: opened.real.clone(), existing: Some(opened) })
+    Ok(WriteTarget { folder, name: name.to_owned(), real: opened.real.clone(), existing: Some(opened) })
 }
 
-fn fresh(roots: &[PathBuf], wanted: &RequestedPath) -> Result<Target, Errno> {
-    let (Some(parent), Some(name)) = (wanted.absolute.parent(), wanted.absolute.file_name()) else {
+fn fresh(roots: &[PathBuf], requested: &RequestedPath) -> Result<WriteTarget, Errno> {
+    let (Some(parent), Some(name)) = (requested.absolute.parent(), requested.absolute.file_name()) else {
         return Err(Errno::ISDIR);
     };
     let folder = make_folders(roots, parent)?;
-    // A link to nowhere: what it points at may be anywhere.
+    // A dangling link: its target may be outside the roots.
     if let Ok(stat) = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
         && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
     {
         return Err(Errno::LOOP);
     }
     let real = real_path(&folder, parent).join(name);
-    Ok(Target { folder, name: name.to_owned(), real, existing: None })
+    Ok(WriteTarget { folder, name: name.to_owned(), real, existing: None })
 }
 
 fn make_folders(roots: &[PathBuf], path: &Path) -> Result<OwnedFd, Errno> {
@@ -189,7 +189,7 @@ fn make_folders(roots: &[PathBuf], path: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-fn unprotected(roots: &[PathBuf], path: &Path, wanted: &RequestedPath) -> Result<(), String> {
+fn unprotected(roots: &[PathBuf], path: &Path, requested: &RequestedPath) -> Result<(), String> {
     let below = |root: &PathBuf| {
         let rest = path.strip_prefix(root).or_else(|_| path.strip_prefix(canonical(root))).ok()?;
         let in_git = || is_git_folder(root, roots).then(|| protected_paths::protects_in_git(rest)).flatten();
@@ -198,14 +198,14 @@ fn unprotected(roots: &[PathBuf], path: &Path, wanted: &RequestedPath) -> Result
     match roots.iter().find_map(below) {
         None => Ok(()),
         Some(why) => Err(format!(
-            "{} may not be written by an agent: {why}. Say in your answer what should stand there; a person can put it there.",
-            wanted.shown
+            "{} may not be written by an agent: {why}. Describe the change in your answer, so that the user can make it",
+            requested.shown
         )),
     }
 }
 
-/// Opens `path` below whichever root it lies in. A link that leaves its root is tried once more at the place where it
-/// leads, because that may be inside, too; the second opening is held to a root like the first.
+/// Opens `path` below its root. If a link leaves the root, its target is tried once more, because it may be in another
+/// root; the second attempt is confined to a root like the first.
 fn open_within(roots: &[PathBuf], path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     match open_as_written(roots, path, flags) {
         Err(Errno::XDEV) => {
@@ -221,30 +221,30 @@ fn open_as_written(roots: &[PathBuf], path: &Path, flags: OFlags) -> Result<Owne
     confined_open::open(&below.root, &below.rest, flags)
 }
 
-/// The root that `path` lies in. A root is the user's word, so links on the way to it are followed; but one that lies in
-/// another root can have been replaced by a link, so the outer one is what is opened.
-fn below(roots: &[PathBuf], path: &Path) -> Option<Recurse> {
+/// Finds the root of `path`. Links in the path of a root are followed, because the user chose it; but a root inside another
+/// root may have been replaced by a link, so the outermost root is opened.
+fn below(roots: &[PathBuf], path: &Path) -> Option<RootedPath> {
     let mut as_written = outermost(roots).filter_map(|root| Some((root, path.strip_prefix(root).ok()?.to_owned())));
     let (root, rest) = as_written.next().or_else(|| {
         outermost(roots).find_map(|root| Some((root, path.strip_prefix(root.canonicalize().ok()?).ok()?.to_owned())))
     })?;
     let root = rustix::fs::open(root, FOLDER, Mode::empty()).ok()?;
-    Some(Recurse { root, rest })
+    Some(RootedPath { root, rest })
 }
 
-fn refusal(error: Errno, wanted: &RequestedPath, roots: &[PathBuf], verb: &str) -> String {
-    let path = &wanted.shown;
+fn open_error(error: Errno, requested: &RequestedPath, roots: &[PathBuf], verb: &str) -> String {
+    let path = &requested.shown;
     match error {
-        Errno::XDEV if roots.is_empty() => format!("this run may not {verb} any files"),
+        Errno::XDEV if roots.is_empty() => format!("this run has no permission to {verb} files"),
         Errno::XDEV => {
-            let roots: Vec<String> = roots.iter().map(|it| it.display().to_string()).collect();
-            format!("{path} lies outside the folders this run may {verb}: {}", roots.join(", "))
+            let roots: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+            format!("{path} is outside the folders that this run may {verb}: {}", roots.join(", "))
         }
-        Errno::NOENT => format!("{path} does not exist; `glob` or `ls` shows what does"),
-        Errno::LOOP => format!("{path} is a link that leads nowhere, in a circle or out"),
-        Errno::NOTDIR => format!("{path} does not exist: something above it is not a folder"),
-        Errno::NAMETOOLONG => format!("{path} is too long a name for this system"),
-        Errno::NXIO => format!("{path} is a pipe, socket or device; only regular files are read and written"),
-        error => format!("{path} cannot be opened: {error}"),
+        Errno::NOENT => format!("{path} does not exist; use `glob` or `ls` to find files"),
+        Errno::LOOP => format!("{path} is a link that is dangling, circular or leads outside"),
+        Errno::NOTDIR => format!("{path} does not exist: a parent is not a folder"),
+        Errno::NAMETOOLONG => format!("{path} is too long for this system"),
+        Errno::NXIO => format!("{path} is a pipe, socket or device; only regular files are supported"),
+        error => format!("cannot open {path}: {error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! `write`: a whole file at once. It knows contents as text; how a file is replaced safely is not its business.
+//! The `write` tool: creates or replaces a whole file.
 
 use std::sync::Arc;
 
@@ -12,98 +12,103 @@ use serde::Deserialize;
 use crate::{
     files::{
         atomic_write::replace,
-        change_diff::{diff, whole},
-        file_versions::{Face, SeenVersion, Stamp, Writers, hash},
+        change_diff::{diff, read_all},
+        file_versions::{FileStat, FileVersion, LastWriters, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
-        workspace_files::{Opened, target},
+        workspace_files::{OpenFile, target},
     },
     typed_tool::{TypedTool, blocking},
 };
 
-/// The largest file that is written in one call.
-const MOST: usize = 32 * 1024 * 1024;
+/// Maximum size of a file written in one call.
+const MAX_CONTENT: usize = 32 * 1024 * 1024;
 
-/// Writes files.
-pub(crate) struct Write {
-    pub(crate) writers: Arc<Writers>,
+/// The `write` tool.
+pub(crate) struct WriteTool {
+    pub(crate) writers: Arc<LastWriters>,
 }
 
 /// Arguments of `write`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct Args {
-    /// The file, relative to the working folder or absolute. Missing folders are made.
+pub(crate) struct WriteArgs {
+    /// The file, relative to the working folder or absolute. Missing folders are created.
     #[serde(alias = "file_path", alias = "filePath", alias = "absolute_path", alias = "file", alias = "filename")]
     path: String,
-    /// All of the file's new contents.
+    /// The complete new contents.
     #[serde(alias = "contents", alias = "text", alias = "file_text", alias = "data")]
     content: String,
 }
 
-impl TypedTool for Write {
-    type Args = Args;
+impl TypedTool for WriteTool {
+    type Args = WriteArgs;
     const NAME: &'static str = "write";
     const REPLAY: Replay = Replay::Unsafe;
     const EFFECT: homing_core::tool::Effect = homing_core::tool::Effect::Changes;
     const EXAMPLE: &'static str = r#"{"path": "notes/plan.md", "content": "First…"}"#;
 
     fn description(&self) -> String {
-        "Writes a whole file, replacing what was there; missing folders are made. To change a part of a file, use \
-         `edit`. Read an existing file before you replace it: a file that changed since, or that another agent wrote, \
-         is not overwritten."
+        "Writes a whole file, replacing existing contents; missing folders are created. To change a part of a file, use \
+         `edit`. Read an existing file before you replace it: a file that has changed since you read it, or that \
+         another agent wrote, is not overwritten."
             .to_owned()
     }
 
-    fn subjects(&self, context: &ToolContext, args: &Args) -> Subjects {
+    fn subjects(&self, context: &ToolContext, args: &WriteArgs) -> Subjects {
         path_subjects(context, &args.path)
     }
 
-    async fn run(&self, context: &ToolContext, args: Args) -> ToolOutput {
+    async fn run(&self, context: &ToolContext, args: WriteArgs) -> ToolOutput {
         let writers = self.writers.clone();
         blocking(context, move |context, _| write(context, &writers, &args)).await
     }
 }
 
-fn write(context: &ToolContext, writers: &Writers, args: &Args) -> Result<ToolOutput, String> {
-    if args.content.len() > MOST {
-        return Err(format!("`content` has {} bytes; at most {MOST} are written in one call", args.content.len()));
+fn write(context: &ToolContext, writers: &LastWriters, args: &WriteArgs) -> Result<ToolOutput, String> {
+    if args.content.len() > MAX_CONTENT {
+        return Err(format!(
+            "`content` has {} bytes; at most {MAX_CONTENT} can be written in one call",
+            args.content.len()
+        ));
     }
-    let wanted = RequestedPath::new(context, &args.path)?;
-    let mut target = target(context, Write::NAME, &wanted)?;
+    let requested = RequestedPath::new(context, &args.path)?;
+    let mut target = target(context, WriteTool::NAME, &requested)?;
     let before = match &mut target.existing {
         None => None,
-        Some(opened) => Some(unchanged(context, writers, opened, &wanted)?),
+        Some(opened) => Some(unchanged(context, writers, opened, &requested)?),
     };
     if before.as_deref() == Some(args.content.as_bytes()) {
-        return Ok(ToolOutput::text(format!("{} already has these contents; nothing was written", wanted.shown)));
+        return Ok(ToolOutput::text(format!("{} already has these contents: nothing was written", requested.shown)));
     }
-    replace(context, writers, &wanted, &target, args.content.as_bytes())?;
+    replace(context, writers, &requested, &target, args.content.as_bytes())?;
     let lines = args.content.lines().count();
     Ok(match before.as_deref().map(std::str::from_utf8) {
         Some(Ok(before)) => ToolOutput::text(format!(
             "{} replaced ({lines} lines)\n{}",
-            wanted.shown,
-            diff(before, &args.content, &wanted)
+            requested.shown,
+            diff(before, &args.content, &requested)
         )),
-        Some(Err(_)) => ToolOutput::text(format!("{} replaced ({lines} lines)", wanted.shown)),
-        None => ToolOutput::text(format!("{} created ({lines} lines)", wanted.shown)),
+        Some(Err(_)) => ToolOutput::text(format!("{} replaced ({lines} lines)", requested.shown)),
+        None => ToolOutput::text(format!("{} created ({lines} lines)", requested.shown)),
     })
 }
 
-/// The contents to be replaced, if this run may: they are as it saw them, or no other run put them there.
+/// Returns the contents to replace if this run has seen them, or if no other run wrote them.
 fn unchanged(
     context: &ToolContext,
-    writers: &Writers,
-    opened: &mut Opened,
-    wanted: &RequestedPath,
+    writers: &LastWriters,
+    opened: &mut OpenFile,
+    requested: &RequestedPath,
 ) -> Result<Vec<u8>, String> {
-    let content = whole(opened, wanted)?;
-    let now = Stamp { face: Face::of(&opened.metadata), hash: Some(hash(&content)) };
-    match context.state.get::<SeenVersion>().get(&opened.real) {
-        Some(seen) if seen.still_holds(&now) => Ok(content),
-        Some(_) => Err(format!("{} was changed since this run read it: read it again, then decide", wanted.shown)),
+    let content = read_all(opened, requested)?;
+    let now = FileVersion { stat: FileStat::of(&opened.metadata), hash: Some(hash(&content)) };
+    match context.state.get::<SeenVersions>().get(&opened.real) {
+        Some(seen) if seen.is_same(&now) => Ok(content),
+        Some(_) => {
+            Err(format!("{} has changed since this run read it: read it again before you write", requested.shown))
+        }
         None => match writers.lock().get(&opened.real) {
             Some(writer) if writer.run != context.key.run => {
-                Err(format!("{} was written by {}: read it before you replace it", wanted.shown, writer.who))
+                Err(format!("{} was written by {}: read it before you replace it", requested.shown, writer.description))
             }
             Some(_) | None => Ok(content),
         },

@@ -1,5 +1,5 @@
-//! What was approved: for each server its command and its tools, word for word. A server that says something else later
-//! has to be approved again.
+//! Approvals of MCP servers: for each server its command and its tools, exactly as they were approved. A server that
+//! differs later must be approved again.
 
 use std::{collections::BTreeMap, io, path::Path};
 
@@ -7,55 +7,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::mcp::{
     config::ServerConfig,
-    definitions::{Offer, OfferedTool},
+    definitions::{ListedTool, ToolListing},
 };
 
-/// Approvals by server name. Projects use the same names for servers of their own, so that one name has many.
+/// Approvals by server name. Projects may use the same name for different servers, so a name can have several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Pins(BTreeMap<String, Approvals>);
+pub struct McpApprovals(BTreeMap<String, ServerApprovals>);
 
-/// Approvals under one name, by how the server is started.
+/// The approvals under one name, one per server configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written")]
-struct Approvals(Vec<Pin>);
+#[serde(from = "StoredApprovals")]
+struct ServerApprovals(Vec<Approval>);
 
-/// As files have them: a list, or the one approval that a name could have once.
+/// The approvals in a file: a list, or a single one as older versions wrote it.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written {
-    Many(Vec<Pin>),
-    One(Pin),
+enum StoredApprovals {
+    Many(Vec<Approval>),
+    One(Approval),
 }
 
-impl From<Written> for Approvals {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Many(pins) => Self(pins),
-            Written::One(pin) => Self(vec![pin]),
+impl From<StoredApprovals> for ServerApprovals {
+    fn from(stored: StoredApprovals) -> Self {
+        match stored {
+            StoredApprovals::Many(approvals) => Self(approvals),
+            StoredApprovals::One(approval) => Self(vec![approval]),
         }
     }
 }
 
+/// One approved server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Pin {
+struct Approval {
+    /// The hash of the server's configuration.
     config: String,
-    tools: Vec<OfferedTool>,
+    tools: Vec<ListedTool>,
 }
 
-/// What is known of a server.
+/// The approval of a server as it is configured now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PinState<'a> {
-    /// Nobody has approved it.
+pub enum ApprovalState<'a> {
+    /// The server was never approved.
     Unknown,
-    /// It was approved with another command, or other arguments or variables.
+    /// The server was approved with another command, other arguments or other variables.
     Changed,
-    /// It was approved with these tools.
-    Approved(&'a [OfferedTool]),
+    /// The server was approved with these tools.
+    Approved(&'a [ListedTool]),
 }
 
-impl Pins {
-    /// The pins in a file; none where there is no file.
+impl McpApprovals {
+    /// Loads the approvals from a file; a missing file means none.
     pub fn load(path: &Path) -> io::Result<Self> {
         match std::fs::read(path) {
             Ok(json) => Ok(serde_json::from_slice(&json)?),
@@ -64,30 +66,30 @@ impl Pins {
         }
     }
 
-    /// Writes them down, for the user alone.
+    /// Saves the approvals to a file that only the user can read.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         crate::trust::save_private(path, &serde_json::to_vec_pretty(self)?)
     }
 
-    /// What is known of a server as it is configured now.
-    pub fn state(&self, config: &ServerConfig) -> PinState<'_> {
-        let Some(approvals) = self.0.get(&config.name) else { return PinState::Unknown };
+    /// Returns the approval of a server as it is configured now.
+    pub fn state(&self, config: &ServerConfig) -> ApprovalState<'_> {
+        let Some(approvals) = self.0.get(&config.name) else { return ApprovalState::Unknown };
         let hash = config.hash();
-        match approvals.0.iter().find(|pin| pin.config == hash) {
-            None => PinState::Changed,
-            Some(pin) => PinState::Approved(&pin.tools),
+        match approvals.0.iter().find(|approval| approval.config == hash) {
+            None => ApprovalState::Changed,
+            Some(approval) => ApprovalState::Approved(&approval.tools),
         }
     }
 
-    /// Approves what a server offers. Whoever calls this speaks for the user.
-    pub fn approve(&mut self, offer: &Offer) {
-        let pin = Pin { config: offer.config.clone(), tools: offer.tools.clone() };
-        let approvals = self.0.entry(offer.server.clone()).or_default();
-        approvals.0.retain(|it| it.config != pin.config);
-        approvals.0.push(pin);
+    /// Approves the listed tools of a server. Call this only after the user has agreed.
+    pub fn approve(&mut self, listing: &ToolListing) {
+        let approval = Approval { config: listing.config.clone(), tools: listing.tools.clone() };
+        let approvals = self.0.entry(listing.server.clone()).or_default();
+        approvals.0.retain(|other| other.config != approval.config);
+        approvals.0.push(approval);
     }
 
-    /// Takes all approvals under this name back.
+    /// Removes all approvals under this name.
     pub fn forget(&mut self, server: &str) {
         self.0.remove(server);
     }
@@ -100,21 +102,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_of_two_projects_under_one_name_are_approved_apart_and_old_files_are_read() {
+    fn servers_with_one_name_are_approved_separately_and_old_files_load() {
         let config = |arg: &str| ServerConfig::parse("db", &json!({"command": "x", "args": [arg]})).unwrap();
-        let offer = |config: &ServerConfig| Offer::of(config, Vec::new());
-        let mut pins = Pins::default();
-        pins.approve(&offer(&config("a")));
-        assert_eq!(pins.state(&config("b")), PinState::Changed);
-        pins.approve(&offer(&config("b")));
-        pins.approve(&offer(&config("b")));
-        assert_eq!(pins.state(&config("a")), PinState::Approved(&[]));
-        assert_eq!(pins.state(&config("b")), PinState::Approved(&[]));
-        assert_eq!(pins.0["db"].0.len(), 2);
+        let listing = |config: &ServerConfig| ToolListing::new(config, Vec::new());
+        let mut approvals = McpApprovals::default();
+        approvals.approve(&listing(&config("a")));
+        assert_eq!(approvals.state(&config("b")), ApprovalState::Changed);
+        approvals.approve(&listing(&config("b")));
+        approvals.approve(&listing(&config("b")));
+        assert_eq!(approvals.state(&config("a")), ApprovalState::Approved(&[]));
+        assert_eq!(approvals.state(&config("b")), ApprovalState::Approved(&[]));
+        assert_eq!(approvals.0["db"].0.len(), 2);
         let old = json!({"db": {"config": config("a").hash(), "tools": []}});
-        let old: Pins = serde_json::from_value(old).unwrap();
-        assert_eq!(old.state(&config("a")), PinState::Approved(&[]));
-        let again: Pins = serde_json::from_value(serde_json::to_value(&pins).unwrap()).unwrap();
-        assert_eq!(again, pins);
+        let old: McpApprovals = serde_json::from_value(old).unwrap();
+        assert_eq!(old.state(&config("a")), ApprovalState::Approved(&[]));
+        let again: McpApprovals = serde_json::from_value(serde_json::to_value(&approvals).unwrap()).unwrap();
+        assert_eq!(again, approvals);
     }
 }

@@ -1,4 +1,4 @@
-//! Servers as configuration files write them: a command with arguments and variables, or a URL with headers.
+//! Server entries of configuration files: a command with arguments and variables, or a URL with headers.
 
 use std::{
     collections::BTreeMap,
@@ -15,42 +15,42 @@ const STARTUP: Duration = Duration::from_secs(10);
 const CALL: Duration = Duration::from_secs(60);
 const MAX_TIME: Duration = Duration::from_secs(600);
 
-/// One server.
+/// The configuration of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
     /// Its name in the file.
     pub name: String,
-    /// Where it is.
+    /// The command or address of the server.
     pub place: ServerPlace,
-    /// How long it may take to start.
+    /// Timeout of the start.
     pub startup: Duration,
-    /// How long one call may take.
+    /// Timeout of one call.
     pub call: Duration,
 }
 
-/// Where a server is.
+/// The command or address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerPlace {
-    /// A program of this machine, spoken to over its standard streams.
+    /// A local program, connected by its standard streams.
     Program {
         /// The program: a name on `PATH`, or an absolute path.
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Variables it gets, besides the clean environment; `${NAME}` stands for the host's.
+        /// Variables added to the clean environment; `${NAME}` stands for the host's variable.
         env: BTreeMap<String, String>,
     },
-    /// A service, spoken to over HTTP.
+    /// A remote server, connected over HTTP.
     Url {
         /// Its address.
         url: String,
-        /// Headers it gets; `${NAME}` stands for the host's variable.
+        /// Request headers; `${NAME}` stands for the host's variable.
         headers: BTreeMap<String, String>,
     },
 }
 
 impl std::fmt::Display for ServerPlace {
-    /// As somebody who has to approve it reads it: the command line, or the address. No values of variables or headers.
+    /// Shows the command line or the address for approval, without the values of variables and headers.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Program { command, args, .. } => {
@@ -62,18 +62,18 @@ impl std::fmt::Display for ServerPlace {
     }
 }
 
-/// A server that cannot be used as it is written.
+/// An invalid server entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MCP server `{name}`: {why}")]
 pub struct ServerConfigError {
     /// The server.
     pub name: String,
-    /// Why, and what to write instead.
+    /// The reason, and the expected form.
     pub why: String,
 }
 
 impl ServerConfig {
-    /// Reads one entry of `mcpServers`.
+    /// Parses one entry of `mcpServers`.
     pub fn parse(name: &str, value: &Value) -> Result<Self, ServerConfigError> {
         let bad = |why: &str| ServerConfigError { name: name.to_owned(), why: why.to_owned() };
         let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -86,18 +86,19 @@ impl ServerConfig {
                 ServerPlace::Url { url, headers: pairs(value.get("headers")) }
             }
             (None, Some(_)) => return Err(bad("`url` must begin with https:// or http://")),
-            (Some(_), Some(_)) => return Err(bad("it has both `command` and `url`; keep one")),
-            (None, None) => return Err(bad("it has neither `command` nor `url`")),
+            (Some(_), Some(_)) => return Err(bad("`command` and `url` are both set; keep one")),
+            (None, None) => return Err(bad("neither `command` nor `url` is set")),
         };
         let seconds = |keys: &[&str], default: Duration| {
             let number = keys.iter().find_map(|key| value.get(key).and_then(Value::as_f64));
-            number.filter(|it| *it > 0.0).map_or(default, |it| Duration::from_secs_f64(it.min(MAX_TIME.as_secs_f64())))
+            let seconds = number.filter(|seconds| *seconds > 0.0);
+            seconds.map_or(default, |seconds| Duration::from_secs_f64(seconds.min(MAX_TIME.as_secs_f64())))
         };
         let startup = seconds(&["startup_timeout_sec", "startup_timeout"], STARTUP);
         Ok(Self { name: name.to_owned(), place, startup, call: seconds(&["tool_timeout_sec", "tool_timeout"], CALL) })
     }
 
-    /// What an approval is bound to: program, arguments and the names of variables, or address and names of headers.
+    /// Hashes what an approval is bound to: program, arguments and variable names, or address and header names.
     pub(super) fn hash(&self) -> String {
         let names = |pairs: &BTreeMap<String, String>| pairs.keys().cloned().collect::<Vec<_>>();
         let subject = match &self.place {
@@ -108,15 +109,15 @@ impl ServerConfig {
     }
 }
 
-/// The hash of a value's text; objects keep the order in which they were written.
+/// Hashes the JSON text of a value; objects keep their order of keys.
 pub(super) fn hash(value: &Value) -> String {
-    Sha256::digest(value.to_string()).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(value.to_string()))
 }
 
 fn strings(value: Option<&Value>) -> Option<Vec<String>> {
     match value {
         None | Some(Value::Null) => Some(Vec::new()),
-        Some(value) => value.as_array()?.iter().map(|it| it.as_str().map(str::to_owned)).collect(),
+        Some(value) => value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
     }
 }
 
@@ -125,8 +126,8 @@ fn pairs(value: Option<&Value>) -> BTreeMap<String, String> {
     object.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// `${NAME}` and `${NAME:-default}` become the host's values. What is not there becomes nothing.
-pub(super) fn expand(text: &str, surroundings: &CommandEnv) -> String {
+/// Replaces `${NAME}` and `${NAME:-default}` by the host's values; unset variables become empty.
+pub(super) fn expand(text: &str, host_env: &CommandEnv) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -137,25 +138,25 @@ pub(super) fn expand(text: &str, surroundings: &CommandEnv) -> String {
             continue;
         };
         let (name, default) = inside.split_once(":-").unwrap_or((inside, ""));
-        out.push_str(surroundings.var(name).unwrap_or(default));
+        out.push_str(host_env.var(name).unwrap_or(default));
         rest = behind;
     }
     out + rest
 }
 
-/// The program behind a command: never one that the workspace brings along, whatever `PATH` says.
-pub(super) fn resolve(command: &str, surroundings: &CommandEnv, roots: &[PathBuf]) -> Result<PathBuf, String> {
+/// Finds the program of a command. A program inside the workspace is never used, even if `PATH` names it.
+pub(super) fn resolve(command: &str, host_env: &CommandEnv, roots: &[PathBuf]) -> Result<PathBuf, String> {
     let path = Path::new(command);
     if path.is_absolute() {
         let real = path.canonicalize().map_err(|error| format!("{command}: {error}"))?;
         let inside = roots.iter().any(|root| real.starts_with(root) || path.starts_with(root));
-        return if inside { Err(format!("{command} lies inside the workspace")) } else { Ok(path.to_owned()) };
+        return if inside { Err(format!("{command} is inside the workspace")) } else { Ok(path.to_owned()) };
     }
     if command.contains('/') {
-        return Err(format!("{command} is a relative path; write an absolute one, or a name on PATH"));
+        return Err(format!("{command} is a relative path; use an absolute path or a name on PATH"));
     }
-    let missing = || format!("{command} is not found on PATH outside the workspace");
-    surroundings.find(command, roots).ok_or_else(missing)
+    let missing = || format!("{command} not found on PATH outside the workspace");
+    host_env.find(command, roots).ok_or_else(missing)
 }
 
 #[cfg(test)]
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_read_as_the_field_writes_them() {
+    fn common_server_entries_are_parsed() {
         let parse = |value: Value| ServerConfig::parse("s", &value);
         let program = parse(json!({"command": "npx", "args": ["-y", "x"], "env": {"A": "${A}"}})).unwrap();
         assert_eq!((program.startup, program.call), (STARTUP, CALL));
@@ -179,28 +180,28 @@ mod tests {
         let more = parse(json!({"command": "npx", "args": ["-y", "y"], "env": {"A": "${A}"}})).unwrap();
         assert_ne!(program.hash(), more.hash());
         let other_value = parse(json!({"command": "npx", "args": ["-y", "x"], "env": {"A": "new token"}})).unwrap();
-        assert_eq!(program.hash(), other_value.hash(), "a value is no part of what was approved, its name is");
+        assert_eq!(program.hash(), other_value.hash(), "an approval covers the names of variables, not their values");
     }
 
     #[test]
-    fn m13_only_variables_that_are_named_are_filled_in() {
+    fn m13_only_named_variables_are_expanded() {
         let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
-        let surroundings = CommandEnv { home: "/".into(), env };
-        assert_eq!(expand("x${A}y${B}z${C:-d}${", &surroundings), "x1yzd${");
+        let host_env = CommandEnv { home: "/".into(), env };
+        assert_eq!(expand("x${A}y${B}z${C:-d}${", &host_env), "x1yzd${");
     }
 
     #[test]
-    fn m15_a_program_of_the_workspace_is_never_taken() {
+    fn m15_programs_in_the_workspace_are_never_used() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         std::fs::write(root.join("sh"), "").unwrap();
         let env = BTreeMap::from([("PATH".to_owned(), format!("{}:.:/usr/bin:/bin", root.display()))]);
-        let surroundings = CommandEnv { home: "/".into(), env };
+        let host_env = CommandEnv { home: "/".into(), env };
         let roots = [root.clone()];
-        let found = resolve("sh", &surroundings, &roots).unwrap();
+        let found = resolve("sh", &host_env, &roots).unwrap();
         assert!(!found.starts_with(&root), "{found:?}");
         for refused in ["./sh", "bin/sh", &root.join("sh").display().to_string(), "no-such-program"] {
-            assert!(resolve(refused, &surroundings, &roots).is_err(), "{refused}");
+            assert!(resolve(refused, &host_env, &roots).is_err(), "{refused}");
         }
     }
 }

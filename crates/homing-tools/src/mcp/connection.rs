@@ -1,5 +1,5 @@
-//! One server and our conversation with it: started on first use, checked against what was approved, started again a few
-//! times when it dies, gone with its scope.
+//! Connection to one MCP server: started on first use, checked against its approval, restarted a few times if it dies,
+//! and ended with its scope.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,7 +16,7 @@ use homing_core::tool::Tool;
 use rmcp::{
     ClientHandler, RoleClient, ServiceExt,
     model::{CallToolRequestParams, CallToolResult},
-    service::{NotificationContext, Peer, RunningService, ServiceError},
+    service::{NotificationContext, Peer, RunningService},
     transport::{
         StreamableHttpClientTransport, async_rw::AsyncRwTransport,
         streamable_http_client::StreamableHttpClientTransportConfig,
@@ -27,52 +27,52 @@ use tokio::{io::AsyncReadExt, sync::Mutex};
 
 use super::{
     config::{ServerConfig, ServerPlace, expand, resolve},
-    definitions::{Described, Offer, OfferedTool, visible},
+    definitions::{ListedTool, ToolDescription, ToolListing, visible},
     tool::McpTool,
 };
 use crate::{
-    mcp::approvals::{PinState, Pins},
+    mcp::approvals::{ApprovalState, McpApprovals},
     shell::commands::Commands,
 };
 use homing_sandbox::process::{CommandSpec, Input, Jail, Streams};
 
-/// A line of a server that is longer is dropped.
+/// Maximum length of a line from a server; longer lines are dropped.
 const MAX_LINE: usize = 8 << 20;
 
-/// How often a server is started in one scope.
+/// Maximum number of starts of a server in one scope.
 const MAX_STARTS: u32 = 3;
 
-/// How long a server may take to list its tools.
-const LISTING: Duration = Duration::from_secs(10);
+/// Timeout for listing the tools of a server.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Servers of one scope, such as one tree of runs. Each runs once in it, and all end with it.
+/// The servers of one scope, such as one run tree. Each server runs once per scope and ends with it.
 pub struct McpScope {
     commands: Arc<Commands>,
-    /// The workspace: servers work in it, and no server's program comes from it.
+    /// The workspace: the first folder is the servers' working folder, and no server program may lie in any of them.
     roots: Vec<PathBuf>,
     connections: Lock<HashMap<String, Arc<Connection>>>,
 }
 
-/// Why a server's tools cannot be used.
+/// The reason why a server's tools cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
-    /// Nobody has approved it.
+    /// The server is not approved.
     #[error("MCP server `{0}` is not approved")]
     NotApproved(String),
-    /// It is not what was approved.
-    #[error("MCP server `{server}`: {what} has changed since it was approved; look at it and approve it again")]
+    /// The server differs from what was approved.
+    #[error("MCP server `{server}`: {what} has changed since it was approved; review and approve it again")]
     Changed {
         /// The server.
         server: String,
-        /// What.
+        /// The part that changed.
         what: String,
     },
-    /// It does not run, or does not answer.
+    /// The server cannot be started or does not respond.
     #[error("MCP server `{server}`: {why}")]
     Failed {
         /// The server.
         server: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -82,23 +82,23 @@ pub(super) struct Connection {
     config: ServerConfig,
     commands: Arc<Commands>,
     roots: Vec<PathBuf>,
-    live: Mutex<Live>,
+    state: Mutex<ConnectionState>,
 }
 
 #[derive(Default)]
-struct Live {
+struct ConnectionState {
     session: Option<McpSession>,
     starts: u32,
 }
 
-/// A server that runs.
+/// A running server.
 struct McpSession {
-    service: RunningService<RoleClient, ListenTask>,
-    /// Hashes of what it says about its tools.
+    service: RunningService<RoleClient, ChangeListener>,
+    /// Hashes of its tool descriptions, by the server's own tool names.
     hashes: BTreeMap<String, String>,
-    offer: Offer,
+    listing: ToolListing,
     changed: Arc<AtomicBool>,
-    _lifeline: Option<Lifeline>,
+    _shutdown: Option<ShutdownOnDrop>,
 }
 
 impl McpSession {
@@ -107,51 +107,51 @@ impl McpSession {
     }
 }
 
-/// Ends a server's processes when it goes, also where no task gets to run any more.
-struct Lifeline(std::os::unix::net::UnixStream);
+/// Ends a server's processes when dropped, even if the async runtime is already shutting down.
+struct ShutdownOnDrop(std::os::unix::net::UnixStream);
 
-impl Drop for Lifeline {
+impl Drop for ShutdownOnDrop {
     fn drop(&mut self) {
         let _ = self.0.shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// Our side of the protocol: we answer nothing that a server might ask of us, and listen for one thing.
-struct ListenTask {
+/// The client side of the protocol: declines all requests of the server and notes changes of its tool list.
+struct ChangeListener {
     changed: Arc<AtomicBool>,
 }
 
-impl ClientHandler for ListenTask {
+impl ClientHandler for ChangeListener {
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.store(true, Ordering::Relaxed);
     }
 }
 
 impl McpScope {
-    /// A scope for runs in these folders; the first is where servers work.
+    /// Creates a scope for runs in these folders; the first is the servers' working folder.
     pub fn new(commands: Arc<Commands>, roots: Vec<PathBuf>) -> Self {
         Self { commands, roots, connections: Lock::default() }
     }
 
-    /// Asks a server what it offers, for somebody to approve.
-    pub async fn discover(&self, config: &ServerConfig) -> Result<Offer, McpError> {
+    /// Starts a server and lists its tools, for the user to approve.
+    pub async fn discover(&self, config: &ServerConfig) -> Result<ToolListing, McpError> {
         let connection = self.connection(config);
-        let mut live = connection.live.lock().await;
-        Ok(connection.session(&mut live).await?.offer.clone())
+        let mut state = connection.state.lock().await;
+        Ok(connection.session(&mut state).await?.listing.clone())
     }
 
-    /// The tools of a server as they were approved. The server is started when one of them is called.
-    pub fn tools(&self, config: &ServerConfig, pins: &Pins) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        match pins.state(config) {
-            PinState::Unknown => Err(McpError::NotApproved(config.name.clone())),
-            PinState::Changed => {
-                Err(McpError::Changed { server: config.name.clone(), what: "how it is started".to_owned() })
+    /// Returns the approved tools of a server. The server is started when one of them is called.
+    pub fn tools(&self, config: &ServerConfig, approvals: &McpApprovals) -> Result<Vec<Arc<dyn Tool>>, McpError> {
+        match approvals.state(config) {
+            ApprovalState::Unknown => Err(McpError::NotApproved(config.name.clone())),
+            ApprovalState::Changed => {
+                Err(McpError::Changed { server: config.name.clone(), what: "its configuration".to_owned() })
             }
-            PinState::Approved(tools) => {
+            ApprovalState::Approved(tools) => {
                 let connection = self.connection(config);
-                let ours =
-                    |tool: &OfferedTool| Arc::new(McpTool::new(tool.clone(), connection.clone())) as Arc<dyn Tool>;
-                Ok(tools.iter().map(ours).collect())
+                let make =
+                    |tool: &ListedTool| -> Arc<dyn Tool> { Arc::new(McpTool::new(tool.clone(), connection.clone())) };
+                Ok(tools.iter().map(make).collect())
             }
         }
     }
@@ -160,31 +160,31 @@ impl McpScope {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let (commands, roots) = (self.commands.clone(), self.roots.clone());
-            Arc::new(Connection { config: config.clone(), commands, roots, live: Mutex::default() })
+            Arc::new(Connection { config: config.clone(), commands, roots, state: Mutex::default() })
         };
-        // Two configurations under one name are two servers.
+        // Two configurations with the same name are two servers.
         connections.entry(format!("{}:{}", config.name, config.hash())).or_insert_with(make).clone()
     }
 }
 
 impl Connection {
-    /// Calls a tool, if it still is what was approved.
-    pub(super) async fn call(&self, tool: &OfferedTool, args: Map<String, Value>) -> Result<CallToolResult, McpError> {
+    /// Calls a tool if the server still describes it as approved.
+    pub(super) async fn call(&self, tool: &ListedTool, args: Map<String, Value>) -> Result<CallToolResult, McpError> {
         let peer = self.peer(tool).await?;
         let params = CallToolRequestParams::new(tool.original.clone()).with_arguments(args);
         match tokio::time::timeout(self.config.call, peer.call_tool(params)).await {
             Ok(Ok(result)) => Ok(result),
-            Ok(Err(error)) => Err(self.failed(words(&error))),
-            Err(_) => Err(self.failed(format!("no answer within {} s", self.config.call.as_secs_f64()))),
+            Ok(Err(error)) => Err(self.failed(error.to_string())),
+            Err(_) => Err(self.failed(format!("no response within {} s", self.config.call.as_secs_f64()))),
         }
     }
 
-    async fn peer(&self, tool: &OfferedTool) -> Result<Peer<RoleClient>, McpError> {
-        let mut live = self.live.lock().await;
-        let session = self.session(&mut live).await?;
+    async fn peer(&self, tool: &ListedTool) -> Result<Peer<RoleClient>, McpError> {
+        let mut state = self.state.lock().await;
+        let session = self.session(&mut state).await?;
         if session.changed.swap(false, Ordering::Relaxed) {
-            session.offer = self.list(&session.service).await?;
-            session.hashes = hashes(&session.offer);
+            session.listing = self.list(&session.service).await?;
+            session.hashes = hashes(&session.listing);
         }
         if session.hashes.get(&tool.original) != Some(&tool.hash) {
             return Err(McpError::Changed { server: self.config.name.clone(), what: format!("`{}`", tool.name) });
@@ -192,64 +192,66 @@ impl Connection {
         Ok(session.service.peer().clone())
     }
 
-    /// The running server, started if it does not run.
-    async fn session<'a>(&self, live: &'a mut Live) -> Result<&'a mut McpSession, McpError> {
-        if live.session.as_ref().is_some_and(|session| session.is_over()) {
-            live.session = None;
+    /// Returns the running server; starts it if necessary.
+    async fn session<'a>(&self, state: &'a mut ConnectionState) -> Result<&'a mut McpSession, McpError> {
+        if state.session.as_ref().is_some_and(|session| session.is_over()) {
+            state.session = None;
         }
-        if live.session.is_none() {
-            if live.starts >= MAX_STARTS {
-                return Err(self.failed(format!("it has ended {MAX_STARTS} times and is not started again")));
+        if state.session.is_none() {
+            if state.starts >= MAX_STARTS {
+                return Err(self.failed(format!("the server has ended {MAX_STARTS} times and is not started again")));
             }
-            live.starts += 1;
-            live.session = Some(self.start().await?);
+            state.starts += 1;
+            state.session = Some(self.start().await?);
         }
-        live.session.as_mut().ok_or_else(|| self.failed("it does not run".to_owned()))
+        state.session.as_mut().ok_or_else(|| self.failed("the server is not running".to_owned()))
     }
 
     async fn start(&self) -> Result<McpSession, McpError> {
         let changed = Arc::new(AtomicBool::new(false));
-        let listener = ListenTask { changed: changed.clone() };
+        let listener = ChangeListener { changed: changed.clone() };
         let started = match &self.config.place {
             ServerPlace::Program { command, args, env } => self.start_program(listener, command, args, env).await,
-            ServerPlace::Url { url, headers } => self.connect(listener, url, headers).await.map(|it| (it, None)),
+            ServerPlace::Url { url, headers } => {
+                self.connect(listener, url, headers).await.map(|service| (service, None))
+            }
         };
-        let (service, _lifeline) = started.map_err(|why| self.failed(why))?;
-        let offer = self.list(&service).await?;
-        Ok(McpSession { service, hashes: hashes(&offer), offer, changed, _lifeline })
+        let (service, _shutdown) = started.map_err(|why| self.failed(why))?;
+        let listing = self.list(&service).await?;
+        Ok(McpSession { service, hashes: hashes(&listing), listing, changed, _shutdown })
     }
 
     async fn start_program(
         &self,
-        listener: ListenTask,
+        listener: ChangeListener,
         command: &str,
         args: &[String],
         env: &BTreeMap<String, String>,
-    ) -> Result<(RunningService<RoleClient, ListenTask>, Option<Lifeline>), String> {
+    ) -> Result<(RunningService<RoleClient, ChangeListener>, Option<ShutdownOnDrop>), String> {
         let job = self.job(command, args, env)?;
         let server = self.commands.launcher.serve(job).await.map_err(|error| error.to_string())?;
-        let lifeline = server.input.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-        let lifeline = Lifeline(lifeline.into());
-        let complaints = Complaints::listen(server.complaints);
+        let stdin = server.input.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+        let shutdown = ShutdownOnDrop(stdin.into());
+        let stderr = StderrTail::collect(server.complaints);
         let transport = AsyncRwTransport::new(server.output, server.input).with_max_line_length(MAX_LINE);
-        let failed = |why: String| match complaints.last() {
-            said if said.is_empty() => why,
-            said => format!("{why}; it said: {said}"),
+        let failed = |why: String| match stderr.text() {
+            text if text.is_empty() => why,
+            text => format!("{why}; its error output: {text}"),
         };
         match tokio::time::timeout(self.config.startup, listener.serve(transport)).await {
-            Ok(Ok(service)) => Ok((service, Some(lifeline))),
-            Ok(Err(error)) => Err(failed(format!("it did not start: {error}"))),
-            Err(_) => Err(failed(format!("it did not start within {} s", self.config.startup.as_secs_f64()))),
+            Ok(Ok(service)) => Ok((service, Some(shutdown))),
+            Ok(Err(error)) => Err(failed(format!("the server did not start: {error}"))),
+            Err(_) => Err(failed(format!("the server did not start within {} s", self.config.startup.as_secs_f64()))),
         }
     }
 
-    /// The user's own program: not confined, but with a clean environment and the variables that its entry names.
+    /// Describes the server's process: not confined, with a clean environment plus the variables of its entry.
     fn job(&self, command: &str, args: &[String], env: &BTreeMap<String, String>) -> Result<CommandSpec, String> {
-        let surroundings = &self.commands.surroundings;
-        let program = resolve(command, surroundings, &self.roots)?;
-        let mut all = surroundings.plain_env(&self.commands.options);
-        all.extend(env.iter().map(|(name, value)| (name.clone(), expand(value, surroundings))));
-        let argv = std::iter::once(program.display().to_string()).chain(args.iter().map(|it| expand(it, surroundings)));
+        let host_env = &self.commands.host_env;
+        let program = resolve(command, host_env, &self.roots)?;
+        let mut all = host_env.plain_env(&self.commands.options);
+        all.extend(env.iter().map(|(name, value)| (name.clone(), expand(value, host_env))));
+        let argv = std::iter::once(program.display().to_string()).chain(args.iter().map(|arg| expand(arg, host_env)));
         Ok(CommandSpec {
             argv: argv.collect(),
             workdir: self.roots.first().cloned().unwrap_or_else(|| PathBuf::from("/")),
@@ -265,30 +267,30 @@ impl Connection {
 
     async fn connect(
         &self,
-        listener: ListenTask,
+        listener: ChangeListener,
         url: &str,
         headers: &BTreeMap<String, String>,
-    ) -> Result<RunningService<RoleClient, ListenTask>, String> {
+    ) -> Result<RunningService<RoleClient, ChangeListener>, String> {
         let mut all = HashMap::new();
         for (name, value) in headers {
-            let value = expand(value, &self.commands.surroundings);
-            let name = name.parse().map_err(|_| format!("`{name}` is no header name"))?;
-            all.insert(name, value.parse().map_err(|_| "a header's value has odd characters".to_owned())?);
+            let value = expand(value, &self.commands.host_env);
+            let name = name.parse().map_err(|_| format!("`{name}` is not a valid header name"))?;
+            all.insert(name, value.parse().map_err(|_| "a header value contains invalid characters".to_owned())?);
         }
         let config = StreamableHttpClientTransportConfig::with_uri(url.to_owned()).custom_headers(all);
         let transport = StreamableHttpClientTransport::from_config(config);
         match tokio::time::timeout(self.config.startup, listener.serve(transport)).await {
             Ok(Ok(service)) => Ok(service),
-            Ok(Err(error)) => Err(format!("it cannot be reached: {error}")),
-            Err(_) => Err(format!("no answer within {} s", self.config.startup.as_secs_f64())),
+            Ok(Err(error)) => Err(format!("cannot connect: {error}")),
+            Err(_) => Err(format!("no response within {} s", self.config.startup.as_secs_f64())),
         }
     }
 
-    async fn list(&self, service: &RunningService<RoleClient, ListenTask>) -> Result<Offer, McpError> {
-        match tokio::time::timeout(LISTING, service.list_all_tools()).await {
-            Ok(Ok(tools)) => Ok(Offer::of(&self.config, tools.into_iter().map(described).collect())),
-            Ok(Err(error)) => Err(self.failed(format!("it does not list its tools: {}", words(&error)))),
-            Err(_) => Err(self.failed("it does not list its tools in time".to_owned())),
+    async fn list(&self, service: &RunningService<RoleClient, ChangeListener>) -> Result<ToolListing, McpError> {
+        match tokio::time::timeout(LIST_TIMEOUT, service.list_all_tools()).await {
+            Ok(Ok(tools)) => Ok(ToolListing::new(&self.config, tools.into_iter().map(described).collect())),
+            Ok(Err(error)) => Err(self.failed(format!("cannot list its tools: {error}"))),
+            Err(_) => Err(self.failed("listing its tools timed out".to_owned())),
         }
     }
 
@@ -297,31 +299,27 @@ impl Connection {
     }
 }
 
-fn hashes(offer: &Offer) -> BTreeMap<String, String> {
-    offer.tools.iter().map(|tool| (tool.original.clone(), tool.hash.clone())).collect()
+fn hashes(listing: &ToolListing) -> BTreeMap<String, String> {
+    listing.tools.iter().map(|tool| (tool.original.clone(), tool.hash.clone())).collect()
 }
 
-fn described(tool: rmcp::model::Tool) -> Described {
-    Described {
+fn described(tool: rmcp::model::Tool) -> ToolDescription {
+    ToolDescription {
         name: tool.name.into_owned(),
-        description: tool.description.map(|it| it.into_owned()).unwrap_or_default(),
+        description: tool.description.map(Into::into).unwrap_or_default(),
         schema: Value::Object(Map::clone(&tool.input_schema)),
-        read_only: tool.annotations.is_some_and(|it| it.read_only_hint == Some(true)),
+        read_only: tool.annotations.is_some_and(|annotations| annotations.read_only_hint == Some(true)),
     }
 }
 
-fn words(error: &ServiceError) -> String {
-    error.to_string()
-}
+/// The end of a server's error output.
+struct StderrTail(Arc<Lock<Vec<u8>>>);
 
-/// The last words that a server wrote to its error stream.
-struct Complaints(Arc<Lock<Vec<u8>>>);
+impl StderrTail {
+    const MAX_BYTES: usize = 2_000;
 
-impl Complaints {
-    const KEPT: usize = 2_000;
-
-    /// Listens until the stream ends, so that a server that complains a lot is not held up.
-    fn listen(mut stream: tokio::net::unix::pipe::Receiver) -> Self {
+    /// Reads until the stream ends, so that a server with a lot of error output does not block.
+    fn collect(mut stream: tokio::net::unix::pipe::Receiver) -> Self {
         let kept = Arc::new(Lock::new(Vec::new()));
         let into = kept.clone();
         tokio::spawn(async move {
@@ -329,14 +327,14 @@ impl Complaints {
             while let Ok(len @ 1..) = stream.read(&mut buffer).await {
                 let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend_from_slice(&buffer[..len]);
-                let surplus = kept.len().saturating_sub(Self::KEPT);
+                let surplus = kept.len().saturating_sub(Self::MAX_BYTES);
                 kept.drain(..surplus);
             }
         });
         Self(kept)
     }
 
-    fn last(&self) -> String {
+    fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         visible(String::from_utf8_lossy(&kept).trim())
     }

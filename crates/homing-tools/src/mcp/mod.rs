@@ -1,5 +1,4 @@
-//! Tools that other programs offer over the Model Context Protocol: started when they are first needed, believed as far
-//! as they were approved. Which servers there are, and who may use them, is decided elsewhere.
+//! Client of the Model Context Protocol: servers are started on first use, and only approved tools can be called.
 
 mod approvals;
 mod config;
@@ -8,7 +7,10 @@ mod definitions;
 mod results;
 mod tool;
 
-pub use approvals::{PinState, Pins};
+pub use approvals::{ApprovalState, McpApprovals};
+// The former names, until the hosts use the new ones.
+#[doc(hidden)]
+pub use approvals::{ApprovalState as PinState, McpApprovals as Pins};
 pub use config::{ServerConfig, ServerConfigError, ServerPlace};
 pub use connection::{McpError, McpScope};
-pub use definitions::{Offer, OfferedTool, tools_prefix};
+pub use definitions::{ListedTool, ToolListing, tools_prefix};

@@ -1,4 +1,4 @@
-//! What a server answers, cut to what a model can use. Links are shown and never followed.
+//! Converts a server's result into a tool output of limited size. Links are shown and never followed.
 
 use homing_core::{message::Image, tool::ToolOutput};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
@@ -17,9 +17,9 @@ pub(super) fn output(result: CallToolResult) -> ToolOutput {
             ContentBlock::Text(text) => add(&mut output, &text.text),
             ContentBlock::Image(image) => add_image(&mut output, image.mime_type, image.data),
             ContentBlock::Audio(audio) => add(&mut output, &format!("[audio, {}]", audio.mime_type)),
-            ContentBlock::ResourceLink(link) => add(&mut output, &format!("[link to a resource: {}]", link.uri)),
+            ContentBlock::ResourceLink(link) => add(&mut output, &format!("[resource link: {}]", link.uri)),
             ContentBlock::Resource(resource) => add_resource(&mut output, resource.resource),
-            _ => add(&mut output, "[content of an unknown kind]"),
+            _ => add(&mut output, "[content of unknown type]"),
         }
     }
     let data = result.structured_content.filter(|data| data.to_string().len() <= MAX_DATA);
@@ -35,7 +35,7 @@ fn add_resource(output: &mut ToolOutput, resource: ResourceContents) {
         ResourceContents::BlobResourceContents { uri, blob, .. } => {
             add(output, &format!("[resource {uri}: {} bytes of base64]", blob.len()));
         }
-        _ => add(output, "[a resource of an unknown kind]"),
+        _ => add(output, "[resource of unknown type]"),
     }
 }
 
@@ -44,11 +44,11 @@ fn add_image(output: &mut ToolOutput, media_type: String, base64: String) {
     if known && output.images.len() < MAX_IMAGES && base64.len() <= MAX_IMAGE {
         output.images.push(Image { media_type, base64 });
     } else {
-        add(output, &format!("[an image left out: {}, {} bytes of base64]", visible(&media_type), base64.len()));
+        add(output, &format!("[image omitted: {}, {} bytes of base64]", visible(&media_type), base64.len()));
     }
 }
 
-/// Adds text, as far as there is room for it.
+/// Appends text up to the size limit.
 fn add(output: &mut ToolOutput, text: &str) {
     if output.text.len() >= MAX_TEXT {
         return;
@@ -56,11 +56,11 @@ fn add(output: &mut ToolOutput, text: &str) {
     if !output.text.is_empty() {
         output.text.push('\n');
     }
-    let room = MAX_TEXT - output.text.len().min(MAX_TEXT);
-    if text.len() <= room {
+    let free = MAX_TEXT - output.text.len().min(MAX_TEXT);
+    if text.len() <= free {
         return output.text.push_str(text);
     }
-    let end = (0..=room).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=free).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     output.text.push_str(&text[..end]);
-    output.text.push_str(&format!("\n[… {} bytes left out …]", text.len() - end));
+    output.text.push_str(&format!("\n[… {} bytes omitted …]", text.len() - end));
 }

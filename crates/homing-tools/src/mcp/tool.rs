@@ -1,4 +1,4 @@
-//! A server's tool as one of ours.
+//! A tool of an MCP server, as a [`Tool`].
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use homing_core::{
 };
 use serde_json::{Map, Value};
 
-use super::{connection::Connection, definitions::OfferedTool, results};
+use super::{connection::Connection, definitions::ListedTool, results};
 
 pub(super) struct McpTool {
     spec: ToolSpec,
-    tool: OfferedTool,
+    tool: ListedTool,
     connection: Arc<Connection>,
 }
 
 impl McpTool {
-    pub(super) fn new(tool: OfferedTool, connection: Arc<Connection>) -> Self {
+    pub(super) fn new(tool: ListedTool, connection: Arc<Connection>) -> Self {
         let spec = ToolSpec {
             name: tool.name.clone(),
             description: tool.description.clone(),
@@ -52,7 +52,7 @@ impl Tool for McpTool {
             };
             tokio::select! {
                 output = self.run(args) => output,
-                () = context.cancelled() => ToolOutput::error("cancelled; the server was told, what it did is not known"),
+                () = context.cancelled() => ToolOutput::error("cancelled; the server was notified, the outcome is unknown"),
             }
         })
     }

@@ -1,5 +1,5 @@
-//! `bash`: a shell command in the run's folder. What it can touch is the sandbox's business, what it may be asked to do
-//! the rules'; here its arguments become a command and its ending becomes words.
+//! The `bash` tool: runs a shell command in the run's folder. The sandbox limits what the command can touch, permission
+//! rules decide which commands may run; this module checks arguments and reports the result.
 
 use std::{
     sync::Arc,
@@ -20,68 +20,66 @@ use crate::shell::{
 };
 use homing_sandbox::process::{CommandEnd, FinishedCommand};
 
-/// One argument of a program is not longer than this on Linux, and the command is one.
+/// Maximum length of a command; Linux limits one argument of a program to 128 KiB.
 const MAX_COMMAND: usize = 100 << 10;
 
 const DEFAULT_TIME: Duration = Duration::from_secs(120);
 const MAX_TIME: Duration = Duration::from_secs(600);
 
-/// How often output is shown while it comes.
-const SHOWN_EVERY: Duration = Duration::from_millis(100);
+/// Minimum time between two progress updates.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The shell.
+/// The `bash` tool.
 pub struct Bash {
     spec: ToolSpec,
     commands: Arc<Commands>,
 }
 
-/// A call's arguments, checked.
+/// The checked arguments of a call.
 #[derive(Debug, PartialEq, Eq)]
-struct Args {
+struct BashArgs {
     command: String,
     time: Duration,
 }
 
 impl Bash {
-    /// The tool, over the commands of this machine.
+    /// Creates the tool.
     pub fn new(commands: Arc<Commands>) -> Self {
         Self { spec: spec(), commands }
     }
 
-    async fn run(&self, context: &ToolContext, args: Args) -> ToolOutput {
-        let room = self.commands.room(context.key.run, &context.state);
+    async fn run(&self, context: &ToolContext, args: BashArgs) -> ToolOutput {
+        let private = self.commands.private_folder(context.key.run, &context.state);
         let grant = &context.authority.own;
         let command = ShellCommand { command: &args.command, workdir: &context.workdir, grant, time: args.time };
         if !context.workdir.is_dir() {
-            return ToolOutput::error(format!("the folder {} is not there any more", context.workdir.display()));
+            return ToolOutput::error(format!("the working folder {} no longer exists", context.workdir.display()));
         }
-        let mut shown = Instant::now() - SHOWN_EVERY;
+        let mut shown = Instant::now() - PROGRESS_INTERVAL;
         let mut show = |bytes: &[u8]| {
-            if shown.elapsed() >= SHOWN_EVERY {
+            if shown.elapsed() >= PROGRESS_INTERVAL {
                 shown = Instant::now();
                 context.progress(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(2_000)..]));
             }
         };
-        match self.commands.run(command, &room, context.cancelled(), &mut show).await {
-            Ok(finished) => told(&finished, args.time, self.network_note(grant).await),
-            Err(not_run) => ToolOutput::error(not_run.to_string()),
+        match self.commands.run(command, &private, context.cancelled(), &mut show).await {
+            Ok(finished) => output(&finished, args.time, self.network_note(grant).await),
+            Err(error) => ToolOutput::error(error.to_string()),
         }
     }
-}
 
-impl Bash {
-    /// What a command that failed may have failed for.
+    /// Returns the network limits to report after a failed command, since they may be the cause.
     async fn network_note(&self, grant: &Grant) -> Option<String> {
         match (&grant.network, grant.sandbox) {
             (Network::On | Network::Off, _) | (_, Sandbox::Off) => None,
-            (Network::Hosts(hosts), _) => Some(match self.commands.sandboxes().await.holds_to_hosts() {
-                true => format!("commands reach these hosts, over http and https only: {}", hosts.join(", ")),
-                false => {
-                    "commands have no network here, because nothing can hold them to a list of hosts; `fetch` reaches \
-                          those"
-                        .to_owned()
-                }
-            }),
+            (Network::Hosts(hosts), _) if self.commands.sandboxes().await.holds_to_hosts() => {
+                Some(format!("commands can reach only these hosts, over http and https: {}", hosts.join(", ")))
+            }
+            (Network::Hosts(_), _) => Some(
+                "commands have no network here, because this machine cannot limit them to a list of hosts; `fetch` can \
+                 reach the hosts"
+                    .to_owned(),
+            ),
         }
     }
 }
@@ -94,13 +92,13 @@ impl Tool for Bash {
     fn subjects(&self, _: &ToolContext, args: &Value) -> Subjects {
         match args.get("command").and_then(Value::as_str) {
             Some(command) => shell::subjects(command),
-            None => Subjects::Unclear("there is no command".to_owned()),
+            None => Subjects::Unclear("the command is missing".to_owned()),
         }
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            match Args::check(&args) {
+            match BashArgs::check(&args) {
                 Ok(args) => self.run(context, args).await,
                 Err(why) => ToolOutput::error(why),
             }
@@ -110,17 +108,17 @@ impl Tool for Bash {
 
 fn spec() -> ToolSpec {
     let description = "Runs a command with bash in the working folder and returns its output (stdout and stderr \
-        together) and exit code. Each call is a fresh shell: `cd` and variables do not carry over. Commands run in a \
-        sandbox: only the workspace can be changed, and there may be no network. Nothing stays behind: processes in \
-        the background end with the call. Long output comes as its head and tail, with the whole in a file. There is \
-        no terminal and no input; use flags that answer questions beforehand. Prefer the tools for reading, searching \
-        and editing files over cat, grep and sed.";
+        together) and exit code. Each call is a new shell: `cd` and variables do not carry over. Commands run in a \
+        sandbox: only the workspace can be changed, and there may be no network. Background processes end with the \
+        call. Long output is returned as its head and tail, with the full output in a file. There is no terminal and \
+        no input; use non-interactive flags. Prefer the tools for reading, searching and editing files over cat, grep \
+        and sed.";
     let schema = json!({
         "type": "object",
         "properties": {
             "command": {"type": "string", "description": "The command line for bash."},
-            "timeout": {"type": "number", "description": "Seconds after which it is ended; 120 unless given, 600 at most."},
-            "description": {"type": "string", "description": "What it does, in a few words. Not needed."}
+            "timeout": {"type": "number", "description": "Timeout in seconds (default: 120, maximum: 600)."},
+            "description": {"type": "string", "description": "Optional short description of the command."}
         },
         "required": ["command"]
     });
@@ -133,12 +131,12 @@ fn spec() -> ToolSpec {
     }
 }
 
-impl Args {
+impl BashArgs {
     fn check(args: &Value) -> Result<Self, String> {
         let command = args.get("command").ok_or("`command` is missing: bash needs {\"command\": \"…\"}")?;
         let command = command.as_str().ok_or("`command` must be a string")?;
         if command.contains('\0') {
-            return Err("`command` contains a NUL byte, which no command can".to_owned());
+            return Err("`command` contains a NUL byte".to_owned());
         }
         if command.trim().is_empty() {
             return Err("`command` is empty".to_owned());
@@ -150,9 +148,10 @@ impl Args {
     }
 }
 
-/// Seconds; other tools count milliseconds, and nobody wants a thousand seconds or more. Nonsense means the default.
-fn time(wanted: Option<&Value>) -> Duration {
-    let number = match wanted {
+/// Reads a timeout in seconds. Values of 1000 and more are milliseconds, as other harnesses use them; an invalid value
+/// means the default.
+fn time(requested: Option<&Value>) -> Duration {
+    let number = match requested {
         Some(Value::String(text)) => text.trim().parse::<f64>().ok(),
         Some(value) => value.as_f64(),
         None => None,
@@ -164,8 +163,8 @@ fn time(wanted: Option<&Value>) -> Duration {
     }
 }
 
-/// What the model reads about an ending.
-fn told(finished: &FinishedCommand, time: Duration, network: Option<String>) -> ToolOutput {
+/// Describes the result of a command for the model.
+fn output(finished: &FinishedCommand, time: Duration, network: Option<String>) -> ToolOutput {
     let FinishedCommand { ending, output, reverted, limit, complaints: _ } = finished;
     let mut text = output.text.trim_end_matches('\n').to_owned();
     let mut add = |line: String| {
@@ -175,20 +174,20 @@ fn told(finished: &FinishedCommand, time: Duration, network: Option<String>) -> 
     match ending {
         CommandEnd::Exited(0) => (),
         CommandEnd::Exited(code) => add(format!("exit code {code}")),
-        CommandEnd::Signalled(signal) => add(format!("ended by signal {signal}")),
-        CommandEnd::TimedOut => add(format!("ended after {} s, its time was up", time.as_secs_f64())),
+        CommandEnd::Signalled(signal) => add(format!("killed by signal {signal}")),
+        CommandEnd::TimedOut => add(format!("timed out after {} s", time.as_secs_f64())),
         CommandEnd::Cancelled => add("cancelled".to_owned()),
         CommandEnd::Refused(why) => add(format!("not run: {why}")),
     }
     if let Some(limit) = limit {
-        add(format!("resource_limit: it reached the limit of {limit}"));
+        add(format!("resource_limit: the command reached its limit of {limit}"));
     }
     if let Some(file) = &output.file {
-        add(format!("{} bytes of output in all, in {}", output.total, file.display()));
+        add(format!("{} bytes of output in total, in {}", output.total, file.display()));
     }
     if !reverted.is_empty() {
-        let names: Vec<String> = reverted.iter().map(|it| it.display().to_string()).collect();
-        add(format!("put back as they were, because commands must not change them: {}", names.join(", ")));
+        let names: Vec<String> = reverted.iter().map(|path| path.display().to_string()).collect();
+        add(format!("restored, because commands must not change these paths: {}", names.join(", ")));
     }
     if let (Some(note), CommandEnd::Exited(1..)) = (network, ending) {
         add(note);
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t8_any_timeout_is_understood_or_replaced() {
+    fn t8_invalid_timeouts_fall_back_to_the_default() {
         let seconds = |value: Value| time(Some(&value)).as_secs_f64();
         assert_eq!(seconds(json!(5)), 5.0);
         assert_eq!(seconds(json!(0.5)), 0.5);
@@ -236,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn t1_t6_t7_bad_arguments_are_refused_in_words() {
-        let refused = |args: Value| Args::check(&args).unwrap_err();
+    fn t1_t6_t7_bad_arguments_get_a_message() {
+        let refused = |args: Value| BashArgs::check(&args).unwrap_err();
         assert!(refused(json!([])).contains("missing"));
         assert!(refused(json!({"command": 1})).contains("string"));
         assert!(refused(json!({"command": "a\0b"})).contains("NUL"));
         assert!(refused(json!({"command": " "})).contains("empty"));
         assert!(refused(json!({"command": "x".repeat(1 << 20)})).contains("file"));
-        assert!(Args::check(&json!({"command": "ls", "description": "lists", "more": 1})).is_ok());
+        assert!(BashArgs::check(&json!({"command": "ls", "description": "lists", "more": 1})).is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! Commands of a run: each in the sandbox that the run's authority asks for, or not at all. The one place where walls,
-//! processes and authority meet; the shell tool and a host's own checks (`--until`) both go through it.
+//! Runs the commands of a run, each in the sandbox that the run's authority requires. The `bash` tool, hooks and the
+//! host's own checks all use this module.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use homing_core::{
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use crate::shell::{GIT_ONLY, git_only_env, git_only_env_for, only_looks_with_git};
+use crate::shell::{GIT_ONLY, git_only_env, git_only_env_for, is_read_only_git};
 use homing_sandbox::{
     Access, CommandEnv, GitHooks, PolicyError, Private, SandboxOptions, SandboxPolicy, Sandboxes, git_folder,
     private_folder,
@@ -22,69 +22,69 @@ use homing_sandbox::{
     proxy::Proxy,
 };
 
-/// How long git may take to list its settings.
-const LISTING: Duration = Duration::from_secs(10);
+/// Timeout for listing git's settings.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What commands are run with on this machine.
+/// Everything needed to run commands on this machine.
 #[derive(Debug)]
 pub struct Commands {
-    /// Starts and watches over processes.
+    /// Starts and supervises processes.
     pub launcher: Launcher,
     /// The host's environment and home.
-    pub surroundings: CommandEnv,
+    pub host_env: CommandEnv,
     /// The user's additions to what commands may touch.
     pub options: SandboxOptions,
-    /// Where runs get their private folders.
+    /// The parent of the runs' private folders.
     pub private: PathBuf,
-    /// What one command may take.
+    /// Resource limits of one command.
     pub limits: ProcessLimits,
     sandboxes: OnceCell<Sandboxes>,
 }
 
-/// A command that was not run.
+/// The reason why a command was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// It cannot be confined as it must be.
+    /// The required sandbox cannot be set up.
     #[error(transparent)]
     Refused(#[from] PolicyError),
-    /// It cannot be started.
+    /// The process cannot be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// Git may not be run in this repository.
-    #[error("this repository has too many settings to be looked at safely")]
+    /// The repository's git settings cannot all be neutralised.
+    #[error("this repository has too many git settings to run git safely")]
     TooManySettings,
 }
 
 /// A shell command of a run.
 #[derive(Clone, Debug)]
 pub struct ShellCommand<'a> {
-    /// For bash.
+    /// The command line for bash.
     pub command: &'a str,
-    /// Where.
+    /// The working folder.
     pub workdir: &'a Path,
-    /// What the run may do.
+    /// The permissions of the run.
     pub grant: &'a Grant,
-    /// For how long.
+    /// Timeout.
     pub time: Duration,
 }
 
 impl Commands {
-    /// Commands with the back-ends that work here; they are tried when the first command needs one.
-    pub fn new(helper: PathBuf, surroundings: CommandEnv, options: SandboxOptions, private: PathBuf) -> Self {
+    /// Creates the commands of this machine. Sandbox back-ends are probed when the first command needs one.
+    pub fn new(helper: PathBuf, host_env: CommandEnv, options: SandboxOptions, private: PathBuf) -> Self {
         let launcher = Launcher { helper };
         let limits = ProcessLimits::default();
-        Self { launcher, surroundings, options, private, limits, sandboxes: OnceCell::new() }
+        Self { launcher, host_env, options, private, limits, sandboxes: OnceCell::new() }
     }
 
-    /// The same with these back-ends and no others.
+    /// Uses these back-ends instead of probing.
     #[must_use]
     pub fn with_sandboxes(self, sandboxes: Sandboxes) -> Self {
         Self { sandboxes: OnceCell::new_with(Some(sandboxes)), ..self }
     }
 
-    /// The back-ends of this machine.
+    /// Returns the back-ends of this machine.
     pub async fn sandboxes(&self) -> &Sandboxes {
-        let probe = || Sandboxes::probe(&self.launcher.helper, &self.surroundings, &self.private);
+        let probe = || Sandboxes::probe(&self.launcher.helper, &self.host_env, &self.private);
         self.sandboxes.get_or_init(probe).await
     }
 
@@ -92,47 +92,47 @@ impl Commands {
     pub async fn run(
         &self,
         command: ShellCommand<'_>,
-        room: &Private,
+        private: &Private,
         cancelled: impl Future<Output = ()> + Send,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<FinishedCommand, CommandError> {
-        let mut job = self.job(&command, room).await?;
-        // Without a sandbox nothing else holds what a repository's settings would have git run while it looks.
-        let looks = command.grant.sandbox == Sandbox::Off && only_looks_with_git(command.command);
-        if looks || is_git_only(command.grant) {
+        let mut job = self.job(&command, private).await?;
+        // Without a sandbox, nothing else stops the programs that a repository configures for git's read-only commands.
+        let is_unconfined_git = command.grant.sandbox == Sandbox::Off && is_read_only_git(command.command);
+        if is_unconfined_git || is_git_only(command.grant) {
             let neutral = match command.grant.sandbox {
                 Sandbox::ReadOnly | Sandbox::WorkspaceWrite => git_only_env(),
                 Sandbox::Off => self.neutral_git(&job).await?,
             };
             job.env.extend(neutral);
         }
-        let output = room.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
+        let output = private.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
         let running = self.launcher.start(job).await?;
         Ok(running.finish(Collector::new(Some(output)), command.time, cancelled, on_output).await)
     }
 
-    /// The environment in which git runs nothing of the repository's choosing, where `job` would run.
+    /// Returns the environment in which git runs no program configured by the repository of `job`.
     pub(crate) async fn neutral_git(&self, job: &CommandSpec) -> Result<Vec<(String, String)>, CommandError> {
-        // Listing settings runs nothing; each program that they name is then neutralised by its name.
+        // Listing the settings runs no program; each setting that names one is then overridden.
         let argv = ["git", "config", "--list", "--name-only"].map(str::to_owned).to_vec();
         let mut env = job.env.clone();
         env.extend(git_only_env());
         let listing = CommandSpec { argv, env, input: Input::Nothing, kept: Vec::new(), ..job.clone() };
         let running = self.launcher.start(listing).await?;
-        let finished = running.finish(Collector::new(None), LISTING, std::future::pending(), &mut |_| ()).await;
+        let finished = running.finish(Collector::new(None), LIST_TIMEOUT, std::future::pending(), &mut |_| ()).await;
         if finished.output.total > finished.output.text.len() as u64 {
             return Err(CommandError::TooManySettings);
         }
         Ok(git_only_env_for(finished.output.text.lines()))
     }
 
-    /// A command with its walls, ready to be started.
-    pub(crate) async fn job(&self, command: &ShellCommand<'_>, room: &Private) -> Result<CommandSpec, CommandError> {
-        // First of all: a back-end that is tried in a folder which is refused would be blamed for it.
-        room.prepare(&self.surroundings)?;
+    /// Prepares a command with its sandbox, ready to start.
+    pub(crate) async fn job(&self, command: &ShellCommand<'_>, private: &Private) -> Result<CommandSpec, CommandError> {
+        // Before probing: a back-end that fails because of an invalid private folder would be reported as broken.
+        private.prepare(&self.host_env)?;
         let mut access = Access::of(command.grant, &self.options);
-        // In a worktree of the user's, git must be able to look into the repository that it belongs to. A run that may
-        // only read is given what another one could write, so every folder of the grant counts.
+        // In a linked worktree of the user, git must be able to read the repository. A folder that this run may only read
+        // may be writable for another run, so all folders of the grant count as roots.
         let grant = command.grant;
         let roots: Vec<PathBuf> =
             [&grant.read, &grant.write, &self.options.write].into_iter().flatten().cloned().collect();
@@ -143,24 +143,24 @@ impl Commands {
             Sandbox::ReadOnly | Sandbox::WorkspaceWrite => self.sandboxes().await,
         };
         let hooks = git_hooks(command.grant);
-        let way_out = way_out(&access, sandboxes, room);
-        access.way_out = way_out.as_ref().map(|it| it.0.socket.clone());
-        let walls =
-            SandboxPolicy::build(&access, sandboxes, &self.surroundings, &self.options, room, command.workdir, hooks)?;
+        let way_out = way_out(&access, sandboxes, private);
+        access.way_out = way_out.as_ref().map(|way_out| way_out.0.socket.clone());
+        let (host_env, options) = (&self.host_env, &self.options);
+        let policy = SandboxPolicy::build(&access, sandboxes, host_env, options, private, command.workdir, hooks)?;
         Ok(CommandSpec {
             argv: ["bash", "--noprofile", "--norc", "-c", command.command].map(str::to_owned).to_vec(),
             workdir: command.workdir.to_owned(),
-            env: walls.env,
+            env: policy.env,
             input: Input::Nothing,
-            jail: walls.jail,
+            jail: policy.jail,
             limits: self.limits.clone(),
-            kept: walls.kept,
+            kept: policy.kept,
             streams: Streams::Together,
             way_out,
         })
     }
 
-    /// Takes away private folders that a killed process has left behind: those of runs that are not alive any more.
+    /// Removes private folders that a killed process has left behind: those of runs that are no longer alive.
     pub fn sweep(&self, is_alive: impl Fn(Uuid) -> bool) {
         if private_folder::open(&self.private).is_err() {
             return;
@@ -170,23 +170,23 @@ impl Commands {
         named.filter(|(run, _)| !is_alive(*run)).for_each(|(_, root)| Private { root }.remove());
     }
 
-    /// The private folder of the run whose state this is. It goes when the state goes.
-    pub fn room(&self, run: Uuid, state: &ToolState) -> Arc<Private> {
-        state.get::<WorkFolder>().of(|| Private { root: self.private.join(run.to_string()) })
+    /// Returns the private folder of a run. It is removed when the run's tool state is dropped.
+    pub fn private_folder(&self, run: Uuid, state: &ToolState) -> Arc<Private> {
+        state.get::<RunFolder>().get_or_make(|| Private { root: self.private.join(run.to_string()) })
     }
 }
 
-/// The way to the hosts that a command may reach, where it can be held to them; elsewhere it has none.
-fn way_out(access: &Access, sandboxes: &Sandboxes, room: &Private) -> Option<WayOut> {
+/// Starts the proxy to the hosts that a command may reach. Without a back-end that can enforce the list there is none.
+fn way_out(access: &Access, sandboxes: &Sandboxes, private: &Private) -> Option<WayOut> {
     match &access.network {
         Network::Hosts(hosts) if access.sandbox != Sandbox::Off && sandboxes.holds_to_hosts() => {
-            Proxy::start(&room.root, hosts).ok().map(|proxy| WayOut(Arc::new(proxy)))
+            Proxy::start(&private.root, hosts).ok().map(|proxy| WayOut(Arc::new(proxy)))
         }
         Network::Hosts(_) | Network::Off | Network::On => None,
     }
 }
 
-/// Where nothing may change, or only git is allowed, a repository's hooks have no business.
+/// Disables the repository's hooks for read-only runs and for runs that may only use git.
 fn git_hooks(grant: &Grant) -> GitHooks {
     match (grant.sandbox, is_git_only(grant)) {
         (Sandbox::ReadOnly, _) | (_, true) => GitHooks::Off,
@@ -194,31 +194,31 @@ fn git_hooks(grant: &Grant) -> GitHooks {
     }
 }
 
-/// Whether some layer lets the shell be used for git alone.
+/// Returns true if a layer allows the shell only for git.
 fn is_git_only(grant: &Grant) -> bool {
     grant.layers.iter().any(|layer| match &layer.allow {
         Allow::All => false,
-        Allow::Only(rules) => rules.iter().any(|it| it.tool == "bash" && it.pattern.as_deref() == Some(GIT_ONLY)),
+        Allow::Only(rules) => rules.iter().any(|rule| rule.tool == "bash" && rule.pattern.as_deref() == Some(GIT_ONLY)),
     })
 }
 
-/// A run's private folder, made on first use.
+/// A run's private folder, created on first use.
 #[derive(Default)]
-struct WorkFolder(Mutex<Option<Arc<Private>>>);
+struct RunFolder(Mutex<Option<Arc<Private>>>);
 
-impl WorkFolder {
-    fn of(&self, make: impl FnOnce() -> Private) -> Arc<Private> {
-        let mut room = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        room.get_or_insert_with(|| Arc::new(make())).clone()
+impl RunFolder {
+    fn get_or_make(&self, make: impl FnOnce() -> Private) -> Arc<Private> {
+        let mut folder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        folder.get_or_insert_with(|| Arc::new(make())).clone()
     }
 }
 
-impl Drop for WorkFolder {
+impl Drop for RunFolder {
     fn drop(&mut self) {
-        let room = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Caches can be large, and whoever drops a run's state may be an async task.
-        if let Some(room) = room {
-            std::thread::spawn(move || room.remove());
+        let folder = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Removing large caches takes time, and the state may be dropped in an async task.
+        if let Some(folder) = folder {
+            std::thread::spawn(move || folder.remove());
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Git: which of its commands only look, and how its configuration is kept from running things. A repository is
-//! somebody's data; its configuration and attributes can name programs.
+//! Rules for git commands: the read-only ones, the options that can run programs, and the environment that keeps a
+//! repository's configuration from doing so. A repository is untrusted data; its configuration and attributes can name
+//! programs.
 
 use crate::shell::{Unclear, Word};
 
-/// The class of commands that rules call `git only`: `git` itself, looking.
+/// The class of commands that rules call `git only`: read-only git commands.
 pub const GIT_ONLY: &str = "git only";
 
-/// Commands that only look, with any arguments that are not refused below.
-const LOOKING: &[&str] = &[
+/// Read-only commands, with any arguments that are not refused below.
+const READ_ONLY: &[&str] = &[
     "blame",
     "cat-file",
     "check-attr",
@@ -38,8 +39,8 @@ const LOOKING: &[&str] = &[
     "version",
 ];
 
-/// Commands that change things as their names say. Anything on neither list may be an alias, or runs programs.
-const ACTING: &[&str] = &[
+/// Commands that change only what their names say. A command on neither list may be an alias or may run programs.
+const CHANGING: &[&str] = &[
     "add",
     "am",
     "apply",
@@ -75,7 +76,7 @@ const ACTING: &[&str] = &[
     "worktree",
 ];
 
-/// Options before the command that change nothing of what is run.
+/// Options before the command that do not influence which programs run.
 const HARMLESS_GLOBALS: &[&str] = &[
     "--no-pager",
     "-P",
@@ -87,7 +88,7 @@ const HARMLESS_GLOBALS: &[&str] = &[
     "--noglob-pathspecs",
 ];
 
-/// Options, also shortened, that run programs, write files, or read outside the repository.
+/// Options (and their abbreviations) that run programs, write files, or read outside the repository.
 const REFUSED: &[&str] = &[
     "--config",
     "--config-env",
@@ -125,13 +126,13 @@ const REFUSED: &[&str] = &[
     "--work-tree",
 ];
 
-/// Harmless options that look like the beginning of a refused one.
-const FINE: &[&str] = &["--text", "--filter", "--exclude", "--ignore-rev", "--signature"];
+/// Harmless options that are a prefix of a refused one.
+const HARMLESS: &[&str] = &["--text", "--filter", "--exclude", "--ignore-rev", "--signature"];
 
-/// What choosing by hand runs: a filter that the repository's configuration names.
-const BY_HAND: &[&str] = &["--patch", "--interactive", "--edit", "--edit-todo"];
+/// Interactive options, which run a filter or an editor from the repository's configuration.
+const INTERACTIVE: &[&str] = &["--patch", "--interactive", "--edit", "--edit-todo"];
 
-/// An error where git could be made to run something else.
+/// Returns an error if git could run another program.
 pub(super) fn check(args: &[&str]) -> Result<(), Unclear> {
     let Some((command, rest)) = command(args) else {
         return match args {
@@ -139,18 +140,18 @@ pub(super) fn check(args: &[&str]) -> Result<(), Unclear> {
             _ => Err("git's options before its command can change what it runs".to_owned()),
         };
     };
-    if !LOOKING.contains(&command) && !ACTING.contains(&command) {
+    if !READ_ONLY.contains(&command) && !CHANGING.contains(&command) {
         return Err(format!("`git {command}` may be an alias, or runs other programs"));
     }
-    match rest.iter().find(|it| is_refused(command, it)) {
-        Some(by) => Err(format!("`git {command}` can run, write or read anything through `{by}`")),
+    match rest.iter().find(|arg| is_refused(command, arg)) {
+        Some(arg) => Err(format!("`git {command}` can run, write or read anything through `{arg}`")),
         None => Ok(()),
     }
 }
 
-/// The command and its arguments, behind harmless options.
+/// Returns the command and its arguments, after harmless global options.
 fn command<'a>(args: &'a [&'a str]) -> Option<(&'a str, &'a [&'a str])> {
-    let at = args.iter().position(|it| !HARMLESS_GLOBALS.contains(it))?;
+    let at = args.iter().position(|arg| !HARMLESS_GLOBALS.contains(arg))?;
     let (command, rest) = args[at..].split_first()?;
     (!command.starts_with('-')).then_some((*command, rest))
 }
@@ -159,8 +160,9 @@ fn is_refused(command: &str, arg: &str) -> bool {
     let option = arg.split_once('=').map_or(arg, |(option, _)| option);
     if option.starts_with("--") && option.len() > 2 {
         let remerges = option.starts_with("--diff-m") && arg.contains("=r");
-        let by_hand = ACTING.contains(&command) && BY_HAND.iter().any(|it| it.starts_with(option));
-        return remerges || by_hand || (!FINE.contains(&option) && REFUSED.iter().any(|it| it.starts_with(option)));
+        let is_abbreviated = |full: &&str| full.starts_with(option);
+        let is_interactive = CHANGING.contains(&command) && INTERACTIVE.iter().any(is_abbreviated);
+        return remerges || is_interactive || (!HARMLESS.contains(&option) && REFUSED.iter().any(is_abbreviated));
     }
     if arg.contains("ext::") || arg.contains("fd::") {
         return true;
@@ -168,21 +170,22 @@ fn is_refused(command: &str, arg: &str) -> bool {
     if let Some(letters) = arg.strip_prefix('-') {
         return short_is_refused(command, letters);
     }
-    // Two paths outside the repository make `git diff` compare any two files; these others write where they are told.
+    // With two paths outside the repository, `git diff` compares any two files; the other commands write to any path.
     matches!(command, "diff" | "range-diff" | "clone" | "init" | "worktree" | "bundle") && leads_out(arg)
 }
 
-/// `-O` opens a pager or reads a file of orders; letters may stand together. Some options take the rest as their value.
+/// Checks short options, which may be combined: for example, `-O` opens a pager or reads an order file. The value of an
+/// option may follow its letter directly.
 fn short_is_refused(command: &str, letters: &str) -> bool {
-    // The same letter takes a value here and stands for itself there: `git grep -LOsh` is `-L` and `-O sh`.
+    // Whether a letter takes a value depends on the command: `git grep -LOsh` is `-L` and `-O sh`.
     let takes_text = match command {
         "blame" => "L",
         "grep" => "eABCm",
         "commit" | "tag" | "merge" | "notes" | "revert" | "cherry-pick" | "stash" => "m",
-        it if ACTING.contains(&it) => "",
+        other if CHANGING.contains(&other) => "",
         _ => "SGL",
     };
-    let takes_text = letters.starts_with(|it| takes_text.contains(it));
+    let takes_text = letters.starts_with(|letter| takes_text.contains(letter));
     let refused = match command {
         "grep" => "Of",
         "blame" => "OS",
@@ -196,32 +199,32 @@ fn short_is_refused(command: &str, letters: &str) -> bool {
         "clean" | "checkout" | "add" | "reset" | "restore" | "stash" => "ip",
         _ => "O",
     };
-    !takes_text && letters.contains(|it| refused.contains(it))
+    !takes_text && letters.contains(|letter| refused.contains(letter))
 }
 
 fn leads_out(arg: &str) -> bool {
     arg.starts_with(['/', '~']) || arg == ".." || arg.starts_with("../") || arg.contains("/../") || arg.ends_with("/..")
 }
 
-/// Whether the command is git itself, only looking.
+/// Returns true if the command is a read-only git command.
 pub(super) fn is_read_only(words: &[Word]) -> bool {
     let [program, rest @ ..] = words else { return false };
-    let args: Vec<&str> = rest.iter().map(|it| it.text.as_str()).collect();
+    let args: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
     if program.text != "git" || check(&args).is_err() {
         return false;
     }
     let Some((command, args)) = command(&args) else { return true };
-    LOOKING.contains(&command) || only_lists(command, args)
+    READ_ONLY.contains(&command) || only_lists(command, args)
 }
 
-/// The forms of acting commands that only list.
+/// Recognises the forms of changing commands that only list.
 fn only_lists(command: &str, args: &[&str]) -> bool {
     let options = |listing: &[&str], plain: &[&str]| {
-        let name = |it: &&str| it.split_once('=').map_or(*it, |(name, _)| name).to_owned();
-        let lists = args.iter().any(|it| listing.contains(&name(it).as_str()));
-        args.iter().all(|it| {
-            let name = name(it);
-            listing.contains(&name.as_str()) || plain.contains(&name.as_str()) || (lists && !it.starts_with('-'))
+        let name = |arg: &&str| arg.split_once('=').map_or(*arg, |(name, _)| name).to_owned();
+        let lists = args.iter().any(|arg| listing.contains(&name(arg).as_str()));
+        args.iter().all(|arg| {
+            let name = name(arg);
+            listing.contains(&name.as_str()) || plain.contains(&name.as_str()) || (lists && !arg.starts_with('-'))
         })
     };
     let filters = ["--contains", "--no-contains", "--merged", "--no-merged", "--points-at", "--list", "-l"];
@@ -251,8 +254,8 @@ fn only_lists(command: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Settings under which git runs nothing of a repository's choosing, as far as their names are known beforehand and
-/// their neutral values do no harm to an honest repository.
+/// Settings that keep git from running programs of a repository: those whose names are known in advance and whose neutral
+/// values do not disturb a benign repository.
 const NEUTRAL: &[(&str, &str)] = &[
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
@@ -274,7 +277,7 @@ const NEUTRAL: &[(&str, &str)] = &[
     ("submodule.recurse", "false"),
 ];
 
-/// Variables for every git that only looks.
+/// Environment variables for read-only git commands.
 const VARIABLES: &[(&str, &str)] = &[
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_ATTR_NOSYSTEM", "1"),
@@ -289,24 +292,24 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_ASKPASS", "false"),
 ];
 
-/// A diff that git can be told to use instead of a program that the repository names; there is no way to name none.
+/// A plain diff command that replaces the repository's diff program; git has no setting for none.
 const PLAIN_DIFF: &str = r#"sh -c 'diff -u -L "a/$0" -L "b/$0" "$1" "$4"; :'"#;
 
-/// The environment under which a `git only` command runs inside a sandbox: git starts no hook, file watcher, pager,
-/// editor, signature check or transport of the repository's choosing.
+/// Returns the environment for a `git only` command inside a sandbox: git starts no hook, file watcher, pager, editor,
+/// signature check or transport that the repository configures.
 ///
-/// Programs under names that the repository chose (`filter.x.clean`, `diff.x.textconv`) and `diff.external`, which
-/// honest repositories must not find set, are only reached by [`git_only_env_for`]; here the sandbox has to hold them.
+/// Settings under names that the repository chose (`filter.x.clean`, `diff.x.textconv`) and `diff.external` are only
+/// overridden by [`git_only_env_for`]; with this function the sandbox must confine their programs.
 pub fn git_only_env() -> Vec<(String, String)> {
     git_only_env_for([])
 }
 
-/// As [`git_only_env`], and for use without a sandbox: every filter and diff program is neutralised, too.
+/// As [`git_only_env`], but for use without a sandbox: also overrides every filter and diff program.
 ///
 /// `settings` are the names of the repository's settings, as `git config --list --name-only` prints them under
 /// [`git_only_env`]; that command runs nothing.
 pub fn git_only_env_for<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
-    let drivers = settings.into_iter().filter_map(|it| Some((it, neutral_driver(it)?)));
+    let drivers = settings.into_iter().filter_map(|name| Some((name, neutral_driver(name)?)));
     let config: Vec<(&str, &str)> = NEUTRAL.iter().copied().chain(drivers).collect();
     let mut env: Vec<(String, String)> =
         VARIABLES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -318,7 +321,7 @@ pub fn git_only_env_for<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<
     env
 }
 
-/// What takes the place of a setting that names a program.
+/// Returns the harmless value for a setting that names a program.
 fn neutral_driver(setting: &str) -> Option<&'static str> {
     let (section, rest) = setting.split_once('.')?;
     let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);

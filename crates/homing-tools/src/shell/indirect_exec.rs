@@ -1,48 +1,48 @@
-//! Commands that run other commands, or write files, by way of their arguments. A prefix such as `find *` says nothing
-//! about them. The lists are long because the world is; what is on none of them is what its name says.
+//! Detects commands that run other commands or write files through their arguments, which a rule such as `find *` must
+//! not allow. Commands on no list are assumed to do what their name says.
 
 use crate::shell::{
     Unclear, Word,
-    indirect_exec_tables::{ALWAYS, BEGINNINGS, CURL, INTERPRETERS, LONG, PYTHON_MODULES, SHORT, SUBCOMMANDS},
+    indirect_exec_tables::{ALWAYS, CURL, INTERPRETERS, LONG, PREFIXES, PYTHON_MODULES, SHORT, SUBCOMMANDS},
 };
 
-/// The command within a plain wrapper; an error where the wrapper is not plain.
-pub(super) fn unwrap(words: &[Word]) -> Result<Option<&[Word]>, Unclear> {
+/// Returns the command inside a simple wrapper (`timeout 5 …`); an error if the wrapper is not simple.
+pub(super) fn wrapped(words: &[Word]) -> Result<Option<&[Word]>, Unclear> {
     let [program, rest @ ..] = words else { return Ok(None) };
-    let texts: Vec<&str> = rest.iter().map(|it| it.text.as_str()).collect();
+    let texts: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
     let skipped = match (name(program), texts.as_slice()) {
         ("timeout", [duration, ..]) if is_duration(duration) => 1,
         ("nice", ["-n", number, ..]) if is_number(number) => 2,
         ("nice" | "nohup", [first, ..]) if !first.starts_with('-') => 0,
         ("env", [first, ..]) if !first.starts_with('-') && !first.contains('=') => 0,
         ("timeout" | "nice" | "nohup" | "env", _) => {
-            return Err(format!("`{}` runs another command in a way that rules cannot look into", program.text));
+            return Err(format!("`{}` runs another command in a way that rules cannot check", program.text));
         }
         _ => return Ok(None),
     };
     match rest.get(skipped..) {
         Some(inner @ [_, ..]) => Ok(Some(inner)),
-        Some([]) | None => Err(format!("`{}` lacks its command", program.text)),
+        Some([]) | None => Err(format!("`{}` has no command to run", program.text)),
     }
 }
 
-/// An error when the command can run another, or write, by way of its arguments.
+/// Returns an error if the command can run another one or write files through its arguments.
 pub(super) fn check(words: &[Word]) -> Result<(), Unclear> {
     let [program, args @ ..] = words else { return Ok(()) };
     let name = name(program);
-    let args: Vec<&str> = args.iter().map(|it| it.text.as_str()).collect();
+    let args: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
     let runs = |by: &str| Err(format!("`{name}` can run or write anything through `{by}`"));
     if ALWAYS.contains(&name) || name.starts_with("ld-") || name.starts_with("ld.so") || name.contains("-sh") {
-        return Err(format!("`{name}` runs what it is given, which rules cannot look into"));
+        return Err(format!("`{name}` runs other commands, which rules cannot check"));
     }
     if program.text.starts_with("/proc/") || program.text.contains("/../") {
-        return Err("the program is named in a roundabout way".to_owned());
+        return Err("the program's path is indirect".to_owned());
     }
-    if let Some(by) = args.iter().find(|it| is_listed(name, it)) {
+    if let Some(by) = args.iter().find(|arg| is_listed(name, arg)) {
         return runs(by);
     }
-    if let Some(by) = args.iter().find(|it| !it.starts_with('-'))
-        && entry(SUBCOMMANDS, name).is_some_and(|it| it.contains(by))
+    if let Some(by) = args.iter().find(|arg| !arg.starts_with('-'))
+        && entry(SUBCOMMANDS, name).is_some_and(|subcommands| subcommands.contains(by))
     {
         return runs(by);
     }
@@ -53,50 +53,50 @@ fn is_listed(name: &str, arg: &str) -> bool {
     let long = arg.split_once('=').map_or(arg, |(option, _)| option);
     let long = long.starts_with("--")
         && long.len() > 2
-        && entry(LONG, name).is_some_and(|it| it.iter().any(|full| full.starts_with(long)));
+        && entry(LONG, name).is_some_and(|options| options.iter().any(|full| full.starts_with(long)));
     let short = arg.starts_with('-')
         && !arg.starts_with("--")
-        && entry(SHORT, name).is_some_and(|letters| arg.contains(|it| letters.contains(it)));
-    long || short || entry(BEGINNINGS, name).is_some_and(|it| it.iter().any(|start| arg.starts_with(start)))
+        && entry(SHORT, name).is_some_and(|letters| arg.contains(|letter| letters.contains(letter)));
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| arg.starts_with(prefix));
+    long || short || entry(PREFIXES, name).is_some_and(starts)
 }
 
 fn entry<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     table.iter().find(|(program, _)| *program == name).map(|(_, entry)| *entry)
 }
 
-/// Programs that need a look of their own.
+/// Checks programs that the tables cannot describe.
 fn special(name: &str, args: &[&str]) -> Result<(), Unclear> {
-    let fine = match name {
+    let is_plain = match name {
         "git" => return crate::shell::git_rules::check(args),
         "sed" | "gsed" => sed_is_plain(args),
         "awk" | "gawk" | "mawk" | "nawk" => awk_is_plain(args),
         "tar" | "bsdtar" | "gtar" => tar_is_plain(args),
         "uniq" | "xxd" => operands(args) <= 1,
-        "curl" => args.iter().all(|it| !it.starts_with('-') || CURL.contains(it)),
-        "test" | "[" => !args.iter().any(|it| matches!(*it, "-v" | "-R")),
-        "printf" => !args.first().is_some_and(|it| it.starts_with("-v")),
-        "man" => !args.iter().any(|it| it.starts_with('-')),
-        "make" | "gmake" | "gradle" | "gradlew" => !args.iter().any(|it| it.contains('=')),
+        "curl" => args.iter().all(|arg| !arg.starts_with('-') || CURL.contains(arg)),
+        "test" | "[" => !args.iter().any(|arg| matches!(*arg, "-v" | "-R")),
+        "printf" => !args.first().is_some_and(|arg| arg.starts_with("-v")),
+        "man" => !args.iter().any(|arg| arg.starts_with('-')),
+        "make" | "gmake" | "gradle" | "gradlew" => !args.iter().any(|arg| arg.contains('=')),
         _ if name.starts_with("python") || name.starts_with("pypy") => python_is_plain(args),
-        _ if INTERPRETERS.contains(&without_version(name)) => args.first().is_some_and(|it| !it.starts_with('-')),
+        _ if INTERPRETERS.contains(&without_version(name)) => args.first().is_some_and(|arg| !arg.starts_with('-')),
         _ => true,
     };
-    if fine { Ok(()) } else { Err(format!("`{name}` can run or write anything with such arguments")) }
+    if is_plain { Ok(()) } else { Err(format!("`{name}` can run or write anything with these arguments")) }
 }
 
-/// Printing lines by number, and nothing else.
+/// Allows only printing, deleting and quitting at line numbers.
 fn sed_is_plain(args: &[&str]) -> bool {
-    let (options, rest): (Vec<&str>, Vec<&str>) = args.iter().partition(|it| it.starts_with('-'));
-    let script = |it: &str| {
-        it.split(';').all(|one| {
-            one.trim_end_matches(['p', 'd', 'q', '=']).chars().all(|c| c.is_ascii_digit() || ",$ ".contains(c))
-        })
-    };
-    options.iter().all(|it| matches!(*it, "-n" | "-E" | "-r" | "--quiet" | "--silent"))
-        && rest.first().is_some_and(|it| script(it))
+    let (options, rest): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
+    let is_line_address =
+        |text: &str| text.chars().all(|character| character.is_ascii_digit() || ",$ ".contains(character));
+    let is_plain_script =
+        |script: &str| script.split(';').all(|part| is_line_address(part.trim_end_matches(['p', 'd', 'q', '='])));
+    options.iter().all(|option| matches!(*option, "-n" | "-E" | "-r" | "--quiet" | "--silent"))
+        && rest.first().is_some_and(|script| is_plain_script(script))
 }
 
-/// A program without pipes, redirections, calls of the system or other files.
+/// Allows only programs without pipes, redirections, system calls and further program files.
 fn awk_is_plain(args: &[&str]) -> bool {
     let mut rest = args;
     loop {
@@ -104,21 +104,22 @@ fn awk_is_plain(args: &[&str]) -> bool {
             ["-F" | "-v", _, more @ ..] => more,
             [option, more @ ..] if option.starts_with("-F") && option.len() > 2 => more,
             [program, more @ ..] if !program.starts_with('-') => {
-                let unsafe_in = ["system", "getline", "|", ">", "@", "close", "fflush"];
-                return !unsafe_in.iter().any(|it| program.contains(it)) && !more.iter().any(|it| it.starts_with('-'));
+                let keywords = ["system", "getline", "|", ">", "@", "close", "fflush"];
+                let is_unsafe = keywords.iter().any(|keyword| program.contains(keyword));
+                return !is_unsafe && !more.iter().any(|arg| arg.starts_with('-'));
             }
             _ => return false,
         };
     }
 }
 
-/// Listing an archive.
+/// Allows only listing an archive.
 fn tar_is_plain(args: &[&str]) -> bool {
     let [mode, rest @ ..] = args else { return false };
     let letters = mode.strip_prefix('-').unwrap_or(mode);
     letters.starts_with('t')
-        && letters.chars().all(|it| "tvzjJf".contains(it))
-        && !rest.iter().any(|it| it.starts_with('-') || it.contains(':'))
+        && letters.chars().all(|letter| "tvzjJf".contains(letter))
+        && !rest.iter().any(|arg| arg.starts_with('-') || arg.contains(':'))
 }
 
 fn python_is_plain(args: &[&str]) -> bool {
@@ -130,13 +131,13 @@ fn python_is_plain(args: &[&str]) -> bool {
     }
 }
 
-/// `lua5.4` is `lua`.
+/// Strips a version: `lua5.4` is `lua`.
 fn without_version(name: &str) -> &str {
     name.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.' || it == '-')
 }
 
 fn operands(args: &[&str]) -> usize {
-    args.iter().filter(|it| !it.starts_with('-')).count()
+    args.iter().filter(|arg| !arg.starts_with('-')).count()
 }
 
 fn is_duration(text: &str) -> bool {
@@ -144,10 +145,10 @@ fn is_duration(text: &str) -> bool {
 }
 
 fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit() || it == b'.')
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-/// The program's name without its folder.
+/// Returns the program's name without its folder.
 fn name(program: &Word) -> &str {
     program.text.rsplit('/').next().unwrap_or(&program.text)
 }

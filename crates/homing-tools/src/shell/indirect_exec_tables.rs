@@ -1,9 +1,9 @@
-//! Which programs run others, and through which of their arguments. Data only; how it is used stands in `gadgets`.
+//! Tables of programs that run others, and of the arguments that make them do so; used by `indirect_exec`.
 
-/// Programs whose purpose is to run what they are given, shell words that change what later words mean, and programs
-/// with a command language of their own.
+/// Programs that run other commands, shell keywords and builtins that change the meaning of later words, and programs
+/// with their own command language.
 pub(super) const ALWAYS: &[&str] = &[
-    // The shell's own.
+    // Shell keywords and builtins.
     "!",
     "(",
     "((",
@@ -158,7 +158,7 @@ pub(super) const ALWAYS: &[&str] = &[
     "vipe",
     "x86_64",
     "xvfb-run",
-    // Debuggers, editors, pagers and clients that have a way to a shell.
+    // Debuggers, editors, pagers and clients that can start a shell.
     "ed",
     "emacs",
     "emacsclient",
@@ -229,7 +229,7 @@ pub(super) const ALWAYS: &[&str] = &[
     "w3m",
 ];
 
-/// Programs whose first word may be a wrapper.
+/// Subcommands that run other commands.
 pub(super) const SUBCOMMANDS: &[(&str, &[&str])] = &[
     ("asdf", &["exec"]),
     ("bun", &["x", "exec"]),
@@ -257,7 +257,7 @@ pub(super) const SUBCOMMANDS: &[(&str, &[&str])] = &[
     ("yarn", &["exec", "dlx", "config"]),
 ];
 
-/// Long options, also in the shortened forms that many programs accept.
+/// Long options, including the abbreviations that many programs accept.
 pub(super) const LONG: &[(&str, &[&str])] = &[
     ("ack", &["--pager", "--env"]),
     ("ag", &["--pager"]),
@@ -316,7 +316,7 @@ pub(super) const LONG: &[(&str, &[&str])] = &[
     ("zip", &["--unzip-command", "--test-command"]),
 ];
 
-/// Letters of short options, which may stand together (`-no`).
+/// Letters of short options, which may be combined (`-no`).
 pub(super) const SHORT: &[(&str, &str)] = &[
     ("apt", "oc"),
     ("bat", "o"),
@@ -351,8 +351,8 @@ pub(super) const SHORT: &[(&str, &str)] = &[
     ("zip", "T"),
 ];
 
-/// Words that begin so, for programs with options of their own style.
-pub(super) const BEGINNINGS: &[(&str, &[&str])] = &[
+/// Prefixes of arguments, for programs with their own option style.
+pub(super) const PREFIXES: &[(&str, &[&str])] = &[
     ("ar", &["--plugin", "@"]),
     ("cargo", &["+"]),
     ("cmake", &["-P", "-E", "-C"]),
@@ -395,7 +395,7 @@ pub(super) const BEGINNINGS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Interpreters whose options carry code; a script by name is what a rule can speak of.
+/// Interpreters whose options can carry code; only a script named first can be allowed by a rule.
 pub(super) const INTERPRETERS: &[&str] = &[
     "bun",
     "clojure",
@@ -424,11 +424,11 @@ pub(super) const INTERPRETERS: &[&str] = &[
     "tclsh",
 ];
 
-/// Python's modules that only do what their names say.
+/// Python modules that only do what their names say.
 pub(super) const PYTHON_MODULES: &[&str] =
     &["black", "flake8", "isort", "json.tool", "mypy", "pylint", "pytest", "ruff", "unittest"];
 
-/// Options that only say how to fetch and what to print.
+/// curl options that neither write files nor read configuration.
 pub(super) const CURL: &[&str] = &[
     "-s",
     "-S",

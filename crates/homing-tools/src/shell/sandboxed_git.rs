@@ -1,4 +1,4 @@
-//! Git that we start ourselves: in the run's sandbox, and without anything that a repository would have it run.
+//! Runs git for the tools in the run's sandbox, without programs configured by the repository.
 
 use std::{io::Read, sync::Arc, time::Duration};
 
@@ -15,12 +15,12 @@ use crate::{
 };
 use homing_sandbox::process::{Captured, Collector, CommandEnd, CommandSpec, Streams};
 
-const TIME: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Git in the sandbox of the run that asks for it, where it can change nothing.
+/// Runs git read-only in the sandbox of the calling run.
 #[derive(Debug)]
 pub struct SandboxedGit {
-    /// Runs it.
+    /// Starts the commands.
     pub commands: Arc<Commands>,
 }
 
@@ -29,53 +29,53 @@ impl GitRunner for SandboxedGit {
         &'a self,
         context: &'a ToolContext,
         args: Vec<String>,
-        most: usize,
+        max_bytes: usize,
     ) -> BoxFuture<'a, Result<GitOutput, String>> {
-        Box::pin(self.run(context, args, most))
+        Box::pin(self.run(context, args, max_bytes))
     }
 }
 
 impl SandboxedGit {
-    async fn run(&self, context: &ToolContext, args: Vec<String>, most: usize) -> Result<GitOutput, String> {
+    async fn run(&self, context: &ToolContext, args: Vec<String>, max_bytes: usize) -> Result<GitOutput, String> {
         let own = &context.authority.own;
-        let grant = Grant { sandbox: looking(own.sandbox), ..Grant::clone(own) };
-        let room = self.commands.room(context.key.run, &context.state);
-        let command = ShellCommand { command: "git", workdir: &context.workdir, grant: &grant, time: TIME };
-        let mut job = self.commands.job(&command, &room).await.map_err(|error| error.to_string())?;
+        let grant = Grant { sandbox: read_only(own.sandbox), ..Grant::clone(own) };
+        let private = self.commands.private_folder(context.key.run, &context.state);
+        let command = ShellCommand { command: "git", workdir: &context.workdir, grant: &grant, time: TIMEOUT };
+        let mut job = self.commands.job(&command, &private).await.map_err(|error| error.to_string())?;
         job.env.extend(self.commands.neutral_git(&job).await.map_err(|error| error.to_string())?);
         let argv = std::iter::once("git".to_owned()).chain(args).collect();
         let job = CommandSpec { argv, streams: Streams::Apart, ..job };
-        let spill = room.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
+        let spill = private.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
         let running = self.commands.launcher.start(job).await.map_err(|error| error.to_string())?;
-        let finished = running.finish(Collector::new(Some(spill)), TIME, context.cancelled(), &mut |_| ()).await;
+        let finished = running.finish(Collector::new(Some(spill)), TIMEOUT, context.cancelled(), &mut |_| ()).await;
         match finished.ending {
-            CommandEnd::Exited(0) => first(finished.output, most),
+            CommandEnd::Exited(0) => first(finished.output, max_bytes),
             CommandEnd::Refused(why) => Err(why),
-            CommandEnd::TimedOut => Err("git took too long".to_owned()),
+            CommandEnd::TimedOut => Err("git timed out".to_owned()),
             CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Cancelled => Err(finished.complaints.text),
         }
     }
 }
 
-/// Who only looks needs nothing writable; a sandbox that is off stays off.
-fn looking(sandbox: Sandbox) -> Sandbox {
+/// Reduces a sandbox to read-only; a disabled sandbox stays disabled.
+fn read_only(sandbox: Sandbox) -> Sandbox {
     match sandbox {
         Sandbox::ReadOnly | Sandbox::WorkspaceWrite => Sandbox::ReadOnly,
         Sandbox::Off => Sandbox::Off,
     }
 }
 
-/// The first `most` bytes of the output, from the file where it did not fit in memory.
-fn first(output: Captured, most: usize) -> Result<GitOutput, String> {
+/// Returns the first `max_bytes` of the output, from the file if it was too large for memory.
+fn first(output: Captured, max_bytes: usize) -> Result<GitOutput, String> {
     let mut bytes = Vec::new();
     match &output.file {
         Some(path) => {
-            let read = std::fs::File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes));
+            let read = std::fs::File::open(path).and_then(|file| file.take(max_bytes as u64).read_to_end(&mut bytes));
             let _ = std::fs::remove_file(path);
             read.map_err(|error| error.to_string())?;
         }
         None => bytes = output.text.into_bytes(),
     }
-    bytes.truncate(most);
+    bytes.truncate(max_bytes);
     Ok(GitOutput { stdout: String::from_utf8_lossy(&bytes).into_owned(), was_cut: output.total > bytes.len() as u64 })
 }

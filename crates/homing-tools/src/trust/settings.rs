@@ -1,5 +1,5 @@
-//! `.claude/settings.json` and `settings.local.json`: what a project denies and asks holds always, what it allows holds
-//! once it is trusted. Only bytes are read here; whether they are trusted is for the caller to know.
+//! `.claude/settings.json` and `settings.local.json`: `deny` and `ask` always apply, `allow` and hooks only if the file is
+//! trusted. This module parses bytes; the caller decides about trust.
 
 use homing_core::{
     authority::{Allow, Layer},
@@ -7,43 +7,43 @@ use homing_core::{
 };
 use serde_json::Value;
 
-/// What a settings file says, as far as it concerns us.
+/// The supported part of a settings file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaudeSettings {
-    /// Denials and questions. They only narrow, so they need no trust.
+    /// The `deny` and `ask` rules. They only restrict, so they need no trust.
     pub layer: Layer,
-    /// Calls that need no question. Use them only when the file is trusted: see [`ClaudeSettings::allowed`].
+    /// The `allow` rules, valid only if the file is trusted: see [`ClaudeSettings::allowed`].
     allow: Vec<Rule>,
-    /// Hooks, as the file wrote them. Use them only when the file is trusted: see [`ClaudeSettings::hooks`].
+    /// The unparsed hooks, valid only if the file is trusted: see [`ClaudeSettings::hooks`].
     hooks: Value,
-    /// What could not be understood, in words. A denial that cannot be understood denies its whole tool.
+    /// Warnings about invalid entries. An invalid `deny` rule denies its whole tool.
     pub warnings: Vec<String>,
 }
 
-/// Whether the file that settings came from is trusted.
+/// The trust in a settings file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The user vouches for it.
+    /// The user trusts the file.
     Trusted,
-    /// Nobody does.
+    /// The user does not trust the file.
     Untrusted,
 }
 
-/// A settings file that is no JSON object.
+/// A settings file that is not a JSON object.
 #[derive(Debug, thiserror::Error)]
-#[error("{from} cannot be read: {why}")]
+#[error("cannot read {from}: {why}")]
 pub struct SettingsError {
     from: String,
     why: String,
 }
 
 impl ClaudeSettings {
-    /// Reads a settings file; `from` names it in messages.
+    /// Parses a settings file; `from` names it in messages.
     pub fn parse(from: &str, bytes: &[u8]) -> Result<Self, SettingsError> {
         let bad = |why: String| SettingsError { from: from.to_owned(), why };
         let json: Value = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
         if !json.is_object() {
-            return Err(bad("it is no JSON object".to_owned()));
+            return Err(bad("not a JSON object".to_owned()));
         }
         let mut warnings = Vec::new();
         let mut rules = |key: &str, on_error: OnError| {
@@ -62,7 +62,7 @@ impl ClaudeSettings {
         Ok(Self { layer, allow, hooks, warnings })
     }
 
-    /// Calls that need no question: none, unless the file is trusted.
+    /// The `allow` rules; empty unless the file is trusted.
     pub fn allowed(&self, trust: Trust) -> &[Rule] {
         match trust {
             Trust::Trusted => &self.allow,
@@ -70,7 +70,7 @@ impl ClaudeSettings {
         }
     }
 
-    /// Hooks, as the file wrote them: none, unless the file is trusted.
+    /// The unparsed hooks; null unless the file is trusted.
     pub fn hooks(&self, trust: Trust) -> Value {
         match trust {
             Trust::Trusted => self.hooks.clone(),
@@ -79,12 +79,12 @@ impl ClaudeSettings {
     }
 }
 
-/// What a rule that cannot be read means.
+/// The treatment of an invalid rule.
 #[derive(Clone, Copy)]
 enum OnError {
-    /// A restriction stays closed: it is taken for its whole tool.
+    /// A restriction applies to the whole tool.
     WholeTool,
-    /// A permission that is not understood permits nothing.
+    /// A permission is dropped.
     Drop,
 }
 
@@ -102,11 +102,11 @@ fn read_rules(list: Option<&Value>, from: &str, key: &str, on_error: OnError, wa
             (Err(_), OnError::WholeTool) => {
                 let name = text.split(['(', ' ']).next().unwrap_or_default();
                 let whole = name.parse().unwrap_or_else(|_| Rule::tool("*"));
-                warnings.push(format!("{from}: `{value}` in `{key}` is no rule; it is taken for all of `{whole}`"));
+                warnings.push(format!("{from}: `{value}` in `{key}` is not a valid rule: treated as `{whole}`"));
                 rules.push(whole);
             }
             (Err(_), OnError::Drop) => {
-                warnings.push(format!("{from}: `{value}` in `{key}` is no rule; it allows nothing"))
+                warnings.push(format!("{from}: `{value}` in `{key}` is not a valid rule: ignored"))
             }
         }
     }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn denials_hold_always_and_permissions_only_with_trust() {
+    fn deny_rules_always_apply_and_allow_rules_need_trust() {
         let text = r#"{"permissions": {"allow": ["Bash(npm run:*)"], "ask": ["WebFetch"], "deny": ["Read(.env)", "Bash(curl *)"]},
             "hooks": {"PreToolUse": []}, "env": {"A": "b"}}"#;
         let settings = ClaudeSettings::parse(".claude/settings.json", text.as_bytes()).unwrap();
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_that_cannot_be_read_stays_closed() {
+    fn invalid_deny_rule_denies_the_whole_tool() {
         let text = r#"{"permissions": {"allow": ["Bash(git"], "deny": ["Bash(rm", 7]}}"#;
         let settings = ClaudeSettings::parse("s", text.as_bytes()).unwrap();
         assert_eq!(rules(&settings.layer.deny), ["bash", "*"]);

@@ -1,4 +1,5 @@
-//! A web page as text. It reads tags one after the other and builds no tree, so that no page can make it deep or slow.
+//! Converts HTML to text. It processes a stream of tags and builds no tree, so that no page can cause deep recursion or
+//! quadratic work.
 
 use std::{
     cell::RefCell,
@@ -15,21 +16,21 @@ use reqwest::Url;
 
 use homing_core::sanitize::is_invisible;
 
-/// Text is kept up to here; links can make it longer than the page.
-const MOST: usize = 1024 * 1024;
-/// A main part shorter than this is a page that uses the word for something else.
-const LEAST_MAIN: usize = 200;
+/// Maximum size of the text; expanded links can make it longer than the page.
+const MAX_TEXT: usize = 1024 * 1024;
+/// Minimum length of the main part; if it is shorter, the whole page is used.
+const MIN_MAIN: usize = 200;
 
-/// How long a page may take. Some honest work of the tokenizer grows with the square of a tag's attributes.
-const MOST_TIME: Duration = Duration::from_secs(2);
-/// Characters that are read between two looks at the clock.
+/// Time limit per page. The tokenizer's work is quadratic in the number of a tag's attributes.
+const MAX_TIME: Duration = Duration::from_secs(2);
+/// Number of bytes processed between two checks of the time limit.
 const CHUNK: usize = 4_096;
 
-/// The page's words, with headings, lists, links and code marked as in Markdown. A page that takes too long ends early.
+/// Converts a page to text, with headings, lists, links and code as in Markdown. Stops early at the time limit.
 pub(crate) fn to_text(html: &str, base: &Url) -> String {
     let tokenizer = Tokenizer::new(Sink(RefCell::new(PageText::new(base))), TokenizerOpts::default());
     let queue = BufferQueue::default();
-    let until = Instant::now() + MOST_TIME;
+    let until = Instant::now() + MAX_TIME;
     let mut rest = html;
     while !rest.is_empty() && Instant::now() < until {
         let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK));
@@ -61,18 +62,18 @@ impl TokenSink for Sink {
     }
 }
 
-/// What has been read so far.
+/// The text of a page while it is converted.
 struct PageText {
     base: Url,
     out: String,
     title: String,
-    /// An element whose contents are not for reading, and how often it is open.
+    /// The element whose contents are skipped, and its nesting depth.
     skipping: Option<(String, usize)>,
     in_title: bool,
     in_pre: bool,
-    /// Where an open link's text began, and where it leads.
+    /// The start of an open link's text, and the link's address.
     link: Option<(usize, String)>,
-    /// Where the main part begins and ends, and its element.
+    /// The element, start and end of the main part.
     main: Option<(String, usize, Option<usize>)>,
 }
 
@@ -92,22 +93,23 @@ impl PageText {
 
     fn text(&mut self, text: &str) {
         if self.in_title {
-            let room = 300_usize.saturating_sub(self.title.chars().count());
-            self.title.extend(text.chars().filter(|it| !it.is_control() && !is_invisible(*it)).take(room));
-        } else if self.skipping.is_none() && self.out.len() < MOST {
-            match self.in_pre {
-                true => self.out.extend(text.chars().filter(|&it| is_shown(it))),
-                false => self.words(text),
+            let free = 300_usize.saturating_sub(self.title.chars().count());
+            self.title.extend(text.chars().filter(|&it| it != '\n' && it != '\t' && is_shown(it)).take(free));
+        } else if self.skipping.is_none() && self.out.len() < MAX_TEXT {
+            if self.in_pre {
+                self.out.extend(text.chars().filter(|&it| is_shown(it)));
+            } else {
+                self.words(text);
             }
         }
     }
 
     fn words(&mut self, text: &str) {
         for character in text.chars().filter(|&it| is_shown(it)) {
-            match character.is_whitespace() {
-                true if self.out.is_empty() || self.out.ends_with([' ', '\n']) => (),
-                true => self.out.push(' '),
-                false => self.out.push(character),
+            if !character.is_whitespace() {
+                self.out.push(character);
+            } else if !self.out.is_empty() && !self.out.ends_with([' ', '\n']) {
+                self.out.push(' ');
             }
         }
     }
@@ -125,7 +127,7 @@ impl PageText {
                     }
                     return TokenSinkResult::RawData(raw);
                 }
-                if !self.skip_start(name, tag.self_closing) && self.out.len() < MOST {
+                if !self.skip_start(name, tag.self_closing) && self.out.len() < MAX_TEXT {
                     self.start(name, tag);
                 }
             }
@@ -140,11 +142,11 @@ impl PageText {
         TokenSinkResult::Continue
     }
 
-    /// Whether the tag belongs to what is not for reading.
+    /// Returns true if the tag belongs to skipped content.
     fn skip_start(&mut self, name: &str, closed: bool) -> bool {
         match &mut self.skipping {
             Some((skipped, open)) => *open += usize::from(skipped == name && !closed),
-            None if is_furniture(name) && !closed => self.skipping = Some((name.to_owned(), 1)),
+            None if is_skipped(name) && !closed => self.skipping = Some((name.to_owned(), 1)),
             None => return false,
         }
         true
@@ -191,14 +193,14 @@ impl PageText {
                 self.link = attribute(tag, "href").map(|href| (self.out.len(), href.to_owned()));
             }
             "img" => {
-                if let Some(alt) = attribute(tag, "alt").filter(|it| !it.trim().is_empty()) {
+                if let Some(alt) = attribute(tag, "alt").filter(|alt| !alt.trim().is_empty()) {
                     let alt = format!("[image: {}]", alt.trim());
                     self.words(&alt);
                 }
             }
             "main" | "article" => {
                 self.lines(2);
-                // `main` says it better than `article`, of which there may be several.
+                // `main` is preferred to `article`, of which there may be several.
                 let better = self.main.as_ref().is_none_or(|(kind, ..)| kind == "article" && name == "main");
                 if better {
                     self.main = Some((name.to_owned(), self.out.len(), None));
@@ -236,17 +238,17 @@ impl PageText {
     fn end_link(&mut self) {
         let Some((from, href)) = self.link.take() else { return };
         let text = self.out.get(from..).unwrap_or_default().trim();
-        let target = self.base.join(&href).ok().filter(|it| matches!(it.scheme(), "http" | "https"));
-        let Some(target) = target.filter(|it| !text.is_empty() && !text.contains('\n') && it.as_str().len() < 500)
-        else {
+        let target = self.base.join(&href).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(target) = target.filter(|url| url.as_str().len() < 500) else { return };
+        if text.is_empty() || text.contains('\n') {
             return;
-        };
+        }
         let link = format!("[{text}]({target})");
         self.out.truncate(from);
         self.out.push_str(&link);
     }
 
-    /// Ends the line, or leaves one empty.
+    /// Ends the current line with `count` line breaks: 1, or 2 for an empty line.
     fn lines(&mut self, count: usize) {
         if self.in_pre {
             return;
@@ -261,13 +263,13 @@ impl PageText {
 
     fn finish(self) -> String {
         let main = self.main.as_ref().and_then(|(_, from, to)| self.out.get(*from..to.unwrap_or(self.out.len())));
-        let body = main.filter(|it| it.trim().len() >= LEAST_MAIN).unwrap_or(&self.out).trim();
+        let body = main.filter(|main| main.trim().len() >= MIN_MAIN).unwrap_or(&self.out).trim();
         let title = self.title.split_whitespace().collect::<Vec<_>>().join(" ");
         if title.is_empty() { body.to_owned() } else { format!("{title}\n\n{body}") }
     }
 }
 
-/// Elements whose contents are text to the very end tag.
+/// Elements whose contents are raw text up to the end tag.
 fn raw_kind(name: &str) -> Option<RawKind> {
     match name {
         "title" | "textarea" => Some(RawKind::Rcdata),
@@ -277,8 +279,8 @@ fn raw_kind(name: &str) -> Option<RawKind> {
     }
 }
 
-/// What stands around a page's contents.
-fn is_furniture(name: &str) -> bool {
+/// Elements that are not part of a page's contents.
+fn is_skipped(name: &str) -> bool {
     matches!(name, "nav" | "footer" | "aside" | "svg" | "template" | "object" | "select" | "dialog" | "canvas" | "math")
 }
 
@@ -305,13 +307,13 @@ fn is_block(name: &str) -> bool {
     )
 }
 
-/// Control and invisible characters could hide instructions from a person who reads along.
+/// Drops control and invisible characters, which could hide instructions from a human reader.
 fn is_shown(character: char) -> bool {
     matches!(character, '\n' | '\t') || !(character.is_control() || is_invisible(character))
 }
 
 fn attribute<'t>(tag: &'t Tag, name: &str) -> Option<&'t str> {
-    tag.attrs.iter().find(|it| &*it.name.local == name).map(|it| &*it.value)
+    tag.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
 }
 
 #[cfg(test)]
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_becomes_readable_text() {
+    fn page_becomes_readable_text() {
         check(
             "<!doctype html><html><head><title>The\n Title</title><style>p{}</style><script>if (a<b) x()</script></head>
              <body><nav><a href=/>Home</a></nav><h1>One &amp; two</h1><p>Some  <b>bold</b>
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_main_part_is_preferred() {
+    fn main_part_is_preferred() {
         let words = "content ".repeat(40);
         check(&format!("<div>menu</div><main><p>{words}</main><div>bottom</div>"), words.trim());
     }
@@ -349,9 +351,9 @@ mod tests {
     }
 
     #[test]
-    fn hostile_pages_cost_no_more_than_their_length() {
+    fn hostile_pages_take_linear_time() {
         let base = Url::parse("https://example.org/").unwrap();
-        let attributes: String = (0..150_000).map(|it| format!("a{it} ")).collect();
+        let attributes: String = (0..150_000).map(|at| format!("a{at} ")).collect();
         for html in [
             "<div>".repeat(30_000),
             "<b a=1><i b=2><p>".repeat(10_000),

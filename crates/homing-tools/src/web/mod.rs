@@ -1,4 +1,4 @@
-//! Tools that reach the public web.
+//! The web tools, `fetch` and `websearch`.
 
 pub(crate) mod fetch;
 pub(crate) mod html_to_text;

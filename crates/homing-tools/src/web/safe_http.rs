@@ -1,5 +1,5 @@
-//! Reaching the public web and nothing else: addresses are checked after names are resolved, and the address that was
-//! checked is the one that is connected to.
+//! HTTP client that only connects to permitted addresses: they are checked after name resolution, and the connection
+//! uses the address that was checked.
 
 use std::{error::Error, net::SocketAddr, time::Duration};
 
@@ -10,42 +10,49 @@ use reqwest::{
     redirect::Policy,
 };
 
-/// How we name ourselves to servers.
-const AGENT: &str = concat!("homing/", env!("CARGO_PKG_VERSION"));
+/// The `User-Agent` header.
+const USER_AGENT: &str = concat!("homing/", env!("CARGO_PKG_VERSION"));
 
-/// A client that follows no redirections, uses no proxy, and connects only within `reach`.
+/// Creates a client that follows no redirects, uses no proxy, and connects only within `reach`.
 pub(crate) fn client(reach: Reach) -> Result<Client, String> {
     Client::builder()
-        .user_agent(AGENT)
+        .user_agent(USER_AGENT)
         .redirect(Policy::none())
         .referer(false)
         .no_proxy()
         .connect_timeout(Duration::from_secs(10))
-        .dns_resolver(Names { reach })
+        .dns_resolver(CheckedResolver { reach })
         .build()
-        .map_err(|error| format!("there is no way to the web: {}", root_of(&error)))
+        .map_err(|error| format!("cannot create an HTTP client: {}", root_of(&error)))
 }
 
-/// Looks names up, and refuses those that stand for an address out of reach.
-struct Names {
+/// Resolves names, and rejects those that resolve to an address out of reach.
+struct CheckedResolver {
     reach: Reach,
 }
 
-impl Resolve for Names {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let reach = self.reach;
         Box::pin(async move {
             let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            // One private address among public ones is enough to refuse: a name that is both is up to something.
-            if let Some(private) = found.iter().find(|it| !reach.includes(it.ip())) {
-                return Err(format!("{} is {}, which is not a public address", name.as_str(), private.ip()).into());
+            // One private address among public ones is enough to reject: such a name is a sign of DNS rebinding.
+            if let Some(private) = found.iter().find(|address| !reach.includes(address.ip())) {
+                return Err(
+                    format!("{} resolves to {}, which is not a public address", name.as_str(), private.ip()).into()
+                );
             }
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }
 }
 
-/// What lies at the bottom of an error, in words.
+/// Returns the message for a host that the run's network permissions do not include.
+pub(crate) fn network_denied(host: &str) -> String {
+    format!("this run has no network permission for {host}")
+}
+
+/// Returns the message of an error's innermost source.
 pub(crate) fn root_of(error: &dyn Error) -> String {
     let mut root = error;
     while let Some(source) = root.source() {

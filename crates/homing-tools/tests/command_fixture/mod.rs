@@ -1,4 +1,4 @@
-//! A workspace, an outside, and commands with the back-ends of this machine, for tests that run real processes.
+//! A workspace, a folder outside, and commands with the back-ends of this machine, for tests that run real processes.
 #![allow(dead_code, unreachable_pub, clippy::print_stderr)]
 
 pub mod isolated;
@@ -23,58 +23,58 @@ use serde_json::json;
 
 pub const HELPER: &str = env!("CARGO_BIN_EXE_homing-helper");
 
-/// Names a copy of the helper, for a user who cannot reach the folder that it was built in.
+/// Names a copy of the helper, for a user without access to the build folder.
 const HELPER_COPY: &str = "HOMING_TEST_HELPER";
 
 pub fn helper() -> PathBuf {
     std::env::var_os(HELPER_COPY).map_or(HELPER.into(), PathBuf::from)
 }
 
-pub struct Workshop {
+pub struct CommandFixture {
     pub folder: tempfile::TempDir,
     pub workspace: PathBuf,
     pub outside: PathBuf,
     pub commands: Arc<Commands>,
 }
 
-pub fn surroundings() -> CommandEnv {
+pub fn host_env() -> CommandEnv {
     let env: BTreeMap<String, String> = std::env::vars().collect();
     let home = env.get("HOME").map_or("/nonexistent".into(), PathBuf::from);
     CommandEnv { home, env }
 }
 
-/// The back-ends of this machine; what is missing is said aloud.
+/// Returns the back-ends of this machine, and prints the missing ones.
 pub async fn sandboxes() -> Sandboxes {
     let scratch = tempfile::tempdir().unwrap();
-    let found = Sandboxes::probe(&helper(), &surroundings(), scratch.path()).await;
+    let found = Sandboxes::probe(&helper(), &host_env(), scratch.path()).await;
     for why in &found.failed {
         eprintln!("not tested on this machine: {why}");
     }
     found
 }
 
-/// A workshop for each back-end that works here.
-pub async fn each() -> Vec<(&'static str, Workshop)> {
+/// Creates a fixture for each back-end of this machine.
+pub async fn each() -> Vec<(&'static str, CommandFixture)> {
     let found = sandboxes().await;
-    let mut shops = Vec::new();
+    let mut fixtures = Vec::new();
     for backend in &found.ready {
         let name = match backend {
             Backend::Bubblewrap { .. } => "bubblewrap",
             Backend::Landlock { .. } => "landlock",
         };
-        shops.push((name, Workshop::with(found.only(|it| it == backend), |it| it)));
+        fixtures.push((name, CommandFixture::with(found.only(|other| other == backend), |commands| commands)));
     }
-    shops
+    fixtures
 }
 
-/// A workshop for the back-end that would be used here.
-pub async fn best() -> Option<Workshop> {
+/// Creates a fixture for the best back-end of this machine.
+pub async fn best() -> Option<CommandFixture> {
     let found = sandboxes().await;
     found.best()?;
-    Some(Workshop::with(found, |it| it))
+    Some(CommandFixture::with(found, |commands| commands))
 }
 
-impl Workshop {
+impl CommandFixture {
     pub fn with(sandboxes: Sandboxes, change: impl FnOnce(Commands) -> Commands) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -82,7 +82,7 @@ impl Workshop {
         for path in [&workspace, &outside] {
             fs::create_dir(path).unwrap();
         }
-        let commands = Commands::new(helper(), surroundings(), SandboxOptions::default(), root.join("private"));
+        let commands = Commands::new(helper(), host_env(), SandboxOptions::default(), root.join("private"));
         let commands = Arc::new(change(commands).with_sandboxes(sandboxes));
         Self { folder, workspace, outside, commands }
     }
@@ -106,7 +106,7 @@ impl Workshop {
             workdir: self.workspace.clone(),
             authority: Arc::new(Authority { own: grant.clone(), grant }),
             state: Arc::default(),
-            host: Arc::new(Nobody),
+            host: Arc::new(NoUser),
         }
     }
 
@@ -133,11 +133,11 @@ impl Workshop {
     }
 }
 
-/// Runs tests of this binary once more, as the user `nobody`; says so if that is not possible.
+/// Runs tests of this binary again as the user `nobody`; prints a message if that is not possible.
 pub fn again_as_ordinary_user(tests: &[&str]) {
     use std::os::unix::fs::PermissionsExt;
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: only root can become another user; the tests themselves ran as an ordinary one");
+        return eprintln!("skipped: only root can switch users; the tests already ran as an ordinary user");
     }
     let folder = tempfile::tempdir().unwrap();
     let copy = |from: &Path, name: &str| {
@@ -159,21 +159,21 @@ pub fn again_as_ordinary_user(tests: &[&str]) {
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(test).arg("--exact").args(tests);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &home).env("TMPDIR", &temp);
     let Ok(output) = command.env(HELPER_COPY, helper).current_dir("/").output() else {
-        return eprintln!("skipped: there is no setpriv on this machine");
+        return eprintln!("skipped: setpriv is not installed");
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "as nobody: {said}{complaints}");
-    assert!(said.contains(&format!("{} passed", tests.len())), "as nobody: {said}{complaints}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "as an ordinary user: {stdout}{stderr}");
+    assert!(stdout.contains(&format!("{} passed", tests.len())), "as an ordinary user: {stdout}{stderr}");
 }
 
-/// The user that owns nothing.
+/// The user ID of `nobody`.
 pub const NOBODY: u32 = 65_534;
 
-/// A host without a person, which never cancels.
-pub struct Nobody;
+/// A host without a user, which never cancels.
+pub struct NoUser;
 
-impl CallHost for Nobody {
+impl CallHost for NoUser {
     fn cancelled(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
@@ -185,7 +185,7 @@ impl CallHost for Nobody {
     }
 }
 
-/// Processes whose environment or arguments hold `marker`.
+/// Returns the processes whose environment or arguments contain `marker`.
 pub fn marked(marker: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -199,7 +199,7 @@ pub fn marked(marker: &str) -> Vec<i32> {
     .collect()
 }
 
-/// Waits until nobody carries the marker any more, for so long at most; who still does.
+/// Waits until no process carries the marker, up to `time`; returns the remaining ones.
 pub fn gone_within(marker: &str, time: Duration) -> Vec<i32> {
     let since = std::time::Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! A run to call tools from: a temporary folder, an authority over it, and a host that records what it is asked.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+//! A fixture for calling tools: a temporary folder, permissions for it, and a host that records questions.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses only a part")]
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use homing_core::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub struct World {
+pub struct ToolFixture {
     pub dir: TempDir,
     pub tools: Vec<Arc<dyn Tool>>,
     pub grant: Grant,
@@ -39,8 +39,8 @@ impl CallHost for Host {
     }
 }
 
-impl World {
-    /// A workspace at `repo` in a temporary folder, readable and writable.
+impl ToolFixture {
+    /// Creates the workspace `repo` in a temporary folder, readable and writable.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap().join("repo");
@@ -90,19 +90,19 @@ impl World {
             state: Arc::new(ToolState::default()),
             host: host.clone(),
         };
-        Run { world: self, context, host }
+        Run { fixture: self, context, host }
     }
 }
 
-pub struct Run<'w> {
-    pub world: &'w World,
+pub struct Run<'f> {
+    pub fixture: &'f ToolFixture,
     pub context: ToolContext,
     pub host: Arc<Host>,
 }
 
 impl Run<'_> {
     pub fn tool(&self, name: &str) -> &Arc<dyn Tool> {
-        self.world.tools.iter().find(|it| it.spec().name == name).unwrap_or_else(|| panic!("no tool {name}"))
+        self.fixture.tools.iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no tool {name}"))
     }
 
     pub async fn call(&self, name: &str, args: Value) -> ToolOutput {

@@ -1,4 +1,4 @@
-//! A run in a worktree of its own, and what tests of it need.
+//! A run in a separate worktree, and helpers for its tests.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use homing_core::{
 };
 use homing_tools::worktree::GitWorktrees;
 
-use super::Workshop;
+use super::CommandFixture;
 
 pub fn git(folder: &Path, args: &[&str]) {
     let identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.hooksPath=/dev/null"];
@@ -23,10 +23,10 @@ pub fn git(folder: &Path, args: &[&str]) {
 
 pub fn write_tool() -> std::sync::Arc<dyn Tool> {
     let tools = homing_tools::toolset::files_tools(homing_tools::toolset::ToolsConfig::default());
-    tools.into_iter().find(|it| it.spec().name == "write").unwrap()
+    tools.into_iter().find(|tool| tool.spec().name == "write").unwrap()
 }
 
-/// A run in a worktree of its own, in a folder two levels in, as the runtime sets it up.
+/// A run in a separate worktree, in a folder two levels down, as the runtime sets it up.
 pub struct Isolated {
     pub worktrees: GitWorktrees,
     pub run: uuid::Uuid,
@@ -35,25 +35,28 @@ pub struct Isolated {
 }
 
 impl Isolated {
-    pub async fn new(shop: &Workshop) -> Self {
-        git(&shop.workspace, &["init", "-q", "-b", "main"]);
-        fs::create_dir_all(shop.workspace.join("a/b")).unwrap();
-        fs::write(shop.workspace.join("a/b/file"), "x").unwrap();
-        git(&shop.workspace, &["add", "."]);
-        git(&shop.workspace, &["commit", "-qm", "a"]);
-        let root = shop.folder.path().canonicalize().unwrap();
-        git(&shop.workspace, &["worktree", "add", "-q", root.join("users").to_str().unwrap()]);
+    pub async fn new(fixture: &CommandFixture) -> Self {
+        git(&fixture.workspace, &["init", "-q", "-b", "main"]);
+        fs::create_dir_all(fixture.workspace.join("a/b")).unwrap();
+        fs::write(fixture.workspace.join("a/b/file"), "x").unwrap();
+        git(&fixture.workspace, &["add", "."]);
+        git(&fixture.workspace, &["commit", "-qm", "a"]);
+        let root = fixture.folder.path().canonicalize().unwrap();
+        git(&fixture.workspace, &["worktree", "add", "-q", root.join("users").to_str().unwrap()]);
         let worktrees = GitWorktrees {
-            commands: shop.commands.clone(),
+            commands: fixture.commands.clone(),
             folder: root.join("trees"),
             sandbox: Sandbox::WorkspaceWrite,
         };
         let run = uuid::Uuid::new_v4();
-        let workspace = worktrees.enter(run, &shop.workspace.join("a/b")).await.unwrap();
+        let workspace = worktrees.enter(run, &fixture.workspace.join("a/b")).await.unwrap();
         let with = |roots: &[PathBuf]| [std::slice::from_ref(&workspace.workdir), roots].concat();
-        let grant =
-            Grant { read: with(&workspace.read), write: with(&workspace.write), ..shop.grant(Sandbox::WorkspaceWrite) };
-        let context = ToolContext { workdir: workspace.workdir.clone(), ..shop.context(grant) };
+        let grant = Grant {
+            read: with(&workspace.read),
+            write: with(&workspace.write),
+            ..fixture.grant(Sandbox::WorkspaceWrite)
+        };
+        let context = ToolContext { workdir: workspace.workdir.clone(), ..fixture.context(grant) };
         Self { worktrees, run, workspace, context }
     }
 }
