@@ -52,7 +52,7 @@ fn configured(mut config: serde_json::Value, provider: &str, name: &str, clocks:
     config["prices"] = json!({"*": {"input": 1.0, "output": 10.0}});
     let config: ProviderConfig = serde_json::from_value(config).unwrap();
     let lookup = |name: &str| (name == "FAKE_KEY").then(|| SecretString::from(KEY));
-    let providers = Providers::with_clocks(BTreeMap::from([(provider.to_owned(), config)]), lookup, clocks, None);
+    let providers = Providers::with_timeouts(BTreeMap::from([(provider.to_owned(), config)]), lookup, clocks, None);
     providers.model(&format!("{provider}/{name}")).unwrap()
 }
 
