@@ -277,7 +277,7 @@ impl CallEnd {
 }
 
 /// Adds the reasoning that `genai` lists behind its signatures, and returns the other parts. It replaces the streamed
-/// reasoning, because a stream does not show where one block ends and the next begins. It comes first and in order, as
+/// reasoning, because a stream does not show the boundaries of blocks. It comes first and in order, as
 /// the provider requires it in the next request.
 fn add_signed(draft: &mut ReplyBuilder, parts: Vec<ContentPart>) -> Result<Vec<ContentPart>, ModelError> {
     if !parts.iter().any(|part| matches!(part, ContentPart::ReasoningContent(_))) {
@@ -316,11 +316,11 @@ fn add_part(draft: &mut ReplyBuilder, part: ContentPart) -> Result<(), ModelErro
             draft.open(ReplyBlock::Opaque("genai", block)).map(drop)
         }
         ContentPart::ToolCall(call) => {
-            if let Some(seals) = &call.thought_signatures {
+            if let Some(signatures) = &call.thought_signatures {
                 let calls = draft.blocks.iter().filter(|block| matches!(block, ReplyBlock::Call { .. })).count();
                 draft.open(ReplyBlock::Opaque(
                     "genai",
-                    json!({ "call": calls, "seals": seals, "from": draft.origin }),
+                    json!({ "call": calls, "seals": signatures, "from": draft.origin }),
                 ))?;
             }
             let args = if let Value::String(text) = call.fn_arguments { text } else { call.fn_arguments.to_string() };

@@ -164,13 +164,13 @@ fn may_go_to(block: &Value, origin: &str) -> bool {
 /// The reasoning that a reply's only signature belongs to, in a record from before the two were stored together.
 /// Providers that sign something else ignore it.
 fn recorded_apart(reply: &Reply) -> Option<&str> {
-    let (mut thoughts, mut seals) = (Vec::new(), 0);
+    let (mut texts, mut signatures) = (Vec::new(), 0);
     for part in &reply.parts {
         match part {
-            Part::Thinking { text, signature: None, origin: None } => thoughts.push(text.as_str()),
-            Part::Opaque { wire, block } if wire == "genai" && block.get("seal").is_some() => seals += 1,
+            Part::Thinking { text, signature: None, origin: None } => texts.push(text.as_str()),
+            Part::Opaque { wire, block } if wire == "genai" && block.get("seal").is_some() => signatures += 1,
             Part::Thinking { .. } | Part::Opaque { .. } | Part::Text(_) | Part::Call(_) => (),
         }
     }
-    if seals == 1 && thoughts.len() == 1 { thoughts.pop() } else { None }
+    if signatures == 1 && texts.len() == 1 { texts.pop() } else { None }
 }

@@ -249,9 +249,9 @@ fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     let mut out = String::from("{\"role\":\"assistant\",\"content\":");
     let (text, mut calls) =
         (reply.text(), reply.calls().zip(call_ids::of_reply(reply, position, quirks.ids())).peekable());
-    let thoughts = reasoning::in_content(reply, quirks.reasoning);
-    if !thoughts.is_empty() {
-        push_pieces(&mut out, &thoughts, &text);
+    let reasoning_text = reasoning::in_content(reply, quirks.reasoning);
+    if !reasoning_text.is_empty() {
+        push_parts(&mut out, &reasoning_text, &text);
     } else if text.trim().is_empty() && calls.peek().is_none() {
         // Some servers refuse an assistant message without text and calls, such as one whose call was cut.
         out.push_str("\"(nothing)\"");
@@ -287,9 +287,9 @@ fn arguments(args: &Args) -> String {
 }
 
 /// Appends content in typed parts: the reasoning, then the text.
-fn push_pieces(out: &mut String, thoughts: &str, text: &str) {
+fn push_parts(out: &mut String, reasoning_text: &str, text: &str) {
     out.push_str("[{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":");
-    push_string(out, thoughts);
+    push_string(out, reasoning_text);
     out.push_str("}],\"closed\":true}");
     if !text.is_empty() {
         out.push_str(",{\"type\":\"text\",\"text\":");

@@ -35,7 +35,7 @@ pub enum ReasoningReturn {
     GptOss,
     /// As `reasoning_details`, unchanged, or as `reasoning` if there are none.
     Details,
-    /// As a typed part of `content`, if it came so.
+    /// As a typed part of `content`, if it came as one.
     Content,
 }
 
@@ -114,18 +114,19 @@ fn push_details(out: &mut String, reply: &Reply) {
 }
 
 fn came_as(reply: &Reply, field: &str) -> bool {
-    thoughts(reply).any(|(_, origin)| origin == Some(field))
+    reasoning_parts(reply).any(|(_, origin)| origin == Some(field))
 }
 
 /// The reasoning that came as `field`, or all of it.
 fn joined<'a>(reply: &'a Reply, field: Option<&str>) -> Cow<'a, str> {
-    let mut texts = thoughts(reply).filter(|(_, origin)| field.is_none() || *origin == field).map(|(text, _)| text);
+    let mut texts =
+        reasoning_parts(reply).filter(|(_, origin)| field.is_none() || *origin == field).map(|(text, _)| text);
     let first = texts.next().unwrap_or_default();
     texts.fold(Cow::Borrowed(first), |all, more| all + more)
 }
 
 /// Each reasoning part with its origin.
-fn thoughts(reply: &Reply) -> impl Iterator<Item = (&str, Option<&str>)> {
+fn reasoning_parts(reply: &Reply) -> impl Iterator<Item = (&str, Option<&str>)> {
     reply.parts.iter().filter_map(|part| match part {
         Part::Thinking { text, origin, .. } => Some((text.as_str(), origin.as_deref())),
         Part::Text(_) | Part::Call(_) | Part::Opaque { .. } => None,

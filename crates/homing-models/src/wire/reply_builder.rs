@@ -91,7 +91,7 @@ impl ReplyBuilder {
     fn has_content(&self) -> bool {
         self.blocks.iter().any(|block| match block {
             ReplyBlock::Text(text) => !text.is_empty(),
-            ReplyBlock::Thinking(text, seal) => !text.is_empty() || !seal.is_empty(),
+            ReplyBlock::Thinking(text, signature) => !text.is_empty() || !signature.is_empty(),
             ReplyBlock::Call { .. } | ReplyBlock::Opaque(..) => true,
             ReplyBlock::Skipped => false,
         })
@@ -153,9 +153,9 @@ fn parts(blocks: Vec<ReplyBlock>, stop: &StopReason, origin: Option<&str>) -> (V
     let parts = blocks.into_iter().enumerate().filter_map(|(at, block)| match block {
         ReplyBlock::Text(text) if text.is_empty() => None,
         ReplyBlock::Text(text) => Some(Part::Text(text)),
-        ReplyBlock::Thinking(text, seal) if text.is_empty() && seal.is_empty() => None,
-        ReplyBlock::Thinking(text, seal) => {
-            let signature = Some(seal).filter(|signature| !signature.is_empty());
+        ReplyBlock::Thinking(text, signature) if text.is_empty() && signature.is_empty() => None,
+        ReplyBlock::Thinking(text, signature) => {
+            let signature = Some(signature).filter(|signature| !signature.is_empty());
             Some(Part::Thinking { text, signature, origin: origin.map(str::to_owned) })
         }
         ReplyBlock::Opaque(wire, block) => Some(Part::Opaque { wire: wire.to_owned(), block }),

@@ -1,4 +1,4 @@
-//! Requests and replies of the two native wires, byte by byte where bytes matter.
+//! Requests and replies of the two native wires.
 #![allow(missing_docs)]
 
 mod anthropic_replies;
