@@ -1,5 +1,5 @@
-//! What a call through our own wire costs beside a bare loop on hyper that encodes its history once. The server is a
-//! process of its own, so that only the client's CPU time is counted. Run with `cargo bench -p homing-models`.
+//! Compares the cost of a native model call with that of a plain hyper loop that encodes its history once. The server is
+//! a separate process, so that only the client's CPU time is counted. Run with `cargo bench -p homing-models`.
 #![allow(missing_docs, clippy::print_stdout)]
 
 use std::{
@@ -24,11 +24,11 @@ use serde_json::{Value, json};
 const CALLS: usize = 4_000;
 const STEPS: usize = 500;
 const ROUNDS: usize = 5;
-/// A conversation takes little time, and a busy machine disturbs many of them.
+/// Conversations per round; more than one, because each is short and easily disturbed.
 const CONVERSATIONS: usize = 6;
 
 fn main() {
-    if std::env::args().any(|it| it == "--serve") {
+    if std::env::args().any(|arg| arg == "--serve") {
         return serve();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -41,14 +41,14 @@ fn main() {
 async fn compare(port: u16) {
     let mut single = (Vec::new(), Vec::new());
     let mut long = (Vec::new(), Vec::new());
-    // Loading root certificates happens once per process and is no part of a call.
+    // Root certificates are loaded once per process, so a first call is made outside the measurement.
     let models =
         [our_model(&format!("http://127.0.0.1:{port}/v1")), our_model(&format!("http://127.0.0.1:{port}/tool/v1"))];
     for model in &models {
         let (messages, tools) = ([TranscriptEntry::new(Message::user("hello"))], Toolbox::default());
         model.reply(request(&messages, &tools), &|_| ()).await.expect("a reply");
     }
-    // Rounds alternate, so that a busy moment of the machine hits both.
+    // Rounds alternate, so that other load on the machine affects both.
     for _ in 0..ROUNDS {
         single.0.push(taken(bare_calls(port)).await);
         single.1.push(taken(our_calls(&*models[0])).await);
@@ -57,15 +57,15 @@ async fn compare(port: u16) {
             long.1.push(taken(our_steps(&*models[1])).await);
         }
     }
-    report("CPU per call, µs", CALLS as f64 / 1e6, &single, |it| it.cpu);
-    report("500 steps, CPU ms", 1e-3, &long, |it| it.cpu);
-    report("500 steps, elapsed ms", 1e-3, &long, |it| it.time);
+    report("CPU per call, µs", CALLS as f64 / 1e6, &single, |cost| cost.cpu);
+    report("500 steps, CPU ms", 1e-3, &long, |cost| cost.cpu);
+    report("500 steps, elapsed ms", 1e-3, &long, |cost| cost.time);
 }
 
-/// The least disturbed round says what the work costs, the middle one what it cost on this machine today.
-fn report(what: &str, unit: f64, (bare, ours): &(Vec<Taken>, Vec<Taken>), of: impl Fn(&Taken) -> Duration) {
-    let sorted = |rounds: &[Taken]| {
-        let mut figures: Vec<f64> = rounds.iter().map(|it| of(it).as_secs_f64() / unit).collect();
+/// Prints the best round, which is the least disturbed one, and the median.
+fn report(what: &str, unit: f64, (bare, ours): &(Vec<WorkCost>, Vec<WorkCost>), of: impl Fn(&WorkCost) -> Duration) {
+    let sorted = |rounds: &[WorkCost]| {
+        let mut figures: Vec<f64> = rounds.iter().map(|round| of(round).as_secs_f64() / unit).collect();
         figures.sort_by(f64::total_cmp);
         figures
     };
@@ -75,20 +75,20 @@ fn report(what: &str, unit: f64, (bare, ours): &(Vec<Taken>, Vec<Taken>), of: im
     }
 }
 
-async fn taken(work: impl Future<Output = ()>) -> Taken {
+async fn taken(work: impl Future<Output = ()>) -> WorkCost {
     let (begun, clock) = (cpu_time(), Instant::now());
     work.await;
-    Taken { cpu: cpu_time() - begun, time: clock.elapsed() }
+    WorkCost { cpu: cpu_time() - begun, time: clock.elapsed() }
 }
 
-/// What a piece of work took.
+/// The cost of a piece of work.
 #[derive(Clone, Copy)]
-struct Taken {
+struct WorkCost {
     cpu: Duration,
     time: Duration,
 }
 
-/// Time on the CPU of all threads, from the scheduler's own accounts.
+/// CPU time of all threads, as counted by the scheduler.
 fn cpu_time() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     let spent = tasks.flatten().filter_map(|task| {
@@ -124,7 +124,7 @@ async fn bare_ask(sender: &mut SendRequest<Full<Bytes>>, path: &str, history: &s
         if let Ok(data) = frame.expect("a frame").into_data() {
             buffer.extend_from_slice(&data);
         }
-        while let Some(end) = buffer.windows(2).position(|it| it == b"\n\n") {
+        while let Some(end) = buffer.windows(2).position(|pair| pair == b"\n\n") {
             let event: Vec<u8> = buffer.drain(..end + 2).collect();
             let data = &event["data: ".len()..end];
             if data == b"[DONE]" {

@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = providers.model(&format!("here/{name}"))?;
     let weather = ToolSpec {
         name: "weather".into(),
-        description: "Tells the weather of a city.".into(),
+        description: "Returns the weather in a city.".into(),
         schema: json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
         replay: Replay::Safe,
         effect: homing_core::tool::Effect::Network,
@@ -49,11 +49,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             print!("{text}");
         }
     };
-    // Small servers do not know "no tools now", so that the last step offers none.
+    // Some servers do not support switching tools off, so the last step offers none.
     let none = Toolbox::default();
     let reply = model.reply(request(&messages, &none, ToolChoice::Off), &show).await?;
     println!("\nstopped: {:?}; usage {:?}", reply.stop, reply.usage);
-    if reply.text().trim().is_empty() { Err("the model said nothing".into()) } else { Ok(()) }
+    if reply.text().trim().is_empty() { Err("the model returned no text".into()) } else { Ok(()) }
 }
 
 fn request<'a>(

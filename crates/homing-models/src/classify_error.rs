@@ -1,40 +1,40 @@
-//! Sorts what providers say when they do not answer, by what to do about it. It decides; waiting and retrying are others'.
+//! Classifies the error responses of providers by what the caller can do about them.
 
 use std::time::SystemTime;
 
 use homing_core::model::ModelError;
 use serde_json::Value;
 
-/// What came instead of an answer.
+/// An error response.
 pub(crate) struct ErrorBody<'a> {
     /// The HTTP status.
     pub(crate) status: u16,
-    /// Looks a header up by its lower-case name.
+    /// Looks up a header by its lower-case name.
     pub(crate) header: &'a dyn Fn(&str) -> Option<String>,
     /// The body, or its beginning.
     pub(crate) body: &'a [u8],
-    /// For `Retry-After` as a date.
+    /// The current time, for a `Retry-After` that is a date.
     pub(crate) now: SystemTime,
 }
 
-/// What a status that is no success means.
-pub(crate) fn from_status(refusal: &ErrorBody<'_>) -> ModelError {
-    let body = String::from_utf8_lossy(refusal.body);
+/// Classifies a response with an error status.
+pub(crate) fn from_status(response: &ErrorBody<'_>) -> ModelError {
+    let body = String::from_utf8_lossy(response.body);
     let value: Value = serde_json::from_str(&body).unwrap_or_default();
     let value = if let Value::Array(items) = value { items.into_iter().next().unwrap_or_default() } else { value };
     let message = message(&value).unwrap_or_else(|| plain(&body));
-    let reason = format!("HTTP {}: {message}", refusal.status);
-    let wait = retry_after(refusal.header, refusal.now).or_else(|| delay_in_body(&value));
-    let error = classify(refusal.status, &kind(&value), reason, wait);
-    obey((refusal.header)("x-should-retry").as_deref(), error)
+    let reason = format!("HTTP {}: {message}", response.status);
+    let wait = retry_after(response.header, response.now).or_else(|| delay_in_body(&value));
+    let error = classify(response.status, &kind(&value), reason, wait);
+    apply_should_retry((response.header)("x-should-retry").as_deref(), error)
 }
 
-/// What an error inside a stream, or inside a body with a good status, means.
+/// Classifies an error in a stream, or in a body with a success status.
 pub(crate) fn from_event(error: &Value) -> ModelError {
     let reason = message(error).unwrap_or_else(|| plain(&error.to_string()));
     let kind = kind(error);
-    let number = |key: &str| error.get(key).and_then(Value::as_u64).and_then(|it| u16::try_from(it).ok());
-    let status = number("code").or_else(|| number("status")).filter(|it| (400..600).contains(it));
+    let number = |key: &str| error.get(key).and_then(Value::as_u64).and_then(|number| u16::try_from(number).ok());
+    let status = number("code").or_else(|| number("status")).filter(|status| (400..600).contains(status));
     classify(status.unwrap_or_else(|| status_of(&kind)), &kind, reason, delay_in_body(error))
 }
 
@@ -47,7 +47,7 @@ fn classify(status: u16, kind: &str, reason: String, wait: Option<u64>) -> Model
         400 | 403 | 413 | 422 if says(FILTER) => ModelError::Refused { reason },
         413 => ModelError::ContextFull { reason },
         400 | 404 | 422 | 500 if says(CONTEXT) => ModelError::ContextFull { reason },
-        400 if says(HICCUP) => ModelError::Broken { reason },
+        400 if says(BAD_CALL) => ModelError::Broken { reason },
         401..=403 => ModelError::Unauthorized { reason },
         400 if says(BAD_KEY) => ModelError::Unauthorized { reason },
         503 | 529 => ModelError::Busy { retry_after_ms: wait, reason },
@@ -59,8 +59,8 @@ fn classify(status: u16, kind: &str, reason: String, wait: Option<u64>) -> Model
     }
 }
 
-/// A provider that says whether to retry knows best.
-fn obey(should_retry: Option<&str>, error: ModelError) -> ModelError {
+/// Applies the provider's own header about retries.
+fn apply_should_retry(should_retry: Option<&str>, error: ModelError) -> ModelError {
     match (should_retry, error) {
         (Some("false"), ModelError::Busy { reason, .. } | ModelError::Broken { reason }) => {
             ModelError::Unusable { reason }
@@ -70,7 +70,7 @@ fn obey(should_retry: Option<&str>, error: ModelError) -> ModelError {
     }
 }
 
-/// Money that is missing does not come back by waiting.
+/// Phrases for exhausted credit, which waiting does not restore.
 const QUOTA: &[&str] = &[
     "insufficient_quota",
     "insufficient credits",
@@ -81,8 +81,8 @@ const QUOTA: &[&str] = &[
 
 const BAD_KEY: &[&str] = &["api key not valid", "invalid api key", "api_key_invalid", "incorrect api key"];
 
-/// The model wrote a call that its own server could not read: another try may do.
-const HICCUP: &[&str] = &["tool_use_failed", "output_parse_failed"];
+/// Phrases for a call that the provider's own server could not parse; a retry may succeed.
+const BAD_CALL: &[&str] = &["tool_use_failed", "output_parse_failed"];
 
 const FILTER: &[&str] = &[
     "content_filter",
@@ -153,18 +153,18 @@ fn status_of(kind: &str) -> u16 {
         ("invalid_prompt", 400),
         ("tool_use_failed", 400),
     ];
-    // What a provider does not name is its own trouble, and may pass.
+    // An error without a known name counts as the provider's own, which a retry may resolve.
     table.iter().find(|(word, _)| kind.contains(word)).map_or(500, |(_, status)| *status)
 }
 
-/// The machine-readable words of an error, joined.
+/// The machine-readable fields of an error, joined.
 fn kind(value: &Value) -> String {
     let inner = value.get("error").filter(|it| it.is_object()).unwrap_or(value);
     let words = ["type", "code", "status"].iter().filter_map(|key| inner.get(key).and_then(Value::as_str));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// What the provider said in words, wherever it put them.
+/// The provider's message, from any of the fields that providers use.
 fn message(value: &Value) -> Option<String> {
     let text = |value: &Value, key: &str| match value.get(key) {
         Some(Value::String(text)) if !text.trim().is_empty() => Some(text.clone()),
@@ -172,14 +172,14 @@ fn message(value: &Value) -> Option<String> {
         _ => None,
     };
     let inner = value.get("error").filter(|it| it.is_object()).unwrap_or(value);
-    let raw = inner.get("metadata").and_then(|it| text(it, "raw"));
+    let raw = inner.get("metadata").and_then(|metadata| text(metadata, "raw"));
     let places = ["message", "detail", "error", "errors", "error_msg", "error_message", "msg", "Message"];
     let said = places.iter().find_map(|key| text(inner, key))?;
     let both = raw.map_or(said.clone(), |raw| format!("{said} ({raw})"));
     Some(shortened(&both))
 }
 
-/// A body that is no JSON: of a web page its title, else the beginning.
+/// The message in a body that is not JSON: the title of a web page, or the beginning of the text.
 fn plain(body: &str) -> String {
     let text = body.trim();
     if text.is_empty() {
@@ -194,9 +194,9 @@ fn plain(body: &str) -> String {
     shortened(text)
 }
 
-/// At most 600 characters on one line, with nothing a terminal would act on.
+/// At most 600 characters on one line, without control characters.
 pub(crate) fn shortened(text: &str) -> String {
-    let clean = text.chars().map(|it| if it.is_control() { ' ' } else { it });
+    let clean = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     let mut words = clean.take(600).collect::<String>().trim().to_owned();
     if text.chars().nth(600).is_some() {
         words.push('…');
@@ -204,10 +204,10 @@ pub(crate) fn shortened(text: &str) -> String {
     words
 }
 
-/// The provider's advice in milliseconds. What cannot be read is no advice.
+/// The delay in milliseconds that the provider asks for, if it can be parsed.
 fn retry_after(header: &dyn Fn(&str) -> Option<String>, now: SystemTime) -> Option<u64> {
     let number = |text: &str, scale: f64| {
-        let value = text.trim().parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0)?;
+        let value = text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)?;
         Some((value * scale).ceil() as u64)
     };
     if let Some(ms) = header("retry-after-ms").and_then(|text| number(&text, 1.0)) {
@@ -225,8 +225,8 @@ fn retry_after(header: &dyn Fn(&str) -> Option<String>, now: SystemTime) -> Opti
 fn delay_in_body(value: &Value) -> Option<u64> {
     let inner = value.get("error").unwrap_or(value);
     let details = inner.get("details")?.as_array()?;
-    let text = details.iter().find_map(|it| it.get("retryDelay")?.as_str())?;
-    let seconds = text.strip_suffix('s')?.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0)?;
+    let text = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let seconds = text.strip_suffix('s')?.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)?;
     Some((seconds * 1_000.0).ceil() as u64)
 }
 
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn fault21_every_form_of_retry_after_is_read() {
+    fn fault21_every_form_of_retry_after_is_parsed() {
         assert_eq!(wait("retry-after", "1"), Some(1_000));
         assert_eq!(wait("retry-after", "0.25"), Some(250));
         assert_eq!(wait("retry-after", "86400"), Some(86_400_000));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn fault24_a_full_context_is_known_in_every_providers_words() {
+    fn fault24_full_context_is_recognized_for_every_provider() {
         for (code, body) in [
             (
                 400,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_sorted_by_what_to_do() {
+    fn statuses_are_classified() {
         for code in [408, 409, 500, 502, 504] {
             assert!(matches!(status(code, ""), ModelError::Broken { .. }), "{code}");
         }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_a_stream_are_sorted_alike() {
+    fn errors_in_a_stream_are_classified() {
         let event = |text: &str| from_event(&serde_json::from_str(text).unwrap());
         assert!(matches!(event(r#"{"type":"overloaded_error","message":"Overloaded"}"#), ModelError::Busy { .. }));
         assert!(matches!(event(r#"{"type":"api_error","message":"oops"}"#), ModelError::Broken { .. }));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn h8_l13_what_a_provider_said_cannot_drive_a_terminal() {
+    fn h8_l13_control_characters_are_removed_from_messages() {
         let ModelError::Broken { reason } = status(500, "\u{1b}]0;evil\u{7} text") else { panic!() };
         assert_eq!(reason, "HTTP 500: ]0;evil  text");
     }

@@ -1,25 +1,25 @@
-//! Chunks of a stream in, what its events did for the reply out; within bounds, and the same for any chunking.
-//! It knows neither connections nor clocks.
+//! [`EventReader`]: splits a byte stream into events and passes them to a decoder, independent of chunk boundaries.
+//! Does no IO.
 
 use homing_core::model::{ModelError, OnDelta};
 
 use crate::{
-    sse::{Flow, Splitter},
+    sse::{SseFlow, SseSplitter},
     wire::{Decoder, StreamProgress},
 };
 
-/// More than any reply has; a stream that never ends, or a small body that unpacks into a large one, ends here.
+/// Maximum size of a response body in bytes. It bounds endless streams and decompression bombs.
 pub(crate) const MAX_BODY: usize = 64 * 1024 * 1024;
 
-/// Splits a stream into events and hands them to a decoder.
+/// Splits a stream into events and passes them to a decoder.
 #[derive(Default)]
 pub(crate) struct EventReader {
-    splitter: Splitter,
+    splitter: SseSplitter,
     taken: usize,
 }
 
 impl EventReader {
-    /// Takes a chunk; the strongest progress of its events. An error is the end of the stream.
+    /// Reads a chunk and returns the furthest progress of its events. An error ends the stream.
     pub(crate) fn push(
         &mut self,
         chunk: &[u8],
@@ -37,11 +37,11 @@ impl EventReader {
         Ok(progress)
     }
 
-    /// The stream has ended, perhaps in the middle of an event.
+    /// Reads what is left at the end of the stream, which may be a part of an event.
     pub(crate) fn finish(mut self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
         let mut result = Ok(StreamProgress::None);
         self.splitter.finish(|data| take_event(data, decoder, on_delta, &mut result));
-        // An event that was cut in the middle cannot be read; the missing end is the better reason.
+        // An event that was cut cannot be parsed; the decoder reports the missing end, which is the better reason.
         match result {
             Err(error @ (ModelError::Busy { .. } | ModelError::Unauthorized { .. })) => Err(error),
             Ok(_) | Err(_) => Ok(()),
@@ -50,29 +50,29 @@ impl EventReader {
 }
 
 pub(crate) fn too_large() -> ModelError {
-    ModelError::Unusable { reason: "the answer is larger than any reply".into() }
+    ModelError::Unusable { reason: format!("the response is larger than {} MiB", MAX_BODY >> 20) }
 }
 
-/// Hands an event to the decoder; keeps the strongest progress of the events of one chunk.
+/// Passes an event to the decoder and keeps the furthest progress of the chunk's events.
 fn take_event(
     data: &[u8],
     decoder: &mut Decoder,
     on_delta: OnDelta<'_>,
     result: &mut Result<StreamProgress, ModelError>,
-) -> Flow {
+) -> SseFlow {
     match decoder.push(data, &mut |delta| on_delta(delta)) {
-        Ok(StreamProgress::None) => Flow::More,
+        Ok(StreamProgress::None) => SseFlow::More,
         Ok(progress @ (StreamProgress::Content | StreamProgress::Whole)) => {
             *result = Ok(progress);
-            Flow::More
+            SseFlow::More
         }
         Ok(StreamProgress::Over) => {
             *result = Ok(StreamProgress::Over);
-            Flow::Enough
+            SseFlow::Enough
         }
         Err(error) => {
             *result = Err(error);
-            Flow::Enough
+            SseFlow::Enough
         }
     }
 }

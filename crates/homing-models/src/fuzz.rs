@@ -1,5 +1,4 @@
-//! What fuzzers drive: the bytes of an answer in chunks, as they come from a socket, without the socket.
-//! Compiled for fuzzing only.
+//! Entry points for fuzzers: decode the bytes of a response without a socket. Compiled for fuzzing only.
 
 use homing_core::{message::Reply, model::AskFailure};
 
@@ -8,7 +7,7 @@ use crate::{
     wire::{self, StreamProgress, Wire},
 };
 
-/// What comes of these chunks of a stream and then its end, where `tools` were on offer.
+/// Decodes a stream of `chunks` that may call `tools`.
 pub fn streamed(wire: Wire, chunks: &[&[u8]], tools: &[&str]) -> Result<Reply, AskFailure> {
     let (mut events, mut decoder) = (EventReader::default(), wire::decoder_for(wire, tools));
     for chunk in chunks {
@@ -24,7 +23,7 @@ pub fn streamed(wire: Wire, chunks: &[&[u8]], tools: &[&str]) -> Result<Reply, A
     }
 }
 
-/// What comes of an answer in one piece.
+/// Decodes a whole response that may call `tools`.
 pub fn whole(wire: Wire, body: &[u8], tools: &[&str]) -> Result<Reply, AskFailure> {
     let mut decoder = wire::decoder_for(wire, tools);
     match decoder.push_whole(body, &mut |_| ()) {

@@ -1,6 +1,10 @@
-//! One request, one attempt, five clocks. It moves bytes between a socket and a decoder and knows neither wires nor prices.
+//! Sends one request, once, within five timeouts, and passes the response to a decoder.
+//! Independent of wires and prices; the runtime retries.
 
 use std::{
+    error::Error,
+    fmt,
+    io::{self, ErrorKind},
     sync::OnceLock,
     time::{Duration, SystemTime},
 };
@@ -21,24 +25,27 @@ use crate::{
     wire::{Decoder, Delivery, StreamProgress},
 };
 
-/// What is read of an answer that is no success.
+/// Maximum number of bytes to read of an error response.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 
-/// How long the end of a body is waited for when the reply is over.
-const LAST_BREATH: Duration = Duration::from_millis(50);
+/// Time to wait for the end of the body once the reply is complete.
+const BODY_END_WAIT: Duration = Duration::from_millis(50);
 
-/// How long each phase of a call may take. The total is the run's, and comes with each request.
+/// The message for a response that has not begun in time.
+pub(crate) const NO_RESPONSE: &str = "timed out waiting for a response";
+
+/// Timeouts for the phases of a model call. The total is limited by the run's remaining time, which is part of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until the connection stands.
+    /// Until the connection is established.
     pub connect: Duration,
-    /// From then until the response's headers.
+    /// From the connection to the response headers.
     pub headers: Duration,
     /// From the headers to the first content.
     pub first_content: Duration,
-    /// Between events that carry content; pings, comments and blanks do not count.
+    /// Between events that carry content; pings, comments and whitespace do not count.
     pub idle: Duration,
-    /// For the figures that may follow a reply that is already whole.
+    /// For the usage that may follow a complete reply.
     pub tail: Duration,
 }
 
@@ -55,15 +62,13 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// These clocks, for a provider whose answers may take `patience` to begin.
+    /// Extends the timeouts for a provider whose replies may take `patience` to begin.
     pub(crate) fn with_patience(self, patience: Option<Duration>) -> Self {
-        let longer = |clock: Duration| patience.map_or(clock, |it| it.max(clock));
+        let longer = |timeout: Duration| patience.map_or(timeout, |patience| patience.max(timeout));
         Self { headers: longer(self.headers), first_content: longer(self.first_content), ..self }
     }
-}
 
-impl Timeouts {
-    /// These clocks, for answers of this kind: one that is not streamed begins when it is finished.
+    /// Extends the timeouts for `delivery`: a response that is not streamed begins when the reply is complete.
     pub(crate) fn for_delivery(self, delivery: Delivery) -> Self {
         match delivery {
             Delivery::Streamed => self,
@@ -71,47 +76,47 @@ impl Timeouts {
         }
     }
 
-    /// These clocks, for a request that asks for hard thinking: some providers hide it, and send nothing meanwhile.
+    /// Extends the timeouts for `effort`: some providers send nothing while the model reasons.
     pub(crate) fn for_effort(self, effort: Option<Effort>) -> Self {
-        let times = match effort {
+        let factor = match effort {
             None | Some(Effort::None | Effort::Minimal | Effort::Low | Effort::Medium) => return self,
             Some(Effort::High) => 3,
             Some(Effort::Xhigh | Effort::Max) => 6,
         };
         Self {
-            headers: self.headers * times,
-            first_content: self.first_content * times,
-            idle: self.idle * times,
+            headers: self.headers * factor,
+            first_content: self.first_content * factor,
+            idle: self.idle * factor,
             ..self
         }
     }
 }
 
-/// The connections, shared by every model of a host.
+/// The HTTP client, shared by all models of a host.
 pub(crate) struct Http {
-    pub(crate) clocks: Timeouts,
+    pub(crate) timeouts: Timeouts,
     proxy: Option<String>,
     client: OnceLock<Result<Client, String>>,
 }
 
 impl Http {
-    /// Connections that are opened when they are first needed: loading root certificates takes time.
-    pub(crate) fn new(clocks: Timeouts, proxy: Option<String>) -> Self {
-        Self { clocks, proxy, client: OnceLock::new() }
+    /// Creates a client that is built on first use, because loading root certificates takes time.
+    pub(crate) fn new(timeouts: Timeouts, proxy: Option<String>) -> Self {
+        Self { timeouts, proxy, client: OnceLock::new() }
     }
 
-    /// The client. Redirects are not followed, so that a key never travels to a host that its owner did not name.
+    /// The client. It follows no redirects, so that a key is never sent to a host that the user did not configure.
     pub(crate) fn client(&self) -> Result<&Client, ModelError> {
-        let made = self.client.get_or_init(|| self.make().map_err(|error| cause(&error)));
-        made.as_ref().map_err(|why| ModelError::Unusable { reason: format!("cannot set up connections: {why}") })
+        let client = self.client.get_or_init(|| self.build().map_err(|error| cause(&error)));
+        client.as_ref().map_err(|why| ModelError::Unusable { reason: format!("cannot set up the HTTP client: {why}") })
     }
 
-    fn make(&self) -> Result<Client, reqwest::Error> {
+    fn build(&self) -> Result<Client, reqwest::Error> {
         let builder = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            // One call is one attempt; the runtime repeats, counts and pays.
+            // One call is one attempt; the runtime retries and counts.
             .retry(reqwest::retry::never())
-            .connect_timeout(self.clocks.connect)
+            .connect_timeout(self.timeouts.connect)
             .tcp_nodelay(true)
             .user_agent(concat!("homing/", env!("CARGO_PKG_VERSION")))
             .no_proxy();
@@ -122,28 +127,49 @@ impl Http {
     }
 }
 
-/// What is sent.
-pub(crate) struct Outgoing<'a> {
+/// A provider and its address, for error messages.
+pub(crate) struct Peer(String);
+
+impl Peer {
+    /// `provider` at the origin of `url`, if that is known.
+    pub(crate) fn new(provider: &str, url: Option<&Url>) -> Self {
+        match url {
+            Some(url) => Self(format!("{provider} at {}", url.origin().ascii_serialization())),
+            None => Self(provider.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A request that is ready to be sent.
+pub(crate) struct OutgoingRequest<'a> {
     pub(crate) url: &'a Url,
+    pub(crate) peer: &'a Peer,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
     pub(crate) time_left: Option<Duration>,
 }
 
-/// Sends a request once and reads the answer to its end.
+/// Sends a request once and reads the response to its end.
 pub(crate) async fn exchange(
     http: &Http,
-    clocks: &Timeouts,
-    outgoing: Outgoing<'_>,
+    timeouts: &Timeouts,
+    outgoing: OutgoingRequest<'_>,
     mut decoder: Decoder,
     on_delta: OnDelta<'_>,
 ) -> Result<Reply, AskFailure> {
-    let deadline = Deadline::new(outgoing.time_left);
-    let response = match open(http, clocks, outgoing, &deadline).await {
+    let (deadline, peer) = (Deadline::new(outgoing.time_left), outgoing.peer);
+    let response = match open(http, timeouts, outgoing, &deadline).await {
         Ok(response) => response,
         Err(error) => return Err(AskFailure::free(error)),
     };
-    match read(response, clocks, &deadline, &mut decoder, on_delta).await {
+    let mut body = ResponseBody { response, peer, deadline: &deadline, timers: StreamTimers::new(timeouts) };
+    match body.read(&mut decoder, on_delta).await {
         Ok(()) => decoder.finish(),
         Err(error) => Err(decoder.fail(error)),
     }
@@ -151,28 +177,28 @@ pub(crate) async fn exchange(
 
 async fn open(
     http: &Http,
-    clocks: &Timeouts,
-    outgoing: Outgoing<'_>,
+    timeouts: &Timeouts,
+    outgoing: OutgoingRequest<'_>,
     deadline: &Deadline,
 ) -> Result<Response, ModelError> {
     let mut request = reqwest::Request::new(Method::POST, outgoing.url.clone());
     *request.headers_mut() = outgoing.headers;
     *request.body_mut() = Some(outgoing.body.into());
-    let wait = clocks.connect + clocks.headers;
+    let wait = timeouts.connect + timeouts.headers;
     let sending = http.client()?.execute(request);
-    let sent = deadline.until(Instant::now() + wait, "no answer began in time", sending).await?;
-    let response = sent.map_err(|error| transport(&error))?;
+    let response = deadline.until(Instant::now() + wait, NO_RESPONSE, sending).await?;
+    let response = response.map_err(|error| transport(&error, outgoing.peer))?;
     if response.status().is_success() {
         return Ok(response);
     }
-    Err(refused(response, clocks, deadline).await)
+    Err(refusal(response, timeouts, deadline).await)
 }
 
-async fn refused(mut response: Response, clocks: &Timeouts, deadline: &Deadline) -> ModelError {
+async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadline) -> ModelError {
     let status = response.status().as_u16();
     let mut body = Vec::new();
-    let until = Instant::now() + clocks.headers;
-    // The status says enough: a body that does not come, or breaks off, changes nothing.
+    let until = Instant::now() + timeouts.headers;
+    // The status is enough to classify the error, so a body that is missing or cut is not an error of its own.
     while let Ok(Ok(Some(chunk))) = deadline.until(until, "", response.chunk()).await {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_ERROR_BODY {
@@ -181,140 +207,138 @@ async fn refused(mut response: Response, clocks: &Timeouts, deadline: &Deadline)
         }
     }
     if (300..400).contains(&status) {
-        let reason = format!("HTTP {status}: the provider redirects elsewhere, and a key is not sent after it");
+        let reason =
+            format!("HTTP {status}: the provider redirects to another address, and redirects are not followed");
         return ModelError::Unusable { reason };
     }
     let headers = response.headers();
-    let header = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).map(str::to_owned);
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     classify_error::from_status(&ErrorBody { status, header: &header, body: &body, now: SystemTime::now() })
 }
 
-/// What a body turns out to be.
-enum Body {
+/// The form of a response body.
+#[derive(Clone, Copy)]
+enum BodyKind {
     Events,
     Whole,
 }
 
-async fn read(
-    mut response: Response,
-    clocks: &Timeouts,
-    deadline: &Deadline,
-    decoder: &mut Decoder,
-    on_delta: OnDelta<'_>,
-) -> Result<(), ModelError> {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
-    let mut watch = StreamTimers::new(clocks);
-    let mut head = Vec::new();
-    // A server may forget or mistake the type; the first bytes tell.
-    let body = loop {
-        let Some(chunk) = next(&mut response, deadline, &watch).await? else {
-            return match head.is_empty() {
-                true => Err(ModelError::Broken { reason: "the answer is empty".into() }),
-                false => Err(foreign(&kind, &head)),
+/// A successful response whose body is being read.
+struct ResponseBody<'a> {
+    response: Response,
+    peer: &'a Peer,
+    deadline: &'a Deadline,
+    timers: StreamTimers<'a>,
+}
+
+impl ResponseBody<'_> {
+    async fn read(&mut self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
+        let content_type = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_owned();
+        let mut head = Vec::new();
+        // Some servers send no type or a wrong one, so the first bytes decide.
+        let kind = loop {
+            let Some(chunk) = self.next_chunk().await? else {
+                if head.is_empty() {
+                    return Err(ModelError::Broken { reason: "the response is empty".into() });
+                }
+                return Err(not_an_api(&content_type, &head));
             };
+            head.extend_from_slice(&chunk);
+            if content_type.starts_with("text/event-stream") {
+                break BodyKind::Events;
+            }
+            match sniff(&head) {
+                Some(Ok(kind)) => break kind,
+                Some(Err(())) => return Err(not_an_api(&content_type, &head)),
+                None => (),
+            }
         };
-        head.extend_from_slice(&chunk);
-        if kind.starts_with("text/event-stream") {
-            break Body::Events;
+        match kind {
+            BodyKind::Events => self.read_events(head, decoder, on_delta).await,
+            BodyKind::Whole => self.read_whole(head, decoder, on_delta).await,
         }
-        match sniff(&head) {
-            Some(Ok(body)) => break body,
-            Some(Err(())) => return Err(foreign(&kind, &head)),
-            None => (),
+    }
+
+    async fn read_whole(
+        &mut self,
+        mut body: Vec<u8>,
+        decoder: &mut Decoder,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), ModelError> {
+        while let Some(chunk) = self.next_chunk().await? {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_BODY {
+                return Err(too_large());
+            }
         }
-    };
-    match body {
-        Body::Events => read_events(response, head, deadline, &mut watch, decoder, on_delta).await,
-        Body::Whole => read_whole(response, head, deadline, &watch, decoder, on_delta).await,
+        decoder.push_whole(&body, &mut |delta| on_delta(delta))
+    }
+
+    async fn read_events(
+        &mut self,
+        head: Vec<u8>,
+        decoder: &mut Decoder,
+        on_delta: OnDelta<'_>,
+    ) -> Result<(), ModelError> {
+        let mut events = EventReader::default();
+        let mut chunk = bytes::Bytes::from(head);
+        loop {
+            let progress = events.push(&chunk, decoder, on_delta)?;
+            if progress == StreamProgress::Over {
+                // A connection is reused only if its body was read to the end, which follows at once.
+                let _end = timeout_at(Instant::now() + BODY_END_WAIT, self.response.chunk()).await;
+                return Ok(());
+            }
+            self.timers.note(progress);
+            chunk = match self.next_chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => return events.finish(decoder, on_delta),
+                // Nothing but the usage can be missing from a complete reply.
+                Err(ModelError::Broken { .. }) if self.timers.is_whole => return Ok(()),
+                Err(error) => return Err(error),
+            };
+        }
+    }
+
+    async fn next_chunk(&mut self) -> Result<Option<bytes::Bytes>, ModelError> {
+        let chunk = self.deadline.until(self.timers.until, self.timers.message(), self.response.chunk()).await?;
+        chunk.map_err(|error| transport(&error, self.peer))
     }
 }
 
-/// `None` while too little has come to tell.
-fn sniff(head: &[u8]) -> Option<Result<Body, ()>> {
+/// Detects the form of a body by its first bytes; `None` while there are too few of them.
+fn sniff(head: &[u8]) -> Option<Result<BodyKind, ()>> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     match text.first()? {
-        b'{' | b'[' => Some(Ok(Body::Whole)),
+        b'{' | b'[' => Some(Ok(BodyKind::Whole)),
         _ if text.len() < 6 => None,
-        b':' => Some(Ok(Body::Events)),
+        b':' => Some(Ok(BodyKind::Events)),
         _ if text.starts_with(b"data:") || text.starts_with(b"event:") || text.starts_with(b"id:") => {
-            Some(Ok(Body::Events))
+            Some(Ok(BodyKind::Events))
         }
         _ => Some(Err(())),
     }
 }
 
-fn foreign(kind: &str, head: &[u8]) -> ModelError {
+fn not_an_api(content_type: &str, head: &[u8]) -> ModelError {
     let start = String::from_utf8_lossy(&head[..head.len().min(200)]).into_owned();
     ModelError::Unusable {
-        reason: format!("the address gives no API answer but `{kind}`: {} (is the base URL right?)", shortened(&start)),
+        reason: format!("unexpected response of type `{content_type}`: {}; check the base URL", shortened(&start)),
     }
 }
 
-async fn read_whole(
-    mut response: Response,
-    mut body: Vec<u8>,
-    deadline: &Deadline,
-    watch: &StreamTimers<'_>,
-    decoder: &mut Decoder,
-    on_delta: OnDelta<'_>,
-) -> Result<(), ModelError> {
-    while let Some(chunk) = next(&mut response, deadline, watch).await? {
-        body.extend_from_slice(&chunk);
-        if body.len() > MAX_BODY {
-            return Err(too_large());
-        }
-    }
-    decoder.push_whole(&body, &mut |delta| on_delta(delta))
-}
-
-async fn read_events(
-    mut response: Response,
-    head: Vec<u8>,
-    deadline: &Deadline,
-    watch: &mut StreamTimers<'_>,
-    decoder: &mut Decoder,
-    on_delta: OnDelta<'_>,
-) -> Result<(), ModelError> {
-    let mut events = EventReader::default();
-    let mut chunk = bytes::Bytes::from(head);
-    loop {
-        let progress = events.push(&chunk, decoder, on_delta)?;
-        if progress == StreamProgress::Over {
-            // A body that is read to its end gives its connection back; the end is due at once.
-            let _end = timeout_at(Instant::now() + LAST_BREATH, response.chunk()).await;
-            return Ok(());
-        }
-        watch.note(progress);
-        chunk = match next(&mut response, deadline, watch).await {
-            Ok(Some(chunk)) => chunk,
-            Ok(None) => return events.finish(decoder, on_delta),
-            // Only figures can be missing from a whole reply.
-            Err(ModelError::Broken { .. }) if watch.is_whole => return Ok(()),
-            Err(error) => return Err(error),
-        };
-    }
-}
-
-async fn next(
-    response: &mut Response,
-    deadline: &Deadline,
-    watch: &StreamTimers<'_>,
-) -> Result<Option<bytes::Bytes>, ModelError> {
-    let chunk = deadline.until(watch.until, watch.complaint(), response.chunk()).await?;
-    chunk.map_err(|error| transport(&error))
-}
-
-/// When the provider has been silent for too long.
+/// The time by which the provider must send more content.
 pub(crate) struct StreamTimers<'a> {
-    clocks: &'a Timeouts,
+    timeouts: &'a Timeouts,
     pub(crate) until: Instant,
     has_content: bool,
     is_whole: bool,
 }
 
 impl<'a> StreamTimers<'a> {
-    pub(crate) fn new(clocks: &'a Timeouts) -> Self {
-        Self { clocks, until: Instant::now() + clocks.first_content, has_content: false, is_whole: false }
+    pub(crate) fn new(timeouts: &'a Timeouts) -> Self {
+        Self { timeouts, until: Instant::now() + timeouts.first_content, has_content: false, is_whole: false }
     }
 
     pub(crate) fn note(&mut self, progress: StreamProgress) {
@@ -322,22 +346,23 @@ impl<'a> StreamTimers<'a> {
             StreamProgress::None | StreamProgress::Over => (),
             StreamProgress::Content => {
                 self.has_content = true;
-                self.until = Instant::now() + self.clocks.idle;
+                self.until = Instant::now() + self.timeouts.idle;
             }
             StreamProgress::Whole if self.is_whole => (),
             StreamProgress::Whole => {
                 self.is_whole = true;
-                self.until = Instant::now() + self.clocks.tail;
+                self.until = Instant::now() + self.timeouts.tail;
             }
         }
     }
 
-    pub(crate) fn complaint(&self) -> &'static str {
-        if self.has_content { "the stream went silent" } else { "no content came in time" }
+    /// The message for a stream that has exceeded the timeout.
+    pub(crate) fn message(&self) -> &'static str {
+        if self.has_content { "the stream stopped sending content" } else { "timed out waiting for the first content" }
     }
 }
 
-/// The run's own end of time.
+/// The time at which the run's limit ends the call.
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
@@ -345,47 +370,64 @@ impl Deadline {
         Self(time_left.and_then(|left| Instant::now().checked_add(left)))
     }
 
-    /// Waits until `until` at most, or until the run's time is up.
+    /// Runs `work` until it is done, until `until`, which fails with `message`, or until the run's time is up.
     pub(crate) async fn until<T>(
         &self,
         until: Instant,
-        complaint: &str,
+        message: &str,
         work: impl Future<Output = T>,
     ) -> Result<T, ModelError> {
         let limit = self.0.map_or(until, |end| end.min(until));
-        // A socket that always has something to read never lets a timer speak, so the clock is read as well.
-        let late = Instant::now() >= limit;
-        let done = if late { None } else { timeout_at(limit, work).await.ok() };
+        // With a socket that is always readable, `timeout_at` never polls its timer, so the time is checked here as well.
+        let is_late = Instant::now() >= limit;
+        let done = if is_late { None } else { timeout_at(limit, work).await.ok() };
         done.ok_or_else(|| match self.0 {
             Some(end) if end <= until => ModelError::OutOfTime,
-            Some(_) | None => ModelError::Broken { reason: complaint.to_owned() },
+            Some(_) | None => ModelError::Broken { reason: message.to_owned() },
         })
     }
 }
 
-/// What a failing connection means.
-pub(crate) fn transport(error: &reqwest::Error) -> ModelError {
+/// Classifies a failed connection to `peer`.
+pub(crate) fn transport(error: &reqwest::Error, peer: &Peer) -> ModelError {
     let why = cause(error);
     if why.contains("certificate") || why.contains("UnknownIssuer") {
-        return ModelError::Unusable { reason: format!("the provider cannot be trusted: {why}") };
+        return ModelError::Unusable { reason: format!("cannot verify the TLS certificate of {peer}: {why}") };
     }
     if error.is_builder() {
-        return ModelError::Unusable { reason: format!("the request cannot be sent: {why}") };
+        return ModelError::Unusable { reason: format!("cannot send the request to {peer}: {why}") };
     }
-    ModelError::Broken { reason: if error.is_connect() { format!("cannot connect: {why}") } else { why } }
+    ModelError::Broken { reason: if error.is_connect() { format!("cannot connect to {peer}: {why}") } else { why } }
 }
 
 /// The innermost reasons of an error, without the address.
 fn cause(error: &reqwest::Error) -> String {
     let mut reasons = Vec::new();
-    let mut at = std::error::Error::source(error);
-    while let Some(inner) = at {
+    let mut next = error.source();
+    while let Some(inner) = next {
+        if let Some(reason) = inner.downcast_ref::<io::Error>().and_then(socket_error) {
+            return reason;
+        }
         reasons.push(inner.to_string());
-        at = inner.source();
+        next = inner.source();
     }
     reasons.dedup();
     match reasons.len() {
         0 => "the request failed".to_owned(),
         len => shortened(&reasons[len.saturating_sub(2)..].join(": ")),
     }
+}
+
+/// A plain description of a common socket error, without its number.
+fn socket_error(error: &io::Error) -> Option<String> {
+    let is_common = matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::BrokenPipe
+    );
+    is_common.then(|| error.kind().to_string())
 }

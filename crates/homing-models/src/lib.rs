@@ -1,16 +1,17 @@
-//! Asking language models: which providers there are, what they cost, how one question travels to one of them and what
-//! came back — or why nothing did. Also the model that needs no provider at all.
+//! Clients for language models: the provider table, wire formats, prices and model names.
 //!
-//! This room makes one network attempt per call. Retrying, waiting for a rate limit and paying are the runtime's; reading
-//! the environment and configuration files is the host's.
+//! Each call makes one network attempt. The runtime retries, waits for rate limits and accounts for costs; the host reads
+//! the environment and the configuration files.
+//!
+//! Without the feature `genai`, only providers of the native wires are available.
 
 mod classify_error;
 mod event_reader;
 #[cfg(fuzzing)]
 pub mod fuzz;
+#[cfg(feature = "genai")]
 mod genai;
 mod http;
-mod known_names;
 pub mod names;
 mod native_model;
 mod output_limits;
@@ -23,5 +24,5 @@ mod wire;
 
 pub use http::Timeouts;
 pub use prices::GivenPrice;
-pub use provider::{Auth, NoModelError, OneOrMore, ProviderConfig, ProviderRow, Providers};
+pub use provider::{Auth, NoModelError, OneOrMore, ProviderConfig, ProviderRow, Providers, RowError};
 pub use wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn};

@@ -1,26 +1,37 @@
-//! From the names that agent files use to names that providers know. Pure: it is told which providers can be had.
+//! Model resolution: maps the model names in agent files to `provider/model`.
 //!
 //! Files say `sonnet`, `Claude Sonnet 4.5 (copilot)`, `claude-sonnet-4-20250514`, `openai:gpt-4.1`, lists of these, or
-//! nothing. Every guess is a warning, and strict resolution makes the warning an error.
+//! nothing. Every guess is a warning, and strict resolution makes the warning an error. Nothing here does IO.
+
+mod default_model;
+mod error;
+mod model_ids;
+mod tables;
 
 use std::collections::BTreeMap;
 
 use homing_core::definition::ModelChoice;
 
-use crate::{
-    known_names::{ALIASES, FAMILIES, RETIRED},
-    provider::Providers,
-};
+use crate::provider::Providers;
+use model_ids::{model_id, provider_of, split_list, successor};
+use tables::{ALIASES, FAMILIES};
 
-/// What the resolver must know of providers.
+pub use default_model::{OfflineCase, default_model, may_go_offline};
+pub use error::{MissingKey, ResolveWarning, Unresolved};
+
+/// The providers as the resolver sees them.
 pub trait Availability {
-    /// Whether there is such a provider at all.
+    /// Returns true if `provider` is in the table.
     fn has(&self, provider: &str) -> bool;
-    /// Whether it can be asked: its key is there, or it needs none.
+    /// Returns true if `provider` has its API key or needs none.
     fn is_usable(&self, provider: &str) -> bool;
-    /// Whether the host brought this model itself, whatever its name says.
+    /// Returns true if the host supplies `model` itself, regardless of the provider in its name.
     fn owns(&self, _model: &str) -> bool {
         false
+    }
+    /// The environment variables that may hold the API key of `provider`, for error messages.
+    fn key_variables(&self, _provider: &str) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -32,149 +43,154 @@ impl Availability for Providers {
     fn is_usable(&self, provider: &str) -> bool {
         Self::is_usable(self, provider)
     }
+
+    fn key_variables(&self, provider: &str) -> Vec<String> {
+        let row = self.rows().iter().find(|row| row.name == provider);
+        row.map(|row| row.key_vars.clone()).unwrap_or_default()
+    }
 }
 
-/// How names are read in one host.
+/// Resolves model names with one host's providers, aliases and defaults.
 pub struct Resolver<'a> {
-    /// Which providers there are.
+    /// The providers.
     pub providers: &'a dyn Availability,
-    /// The model where nothing else is said: `--model`, the configuration, or [`default_model`].
+    /// The model to use if nothing names one, such as [`default_model`].
     pub default: Option<String>,
     /// The user's own short names; they win over the built-in ones.
     pub aliases: BTreeMap<String, String>,
-    /// `--model-map`: what files ask for, and what they get instead; `*` is everything else.
+    /// Replacements for the names in agent files, as pairs of name and model; `*` matches every other name.
     pub map: Vec<(String, String)>,
-    /// Whether a guess is an error.
+    /// Makes every guess an error.
     pub strict: bool,
 }
 
-/// What a choice came to.
+/// The result of resolving a model choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resolved {
-    /// `provider/model`, in the order in which they are to be tried. Never empty.
+pub struct ResolvedNames {
+    /// Models as `provider/model`, in the order in which to try them. Never empty.
     pub names: Vec<String>,
-    /// What was guessed or replaced, for the user to see.
+    /// Guesses and replacements, for the user to see.
     pub warnings: Vec<String>,
 }
 
-/// Why a choice came to nothing.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unresolved {
-    /// Nothing names a model and there is no default.
-    #[error("no model: pass --model provider/model, or set a provider's key such as ANTHROPIC_API_KEY")]
-    NoDefault,
-    /// What is meant cannot be asked, and there is nothing else.
-    #[error("{0}")]
-    NoKey(String),
-    /// Strict resolution does not guess.
-    #[error("{0} (--strict)")]
-    Strict(String),
-}
-
-/// What one written name stands for.
-enum Reading {
+/// The meaning of one written name.
+enum NameMeaning {
     Model(String),
-    /// A model, reached by a guess that the user should see.
-    Guess(String, String),
+    /// A retired model and its successor.
+    Retired(String),
     Parent,
     Default,
     Unknown,
 }
 
 impl Resolver<'_> {
-    /// The models that `choice` means, for an agent whose parent speaks with `parent`.
-    pub fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<Resolved, Unresolved> {
+    /// Resolves `choice` for an agent whose parent uses the model `parent`.
+    ///
+    /// # Errors
+    /// Fails if no model is available, or if strict resolution would have to guess.
+    pub fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedNames, Unresolved> {
         match choice {
-            ModelChoice::Inherit => self.settle([parent, self.default.as_deref()], Vec::new()),
-            ModelChoice::Default => self.settle([self.default.as_deref(), None], Vec::new()),
+            ModelChoice::Inherit => self.first_available([parent, self.default.as_deref()], Vec::new()),
+            ModelChoice::Default => self.first_available([self.default.as_deref(), None], Vec::new()),
             ModelChoice::Named(names) => self.resolve_names(names, parent),
         }
     }
 
-    fn resolve_names(&self, names: &[String], parent: Option<&str>) -> Result<Resolved, Unresolved> {
-        let mut resolved = Resolved::default();
-        let written: Vec<String> = names.iter().flat_map(|name| split(name)).collect();
-        for name in &written {
-            let found = match self.read(name) {
-                Reading::Parent => {
-                    let meant = parent.or(self.default.as_deref());
-                    meant.and_then(|model| self.in_use(name, model, &mut resolved.warnings))
+    fn resolve_names(&self, names: &[String], parent: Option<&str>) -> Result<ResolvedNames, Unresolved> {
+        let (mut models, mut warnings) = (Vec::new(), Vec::new());
+        for name in names.iter().flat_map(|name| split_list(name)) {
+            let model = match self.meaning(&name) {
+                NameMeaning::Parent => {
+                    parent.or(self.default.as_deref()).and_then(|model| self.in_use(&name, model, &mut warnings))
                 }
-                Reading::Default => {
-                    self.default.as_deref().and_then(|model| self.in_use(name, model, &mut resolved.warnings))
+                NameMeaning::Default => {
+                    self.default.as_deref().and_then(|model| self.in_use(&name, model, &mut warnings))
                 }
-                Reading::Model(model) => self.available(name, model, &mut resolved.warnings),
-                Reading::Guess(model, warning) => {
-                    resolved.warnings.push(warning);
-                    self.available(name, model, &mut resolved.warnings)
+                NameMeaning::Model(model) => self.available(&name, model, &mut warnings),
+                NameMeaning::Retired(successor) => {
+                    warnings.push(ResolveWarning::Retired { name: name.clone(), successor: successor.clone() });
+                    self.available(&name, successor, &mut warnings)
                 }
-                Reading::Unknown => {
-                    resolved.warnings.push(format!("unknown model `{name}`"));
+                NameMeaning::Unknown => {
+                    warnings.push(ResolveWarning::UnknownModel { name });
                     None
                 }
             };
-            resolved.names.extend(found.filter(|it| !resolved.names.contains(it)));
+            models.extend(model.filter(|model| !models.contains(model)));
         }
-        if resolved.names.is_empty() {
-            // What was asked for cannot be had: the user's default is meant before the parent's choice.
-            return self.settle([self.default.as_deref(), parent], resolved.warnings);
+        if models.is_empty() {
+            // None of the named models is available: the user's default wins over the parent's model.
+            return self.first_available([self.default.as_deref(), parent], warnings);
         }
-        self.checked(resolved)
+        self.check_strict(&warnings)?;
+        Ok(ResolvedNames { names: models, warnings: warnings.iter().map(ToString::to_string).collect() })
     }
 
-    /// The first of these that can be had and no other, with a word about it where something else was asked for.
-    fn settle(&self, models: [Option<&str>; 2], mut warnings: Vec<String>) -> Result<Resolved, Unresolved> {
+    /// The first available of `models`, as a substitute if there are `warnings` about what was asked for.
+    fn first_available(
+        &self,
+        models: [Option<&str>; 2],
+        mut warnings: Vec<ResolveWarning>,
+    ) -> Result<ResolvedNames, Unresolved> {
         for model in models.into_iter().flatten() {
             if let Some(model) = self.in_use(model, model, &mut warnings) {
+                self.check_strict(&warnings)?;
+                let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
                 if let Some(last) = warnings.last_mut() {
                     last.push_str(&format!("; using {model}"));
                 }
-                return self.checked(Resolved { names: vec![model], warnings });
+                return Ok(ResolvedNames { names: vec![model], warnings });
             }
         }
-        let has_choice = models.iter().any(Option::is_some);
-        Err(match warnings.into_iter().next() {
-            Some(why) if self.strict => Unresolved::Strict(why),
-            Some(why) if has_choice => Unresolved::NoKey(why),
-            Some(_) | None => Unresolved::NoDefault,
-        })
+        self.check_strict(&warnings)?;
+        if models.iter().all(Option::is_none) {
+            return Err(Unresolved::NoDefault);
+        }
+        let missing = warnings.into_iter().find_map(|warning| match warning {
+            ResolveWarning::NoKey { key, .. } => Some(key),
+            ResolveWarning::UnknownModel { .. } | ResolveWarning::Retired { .. } => None,
+        });
+        Err(missing.map_or(Unresolved::NoDefault, Unresolved::NoKey))
     }
 
-    fn checked(&self, resolved: Resolved) -> Result<Resolved, Unresolved> {
-        match resolved.warnings.first() {
+    fn check_strict(&self, warnings: &[ResolveWarning]) -> Result<(), Unresolved> {
+        match warnings.first() {
             Some(warning) if self.strict => Err(Unresolved::Strict(warning.clone())),
-            Some(_) | None => Ok(resolved),
+            Some(_) | None => Ok(()),
         }
     }
 
-    /// What the parent or the host speaks with. A provider that is not in the table is the host's own affair.
-    fn in_use(&self, written: &str, model: &str, warnings: &mut Vec<String>) -> Option<String> {
-        match self.providers.owns(model) || !self.providers.has(provider_of(model)) {
-            true => Some(model.to_owned()),
-            false => self.available(written, model.to_owned(), warnings),
+    /// The model of the parent or the host. If its provider is not in the table, the host supplies it.
+    fn in_use(&self, name: &str, model: &str, warnings: &mut Vec<ResolveWarning>) -> Option<String> {
+        if self.providers.owns(model) || !self.providers.has(provider_of(model)) {
+            return Some(model.to_owned());
         }
+        self.available(name, model.to_owned(), warnings)
     }
 
-    /// `model`, if its provider can be asked; else a word about why not.
-    fn available(&self, written: &str, model: String, warnings: &mut Vec<String>) -> Option<String> {
-        if model == "offline" || self.providers.is_usable(provider_of(&model)) {
+    /// `model` if its provider is usable; otherwise adds a warning.
+    fn available(&self, name: &str, model: String, warnings: &mut Vec<ResolveWarning>) -> Option<String> {
+        let provider = provider_of(&model);
+        if model == "offline" || self.providers.is_usable(provider) {
             return Some(model);
         }
-        warnings.push(format!("`{written}` cannot be had: no key for {}", provider_of(&model)));
+        let variables = self.providers.key_variables(provider);
+        let key = MissingKey { provider: provider.to_owned(), variables };
+        warnings.push(ResolveWarning::NoKey { name: name.to_owned(), key });
         None
     }
 
-    fn read(&self, written: &str) -> Reading {
+    fn meaning(&self, written: &str) -> NameMeaning {
         let name = written.trim().trim_matches(['\'', '"', '`']).trim();
         match name.to_lowercase().as_str() {
-            "" | "default" | "auto" => return Reading::Default,
-            "inherit" | "parent" => return Reading::Parent,
-            "offline" => return Reading::Model("offline".to_owned()),
+            "" | "default" | "auto" => return NameMeaning::Default,
+            "inherit" | "parent" => return NameMeaning::Parent,
+            "offline" => return NameMeaning::Model("offline".to_owned()),
             _ => (),
         }
         match self.mapped(name) {
-            Some(to) => self.read_plain(&to),
-            None => self.read_plain(name),
+            Some(model) => self.meaning_unmapped(&model),
+            None => self.meaning_unmapped(name),
         }
     }
 
@@ -183,21 +199,21 @@ impl Resolver<'_> {
         exact.or_else(|| self.map.iter().find(|(from, _)| from == "*")).map(|(_, to)| to.clone())
     }
 
-    fn read_plain(&self, name: &str) -> Reading {
+    fn meaning_unmapped(&self, name: &str) -> NameMeaning {
         if let Some(model) = self.alias(name) {
-            return Reading::Model(model);
+            return NameMeaning::Model(model);
         }
         if let Some(model) = self.with_provider(name) {
-            return replaced(name, model);
+            return current(model);
         }
-        let id = as_id(name);
+        let id = model_id(name);
         if let Some(model) = self.alias(&id) {
-            return Reading::Model(model);
+            return NameMeaning::Model(model);
         }
         let family = FAMILIES.iter().find(|(start, provider)| id.starts_with(start) && self.providers.has(provider));
         match family {
-            Some((_, provider)) => replaced(name, format!("{provider}/{id}")),
-            None => Reading::Unknown,
+            Some((_, provider)) => current(format!("{provider}/{id}")),
+            None => NameMeaning::Unknown,
         }
     }
 
@@ -207,126 +223,50 @@ impl Resolver<'_> {
         own.or_else(|| ALIASES.iter().find(|(alias, _)| *alias == key).map(|(_, to)| (*to).to_owned()))
     }
 
-    /// `provider/model` or `provider:model`, if there is such a provider. `:` also stands inside of models' names.
+    /// `provider/model` or `provider:model`, if the provider exists. Model names may contain `:` as well.
     fn with_provider(&self, name: &str) -> Option<String> {
         let at = name.find(['/', ':'])?;
         let (provider, model) = (name[..at].to_lowercase(), &name[at + 1..]);
-        let known = match provider.as_str() {
+        let provider = match provider.as_str() {
             "google" => "gemini",
             "x-ai" => "xai",
             "claude" => "anthropic",
             other => other,
         };
-        (self.providers.has(known) && !model.trim().is_empty()).then(|| format!("{known}/{}", model.trim()))
+        (self.providers.has(provider) && !model.trim().is_empty()).then(|| format!("{provider}/{}", model.trim()))
     }
 }
 
-fn provider_of(model: &str) -> &str {
-    model.split('/').next().unwrap_or_default()
-}
-
-/// A name with its retired id replaced, and a word about it.
-fn replaced(written: &str, model: String) -> Reading {
-    let (provider, id) = model.split_once('/').unwrap_or(("", &model));
-    let is_first_party = matches!(provider, "anthropic" | "openai" | "gemini");
-    let retired = RETIRED.iter().filter(|(start, _)| is_first_party && is_retired(id, start));
-    match retired.max_by_key(|(start, _)| start.len()) {
-        Some((_, successor)) => {
-            let now = format!("{provider}/{successor}");
-            Reading::Guess(now.clone(), format!("`{written}` is retired; using {now}"))
-        }
-        None => Reading::Model(model),
+/// `model`, or its successor if it is retired.
+fn current(model: String) -> NameMeaning {
+    match successor(&model) {
+        Some(successor) => NameMeaning::Retired(successor),
+        None => NameMeaning::Model(model),
     }
 }
 
-/// Whether `id` is `start`, or `start` with a date or `latest` behind it.
-fn is_retired(id: &str, start: &str) -> bool {
-    let Some(rest) = id.strip_prefix(start) else { return false };
-    let tail = rest.trim_start_matches('-');
-    rest.is_empty()
-        || (rest.starts_with('-') && (tail.starts_with("latest") || tail.starts_with("20") || tail.starts_with("00")))
-}
-
-/// Lists written as one string: `GPT-4.1 | 'gpt-5'`, `opus, sonnet`.
-fn split(name: &str) -> Vec<String> {
-    let text = name.trim().trim_start_matches('[').trim_end_matches(']');
-    text.split(['|', ',']).map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
-}
-
-/// A display name as the id that it stands for: `Claude Sonnet 4.5 (copilot)` is `claude-sonnet-4-5`.
-fn as_id(name: &str) -> String {
-    let bare = name.split('(').next().unwrap_or_default().trim().to_lowercase();
-    let id: String = bare.split_whitespace().collect::<Vec<_>>().join("-");
-    if id.starts_with("claude") {
-        return claude_id(&id);
-    }
-    id
-}
-
-/// Anthropic writes dots as dashes, and since version 4 the family before the number.
-fn claude_id(id: &str) -> String {
-    let dashed = id.replace('.', "-");
-    let parts: Vec<&str> = dashed.split('-').collect();
-    match parts.as_slice() {
-        ["claude", major, family @ ("sonnet" | "opus" | "haiku"), rest @ ..] if *major >= "4" && major.len() == 1 => {
-            [&["claude", family, major], rest].concat().join("-")
-        }
-        ["claude", major, minor, family @ ("sonnet" | "opus" | "haiku"), rest @ ..]
-            if *major >= "4" && major.len() == 1 =>
-        {
-            [&["claude", family, major, minor], rest].concat().join("-")
-        }
-        _ => dashed,
-    }
-}
-
-/// Reads `--model-map A=B,*=C`.
+/// Parses a comma-separated list of replacements such as `sonnet=openai/gpt-4.1,*=ollama/qwen3`.
+///
+/// # Errors
+/// Fails if an item is not of the form `NAME=MODEL`.
 pub fn parse_map(text: &str) -> Result<Vec<(String, String)>, String> {
-    let pairs = text.split(',').map(str::trim).filter(|it| !it.is_empty());
-    let pair = |pair: &str| match pair.split_once('=') {
-        Some((from, to)) if !from.trim().is_empty() && !to.trim().is_empty() => {
-            Ok((from.trim().to_owned(), to.trim().to_owned()))
+    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    let pair = |item: &str| match item.split_once('=') {
+        Some((name, model)) if !name.trim().is_empty() && !model.trim().is_empty() => {
+            Ok((name.trim().to_owned(), model.trim().to_owned()))
         }
-        Some(_) | None => Err(format!("`{pair}` is no mapping: write ASKED=GIVEN, such as sonnet=openai/gpt-4.1")),
+        Some(_) | None => Err(format!("`{item}` is not of the form NAME=MODEL, such as sonnet=openai/gpt-4.1")),
     };
-    pairs.map(pair).collect()
-}
-
-/// The model where nothing names one: that of the first provider, in the table's order, whose key or own address is there. Providers
-/// that need no key are never chosen, because nobody knows whether they run. With it, a sentence that says why.
-pub fn default_model(providers: &Providers) -> Option<(String, String)> {
-    let mut rows = providers.rows().iter().filter(|row| !row.key_vars.is_empty());
-    rows.find_map(|row| {
-        let (model, cause) = (row.default_model.as_ref()?, providers.why_usable(&row.name)?);
-        let name = format!("{}/{model}", row.name);
-        let why = format!("using {name}, because {cause} (choose with --model)");
-        Some((name, why))
-    })
-}
-
-/// What is known when a run names no model and no provider has a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfflineCase {
-    /// The agent ships with the program.
-    pub agent_is_built_in: bool,
-    /// Something named a model: the file, a flag, the configuration.
-    pub names_a_model: bool,
-    /// A person reads the output: a terminal, and neither `--json` nor `--events`.
-    pub person_reads: bool,
-}
-
-/// Whether `offline` may be chosen unasked: it must never stand in silently for a model that somebody relies on.
-pub fn may_go_offline(case: OfflineCase) -> bool {
-    case.agent_is_built_in && !case.names_a_model && case.person_reads
+    items.map(pair).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    struct KnownName(&'static [&'static str]);
+    struct UsableProviders(&'static [&'static str]);
 
-    impl Availability for KnownName {
+    impl Availability for UsableProviders {
         fn has(&self, provider: &str) -> bool {
             ["anthropic", "openai", "gemini", "openrouter", "ollama", "xai"].contains(&provider)
         }
@@ -334,9 +274,13 @@ mod tests {
         fn is_usable(&self, provider: &str) -> bool {
             self.0.contains(&provider)
         }
+
+        fn key_variables(&self, provider: &str) -> Vec<String> {
+            vec![format!("{}_API_KEY", provider.to_uppercase())]
+        }
     }
 
-    const ALL: KnownName = KnownName(&["anthropic", "openai", "gemini", "openrouter", "ollama"]);
+    const ALL: UsableProviders = UsableProviders(&["anthropic", "openai", "gemini", "openrouter", "ollama"]);
 
     fn resolver(providers: &dyn Availability) -> Resolver<'_> {
         let default = Some("openai/gpt-4.1".to_owned());
@@ -344,7 +288,7 @@ mod tests {
     }
 
     fn named(names: &[&str]) -> ModelChoice {
-        ModelChoice::Named(names.iter().map(|it| (*it).to_owned()).collect())
+        ModelChoice::Named(names.iter().map(|name| (*name).to_owned()).collect())
     }
 
     fn one(name: &str) -> (String, bool) {
@@ -354,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn r19_names_of_real_files_are_understood() {
+    fn r19_names_in_real_agent_files_resolve() {
         for (written, model, is_quiet) in [
             ("sonnet", "anthropic/claude-sonnet-5-5", true),
             ("Opus", "anthropic/claude-opus-5-5", true),
@@ -389,15 +333,15 @@ mod tests {
     }
 
     #[test]
-    fn r19_a_list_means_the_first_that_can_be_had() {
-        let providers = KnownName(&["openai"]);
+    fn r19_list_resolves_to_the_available_models_in_order() {
+        let providers = UsableProviders(&["openai"]);
         let resolved = resolver(&providers).resolve(&named(&["sonnet", "GPT-4.1 | 'gpt-5'"]), None).unwrap();
         assert_eq!(resolved.names, ["openai/gpt-4.1", "openai/gpt-5"]);
-        assert_eq!(resolved.warnings, ["`sonnet` cannot be had: no key for anthropic"]);
+        assert_eq!(resolved.warnings, ["`sonnet` is not available: no API key for anthropic"]);
     }
 
     #[test]
-    fn r19_inherit_reaches_the_parent_and_the_root_the_default() {
+    fn r19_inherit_uses_the_parent_model_or_the_default() {
         let resolver = resolver(&ALL);
         assert_eq!(resolver.resolve(&ModelChoice::Inherit, Some("a/b")).unwrap().names, ["a/b"]);
         assert_eq!(resolver.resolve(&ModelChoice::Inherit, None).unwrap().names, ["openai/gpt-4.1"]);
@@ -405,33 +349,34 @@ mod tests {
     }
 
     #[test]
-    fn r19_what_is_inherited_or_the_default_must_be_one_that_can_be_asked() {
-        let providers = KnownName(&["openai"]);
+    fn r19_inherited_and_default_models_must_be_usable() {
+        let providers = UsableProviders(&["openai"]);
         let with = |default: Option<&str>| Resolver { default: default.map(str::to_owned), ..resolver(&providers) };
         let inherited = with(Some("openai/gpt-4.1")).resolve(&ModelChoice::Inherit, Some("anthropic/x")).unwrap();
         assert_eq!(inherited.names, ["openai/gpt-4.1"]);
-        assert_eq!(inherited.warnings, ["`anthropic/x` cannot be had: no key for anthropic; using openai/gpt-4.1"]);
-        let no_key = |choice: &ModelChoice| {
-            let written = if let ModelChoice::Named(names) = choice { names[0].as_str() } else { "anthropic/x" };
-            Unresolved::NoKey(format!("`{written}` cannot be had: no key for anthropic"))
-        };
+        assert_eq!(
+            inherited.warnings,
+            ["`anthropic/x` is not available: no API key for anthropic; using openai/gpt-4.1"]
+        );
         for choice in [ModelChoice::Default, ModelChoice::Inherit, named(&["default"]), named(&["inherit"])] {
-            assert_eq!(with(Some("anthropic/x")).resolve(&choice, None), Err(no_key(&choice)), "{choice:?}");
+            let error = with(Some("anthropic/x")).resolve(&choice, None).unwrap_err();
+            assert!(matches!(&error, Unresolved::NoKey(_)), "{choice:?}: {error:?}");
+            assert_eq!(error.to_string(), "no API key for anthropic: set ANTHROPIC_API_KEY");
         }
         let own = with(Some("team/plan")).resolve(&ModelChoice::Default, None).unwrap();
-        assert_eq!(own.names, ["team/plan"], "models of the host's own need no key");
+        assert_eq!(own.names, ["team/plan"], "models that the host supplies need no key");
         assert_eq!(with(None).resolve(&ModelChoice::Inherit, None), Err(Unresolved::NoDefault));
     }
 
     #[test]
-    fn r19_an_unknown_model_falls_back_with_a_visible_warning() {
+    fn r19_unknown_model_falls_back_with_a_warning() {
         let resolved = resolver(&ALL).resolve(&named(&["mystery"]), None).unwrap();
         assert_eq!(resolved.names, ["openai/gpt-4.1"]);
         assert_eq!(resolved.warnings, ["unknown model `mystery`; using openai/gpt-4.1"]);
     }
 
     #[test]
-    fn strict_makes_every_guess_an_error() {
+    fn strict_resolution_makes_every_guess_an_error() {
         let resolver = Resolver { strict: true, ..resolver(&ALL) };
         for name in ["mystery", "claude-sonnet-4-20250514", "grok-4"] {
             assert!(matches!(resolver.resolve(&named(&[name]), None), Err(Unresolved::Strict(_))), "{name}");
@@ -440,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_rewrites_what_files_ask_for_and_leaves_inheritance_alone() {
+    fn map_replaces_names_but_not_inheritance() {
         let map = parse_map("sonnet=openai/gpt-5, *=ollama/qwen3").unwrap();
         let resolver = Resolver { map, ..resolver(&ALL) };
         let resolve = |name: &str| resolver.resolve(&named(&[name]), Some("a/b")).unwrap().names;
@@ -452,46 +397,9 @@ mod tests {
     }
 
     #[test]
-    fn users_aliases_win() {
+    fn user_aliases_win() {
         let aliases = BTreeMap::from([("sonnet".to_owned(), "ollama/qwen3".to_owned())]);
         let resolver = Resolver { aliases, ..resolver(&ALL) };
         assert_eq!(resolver.resolve(&named(&["SONNET"]), None).unwrap().names, ["ollama/qwen3"]);
-    }
-
-    #[test]
-    fn providers_are_tried_in_one_order_and_the_choice_is_explained() {
-        let with = |vars: &'static [&'static str]| {
-            let lookup = move |name: &str| vars.contains(&name).then(|| secrecy::SecretString::from("key-value"));
-            default_model(&Providers::new(BTreeMap::new(), lookup))
-        };
-        assert_eq!(with(&[]), None);
-        let (name, why) = with(&["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]).unwrap();
-        assert_eq!(name, "anthropic/claude-sonnet-5-5");
-        assert_eq!(why, "using anthropic/claude-sonnet-5-5, because ANTHROPIC_API_KEY is set (choose with --model)");
-        assert_eq!(with(&["GEMINI_API_KEY", "GROQ_API_KEY"]).unwrap().0, "gemini/gemini-3.8-flash");
-        assert_eq!(with(&["OPENAI_API_KEY", "GEMINI_API_KEY"]).unwrap().0, "openai/gpt-6.1-sol");
-        let why = with(&["GOOGLE_API_KEY"]).unwrap().1;
-        assert!(why.contains("because GOOGLE_API_KEY is set"), "{why}");
-    }
-
-    #[test]
-    fn a_moved_provider_is_not_said_to_have_a_key() {
-        let lookup =
-            |name: &str| (name == "OPENAI_BASE_URL").then(|| secrecy::SecretString::from("http://localhost:1"));
-        let (_, why) = default_model(&Providers::new(BTreeMap::new(), lookup)).unwrap();
-        assert_eq!(why, "using openai/gpt-6.1-sol, because OPENAI_BASE_URL is set (choose with --model)");
-        let moved = crate::ProviderConfig { base_url: Some("http://localhost:1".into()), ..Default::default() };
-        let providers = Providers::new(BTreeMap::from([("openai".to_owned(), moved)]), |_| None);
-        let (_, why) = default_model(&providers).unwrap();
-        assert_eq!(why, "using openai/gpt-6.1-sol, because its address is configured (choose with --model)");
-    }
-
-    #[test]
-    fn offline_never_stands_in_for_a_model_that_somebody_relies_on() {
-        let case = OfflineCase { agent_is_built_in: true, names_a_model: false, person_reads: true };
-        assert!(may_go_offline(case));
-        assert!(!may_go_offline(OfflineCase { agent_is_built_in: false, ..case }));
-        assert!(!may_go_offline(OfflineCase { names_a_model: true, ..case }));
-        assert!(!may_go_offline(OfflineCase { person_reads: false, ..case }));
     }
 }

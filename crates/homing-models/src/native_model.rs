@@ -1,5 +1,4 @@
-//! A model behind one of our own wires: a wire, an address and a key, over the shared connections.
-//! Which providers there are is not known here.
+//! [`NativeModel`]: a model behind one of the native wires, over the shared connections.
 
 use std::sync::Arc;
 
@@ -11,16 +10,16 @@ use homing_core::{
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
-    http::{self, Http, Outgoing, Timeouts},
-    provider::{Auth, NoModelError, ProviderRow},
-    secret::Key,
+    http::{self, Http, OutgoingRequest, Peer, Timeouts},
+    provider::{Auth, NoModelError, ProviderRow, RowError},
+    secret::ApiKey,
     wire::{
         Delivery, Wire, anthropic,
         chat::{self, Quirks},
     },
 };
 
-/// A model behind one of our own wires.
+/// A model behind one of the native wires.
 pub(crate) struct NativeModel {
     card: ModelCard,
     model: String,
@@ -28,31 +27,32 @@ pub(crate) struct NativeModel {
     quirks: Quirks,
     url: reqwest::Url,
     headers: HeaderMap,
-    key: Key,
+    key: ApiKey,
+    peer: Peer,
     delivery: Delivery,
-    clocks: Timeouts,
+    timeouts: Timeouts,
     http: Arc<Http>,
 }
 
 impl NativeModel {
-    /// The model `model` at the provider of `row`.
+    /// Creates the model `model` of the provider in `row`.
     pub(crate) fn new(
         row: &ProviderRow,
         model: &str,
-        key: Key,
+        key: ApiKey,
         card: ModelCard,
         http: Arc<Http>,
     ) -> Result<Self, NoModelError> {
-        let bad = |why: String| NoModelError::BadRow { provider: row.name.clone(), why };
+        let bad = |why: RowError| NoModelError::BadRow { provider: row.name.clone(), why };
         let url = endpoint(&row.base_url, row.wire).map_err(bad)?;
-        let url = reqwest::Url::parse(&url).map_err(|error| bad(format!("`{url}` is no address: {error}")))?;
         let headers = headers(row, &key).map_err(bad)?;
-        let clocks = http.clocks.with_patience(row.patience).for_delivery(row.delivery);
+        let timeouts = http.timeouts.with_patience(row.patience).for_delivery(row.delivery);
+        let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
-        Ok(Self { card, model, wire, quirks, url, headers, key, delivery, clocks, http })
+        Ok(Self { card, model, wire, quirks, url, headers, key, peer, delivery, timeouts, http })
     }
 
-    fn outgoing(&self, request: &ModelRequest<'_>) -> Outgoing<'_> {
+    fn outgoing(&self, request: &ModelRequest<'_>) -> OutgoingRequest<'_> {
         let body = match self.wire {
             Wire::Anthropic => anthropic::body(request, &self.model, self.delivery),
             Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks, self.delivery),
@@ -63,7 +63,7 @@ impl NativeModel {
         {
             headers.insert(HeaderName::from_static("idempotency-key"), value);
         }
-        Outgoing { url: &self.url, headers, body, time_left: request.time_left }
+        OutgoingRequest { url: &self.url, peer: &self.peer, headers, body, time_left: request.time_left }
     }
 }
 
@@ -82,8 +82,8 @@ impl Model for NativeModel {
                 Wire::Anthropic => anthropic::decoder(&request),
                 Wire::Chat | Wire::Genai => chat::decoder(&request),
             };
-            let clocks = self.clocks.for_effort(request.effort);
-            let done = http::exchange(&self.http, &clocks, self.outgoing(&request), decoder, on_delta).await;
+            let timeouts = self.timeouts.for_effort(request.effort);
+            let done = http::exchange(&self.http, &timeouts, self.outgoing(&request), decoder, on_delta).await;
             let mut reply = done.map_err(|failure| self.key.scrub(failure))?;
             price(&mut reply, &self.card);
             Ok(reply)
@@ -91,14 +91,14 @@ impl Model for NativeModel {
     }
 }
 
-/// Sets what the reply cost, where prices and usage are known.
+/// Sets the cost of `reply`, if its price and usage are known.
 pub(crate) fn price(reply: &mut Reply, card: &ModelCard) {
     if let Some(rates) = card.rates.as_ref().filter(|_| !reply.usage.estimated) {
         reply.usage.cost_micros = rates.cost(&reply.usage);
     }
 }
 
-fn headers(row: &ProviderRow, key: &Key) -> Result<HeaderMap, String> {
+fn headers(row: &ProviderRow, key: &ApiKey) -> Result<HeaderMap, RowError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(reqwest::header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
@@ -106,8 +106,9 @@ fn headers(row: &ProviderRow, key: &Key) -> Result<HeaderMap, String> {
         headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
     }
     for (name, value) in &row.headers {
-        let name = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is no header name"))?;
-        headers.insert(name, HeaderValue::try_from(value.as_str()).map_err(|_| "a header's value is no text")?);
+        let header = HeaderName::try_from(name.as_str()).map_err(|_| RowError::BadHeaderName(name.clone()))?;
+        let value = HeaderValue::try_from(value.as_str()).map_err(|_| RowError::BadHeaderValue(name.clone()))?;
+        headers.insert(header, value);
     }
     if let Some(secret) = key.expose() {
         let (name, text) = match row.auth {
@@ -115,20 +116,20 @@ fn headers(row: &ProviderRow, key: &Key) -> Result<HeaderMap, String> {
             Auth::XApiKey => (HeaderName::from_static("x-api-key"), secret.to_owned()),
             Auth::ApiKey => (HeaderName::from_static("api-key"), secret.to_owned()),
         };
-        let mut value = HeaderValue::try_from(text).map_err(|_| "the key has characters that no header can carry")?;
+        let mut value = HeaderValue::try_from(text).map_err(|_| RowError::BadKey)?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
     Ok(headers)
 }
 
-/// The address of a wire's one endpoint below `base`, however much of it the user has written.
-fn endpoint(base: &str, wire: Wire) -> Result<String, String> {
+/// The URL of the wire's endpoint below `base`, which may already contain a part of the path.
+fn endpoint(base: &str, wire: Wire) -> Result<reqwest::Url, RowError> {
     let (base, query) =
         base.trim().split_once('?').map_or((base.trim(), String::new()), |(base, query)| (base, format!("?{query}")));
     let mut base = base.trim_end_matches('/');
     let Some((_, after)) = base.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https")) else {
-        return Err(format!("`{base}` is no http address"));
+        return Err(RowError::NotHttp(base.to_owned()));
     };
     let has_path = after.contains('/');
     let path = match wire {
@@ -142,7 +143,8 @@ fn endpoint(base: &str, wire: Wire) -> Result<String, String> {
             if has_path { "/chat/completions" } else { "/v1/chat/completions" }
         }
     };
-    Ok(format!("{base}{path}{query}"))
+    let url = format!("{base}{path}{query}");
+    reqwest::Url::parse(&url).map_err(|error| RowError::BadUrl { url, reason: error.to_string() })
 }
 
 #[cfg(test)]
@@ -150,19 +152,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_way_to_write_an_address_works() {
+    fn endpoint_accepts_every_form_of_base_url() {
         for base in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"] {
-            assert_eq!(endpoint(base, Wire::Chat).unwrap(), "http://h:1/v1/chat/completions", "{base}");
+            assert_eq!(endpoint(base, Wire::Chat).unwrap().as_str(), "http://h:1/v1/chat/completions", "{base}");
         }
-        assert_eq!(endpoint("https://h/api/v1", Wire::Chat).unwrap(), "https://h/api/v1/chat/completions");
+        assert_eq!(endpoint("https://h/api/v1", Wire::Chat).unwrap().as_str(), "https://h/api/v1/chat/completions");
         assert_eq!(
-            endpoint("https://h/o/v1?api-version=1", Wire::Chat).unwrap(),
+            endpoint("https://h/o/v1?api-version=1", Wire::Chat).unwrap().as_str(),
             "https://h/o/v1/chat/completions?api-version=1"
         );
         for base in ["http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"] {
-            assert_eq!(endpoint(base, Wire::Anthropic).unwrap(), "http://h/v1/messages", "{base}");
+            assert_eq!(endpoint(base, Wire::Anthropic).unwrap().as_str(), "http://h/v1/messages", "{base}");
         }
-        assert_eq!(endpoint("https://h/anthropic", Wire::Anthropic).unwrap(), "https://h/anthropic/v1/messages");
+        assert_eq!(
+            endpoint("https://h/anthropic", Wire::Anthropic).unwrap().as_str(),
+            "https://h/anthropic/v1/messages"
+        );
         assert!(endpoint("file:///etc/passwd", Wire::Chat).is_err());
         assert!(endpoint("", Wire::Chat).is_err());
     }

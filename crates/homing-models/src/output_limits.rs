@@ -1,7 +1,7 @@
-//! The most that a model writes in one reply, where its maker has published it: data, and how a name is found in it.
-//! A model that is not listed has no known limit; guessing one would cut replies short or make requests fail.
+//! Published output limits of models. A model that is not listed has no known limit, because a guess would cut replies
+//! short or make requests fail.
 
-/// Names without their dates, as the makers document them.
+/// Model names without dates, and their limits in tokens.
 const LIMITS: &[(&str, u64)] = &[
     ("claude-2", 4_096),
     ("claude-3-haiku", 4_096),
@@ -48,15 +48,15 @@ const LIMITS: &[(&str, u64)] = &[
     ("gemini-2.5-pro", 65_536),
 ];
 
-/// The published limit of `model`, whoever serves it.
+/// The published limit of `model`, at any provider.
 pub(crate) fn published(model: &str) -> Option<u64> {
     let name = model.rsplit('/').next().unwrap_or_default().replace("claude-3.", "claude-3-").replace("-4.5", "-4-5");
     let named = LIMITS.iter().filter(|(known, _)| name.strip_prefix(known).is_some_and(is_edition));
     named.max_by_key(|(known, _)| known.len()).map(|(_, limit)| *limit)
 }
 
-/// Whether what follows a name only dates it: `-20250514`, `-2024-11-20`, `-0613`, `-002`, `-latest`, `@20250514`.
-/// A single digit is another version, and a word another model.
+/// Returns true if the rest of a name is only a date or edition: `-20250514`, `-2024-11-20`, `-0613`, `-002`, `-latest`,
+/// `@20250514`. A single digit is another version, and a word another model.
 fn is_edition(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix(['-', '@']) else { return rest.is_empty() };
     let first = rest.split('-').next().unwrap_or_default();
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_published_is_found_under_every_edition_of_a_name() {
+    fn limit_is_found_for_every_edition_of_a_name() {
         assert_eq!(published("claude-3-haiku-20240307"), Some(4_096));
         assert_eq!(published("claude-opus-4-20250514"), Some(32_000));
         assert_eq!(published("claude-opus-4-5"), Some(64_000));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_published_is_not_guessed_from_a_relative() {
+    fn unpublished_limit_is_not_guessed_from_similar_names() {
         for model in ["claude-opus-4-6", "claude-opus-5-5", "gpt-4.5-preview", "gpt-5-codex", "gpt-5.1", "qwen3:4b", ""]
         {
             assert_eq!(published(model), None, "{model}");

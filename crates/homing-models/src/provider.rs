@@ -1,5 +1,5 @@
-//! Providers are rows of a table, which users extend; a model is a row, a key and a name.
-//! Keys and addresses are handed in by the host: nothing here reads the environment.
+//! [`Providers`]: the built-in provider table, extended by the configuration, and the models behind it.
+//! The host supplies keys and addresses: nothing here reads the environment.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,56 +7,57 @@ use homing_core::model::{Model, ModelCard, Rates};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
+#[cfg(feature = "genai")]
+use crate::genai::GenaiModel;
 use crate::{
-    genai::GenaiModel,
     http::{Http, Timeouts},
     native_model::NativeModel,
     output_limits,
-    prices::{self, GivenPrice, KnownPrice},
+    prices::{self, GivenPrice, PriceTableEntry},
     provider_table,
-    secret::Key,
+    secret::ApiKey,
     wire::{Delivery, Wire, chat::Quirks},
 };
 
-/// A provider as a user writes it in the configuration; what is absent is as in the built-in row of the same name.
+/// A provider in the user's configuration. Absent fields keep the value of the built-in row of the same name.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderConfig {
-    /// How it is spoken to; chat completions where absent.
+    /// Wire format; chat completions for a new provider.
     pub wire: Option<Wire>,
-    /// Where it is, with or without a trailing slash or `/v1`.
+    /// Base URL, with or without a trailing slash or `/v1`.
     pub base_url: Option<String>,
-    /// Where its key is found: one name or several to try.
+    /// Environment variables that may hold the API key.
     pub api_key_env: Option<OneOrMore>,
-    /// More headers for every request.
+    /// Additional headers for every request.
     pub headers: BTreeMap<String, String>,
-    /// How the key is sent.
+    /// Header that carries the API key.
     pub auth: Option<Auth>,
-    /// Where it differs from others of its wire.
+    /// Differences from other providers of the same wire.
     pub quirks: Option<Quirks>,
-    /// Prices by model; `*` stands for all others.
+    /// Prices by model; `*` matches every other model.
     pub prices: BTreeMap<String, GivenPrice>,
-    /// The most tokens of one reply by model, where that is less than what is usually asked for; `*` stands for all others.
+    /// Output limits in tokens by model; `*` matches every other model.
     pub max_output: BTreeMap<String, u64>,
-    /// The model to use where nothing names one.
+    /// Model to use if nothing names one.
     pub default_model: Option<String>,
-    /// Seconds until its answer must have begun, where that takes longer than usual.
+    /// Seconds to wait for the first content of a reply, if longer than the default timeout.
     pub patience: Option<u64>,
-    /// Whether answers are streamed; `false` for servers that cannot.
+    /// `false` for servers that cannot stream replies.
     pub stream: Option<bool>,
 }
 
-/// One string or several.
+/// One string or a list of strings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum OneOrMore {
-    /// One.
+    /// One string.
     One(String),
-    /// Several.
+    /// A list.
     More(Vec<String>),
 }
 
-/// How a key is sent.
+/// Header that carries the API key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Auth {
@@ -69,116 +70,147 @@ pub enum Auth {
     ApiKey,
 }
 
-/// A complete row of the table.
+/// A complete row of the provider table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderRow {
-    /// What stands before the slash in a model's name.
+    /// Name of the provider: the part before the slash in `provider/model`.
     pub name: String,
-    /// How it is spoken to.
+    /// Wire format.
     pub wire: Wire,
-    /// Where it is.
+    /// Base URL.
     pub base_url: String,
-    /// Which variable may name another address.
+    /// Environment variable that overrides the base URL.
     pub base_url_env: Option<String>,
-    /// Which variables may hold its key; none where it needs no key.
+    /// Environment variables that may hold the API key; empty if it needs none.
     pub key_vars: Vec<String>,
-    /// More headers for every request.
+    /// Additional headers for every request.
     pub headers: BTreeMap<String, String>,
-    /// How the key is sent.
+    /// Header that carries the API key.
     pub auth: Auth,
-    /// Where it differs from others of its wire.
+    /// Differences from other providers of the same wire.
     pub quirks: Quirks,
-    /// What the price table calls it; `None` where its tokens cost nothing.
+    /// Name of the provider in the price table; `None` if its tokens cost nothing.
     pub price_table: Option<String>,
-    /// Prices that the user gave.
+    /// Prices from the configuration.
     pub prices: BTreeMap<String, GivenPrice>,
-    /// Limits of replies that the user gave.
+    /// Output limits from the configuration.
     pub max_output: BTreeMap<String, u64>,
-    /// The model to use where nothing names one.
+    /// Model to use if nothing names one.
     pub default_model: Option<String>,
-    /// The address is the user's own: it may do without a key.
-    pub is_moved: bool,
-    /// How long it may take until its answer begins, where that is longer than usual: a model on this machine may
-    /// have to be loaded first.
+    /// The user has set the base URL, so the server may need no key.
+    pub has_own_url: bool,
+    /// Time to wait for the first content of a reply, if longer than the default timeout: a local model may have to be
+    /// loaded first.
     pub patience: Option<Duration>,
-    /// How its answers come.
+    /// Streamed or whole replies.
     pub delivery: Delivery,
 }
 
-/// Why a model cannot be had.
+/// The reason why [`Providers::model`] has no model of a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoModelError {
-    /// No such provider.
-    #[error("no provider `{provider}` (known: {known})")]
+    /// The provider is not in the table.
+    #[error("unknown provider `{provider}` (known: {known})")]
     UnknownProvider {
-        /// As written.
+        /// Name of the provider as written.
         provider: String,
-        /// What there is.
+        /// Names of the known providers.
         known: String,
     },
-    /// The name has no provider in front.
-    #[error("`{0}` names no provider: write provider/model, such as anthropic/{0}")]
+    /// The name is not of the form `provider/model`.
+    #[error("`{0}` has no provider: write provider/model, such as anthropic/{0}")]
     NoProvider(String),
-    /// The provider needs a key and there is none.
-    #[error("no key for {provider}: set {vars}")]
+    /// The provider needs an API key and none is set.
+    #[error("no API key for {provider}: set {vars}")]
     NoKey {
-        /// The provider.
+        /// Name of the provider.
         provider: String,
-        /// Where a key was looked for.
+        /// Environment variables that may hold the key.
         vars: String,
     },
-    /// The row cannot work.
+    /// The provider's row is not usable.
     #[error("provider `{provider}`: {why}")]
     BadRow {
-        /// The provider.
+        /// Name of the provider.
         provider: String,
-        /// Why.
-        why: String,
+        /// The reason.
+        why: RowError,
     },
 }
 
-/// Finds keys and addresses by the name of their variable.
-type Lookup = Box<dyn Fn(&str) -> Option<SecretString> + Send + Sync>;
+/// The reason why a row of the provider table is not usable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RowError {
+    /// The base URL does not begin with `http://` or `https://`.
+    #[error("`{0}` is not an HTTP address")]
+    NotHttp(String),
+    /// The base URL cannot be parsed.
+    #[error("`{url}` is not a valid address: {reason}")]
+    BadUrl {
+        /// The URL.
+        url: String,
+        /// The parser's message.
+        reason: String,
+    },
+    /// The name of a configured header is not valid.
+    #[error("`{0}` is not a valid header name")]
+    BadHeaderName(String),
+    /// The value of a configured header is not valid.
+    #[error("the value of header `{0}` is not valid")]
+    BadHeaderValue(String),
+    /// The API key cannot be sent in a header.
+    #[error("the API key contains characters that a header cannot carry")]
+    BadKey,
+    /// The `genai` crate has no adapter of the provider's name.
+    #[error("the `genai` wire has no provider of this name: set `wire` and `base_url`")]
+    UnknownToGenai,
+    /// The crate was built without the feature `genai`.
+    #[error("this build has no support for the `genai` wire")]
+    NoGenai,
+}
 
-/// Every provider that can be had, and the connections to them.
+/// Looks up keys and addresses by the name of their environment variable.
+type VariableLookup = Box<dyn Fn(&str) -> Option<SecretString> + Send + Sync>;
+
+/// All known providers, and the connections to them.
 pub struct Providers {
     rows: Vec<ProviderRow>,
-    lookup: Lookup,
+    lookup: VariableLookup,
     http: Arc<Http>,
 }
 
 impl Providers {
-    /// The built-in rows, changed and extended by `configured`. `lookup` finds keys and addresses by variable name.
+    /// Creates the table from the built-in rows and `configured`. `lookup` returns the value of an environment variable.
     pub fn new(
         configured: BTreeMap<String, ProviderConfig>,
         lookup: impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static,
     ) -> Self {
-        Self::with_clocks(configured, lookup, Timeouts::default(), None)
+        Self::with_timeouts(configured, lookup, Timeouts::default(), None)
     }
 
-    /// The same with other clocks, and through a proxy where one is given.
-    pub fn with_clocks(
+    /// Like [`Providers::new`], with other timeouts and optionally through a proxy.
+    pub fn with_timeouts(
         configured: BTreeMap<String, ProviderConfig>,
         lookup: impl Fn(&str) -> Option<SecretString> + Send + Sync + 'static,
-        clocks: Timeouts,
+        timeouts: Timeouts,
         proxy: Option<String>,
     ) -> Self {
         let mut rows = provider_table::rows();
         for (name, config) in configured {
             match rows.iter_mut().find(|row| row.name == name) {
-                Some(row) => change(row, config),
-                None => rows.push(added(name, config)),
+                Some(row) => apply(row, config),
+                None => rows.push(new_row(name, config)),
             }
         }
-        let lookup: Lookup = Box::new(lookup);
-        for row in rows.iter_mut().filter(|row| !row.is_moved) {
-            let moved = row.base_url_env.as_deref().and_then(&lookup).map(|it| it.expose_secret().trim().to_owned());
-            if let Some(url) = moved.filter(|it| !it.is_empty()) {
+        let lookup: VariableLookup = Box::new(lookup);
+        for row in rows.iter_mut().filter(|row| !row.has_own_url) {
+            let url = row.base_url_env.as_deref().and_then(&lookup).map(|url| url.expose_secret().trim().to_owned());
+            if let Some(url) = url.filter(|url| !url.is_empty()) {
                 row.base_url = url;
-                row.is_moved = true;
+                row.has_own_url = true;
             }
         }
-        Self { rows, lookup, http: Arc::new(Http::new(clocks, proxy)) }
+        Self { rows, lookup, http: Arc::new(Http::new(timeouts, proxy)) }
     }
 
     /// The rows, in the order in which they are tried.
@@ -186,34 +218,40 @@ impl Providers {
         &self.rows
     }
 
-    /// Whether there is such a provider.
+    /// Returns true if `provider` is in the table.
     pub fn has(&self, provider: &str) -> bool {
         self.rows.iter().any(|row| row.name == provider)
     }
 
-    /// Whether the provider can be asked: its key is there, or it needs none.
+    /// Returns true if `provider` has its API key or needs none.
     pub fn is_usable(&self, provider: &str) -> bool {
         self.rows.iter().find(|row| row.name == provider).is_some_and(|row| self.key(row).is_ok())
     }
 
-    /// Why the provider can be asked, as the end of a sentence; `None` where it cannot.
+    /// The reason why `provider` is usable, as the end of a sentence; `None` if it is not usable.
     pub fn why_usable(&self, provider: &str) -> Option<String> {
         let row = self.rows.iter().find(|row| row.name == provider)?;
-        let is_set = |name: &&String| Key::new((self.lookup)(name)).expose().is_some();
+        if row.wire == Wire::Genai && !cfg!(feature = "genai") {
+            return None;
+        }
+        let is_set = |name: &&String| ApiKey::new((self.lookup)(name)).expose().is_some();
         match row
             .key_vars
             .iter()
             .find(is_set)
-            .or_else(|| row.base_url_env.as_ref().filter(|_| row.is_moved).filter(is_set))
+            .or_else(|| row.base_url_env.as_ref().filter(|_| row.has_own_url).filter(is_set))
         {
             Some(name) => Some(format!("{name} is set")),
-            None if row.is_moved => Some("its address is configured".to_owned()),
-            None if row.key_vars.is_empty() => Some("it needs no key".to_owned()),
+            None if row.has_own_url => Some("its address is configured".to_owned()),
+            None if row.key_vars.is_empty() => Some("it needs no API key".to_owned()),
             None => None,
         }
     }
 
-    /// The model called `provider/model`, or `offline`.
+    /// Returns the model called `provider/model`.
+    ///
+    /// # Errors
+    /// Fails if the provider is unknown, has no API key or is not configured correctly.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, NoModelError> {
         let Some((provider, model)) = name.split_once('/').filter(|(_, model)| !model.is_empty()) else {
             return Err(NoModelError::NoProvider(name.to_owned()));
@@ -226,24 +264,27 @@ impl Providers {
         let card = card(row, model, &key);
         match row.wire {
             Wire::Chat | Wire::Anthropic => Ok(Arc::new(NativeModel::new(row, model, key, card, self.http.clone())?)),
+            #[cfg(feature = "genai")]
             Wire::Genai => Ok(Arc::new(GenaiModel::new(row, model, key, card, self.http.clone())?)),
+            #[cfg(not(feature = "genai"))]
+            Wire::Genai => Err(NoModelError::BadRow { provider: row.name.clone(), why: RowError::NoGenai }),
         }
     }
 
-    fn key(&self, row: &ProviderRow) -> Result<Key, NoModelError> {
-        let key = Key::new(row.key_vars.iter().find_map(|name| (self.lookup)(name)));
-        if key.expose().is_none() && !row.key_vars.is_empty() && !row.is_moved {
+    fn key(&self, row: &ProviderRow) -> Result<ApiKey, NoModelError> {
+        let key = ApiKey::new(row.key_vars.iter().find_map(|name| (self.lookup)(name)));
+        if key.expose().is_none() && !row.key_vars.is_empty() && !row.has_own_url {
             return Err(NoModelError::NoKey { provider: row.name.clone(), vars: row.key_vars.join(" or ") });
         }
         Ok(key)
     }
 }
 
-fn change(row: &mut ProviderRow, config: ProviderConfig) {
+fn apply(row: &mut ProviderRow, config: ProviderConfig) {
     row.wire = config.wire.unwrap_or(row.wire);
     if let Some(url) = config.base_url {
         row.base_url = url;
-        row.is_moved = true;
+        row.has_own_url = true;
     }
     if let Some(vars) = config.api_key_env {
         row.key_vars = vars.into();
@@ -255,14 +296,12 @@ fn change(row: &mut ProviderRow, config: ProviderConfig) {
     row.max_output.extend(config.max_output);
     row.default_model = config.default_model.or(row.default_model.take());
     row.patience = config.patience.map(Duration::from_secs).or(row.patience);
-    row.delivery = match config.stream {
-        None => row.delivery,
-        Some(true) => Delivery::Streamed,
-        Some(false) => Delivery::Whole,
-    };
+    if let Some(is_streamed) = config.stream {
+        row.delivery = if is_streamed { Delivery::Streamed } else { Delivery::Whole };
+    }
 }
 
-fn added(name: String, config: ProviderConfig) -> ProviderRow {
+fn new_row(name: String, config: ProviderConfig) -> ProviderRow {
     let wire = config.wire.unwrap_or(Wire::Chat);
     let mut row = ProviderRow {
         price_table: Some(name.clone()),
@@ -277,13 +316,13 @@ fn added(name: String, config: ProviderConfig) -> ProviderRow {
         prices: BTreeMap::new(),
         max_output: BTreeMap::new(),
         default_model: None,
-        is_moved: false,
+        has_own_url: false,
         patience: None,
         delivery: Delivery::Streamed,
     };
-    change(&mut row, config);
-    // A key that was asked for by name is needed.
-    row.is_moved = false;
+    apply(&mut row, config);
+    // A new provider with a key variable needs that key.
+    row.has_own_url = false;
     row
 }
 
@@ -296,19 +335,19 @@ impl From<OneOrMore> for Vec<String> {
     }
 }
 
-fn card(row: &ProviderRow, model: &str, key: &Key) -> ModelCard {
-    let known = match &row.price_table {
-        Some(table) => prices::known(table, model),
-        None => KnownPrice { rates: Some(Rates::default()), context_window: None },
+fn card(row: &ProviderRow, model: &str, key: &ApiKey) -> ModelCard {
+    let listed = match &row.price_table {
+        Some(table) => prices::listed(table, model),
+        None => PriceTableEntry { rates: Some(Rates::default()), context_window: None },
     };
     let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
-    // A reply of no tokens is no reply; such a limit is a mistake.
-    let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|it| *it > 0);
+    // A limit of zero tokens is a mistake in the configuration.
+    let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|tokens| *tokens > 0);
     ModelCard {
         name: format!("{}/{model}", row.name),
         gate: format!("{} {}", row.name, key.fingerprint()),
-        rates: given.or(known.rates),
-        context_window: known.context_window,
+        rates: given.or(listed.rates),
+        context_window: listed.context_window,
         max_output: limit.or_else(|| output_limits::published(model)),
     }
 }
@@ -318,17 +357,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_key_is_said_before_anything_is_sent() {
+    fn missing_key_is_reported_before_anything_is_sent() {
         let providers = Providers::new(BTreeMap::new(), |_| None);
         let why = providers.model("anthropic/claude-sonnet-4-5").map(|_| ()).unwrap_err().to_string();
-        assert_eq!(why, "no key for anthropic: set ANTHROPIC_API_KEY");
+        assert_eq!(why, "no API key for anthropic: set ANTHROPIC_API_KEY");
         assert!(providers.model("nowhere/x").is_err());
         assert!(providers.model("claude").is_err());
         assert!(providers.model("ollama/llama3").is_ok());
     }
 
+    #[cfg(not(feature = "genai"))]
     #[test]
-    fn the_gate_tells_keys_apart_and_hides_them() {
+    fn build_without_genai_reports_the_missing_wire() {
+        let lookup = |name: &str| (name == "GEMINI_API_KEY").then(|| SecretString::from("key"));
+        let providers = Providers::new(BTreeMap::new(), lookup);
+        let why = providers.model("gemini/gemini-3.8-flash").map(|_| ()).unwrap_err().to_string();
+        assert_eq!(why, "provider `gemini`: this build has no support for the `genai` wire");
+        assert_eq!(providers.why_usable("gemini"), None, "it must not become the default");
+    }
+
+    #[test]
+    fn rate_limiter_name_distinguishes_keys_and_hides_them() {
         let with = |key: &'static str| {
             let lookup = move |name: &str| (name == "OPENAI_API_KEY").then(|| SecretString::from(key));
             let providers = Providers::new(BTreeMap::new(), lookup);
@@ -339,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn users_extend_the_table() {
+    fn configuration_extends_the_table() {
         let config: ProviderConfig = serde_json::from_value(serde_json::json!({
             "wire": "anthropic", "base_url": "http://localhost:9", "api_key_env": "MY_KEY",
             "headers": {"x-team": "a"}, "prices": {"*": {"input": 1.0, "output": 2.0}}, "max_output": {"*": 2000, "x": 0},
@@ -349,7 +398,7 @@ mod tests {
         let providers = Providers::new(BTreeMap::from([("mine".to_owned(), config)]), lookup);
         let card = providers.model("mine/some-model").unwrap().card().clone();
         assert_eq!((card.rates.unwrap().output, card.max_output), (2_000_000, Some(2_000)));
-        assert_eq!(providers.model("mine/x").unwrap().card().max_output, None, "no reply has no tokens");
+        assert_eq!(providers.model("mine/x").unwrap().card().max_output, None, "a limit of zero is ignored");
         let lookup = |name: &str| name.ends_with("_KEY").then(|| SecretString::from("k"));
         let published = Providers::new(BTreeMap::new(), lookup);
         assert_eq!(published.model("anthropic/claude-3-haiku-20240307").unwrap().card().max_output, Some(4_096));

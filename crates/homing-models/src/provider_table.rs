@@ -1,5 +1,4 @@
-//! The table of providers that ships with the program: data, no code. Its order is the order in which providers are
-//! tried where nothing names a model.
+//! The built-in provider table. Its order is the order in which providers are tried if nothing names a model.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,13 +7,14 @@ use crate::{
     wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn},
 };
 
-/// A model on this machine may have to be read from disk, and a long prompt by a slow processor.
-const LOADING: Duration = Duration::from_secs(600);
+/// Time for a local server to load a model from disk and to read a long prompt.
+const LOCAL_PATIENCE: Duration = Duration::from_secs(600);
 
-/// Name, address, variables that hold the key, the price table's name, the default model.
-type ProviderLine = (&'static str, &'static str, &'static [&'static str], Option<&'static str>, Option<&'static str>);
+/// Name, base URL, variables that may hold the key, name in the price table, default model.
+type BuiltInProvider =
+    (&'static str, &'static str, &'static [&'static str], Option<&'static str>, Option<&'static str>);
 
-const CHAT: &[ProviderLine] = &[
+const CHAT: &[BuiltInProvider] = &[
     ("openai", "https://api.openai.com/v1", &["OPENAI_API_KEY"], Some("openai"), Some("gpt-6.1-sol")),
     (
         "openrouter",
@@ -47,8 +47,8 @@ const CHAT: &[ProviderLine] = &[
     ("vllm", "http://localhost:8000/v1", &[], None, None),
 ];
 
-/// Spoken to through `genai`, under its name for them.
-const GENAI: &[ProviderLine] = &[
+/// Providers that are called through `genai`, under the names it uses.
+const GENAI: &[BuiltInProvider] = &[
     ("gemini", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), Some("gemini-3.8-flash")),
     ("openai-responses", "", &["OPENAI_API_KEY"], Some("openai"), None),
     ("gemini-interactions", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), None),
@@ -77,14 +77,14 @@ pub(crate) fn rows() -> Vec<ProviderRow> {
     rows
 }
 
-fn row(line: &ProviderLine, wire: Wire) -> ProviderRow {
+fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
     let (name, base_url, key_vars, price_table, default_model) = *line;
     ProviderRow {
         name: name.to_owned(),
         wire,
         base_url: base_url.to_owned(),
         base_url_env: Some(format!("{}_BASE_URL", name.replace('-', "_").to_uppercase())),
-        key_vars: key_vars.iter().map(|it| (*it).to_owned()).collect(),
+        key_vars: key_vars.iter().map(|name| (*name).to_owned()).collect(),
         headers: BTreeMap::new(),
         auth: if name == "azure" { Auth::ApiKey } else { Auth::Bearer },
         quirks: quirks(name),
@@ -92,8 +92,8 @@ fn row(line: &ProviderLine, wire: Wire) -> ProviderRow {
         prices: BTreeMap::new(),
         max_output: BTreeMap::new(),
         default_model: default_model.map(str::to_owned),
-        is_moved: false,
-        patience: key_vars.is_empty().then_some(LOADING),
+        has_own_url: false,
+        patience: key_vars.is_empty().then_some(LOCAL_PATIENCE),
         delivery: Delivery::Streamed,
     }
 }
@@ -109,24 +109,24 @@ fn quirks(name: &str) -> Quirks {
     }
 }
 
-/// How reasoning goes back, as the providers document it or as their servers were seen to behave.
+/// The way to return reasoning to a provider, from its documentation or the observed behaviour of its servers.
 fn reasoning(name: &str) -> ReasoningReturn {
     match name {
-        // With thinking on, which is their default, both answer 400 if a reply that called tools comes back without it.
+        // With thinking on, which is the default, both respond with 400 if a reply that called tools lacks its reasoning.
         "deepseek" | "moonshot" => ReasoningReturn::Required,
-        // GLM thinks between calls and wants what it thought back with their results.
+        // GLM reasons between calls and needs that reasoning together with their results.
         "zai" => ReasoningReturn::ReasoningContent,
         // Both refuse `reasoning_content`, and Groq refuses `reasoning` for models that do not reason.
         "groq" => ReasoningReturn::GptOss,
         "cerebras" => ReasoningReturn::Reasoning,
         "openrouter" => ReasoningReturn::Details,
         "mistral" => ReasoningReturn::Content,
-        // Many models behind one server, or many versions of it: the field's name varies, unknown ones are ignored.
+        // The field's name varies by model or server version; these servers ignore unknown fields.
         "together" | "fireworks" | "novita" | "deepinfra" | "nvidia" | "ollama" | "lmstudio" | "llamacpp" | "vllm" => {
             ReasoningReturn::SameField
         }
-        // OpenAI's own servers refuse fields that they do not know; xAI's chat completions have no use for it; a router
-        // passes it on to servers that may refuse it.
+        // OpenAI's servers refuse unknown fields, xAI's chat completions ignore reasoning, and a router passes it on to
+        // servers that may refuse it.
         _ => ReasoningReturn::Never,
     }
 }

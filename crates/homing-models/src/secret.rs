@@ -1,34 +1,35 @@
-//! Keys: held so that they cannot be printed, and cut out of whatever a provider says back.
+//! API keys: never printed, and removed from error messages that quote them.
 
+use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use homing_core::model::{AskFailure, ModelError};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
-/// A provider's key, or the fact that it needs none.
+/// A provider's API key, if it has one.
 #[derive(Clone, Default)]
-pub(crate) struct Key(Option<SecretString>);
+pub(crate) struct ApiKey(Option<SecretString>);
 
-impl Key {
-    /// A key; blank ones are none.
+impl ApiKey {
+    /// Wraps a key; a blank one counts as absent.
     pub(crate) fn new(secret: Option<SecretString>) -> Self {
-        let trimmed = secret.map(|it| SecretString::from(it.expose_secret().trim().to_owned()));
-        Self(trimmed.filter(|it| !it.expose_secret().is_empty()))
+        let trimmed = secret.map(|secret| SecretString::from(secret.expose_secret().trim().to_owned()));
+        Self(trimmed.filter(|secret| !secret.expose_secret().is_empty()))
     }
 
-    /// The key itself, for the one header that carries it.
+    /// The key in plain text, for the one header that carries it.
     pub(crate) fn expose(&self) -> Option<&str> {
-        self.0.as_ref().map(|it| it.expose_secret())
+        self.0.as_ref().map(|secret| secret.expose_secret())
     }
 
-    /// Tells keys apart without giving them away.
+    /// A short hash that distinguishes keys without revealing them.
     pub(crate) fn fingerprint(&self) -> String {
         match self.expose() {
             None => "no key".to_owned(),
-            Some(key) => Sha256::digest(key.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
+            Some(key) => format!("{:x}", Sha256::digest(key.as_bytes()))[..8].to_owned(),
         }
     }
 
-    /// `failure` without the key, in whatever form a provider quoted it.
+    /// Removes the key from the message of `failure`, however the provider encoded it.
     pub(crate) fn scrub(&self, mut failure: AskFailure) -> AskFailure {
         let reason = match &mut failure.error {
             ModelError::Busy { reason, .. }
@@ -46,7 +47,7 @@ impl Key {
 
     fn scrub_text(&self, text: &str) -> String {
         let mut clean = text.to_owned();
-        // Very short keys are placeholders such as `x`; cutting them out would only garble the message.
+        // Very short keys are placeholders such as `x`; removing them would only garble the message.
         if let Some(key) = self.expose().filter(|key| key.len() >= 6) {
             for form in forms(key) {
                 clean = clean.replace(&form, "[key]");
@@ -56,7 +57,7 @@ impl Key {
     }
 }
 
-/// The key as it is, and as base64, hex and URL encoding write it.
+/// The key in plain text, base64, hex and URL encoding.
 fn forms(key: &str) -> Vec<String> {
     let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
     let url: String = key
@@ -66,33 +67,26 @@ fn forms(key: &str) -> Vec<String> {
             other => format!("%{other:02X}"),
         })
         .collect();
-    // Base64 of a text that contains the key depends on where it begins; the middle of each of three cases is fixed.
+    // The base64 of a text that contains the key depends on the key's offset modulo 3. For each offset, the digits that
+    // encode only bytes of the key are fixed.
     let shifted = (0..3).map(|shift| {
         let padded = [&b"\0\0"[..shift], key.as_bytes()].concat();
-        let whole = base64(&padded);
+        let whole = STANDARD_NO_PAD.encode(&padded);
         let from = [0, 2, 3][shift];
         let to = (padded.len() / 3) * 4;
         whole[from..to.max(from)].to_owned()
     });
     let mut forms = vec![key.to_owned(), hex.to_uppercase(), hex, url];
-    forms.extend(shifted.filter(|it| it.len() >= 8));
+    forms.extend(shifted.filter(|form| form.len() >= 8));
     forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
     forms
 }
 
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let group = |chunk: &[u8]| {
-        let bits = chunk.iter().chain([&0, &0]).take(3).fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
-        (0..=chunk.len()).map(|at| char::from(DIGITS[bits >> (18 - 6 * at) & 63])).collect::<String>()
-    };
-    bytes.chunks(3).map(group).collect()
-}
-
-/// Providers quote keys shortened or starred; such a word is no use to a reader, either.
+/// Returns true for shortened or starred keys, which providers quote as well.
 fn looks_like_a_key(word: &str) -> bool {
-    let bare = word.trim_matches(|it: char| !it.is_ascii_alphanumeric());
-    let has_prefix = ["sk-", "gsk_", "xai-", "AIza", "hf_", "r8_", "pplx-"].iter().any(|it| bare.starts_with(it));
+    let bare = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+    let has_prefix =
+        ["sk-", "gsk_", "xai-", "AIza", "hf_", "r8_", "pplx-"].iter().any(|prefix| bare.starts_with(prefix));
     has_prefix && bare.len() >= 8
 }
 
@@ -103,13 +97,13 @@ mod tests {
     #[test]
     fn inv40_no_form_of_the_key_survives() {
         let secret = "sk-test/Key+0123456789";
-        let key = Key::new(Some(SecretString::from(secret)));
+        let key = ApiKey::new(Some(SecretString::from(secret)));
         let quoted = [
             format!("bad key {secret}."),
-            format!("bad header {}", base64(secret.as_bytes())),
-            format!("bad header {}", base64(format!("x:{secret}").as_bytes())),
-            format!("bad header {}", base64(format!("xy:{secret} and more").as_bytes())),
-            format!("hex {}", secret.bytes().map(|it| format!("{it:02x}")).collect::<String>()),
+            format!("bad header {}", STANDARD_NO_PAD.encode(secret)),
+            format!("bad header {}", STANDARD_NO_PAD.encode(format!("x:{secret}"))),
+            format!("bad header {}", STANDARD_NO_PAD.encode(format!("xy:{secret} and more"))),
+            format!("hex {}", secret.bytes().map(|byte| format!("{byte:02x}")).collect::<String>()),
             "url sk-test%2FKey%2B0123456789".to_owned(),
         ];
         for text in quoted {
@@ -118,12 +112,12 @@ mod tests {
             assert!(!clean.contains("0123456789"), "{clean}");
         }
         assert_eq!(key.scrub_text("Incorrect key: sk-proj-***abc"), "Incorrect key: [key]");
-        assert_eq!(Key::new(None).scrub_text("plain words"), "plain words");
+        assert_eq!(ApiKey::new(None).scrub_text("plain words"), "plain words");
     }
 
     #[test]
-    fn base64_is_the_standard_one() {
-        assert_eq!(base64(b"any carnal pleas"), "YW55IGNhcm5hbCBwbGVhcw");
-        assert_eq!(base64(b"any carnal pleasu"), "YW55IGNhcm5hbCBwbGVhc3U");
+    fn fingerprint_is_short_and_stable() {
+        assert_eq!(ApiKey::new(Some(SecretString::from("key"))).fingerprint(), "2c70e12b");
+        assert_eq!(ApiKey::new(None).fingerprint(), "no key");
     }
 }

@@ -1,65 +1,69 @@
-//! Splits a stream of bytes into server-sent events, within bounds. It knows nothing of what the events say.
+//! [`SseSplitter`]: splits a byte stream into server-sent events of bounded size, without reading their data.
 
-/// The longest line and the largest event that are taken; a provider's are thousands of times smaller.
+/// Maximum size of a line or an event in bytes; those of providers are thousands of times smaller.
 const MAX_EVENT: usize = 16 * 1024 * 1024;
 
-/// A line or an event grew beyond [`MAX_EVENT`].
+/// A line or an event is larger than [`MAX_EVENT`].
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TooLong;
+pub(crate) struct EventTooLong;
 
-/// Takes bytes in any chunking and gives the data of whole events. Comments, ids and retry advice are dropped here, so
-/// that a ping never looks like an answer.
+/// Splits chunks of bytes into the data of complete events. Comments, ids and retry fields are dropped, so that a ping
+/// never counts as content.
 #[derive(Default)]
-pub(crate) struct Splitter {
-    /// The beginning of a line whose end has not come.
+pub(crate) struct SseSplitter {
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
-    /// The data lines of an event whose end has not come.
+    /// The data lines of an incomplete event.
     data: Vec<u8>,
     has_data: bool,
-    /// The last byte was `\r`: a `\n` that follows belongs to it.
+    /// The last byte was `\r`: a following `\n` belongs to the same line end.
     after_cr: bool,
     begun: bool,
 }
 
-impl Splitter {
-    /// Takes a chunk and hands every event that it completes to `on_event`, until that says to stop.
-    pub(crate) fn push(&mut self, mut chunk: &[u8], mut on_event: impl FnMut(&[u8]) -> Flow) -> Result<Flow, TooLong> {
+impl SseSplitter {
+    /// Reads a chunk and calls `on_event` with every event that it completes, until that returns `Enough`.
+    pub(crate) fn push(
+        &mut self,
+        mut chunk: &[u8],
+        mut on_event: impl FnMut(&[u8]) -> SseFlow,
+    ) -> Result<SseFlow, EventTooLong> {
         while let Some(&first) = chunk.first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
                 chunk = &chunk[1..];
                 continue;
             }
             let Some(end) = memchr::memchr2(b'\n', b'\r', chunk) else {
-                return self.keep(chunk).map(|()| Flow::More);
+                return self.keep(chunk).map(|()| SseFlow::More);
             };
             self.after_cr = chunk[end] == b'\r';
             let (head, rest) = (&chunk[..end], &chunk[end + 1..]);
             chunk = rest;
-            if self.end_line(head)? == SseLine::Blank && self.flush(&mut on_event) == Flow::Enough {
-                return Ok(Flow::Enough);
+            if self.end_line(head)? == SseLine::Blank && self.flush(&mut on_event) == SseFlow::Enough {
+                return Ok(SseFlow::Enough);
             }
         }
-        Ok(Flow::More)
+        Ok(SseFlow::More)
     }
 
-    /// The stream has ended: an event that lacks only its blank line still counts if `on_event` can read it.
-    pub(crate) fn finish(&mut self, mut on_event: impl FnMut(&[u8]) -> Flow) -> Flow {
+    /// Ends the stream: an event that lacks only its blank line is passed to `on_event` as well.
+    pub(crate) fn finish(&mut self, mut on_event: impl FnMut(&[u8]) -> SseFlow) -> SseFlow {
         let line = std::mem::take(&mut self.line);
         match self.take_line(&line) {
             Ok(SseLine::Blank | SseLine::Taken) => self.flush(&mut on_event),
-            Err(TooLong) => Flow::More,
+            Err(EventTooLong) => SseFlow::More,
         }
     }
 
-    fn keep(&mut self, part: &[u8]) -> Result<(), TooLong> {
+    fn keep(&mut self, part: &[u8]) -> Result<(), EventTooLong> {
         if self.line.len() + part.len() > MAX_EVENT {
-            return Err(TooLong);
+            return Err(EventTooLong);
         }
         self.line.extend_from_slice(part);
         Ok(())
     }
 
-    fn end_line(&mut self, end: &[u8]) -> Result<SseLine, TooLong> {
+    fn end_line(&mut self, end: &[u8]) -> Result<SseLine, EventTooLong> {
         if self.line.is_empty() {
             return self.take_line(end);
         }
@@ -71,7 +75,7 @@ impl Splitter {
         taken
     }
 
-    fn take_line(&mut self, mut line: &[u8]) -> Result<SseLine, TooLong> {
+    fn take_line(&mut self, mut line: &[u8]) -> Result<SseLine, EventTooLong> {
         if !std::mem::replace(&mut self.begun, true) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
@@ -81,7 +85,7 @@ impl Splitter {
         if let Some(data) = line.strip_prefix(b"data:") {
             let data = data.strip_prefix(b" ").unwrap_or(data);
             if self.data.len() + data.len() > MAX_EVENT {
-                return Err(TooLong);
+                return Err(EventTooLong);
             }
             if std::mem::replace(&mut self.has_data, true) {
                 self.data.push(b'\n');
@@ -91,9 +95,9 @@ impl Splitter {
         Ok(SseLine::Taken)
     }
 
-    fn flush(&mut self, on_event: &mut impl FnMut(&[u8]) -> Flow) -> Flow {
+    fn flush(&mut self, on_event: &mut impl FnMut(&[u8]) -> SseFlow) -> SseFlow {
         if !std::mem::take(&mut self.has_data) {
-            return Flow::More;
+            return SseFlow::More;
         }
         let flow = on_event(&self.data);
         self.data.clear();
@@ -101,12 +105,12 @@ impl Splitter {
     }
 }
 
-/// Whether more events are wanted.
+/// The decision of an event handler to continue or to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
-    /// Go on.
+pub(crate) enum SseFlow {
+    /// Continue.
     More,
-    /// The rest of the stream does not matter.
+    /// Ignore the rest of the stream.
     Enough,
 }
 
@@ -121,24 +125,24 @@ mod tests {
     use super::*;
 
     fn split(chunks: &[&[u8]]) -> Vec<String> {
-        let mut splitter = Splitter::default();
+        let mut splitter = SseSplitter::default();
         let mut events = Vec::new();
         for chunk in chunks {
             let flow = splitter.push(chunk, |data| {
                 events.push(String::from_utf8_lossy(data).into_owned());
-                Flow::More
+                SseFlow::More
             });
             flow.unwrap();
         }
         splitter.finish(|data| {
             events.push(String::from_utf8_lossy(data).into_owned());
-            Flow::More
+            SseFlow::More
         });
         events
     }
 
     #[test]
-    fn s1_s2_any_chunking_gives_the_same_events() {
+    fn s1_s2_events_do_not_depend_on_chunk_boundaries() {
         let text =
             "\u{feff}event: a\r\ndata: {\"t\":\"ü→\"}\r\n\r\n: ping\n\ndata:x\rdata: y\r\rid: 1\nretry: 5\ndata: z\n\n";
         let bytes = text.as_bytes();
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn s4_s5_s6_every_way_to_write_an_event_is_read() {
+    fn s4_s5_s6_every_form_of_event_is_read() {
         assert_eq!(
             split(&[b"data: a\n\ndata: b\r\n\r\ndata: c\r\rdata: d\n\r\ndata: e\r\n\n"]),
             ["a", "b", "c", "d", "e"]
@@ -170,15 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn s7_comments_alone_are_no_events() {
+    fn s7_comments_alone_are_not_events() {
         assert!(split(&[b": ping\n\n: ping\n\nevent: x\n\n"]).is_empty());
     }
 
     #[test]
-    fn s8_a_line_without_end_is_refused() {
-        let mut splitter = Splitter::default();
+    fn s8_endless_line_is_refused() {
+        let mut splitter = SseSplitter::default();
         let part = vec![b'a'; 1024 * 1024];
-        let refused = (0..100).find(|_| splitter.push(&part, |_| Flow::More).is_err());
+        let refused = (0..100).find(|_| splitter.push(&part, |_| SseFlow::More).is_err());
         assert_eq!(refused, Some(16));
         assert!(splitter.line.capacity() <= 2 * MAX_EVENT);
     }

@@ -1,4 +1,5 @@
-//! Bedrock's Converse, through `genai`: what Claude thought goes back as it came, text and signature together.
+//! Bedrock's Converse API through `genai`: reasoning is returned unchanged, with its text and signature.
+#![cfg(feature = "genai")]
 #![allow(missing_docs)]
 
 mod support;
@@ -53,7 +54,7 @@ fn stop(index: u32) -> Vec<u8> {
     frame("contentBlockStop", &json!({ "contentBlockIndex": index }))
 }
 
-/// Two signed blocks, a hidden one between them, words, a call.
+/// Two signed blocks with a redacted one between them, text and a call.
 fn thinking_stream() -> FakeResponse {
     let thought = |index, key: &str, text: &str| delta(index, json!({"reasoningContent": {key: text}}));
     let call = json!({"contentBlockIndex": 4, "start": {"toolUse": {"toolUseId": "t1", "name": "read"}}});
@@ -108,7 +109,7 @@ fn result() -> Arc<TranscriptEntry> {
     }))
 }
 
-/// The assistant message of the second turn, as the provider saw it.
+/// The assistant message in the request of the second turn.
 async fn second_turn(model: &dyn Model, provider: &FakeProvider, reply: &Reply) -> Value {
     let kept: Reply = serde_json::from_str(&serde_json::to_string(reply).unwrap()).unwrap();
     let (messages, tools) = (
@@ -121,7 +122,7 @@ async fn second_turn(model: &dyn Model, provider: &FakeProvider, reply: &Reply) 
 }
 
 #[tokio::test]
-async fn streamed_thinking_goes_back_to_bedrock_with_text_and_signature() {
+async fn streamed_reasoning_returns_to_bedrock_with_text_and_signature() {
     let provider = FakeProvider::answers(vec![thinking_stream()]).await;
     let model = bedrock(&provider.url());
     let outcome = ask(&*model).await;
@@ -133,7 +134,7 @@ async fn streamed_thinking_goes_back_to_bedrock_with_text_and_signature() {
 }
 
 #[tokio::test]
-async fn whole_thinking_goes_back_to_bedrock_with_text_and_signature() {
+async fn whole_reasoning_returns_to_bedrock_with_text_and_signature() {
     let provider = FakeProvider::answers(vec![thinking_whole()]).await;
     let model = unstreamed_model(&provider.url(), "genai", "bedrock", CLAUDE);
     let outcome = ask(&*model).await;
@@ -167,7 +168,7 @@ async fn bedrock_gets_no_reasoning_that_it_did_not_sign() {
 }
 
 #[tokio::test]
-async fn a_record_that_kept_text_and_signature_apart_goes_back_whole() {
+async fn record_with_separate_text_and_signature_is_returned_whole() {
     let provider = FakeProvider::answers(vec![thinking_stream()]).await;
     let model = bedrock(&provider.url());
     let seal = Part::Opaque { wire: "genai".into(), block: json!({"seal": "sig-1"}) };
@@ -177,7 +178,7 @@ async fn a_record_that_kept_text_and_signature_apart_goes_back_whole() {
 }
 
 #[tokio::test]
-async fn signed_thinking_goes_back_to_minimax_too() {
+async fn signed_reasoning_returns_to_minimax() {
     let stream = anthropic_stream(
         &[
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
@@ -190,7 +191,7 @@ async fn signed_thinking_goes_back_to_minimax_too() {
         ],
         "tool_use",
     );
-    // `genai` goes by the names of events, which this stream's middle has not.
+    // `genai` reads the names of events, which the middle of this stream lacks.
     let named =
         ["content_block_start", "content_block_delta", "content_block_stop"].iter().fold(stream, |all, name| {
             let data = format!("data: {{\"type\":\"{name}\"");

@@ -1,4 +1,4 @@
-//! Replies that the output limit cut: what comes out of each wire, and what goes back in with the next request.
+//! Replies that the output limit cut: their decoding by each wire, and their encoding in the next request.
 #![allow(missing_docs)]
 
 mod support;
@@ -15,13 +15,13 @@ async fn reply_of(wire: &str, answer: FakeResponse) -> Reply {
     ask(&*model(&provider.url(), wire, patient())).await.reply()
 }
 
-/// The names of the calls that arrived whole, and of the one that did not.
+/// The names of the complete calls, and of the one that was cut.
 fn calls(reply: &Reply) -> (Vec<&str>, Option<&str>) {
     (reply.calls().map(|call| call.name.as_str()).collect(), reply.cut_call.as_deref())
 }
 
 #[tokio::test]
-async fn chat_call_cut_within_its_json_is_named_and_not_made() {
+async fn chat_call_cut_within_its_json_is_reported_not_made() {
     let whole = ("read", r#"{"path":"a"}"#);
     let reply = reply_of("chat", FakeResponse::chat_cut_calls(&[whole, ("grep", r#"{"path":"b"#)])).await;
     assert_eq!((calls(&reply), &reply.stop), ((vec!["read"], Some("grep")), &StopReason::Length));
@@ -34,7 +34,7 @@ async fn chat_call_cut_within_its_json_is_named_and_not_made() {
 }
 
 #[tokio::test]
-async fn anthropic_call_cut_within_its_json_is_named_and_not_made() {
+async fn anthropic_call_cut_within_its_json_is_reported_not_made() {
     let reply = reply_of("anthropic", FakeResponse::anthropic_cut_call("read", r#"{"pa"#)).await;
     assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &StopReason::Length));
     let start = r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"read","input":{}}}"#;
@@ -55,7 +55,7 @@ async fn last_call_of_a_cut_anthropic_body_is_not_made() {
 }
 
 #[tokio::test]
-async fn spelled_call_cut_in_the_text_is_named_and_whole_ones_are_made() {
+async fn text_call_that_was_cut_is_reported_complete_ones_are_made() {
     let whole = r#"<tool_call>{"name":"read","arguments":{"path":"a"}}</tool_call>"#;
     let text = format!(r#"{whole}<tool_call>{{"name":"grep","argu"#);
     let reply = reply_of("chat", FakeResponse::chat_cut_text(&text)).await;
@@ -64,8 +64,9 @@ async fn spelled_call_cut_in_the_text_is_named_and_whole_ones_are_made() {
     assert_eq!((calls(&reply), reply.text().as_str()), ((vec![], None), "just te"));
 }
 
+#[cfg(feature = "genai")]
 #[tokio::test]
-async fn responses_call_cut_within_its_json_is_named_and_not_made() {
+async fn responses_call_cut_within_its_json_is_reported_not_made() {
     let item = json!({"type": "function_call", "id": "f", "call_id": "c", "name": "read", "arguments": ""});
     let cut = json!({"type": "function_call", "id": "f", "call_id": "c", "name": "read", "arguments": "{\"pa", "status": "incomplete"});
     let events: String = [
@@ -84,7 +85,7 @@ async fn responses_call_cut_within_its_json_is_named_and_not_made() {
     assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &StopReason::Length));
 }
 
-/// The assistant message that a reply of these parts becomes in the next request.
+/// The assistant message of a reply with these parts in the next request.
 async fn sent_back(wire: &str, parts: Vec<Part>) -> Value {
     let answer = if wire == "chat" { FakeResponse::chat_text("ok") } else { FakeResponse::anthropic_text("ok") };
     let provider = FakeProvider::answers(vec![answer]).await;
@@ -94,11 +95,12 @@ async fn sent_back(wire: &str, parts: Vec<Part>) -> Value {
     let tools = tools();
     ask_with(&*model(&provider.url(), wire, patient()), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests().remove(0).body).unwrap();
-    body["messages"].as_array().unwrap().iter().find(|it| it["role"] == "assistant").unwrap()["content"].clone()
+    body["messages"].as_array().unwrap().iter().find(|message| message["role"] == "assistant").unwrap()["content"]
+        .clone()
 }
 
 #[tokio::test]
-async fn reply_that_lost_its_call_goes_back_in_a_form_that_providers_take() {
+async fn reply_without_its_cut_call_is_valid_in_the_next_request() {
     let nothing = json!({"type": "text", "text": "(nothing)"});
     let thought = || Part::Thinking { text: "hm".into(), signature: Some("seal".into()), origin: None };
     let hidden = || Part::Opaque { wire: "anthropic".into(), block: json!({"type": "redacted_thinking", "data": "z"}) };

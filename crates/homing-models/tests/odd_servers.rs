@@ -1,4 +1,4 @@
-//! Servers that speak our wires with an accent: what real ones were seen to send, and what it must become.
+//! Servers that deviate from the native wires, as observed in practice.
 #![allow(missing_docs)]
 
 mod support;
@@ -11,12 +11,12 @@ use homing_testing::{FakeProvider, FakeResponse};
 use serde_json::{Value, json};
 use support::*;
 
-async fn chat(answer: FakeResponse) -> Outcome {
+async fn chat(answer: FakeResponse) -> AskResult {
     let provider = FakeProvider::answers(vec![answer]).await;
     ask(&*model(&provider.url(), "chat", patient())).await
 }
 
-fn thoughts(outcome: Outcome) -> String {
+fn thoughts(outcome: AskResult) -> String {
     let parts = outcome.reply().parts;
     let thoughts = parts.into_iter().filter_map(|part| match part {
         Part::Thinking { text, .. } => Some(text),
@@ -26,7 +26,7 @@ fn thoughts(outcome: Outcome) -> String {
 }
 
 #[tokio::test]
-async fn a_whole_message_beside_a_delta_is_read_once() {
+async fn message_beside_a_delta_is_read_once() {
     let whole = json!({"object": "chat.completion", "choices": [{"index": 0, "finish_reason": "stop",
         "delta": {"role": "assistant", "content": ""}, "message": {"role": "assistant", "content": "Hello"}}],
         "usage": {"prompt_tokens": 3, "completion_tokens": 1}});
@@ -42,7 +42,7 @@ async fn a_whole_message_beside_a_delta_is_read_once() {
 }
 
 #[tokio::test]
-async fn thoughts_are_found_under_every_name_and_taken_once() {
+async fn reasoning_is_found_under_every_name_and_read_once() {
     for delta in [
         r#"{"reasoning_content":"hm"}"#,
         r#"{"reasoning":"hm"}"#,
@@ -57,7 +57,7 @@ async fn thoughts_are_found_under_every_name_and_taken_once() {
 }
 
 #[tokio::test]
-async fn calls_that_are_interleaved_or_numbered_oddly_stay_apart() {
+async fn interleaved_and_oddly_numbered_calls_stay_separate() {
     let stream = chat_stream(
         &[
             r#"{"tool_calls":[{"index":0,"id":1,"function":{"name":"read","arguments":"{\"path\""}}]}"#,
@@ -73,23 +73,23 @@ async fn calls_that_are_interleaved_or_numbered_oddly_stay_apart() {
 }
 
 #[tokio::test]
-async fn s12_errors_in_a_stream_are_known_in_every_dress() {
+async fn s12_every_form_of_stream_error_is_classified() {
     let half = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
     let error = |data: &str| FakeResponse::events(&format!("{half}data: {data}\n\n"));
     for (data, is_right) in [
         (
             r#"{"error":{"message":"slow down","code":429}}"#,
-            (|it| matches!(it, ModelError::Busy { .. })) as fn(&_) -> _,
+            (|error| matches!(error, ModelError::Busy { .. })) as fn(&_) -> _,
         ),
-        (r#"{"error":"overloaded"}"#, |it| matches!(it, ModelError::Broken { .. })),
-        (r#"{"object":"error","message":"bad","type":"BadRequestError","code":400}"#, |it| {
-            matches!(it, ModelError::Unusable { .. })
+        (r#"{"error":"overloaded"}"#, |error| matches!(error, ModelError::Broken { .. })),
+        (r#"{"object":"error","message":"bad","type":"BadRequestError","code":400}"#, |error| {
+            matches!(error, ModelError::Unusable { .. })
         }),
-        (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#, |it| {
-            matches!(it, ModelError::Broken { .. })
+        (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}"#, |error| {
+            matches!(error, ModelError::Broken { .. })
         }),
-        (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"insufficient_system_resource"}]}"#, |it| {
-            matches!(it, ModelError::Broken { .. })
+        (r#"{"choices":[{"index":0,"delta":{},"finish_reason":"insufficient_system_resource"}]}"#, |error| {
+            matches!(error, ModelError::Broken { .. })
         }),
     ] {
         let failure = chat(error(data)).await.failure();
@@ -99,7 +99,7 @@ async fn s12_errors_in_a_stream_are_known_in_every_dress() {
 }
 
 #[tokio::test]
-async fn error_bodies_of_every_shape_keep_their_words() {
+async fn error_bodies_of_every_form_keep_their_message() {
     for body in [
         r#"{"error":{"message":"the words","type":"invalid_request_error"}}"#,
         r#"{"error":"the words"}"#,
@@ -119,20 +119,20 @@ async fn error_bodies_of_every_shape_keep_their_words() {
 }
 
 #[tokio::test]
-async fn s14_an_end_without_its_mark_and_figures_in_their_own_event_are_fine() {
+async fn s14_missing_end_mark_and_separate_usage_are_accepted() {
     let words = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
     let end = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":null},\"finish_reason\":\"stop\"}],\"usage\":null}\n\n";
-    let figures = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}\n\n";
-    let reply = chat(FakeResponse::events(&format!("{words}{end}{figures}"))).await.reply();
+    let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":4}}\n\n";
+    let reply = chat(FakeResponse::events(&format!("{words}{end}{usage}"))).await.reply();
     assert_eq!((reply.text().as_str(), reply.usage.input, reply.usage.output), ("Hi", 9, 4));
     let reply = chat(FakeResponse::events(&format!("{words}{end}"))).await.reply();
-    assert!(reply.usage.estimated, "what was not told is not zero");
+    assert!(reply.usage.estimated, "missing usage is not zero");
     let nothing = "data: {\"choices\":[],\"prompt_filter_results\":[]}\n\n";
     assert_eq!(chat(FakeResponse::events(&format!("{nothing}{words}{end}"))).await.reply().text(), "Hi");
 }
 
 #[tokio::test]
-async fn only_the_first_of_several_choices_is_the_reply() {
+async fn first_of_several_choices_is_the_reply() {
     let chunk = |index: u32, text: &str, reason: Value| {
         let choice = json!({"index": index, "delta": {"content": text}, "finish_reason": reason});
         format!("data: {}\n\n", json!({ "choices": [choice] }))
@@ -147,7 +147,7 @@ async fn only_the_first_of_several_choices_is_the_reply() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_stream_is_asked_for_whole_answers() {
+async fn server_that_cannot_stream_is_asked_for_whole_responses() {
     let whole = r#"{"choices":[{"index":0,"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#;
     let message = r#"{"type":"message","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":1}}"#;
     for (wire, body) in [("chat", whole), ("anthropic", message)] {

@@ -1,5 +1,5 @@
-//! Reasoning goes back to the provider that it came from, in the field that the provider takes it in. Each server here
-//! refuses the second turn of a tool loop as the real one does.
+//! Reasoning is returned to its provider, in the field that the provider accepts. Each fake server refuses the second
+//! turn of a tool loop as the real one does.
 #![allow(missing_docs)]
 
 mod support;
@@ -18,7 +18,7 @@ use support::*;
 
 const MISSING: &str = "The `reasoning_content` in the thinking mode must be passed back to the API.";
 
-/// A model of a built-in row at another address, so that the row's own quirks hold.
+/// A model of a built-in provider at another address, with that provider's quirks.
 fn built_in(url: &str, provider: &str, name: &str) -> Arc<dyn Model> {
     let config: ProviderConfig = serde_json::from_value(json!({ "base_url": url })).unwrap();
     let lookup = |name: &str| name.ends_with("_KEY").then(|| SecretString::from(KEY));
@@ -39,13 +39,13 @@ fn result(reply: &Reply) -> Arc<TranscriptEntry> {
     }))
 }
 
-/// What a journal gives back.
+/// The reply after a round trip through the journal's encoding.
 fn recorded(reply: &Reply) -> Reply {
     serde_json::from_str(&serde_json::to_string(reply).unwrap()).unwrap()
 }
 
-/// Two turns of a tool loop; the reply of the first goes through the journal.
-async fn two_turns(model: &dyn Model) -> Outcome {
+/// Runs two turns of a tool loop; the first reply is encoded as in the journal.
+async fn two_turns(model: &dyn Model) -> AskResult {
     let (mut messages, tools) = (vec![TranscriptEntry::new(Message::user("Read x."))], tools());
     let reply = recorded(&ask_with(model, request(&messages, &tools)).await.reply());
     let answer = result(&reply);
@@ -62,18 +62,18 @@ fn refused(message: &str) -> FakeResponse {
 const CALL: &str =
     r#"{"tool_calls":[{"index":0,"id":"c1","function":{"name":"read","arguments":"{\"path\":\"x\"}"}}]}"#;
 
-/// What a provider makes of an assistant message: nothing, or the words of its error.
-type Rule = fn(&Value) -> Result<(), String>;
+/// A provider's check of an assistant message, with its error message.
+type MessageCheck = fn(&Value) -> Result<(), String>;
 
-/// The first turn thinks in this field and calls a tool; what follows is up to `judge`, which sees the assistant message.
-async fn server(thought: &'static str, judge: Rule) -> FakeProvider {
+/// Starts a server that reasons in this field and calls a tool in the first turn, then applies `check`.
+async fn server(thought: &'static str, check: MessageCheck) -> FakeProvider {
     FakeProvider::start(move |count, seen: &ReceivedRequest| {
         let body: Value = serde_json::from_str(&seen.body).expect("JSON");
         let messages = body["messages"].as_array().expect("messages");
         if count == 0 {
             return FakeResponse::events(&chat_stream(&[thought, CALL], "tool_calls"));
         }
-        match messages.iter().filter(|it| it["role"] == "assistant").try_for_each(judge) {
+        match messages.iter().filter(|message| message["role"] == "assistant").try_for_each(check) {
             Ok(()) => FakeResponse::chat_text("done"),
             Err(why) => refused(&why),
         }
@@ -81,7 +81,7 @@ async fn server(thought: &'static str, judge: Rule) -> FakeProvider {
     .await
 }
 
-/// DeepSeek's rule: a text that is not empty, on every reply of a loop with tools.
+/// DeepSeek requires a non-empty text on every reply of a tool loop.
 fn deepseek(message: &Value) -> Result<(), String> {
     match message["reasoning_content"].as_str() {
         Some(text) if !text.is_empty() => Ok(()),
@@ -89,7 +89,7 @@ fn deepseek(message: &Value) -> Result<(), String> {
     }
 }
 
-/// Groq's and Cerebras's rule.
+/// Groq and Cerebras refuse unknown fields.
 fn strict(message: &Value) -> Result<(), String> {
     let known = ["role", "content", "tool_calls", "reasoning"];
     match message.as_object().unwrap().keys().find(|key| !known.contains(&key.as_str())) {
@@ -109,7 +109,7 @@ fn content_field(message: &Value) -> Result<(), String> {
     }
 }
 
-/// OpenAI's rule.
+/// OpenAI refuses every field for reasoning.
 fn openai(message: &Value) -> Result<(), String> {
     let known = ["role", "content", "tool_calls"];
     match message.as_object().unwrap().keys().find(|key| !known.contains(&key.as_str())) {
@@ -118,7 +118,7 @@ fn openai(message: &Value) -> Result<(), String> {
     }
 }
 
-/// Mistral's rule.
+/// Mistral takes reasoning in typed parts of the content.
 fn pieces(message: &Value) -> Result<(), String> {
     let thought = json!({"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}], "closed": true});
     let is_right = message["content"] == json!([thought]) && openai(message).is_ok();
@@ -132,14 +132,14 @@ fn details(message: &Value) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn second_turn_of_a_tool_loop_carries_reasoning_as_each_provider_wants_it() {
+async fn second_turn_returns_reasoning_as_each_provider_requires() {
     const CONTENT: &str = r#"{"reasoning_content":"Hm."}"#;
     const PLAIN: &str = r#"{"reasoning":"Hm."}"#;
     const BOTH: &str = r#"{"reasoning":"Hm.","reasoning_content":"Hm."}"#;
     const PIECES: &str = r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]}]}"#;
     const DETAILS: &str =
         r#"{"reasoning":"Hm.","reasoning_details":[{"type":"reasoning.text","text":"Hm.","signature":"s","index":0}]}"#;
-    let rows: &[(&str, &str, &'static str, Rule)] = &[
+    let rows: &[(&str, &str, &'static str, MessageCheck)] = &[
         ("deepseek", "deepseek-v4-pro", CONTENT, deepseek),
         ("deepseek", "deepseek-reasoner", CONTENT, content_field),
         // A reply that called a tool without thinking first.
@@ -154,7 +154,7 @@ async fn second_turn_of_a_tool_loop_carries_reasoning_as_each_provider_wants_it(
         ("mistral", "mistral-large-4", PIECES, pieces),
         ("vllm", "m", CONTENT, content_field),
         ("vllm", "m", PLAIN, strict),
-        // Versions that wrote both names read the newer one.
+        // Versions that send both names read the newer one.
         ("vllm", "m", BOTH, strict),
         ("llamacpp", "m", CONTENT, content_field),
         ("ollama", "gpt-oss:20b", PLAIN, strict),
@@ -166,8 +166,8 @@ async fn second_turn_of_a_tool_loop_carries_reasoning_as_each_provider_wants_it(
         ("github", "openai/gpt-5", PLAIN, openai),
         ("huggingface", "m", PLAIN, openai),
     ];
-    for (provider, model, thought, judge) in rows {
-        let server = server(thought, *judge).await;
+    for (provider, model, thought, check) in rows {
+        let server = server(thought, *check).await;
         let outcome = two_turns(&*built_in(&server.url(), provider, model)).await;
         let reply = outcome.result.unwrap_or_else(|failure| panic!("{provider}/{model} after {thought}: {failure:?}"));
         assert_eq!(reply.text(), "done", "{provider}");
@@ -186,7 +186,7 @@ fn thought(origin: Option<&str>, signature: Option<&str>) -> Part {
     Part::Thinking { text: "Hm.".into(), signature: signature.map(str::to_owned), origin: origin.map(str::to_owned) }
 }
 
-/// The assistant message that goes out for these parts.
+/// The assistant message that is sent for these parts.
 async fn sent(provider: &str, model: &str, parts: Vec<Part>) -> Value {
     let server = FakeProvider::answers(vec![FakeResponse::chat_text("ok")]).await;
     let (messages, tools) =
@@ -197,7 +197,7 @@ async fn sent(provider: &str, model: &str, parts: Vec<Part>) -> Value {
 }
 
 #[tokio::test]
-async fn reasoning_of_another_provider_never_goes_out_under_a_field_that_is_refused() {
+async fn reasoning_of_other_providers_is_never_sent_in_refused_fields() {
     let from_deepseek = || vec![thought(Some("reasoning_content"), None), call()];
     assert_eq!(strict(&sent("groq", "openai/gpt-oss-20b", from_deepseek()).await), Ok(()));
     assert_eq!(strict(&sent("cerebras", "zai-glm-4.7", from_deepseek()).await), Ok(()));
@@ -213,7 +213,7 @@ async fn reasoning_of_another_provider_never_goes_out_under_a_field_that_is_refu
 }
 
 #[tokio::test]
-async fn anthropic_gets_back_its_own_signatures_only() {
+async fn anthropic_receives_only_its_own_signatures() {
     let server = FakeProvider::answers(vec![FakeResponse::anthropic_text("ok")]).await;
     let parts =
         vec![thought(None, Some("mine")), thought(Some("genai/minimax"), Some("other")), Part::Text("a".into())];
@@ -226,13 +226,13 @@ async fn anthropic_gets_back_its_own_signatures_only() {
 }
 
 #[tokio::test]
-async fn a_reply_with_reasoning_is_encoded_once() {
+async fn reply_with_reasoning_is_encoded_once() {
     let server = FakeProvider::answers(vec![FakeResponse::chat_text("ok")]).await;
     let (messages, tools) =
         ([TranscriptEntry::new(Message::user("x")), said(vec![thought(None, None), call()])], tools());
     let model = built_in(&server.url(), "deepseek", "deepseek-v4-pro");
     ask_with(&*model, request(&messages, &tools)).await.reply();
-    let kept = messages[1].encoding.kept("chat, required").expect("it is kept").as_ptr();
+    let kept = messages[1].encoding.kept("chat, required").expect("the encoding is cached").as_ptr();
     ask_with(&*model, request(&messages, &tools)).await.reply();
     assert_eq!(messages[1].encoding.kept("chat, required").map(str::as_ptr), Some(kept));
     let bodies: Vec<String> = server.requests().into_iter().map(|seen| seen.body).collect();
@@ -240,7 +240,7 @@ async fn a_reply_with_reasoning_is_encoded_once() {
 }
 
 #[test]
-fn records_from_before_origins_decode_and_encode_unchanged() {
+fn records_without_origins_decode_and_encode_unchanged() {
     let old = r#"{"parts":[{"thinking":{"text":"Hm."}},{"thinking":{"text":"Ha.","signature":"s"}},{"text":"a"}],"stop":"end","usage":{}}"#;
     let reply: Reply = serde_json::from_str(old).unwrap();
     assert_eq!(reply.parts[0], thought(None, None));
@@ -249,7 +249,7 @@ fn records_from_before_origins_decode_and_encode_unchanged() {
 }
 
 #[test]
-fn users_say_how_reasoning_goes_back_in_a_row_of_their_own() {
+fn configuration_sets_how_reasoning_is_returned() {
     for word in ["never", "same-field", "reasoning-content", "required", "reasoning", "gpt-oss", "details", "content"] {
         let config = json!({"base_url": "http://localhost:9", "quirks": {"reasoning": word}});
         assert!(serde_json::from_value::<ProviderConfig>(config).is_ok(), "{word}");

@@ -1,5 +1,4 @@
-//! Real TLS and real HTTP/2 on loopback: a certificate that nobody vouches for, and a peer that gives up in the middle of
-//! a stream.
+//! TLS and HTTP/2 on loopback: untrusted certificates, and a peer that ends a stream early.
 #![allow(missing_docs, clippy::print_stdout)]
 
 mod support;
@@ -28,13 +27,13 @@ use tokio_rustls::{
     server::TlsStream,
 };
 
-type Key = rcgen::CertifiedKey<rcgen::KeyPair>;
+type TestCertificate = rcgen::CertifiedKey<rcgen::KeyPair>;
 
-fn certificate(name: &str) -> Key {
+fn certificate(name: &str) -> TestCertificate {
     rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate")
 }
 
-fn expired(name: &str) -> Key {
+fn expired(name: &str) -> TestCertificate {
     let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
     params.not_after = rcgen::date_time_ymd(2001, 1, 1);
     params.not_before = rcgen::date_time_ymd(2000, 1, 1);
@@ -42,8 +41,12 @@ fn expired(name: &str) -> Key {
     rcgen::CertifiedKey { cert: params.self_signed(&signing_key).unwrap(), signing_key }
 }
 
-/// Accepts TLS connections for ever and hands each to `serve`; the port.
-async fn listen<F>(key: &Key, alpn: &[u8], serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static) -> u16
+/// Accepts TLS connections, passes each to `serve` and returns the port.
+async fn listen<F>(
+    key: &TestCertificate,
+    alpn: &[u8],
+    serve: impl Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
+) -> u16
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -69,7 +72,7 @@ where
 }
 
 #[tokio::test]
-async fn fault28_a_certificate_that_nobody_vouches_for_ends_the_call_at_once() {
+async fn fault28_untrusted_certificate_ends_the_call_at_once() {
     for key in [certificate("localhost"), certificate("elsewhere.example"), expired("localhost")] {
         let taken = Arc::new(AtomicUsize::new(0));
         let count = taken.clone();
@@ -94,16 +97,16 @@ async fn fault28_a_certificate_that_nobody_vouches_for_ends_the_call_at_once() {
     }
 }
 
-/// Whom to trust is the process's own affair (`SSL_CERT_FILE`), so the peer is met in a process of its own.
+/// The trusted certificates are a setting of the process (`SSL_CERT_FILE`), so the calls run in a child process.
 #[test]
-fn s19_goaway_and_rst_stream_in_the_middle_of_a_reply_are_retryable_and_run_no_half_call() {
+fn s19_goaway_and_rst_stream_are_retryable_and_yield_no_call() {
     let folder = std::env::temp_dir().join(format!("homing-tls-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let key = certificate("localhost");
     std::fs::write(folder.join("cert.pem"), key.cert.pem()).unwrap();
     std::fs::write(folder.join("key.pem"), key.signing_key.serialize_pem()).unwrap();
     let ran = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_http2_peer", "--ignored", "--nocapture"])
+        .args(["--exact", "http2_peer", "--ignored", "--nocapture"])
         .env("SSL_CERT_FILE", folder.join("cert.pem"))
         .env("HOMING_TEST_TLS", &folder)
         .output()
@@ -113,13 +116,13 @@ fn s19_goaway_and_rst_stream_in_the_middle_of_a_reply_are_retryable_and_run_no_h
     assert!(ran.status.success() && said.contains("1 passed"), "{said}");
 }
 
-/// What the peer does after it has sent a part of its answer.
+/// The peer's action after it has sent a part of its response.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Then {
+enum PeerAction {
     Finishes,
     Resets(Reason),
     GoesAway(Reason),
-    /// Refuses the stream before any answer.
+    /// Refuses the stream before any response.
     Refuses,
 }
 
@@ -129,7 +132,7 @@ const HALF_CALL: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_call
 const END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n";
 
-async fn serve(stream: TlsStream<TcpStream>, then: Then, asked: Arc<AtomicUsize>) {
+async fn serve(stream: TlsStream<TcpStream>, action: PeerAction, asked: Arc<AtomicUsize>) {
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
     while let Some(Ok((request, respond))) = connection.accept().await {
@@ -137,24 +140,24 @@ async fn serve(stream: TlsStream<TcpStream>, then: Then, asked: Arc<AtomicUsize>
         assert_eq!(request.version(), hyper::Version::HTTP_2);
         let (done, mut finished) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
-            answer(respond, then).await;
+            answer(respond, action).await;
             let _ = done.send(());
         });
-        // The connection must be driven for anything to leave.
+        // The connection sends nothing unless it is polled.
         let drive = async { while connection.accept().await.is_some() {} };
         tokio::select! {
             _ = &mut finished => {}
             () = drive => return,
         }
-        if let Then::GoesAway(reason) = then {
+        if let PeerAction::GoesAway(reason) = action {
             let _ = tokio::time::timeout(Duration::from_millis(200), connection.accept()).await;
             connection.abrupt_shutdown(reason);
         }
     }
 }
 
-async fn answer(mut respond: SendResponse<Bytes>, then: Then) {
-    if then == Then::Refuses {
+async fn answer(mut respond: SendResponse<Bytes>, action: PeerAction) {
+    if action == PeerAction::Refuses {
         respond.send_reset(Reason::REFUSED_STREAM);
         return;
     }
@@ -163,30 +166,33 @@ async fn answer(mut respond: SendResponse<Bytes>, then: Then) {
     let mut body: SendStream<Bytes> = respond.send_response(head, false).unwrap();
     body.send_data(Bytes::from(format!("{WORDS}{HALF_CALL}")), false).unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    match then {
-        Then::Finishes => body.send_data(Bytes::from_static(END.as_bytes()), true).unwrap(),
-        Then::Resets(reason) => body.send_reset(reason),
-        Then::GoesAway(_) => {
-            // Held until the connection is gone: a stream that is dropped would be reset.
+    match action {
+        PeerAction::Finishes => body.send_data(Bytes::from_static(END.as_bytes()), true).unwrap(),
+        PeerAction::Resets(reason) => body.send_reset(reason),
+        PeerAction::GoesAway(_) => {
+            // The body is held until the connection is closed, because dropping it would reset the stream.
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 drop(body);
             });
         }
-        Then::Refuses => unreachable!("refused above"),
+        PeerAction::Refuses => unreachable!("refused above"),
     }
 }
 
-async fn asked_of(key: &Key, then: Then) -> (Result<homing_core::message::Reply, AskFailure>, usize) {
+async fn asked_of(
+    key: &TestCertificate,
+    action: PeerAction,
+) -> (Result<homing_core::message::Reply, AskFailure>, usize) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
-    let port = listen(key, b"h2", move |stream| serve(stream, then, count.clone())).await;
+    let port = listen(key, b"h2", move |stream| serve(stream, action, count.clone())).await;
     let model = model(&format!("https://localhost:{port}"), "chat", patient());
-    let outcome = tokio::time::timeout(Duration::from_secs(15), ask(&*model)).await.expect("no clock is needed");
+    let outcome = tokio::time::timeout(Duration::from_secs(15), ask(&*model)).await.expect("no timeout is needed");
     (outcome.result, asked.load(Ordering::SeqCst))
 }
 
-fn trusted() -> Option<Key> {
+fn trusted() -> Option<TestCertificate> {
     let folder = std::env::var_os("HOMING_TEST_TLS")?;
     let read = |name: &str| std::fs::read_to_string(Path::new(&folder).join(name)).unwrap();
     let signing_key = rcgen::KeyPair::from_pem(&read("key.pem")).unwrap();
@@ -195,24 +201,24 @@ fn trusted() -> Option<Key> {
 }
 
 #[tokio::test]
-#[ignore = "run by s19_…, in a process that trusts the peer"]
-async fn the_http2_peer() {
+#[ignore = "run by s19_… in a process that trusts the peer"]
+async fn http2_peer() {
     let Some(key) = trusted() else { return };
-    let (whole, asked) = asked_of(&key, Then::Finishes).await;
+    let (whole, asked) = asked_of(&key, PeerAction::Finishes).await;
     assert_eq!((whole.unwrap().calls().count(), asked), (1, 1));
-    for then in [
-        Then::Resets(Reason::INTERNAL_ERROR),
-        Then::Resets(Reason::CANCEL),
-        Then::Resets(Reason::NO_ERROR),
-        Then::GoesAway(Reason::NO_ERROR),
-        Then::GoesAway(Reason::ENHANCE_YOUR_CALM),
+    for action in [
+        PeerAction::Resets(Reason::INTERNAL_ERROR),
+        PeerAction::Resets(Reason::CANCEL),
+        PeerAction::Resets(Reason::NO_ERROR),
+        PeerAction::GoesAway(Reason::NO_ERROR),
+        PeerAction::GoesAway(Reason::ENHANCE_YOUR_CALM),
     ] {
-        let (result, asked) = asked_of(&key, then).await;
+        let (result, asked) = asked_of(&key, action).await;
         let failure = result.expect_err("no reply");
-        assert!(failure.error.is_retryable(), "{then:?}: {failure:?}");
-        assert_eq!((failure.charge, failure.partial.as_str(), asked), (Charge::Hold, "Hel", 1), "{then:?}");
+        assert!(failure.error.is_retryable(), "{action:?}: {failure:?}");
+        assert_eq!((failure.charge, failure.partial.as_str(), asked), (Charge::Hold, "Hel", 1), "{action:?}");
     }
-    let (refused, asked) = asked_of(&key, Then::Refuses).await;
+    let (refused, asked) = asked_of(&key, PeerAction::Refuses).await;
     let failure = refused.expect_err("no reply");
     assert!(failure.error.is_retryable(), "{failure:?}");
     assert_eq!((failure.charge, asked), (Charge::Nothing, 1), "one call is one attempt");

@@ -1,4 +1,4 @@
-//! What `genai`'s errors mean, by what to do about them.
+//! Classifies the errors of `genai`.
 
 use std::time::SystemTime;
 
@@ -6,41 +6,41 @@ use homing_core::model::ModelError;
 
 use crate::{
     classify_error::{self, ErrorBody, shortened},
-    http,
+    http::{self, Peer},
 };
 
-/// `genai` hides the status of a failed stream inside a boxed error of its own kind.
-pub(super) fn classify(error: &genai::Error) -> ModelError {
+/// Classifies an error of a call to `peer`. `genai` boxes the status of a failed stream inside an error of its own type.
+pub(super) fn classify(error: &genai::Error, peer: &Peer) -> ModelError {
     use genai::Error as E;
     match error {
         E::HttpError { status, body, headers, .. } => from_parts(status.as_u16(), headers, body),
         E::WebStream { error, cause, .. } => match error.downcast_ref::<genai::Error>() {
-            Some(inner) => classify(inner),
+            Some(inner) => classify(inner, peer),
             None => match error.downcast_ref::<reqwest::Error>() {
-                Some(inner) => http::transport(inner),
+                Some(inner) => http::transport(inner, peer),
                 None => ModelError::Broken { reason: shortened(cause) },
             },
         },
-        E::WebModelCall { webc_error, .. } | E::WebAdapterCall { webc_error, .. } => classify_call(webc_error),
+        E::WebModelCall { webc_error, .. } | E::WebAdapterCall { webc_error, .. } => classify_call(webc_error, peer),
         E::ChatResponse { body, .. } => classify_error::from_event(body.get("error").unwrap_or(body)),
         E::StreamParse { serde_error, .. } => {
-            ModelError::Broken { reason: format!("an unreadable event: {serde_error}") }
+            ModelError::Broken { reason: format!("cannot parse an event: {serde_error}") }
         }
         E::ChatResponseGeneration { cause, .. } => ModelError::Unusable { reason: shortened(cause) },
         other => ModelError::Unusable { reason: shortened(&other.to_string()) },
     }
 }
 
-fn classify_call(error: &genai::webc::Error) -> ModelError {
+fn classify_call(error: &genai::webc::Error, peer: &Peer) -> ModelError {
     use genai::webc::Error as E;
     match error {
         E::ResponseFailedStatus { status, body, headers } => from_parts(status.as_u16(), headers, body),
-        E::Reqwest(inner) => http::transport(inner),
+        E::Reqwest(inner) => http::transport(inner, peer),
         other => ModelError::Unusable { reason: shortened(&other.to_string()) },
     }
 }
 
 fn from_parts(status: u16, headers: &reqwest::header::HeaderMap, body: &str) -> ModelError {
-    let header = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).map(str::to_owned);
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     classify_error::from_status(&ErrorBody { status, header: &header, body: body.as_bytes(), now: SystemTime::now() })
 }

@@ -1,5 +1,5 @@
-//! Every wire that is not ours, through `genai`. Its types stay in this folder, and so do its traps; each has a test in
-//! `tests/foreign.rs`.
+//! [`GenaiModel`]: models of the wires that have no native implementation, through the `genai` crate. Its types are not
+//! used outside this folder. `tests/genai.rs` has a test for each of its pitfalls.
 
 mod failure;
 mod raw_frames;
@@ -28,48 +28,51 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    http::{Deadline, Http, StreamTimers, Timeouts},
+    http::{Deadline, Http, NO_RESPONSE, Peer, StreamTimers, Timeouts},
     native_model::price,
-    provider::{NoModelError, ProviderRow},
-    secret::Key,
-    wire::{Block, Delivery, ReplyBuilder, StreamProgress},
+    provider::{NoModelError, ProviderRow, RowError},
+    secret::ApiKey,
+    wire::{Delivery, ReplyBlock, ReplyBuilder, StreamProgress, cut_stream},
 };
 
-/// A model that `genai` speaks with.
+/// A model that is called through `genai`.
 pub(crate) struct GenaiModel {
     card: ModelCard,
     model: ModelIden,
     endpoint: Option<String>,
     headers: Vec<(String, String)>,
-    key: Key,
-    /// What reasoning from this provider is recorded as having come as.
+    key: ApiKey,
+    /// The origin under which reasoning from this provider is recorded.
     origin: String,
     delivery: Delivery,
-    clocks: Timeouts,
+    timeouts: Timeouts,
+    peer: Arc<Peer>,
     http: Arc<Http>,
 }
 
 impl GenaiModel {
-    /// The model `model` at the provider of `row`.
+    /// Creates the model `model` of the provider in `row`.
     pub(crate) fn new(
         row: &ProviderRow,
         model: &str,
-        key: Key,
+        key: ApiKey,
         card: ModelCard,
         http: Arc<Http>,
     ) -> Result<Self, NoModelError> {
         let Some(adapter) = adapter(&row.name) else {
-            let why = "genai knows no provider of this name; give it `wire` and `base_url`".to_owned();
-            return Err(NoModelError::BadRow { provider: row.name.clone(), why });
+            return Err(NoModelError::BadRow { provider: row.name.clone(), why: RowError::UnknownToGenai });
         };
-        let endpoint = Some(row.base_url.trim_end_matches('/')).filter(|it| !it.is_empty()).map(|it| format!("{it}/"));
+        let endpoint = row.base_url.trim_end_matches('/');
+        let endpoint = if endpoint.is_empty() { None } else { Some(format!("{endpoint}/")) };
+        let url = endpoint.as_deref().and_then(|url| reqwest::Url::parse(url).ok());
+        let peer = Arc::new(Peer::new(&row.name, url.as_ref()));
         let headers = row.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        let (delivery, clocks) = (row.delivery, http.clocks.with_patience(row.patience).for_delivery(row.delivery));
+        let (delivery, timeouts) = (row.delivery, http.timeouts.with_patience(row.patience).for_delivery(row.delivery));
         let (model, origin) = (ModelIden::new(adapter, model.to_owned()), format!("genai/{}", row.name));
-        Ok(Self { card, model, endpoint, headers, key, origin, delivery, clocks, http })
+        Ok(Self { card, model, endpoint, headers, key, origin, delivery, timeouts, peer, http })
     }
 
-    /// A client that takes key and address from us, never from the environment.
+    /// Creates a client with our key and address; by default `genai` would read the environment.
     fn client(&self) -> Result<Client, ModelError> {
         let (endpoint, auth) = (self.endpoint.clone(), self.key.expose().map_or(AuthData::None, AuthData::from_single));
         let resolver = move |mut target: genai::ServiceTarget| -> genai::resolver::Result<genai::ServiceTarget> {
@@ -81,7 +84,7 @@ impl GenaiModel {
         };
         let client = self.http.client()?.clone();
         let built = Client::builder().with_reqwest(client).with_service_target_resolver_fn(resolver).build();
-        built.map_err(|error| classify(&error))
+        built.map_err(|error| classify(&error, &self.peer))
     }
 
     async fn ask(&self, request: &ModelRequest<'_>, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
@@ -93,7 +96,8 @@ impl GenaiModel {
             model: self.model.clone(),
             origin: self.origin.clone(),
             deadline: Deadline::new(request.time_left),
-            clocks: self.clocks.for_effort(request.effort),
+            timeouts: self.timeouts.for_effort(request.effort),
+            peer: self.peer.clone(),
         };
         match self.delivery {
             Delivery::Streamed => call.stream(chat, options, on_delta).await,
@@ -102,62 +106,92 @@ impl GenaiModel {
     }
 }
 
-/// One question on its way.
+/// One model call.
 struct GenaiCall {
     client: Client,
     model: ModelIden,
     origin: String,
     deadline: Deadline,
-    clocks: Timeouts,
+    timeouts: Timeouts,
+    peer: Arc<Peer>,
 }
 
 impl GenaiCall {
-    fn draft(&self) -> ReplyBuilder {
+    fn reply_builder(&self) -> ReplyBuilder {
         ReplyBuilder { origin: Some(self.origin.clone().into()), ..ReplyBuilder::default() }
     }
 
     async fn stream(self, chat: ChatRequest, options: ChatOptions, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
-        let witness = Arc::new(Mutex::new(RawFrames::default()));
-        let sink = witness.clone();
+        let frames = Arc::new(Mutex::new(RawFrames::default()));
+        let sink = frames.clone();
         let options = options.with_raw_frame_fn(move |_, frame| {
             sink.lock().unwrap_or_else(PoisonError::into_inner).note(frame.data);
         });
-        let mut watch = StreamTimers::new(&self.clocks);
-        watch.until += self.clocks.connect + self.clocks.headers;
+        let mut timers = StreamTimers::new(&self.timeouts);
+        timers.until += self.timeouts.connect + self.timeouts.headers;
         let opening = self.client.exec_chat_stream(self.model.clone(), chat, Some(&options));
-        let opened = self.deadline.until(watch.until, "no answer began in time", opening).await;
-        let mut stream = opened.map_err(AskFailure::free)?.map_err(|error| AskFailure::free(classify(&error)))?.stream;
-        let mut draft = self.draft();
-        let read = read(&mut stream, &self.deadline, &mut watch, &mut draft, on_delta).await;
-        let witness = std::mem::take(&mut *witness.lock().unwrap_or_else(PoisonError::into_inner));
+        let opened = self.deadline.until(timers.until, NO_RESPONSE, opening).await;
+        let opened = opened.map_err(AskFailure::free)?;
+        let mut stream = opened.map_err(|error| AskFailure::free(classify(&error, &self.peer)))?.stream;
+        let mut draft = self.reply_builder();
+        let read = self.read(&mut stream, &mut timers, &mut draft, on_delta).await;
+        let frames = std::mem::take(&mut *frames.lock().unwrap_or_else(PoisonError::into_inner));
         match read {
-            Ok(_) if !witness.has_events && witness.error.is_none() => {
-                let reason =
-                    "the answer was no stream of events (for a server that cannot stream, set `stream = false`)";
+            Ok(_) if !frames.has_events && frames.error.is_none() => {
+                let reason = "the response was not an event stream: if the server cannot stream, set `stream = false`";
                 Err(draft.fail(ModelError::Broken { reason: reason.to_owned() }))
             }
-            Ok(end) => CallEnd::of_stream(end).finish(draft, witness, on_delta),
-            Err(error) => Err(draft.fail(witness.error.unwrap_or(error))),
+            Ok(end) => CallEnd::of_stream(end).finish(draft, frames, on_delta),
+            Err(error) => Err(draft.fail(frames.error.unwrap_or(error))),
         }
     }
 
-    /// Asks for the answer in one piece, for servers that cannot stream.
+    /// Reads the stream to its end. A stream without an end event is cut, even if `genai` accepts it.
+    async fn read(
+        &self,
+        stream: &mut ChatStream,
+        timers: &mut StreamTimers<'_>,
+        draft: &mut ReplyBuilder,
+        on_delta: OnDelta<'_>,
+    ) -> Result<StreamEnd, ModelError> {
+        loop {
+            let next = self.deadline.until(timers.until, timers.message(), stream.next()).await?;
+            let Some(event) = next else { return Err(cut_stream()) };
+            let progress = match event.map_err(|error| classify(&error, &self.peer))? {
+                ChatStreamEvent::Chunk(chunk) => draft.text(&chunk.content, &mut |delta| on_delta(delta))?,
+                ChatStreamEvent::ReasoningChunk(chunk) => {
+                    draft.thinking(&chunk.content, &mut |delta| on_delta(delta))?
+                }
+                ChatStreamEvent::ToolCallChunk(chunk) => {
+                    on_delta(Delta::Call(&chunk.tool_call.fn_name));
+                    StreamProgress::Content
+                }
+                ChatStreamEvent::Start | ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {
+                    StreamProgress::None
+                }
+                ChatStreamEvent::End(end) => return Ok(end),
+            };
+            timers.note(progress);
+        }
+    }
+
+    /// Asks for a whole response, for servers that cannot stream.
     async fn whole(self, chat: ChatRequest, options: ChatOptions, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
         let options = options.with_capture_raw_body(true);
-        let until = Instant::now() + self.clocks.connect + self.clocks.headers;
+        let until = Instant::now() + self.timeouts.connect + self.timeouts.headers;
         let asking = self.client.exec_chat(self.model.clone(), chat, Some(&options));
-        let asked = self.deadline.until(until, "no answer came in time", asking).await.map_err(AskFailure::free)?;
-        let mut witness = RawFrames::default();
+        let asked = self.deadline.until(until, NO_RESPONSE, asking).await.map_err(AskFailure::free)?;
+        let mut frames = RawFrames::default();
         match asked {
             Ok(response) => {
-                witness.note_whole(response.captured_raw_body.as_ref().unwrap_or(&Value::Null));
-                CallEnd::of_whole(response).finish(self.draft(), witness, on_delta)
+                frames.note_whole(response.captured_raw_body.as_ref().unwrap_or(&Value::Null));
+                CallEnd::of_whole(response).finish(self.reply_builder(), frames, on_delta)
             }
             Err(error) => {
                 if let genai::Error::ChatResponseGeneration { response_body, .. } = &error {
-                    witness.note_whole(response_body);
+                    frames.note_whole(response_body);
                 }
-                Err(AskFailure::free(witness.error.unwrap_or_else(|| classify(&error))))
+                Err(AskFailure::free(frames.error.unwrap_or_else(|| classify(&error, &self.peer))))
             }
         }
     }
@@ -190,108 +224,79 @@ fn adapter(provider: &str) -> Option<AdapterKind> {
     }
 }
 
-/// Reads to the end. A stream that ends without saying so is cut, whatever `genai` makes of it.
-async fn read(
-    stream: &mut ChatStream,
-    deadline: &Deadline,
-    watch: &mut StreamTimers<'_>,
-    draft: &mut ReplyBuilder,
-    on_delta: OnDelta<'_>,
-) -> Result<StreamEnd, ModelError> {
-    loop {
-        let next = deadline.until(watch.until, watch.complaint(), stream.next()).await?;
-        let Some(event) = next else {
-            return Err(ModelError::Broken { reason: "the stream ended before the reply did".into() });
-        };
-        let progress = match event.map_err(|error| classify(&error))? {
-            ChatStreamEvent::Chunk(chunk) => draft.text(&chunk.content, &mut |delta| on_delta(delta))?,
-            ChatStreamEvent::ReasoningChunk(chunk) => draft.thinking(&chunk.content, &mut |delta| on_delta(delta))?,
-            ChatStreamEvent::ToolCallChunk(chunk) => {
-                on_delta(Delta::Call(&chunk.tool_call.fn_name));
-                StreamProgress::Content
-            }
-            ChatStreamEvent::Start | ChatStreamEvent::ThoughtSignatureChunk(_) | ChatStreamEvent::Heartbeat => {
-                StreamProgress::None
-            }
-            ChatStreamEvent::End(end) => return Ok(end),
-        };
-        watch.note(progress);
-    }
-}
-
-/// What `genai` has at the end of an answer.
+/// The state of `genai` at the end of a response.
 struct CallEnd {
     parts: Vec<ContentPart>,
     usage: Option<genai::chat::Usage>,
     reason: Option<GenaiStopReason>,
-    /// What has not been streamed: thoughts and words of a whole answer.
-    unsaid: Option<(Option<String>, Vec<String>)>,
+    /// Reasoning and texts of a whole response, which have not been streamed.
+    unstreamed: Option<(Option<String>, Vec<String>)>,
 }
 
 impl CallEnd {
-    /// Words and thoughts have been streamed; calls and seals stand whole at the end.
+    /// Text and reasoning have been streamed; calls and signatures are complete at the end only.
     fn of_stream(end: StreamEnd) -> Self {
         let parts = end.captured_content.map(MessageContent::into_parts).unwrap_or_default();
-        Self { parts, usage: end.captured_usage, reason: end.captured_stop_reason, unsaid: None }
+        Self { parts, usage: end.captured_usage, reason: end.captured_stop_reason, unstreamed: None }
     }
 
     fn of_whole(response: ChatResponse) -> Self {
         let parts = response.content.into_parts();
-        let words = parts.iter().filter_map(ContentPart::as_text).map(str::to_owned).collect();
-        let unsaid = Some((response.reasoning_content, words));
-        Self { parts, usage: Some(response.usage), reason: response.stop_reason, unsaid }
+        let texts = parts.iter().filter_map(ContentPart::as_text).map(str::to_owned).collect();
+        let unstreamed = Some((response.reasoning_content, texts));
+        Self { parts, usage: Some(response.usage), reason: response.stop_reason, unstreamed }
     }
 
-    fn finish(self, mut draft: ReplyBuilder, witness: RawFrames, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
+    fn finish(self, mut draft: ReplyBuilder, frames: RawFrames, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
         draft.usage = self.usage.as_ref().map(usage);
-        draft.model = witness.model;
+        draft.model = frames.model;
         draft.stop = self.reason.as_ref().and_then(stop);
         let listener = &mut |delta: Delta<'_>| on_delta(delta);
-        let (thoughts, mut words) = self.unsaid.unwrap_or_default();
-        words.push(witness.refusal.clone());
-        let said = draft.thinking(&thoughts.unwrap_or_default(), listener);
-        let said = said.and_then(|_| words.iter().try_for_each(|text| draft.text(text, listener).map(drop)));
-        let taken = said.and_then(|()| {
-            let rest = take_signed(&mut draft, self.parts)?;
-            rest.into_iter().try_for_each(|part| take_part(&mut draft, part))
+        let (reasoning, mut texts) = self.unstreamed.unwrap_or_default();
+        texts.push(frames.refusal.clone());
+        let streamed = draft.thinking(&reasoning.unwrap_or_default(), listener);
+        let streamed = streamed.and_then(|_| texts.iter().try_for_each(|text| draft.text(text, listener).map(drop)));
+        let added = streamed.and_then(|()| {
+            let rest = add_signed(&mut draft, self.parts)?;
+            rest.into_iter().try_for_each(|part| add_part(&mut draft, part))
         });
         let filtered = match &self.reason {
             Some(GenaiStopReason::ContentFilter(why)) => {
-                Some(ModelError::Refused { reason: format!("content filter ({why})") })
+                Some(ModelError::Refused { reason: format!("blocked by the provider's content filter: {why}") })
             }
             _ => None,
         };
-        if let Some(error) = witness.error.or(filtered).or(taken.err()) {
+        if let Some(error) = frames.error.or(filtered).or(added.err()) {
             return Err(draft.fail(error));
         }
-        if !witness.refusal.is_empty() && draft.stop.is_some() {
+        if !frames.refusal.is_empty() && draft.stop.is_some() {
             draft.stop = Some(StopReason::Refusal);
         }
         draft.finish()
     }
 }
 
-/// Takes the thoughts that `genai` lists behind their signatures, and returns the other parts. They replace what was
-/// streamed of them, because a stream does not show where one block ends and the next begins, and they lead, in their
-/// order, as the provider wants them back.
-fn take_signed(draft: &mut ReplyBuilder, parts: Vec<ContentPart>) -> Result<Vec<ContentPart>, ModelError> {
+/// Adds the reasoning that `genai` lists behind its signatures, and returns the other parts. It replaces the streamed
+/// reasoning, because a stream does not show the boundaries of blocks. It comes first and in order, as
+/// the provider requires it in the next request.
+fn add_signed(draft: &mut ReplyBuilder, parts: Vec<ContentPart>) -> Result<Vec<ContentPart>, ModelError> {
     if !parts.iter().any(|part| matches!(part, ContentPart::ReasoningContent(_))) {
         return Ok(parts);
     }
-    let said = std::mem::take(&mut draft.blocks);
+    let streamed = std::mem::take(&mut draft.blocks);
     let (mut rest, mut parts) = (Vec::new(), parts.into_iter().peekable());
     while let Some(part) = parts.next() {
         match part {
-            ContentPart::ThoughtSignature(seal) => {
+            ContentPart::ThoughtSignature(signature) => {
                 if let Some(ContentPart::ReasoningContent(text)) =
                     parts.next_if(|next| matches!(next, ContentPart::ReasoningContent(_)))
                 {
-                    draft.open(Block::Thinking(text, seal))?;
+                    draft.open(ReplyBlock::Thinking(text, signature))?;
                 } else {
-                    take_part(draft, ContentPart::ThoughtSignature(seal))?;
+                    add_part(draft, ContentPart::ThoughtSignature(signature))?;
                 }
             }
-            // Calls repeat the signatures, for callers that keep nothing else.
+            // `genai` repeats the signatures in the calls.
             ContentPart::ToolCall(mut call) => {
                 call.thought_signatures = None;
                 rest.push(ContentPart::ToolCall(call));
@@ -299,24 +304,27 @@ fn take_signed(draft: &mut ReplyBuilder, parts: Vec<ContentPart>) -> Result<Vec<
             other => rest.push(other),
         }
     }
-    draft.blocks.extend(said.into_iter().filter(|block| !matches!(block, Block::Thinking(..))));
+    draft.blocks.extend(streamed.into_iter().filter(|block| !matches!(block, ReplyBlock::Thinking(..))));
     Ok(rest)
 }
 
-/// Calls and seals; words and thoughts have their own way.
-fn take_part(draft: &mut ReplyBuilder, part: ContentPart) -> Result<(), ModelError> {
+/// Adds a call or a signature; text and reasoning are added elsewhere.
+fn add_part(draft: &mut ReplyBuilder, part: ContentPart) -> Result<(), ModelError> {
     match part {
-        ContentPart::ThoughtSignature(seal) => {
-            let block = json!({ "seal": seal, "from": draft.origin });
-            draft.open(Block::Opaque("genai", block)).map(drop)
+        ContentPart::ThoughtSignature(signature) => {
+            let block = json!({ "seal": signature, "from": draft.origin });
+            draft.open(ReplyBlock::Opaque("genai", block)).map(drop)
         }
         ContentPart::ToolCall(call) => {
-            if let Some(seals) = &call.thought_signatures {
-                let calls = draft.blocks.iter().filter(|block| matches!(block, Block::Call { .. })).count();
-                draft.open(Block::Opaque("genai", json!({ "call": calls, "seals": seals, "from": draft.origin })))?;
+            if let Some(signatures) = &call.thought_signatures {
+                let calls = draft.blocks.iter().filter(|block| matches!(block, ReplyBlock::Call { .. })).count();
+                draft.open(ReplyBlock::Opaque(
+                    "genai",
+                    json!({ "call": calls, "seals": signatures, "from": draft.origin }),
+                ))?;
             }
             let args = if let Value::String(text) = call.fn_arguments { text } else { call.fn_arguments.to_string() };
-            draft.open(Block::Call { id: call.call_id, name: call.fn_name, args }).map(drop)
+            draft.open(ReplyBlock::Call { id: call.call_id, name: call.fn_name, args }).map(drop)
         }
         ContentPart::Text(_)
         | ContentPart::Binary(_)
@@ -326,14 +334,14 @@ fn take_part(draft: &mut ReplyBuilder, part: ContentPart) -> Result<(), ModelErr
     }
 }
 
-/// Why it stopped; `None` where the word says that it has not.
+/// The reason why the model stopped; `None` if it has not.
 fn stop(reason: &GenaiStopReason) -> Option<StopReason> {
     match reason {
         GenaiStopReason::Completed(_) | GenaiStopReason::StopSequence(_) => Some(StopReason::End),
         GenaiStopReason::ToolCall(_) => Some(StopReason::Calls),
         GenaiStopReason::MaxTokens(_) => Some(StopReason::Length),
         GenaiStopReason::ContentFilter(_) => Some(StopReason::Refusal),
-        // A cut stream of Google's interactions ends with the last status that was heard.
+        // A cut stream of Google's interactions API ends with the last status.
         GenaiStopReason::Other(word) if matches!(word.as_str(), "in_progress" | "queued" | "failed" | "cancelled") => {
             None
         }
@@ -341,16 +349,16 @@ fn stop(reason: &GenaiStopReason) -> Option<StopReason> {
     }
 }
 
-/// Cached tokens are already within the prompt's; the figures are 32 bits wide and signed.
+/// Converts `genai`'s usage, whose counts are signed. Its prompt tokens include the cached ones.
 fn usage(from: &genai::chat::Usage) -> Usage {
     let unknown = Usage { estimated: true, ..Usage::default() };
-    let figure = |it: Option<i32>| it.map_or(Some(0), |it| u64::try_from(it).ok());
+    let count = |tokens: Option<i32>| tokens.map_or(Some(0), |tokens| u64::try_from(tokens).ok());
     let (Some(input), Some(output)) = (from.prompt_tokens, from.completion_tokens) else { return unknown };
-    let (Some(input), Some(output)) = (figure(Some(input)), figure(Some(output))) else { return unknown };
+    let (Some(input), Some(output)) = (count(Some(input)), count(Some(output))) else { return unknown };
     let details = from.prompt_tokens_details.as_ref();
-    let cached = figure(details.and_then(|it| it.cached_tokens)).unwrap_or(0).min(input);
-    let cache_write = figure(details.and_then(|it| it.cache_creation_tokens)).unwrap_or(0).min(input - cached);
-    let reasoning = from.completion_tokens_details.as_ref().and_then(|it| it.reasoning_tokens);
-    let reasoning = figure(reasoning).unwrap_or(0).min(output);
+    let cached = count(details.and_then(|details| details.cached_tokens)).unwrap_or(0).min(input);
+    let cache_write = count(details.and_then(|details| details.cache_creation_tokens)).unwrap_or(0).min(input - cached);
+    let reasoning = from.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
+    let reasoning = count(reasoning).unwrap_or(0).min(output);
     Usage { input, cached, cache_write, output, reasoning, ..Usage::default() }
 }

@@ -1,29 +1,29 @@
-//! What really came over the wire, beside what `genai` makes of it: it drops refusals, disguises errors as unreadable
-//! events and does not say why an answer was cut. It reads frames as JSON and knows no types of others.
+//! [`RawFrames`]: reads the raw frames of a response beside `genai`, which drops refusals, reports errors as events that
+//! it cannot parse and does not say why a reply was cut.
 
 use homing_core::model::ModelError;
 use serde_json::Value;
 
 use crate::classify_error;
 
-/// What the frames of one answer said.
+/// The contents of a response's frames that `genai` does not report.
 #[derive(Default)]
 pub(super) struct RawFrames {
-    /// The provider's last word, where it is no answer.
+    /// The error that ended the response.
     pub(super) error: Option<ModelError>,
-    /// The words of a refusal.
+    /// The text of a refusal.
     pub(super) refusal: String,
-    /// The model's name as the provider gave it.
+    /// The model's name as the provider reports it.
     pub(super) model: Option<String>,
-    /// Whether any event carried data.
+    /// At least one event carried data.
     pub(super) has_events: bool,
 }
 
 impl RawFrames {
-    /// Takes the text of one frame of a stream.
+    /// Reads one frame of a stream.
     pub(super) fn note(&mut self, frame: &str) {
         self.has_events |= !frame.is_empty();
-        // Most frames are words; they are not read twice.
+        // Most frames carry text only, so they are not parsed a second time.
         let matters = ["error", "refusal", "block", "fail", "incomplete"].iter().any(|word| frame.contains(word));
         if !matters && self.model.is_some() {
             return;
@@ -37,21 +37,24 @@ impl RawFrames {
         let kind = frame.get("type").or_else(|| frame.get("event_type")).and_then(Value::as_str).unwrap_or_default();
         match kind {
             "response.refusal.delta" => self.refusal.push_str(text(frame, "delta")),
-            "error" => self.blame(frame.get("error").filter(|it| it.is_object()).unwrap_or(frame)),
+            "error" => self.set_error(frame.get("error").filter(|it| it.is_object()).unwrap_or(frame)),
             _ => self.note_whole(frame.get("response").or_else(|| frame.get("interaction")).unwrap_or(frame)),
         }
     }
 
-    /// Takes a whole answer, or what a frame says about one.
+    /// Reads a whole response, or the part of a frame that describes one.
     pub(super) fn note_whole(&mut self, body: &Value) {
         if let Some(error) = body.get("error").filter(|it| !it.is_null()) {
-            self.blame(error);
+            self.set_error(error);
         }
-        let cut =
-            body.pointer("/incomplete_details/reason").and_then(Value::as_str).filter(|it| *it != "max_output_tokens");
+        let cut = body
+            .pointer("/incomplete_details/reason")
+            .and_then(Value::as_str)
+            .filter(|reason| *reason != "max_output_tokens");
         let blocked = body.pointer("/promptFeedback/blockReason").and_then(Value::as_str);
         if let Some(why) = blocked.or(cut) {
-            self.error = Some(ModelError::Refused { reason: format!("the provider's filter: {why}") });
+            self.error =
+                Some(ModelError::Refused { reason: format!("blocked by the provider's content filter: {why}") });
         }
         if self.model.is_none() {
             let name = ["model", "modelVersion"].iter().map(|key| text(body, key)).find(|it| !it.is_empty());
@@ -62,7 +65,7 @@ impl RawFrames {
         }
     }
 
-    fn blame(&mut self, error: &Value) {
+    fn set_error(&mut self, error: &Value) {
         self.error = Some(classify_error::from_event(error));
     }
 }
@@ -82,13 +85,13 @@ mod tests {
     use super::*;
 
     fn seen(frames: &[&str]) -> RawFrames {
-        let mut witness = RawFrames::default();
-        frames.iter().for_each(|frame| witness.note(frame));
-        witness
+        let mut raw_frames = RawFrames::default();
+        frames.iter().for_each(|frame| raw_frames.note(frame));
+        raw_frames
     }
 
     #[test]
-    fn errors_in_every_dress_are_read() {
+    fn every_form_of_error_is_read() {
         let failed = r#"{"type":"response.failed","response":{"model":"m","error":{"code":"rate_limit_exceeded","message":"slow"}}}"#;
         assert!(matches!(seen(&[failed]).error, Some(ModelError::Busy { .. })));
         let full = r#"{"type":"response.failed","response":{"error":{"code":"context_length_exceeded","message":"too long"}}}"#;
@@ -114,11 +117,11 @@ mod tests {
             r#"{"type":"response.refusal.delta","delta":"not."}"#,
             r#"{"type":"response.completed","response":{"output":[{"content":[{"type":"refusal","refusal":"I cannot."}]}]}}"#,
         ];
-        let witness = seen(&frames);
-        assert_eq!((witness.refusal.as_str(), witness.model.as_deref()), ("I cannot.", Some("gpt-x")));
+        let frames = seen(&frames);
+        assert_eq!((frames.refusal.as_str(), frames.model.as_deref()), ("I cannot.", Some("gpt-x")));
         let whole = serde_json::json!({"output": [{"content": [{"type": "refusal", "refusal": "No."}]}]});
-        let mut witness = RawFrames::default();
-        witness.note_whole(&whole);
-        assert_eq!(witness.refusal, "No.");
+        let mut frames = RawFrames::default();
+        frames.note_whole(&whole);
+        assert_eq!(frames.refusal, "No.");
     }
 }

@@ -1,8 +1,8 @@
-//! A request in `genai`'s terms. It knows nothing of connections or answers.
+//! Converts a request into `genai`'s types.
 
 use genai::chat::{
-    ChatMessage, ChatOptions, ChatRequest, ContentPart, MessageContent, ReasoningEffort, Tool, ToolCall as ForeignCall,
-    ToolChoice as ForeignChoice, ToolResponse,
+    ChatMessage, ChatOptions, ChatRequest, ContentPart, MessageContent, ReasoningEffort, Tool,
+    ToolCall as GenaiToolCall, ToolChoice as GenaiToolChoice, ToolResponse,
 };
 use homing_core::{
     message::{Args, Image, Message, Part, Reply, ToolResult},
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::wire::{IdStyle, of_reply, of_result};
 
-/// What a request asks for beside its messages.
+/// The options of a request: everything but its messages and tools.
 pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)]) -> ChatOptions {
     let mut options = ChatOptions::default()
         .with_max_tokens(u32::try_from(request.max_output).unwrap_or(u32::MAX))
@@ -29,8 +29,8 @@ pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)]) 
     if !request.tools.specs.is_empty() {
         options = match request.choice {
             ToolChoice::Auto => options,
-            ToolChoice::Off => options.with_tool_choice(ForeignChoice::None),
-            ToolChoice::Required => options.with_tool_choice(ForeignChoice::Required),
+            ToolChoice::Off => options.with_tool_choice(GenaiToolChoice::None),
+            ToolChoice::Required => options.with_tool_choice(GenaiToolChoice::Required),
         };
     }
     if !headers.is_empty() {
@@ -51,23 +51,23 @@ fn effort_of(effort: Effort) -> ReasoningEffort {
     }
 }
 
-/// The messages and tools of a request. Signed thoughts go back if they came from the provider that is `origin`.
+/// The messages and tools of a request. Signed reasoning is included if it came from the provider `origin`.
 pub(super) fn chat_request(request: &ModelRequest<'_>, origin: &str) -> ChatRequest {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let mut results: Vec<ToolResponse> = Vec::new();
-    let mut pictures: Vec<ContentPart> = Vec::new();
+    let mut images: Vec<ContentPart> = Vec::new();
     let mut reply = None;
     for (position, entry) in request.messages.iter().enumerate() {
         if let Message::Tool(result) = &entry.message {
             results.push(tool_response(result, reply));
-            pictures.extend(result.images.iter().map(image));
+            images.extend(result.images.iter().map(image));
             continue;
         }
         reply = Some((position, &entry.message));
-        flush(&mut messages, &mut results, &mut pictures);
+        flush(&mut messages, &mut results, &mut images);
         messages.extend(message(&entry.message, position, origin));
     }
-    flush(&mut messages, &mut results, &mut pictures);
+    flush(&mut messages, &mut results, &mut images);
     let mut chat = ChatRequest::new(messages);
     if !request.system.is_empty() {
         chat = chat.with_system(request.system);
@@ -81,13 +81,13 @@ pub(super) fn chat_request(request: &ModelRequest<'_>, origin: &str) -> ChatRequ
     chat
 }
 
-/// All results of a reply go into one message; their pictures follow, because `genai` has no place for them inside.
-fn flush(messages: &mut Vec<ChatMessage>, results: &mut Vec<ToolResponse>, pictures: &mut Vec<ContentPart>) {
+/// Puts all results of a reply into one message. Their images follow, because `genai` results cannot contain images.
+fn flush(messages: &mut Vec<ChatMessage>, results: &mut Vec<ToolResponse>, images: &mut Vec<ContentPart>) {
     if !results.is_empty() {
         messages.push(ChatMessage::tool(MessageContent::from_tool_responses(std::mem::take(results))));
     }
-    if !pictures.is_empty() {
-        messages.push(ChatMessage::user(MessageContent::from_parts(std::mem::take(pictures))));
+    if !images.is_empty() {
+        messages.push(ChatMessage::user(MessageContent::from_parts(std::mem::take(images))));
     }
 }
 
@@ -117,36 +117,36 @@ fn message(message: &Message, position: usize, origin: &str) -> Option<ChatMessa
 
 fn assistant(reply: &Reply, position: usize, origin: &str) -> Vec<ContentPart> {
     let mut ids = of_reply(reply, position, IdStyle::Free).into_iter();
-    let mut seals = None;
+    let mut signatures = None;
     let mut parts = Vec::new();
     for part in &reply.parts {
         match part {
             Part::Text(text) => parts.push(ContentPart::from_text(text)),
-            // A signature with its text behind it is how `genai` knows a signed block: Bedrock gets it as `reasoningText`,
-            // and gets a signature alone as `redactedContent`. Without a signature nobody takes thoughts back.
-            Part::Thinking { text, signature: Some(seal), origin: Some(from) } if from == origin => {
-                parts.push(ContentPart::ThoughtSignature(seal.clone()));
+            // `genai` represents a signed block as a signature followed by its text: it sends Bedrock that pair as
+            // `reasoningText`, and a signature alone as `redactedContent`. No provider accepts unsigned reasoning.
+            Part::Thinking { text, signature: Some(signature), origin: Some(from) } if from == origin => {
+                parts.push(ContentPart::ThoughtSignature(signature.clone()));
                 parts.push(ContentPart::ReasoningContent(text.clone()));
             }
             Part::Thinking { .. } => (),
             Part::Opaque { wire, block } if wire == "genai" && may_go_to(block, origin) => {
                 match block.get("seal").and_then(Value::as_str) {
-                    Some(seal) => {
-                        parts.push(ContentPart::ThoughtSignature(seal.to_owned()));
+                    Some(signature) => {
+                        parts.push(ContentPart::ThoughtSignature(signature.to_owned()));
                         parts.extend(recorded_apart(reply).map(|text| ContentPart::ReasoningContent(text.to_owned())));
                     }
-                    None => seals = serde_json::from_value(block.get("seals").cloned().unwrap_or_default()).ok(),
+                    None => signatures = serde_json::from_value(block.get("seals").cloned().unwrap_or_default()).ok(),
                 }
             }
             Part::Opaque { .. } => (),
-            Part::Call(call) => parts.push(ContentPart::ToolCall(ForeignCall {
+            Part::Call(call) => parts.push(ContentPart::ToolCall(GenaiToolCall {
                 call_id: ids.next().unwrap_or_default(),
                 fn_name: call.name.clone(),
                 fn_arguments: match &call.args {
                     Args::Json(value) => value.clone(),
                     Args::Malformed(text) => json!({ "malformed_arguments": text }),
                 },
-                thought_signatures: seals.take(),
+                thought_signatures: signatures.take(),
             })),
         }
     }
@@ -156,21 +156,21 @@ fn assistant(reply: &Reply, position: usize, origin: &str) -> Vec<ContentPart> {
     parts
 }
 
-/// Whether a seal is the provider's own. Records that are older than the note of where a seal came from are trusted.
+/// Returns true if a signature came from the provider `origin`, or if its record is too old to name a provider.
 fn may_go_to(block: &Value, origin: &str) -> bool {
     block.get("from").and_then(Value::as_str).is_none_or(|from| from == origin)
 }
 
-/// The thoughts that a reply's only seal belongs to, in a record from before the two were kept together. Providers that
-/// seal something else take no notice of them.
+/// The reasoning that a reply's only signature belongs to, in a record from before the two were stored together.
+/// Providers that sign something else ignore it.
 fn recorded_apart(reply: &Reply) -> Option<&str> {
-    let (mut thoughts, mut seals) = (Vec::new(), 0);
+    let (mut texts, mut signatures) = (Vec::new(), 0);
     for part in &reply.parts {
         match part {
-            Part::Thinking { text, signature: None, origin: None } => thoughts.push(text.as_str()),
-            Part::Opaque { wire, block } if wire == "genai" && block.get("seal").is_some() => seals += 1,
+            Part::Thinking { text, signature: None, origin: None } => texts.push(text.as_str()),
+            Part::Opaque { wire, block } if wire == "genai" && block.get("seal").is_some() => signatures += 1,
             Part::Thinking { .. } | Part::Opaque { .. } | Part::Text(_) | Part::Call(_) => (),
         }
     }
-    if seals == 1 && thoughts.len() == 1 { thoughts.pop() } else { None }
+    if signatures == 1 && texts.len() == 1 { texts.pop() } else { None }
 }

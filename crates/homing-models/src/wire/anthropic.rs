@@ -1,5 +1,5 @@
-//! Anthropic messages, the request: entries become content blocks once, a request is blocks put together.
-//! Cache marks move with the conversation and are spliced in, so that no block is ever encoded again for them.
+//! Encodes requests for Anthropic messages. Each transcript entry is encoded once and cached; cache marks are inserted
+//! afterwards, because they move with the conversation.
 
 use homing_core::{
     message::{Args, Image, Message, Part, Reply, ToolResult, TranscriptEntry},
@@ -15,7 +15,7 @@ use crate::wire::{
 
 const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
-/// A decoder for the reply to `request`.
+/// Creates a decoder for the reply to `request`.
 pub(crate) fn decoder(request: &ModelRequest<'_>) -> super::Decoder {
     super::Decoder::Anthropic(anthropic_stream::AnthropicDecoder::new(ReplyBuilder::new(offered(request))))
 }
@@ -56,44 +56,46 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str) {
     let thinking = thinking(request, model);
     out.push_str(&format!(",\"max_tokens\":{}", request.max_output));
     match &thinking {
-        Thinking::Unsaid => (),
-        Thinking::Off => out.push_str(",\"thinking\":{\"type\":\"disabled\"}"),
-        Thinking::Budget(tokens) => {
+        ThinkingMode::Unset => (),
+        ThinkingMode::Off => out.push_str(",\"thinking\":{\"type\":\"disabled\"}"),
+        ThinkingMode::Budget(tokens) => {
             out.push_str(&format!(",\"thinking\":{{\"type\":\"enabled\",\"budget_tokens\":{tokens}}}"));
         }
-        Thinking::Adaptive(effort) => {
+        ThinkingMode::Adaptive(effort) => {
             out.push_str(&format!(
                 ",\"thinking\":{{\"type\":\"adaptive\"}},\"output_config\":{{\"effort\":\"{effort}\"}}"
             ));
         }
     }
-    // A thinking model takes no temperature, and the newest take none at all.
-    let takes_none = version(model).is_some_and(|it| it >= (4, 7));
-    if let (Some(milli), Thinking::Unsaid | Thinking::Off, false) = (request.temperature_milli, &thinking, takes_none) {
+    // A request with thinking must have no temperature, and the newest models accept none at all.
+    let refuses_temperature = version(model).is_some_and(|version| version >= (4, 7));
+    if let (Some(milli), ThinkingMode::Unset | ThinkingMode::Off, false) =
+        (request.temperature_milli, &thinking, refuses_temperature)
+    {
         out.push_str(&format!(",\"temperature\":{}", f64::from(milli.min(1_000)) / 1_000.0));
     }
 }
 
-/// How a request asks for thinking.
+/// The thinking mode of a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Thinking {
-    Unsaid,
+enum ThinkingMode {
+    Unset,
     Off,
     Budget(u64),
     Adaptive(&'static str),
 }
 
-fn thinking(request: &ModelRequest<'_>, model: &str) -> Thinking {
-    let Some(effort) = request.effort else { return Thinking::Unsaid };
+fn thinking(request: &ModelRequest<'_>, model: &str) -> ThinkingMode {
+    let Some(effort) = request.effort else { return ThinkingMode::Unset };
     if effort == Effort::None {
-        return Thinking::Off;
+        return ThinkingMode::Off;
     }
-    // A call cannot be forced upon a thinking model.
+    // The provider refuses a required call together with thinking.
     if request.choice == ToolChoice::Required || !can_think(model) {
-        return Thinking::Unsaid;
+        return ThinkingMode::Unset;
     }
     if is_adaptive(model) {
-        return Thinking::Adaptive(match effort {
+        return ThinkingMode::Adaptive(match effort {
             Effort::None | Effort::Minimal | Effort::Low => "low",
             Effort::Medium => "medium",
             Effort::High => "high",
@@ -106,24 +108,24 @@ fn thinking(request: &ModelRequest<'_>, model: &str) -> Thinking {
         Effort::High => 16_384,
         Effort::Xhigh | Effort::Max => 32_000,
     };
-    // The budget is part of the output limit; half of it stays for the answer.
+    // The thinking budget is part of the output limit; half of the limit is kept for the reply.
     let budget = wanted.min(request.max_output / 2);
-    if budget >= 1_024 { Thinking::Budget(budget) } else { Thinking::Unsaid }
+    if budget >= 1_024 { ThinkingMode::Budget(budget) } else { ThinkingMode::Unset }
 }
 
 /// The version in an id such as `claude-opus-4-6` or `claude-3-7-sonnet-20250219`, as `(4, 6)`.
 fn version(model: &str) -> Option<(u32, u32)> {
     let mut numbers = model.split(['-', '.', '@', ':']).filter_map(|part| part.parse::<u32>().ok());
-    let numbers: Vec<u32> = numbers.by_ref().take_while(|it| *it < 1_000).collect();
+    let numbers: Vec<u32> = numbers.by_ref().take_while(|number| *number < 1_000).collect();
     numbers.first().map(|major| (*major, numbers.get(1).copied().unwrap_or(0)))
 }
 
 fn can_think(model: &str) -> bool {
-    version(model).is_none_or(|it| it >= (3, 7))
+    version(model).is_none_or(|version| version >= (3, 7))
 }
 
 fn is_adaptive(model: &str) -> bool {
-    version(model).is_none_or(|it| it >= (4, 6))
+    version(model).is_none_or(|version| version >= (4, 6))
 }
 
 fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
@@ -137,7 +139,7 @@ fn tools(toolbox: &Toolbox) -> std::borrow::Cow<'_, str> {
     })
 }
 
-/// Neighbours of one role become one message, so that all results of a reply stand together.
+/// Merges adjacent entries of one role into one message, so that all results of a reply are in one.
 fn push_messages(out: &mut String, request: &ModelRequest<'_>) {
     let marks = marks(request);
     let mut role = None;
@@ -147,13 +149,13 @@ fn push_messages(out: &mut String, request: &ModelRequest<'_>) {
             reply = Some((position, &entry.message));
         }
         let fragment = entry.encoding.get_or_make("anthropic", || fragment(entry, reply));
-        let is = role_of(&entry.message);
+        let entry_role = role_of(&entry.message);
         match role {
-            Some(before) if before == is => out.push(','),
-            Some(_) => out.push_str(&format!("]}},{{\"role\":\"{is}\",\"content\":[")),
-            None => out.push_str(&format!("{{\"role\":\"{is}\",\"content\":[")),
+            Some(before) if before == entry_role => out.push(','),
+            Some(_) => out.push_str(&format!("]}},{{\"role\":\"{entry_role}\",\"content\":[")),
+            None => out.push_str(&format!("{{\"role\":\"{entry_role}\",\"content\":[")),
         }
-        role = Some(is);
+        role = Some(entry_role);
         if marks.contains(&Some(position)) {
             out.push_str(&fragment[..fragment.len() - 1]);
             out.push_str(CACHE_MARK);
@@ -167,8 +169,8 @@ fn push_messages(out: &mut String, request: &ModelRequest<'_>) {
     }
 }
 
-/// Where the cache is to be written: at the end, and where the last request ended, so that its entry is found again
-/// even when this turn brought more blocks than the provider looks back over.
+/// The positions of cache marks: the end of this request and the end of the last one. The latter is needed if this turn
+/// added more blocks than the provider looks back over.
 fn marks(request: &ModelRequest<'_>) -> [Option<usize>; 2] {
     let is_reply = |at: &usize| matches!(request.messages[*at].message, Message::Assistant(_));
     let end = (0..request.messages.len()).next_back().filter(|at| !is_reply(at));
@@ -184,8 +186,8 @@ fn role_of(message: &Message) -> &'static str {
     }
 }
 
-/// The content blocks of an entry, joined by commas; never none, because a message without content is refused, and never
-/// ending with thoughts, because that is refused, too: what followed them may have been a call that was cut.
+/// The content blocks of an entry, joined by commas. The provider refuses a message without content and one that ends
+/// with reasoning, which happens if a call after it was cut; both get a placeholder.
 fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>) -> String {
     let mut blocks = Vec::new();
     match &entry.message {
@@ -193,16 +195,16 @@ fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>) -> String
             blocks.extend(text_block(text));
             blocks.extend(images.iter().map(image_block));
         }
-        Message::Assistant(it) => blocks = assistant(it, reply.map_or(0, |(position, _)| position)),
+        Message::Assistant(message) => blocks = assistant(message, reply.map_or(0, |(position, _)| position)),
         Message::Tool(result) => blocks.push(tool_result(result, &call_ids::of_result(result, reply, IdStyle::Free))),
     }
-    if blocks.is_empty() || ends_with_thoughts(&entry.message) {
+    if blocks.is_empty() || ends_with_reasoning(&entry.message) {
         blocks.extend(text_block("(nothing)"));
     }
     blocks.join(",")
 }
 
-fn ends_with_thoughts(message: &Message) -> bool {
+fn ends_with_reasoning(message: &Message) -> bool {
     let Message::Assistant(reply) = message else { return false };
     let sent = |part: &&Part| match part {
         Part::Text(text) => !text.trim().is_empty(),
@@ -217,7 +219,7 @@ fn ends_with_thoughts(message: &Message) -> bool {
     }
 }
 
-/// Blank text blocks are refused by the provider, so they are left out.
+/// A text block; `None` for blank text, which the provider refuses.
 fn text_block(text: &str) -> Option<String> {
     if text.trim().is_empty() {
         return None;
@@ -243,8 +245,10 @@ fn assistant(reply: &Reply, position: usize) -> Vec<String> {
     let mut ids = call_ids::of_reply(reply, position, IdStyle::Free).into_iter();
     let blocks = reply.parts.iter().filter_map(|part| match part {
         Part::Text(text) => text_block(text),
-        // A signature is checked by the provider that gave it, and refused by the others.
-        Part::Thinking { text, signature, origin: None } => signature.as_deref().map(|seal| thinking_block(text, seal)),
+        // Only the provider that created a signature accepts it.
+        Part::Thinking { text, signature, origin: None } => {
+            signature.as_deref().map(|signature| thinking_block(text, signature))
+        }
         Part::Thinking { .. } => None,
         Part::Call(call) => {
             let input = match &call.args {
@@ -264,11 +268,11 @@ fn assistant(reply: &Reply, position: usize) -> Vec<String> {
     blocks.collect()
 }
 
-fn thinking_block(text: &str, seal: &str) -> String {
+fn thinking_block(text: &str, signature: &str) -> String {
     let mut out = String::from("{\"type\":\"thinking\",\"thinking\":");
     push_string(&mut out, text);
     out.push_str(",\"signature\":");
-    push_string(&mut out, seal);
+    push_string(&mut out, signature);
     out.push('}');
     out
 }

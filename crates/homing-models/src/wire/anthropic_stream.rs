@@ -1,4 +1,4 @@
-//! Anthropic messages, the answer: events or one whole body become a reply.
+//! Decodes replies of Anthropic messages, from events or a whole response.
 
 use homing_core::{
     message::{Reply, StopReason},
@@ -8,20 +8,20 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
-use super::{DeltaListener, StreamProgress, Text, read, usage};
+use super::{DeltaListener, EventText, StreamProgress, read, usage};
 use crate::{
     classify_error,
-    wire::reply_builder::{Block, ReplyBuilder, progress},
+    wire::reply_builder::{ReplyBlock, ReplyBuilder, cut_stream, progress},
 };
 
-/// Makes a reply of message events.
+/// Decodes message events into a reply.
 pub(crate) struct AnthropicDecoder {
     pub(crate) draft: ReplyBuilder,
-    /// Blocks by the provider's index: ours, and whether it is still open.
+    /// Open blocks: the provider's index and ours.
     open: Vec<(u64, usize)>,
     started: bool,
     over: bool,
-    /// Why it stopped; it counts once the stream says that it is over.
+    /// The reason why the model stopped; valid once the stream is over.
     stop: Option<StopReason>,
     first_usage: Option<Value>,
 }
@@ -47,24 +47,24 @@ struct StreamEvent<'a> {
 #[derive(Deserialize)]
 struct EventDelta<'a> {
     #[serde(borrow, default)]
-    text: Option<Text<'a>>,
+    text: Option<EventText<'a>>,
     #[serde(borrow, default)]
-    thinking: Option<Text<'a>>,
+    thinking: Option<EventText<'a>>,
     #[serde(borrow, default)]
-    signature: Option<Text<'a>>,
+    signature: Option<EventText<'a>>,
     #[serde(borrow, default)]
-    partial_json: Option<Text<'a>>,
+    partial_json: Option<EventText<'a>>,
     #[serde(borrow, default)]
-    stop_reason: Option<Text<'a>>,
+    stop_reason: Option<EventText<'a>>,
 }
 
 impl AnthropicDecoder {
-    /// A decoder that fills `draft`.
+    /// Creates a decoder that fills `draft`.
     pub(crate) fn new(draft: ReplyBuilder) -> Self {
         Self { draft, open: Vec::new(), started: false, over: false, stop: None, first_usage: None }
     }
 
-    /// Takes the data of one event.
+    /// Decodes the data of one event.
     pub(crate) fn push(&mut self, data: &[u8], on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
         if self.over {
             return Ok(StreamProgress::Over);
@@ -79,20 +79,20 @@ impl AnthropicDecoder {
                 None => Ok(StreamProgress::None),
             },
             "content_block_stop" => Ok(self.close(event.index)),
-            "message_delta" => Ok(self.take_end(event.delta.and_then(|it| it.stop_reason), event.usage)),
+            "message_delta" => Ok(self.set_stop(event.delta.and_then(|delta| delta.stop_reason), event.usage)),
             "message_stop" => Ok(self.end()),
             "error" => {
                 let error = event.error.map_or_else(|| serde_json::from_str(&text).unwrap_or_default(), parsed);
                 Err(classify_error::from_event(&error))
             }
-            // Pings, and whatever comes newer than this program.
+            // Pings, and events that are newer than this program.
             _ => Ok(StreamProgress::None),
         }
     }
 
-    /// Takes a whole answer.
+    /// Decodes a whole response.
     pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: DeltaListener<'_>) -> Result<(), ModelError> {
-        let unusable = |why: &str| ModelError::Unusable { reason: format!("the answer is no message: {why}") };
+        let unusable = |why: &str| ModelError::Unusable { reason: format!("the response is not a message: {why}") };
         let value: Value = serde_json::from_slice(body).map_err(|error| unusable(&error.to_string()))?;
         if let Some(error) = value.get("error").filter(|it| !it.is_null()) {
             return Err(classify_error::from_event(error));
@@ -106,8 +106,10 @@ impl AnthropicDecoder {
             self.close(index as u64);
         }
         self.stop = Some(stop(value.get("stop_reason").and_then(Value::as_str).unwrap_or("end_turn")));
-        // In a body the input of a cut call is sound JSON that lacks fields: nothing shows that it was cut but its position.
-        if let (Some(StopReason::Length), Some(Block::Call { args, .. })) = (&self.stop, self.draft.blocks.last_mut()) {
+        // In a whole response, the input of a cut call is valid JSON that lacks fields: only its position shows the cut.
+        if let (Some(StopReason::Length), Some(ReplyBlock::Call { args, .. })) =
+            (&self.stop, self.draft.blocks.last_mut())
+        {
             args.clear();
         }
         self.draft.usage = Some(usage::of_anthropic(value.get("usage").unwrap_or(&Value::Null), None));
@@ -115,25 +117,24 @@ impl AnthropicDecoder {
         Ok(())
     }
 
-    /// The reply, if its end has been seen.
+    /// Returns the reply if it is complete.
     pub(crate) fn finish(self) -> Result<Reply, AskFailure> {
         if self.over {
             return self.draft.finish();
         }
-        let reason = "the stream ended before the reply did".to_owned();
-        Err(self.abandon().fail(ModelError::Broken { reason }))
+        Err(self.abandon().fail(cut_stream()))
     }
 
-    /// What had arrived when the stream was given up. Figures that came with the reason to stop are final.
+    /// The incomplete reply. Usage that came with the stop reason is final.
     pub(crate) fn abandon(self) -> ReplyBuilder {
         let stop = self.stop.or(self.draft.stop);
         ReplyBuilder { stop, ..self.draft }
     }
 
     fn start(&mut self, message: Option<&RawValue>) -> Result<StreamProgress, ModelError> {
-        // A second start would mix two replies.
+        // A second message would be mixed with the first.
         if std::mem::replace(&mut self.started, true) {
-            return Err(ModelError::Broken { reason: "the stream began a second message".into() });
+            return Err(ModelError::Broken { reason: "the stream started a second message".into() });
         }
         let message = message.map(parsed).unwrap_or_default();
         self.draft.model = message.get("model").and_then(Value::as_str).map(str::to_owned);
@@ -147,97 +148,98 @@ impl AnthropicDecoder {
         block: Option<Value>,
         on_delta: DeltaListener<'_>,
     ) -> Result<StreamProgress, ModelError> {
-        let mut block = block.unwrap_or_default();
-        let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let made = match field("type").as_str() {
-            "text" => Block::Text(field("text")),
-            "thinking" => Block::Thinking(field("thinking"), field("signature")),
+        let mut json = block.unwrap_or_default();
+        let field = |name: &str| json.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let block = match field("type").as_str() {
+            "text" => ReplyBlock::Text(field("text")),
+            "thinking" => ReplyBlock::Thinking(field("thinking"), field("signature")),
             "tool_use" => {
-                let input = block.get("input").filter(|it| it.as_object().is_some_and(|it| !it.is_empty()));
+                let input =
+                    json.get("input").filter(|input| input.as_object().is_some_and(|object| !object.is_empty()));
                 let args = input.map(Value::to_string).unwrap_or_default();
-                Block::Call { id: field("id"), name: field("name"), args }
+                ReplyBlock::Call { id: field("id"), name: field("name"), args }
             }
-            "" => Block::Skipped,
-            // Redacted thoughts and blocks of the provider's own tools go back as they came.
-            _ => Block::Opaque("anthropic", block.take()),
+            "" => ReplyBlock::Skipped,
+            // Redacted reasoning and blocks of the provider's own tools are returned unchanged.
+            _ => ReplyBlock::Opaque("anthropic", json.take()),
         };
-        let moved = match &made {
-            Block::Text(text) => {
+        let progressed = match &block {
+            ReplyBlock::Text(text) => {
                 if !text.is_empty() {
                     on_delta(Delta::Text(text));
                 }
                 progress(text)
             }
-            Block::Thinking(text, _) => {
+            ReplyBlock::Thinking(text, _) => {
                 if !text.is_empty() {
                     on_delta(Delta::Thinking(text));
                 }
                 StreamProgress::Content
             }
-            Block::Call { name, .. } => {
+            ReplyBlock::Call { name, .. } => {
                 on_delta(Delta::Call(name));
                 StreamProgress::Content
             }
-            Block::Opaque(..) => StreamProgress::Content,
-            Block::Skipped => StreamProgress::None,
+            ReplyBlock::Opaque(..) => StreamProgress::Content,
+            ReplyBlock::Skipped => StreamProgress::None,
         };
-        let at = self.draft.open(made)?;
-        self.open.retain(|(it, _)| *it != index);
+        let at = self.draft.open(block)?;
+        self.open.retain(|(open, _)| *open != index);
         self.open.push((index, at));
-        Ok(moved)
+        Ok(progressed)
     }
 
-    /// A delta for a block that is not open belongs to nothing and is dropped.
+    /// Appends a delta to its block. A delta for a block that is not open is dropped.
     fn grow(
         &mut self,
         index: u64,
         delta: &EventDelta<'_>,
         on_delta: DeltaListener<'_>,
     ) -> Result<StreamProgress, ModelError> {
-        let Some((_, at)) = self.open.iter().find(|(it, _)| *it == index) else { return Ok(StreamProgress::None) };
-        let moved = match (&mut self.draft.blocks[*at], delta) {
-            (Block::Text(text), EventDelta { text: Some(Text(more)), .. }) => {
+        let Some((_, at)) = self.open.iter().find(|(open, _)| *open == index) else { return Ok(StreamProgress::None) };
+        let progressed = match (&mut self.draft.blocks[*at], delta) {
+            (ReplyBlock::Text(text), EventDelta { text: Some(EventText(more)), .. }) => {
                 on_delta(Delta::Text(more));
                 text.push_str(more);
                 progress(more)
             }
-            (Block::Thinking(text, _), EventDelta { thinking: Some(Text(more)), .. }) => {
+            (ReplyBlock::Thinking(text, _), EventDelta { thinking: Some(EventText(more)), .. }) => {
                 on_delta(Delta::Thinking(more));
                 text.push_str(more);
                 progress(more)
             }
-            (Block::Thinking(_, seal), EventDelta { signature: Some(Text(more)), .. }) => {
-                seal.push_str(more);
+            (ReplyBlock::Thinking(_, signature), EventDelta { signature: Some(EventText(more)), .. }) => {
+                signature.push_str(more);
                 progress(more)
             }
-            (Block::Call { args, .. }, EventDelta { partial_json: Some(Text(more)), .. }) => {
+            (ReplyBlock::Call { args, .. }, EventDelta { partial_json: Some(EventText(more)), .. }) => {
                 args.push_str(more);
                 progress(more)
             }
-            (Block::Opaque(_, block), EventDelta { partial_json: Some(Text(more)), .. }) => {
+            (ReplyBlock::Opaque(_, block), EventDelta { partial_json: Some(EventText(more)), .. }) => {
                 grow_opaque(block, more);
                 progress(more)
             }
             _ => StreamProgress::None,
         };
-        Ok(moved)
+        Ok(progressed)
     }
 
     fn close(&mut self, index: u64) -> StreamProgress {
-        if let Some(at) = self.open.iter().position(|(it, _)| *it == index) {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
             let (_, block) = self.open.remove(at);
-            if let Block::Opaque(_, block) = &mut self.draft.blocks[block] {
+            if let ReplyBlock::Opaque(_, block) = &mut self.draft.blocks[block] {
                 close_opaque(block);
             }
         }
         StreamProgress::None
     }
 
-    fn take_end(&mut self, reason: Option<Text<'_>>, figures: Option<&RawValue>) -> StreamProgress {
+    fn set_stop(&mut self, reason: Option<EventText<'_>>, usage: Option<&RawValue>) -> StreamProgress {
         if let Some(reason) = reason {
             self.stop = Some(stop(&reason.0));
         }
-        if let Some(raw) = figures.filter(|it| it.get() != "null") {
+        if let Some(raw) = usage.filter(|raw| raw.get() != "null") {
             self.draft.usage = Some(usage::of_anthropic(&parsed(raw), self.first_usage.as_ref()));
         }
         StreamProgress::None
@@ -245,11 +247,11 @@ impl AnthropicDecoder {
 
     fn end(&mut self) -> StreamProgress {
         self.over = true;
-        // A block that never closed is not whole, and a call of it must not get out.
+        // A block that was never closed is incomplete, so its call must not be executed.
         for (_, at) in self.open.drain(..) {
-            if matches!(self.draft.blocks[at], Block::Call { .. } | Block::Opaque(..)) {
-                let taken = std::mem::replace(&mut self.draft.blocks[at], Block::Skipped);
-                if let (Block::Call { name, .. }, Some(StopReason::Length)) = (taken, &self.stop) {
+            if matches!(self.draft.blocks[at], ReplyBlock::Call { .. } | ReplyBlock::Opaque(..)) {
+                let open = std::mem::replace(&mut self.draft.blocks[at], ReplyBlock::Skipped);
+                if let (ReplyBlock::Call { name, .. }, Some(StopReason::Length)) = (open, &self.stop) {
                     self.draft.cut_call = Some(name);
                 }
             }
@@ -273,7 +275,7 @@ fn parsed(raw: &RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap_or(Value::Null)
 }
 
-/// The input of a provider's own tool comes in pieces; they are gathered beside it until the block closes.
+/// Collects the input of a provider's own tool, which comes in parts, until the block is closed.
 fn grow_opaque(block: &mut Value, more: &str) {
     let Some(object) = block.as_object_mut() else { return };
     let so_far = object.get("\u{0}input").and_then(Value::as_str).unwrap_or_default();

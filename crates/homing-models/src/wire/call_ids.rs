@@ -1,8 +1,8 @@
-//! Ids that go back to a provider: a call and its result must carry the same one, and no two calls may share one.
+//! Call ids in requests: a call and its result have the same id, and no two calls share one.
 
 use homing_core::message::{Message, Reply, ToolResult};
 
-/// What ids a provider takes.
+/// The form of ids that a provider accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IdStyle {
     /// Letters, digits, `_` and `-`.
@@ -12,14 +12,14 @@ pub(crate) enum IdStyle {
     Nine,
 }
 
-/// The ids of a reply's calls, in order. `position` is the reply's place in the transcript.
+/// The ids of a reply's calls, in order. `position` is the reply's index in the transcript.
 ///
-/// An id is a function of the reply alone, so that a result encoded later meets the same one.
+/// Ids depend on the reply and its position only, so that a result encoded later gets the same one.
 pub(crate) fn of_reply(reply: &Reply, position: usize, style: IdStyle) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for (index, call) in reply.calls().enumerate() {
         let mut id: String =
-            call.id.chars().filter(|it| it.is_ascii_alphanumeric() || matches!(it, '_' | '-')).collect();
+            call.id.chars().filter(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')).collect();
         id.truncate(64);
         if is_generic(&id) {
             id = format!("call_{position}_{index}");
@@ -35,7 +35,7 @@ pub(crate) fn of_reply(reply: &Reply, position: usize, style: IdStyle) -> Vec<St
     }
 }
 
-/// The id under which `result` goes back, given the message that stands before the results.
+/// The id of `result`, given the message before the results and its position.
 pub(crate) fn of_result(result: &ToolResult, before: Option<(usize, &Message)>, style: IdStyle) -> String {
     let call = before.and_then(|(position, message)| match message {
         Message::Assistant(reply) => of_reply(reply, position, style).into_iter().nth(result.index as usize),
@@ -47,7 +47,7 @@ pub(crate) fn of_result(result: &ToolResult, before: Option<(usize, &Message)>, 
     })
 }
 
-/// Ids that a small server, or we, made up by counting within one reply: the next reply has the same ones.
+/// Returns true for ids that count the calls of one reply, which are not unique in the conversation.
 fn is_generic(id: &str) -> bool {
     let count = id.strip_prefix("call_").unwrap_or(id);
     count.len() <= 3 && count.bytes().all(|byte| byte.is_ascii_digit())
@@ -57,7 +57,7 @@ fn nine(id: &str) -> String {
     if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return id.to_owned();
     }
-    // FNV-1a: short, stable between processes, and no secret depends on it.
+    // FNV-1a is short and stable between processes; the id needs no cryptographic strength.
     let mut hash = id
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_meets_the_id_of_its_call() {
+    fn result_has_the_id_of_its_call() {
         let message = Message::Assistant(reply(&["a", "a"]));
         let result = ToolResult {
             index: 1,

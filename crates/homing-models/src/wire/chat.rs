@@ -1,5 +1,5 @@
-//! Chat completions, the request: entries become fragments once, a request is fragments put together.
-//! It knows providers only through [`Quirks`].
+//! Encodes requests for chat completions. Each transcript entry is encoded once and cached.
+//! Providers differ only by their [`Quirks`].
 
 use homing_core::{
     message::{Args, Image, Message, Reply, ToolResult, TranscriptEntry},
@@ -18,24 +18,24 @@ use crate::wire::{
     reply_builder::ReplyBuilder,
 };
 
-/// Separates a tool's answer from the pictures that follow its reply's answers; no JSON contains it bare.
+/// Separates a tool result from its images, which follow all results of the reply. JSON never contains it unescaped.
 const SEPARATOR: char = '\u{1e}';
 
-/// Where providers of this wire differ.
+/// Differences between the providers of this wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quirks {
-    /// The output limit is called `max_completion_tokens`.
+    /// The output limit is `max_completion_tokens`.
     pub max_completion_tokens: bool,
     /// `stream_options` is refused.
     pub no_stream_options: bool,
     /// Call ids must be nine letters and digits.
     pub nine_letter_ids: bool,
-    /// How reasoning goes back with the reply that it belongs to.
+    /// The way to return reasoning with the reply that it belongs to.
     pub reasoning: ReasoningReturn,
-    /// How hard to think is told as `reasoning: {effort}`.
+    /// The effort is sent as `reasoning: {effort}`.
     pub effort_object: bool,
-    /// How hard to think cannot be told.
+    /// The effort is not sent.
     pub no_effort: bool,
 }
 
@@ -44,19 +44,19 @@ impl Quirks {
         if self.nine_letter_ids { IdStyle::Nine } else { IdStyle::Free }
     }
 
-    /// The same for a tool's answer with pictures behind it, which needs taking apart.
-    fn pictured_name(self) -> &'static str {
+    /// The cache name of a tool result with images, which must be split before use.
+    fn with_images_name(self) -> &'static str {
         if self.nine_letter_ids { "chat, nine letters, pictures" } else { "chat, pictures" }
     }
 
-    /// The name under which an entry's fragment is kept: providers that want another fragment never get this one.
+    /// The name under which an entry's encoding is cached, different for each kind of encoding.
     fn fragment_name(self) -> &'static str {
         let [free, nine] = self.reasoning.fragment_names();
         if self.nine_letter_ids { nine } else { free }
     }
 }
 
-/// A decoder for the reply to `request`.
+/// Creates a decoder for the reply to `request`.
 pub(crate) fn decoder(request: &ModelRequest<'_>) -> super::Decoder {
     super::Decoder::Chat(chat_stream::ChatDecoder::new(ReplyBuilder::new(offered(request))))
 }
@@ -79,12 +79,11 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, deli
         }
     }
     out.push_str(",\"messages\":[");
-    around(out, messages(request, quirks), "]}")
+    join_around(out, messages(request, quirks), "]}")
 }
 
-/// `head`, the pieces with commas between them, `tail`. A history is long and has been encoded: it is copied once, into a
-/// place of the right size.
-fn around(mut head: String, mut pieces: Vec<Cow<'_, str>>, tail: &str) -> String {
+/// Joins `head`, the comma-separated `pieces` and `tail`. Copies the long, already encoded history only once.
+fn join_around(mut head: String, mut pieces: Vec<Cow<'_, str>>, tail: &str) -> String {
     let Some(first) = pieces.first_mut() else { return head + tail };
     head.push_str(first);
     *first = Cow::Owned(head);
@@ -105,27 +104,27 @@ fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
 fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirks: Quirks) {
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     out.push_str(&format!(",\"{limit}\":{}", request.max_output));
-    let reasons = Reasoner::of(model);
-    // OpenAI's reasoning models take no temperature, and refuse the request that has one.
-    let is_fixed = reasons.is_some() && quirks.max_completion_tokens;
+    let levels = EffortLevels::of(model);
+    // OpenAI's reasoning models refuse requests with a temperature.
+    let is_fixed = levels.is_some() && quirks.max_completion_tokens;
     if let Some(milli) = request.temperature_milli.filter(|_| !is_fixed) {
         out.push_str(&format!(",\"temperature\":{}", f64::from(milli) / 1_000.0));
     }
-    match (request.effort.filter(|_| !quirks.no_effort), reasons) {
+    match (request.effort.filter(|_| !quirks.no_effort), levels) {
         (Some(effort), _) if quirks.effort_object => {
-            out.push_str(&format!(",\"reasoning\":{{\"effort\":\"{}\"}}", Reasoner::Newest.word(effort)));
+            out.push_str(&format!(",\"reasoning\":{{\"effort\":\"{}\"}}", EffortLevels::Newest.word(effort)));
         }
-        (Some(effort), Some(reasoner)) => {
-            out.push_str(&format!(",\"reasoning_effort\":\"{}\"", reasoner.word(effort)));
+        (Some(effort), Some(levels)) => {
+            out.push_str(&format!(",\"reasoning_effort\":\"{}\"", levels.word(effort)));
         }
-        // A model that does not reason refuses to be told how hard to.
+        // Models that do not reason refuse an effort.
         (Some(_), None) | (None, _) => (),
     }
 }
 
-/// Models that can be told how hard to think, by the words that they know.
+/// The effort levels that a reasoning model accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reasoner {
+enum EffortLevels {
     /// `low`, `medium`, `high`.
     Plain,
     /// Also `minimal`.
@@ -134,7 +133,7 @@ enum Reasoner {
     Newest,
 }
 
-impl Reasoner {
+impl EffortLevels {
     fn of(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or_default();
         if name.contains("-chat") {
@@ -184,35 +183,35 @@ fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>>
         system.push('}');
         pieces.push(Cow::Owned(system));
     }
-    // Answers to one reply must stand together, so their pictures wait until the last of them.
-    let mut pictures = Vec::new();
+    // The results of one reply must be adjacent, so their images follow the last of them.
+    let mut images = Vec::new();
     let name = quirks.fragment_name();
     for (position, entry) in request.messages.iter().enumerate() {
-        if !pictures.is_empty() && !matches!(entry.message, Message::Tool(_)) {
-            pieces.append(&mut pictures);
+        if !images.is_empty() && !matches!(entry.message, Message::Tool(_)) {
+            pieces.append(&mut images);
         }
-        // This runs for the whole history at each turn, so it looks at nothing but what was kept.
+        // This runs for the whole history at each turn, so the cache is checked before anything else.
         if let Some(kept) = entry.encoding.kept(name) {
             pieces.push(Cow::Borrowed(kept));
             continue;
         }
-        let has_pictures = matches!(&entry.message, Message::Tool(result) if !result.images.is_empty());
-        let name = if has_pictures { quirks.pictured_name() } else { name };
+        let has_images = matches!(&entry.message, Message::Tool(result) if !result.images.is_empty());
+        let name = if has_images { quirks.with_images_name() } else { name };
         let made =
             entry.encoding.get_or_make(name, || fragment(entry, reply_before(request.messages, position), quirks));
-        match made.split_once(SEPARATOR).filter(|_| has_pictures) {
+        match made.split_once(SEPARATOR).filter(|_| has_images) {
             Some((message, more)) => {
                 pieces.push(Cow::Owned(message.to_owned()));
-                pictures.push(Cow::Owned(more.to_owned()));
+                images.push(Cow::Owned(more.to_owned()));
             }
             None => pieces.push(made),
         }
     }
-    pieces.append(&mut pictures);
+    pieces.append(&mut images);
     pieces
 }
 
-/// The message at `position`, or the one whose results stand there, with its place.
+/// The message at `position`, or the reply whose results are there, with its index.
 fn reply_before(messages: &[Arc<TranscriptEntry>], position: usize) -> Option<(usize, &Message)> {
     let mut before = messages[..=position].iter().enumerate().rev().map(|(at, entry)| (at, &entry.message));
     before.find(|(_, message)| !matches!(message, Message::Tool(_)))
@@ -221,7 +220,7 @@ fn reply_before(messages: &[Arc<TranscriptEntry>], position: usize) -> Option<(u
 fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>, quirks: Quirks) -> String {
     match &entry.message {
         Message::User { text, images } => user(text, images),
-        Message::Assistant(it) => assistant(it, reply.map_or(0, |(position, _)| position), quirks),
+        Message::Assistant(message) => assistant(message, reply.map_or(0, |(position, _)| position), quirks),
         Message::Tool(result) => tool(result, &call_ids::of_result(result, reply, quirks.ids())),
     }
 }
@@ -250,11 +249,11 @@ fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     let mut out = String::from("{\"role\":\"assistant\",\"content\":");
     let (text, mut calls) =
         (reply.text(), reply.calls().zip(call_ids::of_reply(reply, position, quirks.ids())).peekable());
-    let thoughts = reasoning::in_content(reply, quirks.reasoning);
-    if !thoughts.is_empty() {
-        push_pieces(&mut out, &thoughts, &text);
+    let reasoning_text = reasoning::in_content(reply, quirks.reasoning);
+    if !reasoning_text.is_empty() {
+        push_parts(&mut out, &reasoning_text, &text);
     } else if text.trim().is_empty() && calls.peek().is_none() {
-        // Some servers refuse an assistant message with neither: what was there may have been a call that was cut.
+        // Some servers refuse an assistant message without text and calls, such as one whose call was cut.
         out.push_str("\"(nothing)\"");
     } else if text.is_empty() {
         out.push_str("null");
@@ -279,7 +278,7 @@ fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     out
 }
 
-/// Servers with templates parse the arguments again, so that broken ones must go back as sound JSON.
+/// Some servers parse the arguments again, so malformed ones are wrapped in valid JSON.
 fn arguments(args: &Args) -> String {
     match args {
         Args::Json(value) => value.to_string(),
@@ -287,10 +286,10 @@ fn arguments(args: &Args) -> String {
     }
 }
 
-/// Content in typed pieces: what the model thought, then what it said.
-fn push_pieces(out: &mut String, thoughts: &str, text: &str) {
+/// Appends content in typed parts: the reasoning, then the text.
+fn push_parts(out: &mut String, reasoning_text: &str, text: &str) {
     out.push_str("[{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":");
-    push_string(out, thoughts);
+    push_string(out, reasoning_text);
     out.push_str("}],\"closed\":true}");
     if !text.is_empty() {
         out.push_str(",{\"type\":\"text\",\"text\":");
@@ -309,7 +308,7 @@ fn tool(result: &ToolResult, id: &str) -> String {
     out.push('}');
     if !result.images.is_empty() {
         out.push(SEPARATOR);
-        out.push_str(&user(&format!("What `{}` showed:", result.name), &result.images));
+        out.push_str(&user(&format!("Images returned by `{}`:", result.name), &result.images));
     }
     out
 }
@@ -319,8 +318,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effort_is_told_in_words_that_the_model_knows() {
-        let word = |model: &str, effort| Reasoner::of(model).map(|it| it.word(effort));
+    fn effort_uses_levels_that_the_model_accepts() {
+        let word = |model: &str, effort| EffortLevels::of(model).map(|levels| levels.word(effort));
         assert_eq!(word("gpt-4.1", Effort::High), None);
         assert_eq!(word("gpt-4o-mini", Effort::High), None);
         assert_eq!(word("gpt-5-chat-latest", Effort::High), None);

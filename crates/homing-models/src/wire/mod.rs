@@ -1,10 +1,10 @@
-//! The two wires that are ours, as pure functions: a request becomes text, stream events become a reply.
-//! Nothing in here knows about connections, clocks or keys.
+//! The native wires: encode requests as JSON and decode stream events into replies. Pure functions, without IO.
 
 pub(crate) mod anthropic;
 mod anthropic_stream;
 mod call_ids;
 pub(crate) mod chat;
+mod chat_chunk;
 mod chat_stream;
 pub(crate) mod reasoning;
 mod reply_builder;
@@ -17,8 +17,13 @@ use homing_core::{
 };
 use serde::Deserialize;
 
-pub(crate) use call_ids::{IdStyle, of_reply, of_result};
-pub(crate) use reply_builder::{Block, ReplyBuilder};
+#[cfg(feature = "genai")]
+pub(crate) use {
+    call_ids::{IdStyle, of_reply, of_result},
+    reply_builder::{ReplyBlock, cut_stream},
+};
+
+pub(crate) use reply_builder::ReplyBuilder;
 
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -29,37 +34,37 @@ pub enum Wire {
     Chat,
     /// Anthropic messages.
     Anthropic,
-    /// Whatever `genai` speaks with the provider of that name.
+    /// The wire that `genai` uses for the provider of that name.
     Genai,
 }
 
-/// How an answer is to come.
+/// The form in which a reply is delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// In events, as it is written.
+    /// In events, while the model writes it.
     #[default]
     Streamed,
-    /// In one piece, for servers that cannot stream.
+    /// In one response, for servers that cannot stream.
     Whole,
 }
 
-/// What a delta listener inside this crate looks like.
+/// A delta listener inside this crate.
 pub(crate) type DeltaListener<'a> = &'a mut dyn FnMut(Delta<'_>);
 
-/// What an event did for the reply.
+/// The effect of an event on the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamProgress {
-    /// Nothing that a reader would notice: a ping, a blank, a repetition.
+    /// No new content: a ping, whitespace or a repetition.
     None,
     /// The reply grew.
     Content,
-    /// The reply is whole; what follows can only be figures.
+    /// The reply is complete; only usage can follow.
     Whole,
-    /// Nothing more will come.
+    /// The stream is over.
     Over,
 }
 
-/// Makes a reply of the events of a stream, or of one whole answer.
+/// Decodes the events of a stream, or a whole response, into a reply.
 pub(crate) enum Decoder {
     /// Chat completions.
     Chat(chat_stream::ChatDecoder),
@@ -68,54 +73,54 @@ pub(crate) enum Decoder {
 }
 
 impl Decoder {
-    /// Takes the data of one event. An error is the provider's last word.
+    /// Decodes the data of one event. An error ends the stream.
     pub(crate) fn push(&mut self, data: &[u8], on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
         match self {
-            Self::Chat(it) => it.push(data, on_delta),
-            Self::Anthropic(it) => it.push(data, on_delta),
+            Self::Chat(decoder) => decoder.push(data, on_delta),
+            Self::Anthropic(decoder) => decoder.push(data, on_delta),
         }
     }
 
-    /// Takes a whole answer that was not streamed.
+    /// Decodes a whole response that was not streamed.
     pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: DeltaListener<'_>) -> Result<(), ModelError> {
         match self {
-            Self::Chat(it) => it.push_whole(body, on_delta),
-            Self::Anthropic(it) => it.push_whole(body, on_delta),
+            Self::Chat(decoder) => decoder.push_whole(body, on_delta),
+            Self::Anthropic(decoder) => decoder.push_whole(body, on_delta),
         }
     }
 
-    /// The reply, if its end has been seen.
+    /// Returns the reply if it is complete.
     pub(crate) fn finish(self) -> Result<Reply, AskFailure> {
         match self {
-            Self::Chat(it) => it.finish(),
-            Self::Anthropic(it) => it.finish(),
+            Self::Chat(decoder) => decoder.finish(),
+            Self::Anthropic(decoder) => decoder.finish(),
         }
     }
 
-    /// The failure that `error` is at this point of the stream: what it costs and which words had come.
+    /// Ends the stream with `error`, and returns it with its charge and the partial text.
     pub(crate) fn fail(self, error: ModelError) -> AskFailure {
-        self.draft().fail(error)
+        self.into_draft().fail(error)
     }
 
-    fn draft(self) -> ReplyBuilder {
+    fn into_draft(self) -> ReplyBuilder {
         match self {
-            Self::Chat(it) => it.draft,
-            Self::Anthropic(it) => it.abandon(),
+            Self::Chat(decoder) => decoder.draft,
+            Self::Anthropic(decoder) => decoder.abandon(),
         }
     }
 }
 
-/// A decoder for replies that may call these tools.
+/// Creates a decoder for replies that may call `tools`.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn decoder_for(wire: Wire, tools: &[&str]) -> Decoder {
-    let draft = ReplyBuilder::new(tools.iter().map(|it| (*it).to_owned()).collect());
+    let draft = ReplyBuilder::new(tools.iter().map(|tool| (*tool).to_owned()).collect());
     match wire {
         Wire::Anthropic => Decoder::Anthropic(anthropic_stream::AnthropicDecoder::new(draft)),
         Wire::Chat | Wire::Genai => Decoder::Chat(chat_stream::ChatDecoder::new(draft)),
     }
 }
 
-/// The names of the tools that a reply to `request` may call; none where calls are switched off.
+/// The names of the tools that a reply to `request` may call; empty if calls are switched off.
 fn offered(request: &ModelRequest<'_>) -> Vec<String> {
     if request.choice == ToolChoice::Off {
         return Vec::new();
@@ -135,19 +140,19 @@ fn push_string(out: &mut String, text: &str) {
     }
 }
 
-/// Text that is borrowed from its event wherever it has no escapes; a bare `Option<Cow<str>>` would always copy.
+/// A string that is borrowed from its event if it has no escapes; a plain `Option<Cow<str>>` would always copy.
 #[derive(Default, Deserialize)]
-struct Text<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
+struct EventText<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
 
-/// Reads one of our event types; what cannot be read means the stream is damaged.
+/// Parses an event. One that cannot be parsed means that the stream is damaged.
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
-    serde_json::from_str(data).map_err(|error| ModelError::Broken { reason: format!("an unreadable event: {error}") })
+    serde_json::from_str(data).map_err(|error| ModelError::Broken { reason: format!("cannot parse an event: {error}") })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sse::{Flow, Splitter};
+    use crate::sse::{SseFlow, SseSplitter};
 
     const CHAT: &str = concat!(
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Grüße\"}}]}\n\n",
@@ -170,25 +175,25 @@ mod tests {
         "data: {\"type\":\"message_stop\"}\n\n",
     );
 
-    /// What comes of these chunks and then the end of the stream.
+    /// Decodes a stream of `chunks`.
     fn decode(wire: Wire, chunks: &[&[u8]]) -> Result<Reply, AskFailure> {
-        let (mut splitter, mut decoder) = (Splitter::default(), decoder_for(wire, &["read"]));
+        let (mut splitter, mut decoder) = (SseSplitter::default(), decoder_for(wire, &["read"]));
         for chunk in chunks {
             let flow = splitter.push(chunk, |data| {
-                decoder.push(data, &mut |_| ()).expect("whole events can be read");
-                Flow::More
+                decoder.push(data, &mut |_| ()).expect("whole events can be parsed");
+                SseFlow::More
             });
             flow.expect("short lines");
         }
         splitter.finish(|data| {
-            let _unreadable_half = decoder.push(data, &mut |_| ());
-            Flow::More
+            let _half_event = decoder.push(data, &mut |_| ());
+            SseFlow::More
         });
         decoder.finish()
     }
 
     #[test]
-    fn fault18_s11_a_stream_cut_at_any_byte_is_no_reply_and_runs_no_call() {
+    fn fault18_s11_stream_cut_at_any_byte_yields_no_reply_and_no_call() {
         for (wire, stream, end) in [(Wire::Chat, CHAT, "\n\ndata: [DONE]"), (Wire::Anthropic, MESSAGE, "}\n\n\u{0}")] {
             let end = stream.find(end).unwrap_or(stream.len() - 2);
             for len in 0..=stream.len() {
@@ -205,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn s1_s2_a_stream_split_at_any_byte_gives_the_same_reply() {
+    fn s1_s2_stream_split_at_any_byte_yields_the_same_reply() {
         for (wire, stream) in [(Wire::Chat, CHAT), (Wire::Anthropic, MESSAGE)] {
             let whole = decode(wire, &[stream.as_bytes()]).expect("a reply");
             for cut in 0..stream.len() {

@@ -1,5 +1,5 @@
-//! Reasoning on its way back to the provider of a chat completion. Some providers refuse the second request of a tool loop
-//! without the reasoning of the first reply, some refuse a request that has it, and they call it by different names.
+//! Returns reasoning to the provider of a chat completion. Some providers refuse the second request of a tool loop
+//! without the reasoning of the first reply, some refuse a request that has it, and the field has several names.
 
 use homing_core::message::{Part, Reply};
 use serde::Deserialize;
@@ -7,24 +7,23 @@ use std::borrow::Cow;
 
 use super::push_string;
 
-/// The fields of a message that carry reasoning. If a server fills two of them, the first is the one that it reads.
+/// The fields of a message that carry reasoning. If a server fills two of them, it reads the first.
 pub(super) const FIELDS: [&str; 4] = ["reasoning", "reasoning_content", "reasoning_text", "thinking"];
 
-/// The origin of reasoning that came in typed pieces of `content`.
+/// The origin of reasoning that came in typed parts of `content`.
 pub(super) const IN_CONTENT: &str = "content";
 
-/// Stands in for reasoning that a reply does not have; DeepSeek refuses an empty text.
+/// Placeholder for missing reasoning; DeepSeek refuses an empty string.
 const BLANK: &str = " ";
 
-/// How reasoning goes back with the reply that it belongs to.
+/// The way to return reasoning to the provider with the reply that it belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReasoningReturn {
-    /// Not at all. OpenAI and others refuse a request with a field that they do not know.
+    /// Not at all. OpenAI and others refuse unknown fields.
     #[default]
     Never,
-    /// In the field that it came in, for servers that ignore fields they do not know. Reasoning that came over another
-    /// wire stays here.
+    /// In the field that it came in, for servers that ignore unknown fields. Reasoning from another wire is left out.
     SameField,
     /// As `reasoning_content`.
     ReasoningContent,
@@ -32,16 +31,16 @@ pub enum ReasoningReturn {
     Required,
     /// As `reasoning`.
     Reasoning,
-    /// As `reasoning`, to gpt-oss models only: the provider refuses it for models that do not reason.
+    /// As `reasoning`, for gpt-oss models only: the provider refuses it for models that do not reason.
     GptOss,
     /// As `reasoning_details`, unchanged, or as `reasoning` if there are none.
     Details,
-    /// As a typed piece of `content`, if it came so.
+    /// As a typed part of `content`, if it came as one.
     Content,
 }
 
 impl ReasoningReturn {
-    /// The same for one model.
+    /// The way for one model.
     pub(super) fn for_model(self, model: &str) -> Self {
         match self {
             Self::GptOss if model.contains("gpt-oss") => Self::Reasoning,
@@ -56,8 +55,8 @@ impl ReasoningReturn {
         }
     }
 
-    /// The names under which an entry's fragment is kept, without and with ids of nine letters: a fragment that was
-    /// made for one kind of provider never goes to another.
+    /// The names under which an entry's encoding is cached, without and with nine-letter ids. They differ for each kind
+    /// of provider, so that an encoding for one is never sent to another.
     pub(super) fn fragment_names(self) -> [&'static str; 2] {
         match self {
             Self::Never => ["chat", "chat, nine letters"],
@@ -91,7 +90,7 @@ pub(super) fn push_field(out: &mut String, reply: &Reply, how: ReasoningReturn) 
     }
 }
 
-/// The reasoning that belongs into the message's `content`; empty if none does.
+/// The reasoning to put into the message's `content`, if any.
 pub(super) fn in_content(reply: &Reply, how: ReasoningReturn) -> Cow<'_, str> {
     if how == ReasoningReturn::Content { joined(reply, Some(IN_CONTENT)) } else { Cow::Borrowed("") }
 }
@@ -115,18 +114,19 @@ fn push_details(out: &mut String, reply: &Reply) {
 }
 
 fn came_as(reply: &Reply, field: &str) -> bool {
-    thoughts(reply).any(|(_, origin)| origin == Some(field))
+    reasoning_parts(reply).any(|(_, origin)| origin == Some(field))
 }
 
 /// The reasoning that came as `field`, or all of it.
 fn joined<'a>(reply: &'a Reply, field: Option<&str>) -> Cow<'a, str> {
-    let mut texts = thoughts(reply).filter(|(_, origin)| field.is_none() || *origin == field).map(|(text, _)| text);
+    let mut texts =
+        reasoning_parts(reply).filter(|(_, origin)| field.is_none() || *origin == field).map(|(text, _)| text);
     let first = texts.next().unwrap_or_default();
     texts.fold(Cow::Borrowed(first), |all, more| all + more)
 }
 
-/// Each piece of reasoning with its origin.
-fn thoughts(reply: &Reply) -> impl Iterator<Item = (&str, Option<&str>)> {
+/// Each reasoning part with its origin.
+fn reasoning_parts(reply: &Reply) -> impl Iterator<Item = (&str, Option<&str>)> {
     reply.parts.iter().filter_map(|part| match part {
         Part::Thinking { text, origin, .. } => Some((text.as_str(), origin.as_deref())),
         Part::Text(_) | Part::Call(_) | Part::Opaque { .. } => None,

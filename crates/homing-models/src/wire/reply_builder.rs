@@ -1,4 +1,4 @@
-//! A reply that is still being written, and the rules by which it becomes one: no half call ever gets out.
+//! [`ReplyBuilder`]: collects the blocks of a reply. It never returns an incomplete call.
 
 use homing_core::{
     message::{Args, Part, Reply, StopReason, ToolCall, Usage},
@@ -9,51 +9,51 @@ use std::borrow::Cow;
 
 use crate::wire::{DeltaListener, StreamProgress, text_tool_calls};
 
-/// More pieces than any reply has; a stream that opens blocks for ever ends here.
+/// Maximum number of blocks in a reply, which bounds endless streams.
 const MAX_BLOCKS: usize = 4_096;
 
-/// A reply that is still being written.
+/// A reply that is still being received.
 #[derive(Default)]
 pub(crate) struct ReplyBuilder {
-    /// The pieces, in order.
-    pub(crate) blocks: Vec<Block>,
-    /// Why the model stopped, once it has said so.
+    /// The blocks, in order.
+    pub(crate) blocks: Vec<ReplyBlock>,
+    /// The reason why the model stopped, once it is known.
     pub(crate) stop: Option<StopReason>,
-    /// What the provider reported.
+    /// The usage that the provider reported.
     pub(crate) usage: Option<Usage>,
-    /// The model's name as the provider gave it.
+    /// The model's name as the provider reports it.
     pub(crate) model: Option<String>,
     /// The tools that the reply may call.
     pub(crate) offered: Vec<String>,
-    /// What its reasoning came as.
+    /// The field or wire that the reasoning came in.
     pub(crate) origin: Option<Cow<'static, str>>,
-    /// The tool whose call the output limit cut, if its block has been taken out already.
+    /// The tool whose call the output limit cut, if its block has already been removed.
     pub(crate) cut_call: Option<String>,
 }
 
-/// One piece.
+/// One block of a reply.
 #[derive(Debug)]
-pub(crate) enum Block {
-    /// Words.
+pub(crate) enum ReplyBlock {
+    /// Text.
     Text(String),
-    /// Thoughts and their seal.
+    /// Reasoning and its signature.
     Thinking(String, String),
-    /// A call; the arguments as the text that has arrived.
+    /// A call, with the text of its arguments so far.
     Call { id: String, name: String, args: String },
-    /// A block to keep as it is.
+    /// A block of the given wire that is stored unchanged.
     Opaque(&'static str, Value),
-    /// A block that nobody needs.
+    /// A block that is ignored.
     Skipped,
 }
 
 impl ReplyBuilder {
-    /// A draft for a request that offered these tools.
+    /// Creates a builder for a request that offered these tools.
     pub(crate) fn new(offered: Vec<String>) -> Self {
         Self { offered, ..Self::default() }
     }
 
-    /// Adds a block; the index is its handle.
-    pub(crate) fn open(&mut self, block: Block) -> Result<usize, ModelError> {
+    /// Adds a block and returns its index.
+    pub(crate) fn open(&mut self, block: ReplyBlock) -> Result<usize, ModelError> {
         if self.blocks.len() >= MAX_BLOCKS {
             return Err(ModelError::Broken { reason: format!("the reply has more than {MAX_BLOCKS} parts") });
         }
@@ -61,60 +61,60 @@ impl ReplyBuilder {
         Ok(self.blocks.len() - 1)
     }
 
-    /// Adds words to the last block if it is text, else to a new one.
+    /// Adds text to the last block if that is text, else to a new block.
     pub(crate) fn text(&mut self, more: &str, on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
         if more.is_empty() {
             return Ok(StreamProgress::None);
         }
         on_delta(Delta::Text(more));
         match self.blocks.last_mut() {
-            Some(Block::Text(text)) => text.push_str(more),
-            _ => drop(self.open(Block::Text(more.to_owned()))?),
+            Some(ReplyBlock::Text(text)) => text.push_str(more),
+            _ => drop(self.open(ReplyBlock::Text(more.to_owned()))?),
         }
         Ok(progress(more))
     }
 
-    /// Adds thoughts to the last block if it is thinking, else to a new one.
+    /// Adds reasoning to the last block if that is reasoning, else to a new block.
     pub(crate) fn thinking(&mut self, more: &str, on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
         if more.is_empty() {
             return Ok(StreamProgress::None);
         }
         on_delta(Delta::Thinking(more));
         match self.blocks.last_mut() {
-            Some(Block::Thinking(text, _)) => text.push_str(more),
-            _ => drop(self.open(Block::Thinking(more.to_owned(), String::new()))?),
+            Some(ReplyBlock::Thinking(text, _)) => text.push_str(more),
+            _ => drop(self.open(ReplyBlock::Thinking(more.to_owned(), String::new()))?),
         }
         Ok(progress(more))
     }
 
-    /// Whether anything has arrived that a provider would bill.
+    /// Returns true if the reply has content that the provider bills.
     fn has_content(&self) -> bool {
         self.blocks.iter().any(|block| match block {
-            Block::Text(text) => !text.is_empty(),
-            Block::Thinking(text, seal) => !text.is_empty() || !seal.is_empty(),
-            Block::Call { .. } | Block::Opaque(..) => true,
-            Block::Skipped => false,
+            ReplyBlock::Text(text) => !text.is_empty(),
+            ReplyBlock::Thinking(text, signature) => !text.is_empty() || !signature.is_empty(),
+            ReplyBlock::Call { .. } | ReplyBlock::Opaque(..) => true,
+            ReplyBlock::Skipped => false,
         })
     }
 
-    /// The failure that `error` is at this point.
+    /// Ends the reply with `error`, and returns it with its charge and the partial text.
     pub(crate) fn fail(self, error: ModelError) -> AskFailure {
         let charge = match self.usage {
             Some(usage) if self.stop.is_some() && !usage.estimated => Charge::Used(usage),
             _ if self.has_content() => Charge::Hold,
             _ => Charge::Nothing,
         };
-        let words = self.blocks.into_iter().filter_map(|block| match block {
-            Block::Text(text) => Some(text),
-            Block::Thinking(..) | Block::Call { .. } | Block::Opaque(..) | Block::Skipped => None,
+        let texts = self.blocks.into_iter().filter_map(|block| match block {
+            ReplyBlock::Text(text) => Some(text),
+            ReplyBlock::Thinking(..) | ReplyBlock::Call { .. } | ReplyBlock::Opaque(..) | ReplyBlock::Skipped => None,
         });
-        AskFailure { error, charge, partial: words.collect() }
+        AskFailure { error, charge, partial: texts.collect() }
     }
 
-    /// The reply, now that its end has been seen.
+    /// Returns the reply if it is complete.
     pub(crate) fn finish(self) -> Result<Reply, AskFailure> {
         let Some(mut stop) = self.stop.clone() else {
-            return Err(self.fail(ModelError::Broken { reason: "the stream ended before the reply did".into() }));
+            return Err(self.fail(cut_stream()));
         };
         let usage = self.usage.unwrap_or(Usage { estimated: true, ..Usage::default() });
         let (mut parts, cut_call) = parts(self.blocks, &stop, self.origin.as_deref());
@@ -136,45 +136,52 @@ impl ReplyBuilder {
     }
 }
 
-/// Blank text is no progress: a stream of blanks must end like a silent one.
+/// The error for a stream that ended early.
+pub(crate) fn cut_stream() -> ModelError {
+    ModelError::Broken { reason: "the stream ended before the reply was complete".into() }
+}
+
+/// The progress of `text`. Whitespace does not count, so that a stream of nothing else times out.
 pub(crate) fn progress(text: &str) -> StreamProgress {
     if text.trim().is_empty() { StreamProgress::None } else { StreamProgress::Content }
 }
 
 /// The parts of a reply, and the tool whose call the output limit cut.
-fn parts(blocks: Vec<Block>, stop: &StopReason, origin: Option<&str>) -> (Vec<Part>, Option<String>) {
-    let last_call = blocks.iter().rposition(|block| matches!(block, Block::Call { .. }));
+fn parts(blocks: Vec<ReplyBlock>, stop: &StopReason, origin: Option<&str>) -> (Vec<Part>, Option<String>) {
+    let last_call = blocks.iter().rposition(|block| matches!(block, ReplyBlock::Call { .. }));
     let (mut calls, mut cut_call) = (0, None);
-    let made = blocks.into_iter().enumerate().filter_map(|(at, block)| match block {
-        Block::Text(text) if text.is_empty() => None,
-        Block::Text(text) => Some(Part::Text(text)),
-        Block::Thinking(text, seal) if text.is_empty() && seal.is_empty() => None,
-        Block::Thinking(text, seal) => {
-            let signature = Some(seal).filter(|it| !it.is_empty());
+    let parts = blocks.into_iter().enumerate().filter_map(|(at, block)| match block {
+        ReplyBlock::Text(text) if text.is_empty() => None,
+        ReplyBlock::Text(text) => Some(Part::Text(text)),
+        ReplyBlock::Thinking(text, signature) if text.is_empty() && signature.is_empty() => None,
+        ReplyBlock::Thinking(text, signature) => {
+            let signature = Some(signature).filter(|signature| !signature.is_empty());
             Some(Part::Thinking { text, signature, origin: origin.map(str::to_owned) })
         }
-        Block::Opaque(wire, block) => Some(Part::Opaque { wire: wire.to_owned(), block }),
-        Block::Skipped => None,
-        Block::Call { name, .. } if name.trim().is_empty() => None,
-        Block::Call { name, args, .. } if *stop == StopReason::Length && Some(at) == last_call && !is_object(&args) => {
+        ReplyBlock::Opaque(wire, block) => Some(Part::Opaque { wire: wire.to_owned(), block }),
+        ReplyBlock::Skipped => None,
+        ReplyBlock::Call { name, .. } if name.trim().is_empty() => None,
+        ReplyBlock::Call { name, args, .. }
+            if *stop == StopReason::Length && Some(at) == last_call && !is_object(&args) =>
+        {
             cut_call = Some(name);
             None
         }
-        Block::Call { id, name, args } => {
+        ReplyBlock::Call { id, name, args } => {
             let id = if id.is_empty() { format!("call_{calls}") } else { id };
             calls += 1;
             Some(Part::Call(ToolCall { id, name, args: read_args(args) }))
         }
     });
-    (made.collect(), cut_call)
+    (parts.collect(), cut_call)
 }
 
-/// Only an object shows by itself that it is whole.
+/// Returns true for a JSON object, the only form of arguments that is certainly complete.
 fn is_object(args: &str) -> bool {
     serde_json::from_str::<Value>(args).is_ok_and(|value| value.is_object())
 }
 
-/// Arguments as a proper end left them. A model that wrapped its object into a string is understood.
+/// Parses the arguments of a complete call. An object inside a string is accepted.
 pub(crate) fn read_args(args: String) -> Args {
     if args.trim().is_empty() {
         return Args::Json(Value::Object(serde_json::Map::new()));

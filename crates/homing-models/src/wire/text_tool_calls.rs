@@ -1,40 +1,40 @@
-//! Calls that a small model wrote as text instead of making them. They count only when the reply has no real calls and
-//! the tool was on offer, because prose about calls must not become one.
+//! Reads tool calls that a small model wrote as text. They count only if the reply has no real calls and the tool was
+//! offered, so that prose about calls is not executed.
 
 use homing_core::message::{Part, ToolCall};
 use serde_json::Value;
 
 use crate::wire::reply_builder::read_args;
 
-/// Turns calls that are spelled out in the text of `parts` into calls of tools in `offered`.
+/// Converts calls in the text of `parts` to real calls, for tools in `offered`.
 pub(super) fn read_calls(parts: &mut Vec<Part>, offered: &[String]) {
     if offered.is_empty() {
         return;
     }
-    let mut made = Vec::new();
+    let mut converted = Vec::new();
     for part in std::mem::take(parts) {
         match part {
             Part::Text(text) => {
                 let (rest, calls) = take_calls(&text, offered);
                 if calls.is_empty() || !rest.trim().is_empty() {
-                    made.push(Part::Text(if calls.is_empty() { text } else { rest.trim().to_owned() }));
+                    converted.push(Part::Text(if calls.is_empty() { text } else { rest.trim().to_owned() }));
                 }
-                made.extend(calls.into_iter().map(Part::Call));
+                converted.extend(calls.into_iter().map(Part::Call));
             }
-            other @ (Part::Thinking { .. } | Part::Call(_) | Part::Opaque { .. }) => made.push(other),
+            other @ (Part::Thinking { .. } | Part::Call(_) | Part::Opaque { .. }) => converted.push(other),
         }
     }
     let mut count = 0;
-    for part in &mut made {
+    for part in &mut converted {
         if let Part::Call(call) = part {
             call.id = format!("call_{count}");
             count += 1;
         }
     }
-    *parts = made;
+    *parts = converted;
 }
 
-/// Takes a spelled call out of a reply that the output limit cut, if the reply ends within it, and returns its tool.
+/// Removes the call at the end of a reply that the output limit cut, if it is incomplete, and returns its tool.
 pub(super) fn drop_cut_call(parts: &mut Vec<Part>, offered: &[String]) -> Option<String> {
     let Some(Part::Text(text)) = parts.last_mut() else { return None };
     let marks = [("<tool_call>", "</tool_call>"), ("<function=", "</function>"), ("[TOOL_CALLS]", "\u{0}")];
@@ -56,7 +56,7 @@ pub(super) fn drop_cut_call(parts: &mut Vec<Part>, offered: &[String]) -> Option
     Some(tool)
 }
 
-/// The text without its calls, and the calls.
+/// Splits a text into the rest and its calls.
 fn take_calls(text: &str, offered: &[String]) -> (String, Vec<ToolCall>) {
     let whole = text.trim();
     if let Some(calls) = whole.strip_prefix("[TOOL_CALLS]").and_then(|list| listed(list, offered)) {
@@ -82,14 +82,14 @@ fn take_calls(text: &str, offered: &[String]) -> (String, Vec<ToolCall>) {
     (rest, calls)
 }
 
-/// The next stretch of text between marks that models put around calls: before it, it, after it.
+/// Splits at the next text between the marks that models put around calls: before, inside, after.
 fn next_marked(text: &str) -> Option<(&str, &str, &str)> {
     let marks =
         [("<tool_call>", "</tool_call>"), ("<function=", "</function>"), ("```json", "```"), ("```tool_call", "```")];
     let found = marks.iter().filter_map(|(open, close)| text.find(open).map(|at| (at, *open, *close)));
     let (at, open, close) = found.min_by_key(|(at, _, _)| *at)?;
     let inside = &text[at + open.len()..];
-    // Small models often forget the end of the last call.
+    // Small models often omit the end mark of the last call.
     let (inner_len, tail) = inside.find(close).map_or((inside.len(), 0), |end| (end, close.len()));
     let from = if open == "<function=" { at } else { at + open.len() };
     let to = at + open.len() + inner_len;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_known_spelling_is_understood() {
+    fn every_known_form_of_call_is_read() {
         let expected = vec![("read".to_owned(), json!({"path": "a.rs"}))];
         for text in [
             "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a.rs\"}}\n</tool_call>",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn spelled_call_at_the_cut_is_dropped_and_whole_ones_stay() {
+    fn cut_text_call_is_dropped_and_complete_ones_stay() {
         let offered = ["read".to_owned(), "grep".to_owned()];
         for (text, rest, tool) in [
             ("Look.\n<tool_call>{\"name\": \"read\", \"arg", "Look.\n", Some("read")),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn words_around_a_call_stay() {
+    fn text_around_a_call_stays() {
         let (text, calls) = read(
             "I will look.\n<tool_call>{\"name\":\"read\",\"arguments\":{}}</tool_call>\n\
              <tool_call>{\"name\":\"grep\",\"arguments\":{\"pattern\":\"x\"}}</tool_call> Then more.",

@@ -1,51 +1,52 @@
-//! What a provider reported as used, read with suspicion: numbers that cannot be are no numbers.
+//! Parses the usage that providers report. Implausible numbers count as missing.
 
 use homing_core::message::Usage;
 use serde_json::Value;
 
-/// More than any request can have; a figure beyond it is a mistake, not a bill.
+/// More tokens than any request can have; larger numbers are errors.
 const MAX_TOKENS: u64 = 1 << 40;
 
-/// A figure, `Some(0)` where it is absent, `None` where it cannot be believed.
-fn figure(object: &Value, path: &[&str]) -> Option<u64> {
+/// A token count: `Some(0)` if it is absent, `None` if it is implausible.
+fn count(object: &Value, path: &[&str]) -> Option<u64> {
     let value = path.iter().try_fold(object, |at, key| at.get(key));
     match value {
         None | Some(Value::Null) => Some(0),
         Some(value) => {
-            let whole = value.as_f64().filter(|it| it.fract() == 0.0 && *it >= 0.0 && *it < MAX_TOKENS as f64);
-            value.as_u64().or(whole.map(|it| it as u64)).filter(|it| *it < MAX_TOKENS)
+            let whole =
+                value.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0 && *number < MAX_TOKENS as f64);
+            value.as_u64().or(whole.map(|number| number as u64)).filter(|number| *number < MAX_TOKENS)
         }
     }
 }
 
 fn has(object: &Value, keys: [&str; 2]) -> bool {
-    keys.iter().all(|key| object.get(key).is_some_and(|it| !it.is_null()))
+    keys.iter().all(|key| object.get(key).is_some_and(|value| !value.is_null()))
 }
 
 fn unknown() -> Usage {
     Usage { estimated: true, ..Usage::default() }
 }
 
-/// Usage of a chat completion. A few servers use the newer names, or leave out what the total tells.
+/// Usage of a chat completion. Some servers use the newer names, or report the total instead of the output.
 pub(super) fn of_chat(object: &Value) -> Usage {
     let names =
         [["prompt_tokens", "completion_tokens"], ["input_tokens", "output_tokens"], ["prompt_tokens", "total_tokens"]];
     let Some([of_input, of_output]) = names.into_iter().find(|keys| has(object, *keys)) else { return unknown() };
     let read = || {
-        let (input, mut output) = (figure(object, &[of_input])?, figure(object, &[of_output])?);
+        let (input, mut output) = (count(object, &[of_input])?, count(object, &[of_output])?);
         if of_output == "total_tokens" {
             output = output.checked_sub(input)?;
         }
-        let reasoning = figure(object, &["completion_tokens_details", "reasoning_tokens"])?;
-        // Some providers count reasoning beside the output, not in it; the total tells.
-        if reasoning > 0 && figure(object, &["total_tokens"])? == input + output + reasoning {
+        let reasoning = count(object, &["completion_tokens_details", "reasoning_tokens"])?;
+        // Some providers do not include reasoning in the output; the total shows which do.
+        if reasoning > 0 && count(object, &["total_tokens"])? == input + output + reasoning {
             output += reasoning;
         }
-        let mut cached = figure(object, &["prompt_tokens_details", "cached_tokens"])?;
+        let mut cached = count(object, &["prompt_tokens_details", "cached_tokens"])?;
         for key in ["prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"] {
-            cached = cached.max(figure(object, &[key])?);
+            cached = cached.max(count(object, &[key])?);
         }
-        let cache_write = figure(object, &["prompt_tokens_details", "cache_write_tokens"])?;
+        let cache_write = count(object, &["prompt_tokens_details", "cache_write_tokens"])?;
         let cached = cached.min(input);
         let cache_write = cache_write.min(input - cached);
         Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
@@ -53,11 +54,11 @@ pub(super) fn of_chat(object: &Value) -> Usage {
     read().unwrap_or_else(unknown)
 }
 
-/// Usage of a message; `before` is what the stream's beginning said.
+/// Usage of a message; `before` is the usage from the beginning of the stream.
 pub(super) fn of_anthropic(object: &Value, before: Option<&Value>) -> Usage {
     let merged = |key: &str| {
         let latest = object.get(key).filter(|it| !it.is_null());
-        latest.or_else(|| before.and_then(|it| it.get(key))).cloned().unwrap_or(Value::Null)
+        latest.or_else(|| before.and_then(|before| before.get(key))).cloned().unwrap_or(Value::Null)
     };
     let keys = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens"];
     let all = Value::Object(keys.iter().map(|key| ((*key).to_owned(), merged(key))).collect());
@@ -65,8 +66,8 @@ pub(super) fn of_anthropic(object: &Value, before: Option<&Value>) -> Usage {
         return unknown();
     }
     let read = || {
-        let [fresh, cached, cache_write, output] = keys.map(|key| figure(&all, &[key]));
-        let reasoning = figure(object, &["output_tokens_details", "thinking_tokens"])?;
+        let [fresh, cached, cache_write, output] = keys.map(|key| count(&all, &[key]));
+        let reasoning = count(object, &["output_tokens_details", "thinking_tokens"])?;
         let (fresh, cached, cache_write, output) = (fresh?, cached?, cache_write?, output?);
         let input = fresh + cached + cache_write;
         Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fault29_l17_figures_that_cannot_be_are_flagged() {
+    fn fault29_l17_implausible_counts_are_flagged() {
         for bad in [
             json!({}),
             json!({"prompt_tokens": 5}),
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_under_other_names_are_found() {
+    fn counts_under_other_names_are_found() {
         let newer = of_chat(&json!({"input_tokens": 7, "output_tokens": 2}));
         assert_eq!((newer.input, newer.output), (7, 2));
         let total = of_chat(&json!({"prompt_tokens": 7, "total_tokens": 9}));
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_beside_the_output_is_added_once() {
+    fn reasoning_outside_the_output_is_added_once() {
         let beside = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 18,
             "completion_tokens_details": {"reasoning_tokens": 3}});
         assert_eq!(of_chat(&beside).output, 8);
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn input_includes_what_the_cache_gave_and_took() {
+    fn input_includes_cache_reads_and_writes() {
         let start = json!({"input_tokens": 3, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20});
         let usage = of_anthropic(&json!({"output_tokens": 7}), Some(&start));
         assert_eq!((usage.input, usage.cached, usage.cache_write, usage.output), (123, 100, 20, 7));

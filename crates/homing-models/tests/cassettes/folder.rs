@@ -1,5 +1,4 @@
-//! Reads a folder of recorded exchanges. What an exchange is, is read from the exchange itself: how it was asked and what
-//! the answer looks like, never from the names of files.
+//! Reads a folder of recorded exchanges. Their wire is detected from the request and the response, not from file names.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +6,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 #[derive(Deserialize)]
-pub struct Exchange {
-    pub when: When,
-    pub then: Then,
+pub struct RecordedExchange {
+    pub when: RecordedRequest,
+    pub then: RecordedResponse,
 }
 
 #[derive(Deserialize)]
-pub struct When {
+pub struct RecordedRequest {
     #[serde(default)]
     pub path: String,
     #[serde(default)]
@@ -23,27 +22,27 @@ pub struct When {
 }
 
 #[derive(Deserialize)]
-pub struct Then {
-    #[serde(default = "fine")]
+pub struct RecordedResponse {
+    #[serde(default = "ok_status")]
     pub status: u16,
     #[serde(default)]
-    pub header: Vec<Header>,
+    pub header: Vec<RecordedHeader>,
     #[serde(default)]
     pub body: Option<String>,
 }
 
 #[derive(Deserialize)]
-pub struct Header {
+pub struct RecordedHeader {
     pub name: String,
     pub value: String,
 }
 
-fn fine() -> u16 {
+fn ok_status() -> u16 {
     200
 }
 
-/// Every exchange below the folder of recordings, with its place; `HOMING_CASSETTES` names another folder.
-pub fn exchanges() -> Option<Vec<(String, Exchange)>> {
+/// All exchanges in the folder of recordings, with their positions. `HOMING_CASSETTES` names another folder.
+pub fn exchanges() -> Option<Vec<(String, RecordedExchange)>> {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/cassettes");
     let root = std::env::var_os("HOMING_CASSETTES").map_or(shared, PathBuf::from);
     if !root.is_dir() {
@@ -61,20 +60,21 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         let path = entry.path();
         if path.is_dir() {
             collect(&path, files);
-        } else if path.extension().is_some_and(|it| it == "yaml" || it == "yml") {
+        } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
             files.push(path);
         }
     }
 }
 
-fn read(root: &Path, path: &Path) -> Vec<(String, Exchange)> {
+fn read(root: &Path, path: &Path) -> Vec<(String, RecordedExchange)> {
     let name = path.strip_prefix(root).unwrap_or(path).display();
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let found: Vec<Exchange> = serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let found: Vec<RecordedExchange> =
+        serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
     found.into_iter().enumerate().map(|(at, exchange)| (format!("{name} #{at}"), exchange)).collect()
 }
 
-/// What a model of ours would have to speak to be given this answer.
+/// The wire of a recorded exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Speech {
     Chat,
@@ -85,17 +85,17 @@ pub enum Speech {
     Ollama,
 }
 
-/// How an answer comes.
+/// The form of a recorded response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
     Streamed,
     Whole,
 }
 
-/// The speech and the address below which it is spoken, or why no model of ours asks such a thing.
-pub fn speech(exchange: &Exchange) -> Result<(Speech, String), &'static str> {
+/// The wire and the base path of an exchange, or the reason why it is not a supported model call.
+pub fn speech(exchange: &RecordedExchange) -> Result<(Speech, String), &'static str> {
     if exchange.when.method.as_deref().unwrap_or("POST") != "POST" {
-        return Err("asks no model: it fetches or deletes something");
+        return Err("not a model call: fetches or deletes something");
     }
     let path = exchange.when.path.split('?').next().unwrap_or_default();
     let after_base = |suffix: &str| path.strip_suffix(suffix).map(str::to_owned);
@@ -110,7 +110,7 @@ pub fn speech(exchange: &Exchange) -> Result<(Speech, String), &'static str> {
     if let Some((speech, base)) = tries.into_iter().find_map(|(speech, base)| base.map(|base| (speech, base))) {
         return Ok((speech, base));
     }
-    // The address is odd or hidden; the answer shows what it is.
+    // The path is unusual or missing, so the response decides.
     let first = events(exchange.then.body.as_deref().unwrap_or_default()).into_iter().next().unwrap_or_default();
     spoken(&first).map(|speech| (speech, "/v1".to_owned())).ok_or_else(|| other(path))
 }
@@ -135,19 +135,19 @@ fn spoken(event: &Value) -> Option<Speech> {
 fn other(path: &str) -> &'static str {
     let has = |word: &str| path.contains(word);
     match path {
-        _ if has("embed") => "asks no model for words: embeddings",
-        _ if has("cachedContents") || has("/files") => "asks no model: it stores something at the provider",
-        _ if has("/threads") || has("/assistants") => "asks no model: the provider's own agents",
-        _ if has("/images") || has("/audio") || has("rerank") || has("moderations") => "asks no model for words",
+        _ if has("embed") => "not a model call: embeddings",
+        _ if has("cachedContents") || has("/files") => "not a model call: stores something at the provider",
+        _ if has("/threads") || has("/assistants") => "not a model call: the provider's own agents",
+        _ if has("/images") || has("/audio") || has("rerank") || has("moderations") => "not a model call for text",
         _ if path.ends_with("/completions") || has("generate") || path.ends_with("/complete") => {
-            "a wire without messages, which no provider of ours needs"
+            "a wire without messages"
         }
-        _ if path.ends_with("/chat") => "Cohere's own wire; ours speaks its compatible one, which has tools",
-        _ => "no wire that is known here",
+        _ if path.ends_with("/chat") => "Cohere's own wire",
+        _ => "unknown wire",
     }
 }
 
-/// The data of the events or lines of a body, or the body itself where it is one piece.
+/// The data of the events or lines of a body, or the body itself if it is one JSON value.
 pub fn events(body: &str) -> Vec<Value> {
     if let Ok(value) = serde_json::from_str(body) {
         return vec![value];

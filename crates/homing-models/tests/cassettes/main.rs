@@ -1,5 +1,6 @@
-//! Recorded exchanges with real providers, served again over HTTP: words, calls, thoughts, figures and errors must come
-//! out as they were recorded. What cannot be served again is counted, with the reason.
+//! Replays recorded exchanges with real providers over HTTP: text, calls, reasoning, usage and errors must match the
+//! recording. Exchanges that cannot be replayed are counted, with the reason.
+#![cfg(feature = "genai")]
 #![allow(missing_docs, clippy::print_stdout, unreachable_pub)]
 
 mod folder;
@@ -12,7 +13,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use folder::{Exchange, Shape, Speech, Then, exchanges, shape, speech};
+use folder::{RecordedExchange, RecordedResponse, Shape, Speech, exchanges, shape, speech};
 use homing_core::{
     message::{Args, Message, Part, Reply, TranscriptEntry},
     model::{AskFailure, Model, ModelError},
@@ -23,12 +24,12 @@ use recorded::{Recorded, Summary, recorded};
 use serde_json::Value;
 use support::*;
 
-fn answer(then: &Then) -> FakeResponse {
+fn answer(then: &RecordedResponse) -> FakeResponse {
     let body = then.body.as_deref().unwrap_or_default();
     let unpacked = ["content-length", "transfer-encoding", "content-encoding", "connection"];
-    let kept = then.header.iter().filter(|it| !unpacked.contains(&it.name.to_lowercase().as_str()));
-    let mut headers: Vec<(&str, &str)> = kept.map(|it| (it.name.as_str(), it.value.as_str())).collect();
-    // Some recorders hide the type, which every real answer of these has.
+    let kept = then.header.iter().filter(|header| !unpacked.contains(&header.name.to_lowercase().as_str()));
+    let mut headers: Vec<(&str, &str)> = kept.map(|header| (header.name.as_str(), header.value.as_str())).collect();
+    // Some recorders omit the content type, which every real response has.
     headers.retain(|(name, value)| !name.eq_ignore_ascii_case("content-type") || value.contains('/'));
     if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
         let is_whole = shape(body) == Shape::Whole;
@@ -56,14 +57,14 @@ fn ours(reply: &Reply) -> Summary {
     }
 }
 
-/// A server that gives one answer after the other, and the models that point at it: connections are set up once.
-struct Player {
+/// A server that replays one response after the other, and the models that use it.
+struct ReplayServer {
     next: Arc<Mutex<FakeResponse>>,
     server: FakeProvider,
     models: BTreeMap<(Speech, Shape, String), Arc<dyn Model>>,
 }
 
-impl Player {
+impl ReplayServer {
     async fn start() -> Self {
         let next = Arc::new(Mutex::new(FakeResponse::json(500, "")));
         let shared = next.clone();
@@ -71,7 +72,7 @@ impl Player {
         Self { next, server, models: BTreeMap::new() }
     }
 
-    /// A model that asks for answers of this shape, and will get this one.
+    /// A model that asks for responses of the form `asks` and receives `answer`.
     fn play(&mut self, speech: Speech, asks: Shape, base: &str, answer: FakeResponse) -> Arc<dyn Model> {
         *self.next.lock().unwrap() = answer;
         let url = format!("{}{base}", self.server.url());
@@ -92,8 +93,8 @@ impl Player {
     }
 }
 
-/// How to ask so that an answer of this shape can be served. Our own wires also take a whole answer where they asked for
-/// a stream: some servers ignore that they were asked for one.
+/// The forms of request that a response of this form can answer. The native wires also accept a whole response to a
+/// streamed request, because some servers do not stream.
 fn ways_to_ask(speech: Speech, shape: Shape, status: u16) -> Vec<Shape> {
     match (speech, shape) {
         (_, Shape::Streamed) => vec![Shape::Streamed],
@@ -107,7 +108,7 @@ fn ways_to_ask(speech: Speech, shape: Shape, status: u16) -> Vec<Shape> {
 
 #[derive(Debug, Default)]
 #[allow(dead_code, reason = "the figures are printed")]
-struct Totals {
+struct ReplayTotals {
     exchanges: usize,
     replies: usize,
     errors: usize,
@@ -120,16 +121,16 @@ struct Totals {
 }
 
 #[tokio::test]
-async fn recorded_exchanges_come_out_as_they_were_recorded() {
+async fn replayed_exchanges_match_their_recordings() {
     let Some(exchanges) = exchanges() else { return };
-    let (mut totals, mut wrong) = (Totals::default(), Vec::new());
-    let mut player = Player::start().await;
+    let (mut totals, mut wrong) = (ReplayTotals::default(), Vec::new());
+    let mut server = ReplayServer::start().await;
     for (place, exchange) in &exchanges {
         totals.exchanges += 1;
         match speech(exchange) {
             Err(why) => *totals.not_replayed.entry(why).or_default() += 1,
             Ok((speech, base)) => {
-                let found = replay(&mut player, exchange, speech, &base, &mut totals).await;
+                let found = replay(&mut server, exchange, speech, &base, &mut totals).await;
                 wrong.extend(found.into_iter().map(|what| format!("{place} ({speech:?}): {what}")));
             }
         }
@@ -139,13 +140,13 @@ async fn recorded_exchanges_come_out_as_they_were_recorded() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), totals.asks, wrong.join("\n\n"));
 }
 
-/// Serves one exchange in every way that it can be asked for; what is wrong with what came out.
+/// Replays one exchange with every form of request and returns the differences.
 async fn replay(
-    player: &mut Player,
-    exchange: &Exchange,
+    server: &mut ReplayServer,
+    exchange: &RecordedExchange,
     speech: Speech,
     base: &str,
-    totals: &mut Totals,
+    totals: &mut ReplayTotals,
 ) -> Vec<String> {
     let then = &exchange.then;
     let body = then.body.as_deref().unwrap_or_default();
@@ -166,20 +167,20 @@ async fn replay(
     }
     let mut wrong = Vec::new();
     for asks in ways_to_ask(speech, shape, then.status) {
-        let result = ask(&*player.play(speech, asks, base, answer(then))).await.result;
+        let result = ask(&*server.play(speech, asks, base, answer(then))).await.result;
         totals.asks += 1;
         wrong.extend(difference(&expected, &result, then).map(|what| format!("asked {asks:?}: {what}")));
     }
     wrong
 }
 
-fn difference(expected: &Recorded, result: &Result<Reply, AskFailure>, then: &Then) -> Option<String> {
+fn difference(expected: &Recorded, result: &Result<Reply, AskFailure>, then: &RecordedResponse) -> Option<String> {
     match (expected, result) {
         (Recorded::Reply(expected), Ok(reply)) => {
             let ours = settled(reply, expected);
             let kept: Reply = serde_json::from_str(&serde_json::to_string(reply).unwrap()).unwrap();
             let is_right = ours == *expected && kept == *reply;
-            (!is_right).then(|| format!("recorded {expected:#?}\ncame out {ours:#?}"))
+            (!is_right).then(|| format!("recorded {expected:#?}\nreplayed {ours:#?}"))
         }
         (Recorded::Error, Err(failure)) => {
             let body = then.body.as_deref().unwrap_or_default();
@@ -187,29 +188,29 @@ fn difference(expected: &Recorded, result: &Result<Reply, AskFailure>, then: &Th
             (!is_right).then(|| format!("HTTP {} {body}\nbecame {failure:?}", then.status))
         }
         (Recorded::Cut, Err(failure)) => {
-            (!failure.error.is_retryable()).then(|| format!("a cut answer became {failure:?}"))
+            (!failure.error.is_retryable()).then(|| format!("a cut response became {failure:?}"))
         }
         (Recorded::Reply(_) | Recorded::Error | Recorded::Cut, result) => {
-            Some(format!("recorded {expected:#?}\ncame out {result:?}"))
+            Some(format!("recorded {expected:#?}\nreplayed {result:?}"))
         }
     }
 }
 
-/// Our summary, where both sides are right in their own way made alike.
+/// Our summary, with accepted differences from the recording removed.
 fn settled(reply: &Reply, expected: &Summary) -> Summary {
     let mut ours = ours(reply);
-    // Reasoning beside the output is added to it.
+    // Reasoning that is not part of the output is added to it.
     if reply.usage.reasoning > 0 && ours.output == expected.output + reply.usage.reasoning {
         ours.output = expected.output;
     }
-    // Paragraphs of thought come joined or apart.
+    // Paragraphs of reasoning may be joined.
     if ours.thinking.replace('\n', "") == expected.thinking.replace('\n', "") {
         ours.thinking.clone_from(&expected.thinking);
     }
     ours
 }
 
-/// What a failing recording must become: its kind, with the provider's own words.
+/// Returns true if `error` has the kind and the message of a recorded error.
 fn is_right_error(status: u16, body: &str, error: &ModelError) -> bool {
     let said = body.to_lowercase();
     let too_long =
@@ -230,14 +231,14 @@ fn is_right_error(status: u16, body: &str, error: &ModelError) -> bool {
     is_kind && error.to_string().replace(' ', "").contains(&beginning.replace(['\n', ' '], ""))
 }
 
-/// How far the bound on input tokens is from what providers counted, over every recorded first ask.
+/// Compares the bound on input tokens with the providers' counts, for every recorded first request.
 #[test]
-fn the_bound_on_input_tokens_holds_over_all_recordings() {
+fn input_token_bound_holds_for_all_recordings() {
     let Some(exchanges) = exchanges() else { return };
     let (mut below, mut ratios) = (Vec::new(), Vec::new());
     for (place, exchange) in &exchanges {
         let Ok((spoken @ (Speech::Chat | Speech::Messages), _)) = speech(exchange) else { continue };
-        let Some(sent) = exchange.when.body.as_deref().and_then(|it| serde_json::from_str::<Value>(it).ok()) else {
+        let Some(sent) = exchange.when.body.as_deref().and_then(|body| serde_json::from_str::<Value>(body).ok()) else {
             continue;
         };
         let body = exchange.then.body.as_deref().unwrap_or_default();
@@ -258,24 +259,24 @@ fn the_bound_on_input_tokens_holds_over_all_recordings() {
     assert!(below.is_empty(), "{below:#?}");
 }
 
-/// Whether a request is made of what ours are made of. Pictures, files, forced shapes and the provider's own tools are
-/// counted by other rules.
+/// Returns true if a request has only features that ours have. Images, files, output schemas and the provider's own tools
+/// are counted differently.
 fn is_like_ours(sent: &Value) -> bool {
     let is_function = |tool: &Value| tool["function"].is_object() || tool["input_schema"].is_object();
     let (text, tools) = (sent.to_string(), sent["tools"].as_array().cloned().unwrap_or_default());
     let others = ["base64", "image_url", "input_audio", "file_id", "\"source\"", "mcp_servers", "output_format"];
     let more = ["response_format", "output_config", "betas", "allowed_callers", "tool_addition"];
-    tools.iter().all(is_function) && !others.iter().chain(&more).any(|it| text.contains(it))
+    tools.iter().all(is_function) && !others.iter().chain(&more).any(|word| text.contains(word))
 }
 
 fn bound_of(sent: &Value) -> u64 {
-    let tools = sent.get("tools").map_or(0, |it| it.to_string().len() as u64);
+    let tools = sent.get("tools").map_or(0, |tools| tools.to_string().len() as u64);
     let system = sent.get("system").map(Value::to_string).unwrap_or_default();
     let entries: Vec<Arc<TranscriptEntry>> = sent["messages"]
         .as_array()
         .into_iter()
         .flatten()
-        .map(|it| TranscriptEntry::new(Message::user(it.to_string())))
+        .map(|message| TranscriptEntry::new(Message::user(message.to_string())))
         .collect();
     input_bound(&system, tools, &entries, None)
 }

@@ -1,4 +1,4 @@
-//! The oracle: what a recording says, folded in the plainest way and by other code than ours.
+//! Reads the expected reply from a recording, independently of the code under test.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::folder::{Speech, events};
 
-/// What the recording says, or what we made of it; only as much as both must agree on.
+/// The parts of a reply in which recording and replay must agree.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub text: String,
@@ -17,18 +17,18 @@ pub struct Summary {
     pub stop: String,
 }
 
-/// What must come out.
+/// The expected result of a replay.
 #[derive(Debug)]
 pub enum Recorded {
     Reply(Summary),
-    /// The provider said so in a body with a good status.
+    /// An error of the provider, in a body with a success status.
     Error,
-    /// The recording stops before the answer does.
+    /// The recording ends before the reply does.
     Cut,
 }
 
 #[derive(Default)]
-struct Fold {
+struct RecordingFold {
     summary: Summary,
     calls: BTreeMap<u64, (String, String)>,
     reason: String,
@@ -38,7 +38,7 @@ struct Fold {
 }
 
 pub fn recorded(speech: Speech, body: &str) -> Recorded {
-    let mut fold = Fold::default();
+    let mut fold = RecordingFold::default();
     for event in events(body) {
         if event.get("error").is_some_and(|it| !it.is_null()) || event["type"] == "error" {
             fold.has_error = true;
@@ -52,13 +52,13 @@ pub fn recorded(speech: Speech, body: &str) -> Recorded {
             Speech::Ollama => fold.ollama(&event),
         }
     }
-    // Words are complete where the server says that this was all.
+    // Text is complete if the server sends the end mark.
     let said_all = body.contains("[DONE]") && speech == Speech::Chat && fold.calls.is_empty();
     fold.has_ended |= said_all && !fold.summary.text.is_empty();
     fold.end()
 }
 
-impl Fold {
+impl RecordingFold {
     fn end(mut self) -> Recorded {
         if self.has_error {
             return Recorded::Error;
@@ -172,7 +172,7 @@ impl Fold {
             "thinking" => self.summary.thinking.push_str(word(&block["thinking"])),
             "tool_use" => {
                 let input = block["input"].as_object().filter(|it| !it.is_empty());
-                let args = input.map(|it| Value::Object(it.clone()).to_string()).unwrap_or_default();
+                let args = input.map(|input| Value::Object(input.clone()).to_string()).unwrap_or_default();
                 self.call(index, word(&block["name"]), &args);
             }
             _ => (),
@@ -276,7 +276,7 @@ impl Fold {
             "interaction.completed" => self.interaction_end(&event["interaction"]),
             "" => {
                 for step in list(&event["steps"]) {
-                    let words = |key: &str| list(&step[key]).iter().map(|it| word(&it["text"])).collect::<String>();
+                    let words = |key: &str| list(&step[key]).iter().map(|part| word(&part["text"])).collect::<String>();
                     match word(&step["type"]) {
                         "model_output" => self.summary.text.push_str(&words("content")),
                         "thought" => self.summary.thinking.push_str(&words("summary")),

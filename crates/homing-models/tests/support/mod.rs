@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a model that points at a fake provider, with clocks a hundred times faster.
+//! Shared by the tests of this crate: models of a fake provider, with short or long timeouts.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 use std::{
@@ -28,31 +28,31 @@ pub fn fast() -> Timeouts {
     }
 }
 
-/// Clocks that never strike within a test.
+/// Timeouts that never expire within a test.
 pub fn patient() -> Timeouts {
     let long = Duration::from_secs(20);
     Timeouts { connect: long, headers: long, first_content: long, idle: long, tail: long }
 }
 
-pub fn model(url: &str, wire: &str, clocks: Timeouts) -> Arc<dyn Model> {
-    model_named(url, wire, "fake", "m", clocks)
+pub fn model(url: &str, wire: &str, timeouts: Timeouts) -> Arc<dyn Model> {
+    model_named(url, wire, "fake", "m", timeouts)
 }
 
-pub fn model_named(url: &str, wire: &str, provider: &str, name: &str, clocks: Timeouts) -> Arc<dyn Model> {
-    configured(json!({ "wire": wire, "base_url": url }), provider, name, clocks)
+pub fn model_named(url: &str, wire: &str, provider: &str, name: &str, timeouts: Timeouts) -> Arc<dyn Model> {
+    configured(json!({ "wire": wire, "base_url": url }), provider, name, timeouts)
 }
 
-/// A model that asks for its answers in one piece.
+/// A model that asks for whole responses.
 pub fn unstreamed_model(url: &str, wire: &str, provider: &str, name: &str) -> Arc<dyn Model> {
     configured(json!({ "wire": wire, "base_url": url, "stream": false }), provider, name, patient())
 }
 
-fn configured(mut config: serde_json::Value, provider: &str, name: &str, clocks: Timeouts) -> Arc<dyn Model> {
+fn configured(mut config: serde_json::Value, provider: &str, name: &str, timeouts: Timeouts) -> Arc<dyn Model> {
     config["api_key_env"] = "FAKE_KEY".into();
     config["prices"] = json!({"*": {"input": 1.0, "output": 10.0}});
     let config: ProviderConfig = serde_json::from_value(config).unwrap();
     let lookup = |name: &str| (name == "FAKE_KEY").then(|| SecretString::from(KEY));
-    let providers = Providers::with_clocks(BTreeMap::from([(provider.to_owned(), config)]), lookup, clocks, None);
+    let providers = Providers::with_timeouts(BTreeMap::from([(provider.to_owned(), config)]), lookup, timeouts, None);
     providers.model(&format!("{provider}/{name}")).unwrap()
 }
 
@@ -81,13 +81,13 @@ pub fn request<'a>(messages: &'a [Arc<TranscriptEntry>], tools: &'a Toolbox) -> 
     }
 }
 
-/// What came of one question, with the deltas as text.
-pub struct Outcome {
+/// The result of one model call, with its deltas as text.
+pub struct AskResult {
     pub result: Result<Reply, AskFailure>,
     pub deltas: String,
 }
 
-impl Outcome {
+impl AskResult {
     pub fn reply(self) -> Reply {
         self.result.unwrap_or_else(|failure| panic!("{failure:?}"))
     }
@@ -97,12 +97,12 @@ impl Outcome {
     }
 }
 
-pub async fn ask(model: &dyn Model) -> Outcome {
+pub async fn ask(model: &dyn Model) -> AskResult {
     let (messages, tools) = ([TranscriptEntry::new(Message::user("hello"))], tools());
     ask_with(model, request(&messages, &tools)).await
 }
 
-pub async fn ask_with(model: &dyn Model, request: ModelRequest<'_>) -> Outcome {
+pub async fn ask_with(model: &dyn Model, request: ModelRequest<'_>) -> AskResult {
     let deltas = Mutex::new(String::new());
     let listen = |delta: Delta<'_>| {
         let mut deltas = deltas.lock().unwrap();
@@ -113,10 +113,10 @@ pub async fn ask_with(model: &dyn Model, request: ModelRequest<'_>) -> Outcome {
         }
     };
     let result = model.reply(request, &listen).await;
-    Outcome { result, deltas: deltas.into_inner().unwrap() }
+    AskResult { result, deltas: deltas.into_inner().unwrap() }
 }
 
-/// Events of a chat completion: these deltas, then the reason, usage and the end mark.
+/// Events of a chat completion: `deltas`, the finish reason, the usage and the end mark.
 pub fn chat_stream(deltas: &[&str], reason: &str) -> String {
     let mut events = String::new();
     for delta in deltas {
@@ -130,7 +130,7 @@ pub fn chat_stream(deltas: &[&str], reason: &str) -> String {
     events
 }
 
-/// Events of a message with these events between its start and its end.
+/// Events of a message: its start, `events` and its end.
 pub fn anthropic_stream(events: &[&str], reason: &str) -> String {
     let mut all = String::from(
         "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"m\",\"usage\":\

@@ -1,5 +1,6 @@
-//! The wires that are not ours, and the known traps of the library that speaks them; each trap is pinned here, so that an
-//! update of the library that moves one is noticed.
+//! Models that are called through `genai`, and the known pitfalls of that crate. Each has a test, so that an update which
+//! changes one is noticed.
+#![cfg(feature = "genai")]
 #![allow(missing_docs)]
 
 mod support;
@@ -19,8 +20,8 @@ fn gemini(url: &str) -> Arc<dyn Model> {
     gemini_within(url, patient())
 }
 
-fn gemini_within(url: &str, clocks: Timeouts) -> Arc<dyn Model> {
-    model_named(&format!("{url}/v1beta"), "genai", "gemini", "gemini-2.5-flash", clocks)
+fn gemini_within(url: &str, timeouts: Timeouts) -> Arc<dyn Model> {
+    model_named(&format!("{url}/v1beta"), "genai", "gemini", "gemini-2.5-flash", timeouts)
 }
 
 fn gemini_event(parts: Value, rest: &str) -> String {
@@ -35,7 +36,7 @@ fn gemini_stream(parts: Value) -> String {
 }
 
 #[tokio::test]
-async fn a_foreign_reply_comes_out_whole() {
+async fn genai_reply_is_complete() {
     let stream = gemini_stream(json!([{"text": "Hello"}, {"functionCall": {"name": "read", "args": {"path": "x"}}}]));
     let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
     let outcome = ask(&*gemini(&provider.url())).await;
@@ -49,7 +50,7 @@ async fn a_foreign_reply_comes_out_whole() {
 }
 
 #[tokio::test]
-async fn trap1_the_status_and_headers_of_a_failed_stream_are_dug_out() {
+async fn trap1_status_and_headers_of_a_failed_stream_are_found() {
     let body = "{\"error\":{\"code\":429,\"message\":\"slow down\",\"status\":\"RESOURCE_EXHAUSTED\"}}";
     let answer = FakeResponse::response(429, &[("retry-after", "7"), ("content-type", "application/json")], body);
     let provider = FakeProvider::answers(vec![answer]).await;
@@ -63,7 +64,7 @@ async fn trap1_the_status_and_headers_of_a_failed_stream_are_dug_out() {
 }
 
 #[tokio::test]
-async fn trap2_a_stream_that_ends_without_its_end_is_incomplete() {
+async fn trap2_stream_without_an_end_event_is_incomplete() {
     for stream in [gemini_event(json!([{"text": "Hel"}]), ""), String::new()] {
         let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
         let failure = ask(&*gemini(&provider.url())).await.failure();
@@ -92,12 +93,12 @@ async fn trap3_cached_tokens_are_counted_once() {
     let provider = FakeProvider::answers(vec![FakeResponse::events(&message)]).await;
     let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", patient());
     let usage = ask(&*model).await.reply().usage;
-    assert_eq!((usage.input, usage.cached), (105, 90), "what was cached is already within");
-    for figure in ["3000000000", "-5"] {
+    assert_eq!((usage.input, usage.cached), (105, 90), "the input includes cached tokens");
+    for count in ["3000000000", "-5"] {
         let stream = gemini_stream(json!([{"text": "Hi"}]))
-            .replace("\"promptTokenCount\":100", &format!("\"promptTokenCount\":{figure}"));
+            .replace("\"promptTokenCount\":100", &format!("\"promptTokenCount\":{count}"));
         let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
-        assert!(ask(&*gemini(&provider.url())).await.reply().usage.estimated, "{figure} is no figure of 31 bits");
+        assert!(ask(&*gemini(&provider.url())).await.reply().usage.estimated, "{count} does not fit into 31 bits");
     }
 }
 
@@ -126,7 +127,7 @@ fn conversation() -> Vec<Arc<TranscriptEntry>> {
 }
 
 #[tokio::test]
-async fn trap4_trap5_parallel_results_go_back_together_and_errors_stay_visible() {
+async fn trap4_trap5_parallel_results_share_a_message_and_errors_are_marked() {
     let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
     let (messages, tools) = (conversation(), tools());
     ask_with(&*gemini(&provider.url()), request(&messages, &tools)).await.reply();
@@ -139,7 +140,7 @@ async fn trap4_trap5_parallel_results_go_back_together_and_errors_stay_visible()
 }
 
 #[tokio::test]
-async fn trap4_pictures_of_results_follow_them() {
+async fn trap4_images_follow_their_results() {
     let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
     let (mut messages, tools) = (conversation(), tools());
     let Message::Tool(mut result) = messages[2].message.clone() else { panic!("a result") };
@@ -153,7 +154,7 @@ async fn trap4_pictures_of_results_follow_them() {
 }
 
 #[tokio::test]
-async fn the_clocks_hold_for_foreign_wires_too() {
+async fn timeouts_apply_to_genai_calls() {
     for steps in [
         vec![ResponseStep::Stall],
         vec![ResponseStep::Bytes(gemini_event(json!([{"text": "Hel"}]), "").into_bytes()), ResponseStep::Stall],
@@ -162,12 +163,12 @@ async fn the_clocks_hold_for_foreign_wires_too() {
         let asked = tokio::time::timeout(Duration::from_secs(15), async {
             ask(&*gemini_within(&provider.url(), fast())).await.failure()
         });
-        assert!(asked.await.expect("a clock ends it").error.is_retryable());
+        assert!(asked.await.expect("a timeout ends it").error.is_retryable());
     }
 }
 
 #[tokio::test]
-async fn inv40_a_foreign_error_never_shows_the_key() {
+async fn inv40_genai_error_never_shows_the_key() {
     let body = format!("{{\"error\":{{\"code\":400,\"message\":\"API key not valid: {KEY}\"}}}}");
     let provider = FakeProvider::answers(vec![FakeResponse::json(400, &body)]).await;
     let failure = ask(&*gemini(&provider.url())).await.failure();
@@ -176,7 +177,7 @@ async fn inv40_a_foreign_error_never_shows_the_key() {
 }
 
 #[tokio::test]
-async fn sealed_thoughts_of_gemini_go_back_with_their_calls() {
+async fn gemini_signatures_are_returned_with_their_calls() {
     let parts = json!([{"functionCall": {"name": "read", "args": {"path": "x"}}, "thoughtSignature": "seal=="}]);
     let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(parts))]).await;
     let model = gemini(&provider.url());
@@ -199,15 +200,15 @@ fn events(events: &[Value]) -> FakeResponse {
 }
 
 #[tokio::test]
-async fn trap6_a_failed_response_keeps_its_kind_and_words() {
+async fn trap6_failed_response_keeps_its_kind_and_message() {
     for (error, is_right) in [
         (
             json!({"code": "rate_limit_exceeded", "message": "Slow down."}),
-            (|it| matches!(it, ModelError::Busy { .. })) as fn(&_) -> _,
+            (|error| matches!(error, ModelError::Busy { .. })) as fn(&_) -> _,
         ),
-        (json!({"code": "server_error", "message": "Oops."}), |it| matches!(it, ModelError::Broken { .. })),
-        (json!({"code": "context_length_exceeded", "message": "Too long."}), |it| {
-            matches!(it, ModelError::ContextFull { .. })
+        (json!({"code": "server_error", "message": "Oops."}), |error| matches!(error, ModelError::Broken { .. })),
+        (json!({"code": "context_length_exceeded", "message": "Too long."}), |error| {
+            matches!(error, ModelError::ContextFull { .. })
         }),
     ] {
         let failed = json!({"type": "response.failed", "response": {"id": "r", "status": "failed", "model": "m", "error": error, "output": []}});
@@ -219,7 +220,7 @@ async fn trap6_a_failed_response_keeps_its_kind_and_words() {
 }
 
 #[tokio::test]
-async fn trap7_the_words_of_a_refusal_are_not_lost() {
+async fn trap7_refusal_keeps_its_text() {
     let end = json!({"type": "response.completed", "response": {"id": "r", "status": "completed", "model": "gpt-5", "output": [],
         "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}}});
     let piece = |text: &str| json!({"type": "response.refusal.delta", "delta": text});
@@ -230,7 +231,7 @@ async fn trap7_the_words_of_a_refusal_are_not_lost() {
 }
 
 #[tokio::test]
-async fn trap8_an_answer_cut_by_a_filter_is_refused_and_not_merely_long() {
+async fn trap8_reply_cut_by_a_filter_is_refused() {
     let incomplete = |reason: &str| {
         json!({"type": "response.incomplete", "response": {"id": "r", "status": "incomplete", "model": "m", "output": [],
             "incomplete_details": {"reason": reason}, "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}}})
@@ -249,7 +250,7 @@ async fn trap8_an_answer_cut_by_a_filter_is_refused_and_not_merely_long() {
 }
 
 #[tokio::test]
-async fn trap9_a_cut_interaction_is_no_reply() {
+async fn trap9_cut_interaction_yields_no_reply() {
     let stream = [
         json!({"event_type": "interaction.created", "interaction": {"id": "i", "model": "g", "status": "in_progress"}}),
         json!({"event_type": "interaction.status_update", "status": "in_progress"}),
@@ -264,7 +265,7 @@ async fn trap9_a_cut_interaction_is_no_reply() {
 }
 
 #[tokio::test]
-async fn foreign_answers_come_in_one_piece_where_streams_are_switched_off() {
+async fn whole_response_is_requested_if_streaming_is_off() {
     let whole = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "Hm.", "thought": true}, {"text": "Hi"},
         {"functionCall": {"name": "read", "args": {"path": "x"}}}]}, "finishReason": "STOP"}], "modelVersion": "gemini-x",
         "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 14}});
@@ -279,7 +280,7 @@ async fn foreign_answers_come_in_one_piece_where_streams_are_switched_off() {
 }
 
 #[tokio::test]
-async fn a_foreign_server_that_does_not_stream_is_told_from_a_cut_stream() {
+async fn whole_response_to_a_stream_request_is_not_a_cut_stream() {
     let whole = r#"{"object":"response","status":"completed","model":"m","output":[]}"#;
     let provider = FakeProvider::answers(vec![FakeResponse::json(200, whole)]).await;
     let failure = ask(&*responses(&provider.url())).await.failure();

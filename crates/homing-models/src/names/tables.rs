@@ -1,7 +1,7 @@
-//! The tables behind model names: data that ages, apart from the code that reads it.
+//! Tables of model names: aliases, retired ids and model families.
 
-/// Short names and what they mean now. Users add their own, which win.
-pub(crate) const ALIASES: &[(&str, &str)] = &[
+/// Short names and the models they stand for. Users can add their own, which win.
+pub(super) const ALIASES: &[(&str, &str)] = &[
     ("sonnet", "anthropic/claude-sonnet-5-5"),
     ("opus", "anthropic/claude-opus-5-5"),
     ("haiku", "anthropic/claude-haiku-5-5"),
@@ -17,8 +17,8 @@ pub(crate) const ALIASES: &[(&str, &str)] = &[
     ("mistral", "mistral/mistral-large-4"),
 ];
 
-/// Ids that providers have switched off, by how they begin, and what took their place.
-pub(crate) const RETIRED: &[(&str, &str)] = &[
+/// Prefixes of ids that providers have switched off, and their successors.
+pub(super) const RETIRED: &[(&str, &str)] = &[
     ("claude-instant", "claude-haiku-5-5"),
     ("claude-2", "claude-sonnet-5-5"),
     ("claude-3-haiku", "claude-haiku-4-5"),
@@ -45,8 +45,8 @@ pub(crate) const RETIRED: &[(&str, &str)] = &[
     ("gemini-2.0-flash", "gemini-2.5-flash"),
 ];
 
-/// Whose model it is, by how a bare id begins.
-pub(crate) const FAMILIES: &[(&str, &str)] = &[
+/// Prefixes of bare ids, and the providers of those models.
+pub(super) const FAMILIES: &[(&str, &str)] = &[
     ("claude-", "anthropic"),
     ("gpt-", "openai"),
     ("chatgpt-", "openai"),
