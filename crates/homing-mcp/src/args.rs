@@ -1,4 +1,4 @@
-//! What clients hand to the tools, read strictly: a misspelt limit is an error, not no limit.
+//! Arguments of the tools. They are parsed strictly, so that a misspelt limit is an error and not ignored.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use uuid::Uuid;
 /// Arguments of `delegate`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Delegate {
+pub(crate) struct DelegateArgs {
     pub(crate) agent: String,
     pub(crate) task: String,
     #[serde(default)]
-    limits: AskedLimits,
+    limits: RequestedLimits,
     #[serde(default)]
     pub(crate) background: bool,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Delegate {
 /// Limits as a client writes them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct AskedLimits {
+struct RequestedLimits {
     max_cost: Option<Value>,
     max_tokens: Option<u64>,
     max_turns: Option<u64>,
@@ -35,7 +35,7 @@ struct AskedLimits {
 /// Arguments of `wait`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Wait {
+pub(crate) struct WaitArgs {
     pub(crate) runs: Option<Vec<Uuid>>,
     pub(crate) any: bool,
     timeout: Option<f64>,
@@ -44,7 +44,7 @@ pub(crate) struct Wait {
 /// Arguments of `tell`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Tell {
+pub(crate) struct TellArgs {
     pub(crate) run: Uuid,
     pub(crate) message: String,
 }
@@ -52,65 +52,68 @@ pub(crate) struct Tell {
 /// Arguments of `cancel`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Cancel {
+pub(crate) struct CancelArgs {
     pub(crate) run: Uuid,
 }
 
 /// Arguments of `runs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Runs {
+pub(crate) struct RunsArgs {
     pub(crate) status: Option<homing::Status>,
 }
 
-/// Reads arguments; what does not fit is said in words that a model can act on.
+/// Parses arguments.
+///
+/// # Errors
+/// Fails with a message for the client's model.
 pub(crate) fn read<T: DeserializeOwned>(args: Option<Map<String, Value>>) -> Result<T, String> {
     serde_json::from_value(Value::Object(args.unwrap_or_default()))
-        .map_err(|it| format!("the arguments do not fit: {it}"))
+        .map_err(|error| format!("invalid arguments: {error}"))
 }
 
-impl Delegate {
-    /// The limits that were asked for.
+impl DelegateArgs {
+    /// Returns the requested limits.
     pub(crate) fn limits(&self) -> Result<Limits, String> {
-        let asked = &self.limits;
-        let cap = |it: Option<u64>| it.map_or(Cap::Default, Cap::At);
+        let requested = &self.limits;
+        let cap = |value: Option<u64>| value.map_or(Cap::Default, Cap::At);
         let mut limits = Limits {
-            turns: cap(asked.max_turns),
-            depth: cap(asked.max_depth),
-            tokens: cap(asked.max_tokens),
-            tool_calls: cap(asked.max_tool_calls),
-            children: cap(asked.max_children),
+            turns: cap(requested.max_turns),
+            depth: cap(requested.max_depth),
+            tokens: cap(requested.max_tokens),
+            tool_calls: cap(requested.max_tool_calls),
+            children: cap(requested.max_children),
             ..Limits::default()
         };
-        if let Some(amount) = &asked.max_cost {
+        if let Some(amount) = &requested.max_cost {
             limits = limits.cost_usd(&dollars(amount)).map_err(|error| format!("max_cost: {error}"))?;
         }
-        if let Some(time) = seconds(asked.timeout)? {
+        if let Some(time) = seconds(requested.timeout)? {
             limits = limits.wall(time);
         }
         Ok(limits)
     }
 }
 
-impl Wait {
-    /// How long to wait at most.
+impl WaitArgs {
+    /// Returns the maximum time to wait.
     pub(crate) fn timeout(&self) -> Result<Option<Duration>, String> {
         seconds(self.timeout)
     }
 }
 
-/// `0.5` and `"0.50"` are the same amount.
+/// Returns an amount as text; both numbers and strings are accepted.
 fn dollars(amount: &Value) -> String {
     match amount {
         Value::String(text) => text.clone(),
-        other => other.as_f64().map_or_else(|| other.to_string(), |it| it.to_string()),
+        other => other.as_f64().map_or_else(|| other.to_string(), |number| number.to_string()),
     }
 }
 
-fn seconds(asked: Option<f64>) -> Result<Option<Duration>, String> {
-    let read = |it: f64| Duration::try_from_secs_f64(it).ok().filter(|it| !it.is_zero());
-    let bad = |it: f64| format!("timeout: {it} is not a number of seconds above 0");
-    asked.map(|it| read(it).ok_or_else(|| bad(it))).transpose()
+fn seconds(value: Option<f64>) -> Result<Option<Duration>, String> {
+    let read = |seconds: f64| Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+    let invalid = |seconds: f64| format!("timeout: {seconds} is not a number of seconds above 0");
+    value.map(|seconds| read(seconds).ok_or_else(|| invalid(seconds))).transpose()
 }
 
 #[cfg(test)]
@@ -121,7 +124,7 @@ mod tests {
 
     fn delegate(limits: Value) -> Result<Limits, String> {
         let args = json!({"agent": "a", "task": "t", "limits": limits});
-        read::<Delegate>(args.as_object().cloned())?.limits()
+        read::<DelegateArgs>(args.as_object().cloned())?.limits()
     }
 
     #[test]
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_makes_no_sense_is_refused_and_never_means_none() {
+    fn invalid_limits_are_refused_and_never_mean_unlimited() {
         for bad in [
             json!({"max_cots": 1}),
             json!({"max_cost": -1}),

@@ -1,4 +1,5 @@
-//! One client and what it started: it reaches these runs and no others, they spend its budget, and they end with it.
+//! One client and its runs. A client can access only the runs it started, they count against its budget, and they are
+//! cancelled when it disconnects.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -9,125 +10,128 @@ use homing::{CancelledBy, Cap, Homing, Limits, Message, RunHandle, Task, usd};
 use rmcp::{Peer, RoleServer};
 use uuid::Uuid;
 
-use crate::{elicitation::QuestionDesk, server_state::ServerState};
+use crate::{elicitation::QuestionRoute, server_state::ServerState};
 
-/// Ended runs that a client can still look at; older ones are in the journal.
-const KEPT: usize = 1_000;
+/// Maximum number of runs that stay listed. Older ones that have ended are only in the journal.
+const MAX_LISTED: usize = 1_000;
 
-/// One client.
+/// A connected client.
 pub(crate) struct Client {
-    pub(crate) served: Arc<ServerState>,
-    /// The way to the client, once it has introduced itself.
+    pub(crate) server: Arc<ServerState>,
+    /// Set when the client has sent `initialize`.
     peer: OnceLock<Peer<RoleServer>>,
-    sent: Mutex<SentOut>,
-    /// Requests that wait, and the runs that each waits for.
-    desks: Mutex<Vec<(Vec<RunHandle>, QuestionDesk)>>,
+    runs: Mutex<ClientRuns>,
+    /// The routes of waiting requests, with the runs that each waits for.
+    routes: Mutex<Vec<(Vec<RunHandle>, QuestionRoute)>>,
 }
 
-/// What a client sent out.
+/// The runs of a client.
 #[derive(Default)]
-struct SentOut {
-    runs: Vec<Sent>,
-    /// What runs used that are no longer listed.
-    forgotten: Spent,
+struct ClientRuns {
+    listed: Vec<ClientRun>,
+    /// The usage of runs that are no longer listed.
+    unlisted: ClientUsage,
 }
 
-/// A run of a client's.
+/// A run that a client started.
 #[derive(Clone)]
-pub(crate) struct Sent {
+pub(crate) struct ClientRun {
     pub(crate) handle: RunHandle,
     pub(crate) task: String,
-    /// The most it may spend.
-    most: Spent,
-    /// Its world: agents may have changed since, and its inbox is watched for as long as this lives.
+    /// The most it may use.
+    limit: ClientUsage,
+    /// The instance that it was started with. Agents may have been reloaded since, and this one still drives the run.
     _homing: Arc<Homing>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Spent {
+struct ClientUsage {
     cost_micros: u64,
     tokens: u64,
 }
 
-/// Why nothing was started, in words for the client's model.
-pub(crate) struct NotSent(pub(crate) String);
+/// The reason for which no run was started, as a message for the client's model.
+pub(crate) struct SpawnRefusal(pub(crate) String);
 
 impl Client {
-    pub(crate) fn new(served: Arc<ServerState>) -> Self {
-        Self { served, peer: OnceLock::new(), sent: Mutex::default(), desks: Mutex::default() }
+    pub(crate) fn new(server: Arc<ServerState>) -> Self {
+        Self { server, peer: OnceLock::new(), runs: Mutex::default(), routes: Mutex::default() }
     }
 
-    /// Remembers the way to the client.
-    pub(crate) fn greet(&self, peer: Peer<RoleServer>) {
+    /// Records the client's peer when it has sent `initialize`.
+    pub(crate) fn initialize(&self, peer: Peer<RoleServer>) {
         let _ = self.peer.set(peer);
     }
 
-    /// The way to the client; `None` until it has introduced itself.
+    /// Returns the client's peer; `None` until it has sent `initialize`.
     pub(crate) fn peer(&self) -> Option<&Peer<RoleServer>> {
         self.peer.get()
     }
 
-    /// Starts a task within the client's budget. What the budget has left is looked at and taken under one lock.
-    pub(crate) fn send_out(
+    /// Starts a run within the client's budget. The remaining budget is checked and reserved under one lock, so that concurrent
+    /// requests cannot exceed it together.
+    pub(crate) fn spawn(
         &self,
         agent: &str,
         text: &str,
-        asked: Limits,
+        requested: Limits,
         history: Vec<Message>,
-    ) -> Result<Sent, NotSent> {
-        let homing = self.served.homing();
-        let mut sent = self.lock();
-        let own = homing.registry().get(agent).map(|it| it.limits).unwrap_or_default();
-        let limits = sent.allot(&self.served, own, asked)?;
-        let most =
-            Spent { cost_micros: limits.cost_micros.value().unwrap_or(0), tokens: limits.tokens.value().unwrap_or(0) };
+    ) -> Result<ClientRun, SpawnRefusal> {
+        let homing = self.server.homing();
+        let mut runs = self.lock();
+        let own = homing.registry().get(agent).map(|definition| definition.limits).unwrap_or_default();
+        let limits = runs.limits_for(&self.server, own, requested)?;
+        let limit = ClientUsage {
+            cost_micros: limits.cost_micros.value().unwrap_or(0),
+            tokens: limits.tokens.value().unwrap_or(0),
+        };
         let mut task = Task::new(agent, text).limits(limits).tag("via", "mcp");
         task.history = history;
-        task.model.clone_from(&self.served.options.model);
-        task.account.clone_from(&self.served.options.account);
-        let handle = homing.spawn(task).map_err(|error| NotSent(error.to_string()))?;
-        let run = Sent { handle, task: text.to_owned(), most, _homing: homing };
-        sent.runs.push(run.clone());
-        sent.forget();
+        task.model.clone_from(&self.server.options.model);
+        task.account.clone_from(&self.server.options.account);
+        let handle = homing.spawn(task).map_err(|error| SpawnRefusal(error.to_string()))?;
+        let run = ClientRun { handle, task: text.to_owned(), limit, _homing: homing };
+        runs.listed.push(run.clone());
+        runs.unlist_oldest();
         Ok(run)
     }
 
-    /// A run that this client started, or one below it. Whatever else exists is as if it did not.
+    /// Finds a run that this client started, or one below it. All other runs are invisible to it.
     pub(crate) fn find(&self, run: Uuid) -> Option<RunHandle> {
-        self.lock().runs.iter().find_map(|sent| sent.handle.of(run))
+        self.lock().listed.iter().find_map(|started| started.handle.of(run))
     }
 
-    /// What this client started, oldest first.
-    pub(crate) fn runs(&self) -> Vec<Sent> {
-        self.lock().runs.clone()
+    /// Returns the runs that this client started, oldest first.
+    pub(crate) fn runs(&self) -> Vec<ClientRun> {
+        self.lock().listed.clone()
     }
 
-    /// Takes questions of these runs to this desk for as long as the guard lives.
-    pub(crate) fn open_desk(&self, runs: &[RunHandle], desk: QuestionDesk) -> OpenDesk<'_> {
-        let mut desks = self.desks();
-        desks.push((runs.to_vec(), desk.clone()));
-        OpenDesk(self, desk)
+    /// Sends questions of these runs through `route`, until the returned guard is dropped.
+    pub(crate) fn route_questions(&self, runs: &[RunHandle], route: QuestionRoute) -> RouteGuard<'_> {
+        let mut routes = self.routes();
+        routes.push((runs.to_vec(), route.clone()));
+        RouteGuard(self, route)
     }
 
-    /// The desk of the latest request that waits for this run, or for one above it.
-    pub(crate) fn desk(&self, run: Uuid) -> Option<QuestionDesk> {
-        let waits = |runs: &[RunHandle]| runs.iter().any(|it| it.of(run).is_some());
-        self.desks().iter().rev().find(|(runs, _)| waits(runs)).map(|(_, desk)| desk.clone())
+    /// Returns the route of the latest request that waits for this run or for one above it.
+    pub(crate) fn question_route(&self, run: Uuid) -> Option<QuestionRoute> {
+        let waits = |runs: &[RunHandle]| runs.iter().any(|handle| handle.of(run).is_some());
+        self.routes().iter().rev().find(|(runs, _)| waits(runs)).map(|(_, route)| route.clone())
     }
 
-    fn desks(&self) -> MutexGuard<'_, Vec<(Vec<RunHandle>, QuestionDesk)>> {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn routes(&self) -> MutexGuard<'_, Vec<(Vec<RunHandle>, QuestionRoute)>> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the client that agents have changed; one that went away does not mind.
-    pub(crate) async fn agents_changed(&self) {
+    /// Notifies the client that agents have changed. Errors of a disconnected client are ignored.
+    pub(crate) async fn notify_agents_changed(&self) {
         if let Some(peer) = self.peer() {
             let _ = peer.notify_tool_list_changed().await;
             let _ = peer.notify_resource_list_changed().await;
         }
     }
 
-    /// Ends everything that it started, and waits for that a little.
+    /// Cancels the client's runs, and waits at most `grace` for their end.
     pub(crate) async fn end(&self, grace: Duration) {
         let open = self.cancel_open();
         let ends = futures::future::join_all(open.iter().map(RunHandle::wait));
@@ -135,125 +139,125 @@ impl Client {
     }
 
     fn cancel_open(&self) -> Vec<RunHandle> {
-        let open = self.lock().runs.iter().filter(|it| it.is_open()).map(|it| it.handle.clone()).collect::<Vec<_>>();
+        let open =
+            self.lock().listed.iter().filter(|run| run.is_open()).map(|run| run.handle.clone()).collect::<Vec<_>>();
         for run in &open {
-            run.cancel(by());
+            run.cancel(cancelled_by());
         }
         open
     }
 
-    fn lock(&self) -> MutexGuard<'_, SentOut> {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ClientRuns> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Closes a desk when it goes.
-pub(crate) struct OpenDesk<'a>(&'a Client, QuestionDesk);
+/// Removes a question route when it is dropped.
+pub(crate) struct RouteGuard<'a>(&'a Client, QuestionRoute);
 
-impl Drop for OpenDesk<'_> {
+impl Drop for RouteGuard<'_> {
     fn drop(&mut self) {
-        self.0.desks().retain(|(_, desk)| !desk.is(&self.1));
+        self.0.routes().retain(|(_, route)| !route.is(&self.1));
     }
 }
 
-/// Nobody can reach the runs of a client that is gone, so they are not left to spend.
+/// Cancels the runs of a disconnected client, because no one can access them any more.
 impl Drop for Client {
     fn drop(&mut self) {
         self.cancel_open();
     }
 }
 
-/// Who stops runs here.
-pub(crate) fn by() -> CancelledBy {
+/// Returns the recorded author of cancellations.
+pub(crate) fn cancelled_by() -> CancelledBy {
     CancelledBy::Other("the MCP client".to_owned())
 }
 
-impl Sent {
+impl ClientRun {
     fn is_open(&self) -> bool {
         !self.handle.status().is_over()
     }
 
-    fn counts(&self) -> Spent {
-        match self.is_open() {
-            true => self.most,
-            false => {
-                let used = self.handle.envelope().subtree;
-                Spent { cost_micros: used.cost_micros, tokens: used.input + used.output }
-            }
+    /// Returns what counts against the budget: the limit of an open run, the usage of one that has ended.
+    fn charged(&self) -> ClientUsage {
+        if self.is_open() {
+            return self.limit;
         }
+        let used = self.handle.envelope().subtree;
+        ClientUsage { cost_micros: used.cost_micros, tokens: used.input + used.output }
     }
 }
 
-impl SentOut {
-    /// The limits of a new run: what was asked for, within what its agent and the host allow and what the client has left.
-    fn allot(&self, served: &ServerState, own: Limits, asked: Limits) -> Result<Limits, NotSent> {
-        let budget = served.options.budget;
-        let open = self.runs.iter().filter(|it| it.is_open()).count();
+impl ClientRuns {
+    /// Returns the limits of a new run: the requested ones, within those of its agent and the host and the remaining budget.
+    fn limits_for(&self, server: &ServerState, own: Limits, requested: Limits) -> Result<Limits, SpawnRefusal> {
+        let budget = server.options.budget;
+        let open = self.listed.iter().filter(|run| run.is_open()).count();
         if open >= budget.open {
-            return Err(NotSent(format!(
-                "{open} runs are under way, which is the most this server allows: wait for one"
+            return Err(SpawnRefusal(format!(
+                "{open} runs are in progress, which is the maximum of this server: wait for one"
             )));
         }
-        let mut limits = narrowed(asked, served.options.limits.tighter(own));
+        let mut limits = narrowed(requested, server.options.limits.tighter(own));
         if budget.cost_micros.is_none() && budget.tokens.is_none() {
             return Ok(limits);
         }
-        let spent = self.runs.iter().map(Sent::counts).fold(self.forgotten, |sum, it| Spent {
-            cost_micros: sum.cost_micros.saturating_add(it.cost_micros),
-            tokens: sum.tokens.saturating_add(it.tokens),
+        let charged = self.listed.iter().map(ClientRun::charged).fold(self.unlisted, |sum, run| ClientUsage {
+            cost_micros: sum.cost_micros.saturating_add(run.cost_micros),
+            tokens: sum.tokens.saturating_add(run.tokens),
         });
         if let Some(most) = budget.cost_micros {
-            let left = left(most, spent.cost_micros, usd)?;
+            let left = remaining(most, charged.cost_micros, usd)?;
             limits.cost_micros = limits.cost_micros.or(Limits::root().cost_micros).tighter(Cap::At(left));
         }
         if let Some(most) = budget.tokens {
-            let left = left(most, spent.tokens, |it| format!("{it} tokens"))?;
+            let left = remaining(most, charged.tokens, |tokens| format!("{tokens} tokens"))?;
             limits.tokens = limits.tokens.tighter(Cap::At(left));
         }
         Ok(limits)
     }
 
-    /// Forgets the oldest ended runs, but not what they used.
-    fn forget(&mut self) {
-        while self.runs.len() > KEPT
-            && let Some(oldest) = self.runs.iter().position(|it| !it.is_open())
+    /// Removes the oldest ended runs from the list, but keeps their usage.
+    fn unlist_oldest(&mut self) {
+        while self.listed.len() > MAX_LISTED
+            && let Some(oldest) = self.listed.iter().position(|run| !run.is_open())
         {
-            let used = self.runs.remove(oldest).counts();
-            self.forgotten.cost_micros = self.forgotten.cost_micros.saturating_add(used.cost_micros);
-            self.forgotten.tokens = self.forgotten.tokens.saturating_add(used.tokens);
+            let used = self.listed.remove(oldest).charged();
+            self.unlisted.cost_micros = self.unlisted.cost_micros.saturating_add(used.cost_micros);
+            self.unlisted.tokens = self.unlisted.tokens.saturating_add(used.tokens);
         }
     }
 }
 
-fn left(most: u64, spent: u64, show: impl Fn(u64) -> String) -> Result<u64, NotSent> {
-    match most.saturating_sub(spent) {
+fn remaining(most: u64, charged: u64, show: impl Fn(u64) -> String) -> Result<u64, SpawnRefusal> {
+    match most.saturating_sub(charged) {
         0 => {
-            let (most, spent) = (show(most), show(spent));
-            Err(NotSent(format!(
-                "the budget of this client is {most}, and {spent} of it are spent or held by runs under way"
+            let (most, charged) = (show(most), show(charged));
+            Err(SpawnRefusal(format!(
+                "the budget of this client is {most}, and {charged} of it is spent or reserved by runs in progress"
             )))
         }
         left => Ok(left),
     }
 }
 
-/// What was asked for, within what the host allows. Where nothing was asked for, nothing is made explicit that is not: the
-/// runtime treats a limit that somebody chose differently from a default.
-fn narrowed(asked: Limits, allowed: Limits) -> Limits {
+/// Returns the requested limits within those that the host allows. A limit that was not requested stays a default, because
+/// the runtime treats explicit limits differently from defaults.
+fn narrowed(requested: Limits, allowed: Limits) -> Limits {
     let ceiling = allowed.or(Limits::root());
-    let pick = |asked: Cap, allowed: Cap, ceiling: Cap| match asked {
+    let pick = |requested: Cap, allowed: Cap, ceiling: Cap| match requested {
         Cap::Default => allowed,
-        Cap::Unlimited | Cap::At(_) => asked.tighter(ceiling),
+        Cap::Unlimited | Cap::At(_) => requested.tighter(ceiling),
     };
     Limits {
-        turns: pick(asked.turns, allowed.turns, ceiling.turns),
-        depth: pick(asked.depth, allowed.depth, ceiling.depth),
-        tokens: pick(asked.tokens, allowed.tokens, ceiling.tokens),
-        cost_micros: pick(asked.cost_micros, allowed.cost_micros, ceiling.cost_micros),
-        tool_calls: pick(asked.tool_calls, allowed.tool_calls, ceiling.tool_calls),
-        children: pick(asked.children, allowed.children, ceiling.children),
-        wall_ms: pick(asked.wall_ms, allowed.wall_ms, ceiling.wall_ms),
-        work_ms: pick(asked.work_ms, allowed.work_ms, ceiling.work_ms),
+        turns: pick(requested.turns, allowed.turns, ceiling.turns),
+        depth: pick(requested.depth, allowed.depth, ceiling.depth),
+        tokens: pick(requested.tokens, allowed.tokens, ceiling.tokens),
+        cost_micros: pick(requested.cost_micros, allowed.cost_micros, ceiling.cost_micros),
+        tool_calls: pick(requested.tool_calls, allowed.tool_calls, ceiling.tool_calls),
+        children: pick(requested.children, allowed.children, ceiling.children),
+        wall_ms: pick(requested.wall_ms, allowed.wall_ms, ceiling.wall_ms),
+        work_ms: pick(requested.work_ms, allowed.work_ms, ceiling.work_ms),
     }
 }
 
@@ -262,14 +266,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m14_a_client_can_ask_for_less_but_never_for_more() {
+    fn m14_client_can_lower_limits_but_not_raise_them() {
         let allowed = Limits::default().turns(10);
-        let asked = Limits::default().turns(50).tokens(1_000).cost_usd("100").unwrap();
-        let limits = narrowed(asked, allowed);
+        let requested = Limits::default().turns(50).tokens(1_000).cost_usd("100").unwrap();
+        let limits = narrowed(requested, allowed);
         assert_eq!(
             (limits.turns, limits.tokens, limits.cost_micros),
             (Cap::At(10), Cap::At(1_000), Cap::At(5_000_000))
         );
-        assert_eq!(limits.wall_ms, Cap::Default, "what nobody chose stays a default");
+        assert_eq!(limits.wall_ms, Cap::Default, "a limit that was not requested stays a default");
     }
 }

@@ -1,4 +1,4 @@
-//! Puts questions of runs to the person behind the client that started them, where that client offers to ask.
+//! Sends questions of runs to the client that started them, if that client supports elicitation.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use rmcp::{
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{client::Client, server_state::Present};
+use crate::{client::Client, server_state::ClientList};
 
-/// The field of the form that is shown.
+/// The name of the form's only field.
 const FIELD: &str = "answer";
 
-/// The longest question that is shown, in bytes: arguments of a call can be large.
-const LONGEST: usize = 4_000;
+/// Maximum length of a question in bytes. The arguments of a call can be large.
+const MAX_QUESTION: usize = 4_000;
 
-/// Asks the client whose run has a question. Build the [`Homing`](homing::Homing) with it, and hand it to the server in
-/// [`ServerOptions::asker`](crate::Options::asker).
+/// Asks the client whose run has a question. Build the [`Homing`](homing::Homing) with it, and pass it to the server in
+/// [`ServerOptions::asker`](crate::ServerOptions::asker).
 #[derive(Clone, Default)]
 pub struct ElicitationHandler {
-    pub(crate) present: Arc<Present>,
+    pub(crate) clients: Arc<ClientList>,
 }
 
 impl ElicitationHandler {
-    /// One that knows no client yet.
+    /// Creates a handler without clients.
     pub fn new() -> Self {
         Self::default()
     }
@@ -43,44 +43,44 @@ impl ElicitationHandler {
 impl PermissionHandler for ElicitationHandler {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
-            let Some(client) = self.present.owner(question.key.run) else { return Answer::Nobody };
-            let Some(peer) = asks(&client) else { return Answer::Nobody };
-            let desk = client.desk(question.key.run);
-            // The client is not kept alive by its own question.
+            let Some(client) = self.clients.owner(question.key.run) else { return Answer::Nobody };
+            let Some(peer) = elicitation_peer(&client) else { return Answer::Nobody };
+            let route = client.question_route(question.key.run);
+            // An open question must not keep a disconnected client alive.
             drop(client);
-            if let Some(answer) = async { desk?.ask(question.clone()).await }.await {
+            if let Some(answer) = async { route?.ask(question.clone()).await }.await {
                 return answer;
             }
-            put(&peer, &question).await
+            elicit(&peer, &question).await
         })
     }
 }
 
-/// The way to a client that offers to ask.
-fn asks(client: &Client) -> Option<Peer<RoleServer>> {
-    client.peer().filter(|it| it.supported_elicitation_modes().contains(&ElicitationMode::Form)).cloned()
+/// Returns the peer of a client, if it supports elicitation.
+fn elicitation_peer(client: &Client) -> Option<Peer<RoleServer>> {
+    client.peer().filter(|peer| peer.supported_elicitation_modes().contains(&ElicitationMode::Form)).cloned()
 }
 
-/// Where a request that waits for runs takes their questions: asked from within it, they reach the client as part of it.
+/// Routes questions of runs to the request that waits for these runs, so that they reach the client as part of that request.
 #[derive(Clone)]
-pub(crate) struct QuestionDesk(mpsc::Sender<(Question, oneshot::Sender<Answer>)>);
+pub(crate) struct QuestionRoute(mpsc::Sender<(Question, oneshot::Sender<Answer>)>);
 
-/// The other side of a [`QuestionDesk`].
-pub(crate) struct Questions(mpsc::Receiver<(Question, oneshot::Sender<Answer>)>);
+/// The receiving side of a [`QuestionRoute`].
+pub(crate) struct RoutedQuestions(mpsc::Receiver<(Question, oneshot::Sender<Answer>)>);
 
-impl QuestionDesk {
-    /// A desk, and what is put on it.
-    pub(crate) fn new() -> (Self, Questions) {
+impl QuestionRoute {
+    /// Creates a route and its receiving side.
+    pub(crate) fn new() -> (Self, RoutedQuestions) {
         let (sender, receiver) = mpsc::channel(16);
-        (Self(sender), Questions(receiver))
+        (Self(sender), RoutedQuestions(receiver))
     }
 
-    /// Whether it is the same one.
+    /// Returns true if both are clones of the same route.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.same_channel(&other.0)
     }
 
-    /// `None` where the request ended before there was an answer.
+    /// Asks a question; `None` if the request ended before there was an answer.
     async fn ask(&self, question: Question) -> Option<Answer> {
         let (sender, answer) = oneshot::channel();
         self.0.send((question, sender)).await.ok()?;
@@ -88,14 +88,14 @@ impl QuestionDesk {
     }
 }
 
-impl Questions {
-    /// Puts them to the client, several at once where there are several.
+impl RoutedQuestions {
+    /// Sends the questions to the client, several at once if there are several.
     pub(crate) async fn answer(mut self, peer: &Peer<RoleServer>) -> std::convert::Infallible {
         let mut open = FuturesUnordered::new();
         loop {
             tokio::select! {
                 Some((question, answer)) = self.0.recv() => open.push(async move {
-                    let _ = answer.send(put(peer, &question).await);
+                    let _ = answer.send(elicit(peer, &question).await);
                 }),
                 Some(()) = open.next() => (),
                 else => std::future::pending().await,
@@ -104,11 +104,13 @@ impl Questions {
     }
 }
 
-async fn put(peer: &Peer<RoleServer>, question: &Question) -> Answer {
+/// Shows a question to the client's user and returns the answer.
+async fn elicit(peer: &Peer<RoleServer>, question: &Question) -> Answer {
     let shown = sanitize::inert(&question.text);
-    let message = match shown.len() > LONGEST {
-        true => format!("{}…", &shown[..shown.floor_char_boundary(LONGEST)]),
-        false => shown,
+    let message = if shown.len() > MAX_QUESTION {
+        format!("{}…", &shown[..shown.floor_char_boundary(MAX_QUESTION)])
+    } else {
+        shown
     };
     let form = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: form(question) };
     peer.create_elicitation(form).await.map_or(Answer::Nobody, |result| answer(question, result))
@@ -117,30 +119,31 @@ async fn put(peer: &Peer<RoleServer>, question: &Question) -> Answer {
 fn form(question: &Question) -> ElicitationSchema {
     let field = match kind(question) {
         QuestionKind::Permission => PrimitiveSchemaDefinition::Boolean(
-            BooleanSchema::new().title("Allow").description("Whether it may do this, this time").with_default(false),
+            BooleanSchema::new().title("Allow").description("Allow this call, this time").with_default(false),
         ),
         QuestionKind::Choice => PrimitiveSchemaDefinition::Enum(EnumSchema::builder(question.options.clone()).build()),
-        QuestionKind::Words => PrimitiveSchemaDefinition::String(StringSchema::new().title("Answer")),
+        QuestionKind::Text => PrimitiveSchemaDefinition::String(StringSchema::new().title("Answer")),
     };
     ElicitationSchema::new([(FIELD.to_owned(), field)].into()).with_required(vec![FIELD.to_owned()])
 }
 
+/// The form of answer that a question expects.
 enum QuestionKind {
     Permission,
     Choice,
-    Words,
+    Text,
 }
 
-/// A question about a rule wants yes or no.
+/// Returns the kind of a question. One about a permission rule expects yes or no.
 fn kind(question: &Question) -> QuestionKind {
     match (&question.rule, question.options.is_empty()) {
         (Some(_), _) => QuestionKind::Permission,
         (None, false) => QuestionKind::Choice,
-        (None, true) => QuestionKind::Words,
+        (None, true) => QuestionKind::Text,
     }
 }
 
-/// Only a plain yes is a yes.
+/// Reads the answer from the client's form. A permission is granted only by an accepted form with the value `true`.
 fn answer(question: &Question, result: ElicitResult) -> Answer {
     let given = result.content.as_ref().and_then(|content| content.get(FIELD));
     match (result.action, kind(question), given) {
@@ -150,7 +153,7 @@ fn answer(question: &Question, result: ElicitResult) -> Answer {
         {
             Answer::Text(text.clone())
         }
-        (ElicitationAction::Accept, QuestionKind::Words, Some(Value::String(text))) => Answer::Text(text.clone()),
+        (ElicitationAction::Accept, QuestionKind::Text, Some(Value::String(text))) => Answer::Text(text.clone()),
         _ => Answer::No,
     }
 }

@@ -1,4 +1,4 @@
-//! The conversation with one client: what it may ask, and which part of this room answers.
+//! Handles the MCP requests of one client.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -17,30 +17,29 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
-    args::{self, Cancel, Delegate, Runs, Tell, Wait},
-    client::{Client, NotSent, by},
+    args::{self, CancelArgs, DelegateArgs, RunsArgs, TellArgs, WaitArgs},
+    client::{Client, SpawnRefusal, cancelled_by},
     resources, run_report, tools,
-    wait_for_runs::{Attended, WaitFor, attend},
+    wait_for_runs::{WaitEnd, WaitFor, wait_for_runs},
 };
 
-/// How long a run that was given up may take to say what it has.
+/// Time for a cancelled run to record its partial result.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The newest revision in which a client introduces itself once. Later ones have no lasting conversation, and without one
-/// there is no telling whose runs are whose.
+/// The newest protocol revision with a lasting session. Later ones have none, so runs could not be assigned to clients.
 const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
-const INSTRUCTIONS: &str = "Agents to delegate to. `delegate` gives a task to one and returns its answer; with \
-                            `background` several work at once: `wait` for them. Every run has limits, and comes back with \
-                            its answer or with the reason why not and whatever it had by then. Definitions, results and \
+const INSTRUCTIONS: &str = "Agents to delegate to. `delegate` gives a task to an agent and returns its answer; with \
+                            `background` several agents work at once: `wait` for them. Every run has limits and returns \
+                            its answer, or the reason why it stopped and its partial result. Definitions, results and \
                             transcripts are resources.";
 
-/// The conversation with one client.
-pub(crate) struct Handler {
+/// Handles the requests of one client.
+pub(crate) struct McpHandler {
     pub(crate) client: Arc<Client>,
 }
 
-impl ServerHandler for Handler {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -64,7 +63,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
-        self.client.greet(context.peer);
+        self.client.initialize(context.peer);
         self.negotiate_initialize(&request)
     }
 
@@ -77,7 +76,7 @@ impl ServerHandler for Handler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.tools().into_iter().find(|it| it.name == name)
+        self.tools().into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -85,9 +84,9 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.greeted()?;
+        self.require_initialized()?;
         let args = request.arguments;
-        let done = match &*request.name {
+        let answer = match &*request.name {
             "delegate" => self.delegate(args, &context).await,
             "wait" => self.wait(args, &context).await,
             "tell" => self.tell(args),
@@ -95,7 +94,7 @@ impl ServerHandler for Handler {
             "runs" => self.runs(args),
             other => return Err(ErrorData::invalid_params(format!("there is no tool named `{other}`"), None)),
         };
-        Ok(done.unwrap_or_else(run_report::mistake).into())
+        Ok(answer.unwrap_or_else(run_report::mistake).into())
     }
 
     async fn list_resources(
@@ -119,108 +118,108 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        self.greeted()?;
+        self.require_initialized()?;
         resources::read(&self.client, &request.uri).map(Into::into)
     }
 }
 
-/// What a tool answers; a mistake of the client's model is a message to it.
-type Done = Result<CallToolResult, String>;
+/// The answer of a tool. The error is a message to the client's model.
+type ToolAnswer = Result<CallToolResult, String>;
 
-impl Handler {
-    /// Who has not introduced itself has no runs and can start none.
-    fn greeted(&self) -> Result<(), ErrorData> {
-        let stranger = || ErrorData::invalid_request("the conversation begins with `initialize`", None);
-        self.client.peer().map(|_| ()).ok_or_else(stranger)
+impl McpHandler {
+    /// Refuses requests before `initialize`, because such a client has no session that owns runs.
+    fn require_initialized(&self) -> Result<(), ErrorData> {
+        let refused = || ErrorData::invalid_request("the first request must be `initialize`", None);
+        self.client.peer().map(|_| ()).ok_or_else(refused)
     }
 
     fn tools(&self) -> Vec<Tool> {
-        tools::tools(self.client.served.homing().registry())
+        tools::tools(self.client.server.homing().registry())
     }
 
-    async fn delegate(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> Done {
-        let args: Delegate = args::read(args)?;
-        let sent = self.client.send_out(&args.agent, &args.task, args.limits()?, Vec::new());
-        let sent = sent.map_err(|NotSent(why)| why)?;
+    async fn delegate(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> ToolAnswer {
+        let args: DelegateArgs = args::read(args)?;
+        let spawned = self.client.spawn(&args.agent, &args.task, args.limits()?, Vec::new());
+        let spawned = spawned.map_err(|SpawnRefusal(why)| why)?;
         if args.background {
-            return Ok(run_report::started(&sent));
+            return Ok(run_report::started(&spawned));
         }
-        let run = [sent.handle];
-        match attend(&run, WaitFor::All, None, &self.client, context).await {
-            Attended::Over | Attended::TimeUp => (),
-            Attended::GivenUp => {
-                run[0].cancel(by());
+        let run = [spawned.handle];
+        match wait_for_runs(&run, WaitFor::All, None, &self.client, context).await {
+            WaitEnd::RunsEnded | WaitEnd::TimeUp => (),
+            WaitEnd::Cancelled => {
+                run[0].cancel(cancelled_by());
                 let _ = tokio::time::timeout(GRACE, run[0].wait()).await;
             }
         }
         Ok(run_report::one(&run[0].envelope()))
     }
 
-    async fn wait(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> Done {
-        let args: Wait = args::read(args)?;
+    async fn wait(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> ToolAnswer {
+        let args: WaitArgs = args::read(args)?;
         let timeout = args.timeout()?;
         let runs = match &args.runs {
-            Some(ids) => ids.iter().map(|id| self.own(*id)).collect::<Result<Vec<_>, _>>()?,
-            None => self.open(),
+            Some(ids) => ids.iter().map(|id| self.own_run(*id)).collect::<Result<Vec<_>, _>>()?,
+            None => self.open_runs(),
         };
         let wanted = if args.any { WaitFor::Any } else { WaitFor::All };
-        attend(&runs, wanted, timeout, &self.client, context).await;
+        wait_for_runs(&runs, wanted, timeout, &self.client, context).await;
         let mut envelopes: Vec<_> = runs.iter().map(RunHandle::envelope).collect();
-        if wanted == WaitFor::Any && envelopes.iter().any(|it| it.status.is_over()) {
-            envelopes.retain(|it| it.status.is_over());
+        if wanted == WaitFor::Any && envelopes.iter().any(|envelope| envelope.status.is_over()) {
+            envelopes.retain(|envelope| envelope.status.is_over());
         }
         Ok(run_report::many(&envelopes))
     }
 
-    fn tell(&self, args: Option<JsonObject>) -> Done {
-        let args: Tell = args::read(args)?;
-        let run = self.own(args.run)?;
+    fn tell(&self, args: Option<JsonObject>) -> ToolAnswer {
+        let args: TellArgs = args::read(args)?;
+        let run = self.own_run(args.run)?;
         if args.message.trim().is_empty() {
             return Err("the message is empty".to_owned());
         }
         if run.tell(&args.message) {
             return Ok(run_report::result(
-                "It reads this at its next step.".into(),
+                "The run will read this at its next step.".into(),
                 json!({"run": run.id(), "continues": null}),
                 false,
             ));
         }
-        let (agent, history) = said(&run);
-        let sent = self.client.send_out(&agent, &args.message, Limits::default(), history);
-        let next = sent.map_err(|NotSent(why)| why)?.handle.id();
-        let text = format!("It had ended. Run {next} continues it in the background: `wait` for that.");
+        let (agent, history) = agent_and_messages(&run);
+        let spawned = self.client.spawn(&agent, &args.message, Limits::default(), history);
+        let next = spawned.map_err(|SpawnRefusal(why)| why)?.handle.id();
+        let text = format!("The run had ended. Run {next} continues it in the background: `wait` for that one.");
         Ok(run_report::result(text, json!({"run": next, "continues": run.id()}), false))
     }
 
-    fn cancel(&self, args: Option<JsonObject>) -> Done {
-        let args: Cancel = args::read(args)?;
-        let run = self.own(args.run)?;
-        let cancelled = run.cancel(by());
-        let text = if cancelled { "It is stopping." } else { "It had ended, or was stopping." };
+    fn cancel(&self, args: Option<JsonObject>) -> ToolAnswer {
+        let args: CancelArgs = args::read(args)?;
+        let run = self.own_run(args.run)?;
+        let cancelled = run.cancel(cancelled_by());
+        let text = if cancelled { "The run is stopping." } else { "The run had ended or was already stopping." };
         Ok(run_report::result(text.into(), json!({"run": run.id(), "cancelled": cancelled}), false))
     }
 
-    fn runs(&self, args: Option<JsonObject>) -> Done {
-        let args: Runs = args::read(args)?;
+    fn runs(&self, args: Option<JsonObject>) -> ToolAnswer {
+        let args: RunsArgs = args::read(args)?;
         let mut runs = self.client.runs();
-        runs.retain(|it| args.status.is_none_or(|wanted| it.handle.status() == wanted));
+        runs.retain(|run| args.status.is_none_or(|wanted| run.handle.status() == wanted));
         runs.reverse();
         Ok(run_report::list(&runs))
     }
 
-    /// A run of this client's. Another client's and one that never was are the same.
-    fn own(&self, run: Uuid) -> Result<RunHandle, String> {
+    /// Returns a run of this client. The error is the same for a run of another client and for one that does not exist.
+    fn own_run(&self, run: Uuid) -> Result<RunHandle, String> {
         self.client.find(run).ok_or_else(|| format!("there is no run {run} of yours; `runs` lists them"))
     }
 
-    fn open(&self) -> Vec<RunHandle> {
-        self.client.runs().into_iter().map(|it| it.handle).filter(|it| !it.status().is_over()).collect()
+    fn open_runs(&self) -> Vec<RunHandle> {
+        self.client.runs().into_iter().map(|run| run.handle).filter(|handle| !handle.status().is_over()).collect()
     }
 }
 
-/// Whom a run was given to, and what was said in it.
-fn said(run: &RunHandle) -> (String, Vec<Message>) {
+/// Returns the agent of a run and its messages.
+fn agent_and_messages(run: &RunHandle) -> (String, Vec<Message>) {
     let tree = run.tree();
     let run = tree.get(run.id()).expect("a handle is made for a run that exists");
-    (run.spawned.agent.name.clone(), run.messages().iter().map(|it| it.message.clone()).collect())
+    (run.spawned.agent.name.clone(), run.messages().iter().map(|entry| entry.message.clone()).collect())
 }

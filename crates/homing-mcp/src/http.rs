@@ -1,4 +1,4 @@
-//! Serves clients over streamable HTTP on a port of this machine: few connections, small requests, little patience.
+//! Serves clients over streamable HTTP, with strict limits on connections, request sizes and times.
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -25,86 +25,89 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    guard::{self, Guard, HttpRefusal},
-    handler::Handler,
+    guard::{self, HttpRefusal, RequestGuard},
+    handler::McpHandler,
     options::ServerOptions,
-    server_state::{ServerState, Watch},
+    server_state::{ReloadTask, ServerState},
 };
 
-/// Connections at once; the next one waits until one is closed.
-const CONNECTIONS: usize = 64;
+/// Maximum number of connections; the next one waits until one is closed.
+const MAX_CONNECTIONS: usize = 64;
 
-/// The largest request.
-const BODY: usize = 1 << 20;
+/// Maximum size of a request's body in bytes.
+const MAX_BODY: usize = 1 << 20;
 
-/// The largest head of a request.
-const HEAD: usize = 16 << 10;
+/// Maximum size of a request's head in bytes.
+const MAX_HEAD: usize = 16 << 10;
 
-/// How long a client may take for the head of a request, and again for its body.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for the head of a request, and again for its body.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that shows no sign of life for so long is gone, and its runs with it. Runs last an hour at most by default, and a
-/// client that sent one out in the background may be silent meanwhile.
-const SILENCE: Duration = Duration::from_secs(2 * 60 * 60);
+/// Time without a request after which a client counts as disconnected. Runs last at most an hour by default, and a client
+/// that started one in the background may be silent meanwhile.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// How a server is reached.
+/// Options of the HTTP listener.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// Whether other machines may connect. Without it an address that they could reach is refused.
+    /// Allows other machines to connect. Otherwise an address that they can reach is refused.
     pub public: bool,
-    /// Names, with their port, by which clients call it besides its address: `agents.example:443`.
+    /// Host names with port that clients may use besides the address, such as `agents.example:443`.
     pub hosts: Vec<String>,
 }
 
-/// Why there is no server.
+/// The failure to start an HTTP server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Other machines could reach it.
-    #[error("{0} can be reached from other machines: use 127.0.0.1, or say --bind-public if that is what you want")]
+    /// Other machines can reach the address, and the options do not allow that.
+    #[error("{0} can be reached from other machines, which the options do not allow")]
     Public(SocketAddr),
-    /// The port cannot be had.
+    /// The address is not available.
     #[error("cannot listen on {0}: {1}")]
     NoPort(SocketAddr, io::Error),
 }
 
-/// A server that runs. Dropping it stops it.
+/// A running server. Dropping it stops it.
 pub struct HttpServer {
     address: SocketAddr,
     token: String,
-    served: Arc<ServerState>,
-    _watch: Watch,
+    state: Arc<ServerState>,
+    _reload: ReloadTask,
     _stop: DropGuard,
 }
 
 impl HttpServer {
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address that clients are given.
+    /// Returns the URL for clients.
     pub fn url(&self) -> String {
         format!("http://{}{}", self.address, guard::PATH)
     }
 
-    /// The secret of this start; clients send it as `Authorization: Bearer …`.
+    /// Returns the access token, which is new at every start. Clients send it as `Authorization: Bearer …`.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Stops listening, and ends everything that clients started, each run with its result.
+    /// Stops listening and cancels the runs of all clients. Each run records its partial result.
     pub async fn stop(self, grace: Duration) {
-        let clients = self.served.present.all();
+        let clients = self.state.clients.all();
         drop(self._stop);
         futures::future::join_all(clients.iter().map(|client| client.end(grace))).await;
     }
 }
 
-type Service = StreamableHttpService<Handler, LocalSessionManager>;
+type McpService = StreamableHttpService<McpHandler, LocalSessionManager>;
 
-/// Serves clients over HTTP at `address`; port 0 takes any that is free.
+/// Serves clients over HTTP at `address`. Port 0 selects a free port.
+///
+/// # Errors
+/// Fails if the address is not available, or if other machines can reach it and the options do not allow that.
 pub async fn serve_http(
     homing: Arc<Homing>,
     address: SocketAddr,
@@ -118,118 +121,118 @@ pub async fn serve_http(
     let listener = TcpListener::bind(address).await.map_err(no_port)?;
     let address = listener.local_addr().map_err(no_port)?;
     let token = guard::fresh_token();
-    let served = ServerState::new(homing, options);
+    let state = ServerState::new(homing, options);
     let stop = CancellationToken::new();
-    let door = Arc::new(Door {
-        guard: Guard::new(address, &http.hosts, &token),
-        service: service(served.clone(), stop.clone()),
+    let service = Arc::new(GuardedService {
+        guard: RequestGuard::new(address, &http.hosts, &token),
+        service: mcp_service(state.clone(), stop.clone()),
     });
-    tokio::spawn(listen(listener, door, stop.clone()));
-    Ok(HttpServer { address, token, _watch: served.watch(), served, _stop: stop.drop_guard() })
+    tokio::spawn(listen(listener, service, stop.clone()));
+    Ok(HttpServer { address, token, _reload: state.start_reloading(), state, _stop: stop.drop_guard() })
 }
 
-fn service(served: Arc<ServerState>, stop: CancellationToken) -> Service {
+fn mcp_service(state: Arc<ServerState>, stop: CancellationToken) -> McpService {
     let mut sessions = LocalSessionManager::default();
     let mut session = SessionConfig::default();
-    session.keep_alive = Some(SILENCE);
+    session.keep_alive = Some(CLIENT_TIMEOUT);
     sessions.session_config = session;
-    // Names and origins are the guard's business, which is stricter.
+    // The guard checks host names and origins itself, more strictly.
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
-        .with_max_request_body_bytes(BODY)
+        .with_max_request_body_bytes(MAX_BODY)
         .with_cancellation_token(stop);
     let admit = move || {
-        let client = served.admit().ok_or_else(|| io::Error::other("too many clients"))?;
-        Ok(Handler { client })
+        let client = state.admit().ok_or_else(|| io::Error::other("too many clients"))?;
+        Ok(McpHandler { client })
     };
     StreamableHttpService::new(admit, Arc::new(sessions), config)
 }
 
-async fn listen(listener: TcpListener, door: Arc<Door>, stop: CancellationToken) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+async fn listen(listener: TcpListener, service: Arc<GuardedService>, stop: CancellationToken) {
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         let next = async {
-            let place = room.clone().acquire_owned().await;
-            (listener.accept().await, place)
+            let permit = permits.clone().acquire_owned().await;
+            (listener.accept().await, permit)
         };
-        let (accepted, place) = tokio::select! {
+        let (accepted, permit) = tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            it = next => it,
+            connection = next => connection,
         };
         let Ok((stream, _)) = accepted else {
-            // Out of descriptors, most likely: others will be closed soon.
+            // Most likely out of file descriptors, which other connections will release.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let door = door.clone();
+        let service = service.clone();
         connections.spawn(async move {
-            door.serve(stream).await;
-            drop(place);
+            service.serve(stream).await;
+            drop(permit);
         });
     }
     connections.shutdown().await;
 }
 
-/// What stands between a connection and the protocol.
-struct Door {
-    guard: Guard,
-    service: Service,
+/// The protocol service behind the checks of the guard.
+struct GuardedService {
+    guard: RequestGuard,
+    service: McpService,
 }
 
-type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
+type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-impl Door {
+impl GuardedService {
     async fn serve(self: Arc<Self>, stream: TcpStream) {
-        let answer = service_fn(move |request| {
-            let door = self.clone();
-            async move { Ok::<_, Infallible>(door.answer(request).await) }
+        let respond = service_fn(move |request| {
+            let service = self.clone();
+            async move { Ok::<_, Infallible>(service.respond(request).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
-            .max_buf_size(HEAD)
-            .serve_connection(TokioIo::new(stream), answer);
-        // A connection that breaks is its client's business.
+            .header_read_timeout(READ_TIMEOUT)
+            .max_buf_size(MAX_HEAD)
+            .serve_connection(TokioIo::new(stream), respond);
+        // A connection that breaks needs no report here.
         let _ = connection.await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> HttpAnswer {
-        let mut answer = match self.admit(request).await {
+    async fn respond(&self, request: Request<Incoming>) -> HttpResponse {
+        let mut response = match self.admit(request).await {
             Ok(request) => self.service.handle(request).await,
             Err(refusal) => refused(refusal),
         };
         for (name, value) in guard::HEADERS {
-            answer.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        answer
+        response
     }
 
-    /// Reads a request whole, if it may come in.
+    /// Checks the head of a request, then reads its body.
     async fn admit(&self, request: Request<Incoming>) -> Result<Request<Full<Bytes>>, HttpRefusal> {
         let (head, body) = request.into_parts();
         self.guard.admit(&head)?;
-        let body = tokio::time::timeout(PATIENCE, whole(body));
-        let late = |_| HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+        let body = tokio::time::timeout(READ_TIMEOUT, read_body(body));
+        let late = |_| HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the request body took too long");
         Ok(Request::from_parts(head, Full::new(body.await.map_err(late)??)))
     }
 }
 
-async fn whole(body: Incoming) -> Result<Bytes, HttpRefusal> {
-    let too_large = HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
-    if body.size_hint().lower() > BODY as u64 {
+async fn read_body(body: Incoming) -> Result<Bytes, HttpRefusal> {
+    let too_large = HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large");
+    if body.size_hint().lower() > MAX_BODY as u64 {
         return Err(too_large);
     }
-    Limited::new(body, BODY).collect().await.map(|it| it.to_bytes()).map_err(|_| too_large)
+    Limited::new(body, MAX_BODY).collect().await.map(|body| body.to_bytes()).map_err(|_| too_large)
 }
 
-fn refused(HttpRefusal(status, why): HttpRefusal) -> HttpAnswer {
-    let mut answer = Response::new(Full::new(Bytes::from_static(why.as_bytes())).boxed());
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+fn refused(HttpRefusal(status, why): HttpRefusal) -> HttpResponse {
+    let mut response = Response::new(Full::new(Bytes::from_static(why.as_bytes())).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     if status == StatusCode::UNAUTHORIZED {
-        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    answer
+    response
 }

@@ -1,7 +1,11 @@
-//! Serves agents to MCP clients over stdio and over HTTP: a client delegates, and our limits, models, journal and sandbox
-//! hold. It knows neither files nor environment nor terminals: a host hands it a [`Homing`](homing::Homing) and options.
+//! MCP server for agents, over stdio and over HTTP.
 //!
-//! Each client reaches its own runs only, and what it started ends with it.
+//! A client delegates tasks with five tools: `delegate`, `wait`, `tell`, `cancel` and `runs`. The runs use the limits,
+//! models, journal and sandbox of the host. Each client can access only the runs that it started, and they are cancelled
+//! when it disconnects.
+//!
+//! The crate reads no files and no environment variables: a host passes a [`Homing`](homing::Homing) and [`ServerOptions`]
+//! to [`serve_stdio`] or [`serve_http`].
 
 mod args;
 mod client;

@@ -1,4 +1,4 @@
-//! What a host decides about serving: how much a client may spend, who watches for changed agents, who asks people.
+//! Options of the server: limits and budget of clients, reloading of agents, questions to users.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,26 +6,26 @@ use homing::{Homing, Limits, crates::core::BoxFuture};
 
 use crate::ElicitationHandler;
 
-/// Gives a new [`Homing`] where agents have changed, and nothing where they have not. It is called every few seconds.
+/// Returns a new [`Homing`] if agents have changed, otherwise `None`. It is called every few seconds.
 pub type Reload = Arc<dyn Fn() -> BoxFuture<'static, Option<Arc<Homing>>> + Send + Sync>;
 
-/// What a host decides about serving.
+/// Options of the server.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ServerOptions {
-    /// The most that one delegation may have; what is left open has the usual defaults. A client can only ask for less.
+    /// Limits of one delegation; unset ones have the usual defaults. A client can only lower them.
     pub limits: Limits,
-    /// The most that one client may have in all.
+    /// Budget of one client over all its runs.
     pub budget: ClientBudget,
-    /// The model of what clients delegate, whatever the agents' files say.
+    /// Model of delegated runs; overrides the agents' own.
     pub model: Option<String>,
-    /// The account that pays.
+    /// Budget account to charge.
     pub account: Option<String>,
-    /// Looks for changed agents.
+    /// Reloads changed agents.
     pub reload: Option<Reload>,
-    /// How often it looks.
+    /// Interval between two calls of `reload`.
     pub reload_every: Duration,
-    /// Puts questions to clients; the same one that the [`Homing`] was built with. Without it nobody is asked.
+    /// Sends questions to clients. Must be the handler that the [`Homing`] was built with. Without it no questions are asked.
     pub asker: Option<Arc<ElicitationHandler>>,
 }
 
@@ -45,11 +45,14 @@ impl Default for ServerOptions {
 
 impl fmt::Debug for ServerOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("limits", &self.limits).field("budget", &self.budget).finish_non_exhaustive()
+        f.debug_struct("ServerOptions")
+            .field("limits", &self.limits)
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
     }
 }
 
-/// The most that one client may have in all. A run that is under way counts with everything it may still spend.
+/// The budget of one client over all its runs. A run in progress counts with the whole of its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientBudget {
@@ -57,7 +60,7 @@ pub struct ClientBudget {
     pub cost_micros: Option<u64>,
     /// Tokens.
     pub tokens: Option<u64>,
-    /// Delegations under way at once.
+    /// Maximum number of runs in progress.
     pub open: usize,
 }
 

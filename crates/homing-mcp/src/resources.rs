@@ -1,4 +1,4 @@
-//! What clients can read: the agents' definitions, and the results and transcripts of their own runs.
+//! The MCP resources: definitions of agents, and results and transcripts of the client's own runs.
 
 use homing::{AgentDefinition, RunHandle};
 use rmcp::{
@@ -15,29 +15,33 @@ const RUNS: &str = "homing://runs/";
 const TRANSCRIPT: &str = "/transcript";
 const JSON: &str = "application/json";
 
-/// Everything that this client can read.
+/// Lists the resources that a client can read.
 pub(crate) fn list(client: &Client) -> Vec<Resource> {
-    let homing = client.served.homing();
-    let agents = homing.registry().all().map(|it| agent_entry(&it.definition));
-    let runs = client.runs().into_iter().rev().flat_map(|it| run_entries(&it.handle));
+    let homing = client.server.homing();
+    let agents = homing.registry().all().map(|agent| agent_entry(&agent.definition));
+    let runs = client.runs().into_iter().rev().flat_map(|run| run_entries(&run.handle));
     agents.chain(runs).collect()
 }
 
-/// The shapes of the addresses.
+/// Lists the URI templates of the resources.
 pub(crate) fn templates() -> Vec<ResourceTemplate> {
-    let template = |uri: String, name: &str, what: &str| {
-        ResourceTemplate::new(uri, name).with_description(what).with_mime_type(JSON)
+    let template = |uri: String, name: &str, description: &str| {
+        ResourceTemplate::new(uri, name).with_description(description).with_mime_type(JSON)
     };
     vec![
         template(format!("{AGENTS}{{name}}"), "agent", "The definition of an agent."),
-        template(format!("{RUNS}{{run}}"), "run", "The result of a run of yours, as far as it has one."),
-        template(format!("{RUNS}{{run}}{TRANSCRIPT}"), "transcript", "What was said and done in a run of yours."),
+        template(format!("{RUNS}{{run}}"), "run", "The result of one of your runs, partial if it has not ended."),
+        template(
+            format!("{RUNS}{{run}}{TRANSCRIPT}"),
+            "transcript",
+            "The messages and tool calls of one of your runs.",
+        ),
     ]
 }
 
-/// The content behind an address.
+/// Reads the resource with this URI.
 pub(crate) fn read(client: &Client, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let missing = || ErrorData::resource_not_found(format!("there is nothing at {uri}"), None);
+    let missing = || ErrorData::resource_not_found(format!("there is no resource {uri}"), None);
     let value = if let Some(name) = uri.strip_prefix(AGENTS) {
         agent(client, name)
     } else if let Some(rest) = uri.strip_prefix(RUNS) {
@@ -51,7 +55,7 @@ pub(crate) fn read(client: &Client, uri: &str) -> Result<ReadResourceResult, Err
 
 fn agent_entry(agent: &AgentDefinition) -> Resource {
     Resource::new(format!("{AGENTS}{}", encode(&agent.name)), agent.name.clone())
-        .with_description(tools::described(&agent.description))
+        .with_description(tools::shown_description(&agent.description))
         .with_mime_type(JSON)
 }
 
@@ -59,38 +63,39 @@ fn run_entries(run: &RunHandle) -> [Resource; 2] {
     let (id, status, agent) = (run.id(), run.status().name(), run.envelope().agent);
     let entry = |uri: String, what: &str| {
         let name = format!("{agent} {id}");
-        Resource::new(uri, name).with_description(format!("{what}; it is {status}")).with_mime_type(JSON)
+        Resource::new(uri, name).with_description(format!("{what}; status: {status}")).with_mime_type(JSON)
     };
-    [entry(format!("{RUNS}{id}"), "The result"), entry(format!("{RUNS}{id}{TRANSCRIPT}"), "What was said and done")]
+    [
+        entry(format!("{RUNS}{id}"), "The result"),
+        entry(format!("{RUNS}{id}{TRANSCRIPT}"), "The messages and tool calls"),
+    ]
 }
 
-/// A definition without what may carry secrets: how its servers and hooks are started, and what nobody here understands.
+/// Returns an agent's definition without the parts that may contain secrets: server commands, hooks and unknown keys.
 fn agent(client: &Client, name: &str) -> Option<Value> {
-    let homing = client.served.homing();
+    let homing = client.server.homing();
     let mut definition = AgentDefinition::clone(homing.registry().get(&decode(name)?).ok()?);
-    definition.mcp_servers.values_mut().for_each(|it| *it = Value::Null);
+    definition.mcp_servers.values_mut().for_each(|server| *server = Value::Null);
     definition.hooks = Value::Null;
     definition.unknown.clear();
     serde_json::to_value(definition).ok()
 }
 
 fn run(client: &Client, rest: &str) -> Option<Value> {
-    let (id, transcript) = rest.strip_suffix(TRANSCRIPT).map_or((rest, false), |id| (id, true));
+    let (id, is_transcript) = rest.strip_suffix(TRANSCRIPT).map_or((rest, false), |id| (id, true));
     let run = client.find(Uuid::try_parse(id).ok()?)?;
-    match transcript {
-        false => serde_json::to_value(run.envelope()).ok(),
-        true => {
-            let tree = run.tree();
-            let messages: Vec<_> = tree.get(run.id())?.transcript().iter().map(|it| &it.message).collect();
-            serde_json::to_value(messages).ok()
-        }
+    if !is_transcript {
+        return serde_json::to_value(run.envelope()).ok();
     }
+    let tree = run.tree();
+    let messages: Vec<_> = tree.get(run.id())?.transcript.iter().map(|entry| &entry.message).collect();
+    serde_json::to_value(messages).ok()
 }
 
-/// Names of plugins' agents have a colon, which stays; what an address cannot hold is escaped.
+/// Escapes a name for a URI. The colon in names of plugin agents stays.
 fn encode(name: &str) -> String {
-    let plain = |it: u8| it.is_ascii_alphanumeric() || b"-._~:".contains(&it);
-    let escape = |it: u8| if plain(it) { char::from(it).to_string() } else { format!("%{it:02X}") };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+    let escape = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     name.bytes().map(escape).collect()
 }
 
@@ -100,7 +105,7 @@ fn decode(name: &str) -> Option<String> {
     while let [first, tail @ ..] = rest {
         let (byte, after) = match (first, tail) {
             (b'%', [high, low, after @ ..]) => {
-                let digit = |it: u8| char::from(it).to_digit(16).and_then(|it| u8::try_from(it).ok());
+                let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
                 (digit(*high)? * 16 + digit(*low)?, after)
             }
             (b'%', _) => return None,
@@ -117,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m5_odd_names_survive_the_way_through_an_address() {
+    fn m5_unusual_agent_names_survive_uri_escaping() {
         for name in ["explore", "plugin:name", "a b/c%", "ümläut", "..", "\u{1b}[31m"] {
             let encoded = encode(name);
             assert!(!encoded.contains(['/', ' ', '\u{1b}']), "{encoded}");

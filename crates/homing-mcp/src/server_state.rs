@@ -1,4 +1,4 @@
-//! What all clients of one server share: the agents as they stand, the options, and the list of who is there.
+//! State that all clients of one server share: the current agents, the options, and the list of clients.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
@@ -11,32 +11,32 @@ use uuid::Uuid;
 
 use crate::{client::Client, options::ServerOptions};
 
-/// The clients that are there at once; each costs memory, and a client that comes back makes a new one.
-const MOST_CLIENTS: usize = 256;
+/// Maximum number of connected clients. Each uses memory, and a client that reconnects counts as a new one.
+const MAX_CLIENTS: usize = 256;
 
-/// What all clients of one server share.
+/// State that all clients of one server share.
 pub(crate) struct ServerState {
     homing: RwLock<Arc<Homing>>,
     pub(crate) options: ServerOptions,
-    pub(crate) present: Arc<Present>,
+    pub(crate) clients: Arc<ClientList>,
 }
 
 impl ServerState {
     pub(crate) fn new(homing: Arc<Homing>, options: ServerOptions) -> Arc<Self> {
-        let present = options.asker.as_ref().map(|asker| asker.present.clone()).unwrap_or_default();
-        Arc::new(Self { homing: RwLock::new(homing), options, present })
+        let clients = options.asker.as_ref().map(|handler| handler.clients.clone()).unwrap_or_default();
+        Arc::new(Self { homing: RwLock::new(homing), options, clients })
     }
 
-    /// The agents as they stand.
+    /// Returns the current agents.
     pub(crate) fn homing(&self) -> Arc<Homing> {
         self.homing.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A new client, unless too many are there.
+    /// Adds a client; `None` if there are too many.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<Arc<Client>> {
-        let mut clients = self.present.lock();
-        clients.retain(|it| it.strong_count() > 0);
-        if clients.len() >= MOST_CLIENTS {
+        let mut clients = self.clients.lock();
+        clients.retain(|client| client.strong_count() > 0);
+        if clients.len() >= MAX_CLIENTS {
             return None;
         }
         let client = Arc::new(Client::new(self.clone()));
@@ -44,39 +44,39 @@ impl ServerState {
         Some(client)
     }
 
-    /// Looks for changed agents for as long as the guard lives.
-    pub(crate) fn watch(self: &Arc<Self>) -> Watch {
-        let Some(reload) = self.options.reload.clone() else { return Watch(None) };
-        let (served, every) = (self.clone(), self.options.reload_every.max(Duration::from_millis(10)));
-        Watch(Some(tokio::spawn(async move {
+    /// Reloads changed agents at an interval, until the returned task is dropped.
+    pub(crate) fn start_reloading(self: &Arc<Self>) -> ReloadTask {
+        let Some(reload) = self.options.reload.clone() else { return ReloadTask(None) };
+        let (server, every) = (self.clone(), self.options.reload_every.max(Duration::from_millis(10)));
+        ReloadTask(Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(every).await;
                 if let Some(homing) = reload().await {
-                    served.change(homing).await;
+                    server.set_homing(homing).await;
                 }
             }
         })))
     }
 
-    async fn change(&self, homing: Arc<Homing>) {
+    async fn set_homing(&self, homing: Arc<Homing>) {
         *self.homing.write().unwrap_or_else(PoisonError::into_inner) = homing;
-        for client in self.present.all() {
-            client.agents_changed().await;
+        for client in self.clients.all() {
+            client.notify_agents_changed().await;
         }
     }
 }
 
-/// Who is there. A client is on this list for as long as its conversation lasts.
+/// The connected clients.
 #[derive(Default)]
-pub(crate) struct Present(Mutex<Vec<Weak<Client>>>);
+pub(crate) struct ClientList(Mutex<Vec<Weak<Client>>>);
 
-impl Present {
-    /// Every client that is there.
+impl ClientList {
+    /// Returns every connected client.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The client whose run this is, or whose run it stands below.
+    /// Returns the client that started this run or one above it.
     pub(crate) fn owner(&self, run: Uuid) -> Option<Arc<Client>> {
         self.all().into_iter().find(|client| client.find(run).is_some())
     }
@@ -86,10 +86,10 @@ impl Present {
     }
 }
 
-/// Stops looking when it goes.
-pub(crate) struct Watch(Option<JoinHandle<()>>);
+/// The task that reloads agents. Dropping it stops the task.
+pub(crate) struct ReloadTask(Option<JoinHandle<()>>);
 
-impl Drop for Watch {
+impl Drop for ReloadTask {
     fn drop(&mut self) {
         if let Some(task) = self.0.take() {
             task.abort();

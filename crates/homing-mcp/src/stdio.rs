@@ -1,4 +1,4 @@
-//! Serves one client over a pair of pipes; usually the process's own, which then carry nothing but the protocol.
+//! Serves one client over a pair of pipes, usually standard input and output. These carry only protocol messages.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -6,27 +6,30 @@ use homing::Homing;
 use rmcp::{ServiceExt, transport::async_rw::AsyncRwTransport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{handler::Handler, options::ServerOptions, server_state::ServerState};
+use crate::{handler::McpHandler, options::ServerOptions, server_state::ServerState};
 
-/// The longest line that is read; a longer one is dropped.
-const LONGEST_LINE: usize = 4 << 20;
+/// Maximum length of a line in bytes; longer ones are dropped.
+const MAX_LINE: usize = 4 << 20;
 
-/// How long runs may take to end when their client is gone.
+/// Time for runs to end after their client has disconnected.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Why a conversation could not be held.
+/// The failure of a connection over pipes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StdioError {
-    /// The client did not introduce itself.
-    #[error("the client did not introduce itself: {0}")]
+    /// The client did not send `initialize`.
+    #[error("the client did not initialize the connection: {0}")]
     NoIntroduction(String),
-    /// The conversation broke.
-    #[error("the conversation broke: {0}")]
+    /// The connection failed.
+    #[error("the connection to the client failed: {0}")]
     Broken(String),
 }
 
-/// Serves one client over standard input and output until it goes or `stop` resolves; then everything it started is ended.
+/// Serves one client over standard input and output until it disconnects or `stop` resolves, then cancels its runs.
+///
+/// # Errors
+/// Fails if the client does not initialize the connection, or if the connection breaks.
 pub async fn serve_stdio(
     homing: Arc<Homing>,
     options: ServerOptions,
@@ -36,7 +39,10 @@ pub async fn serve_stdio(
     serve_on(homing, options, (read, write), stop).await
 }
 
-/// Serves one client over any pair of pipes.
+/// Serves one client over any pair of pipes; see [`serve_stdio`].
+///
+/// # Errors
+/// Fails if the client does not initialize the connection, or if the connection breaks.
 pub async fn serve_on<R, W>(
     homing: Arc<Homing>,
     options: ServerOptions,
@@ -47,17 +53,17 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let served = ServerState::new(homing, options);
-    let _watch = served.watch();
-    let client = served.admit().expect("the first client of a server");
-    let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(LONGEST_LINE);
-    let handler = Handler { client: client.clone() };
-    let talk = async {
-        let talk = handler.serve(transport).await.map_err(|error| StdioError::NoIntroduction(error.to_string()))?;
-        talk.waiting().await.map(|_| ()).map_err(|error| StdioError::Broken(error.to_string()))
+    let server = ServerState::new(homing, options);
+    let _reload = server.start_reloading();
+    let client = server.admit().expect("the first client of a server");
+    let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_LINE);
+    let handler = McpHandler { client: client.clone() };
+    let connection = async {
+        let service = handler.serve(transport).await.map_err(|error| StdioError::NoIntroduction(error.to_string()))?;
+        service.waiting().await.map(|_| ()).map_err(|error| StdioError::Broken(error.to_string()))
     };
     let ended = tokio::select! {
-        ended = talk => ended,
+        ended = connection => ended,
         () = stop => Ok(()),
     };
     client.end(GRACE).await;

@@ -1,4 +1,4 @@
-//! How the tools present themselves: names, descriptions, what goes in and what comes out.
+//! The MCP tools: names, descriptions, input and output schemas.
 
 use std::sync::Arc;
 
@@ -6,29 +6,30 @@ use homing::{Registry, crates::core::sanitize};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-/// The longest description of an agent, in bytes; every turn of the client pays for all of them.
-const LONGEST: usize = 400;
+/// Maximum length of an agent's description in bytes. The client sends all of them to its model in every turn.
+const MAX_DESCRIPTION: usize = 400;
 
-/// The longest list of agents, in bytes.
-const LONGEST_LIST: usize = 24_000;
+/// Maximum length of the list of agents in bytes.
+const MAX_LIST: usize = 24_000;
 
-/// The tools, as the agents stand.
+/// Returns the tools for the current agents.
 pub(crate) fn tools(agents: &Registry) -> Vec<Tool> {
     vec![
-        tool("delegate", delegate_text(agents), delegate_input(agents), envelope()).with_annotations(acts("Delegate")),
-        tool("wait", WAIT.into(), wait_input(), runs_output(envelope())).with_annotations(looks("Wait for runs")),
-        tool("tell", TELL.into(), tell_input(), tell_output()).with_annotations(acts("Tell a run")),
+        tool("delegate", delegate_text(agents), delegate_input(agents), envelope())
+            .with_annotations(changes("Delegate")),
+        tool("wait", WAIT.into(), wait_input(), runs_output(envelope())).with_annotations(reads("Wait for runs")),
+        tool("tell", TELL.into(), tell_input(), tell_output()).with_annotations(changes("Tell a run")),
         tool("cancel", CANCEL.into(), run_input(), cancel_output()).with_annotations(stops("Cancel a run")),
-        tool("runs", RUNS.into(), runs_input(), runs_output(listed())).with_annotations(looks("List runs")),
+        tool("runs", RUNS.into(), runs_input(), runs_output(listed())).with_annotations(reads("List runs")),
     ]
 }
 
-const WAIT: &str = "Waits for runs that were delegated in the background, and returns their results: for all of them, or with \
-                    `any` for the first. When `timeout` is up, it returns them as they stand.";
-const TELL: &str = "Tells a run something more. A run that is under way reads it at its next step. A run that has ended is \
-                    continued by a new one, in the background, which knows what was said before: wait for that.";
-const CANCEL: &str = "Stops a run and everything below it. What it had by then is kept: `wait` returns it.";
-const RUNS: &str = "Lists the runs that you delegated, newest first: who, what, how it is going, what it used.";
+const WAIT: &str = "Waits for runs that were delegated in the background and returns their results: all of them, or with \
+                    `any` the first to finish. After `timeout` it returns the runs in their current state.";
+const TELL: &str = "Sends a message to a run. A run in progress reads it at its next step. A run that has ended is continued \
+                    by a new run in the background, which has the earlier messages: wait for that one.";
+const CANCEL: &str = "Stops a run and every run below it. Its partial result is kept: `wait` returns it.";
+const RUNS: &str = "Lists the runs that you delegated, newest first, with agent, task, status and usage.";
 
 fn tool(name: &'static str, description: String, input: Value, output: Value) -> Tool {
     Tool::new(name, description, object(input)).with_raw_output_schema(object(output))
@@ -41,11 +42,11 @@ fn object(value: Value) -> Arc<JsonObject> {
     }
 }
 
-fn acts(title: &str) -> ToolAnnotations {
+fn changes(title: &str) -> ToolAnnotations {
     ToolAnnotations::with_title(title).read_only(false).open_world(true)
 }
 
-fn looks(title: &str) -> ToolAnnotations {
+fn reads(title: &str) -> ToolAnnotations {
     ToolAnnotations::with_title(title).read_only(true).open_world(false)
 }
 
@@ -55,12 +56,12 @@ fn stops(title: &str) -> ToolAnnotations {
 
 fn delegate_text(agents: &Registry) -> String {
     let mut text = "Gives a task to an agent and returns its answer, within limits. The agent sees nothing of this \
-                    conversation: the task must say everything it needs. With `background` it returns at once; `wait` for the \
-                    result.\n\nAgents:"
+                    conversation, so the task must contain everything it needs. With `background` it returns immediately; \
+                    `wait` for the result.\n\nAgents:"
         .to_owned();
-    for it in agents.all() {
-        let line = format!("\n- {}: {}", it.definition.name, described(&it.definition.description));
-        if text.len() + line.len() > LONGEST_LIST {
+    for agent in agents.all() {
+        let line = format!("\n- {}: {}", agent.definition.name, shown_description(&agent.definition.description));
+        if text.len() + line.len() > MAX_LIST {
             text.push_str("\n- … more: see the resources homing://agents/NAME");
             break;
         }
@@ -69,18 +70,19 @@ fn delegate_text(agents: &Registry) -> String {
     text
 }
 
-/// A description from a file is a stranger's text: visible, on one line, and short.
-pub(crate) fn described(description: &str) -> String {
+/// Returns a description as one short line without control characters, because the text of a file is not trusted.
+pub(crate) fn shown_description(description: &str) -> String {
     let line = sanitize::inert_line(description);
-    match line.len() > LONGEST {
-        true => format!("{}…", &line[..line.floor_char_boundary(LONGEST)]),
-        false => line,
+    if line.len() > MAX_DESCRIPTION {
+        format!("{}…", &line[..line.floor_char_boundary(MAX_DESCRIPTION)])
+    } else {
+        line
     }
 }
 
 fn delegate_input(agents: &Registry) -> Value {
-    let mut agent = json!({"type": "string", "description": "Who is to do it."});
-    // An empty `enum` is no valid schema.
+    let mut agent = json!({"type": "string", "description": "Agent to run."});
+    // An empty `enum` is not a valid schema.
     if !agents.is_empty() {
         agent["enum"] = agents.names().collect();
     }
@@ -89,22 +91,22 @@ fn delegate_input(agents: &Registry) -> Value {
         "type": "object",
         "properties": {
             "agent": agent,
-            "task": {"type": "string", "minLength": 1, "description": "What is to be done, complete in itself."},
+            "task": {"type": "string", "minLength": 1, "description": "Task, complete in itself."},
             "limits": {
                 "type": "object",
-                "description": "What it may use; less than the usual, never more.",
+                "description": "Limits of the run. They can only lower the defaults.",
                 "properties": {
                     "max_cost": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars, such as 0.50."},
-                    "max_tokens": count("Input and output tokens, of it and of everything below it."),
+                    "max_tokens": count("Input and output tokens, including all runs below it."),
                     "max_turns": count("Replies of its model."),
-                    "max_tool_calls": count("Tool calls, of it and of everything below it."),
+                    "max_tool_calls": count("Tool calls, including all runs below it."),
                     "max_children": count("Runs below it."),
-                    "max_depth": count("Levels of delegation below it; 0 means that it cannot delegate."),
+                    "max_depth": count("Levels of delegation below it; with 0 it cannot delegate."),
                     "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
                 },
                 "additionalProperties": false,
             },
-            "background": {"type": "boolean", "default": false, "description": "Whether to return at once."},
+            "background": {"type": "boolean", "default": false, "description": "Return immediately."},
         },
         "required": ["agent", "task"],
         "additionalProperties": false,
@@ -115,7 +117,7 @@ fn id(what: &str) -> Value {
     json!({"type": "string", "format": "uuid", "description": what})
 }
 
-/// Not every client takes a list of types.
+/// A value or null. Not every client accepts a list of types.
 fn or_null(kind: &str) -> Value {
     json!({"anyOf": [{"type": kind}, {"type": "null"}]})
 }
@@ -126,9 +128,9 @@ fn wait_input() -> Value {
         "properties": {
             "runs": {
                 "type": "array", "items": id("A run."),
-                "description": "The runs to wait for; without it, all of yours that are under way.",
+                "description": "Runs to wait for; by default all of yours that are in progress.",
             },
-            "any": {"type": "boolean", "default": false, "description": "Whether the first one is enough."},
+            "any": {"type": "boolean", "default": false, "description": "Return when the first run has ended."},
             "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
         },
         "additionalProperties": false,
@@ -156,7 +158,7 @@ const STATUS: [&str; 9] =
 fn runs_input() -> Value {
     json!({
         "type": "object",
-        "properties": {"status": {"type": "string", "enum": STATUS, "description": "Only those that are going like this."}},
+        "properties": {"status": {"type": "string", "enum": STATUS, "description": "Only runs with this status."}},
         "additionalProperties": false,
     })
 }
@@ -173,7 +175,7 @@ fn usage() -> Value {
     })
 }
 
-/// The result envelope. Fields are only ever added to it.
+/// The schema of the result envelope. Fields may be added to it, but never removed.
 fn envelope() -> Value {
     let (text, flag) = (json!({"type": "string"}), json!({"type": "boolean"}));
     let texts = json!({"type": "array", "items": text});
@@ -182,7 +184,7 @@ fn envelope() -> Value {
         "properties": {
             "v": {"type": "integer"}, "run": id("The run."), "place": text, "agent": text, "model": text,
             "status": {"type": "string", "enum": STATUS},
-            "output": text, "data": {"description": "The answer for programs: any JSON."}, "partial": flag,
+            "output": text, "data": {"description": "Structured answer: any JSON."}, "partial": flag,
             "error": or_null("object"), "limit": or_null("object"),
             "usage": usage(), "subtree": usage(), "verified": or_null("boolean"),
             "warnings": texts, "denied": texts, "resumable": flag,
@@ -216,7 +218,7 @@ fn tell_output() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "run": id("The run that goes on: the one that was told, or its continuation."),
+            "run": id("The run that continues: the given one, or a new one."),
             "continues": or_null("string"),
         },
         "required": ["run", "continues"],
@@ -228,7 +230,7 @@ fn cancel_output() -> Value {
         "type": "object",
         "properties": {
             "run": id("The run."),
-            "cancelled": {"type": "boolean", "description": "False where it had ended, or was stopping."},
+            "cancelled": {"type": "boolean", "description": "False if it had ended or was already stopping."},
         },
         "required": ["run", "cancelled"],
     })

@@ -1,5 +1,5 @@
-//! Waiting for runs on behalf of a request: until they are over, the time is up, or the client gives up; and showing the
-//! client meanwhile, where it wants to know, who is at what.
+//! Waits for runs on behalf of a request, until they have ended, the time is up, or the client cancels the request. Meanwhile
+//! it reports progress if the client asked for it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -16,53 +16,53 @@ use rmcp::{
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
-use crate::{client::Client, elicitation::QuestionDesk};
+use crate::{client::Client, elicitation::QuestionRoute};
 
-/// The client is told something at most this often, whatever the runs do.
-const PACE: Duration = Duration::from_millis(250);
+/// Minimum time between two progress notifications.
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Clients give up on a request that shows no life; a model may think for long.
-const PULSE: Duration = Duration::from_secs(10);
+/// Maximum time between two progress notifications. Clients give up on a request without any, and a model may think for long.
+const MAX_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Which of several runs are waited for.
+/// The number of runs that must have ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitFor {
     All,
     Any,
 }
 
-/// How the waiting ended.
+/// The reason for which waiting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attended {
-    /// What was wanted is over.
-    Over,
+pub(crate) enum WaitEnd {
+    /// The runs have ended.
+    RunsEnded,
     /// The time is up.
     TimeUp,
-    /// The client gave up on its request, or went away.
-    GivenUp,
+    /// The client cancelled its request, or disconnected.
+    Cancelled,
 }
 
-/// Waits.
-pub(crate) async fn attend(
+/// Waits for runs; see the module's page.
+pub(crate) async fn wait_for_runs(
     runs: &[RunHandle],
     wanted: WaitFor,
     timeout: Option<Duration>,
     client: &Client,
     context: &RequestContext<RoleServer>,
-) -> Attended {
-    let (desk, questions) = QuestionDesk::new();
-    // A request that ends before its runs would take their questions along.
-    let _open = timeout.is_none().then(|| client.open_desk(runs, desk));
+) -> WaitEnd {
+    let (route, questions) = QuestionRoute::new();
+    // A request with a timeout may end before its runs, and their open questions would be lost with it.
+    let _open = timeout.is_none().then(|| client.route_questions(runs, route));
     tokio::select! {
-        () = over(runs, wanted) => Attended::Over,
-        () = context.ct.cancelled() => Attended::GivenUp,
-        () = time(timeout) => Attended::TimeUp,
-        never = show(runs, context) => match never {},
+        () = ended(runs, wanted) => WaitEnd::RunsEnded,
+        () = context.ct.cancelled() => WaitEnd::Cancelled,
+        () = time_up(timeout) => WaitEnd::TimeUp,
+        never = report_progress(runs, context) => match never {},
         never = questions.answer(&context.peer) => match never {},
     }
 }
 
-async fn over(runs: &[RunHandle], wanted: WaitFor) {
+async fn ended(runs: &[RunHandle], wanted: WaitFor) {
     let waits = runs.iter().map(|run| Box::pin(run.wait()));
     match wanted {
         WaitFor::Any if !runs.is_empty() => drop(futures::future::select_all(waits).await),
@@ -70,75 +70,77 @@ async fn over(runs: &[RunHandle], wanted: WaitFor) {
     }
 }
 
-async fn time(timeout: Option<Duration>) {
+async fn time_up(timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => sleep(timeout).await,
         None => std::future::pending().await,
     }
 }
 
-/// Shows progress for ever, if the client asked for it.
-async fn show(runs: &[RunHandle], context: &RequestContext<RoleServer>) -> std::convert::Infallible {
+/// Reports progress, if the client asked for it. Never returns.
+async fn report_progress(runs: &[RunHandle], context: &RequestContext<RoleServer>) -> std::convert::Infallible {
     let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
-    let mut news = News::new(runs);
-    let mut line = ProgressLine { peer: &context.peer, token, count: 0, last: Instant::now() };
-    let each = |run: &RunHandle| stream::unfold(run.events(), async |mut it| it.next().await.map(|event| (event, it)));
+    let mut summary = ProgressSummary::new(runs);
+    let mut sender = ProgressSender { peer: &context.peer, token, count: 0, last: Instant::now() };
+    let each = |run: &RunHandle| {
+        stream::unfold(run.events(), async |mut events| events.next().await.map(|event| (event, events)))
+    };
     let mut events = stream::select_all(runs.iter().map(|run| Box::pin(each(run))));
-    let mut ticks = interval(PACE);
+    let mut ticks = interval(MIN_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            Some(event) = events.next() => news.note(&event),
+            Some(event) = events.next() => summary.note(&event),
             _ = ticks.tick() => {
-                if news.fresh || line.last.elapsed() >= PULSE {
-                    line.send(news.take()).await;
+                if summary.changed || sender.last.elapsed() >= MAX_INTERVAL {
+                    sender.send(summary.take()).await;
                 }
             }
         }
     }
 }
 
-/// The way to tell a client about one request.
-struct ProgressLine<'a> {
+/// Sends progress notifications for one request.
+struct ProgressSender<'a> {
     peer: &'a Peer<RoleServer>,
     token: ProgressToken,
     count: u32,
     last: Instant,
 }
 
-impl ProgressLine<'_> {
+impl ProgressSender<'_> {
     async fn send(&mut self, message: String) {
         self.count += 1;
         self.last = Instant::now();
         let param = ProgressNotificationParam::new(self.token.clone(), f64::from(self.count)).with_message(message);
-        // A client that does not listen any more is noticed elsewhere.
+        // A disconnected client is noticed elsewhere.
         let _ = self.peer.notify_progress(param).await;
     }
 }
 
-/// What is to be told next.
-struct News {
+/// The next progress message.
+struct ProgressSummary {
     names: HashMap<Uuid, String>,
     steps: u64,
     tokens: u64,
     latest: String,
-    fresh: bool,
+    changed: bool,
 }
 
-impl News {
+impl ProgressSummary {
     fn new(runs: &[RunHandle]) -> Self {
         let envelopes: Vec<_> = runs.iter().map(RunHandle::envelope).collect();
-        let below = || envelopes.iter().flat_map(|it| it.all());
+        let below = || envelopes.iter().flat_map(|envelope| envelope.all());
         Self {
-            names: below().map(|it| (it.run, format!("{} {}", it.agent, it.place))).collect(),
-            steps: envelopes.iter().map(|it| it.subtree.turns).sum(),
-            tokens: envelopes.iter().map(|it| it.subtree.input + it.subtree.output).sum(),
+            names: below().map(|run| (run.run, format!("{} {}", run.agent, run.place))).collect(),
+            steps: envelopes.iter().map(|envelope| envelope.subtree.turns).sum(),
+            tokens: envelopes.iter().map(|envelope| envelope.subtree.input + envelope.subtree.output).sum(),
             latest: envelopes
                 .iter()
-                .map(|it| format!("{} {}", it.agent, it.status.name()))
+                .map(|envelope| format!("{} {}", envelope.agent, envelope.status.name()))
                 .collect::<Vec<_>>()
                 .join(", "),
-            fresh: true,
+            changed: true,
         }
     }
 
@@ -150,16 +152,16 @@ impl News {
     }
 
     fn fact(&mut self, record: &Record) {
-        let what = match &record.fact {
+        let activity = match &record.fact {
             Fact::Spawned(spawned) => {
                 self.names.insert(record.run, format!("{} {}", spawned.agent.name, record.place));
-                "begins".to_owned()
+                "started".to_owned()
             }
-            Fact::Asked(_) => "asks its model".to_owned(),
+            Fact::Asked(_) => "is waiting for its model".to_owned(),
             Fact::Replied { reply } => {
                 self.steps += 1;
                 self.tokens += reply.usage.input + reply.usage.output;
-                "has a reply".to_owned()
+                "got a reply".to_owned()
             }
             Fact::Called(called) => format!("calls {}", called.call.name),
             Fact::Ended(ended) => ended.outcome.status().replace('_', " "),
@@ -171,12 +173,12 @@ impl News {
             | Fact::Extended { .. } => return,
         };
         let name = self.names.get(&record.run).map_or("a run", String::as_str);
-        self.latest = format!("{name} {what}");
-        self.fresh = true;
+        self.latest = format!("{name} {activity}");
+        self.changed = true;
     }
 
     fn take(&mut self) -> String {
-        self.fresh = false;
+        self.changed = false;
         format!("{} · step {} · {} tokens", self.latest, self.steps, self.tokens)
     }
 }

@@ -1,21 +1,20 @@
-//! Clients over HTTP, and those who should not be let in.
+//! Clients over HTTP, and requests that must be refused.
 
-mod stage;
+mod fixtures;
+#[path = "fixtures/raw_http.rs"]
+mod raw_http;
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use fixtures::*;
 use homing::Status;
 use homing_mcp::{ElicitationHandler, HttpOptions, HttpServer, ServerOptions, serve_http};
+use raw_http::{RawRequest, answer, raw, read_to};
 use rmcp::{
     ServiceExt,
     transport::{StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig},
 };
 use serde_json::{Value, json};
-use stage::*;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -28,81 +27,9 @@ async fn server(homing: Arc<homing::Homing>, options: ServerOptions) -> HttpServ
     serve_http(homing, LOOPBACK, options, HttpOptions::default()).await.expect("a free port")
 }
 
-async fn client(server: &HttpServer, probe: Probe) -> Talk {
+async fn client(server: &HttpServer, handler: RecordingClient) -> Connection {
     let config = StreamableHttpClientTransportConfig::with_uri(server.url()).auth_header(server.token());
-    probe.serve(StreamableHttpClientTransport::from_config(config)).await.expect("the conversation begins")
-}
-
-/// Sends bytes and reads the head of the answer and what comes with it.
-async fn raw(address: SocketAddr, bytes: &[u8]) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let _ = stream.write_all(bytes).await;
-    answer(&mut stream).await
-}
-
-async fn answer(stream: &mut TcpStream) -> (u16, String) {
-    read_to(stream, "\r\n\r\n").await
-}
-
-async fn read_to(stream: &mut TcpStream, end: &str) -> (u16, String) {
-    let mut got = Vec::new();
-    let mut part = [0; 4096];
-    let started = Instant::now();
-    while !String::from_utf8_lossy(&got).contains(end) {
-        // A stream that is kept alive is not silent, so each read alone would wait for ever.
-        assert!(started.elapsed() < Duration::from_secs(30), "no {end:?} in {}", String::from_utf8_lossy(&got));
-        match timeout(Duration::from_secs(20), stream.read(&mut part)).await.expect("an answer in time") {
-            Ok(0) | Err(_) => break,
-            Ok(count) => got.extend(&part[..count]),
-        }
-    }
-    let text = String::from_utf8_lossy(&got).into_owned();
-    (text.get(9..12).and_then(|it| it.parse().ok()).unwrap_or(0), text)
-}
-
-/// A request as it goes over the wire.
-#[derive(Clone)]
-struct Wire {
-    method: &'static str,
-    path: String,
-    headers: Vec<(String, String)>,
-    body: String,
-}
-
-impl Wire {
-    fn new(server: &HttpServer, method: &'static str, path: &str, body: Value) -> Self {
-        let mut wire = Self { method, path: path.into(), headers: Vec::new(), body: String::new() };
-        wire.set("Host", &server.address().to_string());
-        wire.set("Authorization", &format!("Bearer {}", server.token()));
-        wire.set("Accept", "application/json, text/event-stream");
-        if method == "POST" {
-            wire.set("Content-Type", "application/json");
-            wire.body = body.to_string();
-        }
-        wire
-    }
-
-    fn set(&mut self, name: &str, value: &str) {
-        self.unset(name);
-        self.headers.push((name.into(), value.into()));
-    }
-
-    fn unset(&mut self, name: &str) {
-        self.headers.retain(|(it, _)| !it.eq_ignore_ascii_case(name));
-    }
-
-    async fn send(&self, server: &HttpServer) -> (u16, String) {
-        raw(server.address(), self.bytes().as_bytes()).await
-    }
-
-    fn bytes(&self) -> String {
-        let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.path);
-        self.headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
-        if self.method == "POST" {
-            text += &format!("Content-Length: {}\r\n", self.body.len());
-        }
-        format!("{text}\r\n{}", self.body)
-    }
+    handler.serve(StreamableHttpClientTransport::from_config(config)).await.expect("the connection is initialized")
 }
 
 fn initialize() -> Value {
@@ -117,7 +44,7 @@ fn delegate() -> Value {
     }})
 }
 
-/// A session that was opened properly.
+/// Opens a session and returns its ID.
 async fn session(server: &HttpServer) -> String {
     session_with(server, json!({})).await
 }
@@ -125,61 +52,77 @@ async fn session(server: &HttpServer) -> String {
 async fn session_with(server: &HttpServer, capabilities: Value) -> String {
     let mut hello = initialize();
     hello["params"]["capabilities"] = capabilities;
-    let (status, head) = Wire::new(server, "POST", "/mcp", hello).send(server).await;
+    let (status, head) = RawRequest::new(server, "POST", "/mcp", hello).send(server).await;
     assert_eq!(status, 200, "{head}");
-    let line = head.lines().find(|it| it.to_lowercase().starts_with("mcp-session-id:")).expect("a session id");
+    let line = head.lines().find(|line| line.to_lowercase().starts_with("mcp-session-id:")).expect("a session id");
     let id = line.split_once(':').unwrap().1.trim().to_owned();
-    let mut ready = Wire::new(server, "POST", "/mcp", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    let mut ready =
+        RawRequest::new(server, "POST", "/mcp", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     ready.set("Mcp-Session-Id", &id);
     assert_eq!(ready.send(server).await.0, 202);
     id
 }
 
-type Flaw = (String, Box<dyn Fn(&mut Wire)>);
+type Flaw = (String, Box<dyn Fn(&mut RawRequest)>);
 
-fn flaw(name: impl Into<String>, change: impl Fn(&mut Wire) + 'static) -> Flaw {
+fn flaw(name: impl Into<String>, change: impl Fn(&mut RawRequest) + 'static) -> Flaw {
     (name.into(), Box::new(change))
 }
 
 fn flaws(server: &HttpServer) -> Vec<Flaw> {
-    let (port, token) = (server.address().port(), server.token().to_owned());
-    let mut flaws = vec![
-        flaw("no token", |it| it.unset("Authorization")),
-        flaw("bad token", |it| it.set("Authorization", &format!("Bearer {}", "0".repeat(64)))),
-        flaw("empty token", |it| it.set("Authorization", "Bearer ")),
+    let mut flaws = token_flaws(server.token());
+    flaws.extend(request_flaws());
+    flaws.extend(host_and_origin_flaws(server.address().port()));
+    flaws
+}
+
+fn token_flaws(token: &str) -> Vec<Flaw> {
+    vec![
+        flaw("no token", |request| request.unset("Authorization")),
+        flaw("bad token", |request| request.set("Authorization", &format!("Bearer {}", "0".repeat(64)))),
+        flaw("empty token", |request| request.set("Authorization", "Bearer ")),
         flaw("h16 half a token", {
             let half = format!("Bearer {}", &token[..32]);
-            move |it| it.set("Authorization", &half)
+            move |request| request.set("Authorization", &half)
         }),
         flaw("another scheme", {
             let basic = format!("Basic {token}");
-            move |it| it.set("Authorization", &basic)
+            move |request| request.set("Authorization", &basic)
         }),
         flaw("h6 token in the query", {
             let query = format!("?token={token}&access_token={token}");
-            move |it| {
-                it.unset("Authorization");
-                it.path += &query;
+            move |request| {
+                request.unset("Authorization");
+                request.path += &query;
             }
         }),
-        flaw("two tokens", |it| it.headers.push(("Authorization".into(), "Bearer x".into()))),
-        flaw("h2 no Host", |it| it.unset("Host")),
-        flaw("h2 two Hosts", |it| it.headers.push(("Host".into(), "evil.example".into()))),
-        flaw("h2 absolute address elsewhere", |it| it.path = format!("http://evil.example{}", it.path)),
-        flaw("h5 simple POST", |it| {
-            it.unset("Authorization");
-            it.set("Content-Type", "text/plain");
+        flaw("two tokens", |request| request.headers.push(("Authorization".into(), "Bearer x".into()))),
+    ]
+}
+
+fn request_flaws() -> Vec<Flaw> {
+    vec![
+        flaw("h2 no Host", |request| request.unset("Host")),
+        flaw("h2 two Hosts", |request| request.headers.push(("Host".into(), "evil.example".into()))),
+        flaw("h2 absolute address elsewhere", |request| request.path = format!("http://evil.example{}", request.path)),
+        flaw("h5 simple POST", |request| {
+            request.unset("Authorization");
+            request.set("Content-Type", "text/plain");
         }),
-        flaw("h5 form", |it| {
-            it.unset("Authorization");
-            it.set("Content-Type", "application/x-www-form-urlencoded");
+        flaw("h5 form", |request| {
+            request.unset("Authorization");
+            request.set("Content-Type", "application/x-www-form-urlencoded");
         }),
-        flaw("h4 WebSocket of another site", |it| {
-            it.set("Origin", "http://evil.example");
-            it.set("Upgrade", "websocket");
-            it.set("Connection", "Upgrade");
+        flaw("h4 WebSocket of another site", |request| {
+            request.set("Origin", "http://evil.example");
+            request.set("Upgrade", "websocket");
+            request.set("Connection", "Upgrade");
         }),
-    ];
+    ]
+}
+
+fn host_and_origin_flaws(port: u16) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
     let other = port ^ 1;
     for host in [
         "evil.com".to_owned(),
@@ -192,7 +135,7 @@ fn flaws(server: &HttpServer) -> Vec<Flaw> {
         format!("0.0.0.0:{port}"),
         String::new(),
     ] {
-        flaws.push(flaw(format!("h1 h2 Host {host:?}"), move |it| it.set("Host", &host)));
+        flaws.push(flaw(format!("h1 h2 Host {host:?}"), move |request| request.set("Host", &host)));
     }
     for origin in [
         "null".to_owned(),
@@ -203,34 +146,34 @@ fn flaws(server: &HttpServer) -> Vec<Flaw> {
         format!("file://localhost:{port}"),
         String::new(),
     ] {
-        flaws.push(flaw(format!("h3 Origin {origin:?}"), move |it| it.set("Origin", &origin)));
+        flaws.push(flaw(format!("h3 Origin {origin:?}"), move |request| request.set("Origin", &origin)));
     }
     for site in ["cross-site", "same-site", "", "x"] {
-        flaws.push(flaw(format!("Sec-Fetch-Site {site:?}"), move |it| it.set("Sec-Fetch-Site", site)));
+        flaws.push(flaw(format!("Sec-Fetch-Site {site:?}"), move |request| request.set("Sec-Fetch-Site", site)));
     }
     flaws
 }
 
 #[tokio::test]
-async fn inv43_every_route_refuses_every_flaw_and_nothing_happens() {
+async fn inv43_every_route_refuses_every_flawed_request() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     let session = session(&server).await;
     let mut routes = Vec::new();
     for method in ["GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"] {
         for path in ["/mcp", "/", "/other"] {
-            routes.push(Wire::new(&server, method, path, delegate()));
+            routes.push(RawRequest::new(&server, method, path, delegate()));
         }
     }
-    routes.push(Wire::new(&server, "POST", "/mcp", initialize()));
+    routes.push(RawRequest::new(&server, "POST", "/mcp", initialize()));
     let mut tried = 0;
     for route in &routes {
         for (name, change) in flaws(&server) {
-            let mut wire = route.clone();
-            wire.set("Mcp-Session-Id", &session);
-            change(&mut wire);
-            let (status, answer) = wire.send(&server).await;
-            assert!([401, 403].contains(&status), "{} {} with {name}: {answer}", wire.method, wire.path);
+            let mut request = route.clone();
+            request.set("Mcp-Session-Id", &session);
+            change(&mut request);
+            let (status, answer) = request.send(&server).await;
+            assert!([401, 403].contains(&status), "{} {} with {name}: {answer}", request.method, request.path);
             let head = answer.to_lowercase();
             assert!(head.contains("content-security-policy") && !head.contains("access-control"), "{answer}");
             assert!(!head.contains("mcp-session-id"), "{answer}");
@@ -239,36 +182,38 @@ async fn inv43_every_route_refuses_every_flaw_and_nothing_happens() {
     }
     assert!(tried > 500, "{tried}");
     assert!(homing.runtime().statistics().by_status.is_empty(), "no run was started");
-    let mut fine = Wire::new(&server, "POST", "/mcp", delegate());
+    let mut fine = RawRequest::new(&server, "POST", "/mcp", delegate());
     fine.set("Mcp-Session-Id", &session);
-    assert_eq!(fine.send(&server).await.0, 200, "and the session still lives");
+    assert_eq!(fine.send(&server).await.0, 200, "the session still works");
     until("its run", || homing.runtime().list(Status::Done).len() == 1).await;
 }
 
 #[tokio::test]
-async fn a_client_over_http_delegates_sees_progress_and_cancels() {
+async fn http_client_delegates_gets_progress_and_cancels() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
-    let probe = Probe::default();
-    let talk = client(&server, probe.clone()).await;
-    assert_eq!(talk.list_all_tools().await.unwrap().len(), 5);
-    let done = call_tool(&talk, "delegate", json!({"agent": "echo", "task": "send"})).await;
+    let recorder = RecordingClient::default();
+    let connection = client(&server, recorder.clone()).await;
+    assert_eq!(connection.list_all_tools().await.unwrap().len(), 5);
+    let done = call_tool(&connection, "delegate", json!({"agent": "echo", "task": "send"})).await;
     assert_eq!(data(&done)["children"][0]["agent"], "helper");
-    let run = start(&talk, "hang").await;
+    let run = start(&connection, "hang").await;
     let waits = tokio::spawn({
-        let (peer, run) = (talk.peer().clone(), run.clone());
+        let (peer, run) = (connection.peer().clone(), run.clone());
         async move { call_tool(&peer, "wait", json!({"runs": [run]})).await }
     });
-    until("progress", || probe.says("echo 1 calls hang") || probe.says("echo running")).await;
-    assert_eq!(data(&call_tool(&talk, "cancel", json!({"run": run})).await)["cancelled"], true);
+    until("progress", || recorder.progress_contains("echo 1 calls hang") || recorder.progress_contains("echo running"))
+        .await;
+    assert_eq!(data(&call_tool(&connection, "cancel", json!({"run": run})).await)["cancelled"], true);
     assert_eq!(data(&waits.await.unwrap())["runs"][0]["status"], "cancelled");
 }
 
 #[tokio::test]
-async fn m14_clients_over_http_do_not_reach_each_others_runs() {
+async fn m14_http_clients_cannot_access_each_others_runs() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
-    let (one, other) = (client(&server, Probe::default()).await, client(&server, Probe::default()).await);
+    let (one, other) =
+        (client(&server, RecordingClient::default()).await, client(&server, RecordingClient::default()).await);
     let run = start(&one, "hang").await;
     for (name, args) in [
         ("cancel", json!({"run": run})),
@@ -280,19 +225,19 @@ async fn m14_clients_over_http_do_not_reach_each_others_runs() {
     assert_eq!(data(&call_tool(&other, "runs", json!({})).await)["runs"], json!([]));
     assert_eq!(homing.runtime().list(Status::Cancelled).len(), 0);
     one.cancel().await.unwrap();
-    until("a client that says goodbye takes its runs along", || homing.runtime().list(Status::Cancelled).len() == 1)
+    until("runs are cancelled when their client disconnects", || homing.runtime().list(Status::Cancelled).len() == 1)
         .await;
 }
 
 #[tokio::test]
-async fn m14_h14_a_guessed_session_or_none_starts_nothing() {
+async fn m14_h14_unknown_or_missing_session_starts_nothing() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     session(&server).await;
-    let mut guessed = Wire::new(&server, "POST", "/mcp", delegate());
+    let mut guessed = RawRequest::new(&server, "POST", "/mcp", delegate());
     guessed.set("Mcp-Session-Id", "019a0000-0000-7000-8000-000000000000");
     assert_eq!(guessed.send(&server).await.0, 404);
-    let none = Wire::new(&server, "POST", "/mcp", delegate()).send(&server).await;
+    let none = RawRequest::new(&server, "POST", "/mcp", delegate()).send(&server).await;
     assert!((400..500).contains(&none.0), "{}", none.1);
     for version in ["2026-07-28", "2025-06-18"] {
         let mut body = delegate();
@@ -301,7 +246,7 @@ async fn m14_h14_a_guessed_session_or_none_starts_nothing() {
             "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
         });
-        let mut lone = Wire::new(&server, "POST", "/mcp", body);
+        let mut lone = RawRequest::new(&server, "POST", "/mcp", body);
         lone.set("MCP-Protocol-Version", version);
         lone.set("Mcp-Method", "tools/call");
         lone.set("Mcp-Name", "delegate");
@@ -313,38 +258,39 @@ async fn m14_h14_a_guessed_session_or_none_starts_nothing() {
 
 #[tokio::test]
 async fn permission_is_asked_over_http() {
-    let asker = Arc::new(ElicitationHandler::new());
-    let homing = Arc::new(builder().on_ask(asker.clone()).build().await.unwrap());
+    let handler = Arc::new(ElicitationHandler::new());
+    let homing = Arc::new(builder().on_ask(handler.clone()).build().await.unwrap());
     let mut options = ServerOptions::default();
-    options.asker = Some(asker);
+    options.asker = Some(handler);
     let server = server(homing, options).await;
-    let probe = Probe { answer: Some(json!(true)), ..Probe::default() };
-    let talk = client(&server, probe.clone()).await;
-    let done = call_tool(&talk, "delegate", json!({"agent": "echo", "task": "risk"})).await;
+    let recorder = RecordingClient { answer: Some(json!(true)), ..RecordingClient::default() };
+    let connection = client(&server, recorder.clone()).await;
+    let done = call_tool(&connection, "delegate", json!({"agent": "echo", "task": "risk"})).await;
     assert_eq!(data(&done)["output"], "echo: did the risky thing");
-    let question = probe.heard.lock().unwrap().questions[0].clone();
+    let question = recorder.received.lock().unwrap().questions[0].clone();
     assert_eq!(question, "echo wants to call risky with {}");
 }
 
 #[tokio::test]
-async fn a_question_reaches_a_client_as_part_of_the_request_it_is_about() {
-    let asker = Arc::new(ElicitationHandler::new());
-    let homing = Arc::new(builder().on_ask(asker.clone()).build().await.unwrap());
+async fn question_is_sent_within_the_request_that_waits() {
+    let handler = Arc::new(ElicitationHandler::new());
+    let homing = Arc::new(builder().on_ask(handler.clone()).build().await.unwrap());
     let mut options = ServerOptions::default();
-    options.asker = Some(asker);
+    options.asker = Some(handler);
     let server = server(homing, options).await;
-    // This client listens to the answer of its request and to nothing else.
+    // This client reads only the response of its request.
     let session = session_with(&server, json!({"elicitation": {}})).await;
     let mut body = delegate();
     body["params"]["arguments"] = json!({"agent": "echo", "task": "risk"});
-    let mut request = Wire::new(&server, "POST", "/mcp", body);
+    let mut request = RawRequest::new(&server, "POST", "/mcp", body);
     request.set("Mcp-Session-Id", &session);
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream.write_all(request.bytes().as_bytes()).await.unwrap();
     let (_, asked) = read_to(&mut stream, "elicitation/create").await;
-    let id = asked.split("\"id\":").nth(1).and_then(|it| it.split([',', '}']).next()?.parse::<u64>().ok());
+    let id = asked.split("\"id\":").nth(1).and_then(|rest| rest.split([',', '}']).next()?.parse::<u64>().ok());
     let yes = json!({"action": "accept", "content": {"answer": true}});
-    let mut reply = Wire::new(&server, "POST", "/mcp", json!({"jsonrpc": "2.0", "id": id.unwrap(), "result": yes}));
+    let mut reply =
+        RawRequest::new(&server, "POST", "/mcp", json!({"jsonrpc": "2.0", "id": id.unwrap(), "result": yes}));
     reply.set("Mcp-Session-Id", &session);
     assert_eq!(reply.send(&server).await.0, 202);
     let (_, done) = read_to(&mut stream, "did the risky thing").await;
@@ -352,22 +298,22 @@ async fn a_question_reaches_a_client_as_part_of_the_request_it_is_about() {
 }
 
 #[tokio::test]
-async fn with_a_token_other_content_types_and_paths_are_refused_too() {
+async fn other_content_types_and_paths_are_refused_with_a_token() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     for kind in ["text/plain", "multipart/form-data", "application/jsonx", ""] {
-        let mut wire = Wire::new(&server, "POST", "/mcp", initialize());
-        wire.set("Content-Type", kind);
-        assert_eq!(wire.send(&server).await.0, 415, "h5 {kind}");
+        let mut request = RawRequest::new(&server, "POST", "/mcp", initialize());
+        request.set("Content-Type", kind);
+        assert_eq!(request.send(&server).await.0, 415, "h5 {kind}");
     }
     for path in ["/..%2fmcp", "/x/../mcp", "//mcp", "/mcp%00", "/mcp/", "/MCP", "/.env"] {
-        let (status, answer) = Wire::new(&server, "POST", path, initialize()).send(&server).await;
+        let (status, answer) = RawRequest::new(&server, "POST", path, initialize()).send(&server).await;
         assert_eq!(status, 404, "h7 {path}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn h10_a_body_whose_end_is_in_doubt_hides_no_second_request() {
+async fn h10_ambiguous_body_length_cannot_smuggle_a_request() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     let head = format!(
@@ -396,7 +342,7 @@ async fn h10_a_body_whose_end_is_in_doubt_hides_no_second_request() {
 }
 
 #[tokio::test]
-async fn h12_a_large_body_and_a_large_head_are_refused_unread() {
+async fn h12_large_body_and_large_head_are_refused() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     let head = format!(
@@ -414,7 +360,7 @@ async fn h12_a_large_body_and_a_large_head_are_refused_unread() {
 }
 
 #[tokio::test]
-async fn h11_a_client_that_takes_for_ever_is_cut_off() {
+async fn h11_slow_client_is_disconnected() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     let slow_head = raw(server.address(), b"GET /mcp HTTP/1.1\r\nHost: ");
@@ -430,7 +376,7 @@ async fn h11_a_client_that_takes_for_ever_is_cut_off() {
 }
 
 #[tokio::test]
-async fn h13_there_are_64_connections_at_once_and_the_next_one_waits() {
+async fn h13_connection_beyond_64_waits() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     let mut idle = Vec::new();
@@ -439,29 +385,29 @@ async fn h13_there_are_64_connections_at_once_and_the_next_one_waits() {
     }
     let mut late = TcpStream::connect(server.address()).await.unwrap();
     late.write_all(b"GET /mcp HTTP/1.1\r\n\r\n").await.unwrap();
-    assert!(timeout(Duration::from_millis(500), late.readable()).await.is_err(), "nobody answers yet");
+    assert!(timeout(Duration::from_millis(500), late.readable()).await.is_err(), "there is no answer yet");
     idle.pop();
     assert_eq!(answer(&mut late).await.0, 403);
 }
 
 #[tokio::test]
-async fn h17_the_token_of_another_start_opens_nothing() {
+async fn h17_token_of_another_server_is_refused() {
     let homing = homing().await;
     let (one, other) =
         (server(homing.clone(), ServerOptions::default()).await, server(homing, ServerOptions::default()).await);
-    let mut wire = Wire::new(&one, "POST", "/mcp", initialize());
-    wire.set("Authorization", &format!("Bearer {}", other.token()));
-    assert_eq!(wire.send(&one).await.0, 401);
+    let mut request = RawRequest::new(&one, "POST", "/mcp", initialize());
+    request.set("Authorization", &format!("Bearer {}", other.token()));
+    assert_eq!(request.send(&one).await.0, 401);
 }
 
 #[tokio::test]
-async fn an_address_that_other_machines_reach_must_be_asked_for() {
+async fn public_address_must_be_allowed_explicitly() {
     let homing = homing().await;
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let refused =
             serve_http(homing.clone(), address.parse().unwrap(), ServerOptions::default(), HttpOptions::default());
         let error = refused.await.err().expect("refused").to_string();
-        assert!(error.contains("--bind-public"), "{error}");
+        assert!(error.contains("can be reached from other machines"), "{error}");
     }
     let mut http = HttpOptions::default();
     http.public = true;
@@ -470,13 +416,13 @@ async fn an_address_that_other_machines_reach_must_be_asked_for() {
 }
 
 #[tokio::test]
-async fn stopping_the_server_ends_what_clients_started() {
+async fn stopping_the_server_cancels_runs_of_clients() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     let address = server.address();
-    let talk = client(&server, Probe::default()).await;
-    start(&talk, "hang").await;
+    let connection = client(&server, RecordingClient::default()).await;
+    start(&connection, "hang").await;
     server.stop(Duration::from_secs(3)).await;
     assert_eq!(homing.runtime().list(Status::Cancelled).len(), 1);
-    until("nobody listens", || std::net::TcpStream::connect(address).is_err()).await;
+    until("the port is closed", || std::net::TcpStream::connect(address).is_err()).await;
 }

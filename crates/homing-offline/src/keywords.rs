@@ -1,6 +1,6 @@
-//! From a question to words worth searching: roots, their forms, and what else people call the same thing.
+//! Extracts the words of a question that are worth searching for, with their forms and synonyms.
 
-/// Words that say how to search, not what for.
+/// Words that are not worth searching for.
 const STOP: &[&str] = &[
     "the",
     "a",
@@ -132,7 +132,7 @@ const STOP: &[&str] = &[
     "up",
 ];
 
-/// What else people call the same thing.
+/// Words that are used for the same thing.
 const SYNONYMS: &[&[&str]] = &[
     &["retry", "backoff", "attempt"],
     &["authenticate", "auth", "login", "credential"],
@@ -152,19 +152,20 @@ const SYNONYMS: &[&[&str]] = &[
     &["database", "sqlite", "sql"],
 ];
 
-/// One thing to search for.
+/// A word to search for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keyword {
-    /// As the question has it.
+    /// The word as it is in the question.
     pub(super) word: String,
-    /// What its forms begin with, lower case, with the endings that may follow; no endings means any.
+    /// The root of the word and of its synonyms, in lower case.
     pub(super) roots: Vec<WordRoot>,
 }
 
-/// The beginning that the forms of a word share.
+/// The beginning that all forms of a word share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WordRoot {
     text: String,
+    /// The endings that may follow; empty allows any.
     endings: &'static [&'static str],
     is_whole_word: bool,
     /// The words of a name, which may be joined by `_`, `-`, a capital or nothing.
@@ -172,19 +173,19 @@ pub(super) struct WordRoot {
 }
 
 impl WordRoot {
-    /// A name such as `max_output`, `Retry-After` or `RunTree`, found however its words are joined.
+    /// Returns the root of a name such as `max_output`, `Retry-After` or `RunTree`. It matches however the words are joined.
     fn name(name: &str) -> Self {
         let mut parts = vec![String::new()];
         let mut before = ' ';
-        for it in name.chars() {
-            let begins = matches!(it, '_' | '-') || (it.is_ascii_uppercase() && before.is_ascii_lowercase());
+        for letter in name.chars() {
+            let begins = matches!(letter, '_' | '-') || (letter.is_ascii_uppercase() && before.is_ascii_lowercase());
             if begins && parts.last().is_some_and(|part| !part.is_empty()) {
                 parts.push(String::new());
             }
-            if !matches!(it, '_' | '-') {
-                parts.last_mut().expect("never empty").push(it.to_ascii_lowercase());
+            if !matches!(letter, '_' | '-') {
+                parts.last_mut().expect("never empty").push(letter.to_ascii_lowercase());
             }
-            before = it;
+            before = letter;
         }
         Self { text: parts.concat(), endings: &[], is_whole_word: false, parts }
     }
@@ -192,7 +193,7 @@ impl WordRoot {
     fn of(word: &str) -> Self {
         let word = word.to_lowercase();
         for ending in ["ies", "ied", "ying", "y"] {
-            if let Some(stem) = word.strip_suffix(ending).filter(|it| it.len() >= 3) {
+            if let Some(stem) = word.strip_suffix(ending).filter(|stem| stem.len() >= 3) {
                 return Self { text: stem.to_owned(), endings: &["y", "ies", "ied"], ..Self::plain("") };
             }
         }
@@ -200,7 +201,7 @@ impl WordRoot {
             return Self { is_whole_word: true, ..Self::plain(&word) };
         }
         for ending in ["ations", "ation", "ings", "ing", "ers", "er", "ed", "es", "s", "e"] {
-            if let Some(stem) = word.strip_suffix(ending).filter(|it| it.len() >= 4 && !it.ends_with('s')) {
+            if let Some(stem) = word.strip_suffix(ending).filter(|stem| stem.len() >= 4 && !stem.ends_with('s')) {
                 return Self::plain(undoubled(stem));
             }
         }
@@ -211,7 +212,7 @@ impl WordRoot {
         Self { text: text.to_owned(), endings: &[], is_whole_word: false, parts: Vec::new() }
     }
 
-    /// A regular expression for the forms of this word.
+    /// Returns a regular expression for the forms of this word.
     fn pattern(&self) -> String {
         match (self.is_whole_word, self.endings.is_empty()) {
             _ if self.parts.len() > 1 => self.parts.join("[-_]?"),
@@ -221,7 +222,7 @@ impl WordRoot {
         }
     }
 
-    /// Whether `line` has a form of this word that begins where a word begins.
+    /// Returns true if `line` contains a form of this word at the beginning of a word.
     pub(super) fn is_in(&self, line: &str) -> bool {
         if self.parts.len() > 1 {
             return line.to_ascii_lowercase().replace(['_', '-'], "").contains(&self.text);
@@ -229,14 +230,14 @@ impl WordRoot {
         let lower = line.to_ascii_lowercase();
         let bytes = line.as_bytes();
         lower.match_indices(&self.text).any(|(at, found)| {
-            let before = at.checked_sub(1).map(|it| bytes[it]);
-            let begins = before.is_none_or(|it| !it.is_ascii_alphabetic())
-                || (bytes[at].is_ascii_uppercase() && before.is_some_and(|it| it.is_ascii_lowercase()));
+            let before = at.checked_sub(1).map(|index| bytes[index]);
+            let begins = before.is_none_or(|byte| !byte.is_ascii_alphabetic())
+                || (bytes[at].is_ascii_uppercase() && before.is_some_and(|byte| byte.is_ascii_lowercase()));
             let rest = &lower[at + found.len()..];
             let ends = match (self.is_whole_word, self.endings.is_empty()) {
-                (true, _) => !rest.starts_with(|it: char| it.is_ascii_alphabetic()),
+                (true, _) => !rest.starts_with(|letter: char| letter.is_ascii_alphabetic()),
                 (false, true) => true,
-                (false, false) => self.endings.iter().any(|it| rest.starts_with(it)),
+                (false, false) => self.endings.iter().any(|ending| rest.starts_with(ending)),
             };
             begins && ends
         })
@@ -257,19 +258,19 @@ impl Keyword {
         Self { word: word.to_owned(), roots }
     }
 
-    /// A regular expression that finds this word and its relatives at the beginning of words, also inside of camelCase.
+    /// Returns a regular expression for this word and its synonyms at the beginning of words, including inside camelCase.
     pub(super) fn pattern(&self) -> String {
         let forms = self.roots.iter().map(WordRoot::pattern).collect::<Vec<_>>().join("|");
         let camel = self.roots.iter().map(|root| capitalised(&root.pattern())).collect::<Vec<_>>().join("|");
         format!("(?:\\b|_)(?i:{forms})|(?:{camel})")
     }
 
-    /// A regular expression that finds definitions whose name has this word.
+    /// Returns a regular expression for the forms of this word and its first synonyms.
     pub(super) fn forms(&self) -> String {
         self.roots.iter().take(3).map(WordRoot::pattern).collect::<Vec<_>>().join("|")
     }
 
-    /// How well `line` fits: 2 for the word itself, 1 for a relative, 0 for neither.
+    /// Rates `line`: 2 if it contains the word itself, 1 for a synonym, otherwise 0.
     pub(super) fn fits(&self, line: &str) -> u32 {
         match self.roots.iter().position(|root| root.is_in(line)) {
             Some(0) => 2,
@@ -290,27 +291,28 @@ fn capitalised(text: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
 }
 
-/// The words of a question that are worth searching, the most telling first, at most five.
+/// Returns at most five words of a question that are worth searching for, names first.
 pub(super) fn keywords(question: &str) -> Vec<Keyword> {
     let mut found: Vec<(u32, Keyword)> = Vec::new();
-    let tokens = question.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_' || it == '-'));
+    let tokens = question.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'));
     for token in tokens {
         let token = token.trim_matches(['-', '_']);
         let lower = token.to_lowercase();
-        if token.len() < 2 || STOP.contains(&lower.as_str()) || token.bytes().all(|it| it.is_ascii_digit()) {
+        if token.len() < 2 || STOP.contains(&lower.as_str()) || token.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        let is_name = token.contains(['_', '-']) || token.chars().skip(1).any(|it| it.is_ascii_uppercase());
-        let keyword = match is_name {
-            true => Keyword { word: token.to_owned(), roots: vec![WordRoot::name(token)] },
-            false => Keyword::of(&lower),
+        let is_name = token.contains(['_', '-']) || token.chars().skip(1).any(|letter| letter.is_ascii_uppercase());
+        let keyword = if is_name {
+            Keyword { word: token.to_owned(), roots: vec![WordRoot::name(token)] }
+        } else {
+            Keyword::of(&lower)
         };
         let weight = if is_name { 100 } else { u32::try_from(lower.len().min(12)).unwrap_or(0) };
         if !found.iter().any(|(_, known)| known.roots[0] == keyword.roots[0]) {
             found.push((weight, keyword));
         }
     }
-    // Names first, then as asked: a question's own order says what it is about.
+    // Names come first; other words keep the order of the question.
     found.sort_by_key(|(weight, _)| std::cmp::Reverse(u32::from(*weight >= 100)));
     found.into_iter().map(|(_, keyword)| keyword).take(5).collect()
 }
@@ -320,18 +322,18 @@ mod tests {
     use super::*;
 
     fn words(question: &str) -> Vec<String> {
-        keywords(question).into_iter().map(|it| it.word).collect()
+        keywords(question).into_iter().map(|keyword| keyword.word).collect()
     }
 
     #[test]
-    fn a_question_gives_the_words_that_matter() {
+    fn keywords_omit_common_words() {
         assert_eq!(words("where are warm letters stamped?"), ["warm", "letters", "stamped"]);
         assert_eq!(words("How does `max_output` get to the provider?"), ["max_output", "provider"]);
         assert_eq!(words("Explain this code please"), Vec::<String>::new());
     }
 
     #[test]
-    fn a_name_is_found_however_its_words_are_joined() {
+    fn name_matches_however_its_words_are_joined() {
         for name in ["Retry-After", "retry_after", "RetryAfter"] {
             let keyword = &keywords(name)[0];
             for line in ["\"retry-after\"", "let retry_after = 1", "struct RetryAfter;", "RETRY_AFTER"] {
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_a_word_are_one_word() {
+    fn all_forms_of_a_word_match() {
         let retried = Keyword::of("retried");
         for line in ["fn retry()", "let retries = 3;", "has_retried", "RetryPolicy", "maxRetries"] {
             assert_eq!(retried.fits(line), 2, "{line}");

@@ -1,5 +1,10 @@
-//! The model that needs no key and no network: it plans with a few rules, searches and reads with the real tools, sends
-//! explorers out where it can, and reports files and lines. It says what it is, and understands nothing.
+//! A model that needs no API key and no network.
+//!
+//! [`OfflineModel`] implements the same trait as a language model, but only follows a few rules: it extracts keywords from
+//! the task, calls the real search and read tools, delegates to explorers if it can, and reports the files and lines that
+//! match best. Every report begins with a line that says so. It serves to try an installation, and for tests.
+//!
+//! The reply is a pure function of the transcript, so that a run can be resumed and replayed.
 
 mod fill_schema;
 mod keywords;
@@ -12,13 +17,13 @@ use homing_core::{
     model::{AskFailure, Delta, Model, ModelCard, ModelRequest, OnDelta},
 };
 
-/// A keyword search in the shape of a model: a pure function from transcript to reply.
+/// A keyword search that implements [`Model`].
 pub struct OfflineModel {
     card: ModelCard,
 }
 
 impl OfflineModel {
-    /// The offline model.
+    /// Creates the model.
     pub fn new() -> Self {
         Self { card: ModelCard::free("offline") }
     }

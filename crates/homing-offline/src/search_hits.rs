@@ -1,4 +1,5 @@
-//! Reads what search tools print and ranks it: definitions over uses, sources over tests, many words over one.
+//! Parses the output of search tools and ranks the files: definitions before uses, sources before tests, lines with several
+//! keywords before lines with one.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use crate::keywords::Keyword;
 
 /// A line that a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hit {
+pub(super) struct SearchHit {
     /// Its file.
     pub(super) path: String,
     /// Its number, from 1.
@@ -15,31 +16,31 @@ pub(super) struct Hit {
     pub(super) text: String,
 }
 
-/// What kind of places are wanted.
+/// The kind of lines to prefer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aspect {
+pub(super) enum SearchAspect {
     /// Everything, definitions first.
     Any,
-    /// Where it is defined.
+    /// Definitions.
     Definitions,
-    /// Where it is used.
+    /// Uses.
     Usages,
     /// Tests and documentation.
     Around,
 }
 
-/// A file with the lines that speak for it.
+/// A file with its best lines.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SearchFindings {
     /// The file.
     pub(super) path: String,
-    /// Its best lines, in the order of the file.
-    pub(super) hits: Vec<Hit>,
+    /// The lines, in the order of the file.
+    pub(super) hits: Vec<SearchHit>,
     score: f64,
 }
 
-/// The lines in `text` that name a file, a line and what stands there; both `path:12: text` and lines under a heading.
-pub(super) fn parse(text: &str) -> Vec<Hit> {
+/// Returns the lines in `text` that name a file, a line number and its text: both `path:12: text` and lines below a heading.
+pub(super) fn parse(text: &str) -> Vec<SearchHit> {
     let mut heading = None;
     let mut hits = Vec::new();
     for line in text.lines() {
@@ -47,41 +48,41 @@ pub(super) fn parse(text: &str) -> Vec<Hit> {
             hits.push(hit);
         } else if let Some((number, rest)) = numbered(line).filter(|_| heading.is_some()) {
             let path = heading.clone().unwrap_or_default();
-            hits.push(Hit { path, line: number, text: rest.trim().to_owned() });
-        } else if looks_like_a_path(line.trim().trim_end_matches(':')) {
+            hits.push(SearchHit { path, line: number, text: rest.trim().to_owned() });
+        } else if is_like_path(line.trim().trim_end_matches(':')) {
             heading = Some(line.trim().trim_end_matches(':').to_owned());
         }
     }
     hits
 }
 
-/// An explorer's structured answer as the words in it: a line that stands in JSON is no line yet.
-pub(super) fn plain(text: &str) -> std::borrow::Cow<'_, str> {
+/// Returns the text inside an explorer's structured answer, because lines inside JSON cannot be parsed; other text unchanged.
+pub(super) fn answer_text(text: &str) -> std::borrow::Cow<'_, str> {
     let answer = text.find("\n{").and_then(|at| serde_json::from_str::<serde_json::Value>(text[at..].trim()).ok());
-    match answer.as_ref().and_then(|it| it["answer"].as_str()) {
-        Some(words) => words.to_owned().into(),
+    match answer.as_ref().and_then(|value| value["answer"].as_str()) {
+        Some(answer) => answer.to_owned().into(),
         None => text.into(),
     }
 }
 
-fn parse_line(line: &str) -> Option<Hit> {
+fn parse_line(line: &str) -> Option<SearchHit> {
     let mut from = 0;
-    // A path may contain colons; the first that is followed by a number and a separator ends it.
-    while let Some(at) = line[from..].find(':').map(|it| it + from) {
+    // A path may contain colons; it ends at the first one that is followed by a number and a separator.
+    while let Some(at) = line[from..].find(':').map(|offset| offset + from) {
         let rest = &line[at + 1..];
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let tail = &rest[digits..];
         if digits > 0 && at > 0 && tail.starts_with([':', '-', ' ', '\t']) {
             let path = line[..at].trim().trim_start_matches("- ").trim_start_matches("./").to_owned();
             let text = tail.trim_start_matches([':', '-', ' ', '\t', '—', '–']).trim().to_owned();
-            return looks_like_a_path(&path).then_some(Hit { path, line: rest[..digits].parse().ok()?, text });
+            return is_like_path(&path).then_some(SearchHit { path, line: rest[..digits].parse().ok()?, text });
         }
         from = at + 1;
     }
     None
 }
 
-/// `  12: text`, `12→text`, `12\ttext`.
+/// Parses `  12: text`, `12→text` and `12\ttext`.
 pub(super) fn numbered(line: &str) -> Option<(u64, &str)> {
     let line = line.trim_start();
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
@@ -90,22 +91,22 @@ pub(super) fn numbered(line: &str) -> Option<(u64, &str)> {
     Some((line[..digits].parse().ok()?, rest))
 }
 
-/// Paths have no blanks and an ending or a slash.
-pub(super) fn looks_like_a_path(text: &str) -> bool {
+/// Returns true if `text` looks like a path: no blanks, and an extension or a slash.
+pub(super) fn is_like_path(text: &str) -> bool {
     let plain = !text.is_empty() && text.len() < 300 && !text.contains(char::is_whitespace);
     let name = text.rsplit('/').next().unwrap_or_default();
     plain
         && !text.contains("://")
         && (text.contains('/')
             || name.rsplit_once('.').is_some_and(|(stem, end)| {
-                !stem.is_empty() && end.len() <= 6 && end.starts_with(|it: char| it.is_ascii_alphabetic())
+                !stem.is_empty() && end.len() <= 6 && end.starts_with(|letter: char| letter.is_ascii_alphabetic())
             }))
 }
 
-/// The files that fit best, each with its best lines.
-pub(super) fn rank(hits: &[Hit], keywords: &[Keyword], aspect: Aspect) -> Vec<SearchFindings> {
+/// Returns the files that match best, each with its best lines.
+pub(super) fn rank(hits: &[SearchHit], keywords: &[Keyword], aspect: SearchAspect) -> Vec<SearchFindings> {
     let weights = weights(hits, keywords);
-    let mut files: BTreeMap<&str, Vec<(&Hit, f64)>> = BTreeMap::new();
+    let mut files: BTreeMap<&str, Vec<(&SearchHit, f64)>> = BTreeMap::new();
     for hit in hits {
         let score = line_score(hit, keywords, &weights, aspect);
         let lines = files.entry(&hit.path).or_default();
@@ -116,61 +117,62 @@ pub(super) fn rank(hits: &[Hit], keywords: &[Keyword], aspect: Aspect) -> Vec<Se
     let mut found: Vec<SearchFindings> =
         files.into_iter().filter_map(|(path, lines)| file(path, lines, keywords, &weights, aspect)).collect();
     found.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
-    // What is far behind the best only buries it.
-    let best = found.first().map_or(0.0, |it| it.score);
-    found.retain(|it| it.score >= best * 0.12);
+    // Files far below the best score would only distract from it.
+    let best = found.first().map_or(0.0, |file| file.score);
+    found.retain(|file| file.score >= best * 0.12);
     found
 }
 
-/// A word that stands everywhere says little.
-fn weights(hits: &[Hit], keywords: &[Keyword]) -> Vec<f64> {
+/// Returns the weight of each keyword. A word that occurs everywhere has little weight.
+fn weights(hits: &[SearchHit], keywords: &[Keyword]) -> Vec<f64> {
     let count = |keyword: &Keyword| hits.iter().filter(|hit| keyword.fits(&hit.text) > 0).count();
     let all = hits.len() as f64;
     keywords.iter().map(|keyword| (1.0 + all / (1.0 + count(keyword) as f64)).ln()).collect()
 }
 
-fn line_score(hit: &Hit, keywords: &[Keyword], weights: &[f64], aspect: Aspect) -> f64 {
+fn line_score(hit: &SearchHit, keywords: &[Keyword], weights: &[f64], aspect: SearchAspect) -> f64 {
     let fits: Vec<f64> =
         keywords.iter().zip(weights).map(|(keyword, weight)| f64::from(keyword.fits(&hit.text)) * weight).collect();
-    // A line with two of the words says more than two lines with one each.
-    let together = fits.iter().filter(|it| **it > 0.0).count() as f64;
+    // A line with two keywords is more relevant than two lines with one each.
+    let together = fits.iter().filter(|fit| **fit > 0.0).count() as f64;
     let words = fits.iter().sum::<f64>() * together.sqrt();
-    let defines = keywords.iter().any(|keyword| defines(&hit.text, keyword));
-    let factor = match (aspect, defines) {
-        (Aspect::Definitions, true) => 4.0,
-        (Aspect::Usages, true) => 0.3,
-        (Aspect::Any, true) => 2.0,
-        (Aspect::Definitions | Aspect::Usages | Aspect::Any | Aspect::Around, _) => 1.0,
+    let is_definition = keywords.iter().any(|keyword| defines(&hit.text, keyword));
+    let factor = match (aspect, is_definition) {
+        (SearchAspect::Definitions, true) => 4.0,
+        (SearchAspect::Usages, true) => 0.3,
+        (SearchAspect::Any, true) => 2.0,
+        (SearchAspect::Definitions | SearchAspect::Usages | SearchAspect::Any | SearchAspect::Around, _) => 1.0,
     };
-    let comment = if is_import(&hit.text) { 0.5 } else { 1.0 };
-    words * factor * comment
+    let import_factor = if is_import(&hit.text) { 0.5 } else { 1.0 };
+    words * factor * import_factor
 }
 
 fn file(
     path: &str,
-    mut lines: Vec<(&Hit, f64)>,
+    mut lines: Vec<(&SearchHit, f64)>,
     keywords: &[Keyword],
     weights: &[f64],
-    aspect: Aspect,
+    aspect: SearchAspect,
 ) -> Option<SearchFindings> {
     if lines.is_empty() {
         return None;
     }
-    lines.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.line.cmp(&b.0.line)));
+    lines.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.line.cmp(&right.0.line)));
     let best: f64 = lines.iter().take(5).zip([1.0, 0.6, 0.4, 0.3, 0.2]).map(|((_, score), share)| score * share).sum();
     let present =
         |keyword: &&Keyword| lines.iter().any(|(hit, _)| keyword.fits(&hit.text) > 0) || keyword.fits(path) > 0;
     let variety = keywords.iter().filter(present).count() as f64;
-    let named: Vec<f64> = keywords.iter().zip(weights).map(|(it, weight)| f64::from(it.fits(path)) * weight).collect();
-    let in_name = named.iter().sum::<f64>() * named.iter().filter(|it| **it > 0.0).count() as f64;
+    let named: Vec<f64> =
+        keywords.iter().zip(weights).map(|(keyword, weight)| f64::from(keyword.fits(path)) * weight).collect();
+    let in_name = named.iter().sum::<f64>() * named.iter().filter(|fit| **fit > 0.0).count() as f64;
     let score = (best + in_name * 3.0) * variety * kind_factor(path, aspect);
-    let mut hits: Vec<Hit> = lines.into_iter().take(3).map(|(hit, _)| hit.clone()).collect();
+    let mut hits: Vec<SearchHit> = lines.into_iter().take(3).map(|(hit, _)| hit.clone()).collect();
     hits.sort_by_key(|hit| hit.line);
     Some(SearchFindings { path: path.to_owned(), hits, score })
 }
 
-/// Sources, tests, documentation, or what nobody wants to read.
-fn kind_factor(path: &str, aspect: Aspect) -> f64 {
+/// Returns the weight of a file by its kind: source, test, documentation, or generated.
+fn kind_factor(path: &str, aspect: SearchAspect) -> f64 {
     let lower = format!("/{}", path.to_lowercase());
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
     let is_test = has(&["/tests/", "/test/", "_test.", ".test.", "/test_", ".spec.", "_tests.", "/benches/"]);
@@ -179,15 +181,15 @@ fn kind_factor(path: &str, aspect: Aspect) -> f64 {
         has(&[".lock", "-lock.", ".min.", "/vendor/", "/node_modules/", "/target/", ".svg", ".snap", ".map"]);
     match aspect {
         _ if is_noise => 0.05,
-        Aspect::Around if is_test || is_doc => 2.0,
-        Aspect::Around => 0.2,
-        Aspect::Any | Aspect::Definitions | Aspect::Usages if is_test => 0.4,
-        Aspect::Any | Aspect::Definitions | Aspect::Usages if is_doc => 0.3,
-        Aspect::Any | Aspect::Definitions | Aspect::Usages => 1.0,
+        SearchAspect::Around if is_test || is_doc => 2.0,
+        SearchAspect::Around => 0.2,
+        SearchAspect::Any | SearchAspect::Definitions | SearchAspect::Usages if is_test => 0.4,
+        SearchAspect::Any | SearchAspect::Definitions | SearchAspect::Usages if is_doc => 0.3,
+        SearchAspect::Any | SearchAspect::Definitions | SearchAspect::Usages => 1.0,
     }
 }
 
-/// Words that begin a definition in the common languages.
+/// Words that begin a definition in common languages.
 pub(super) const DEFINERS: &[&str] = &[
     "fn",
     "def",
@@ -213,7 +215,7 @@ pub(super) const DEFINERS: &[&str] = &[
     "union",
 ];
 
-/// Whether the line defines something whose name has the word.
+/// Returns true if the line defines something whose name contains the keyword.
 fn defines(line: &str, keyword: &Keyword) -> bool {
     let mut words = line.split_whitespace().take(8);
     while let Some(word) = words.next() {
@@ -225,13 +227,13 @@ fn defines(line: &str, keyword: &Keyword) -> bool {
 }
 
 fn is_import(line: &str) -> bool {
-    // What documents the code says in words what the question asks in words.
+    // Documentation comments describe code in the words of a question, so they count fully.
     if line.starts_with("///") || line.starts_with("//!") {
         return false;
     }
-    let names_a_file = line.ends_with(';') && line.trim_start_matches("pub ").starts_with("mod ");
+    let is_module = line.ends_with(';') && line.trim_start_matches("pub ").starts_with("mod ");
     let starts = ["use ", "import ", "from ", "#include", "require(", "//", "#", "*", "pub use "];
-    names_a_file || starts.iter().any(|it| line.starts_with(it))
+    is_module || starts.iter().any(|start| line.starts_with(start))
 }
 
 #[cfg(test)]
@@ -240,8 +242,8 @@ mod tests {
     use crate::keywords::keywords;
 
     #[test]
-    fn every_layout_of_hits_is_read() {
-        let hit = |path: &str, line, text: &str| Hit { path: path.into(), line, text: text.into() };
+    fn every_layout_of_hits_is_parsed() {
+        let hit = |path: &str, line, text: &str| SearchHit { path: path.into(), line, text: text.into() };
         assert_eq!(parse("src/a.rs:12: fn stamp()"), [hit("src/a.rs", 12, "fn stamp()")]);
         assert_eq!(parse("./src/a.rs:12:    fn stamp()"), [hit("src/a.rs", 12, "fn stamp()")]);
         assert_eq!(parse("- src/a.rs:12 — fn stamp()"), [hit("src/a.rs", 12, "fn stamp()")]);
@@ -262,10 +264,10 @@ mod tests {
              Cargo.lock:5: name = \"stamp\"\n\
              README.md:7: Letters are stamped.\n",
         );
-        let found = rank(&hits, &keywords("where are letters stamped?"), Aspect::Any);
+        let found = rank(&hits, &keywords("where are letters stamped?"), SearchAspect::Any);
         assert_eq!(found[0].path, "src/stamp.rs");
-        assert!(found.iter().all(|it| it.path != "Cargo.lock"), "{found:?}");
-        let around = rank(&hits, &keywords("where are letters stamped?"), Aspect::Around);
+        assert!(found.iter().all(|file| file.path != "Cargo.lock"), "{found:?}");
+        let around = rank(&hits, &keywords("where are letters stamped?"), SearchAspect::Around);
         assert!(["tests/stamp.rs", "README.md"].contains(&around[0].path.as_str()), "{around:?}");
     }
 }

@@ -1,10 +1,9 @@
-//! The offline model at work on real files: questions about this very crate, answered with its own sources.
+//! The offline model answers questions about a small fixed set of files.
 #![allow(missing_docs)]
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+mod corpus;
+
+use std::sync::Arc;
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
@@ -27,7 +26,7 @@ fn spec(name: &str, schema: Value) -> ToolSpec {
 }
 
 fn object(fields: &[&str]) -> Value {
-    let fields: serde_json::Map<String, Value> = fields.iter().map(|it| ((*it).to_owned(), json!({}))).collect();
+    let fields: serde_json::Map<String, Value> = fields.iter().map(|name| ((*name).to_owned(), json!({}))).collect();
     json!({ "type": "object", "properties": fields })
 }
 
@@ -45,44 +44,19 @@ fn delegate() -> ToolSpec {
     spec("delegate", schema)
 }
 
-fn sources() -> Vec<PathBuf> {
-    fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            // The questions of this test stand in this file.
-            if path.is_dir() {
-                walk(&path, files);
-            } else if path.extension().is_some_and(|it| it == "rs" || it == "toml")
-                && !path.ends_with("tests/offline.rs")
-            {
-                files.push(path);
-            }
-        }
-    }
-    let mut files = Vec::new();
-    walk(Path::new(env!("CARGO_MANIFEST_DIR")), &mut files);
-    files.sort();
-    files
-}
-
-fn relative(path: &Path) -> String {
-    path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_string_lossy().into_owned()
-}
-
 fn grep(pattern: &str) -> String {
     let matcher = RegexMatcher::new(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
     let mut out = String::new();
-    for path in sources() {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
+    for (path, text) in corpus::FILES {
         for (at, line) in text.lines().enumerate().filter(|(_, line)| matcher.is_match(line.as_bytes()).unwrap()) {
-            out.push_str(&format!("{}:{}: {}\n", relative(&path), at + 1, line.trim()));
+            out.push_str(&format!("{path}:{}: {}\n", at + 1, line.trim()));
         }
     }
     out
 }
 
 fn read(path: &str, offset: usize, limit: usize) -> String {
-    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap_or_default();
+    let text = corpus::FILES.iter().find(|(known, _)| *known == path).map_or("", |(_, text)| *text);
     let lines = text.lines().enumerate().skip(offset.saturating_sub(1)).take(limit);
     lines.map(|(at, line)| format!("{}\t{line}\n", at + 1)).collect()
 }
@@ -94,13 +68,13 @@ fn arg<'a>(call: &'a ToolCall, name: &str) -> &'a Value {
     }
 }
 
-/// What one agent did: its last words, and how many calls of each tool it made.
-struct Run {
+/// The last reply of an agent and the names of the tools it called.
+struct OfflineRun {
     last: Reply,
     calls: Vec<String>,
 }
 
-async fn run(task: &str, specs: Vec<ToolSpec>, choice: ToolChoice) -> Run {
+async fn run(task: &str, specs: Vec<ToolSpec>, choice: ToolChoice) -> OfflineRun {
     let (model, tools) = (OfflineModel::new(), Toolbox::new(specs));
     let mut messages: Vec<Arc<TranscriptEntry>> = vec![TranscriptEntry::new(Message::user(task))];
     let mut calls = Vec::new();
@@ -118,8 +92,8 @@ async fn run(task: &str, specs: Vec<ToolSpec>, choice: ToolChoice) -> Run {
         };
         let reply = model.reply(request, &|_| ()).await.unwrap();
         let made: Vec<ToolCall> = reply.calls().cloned().collect();
-        if made.is_empty() || made.iter().any(|it| it.name == "answer") {
-            return Run { last: reply, calls };
+        if made.is_empty() || made.iter().any(|call| call.name == "answer") {
+            return OfflineRun { last: reply, calls };
         }
         messages.push(TranscriptEntry::new(Message::Assistant(reply)));
         for (index, call) in made.into_iter().enumerate() {
@@ -150,19 +124,19 @@ async fn run(task: &str, specs: Vec<ToolSpec>, choice: ToolChoice) -> Run {
             })));
         }
     }
-    panic!("it never ends: {calls:?}");
+    panic!("the run does not end: {calls:?}");
 }
 
-/// The paths of a report, in order.
+/// Returns the paths of a report, in order.
 fn paths(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.strip_prefix("- ")?.split(':').next()).collect()
 }
 
 #[tokio::test]
-async fn a_question_gets_the_right_files() {
+async fn question_finds_the_right_files() {
     for (question, file) in [
         ("where is the Retry-After header parsed?", "src/errors.rs"),
-        ("Where are tool calls written as text understood?", "src/wire/spelled.rs"),
+        ("Where are tool calls written as text understood?", "src/wire/text_tool_calls.rs"),
         ("which code scrubs the key from errors?", "src/secret.rs"),
         ("how are server-sent events split?", "src/sse.rs"),
         ("where are retired model names mapped to successors?", "src/names.rs"),
@@ -174,47 +148,47 @@ async fn a_question_gets_the_right_files() {
         let found = paths(&text);
         let mut files: Vec<&str> = found.clone();
         files.dedup();
-        assert!(files.iter().take(2).any(|it| *it == file), "{question}\n{text}");
+        assert!(files.iter().take(2).any(|path| *path == file), "{question}\n{text}");
         assert!(text.starts_with("(offline: a keyword search, not a language model"), "{text}");
     }
 }
 
 #[tokio::test]
-async fn a_lead_sends_explorers_in_parallel_and_merges_what_they_found() {
+async fn lead_delegates_to_explorers_and_merges_their_findings() {
     let mut specs = search_tools();
     specs.push(delegate());
     let run = run("where is the Retry-After header parsed?", specs, ToolChoice::Auto).await;
     assert_eq!(run.calls[..3], ["delegate", "delegate", "delegate"]);
-    assert!(run.calls[3..].iter().all(|it| it == "read"), "{:?}", run.calls);
+    assert!(run.calls[3..].iter().all(|name| name == "read"), "{:?}", run.calls);
     let text = run.last.text();
     assert_eq!(paths(&text)[0], "src/errors.rs", "{text}");
 }
 
 #[tokio::test]
-async fn it_is_the_same_every_time() {
+async fn replies_are_deterministic() {
     let ask = || run("where are redirects refused?", search_tools(), ToolChoice::Auto);
     assert_eq!(ask().await.last, ask().await.last);
 }
 
 #[tokio::test]
-async fn without_search_tools_or_words_it_says_so() {
-    let blind = run("where are redirects refused?", vec![], ToolChoice::Auto).await;
-    assert!(blind.last.text().contains("no tool here to search with"), "{}", blind.last.text());
-    let mute = run("please explain this", search_tools(), ToolChoice::Auto).await;
-    assert!(mute.last.text().contains("no word worth searching"), "{}", mute.last.text());
-    let nothing = run("where is the zyzzyva flummoxed?", search_tools(), ToolChoice::Auto).await;
-    assert!(nothing.last.text().contains("Nothing was found"), "{}", nothing.last.text());
+async fn missing_tools_or_keywords_are_reported() {
+    let without_tools = run("where are redirects refused?", vec![], ToolChoice::Auto).await;
+    assert!(without_tools.last.text().contains("no tool here to search with"), "{}", without_tools.last.text());
+    let without_words = run("please explain this", search_tools(), ToolChoice::Auto).await;
+    assert!(without_words.last.text().contains("no word worth searching"), "{}", without_words.last.text());
+    let no_match = run("where is the zyzzyva flummoxed?", search_tools(), ToolChoice::Auto).await;
+    assert!(no_match.last.text().contains("Nothing was found"), "{}", no_match.last.text());
 }
 
 #[tokio::test]
-async fn landing_reports_at_once() {
+async fn without_tools_it_reports_immediately() {
     let run = run("where are redirects refused?", search_tools(), ToolChoice::Off).await;
     assert!(run.calls.is_empty());
     assert!(!run.last.text().is_empty());
 }
 
 #[tokio::test]
-async fn a_wanted_shape_is_filled() {
+async fn answer_schema_is_filled() {
     let mut specs = search_tools();
     specs.push(spec(
         "answer",

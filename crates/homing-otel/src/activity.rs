@@ -1,4 +1,4 @@
-//! Things that took time and are over: a run, an ask, a call. Spans and figures are both made of these and of nothing else.
+//! Finished activities: runs, model calls and tool calls. Spans and metrics are made from these alone.
 
 use std::sync::Arc;
 
@@ -13,67 +13,67 @@ use uuid::Uuid;
 
 use crate::span::SpanId;
 
-/// Something that took time and is over.
+/// A finished activity of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Activity<TransientKind> {
+pub struct Activity<Detail> {
     /// The tree it belongs to.
     pub tree: Uuid,
-    /// The run whose it is.
+    /// The run it belongs to.
     pub run: Uuid,
-    /// Where that run stands.
+    /// The place of that run in its tree.
     pub place: Place,
-    /// How that run began.
+    /// The fact with which that run began.
     pub spawned: Arc<Spawned>,
-    /// Its span.
+    /// The ID of its span.
     pub id: SpanId,
-    /// The span around it; none around a tree's root.
-    pub within: Option<SpanId>,
-    /// Milliseconds since 1970.
+    /// The span around it; `None` for the root of a tree.
+    pub parent: Option<SpanId>,
+    /// Start, in milliseconds since 1970.
     pub from: u64,
-    /// Milliseconds since 1970.
+    /// End, in milliseconds since 1970.
     pub to: u64,
-    /// What it was.
-    pub what: TransientKind,
+    /// The part that depends on the kind of activity.
+    pub detail: Detail,
 }
 
-impl<TransientKind> Activity<TransientKind> {
-    /// How long it took, in seconds.
+impl<Detail> Activity<Detail> {
+    /// Returns its duration in seconds.
     pub fn seconds(&self) -> f64 {
         self.to.saturating_sub(self.from) as f64 / 1e3
     }
 }
 
-/// A run that is over.
+/// A finished run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    /// How it ended.
+pub struct RunActivity {
+    /// The fact with which it ended.
     pub ended: Arc<Ended>,
-    /// What it used itself, without its children.
+    /// Its own usage, without its children.
     pub used: Usage,
-    /// Milliseconds from being sent out to its first step; `None` where it never made one.
+    /// Milliseconds from its start to its first step; `None` if it made none.
     pub queued_ms: Option<u64>,
 }
 
-/// One attempt at asking a model.
+/// One attempt of a model call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
-    /// What was asked.
+pub struct AskActivity {
+    /// The request.
     pub asked: Asked,
-    /// The reply, or why there is none.
+    /// The reply, or the failure.
     pub answer: Result<Arc<Reply>, AskFailure>,
-    /// What it was charged.
+    /// Its usage.
     pub used: Usage,
 }
 
-/// A call of a tool.
+/// A finished tool call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
-    /// Which.
+pub struct CallActivity {
+    /// The key of the call.
     pub key: CallKey,
-    /// What was called; `None` where the call was refused before it began.
+    /// The call; `None` if it was refused before it began.
     pub called: Option<Box<Called>>,
-    /// What came of it.
+    /// The result.
     pub result: Arc<ToolResult>,
-    /// Why it never began, or came to nothing.
+    /// The reason for which it was not executed, if it was not.
     pub refused: Option<CallRefusal>,
 }

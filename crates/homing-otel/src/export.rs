@@ -1,4 +1,4 @@
-//! One request to a collector. It tries once, within its time, and says whether that worked.
+//! Sends requests to a collector, each once and within a time limit.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use reqwest::{
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 
-use crate::options::{TelemetryOptions, TelemetryOptionsError, bad};
+use crate::options::{TelemetryOptions, TelemetryOptionsError, invalid};
 
-/// The way to a collector.
+/// The connection to a collector.
 #[derive(Clone)]
 pub(crate) struct Exporter {
     pub(crate) traces: Option<Url>,
@@ -27,7 +27,7 @@ impl Exporter {
             .no_proxy()
             .user_agent(concat!("homing/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| bad("the HTTP client", error.to_string()))?;
+            .map_err(|error| invalid("the HTTP client", error.to_string()))?;
         Ok(Self {
             traces: url("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", options.traces.as_deref())?,
             metrics: url("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", options.metrics.as_deref())?,
@@ -37,7 +37,10 @@ impl Exporter {
         })
     }
 
-    /// Sends a body; an error says why it did not arrive.
+    /// Sends a body.
+    ///
+    /// # Errors
+    /// Fails with the reason for which the collector did not accept it.
     pub(crate) async fn send(&self, url: Url, body: Vec<u8>) -> Result<(), String> {
         let request = self.client.post(url).headers(self.headers.clone()).timeout(self.timeout).body(body);
         let response = request.send().await.map_err(|error| reason(&error))?;
@@ -48,7 +51,7 @@ impl Exporter {
     }
 }
 
-/// The innermost reason says most: "connection refused" rather than "error sending request".
+/// Returns the innermost reason, which is the most specific: "connection refused" rather than "error sending request".
 fn reason(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "the collector did not answer in time".to_owned();
@@ -64,16 +67,17 @@ fn url(variable: &'static str, text: Option<&str>) -> Result<Option<Url>, Teleme
     let Some(text) = text else { return Ok(None) };
     match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Some(url)),
-        Ok(_) | Err(_) => Err(bad(variable, format!("`{text}` is no http or https address"))),
+        Ok(_) | Err(_) => Err(invalid(variable, format!("`{text}` is not an http or https URL"))),
     }
 }
 
 fn headers(options: &TelemetryOptions) -> Result<HeaderMap, TelemetryOptionsError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &options.headers {
-        let wrong = || bad("OTEL_EXPORTER_OTLP_HEADERS", format!("`{name}` is no header, or its value is none"));
-        let key = HeaderName::from_bytes(name.to_lowercase().as_bytes()).map_err(|_| wrong())?;
-        let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+        let error =
+            || invalid("OTEL_EXPORTER_OTLP_HEADERS", format!("`{name}` is not a valid header, or its value is not"));
+        let key = HeaderName::from_bytes(name.to_lowercase().as_bytes()).map_err(|_| error())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| error())?;
         value.set_sensitive(true);
         headers.insert(key, value);
     }

@@ -1,5 +1,5 @@
-//! The fold from facts to what is over. Pure: it knows no clock, no randomness and no network, so that the same facts always
-//! give the same spans, whichever process folds them.
+//! Folds facts into finished activities. It uses no clock, no randomness and no network, so that the same facts always give
+//! the same spans, in whichever process they are folded.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,85 +13,85 @@ use homing_core::{
 use uuid::Uuid;
 
 use crate::{
-    activity::{Activity, Ask, Call, Run},
+    activity::{Activity, AskActivity, CallActivity, RunActivity},
     span::SpanId,
 };
 
-/// What came to its end with one fact.
+/// An activity that ended with a fact.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Finished {
+pub enum FinishedActivity {
     /// A run.
-    Run(Activity<Run>),
-    /// An attempt at asking a model.
-    Ask(Box<Activity<Ask>>),
-    /// A call of a tool.
-    Call(Activity<Call>),
+    Run(Activity<RunActivity>),
+    /// An attempt of a model call.
+    Ask(Box<Activity<AskActivity>>),
+    /// A tool call.
+    Call(Activity<CallActivity>),
 }
 
-/// What is under way, as the facts so far tell it.
+/// The activities in progress, according to the facts so far.
 #[derive(Debug, Default)]
-pub struct Fold {
-    trees: HashMap<Uuid, Tree>,
+pub struct SpanFold {
+    trees: HashMap<Uuid, TreeSpans>,
 }
 
-/// The runs of a tree, kept until the last of them is over: a cancelled child may end after its root.
+/// The runs of a tree. They are kept until the last one has ended, because a cancelled child may end after its root.
 #[derive(Debug, Default)]
-struct Tree {
-    runs: HashMap<Uuid, Node>,
+struct TreeSpans {
+    runs: HashMap<Uuid, RunSpan>,
     open: usize,
 }
 
-/// A run, as far as its spans need it.
+/// The state of a run that its spans need.
 #[derive(Debug)]
-struct Node {
+struct RunSpan {
     place: Place,
     spawned: Arc<Spawned>,
-    /// When it was sent out, or went on after an end.
+    /// Time of its start, or of its continuation after an end.
     since: u64,
     first_step: Option<u64>,
     used: Usage,
     is_over: bool,
-    /// How often it was given more after an end: it goes on under another span.
-    again: u32,
+    /// Number of times it was continued after an end. Each continuation has its own span.
+    continuations: u32,
     ask: Option<(u64, Asked)>,
     calls: HashMap<CallKey, (u64, Box<Called>)>,
 }
 
-impl Fold {
-    /// Takes a fact in, and says what came to its end with it. A fact of a run that nobody introduced changes nothing.
-    pub fn apply(&mut self, record: &Record) -> Option<Finished> {
-        let finished = self.take(record);
+impl SpanFold {
+    /// Applies a fact and returns the activity that ended with it. A fact of an unknown run has no effect.
+    pub fn apply(&mut self, record: &Record) -> Option<FinishedActivity> {
+        let finished = self.fold(record);
         if self.trees.get(&record.tree).is_some_and(|tree| tree.open == 0) {
             self.trees.remove(&record.tree);
         }
         finished
     }
 
-    /// Takes in what happened before a tree was resumed: nothing of it is told again, and open things stay open.
-    pub fn recall(&mut self, record: &Record) {
-        self.take(record);
+    /// Applies a fact from before a tree was resumed. Activities that ended then are not reported again.
+    pub fn replay(&mut self, record: &Record) {
+        self.fold(record);
     }
 
-    fn take(&mut self, record: &Record) -> Option<Finished> {
+    fn fold(&mut self, record: &Record) -> Option<FinishedActivity> {
         if let Fact::Spawned(spawned) = &record.fact {
             let tree = self.trees.entry(record.tree).or_default();
-            tree.runs.insert(record.run, Node::new(record, spawned.clone()));
+            tree.runs.insert(record.run, RunSpan::new(record, spawned.clone()));
             tree.open += 1;
             return None;
         }
         let tree = self.trees.get_mut(&record.tree)?;
-        let node = tree.runs.get_mut(&record.run)?;
+        let run = tree.runs.get_mut(&record.run)?;
         match &record.fact {
-            Fact::Asked(asked) => node.asked(record.at, asked),
-            Fact::Called(called) => _ = node.calls.insert(called.key, (record.at, called.clone())),
-            Fact::Extended { .. } => tree.open += node.reopen(record.at),
-            Fact::Replied { reply } => return node.replied(record, Ok(reply.clone()), reply.usage),
-            Fact::AskFailed { failure, charge } => return node.replied(record, Err(failure.clone()), *charge),
-            Fact::Returned { key, result, refused } => return Some(node.returned(record, *key, result, refused)),
-            Fact::Ended(_) if node.is_over => (),
+            Fact::Asked(asked) => run.asked(record.at, asked),
+            Fact::Called(called) => _ = run.calls.insert(called.key, (record.at, called.clone())),
+            Fact::Extended { .. } => tree.open += run.reopen(record.at),
+            Fact::Replied { reply } => return run.replied(record, Ok(reply.clone()), reply.usage),
+            Fact::AskFailed { failure, charge } => return run.replied(record, Err(failure.clone()), *charge),
+            Fact::Returned { key, result, refused } => return Some(run.returned(record, *key, result, refused)),
+            Fact::Ended(_) if run.is_over => (),
             Fact::Ended(ended) => {
                 tree.open -= 1;
-                return Some(node.ended(record, ended));
+                return Some(run.ended(record, ended));
             }
             Fact::Spawned(_) | Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } => (),
         }
@@ -99,7 +99,7 @@ impl Fold {
     }
 }
 
-impl Node {
+impl RunSpan {
     fn new(record: &Record, spawned: Arc<Spawned>) -> Self {
         Self {
             place: record.place.clone(),
@@ -108,7 +108,7 @@ impl Node {
             first_step: None,
             used: Usage::default(),
             is_over: false,
-            again: 0,
+            continuations: 0,
             ask: None,
             calls: HashMap::new(),
         }
@@ -119,13 +119,18 @@ impl Node {
         self.ask = Some((at, asked.clone()));
     }
 
-    fn replied(&mut self, record: &Record, answer: Result<Arc<Reply>, AskFailure>, used: Usage) -> Option<Finished> {
+    fn replied(
+        &mut self,
+        record: &Record,
+        answer: Result<Arc<Reply>, AskFailure>,
+        used: Usage,
+    ) -> Option<FinishedActivity> {
         self.used += used;
         let (from, asked) = self.ask.take()?;
         let id = SpanId::of_ask(record.run, record.seq);
-        let what = Ask { asked, answer, used };
-        let ask = self.activity(record, id, Some(self.id(record.run)), from, what);
-        Some(Finished::Ask(Box::new(ask)))
+        let detail = AskActivity { asked, answer, used };
+        let ask = self.activity(record, id, Some(self.id(record.run)), from, detail);
+        Some(FinishedActivity::Ask(Box::new(ask)))
     }
 
     fn returned(
@@ -134,49 +139,49 @@ impl Node {
         key: CallKey,
         result: &Arc<ToolResult>,
         refused: &Option<CallRefusal>,
-    ) -> Finished {
+    ) -> FinishedActivity {
         let open = self.calls.remove(&key);
         let from = open.as_ref().map_or(record.at, |(at, _)| *at);
         let (called, refused) = (open.map(|(_, called)| called), refused.clone());
-        let what = Call { key, called, result: result.clone(), refused };
-        Finished::Call(self.activity(record, SpanId::of_call(key), Some(self.id(record.run)), from, what))
+        let detail = CallActivity { key, called, result: result.clone(), refused };
+        FinishedActivity::Call(self.activity(record, SpanId::of_call(key), Some(self.id(record.run)), from, detail))
     }
 
-    fn ended(&mut self, record: &Record, ended: &Arc<Ended>) -> Finished {
-        let within = self.spawned.parent_call.map(SpanId::of_call);
-        let within = within.or_else(|| self.spawned.parent.map(|parent| SpanId::of_run(parent, 0)));
+    fn ended(&mut self, record: &Record, ended: &Arc<Ended>) -> FinishedActivity {
+        let parent = self.spawned.parent_call.map(SpanId::of_call);
+        let parent = parent.or_else(|| self.spawned.parent.map(|run| SpanId::of_run(run, 0)));
         let queued_ms = self.first_step.take().map(|at| at.saturating_sub(self.since));
-        let what = Run { ended: ended.clone(), used: std::mem::take(&mut self.used), queued_ms };
-        let run = self.activity(record, self.id(record.run), within, self.since, what);
+        let detail = RunActivity { ended: ended.clone(), used: std::mem::take(&mut self.used), queued_ms };
+        let run = self.activity(record, self.id(record.run), parent, self.since, detail);
         self.is_over = true;
-        Finished::Run(run)
+        FinishedActivity::Run(run)
     }
 
-    /// A run that was given more after its end goes on; says how many runs are open because of it.
+    /// Continues a run that had ended; returns the number of runs that are open because of it.
     fn reopen(&mut self, at: u64) -> usize {
         if !self.is_over {
             return 0;
         }
         (self.is_over, self.since) = (false, at);
-        self.again += 1;
+        self.continuations += 1;
         1
     }
 
     fn id(&self, run: Uuid) -> SpanId {
-        SpanId::of_run(run, self.again)
+        SpanId::of_run(run, self.continuations)
     }
 
-    fn activity<T>(&self, record: &Record, id: SpanId, within: Option<SpanId>, from: u64, what: T) -> Activity<T> {
+    fn activity<T>(&self, record: &Record, id: SpanId, parent: Option<SpanId>, from: u64, detail: T) -> Activity<T> {
         Activity {
             tree: record.tree,
             run: record.run,
             place: self.place.clone(),
             spawned: self.spawned.clone(),
             id,
-            within,
+            parent,
             from,
             to: record.at.max(from),
-            what,
+            detail,
         }
     }
 }

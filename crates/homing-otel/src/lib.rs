@@ -1,12 +1,15 @@
-//! What runs of agents do, told to an OpenTelemetry collector: a pure fold from facts to spans and figures, and a sender in
-//! the background. It knows neither the runtime nor the environment, and nobody ever waits for it.
+//! Exports facts of runs to an OpenTelemetry collector.
+//!
+//! [`SpanFold`] turns facts into finished activities; [`Span`] and [`Metrics`] are made of those. This part does no input or
+//! output. [`Telemetry`] runs it on a background task and sends the results over OTLP. A run never waits for a collector:
+//! if the queue is full, facts are dropped and counted. The crate depends on neither the runtime nor the environment.
 //!
 //! ```no_run
-//! # async fn example() -> Result<(), homing_otel::BadOptions> {
+//! # async fn example() -> Result<(), homing_otel::TelemetryOptionsError> {
 //! use std::time::Duration;
-//! use homing_otel::{Options, Telemetry};
+//! use homing_otel::{Telemetry, TelemetryOptions};
 //!
-//! let telemetry = Telemetry::start(Options::new("http://127.0.0.1:4318"))?;
+//! let telemetry = Telemetry::start(TelemetryOptions::new("http://127.0.0.1:4318"))?;
 //! let listener = telemetry.listener(); // `Homing::builder().on_fact(listener)`
 //! # drop(listener);
 //! let report = telemetry.finish(Duration::from_secs(2)).await;
@@ -26,9 +29,9 @@ mod span;
 mod telemetry;
 mod worker;
 
-pub use activity::{Activity, Ask, Call, Run};
-pub use fold::{Finished, Fold};
-pub use metrics::{Labels, Measurement, MetricShape, Metrics};
+pub use activity::{Activity, AskActivity, CallActivity, RunActivity};
+pub use fold::{FinishedActivity, SpanFold};
+pub use metrics::{Measurement, MetricLabels, MetricValue, Metrics};
 pub use options::{TelemetryOptions, TelemetryOptionsError};
-pub use span::{Attribute, Attributes, Bodies, Kind, Span, SpanId};
-pub use telemetry::{ExportReport, Listener, Telemetry};
+pub use span::{Attribute, Attributes, Span, SpanBodies, SpanId, SpanKind};
+pub use telemetry::{ExportReport, Telemetry, TelemetryListener};

@@ -1,10 +1,11 @@
-//! Figures: sums and histograms over what is over. They grow for as long as the process lives, as collectors expect.
+//! Metrics: sums and histograms over finished activities. They are cumulative over the life of the process, as collectors
+//! expect.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    activity::{Activity, Ask, Run},
-    fold::Finished,
+    activity::{Activity, AskActivity, RunActivity},
+    fold::FinishedActivity,
     names,
     span::{error_type, status},
 };
@@ -17,74 +18,74 @@ const TOKENS: &[f64] = &[
     67108864.0,
 ];
 
-/// What a figure is about: its labels, in order.
-pub type Labels = Vec<(&'static str, String)>;
+/// The labels of a value, in order.
+pub type MetricLabels = Vec<(&'static str, String)>;
 
-/// A figure's name, unit and what it has become, by labels.
+/// A metric's description, unit and values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
-    /// What it measures, for people.
+    /// Description for people.
     pub description: &'static str,
-    /// In UCUM's notation.
+    /// Unit in UCUM notation.
     pub unit: &'static str,
-    /// The values.
-    pub points: BTreeMap<Labels, MetricShape>,
+    /// The values, by labels.
+    pub points: BTreeMap<MetricLabels, MetricValue>,
 }
 
-/// What a figure has become.
+/// A value of a metric.
 #[derive(Clone, Debug, PartialEq)]
-pub enum MetricShape {
+pub enum MetricValue {
     /// A growing count.
     Count(u64),
     /// A growing amount.
     Amount(f64),
-    /// How values spread over ranges.
-    Spread {
-        /// Upper bounds of the ranges; one more range has none.
+    /// A histogram.
+    Histogram {
+        /// Upper bounds of the buckets; the last bucket has none.
         bounds: &'static [f64],
-        /// How many values fell into each.
+        /// Number of values in each bucket.
         counts: Vec<u64>,
-        /// All values together.
+        /// Sum of all values.
         sum: f64,
     },
 }
 
-/// All figures, by name.
+/// All metrics, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
-    /// By name.
+    /// The metrics, by name.
     pub by_name: BTreeMap<&'static str, Measurement>,
 }
 
 impl Metrics {
-    /// Counts something that is over.
-    pub fn count(&mut self, finished: &Finished) {
+    /// Counts a finished activity.
+    pub fn count(&mut self, finished: &FinishedActivity) {
         match finished {
-            Finished::Run(run) => self.run(run),
-            Finished::Ask(ask) => self.ask(ask),
-            Finished::Call(_) => (),
+            FinishedActivity::Run(run) => self.run(run),
+            FinishedActivity::Ask(ask) => self.ask(ask),
+            FinishedActivity::Call(_) => (),
         }
     }
 
-    /// Counts what never reached the collector.
+    /// Sets the number of facts and spans that did not reach the collector.
     pub fn count_dropped(&mut self, dropped: u64) {
-        let figure = self.figure(names::DROPPED, "Facts and spans that were dropped", "{item}");
-        figure.points.insert(Vec::new(), MetricShape::Count(dropped));
+        let metric = self.metric(names::DROPPED, "Facts and spans that were dropped", "{item}");
+        metric.points.insert(Vec::new(), MetricValue::Count(dropped));
     }
 
-    fn run(&mut self, run: &Activity<Run>) {
+    fn run(&mut self, run: &Activity<RunActivity>) {
         let agent = (names::AGENT, run.spawned.agent.name.clone());
         let labels = vec![agent.clone(), (names::STATUS, status(run).to_owned())];
-        self.add(names::RUNS, "Runs that ended, by how", "{run}", labels, 1);
-        self.spread(names::RUN_TIME, "How long runs took", "s", SECONDS, vec![agent.clone()], run.seconds());
-        if let Some(queued) = run.what.queued_ms {
-            let what = "From being sent out to the first step";
-            self.spread(names::QUEUE, what, "s", SECONDS, vec![agent], queued as f64 / 1e3);
+        self.add(names::RUNS, "Runs that ended, by status", "{run}", labels, 1);
+        self.observe(names::RUN_TIME, "Duration of runs", "s", SECONDS, vec![agent.clone()], run.seconds());
+        if let Some(queued) = run.detail.queued_ms {
+            let description = "Time from the start of a run to its first step";
+            self.observe(names::QUEUE, description, "s", SECONDS, vec![agent], queued as f64 / 1e3);
         }
     }
 
-    fn ask(&mut self, ask: &Activity<Ask>) {
-        let Ask { asked, answer, used } = &ask.what;
+    fn ask(&mut self, ask: &Activity<AskActivity>) {
+        let AskActivity { asked, answer, used } = &ask.detail;
         if names::is_program(&asked.model) {
             return;
         }
@@ -96,51 +97,58 @@ impl Metrics {
         ];
         for (kind, tokens) in [("input", used.input), ("output", used.output)] {
             let labels = with(&labels, names::TOKEN_TYPE, kind);
-            self.spread(names::TOKEN_USAGE, "Tokens used", "{token}", TOKENS, labels, tokens as f64);
+            self.observe(names::TOKEN_USAGE, "Tokens used", "{token}", TOKENS, labels, tokens as f64);
         }
-        let cost = self.figure(names::COST_SUM, "What models were paid", "{USD}");
-        match cost.points.entry(labels.clone()).or_insert(MetricShape::Amount(0.0)) {
-            MetricShape::Amount(sum) => *sum += used.cost_micros as f64 / 1e6,
-            MetricShape::Count(_) | MetricShape::Spread { .. } => (),
+        let cost = self.metric(names::COST_SUM, "Cost of model calls", "{USD}");
+        match cost.points.entry(labels.clone()).or_insert(MetricValue::Amount(0.0)) {
+            MetricValue::Amount(sum) => *sum += used.cost_micros as f64 / 1e6,
+            MetricValue::Count(_) | MetricValue::Histogram { .. } => (),
         }
         let labels = match answer {
             Ok(_) => labels,
             Err(failure) => with(&labels, names::ERROR, error_type(&failure.error)),
         };
-        self.spread(names::DURATION, "How long models took", "s", SECONDS, labels, ask.seconds());
+        self.observe(names::DURATION, "Duration of model calls", "s", SECONDS, labels, ask.seconds());
     }
 
-    fn add(&mut self, name: &'static str, what: &'static str, unit: &'static str, labels: Labels, more: u64) {
-        match self.figure(name, what, unit).points.entry(labels).or_insert(MetricShape::Count(0)) {
-            MetricShape::Count(count) => *count += more,
-            MetricShape::Amount(_) | MetricShape::Spread { .. } => (),
+    fn add(
+        &mut self,
+        name: &'static str,
+        description: &'static str,
+        unit: &'static str,
+        labels: MetricLabels,
+        more: u64,
+    ) {
+        match self.metric(name, description, unit).points.entry(labels).or_insert(MetricValue::Count(0)) {
+            MetricValue::Count(count) => *count += more,
+            MetricValue::Amount(_) | MetricValue::Histogram { .. } => (),
         }
     }
 
-    fn spread(
+    fn observe(
         &mut self,
         name: &'static str,
-        what: &'static str,
+        description: &'static str,
         unit: &'static str,
         bounds: &'static [f64],
-        labels: Labels,
+        labels: MetricLabels,
         value: f64,
     ) {
-        let empty = || MetricShape::Spread { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 };
-        match self.figure(name, what, unit).points.entry(labels).or_insert_with(empty) {
-            MetricShape::Spread { bounds, counts, sum } => {
+        let empty = || MetricValue::Histogram { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 };
+        match self.metric(name, description, unit).points.entry(labels).or_insert_with(empty) {
+            MetricValue::Histogram { bounds, counts, sum } => {
                 counts[bounds.partition_point(|bound| *bound < value)] += 1;
                 *sum += value;
             }
-            MetricShape::Count(_) | MetricShape::Amount(_) => (),
+            MetricValue::Count(_) | MetricValue::Amount(_) => (),
         }
     }
 
-    fn figure(&mut self, name: &'static str, description: &'static str, unit: &'static str) -> &mut Measurement {
+    fn metric(&mut self, name: &'static str, description: &'static str, unit: &'static str) -> &mut Measurement {
         self.by_name.entry(name).or_insert_with(|| Measurement { description, unit, points: BTreeMap::new() })
     }
 }
 
-fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
+fn with(labels: &MetricLabels, name: &'static str, value: &str) -> MetricLabels {
     labels.iter().cloned().chain([(name, value.to_owned())]).collect()
 }

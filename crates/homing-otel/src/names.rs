@@ -1,4 +1,4 @@
-//! The names of OpenTelemetry's conventions for generative AI, and ours where it has none. Nobody else spells them.
+//! Names of spans, attributes and metrics: those of OpenTelemetry's conventions for generative AI, and `homing.*` for the rest.
 
 use crate::span::{Attributes, text};
 
@@ -8,7 +8,7 @@ pub(crate) const EXECUTE_TOOL: &str = "execute_tool";
 
 pub(crate) const OPERATION: &str = "gen_ai.operation.name";
 pub(crate) const PROVIDER: &str = "gen_ai.provider.name";
-/// The older name of the provider, which many viewers still look for.
+/// The older name of the provider attribute, which many viewers still use.
 pub(crate) const SYSTEM_NAME: &str = "gen_ai.system";
 pub(crate) const MODEL: &str = "gen_ai.request.model";
 pub(crate) const MAX_TOKENS: &str = "gen_ai.request.max_tokens";
@@ -46,18 +46,18 @@ pub(crate) const QUEUE: &str = "homing.run.queue.duration";
 pub(crate) const RUN_TIME: &str = "homing.run.duration";
 pub(crate) const DROPPED: &str = "homing.telemetry.dropped";
 
-/// The provider and its own name for the model.
+/// Splits a model name into the provider and its own name for the model.
 pub(crate) fn split(model: &str) -> (&str, &str) {
     model.split_once('/').unwrap_or((model, model))
 }
 
-/// What is said about a model.
+/// Returns the attributes of a model.
 pub(crate) fn model(name: &str) -> Attributes {
     let (provider, model) = split(name);
     vec![(PROVIDER, text(provider)), (SYSTEM_NAME, text(provider)), (MODEL, text(model))]
 }
 
-/// Whether a name stands for a team's program, which is asked like a model and is none.
+/// Returns true if a name stands for a team's program, which is called like a model but is not one.
 pub(crate) fn is_program(model: &str) -> bool {
     model.starts_with("team/")
 }

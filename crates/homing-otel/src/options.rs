@@ -1,47 +1,47 @@
-//! Where telemetry goes and what it carries, by the variables that OpenTelemetry gave names to. Values are handed in: the
-//! environment itself is somebody else's.
+//! Telemetry options, and their standard OpenTelemetry variables. The caller looks the variables up; this module does not
+//! read the environment.
 
 use std::time::Duration;
 
-use crate::span::Bodies;
+use crate::span::SpanBodies;
 
-/// The one variable that has spans carry prompts and answers.
+/// The variable that includes prompts and answers in spans.
 const BODIES: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
-/// Where telemetry goes and what it carries.
+/// Destination and content of telemetry.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TelemetryOptions {
-    /// Where spans go, such as `http://127.0.0.1:4318/v1/traces`; `None` is nowhere.
+    /// URL for spans, such as `http://127.0.0.1:4318/v1/traces`; `None` sends none.
     pub traces: Option<String>,
-    /// Where figures go, such as `http://127.0.0.1:4318/v1/metrics`; `None` is nowhere.
+    /// URL for metrics, such as `http://127.0.0.1:4318/v1/metrics`; `None` sends none.
     pub metrics: Option<String>,
-    /// Sent with every request; they may hold a key.
+    /// Headers of every request. They may contain a key.
     pub headers: Vec<(String, String)>,
-    /// The name under which all this is filed.
+    /// Service name.
     pub service: String,
-    /// What else is said about this process.
+    /// Further attributes of this process.
     pub resource: Vec<(String, String)>,
-    /// Whether prompts, answers, arguments and results are told.
-    pub bodies: Bodies,
-    /// The most that one request may take.
+    /// Setting for prompts, answers, arguments and results.
+    pub bodies: SpanBodies,
+    /// Time limit of one request.
     pub timeout: Duration,
-    /// How often spans and figures are sent.
+    /// Interval at which spans and metrics are sent.
     pub every: Duration,
 }
 
-/// Why telemetry cannot be sent.
+/// An invalid telemetry option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {why}")]
 pub struct TelemetryOptionsError {
-    /// The variable, or the option, that is at fault.
+    /// The variable or option.
     pub variable: &'static str,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 
 impl TelemetryOptions {
-    /// Everything goes to the collector at `endpoint`, without its paths.
+    /// Creates options that send everything to the collector at `endpoint`, a URL without path.
     pub fn new(endpoint: &str) -> Self {
         let base = endpoint.trim_end_matches('/');
         Self {
@@ -50,69 +50,72 @@ impl TelemetryOptions {
             headers: Vec::new(),
             service: "homing".to_owned(),
             resource: Vec::new(),
-            bodies: Bodies::Left,
+            bodies: SpanBodies::Omitted,
             timeout: Duration::from_secs(10),
             every: Duration::from_secs(5),
         }
     }
 
-    /// What the variables say; `None` where they name no collector.
+    /// Reads the options from variables; `None` if they name no collector.
+    ///
+    /// # Errors
+    /// Fails if a variable has an invalid value.
     pub fn from_variables(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, TelemetryOptionsError> {
-        let get = |name: &str| lookup(name).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
-        let is_on = |name: &str| get(name).is_some_and(|it| it.eq_ignore_ascii_case("true"));
+        let get = |name: &str| lookup(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let is_on = |name: &str| get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let base = get("OTEL_EXPORTER_OTLP_ENDPOINT");
         let (traces, metrics) = (get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"));
-        if is_on("OTEL_SDK_DISABLED") || [&base, &traces, &metrics].iter().all(|it| it.is_none()) {
+        if is_on("OTEL_SDK_DISABLED") || [&base, &traces, &metrics].iter().all(|endpoint| endpoint.is_none()) {
             return Ok(None);
         }
-        protocol(get("OTEL_EXPORTER_OTLP_PROTOCOL"))?;
+        check_protocol(get("OTEL_EXPORTER_OTLP_PROTOCOL"))?;
         let mut options = Self::new(base.as_deref().unwrap_or_default());
         if base.is_none() {
             (options.traces, options.metrics) = (None, None);
         }
-        options.traces = wanted(get("OTEL_TRACES_EXPORTER"), traces.or(options.traces));
-        options.metrics = wanted(get("OTEL_METRICS_EXPORTER"), metrics.or(options.metrics));
+        options.traces = unless_off(get("OTEL_TRACES_EXPORTER"), traces.or(options.traces));
+        options.metrics = unless_off(get("OTEL_METRICS_EXPORTER"), metrics.or(options.metrics));
         options.headers = pairs("OTEL_EXPORTER_OTLP_HEADERS", get("OTEL_EXPORTER_OTLP_HEADERS"))?;
         options.resource = pairs("OTEL_RESOURCE_ATTRIBUTES", get("OTEL_RESOURCE_ATTRIBUTES"))?;
         let named = options.resource.iter().find(|(key, _)| key == "service.name").map(|(_, value)| value.clone());
         options.service = get("OTEL_SERVICE_NAME").or(named).unwrap_or(options.service);
         options.resource.retain(|(key, _)| key != "service.name");
         if is_on(BODIES) {
-            options.bodies = Bodies::Carried;
+            options.bodies = SpanBodies::Included;
         }
         if let Some(ms) = get("OTEL_EXPORTER_OTLP_TIMEOUT") {
-            let bad = |_| bad("OTEL_EXPORTER_OTLP_TIMEOUT", format!("`{ms}` is no number of milliseconds"));
-            options.timeout = Duration::from_millis(ms.parse().map_err(bad)?);
+            let error = |_| invalid("OTEL_EXPORTER_OTLP_TIMEOUT", format!("`{ms}` is not a number of milliseconds"));
+            options.timeout = Duration::from_millis(ms.parse().map_err(error)?);
         }
         Ok(Some(options))
     }
 }
 
-pub(crate) fn bad(variable: &'static str, why: impl Into<String>) -> TelemetryOptionsError {
+pub(crate) fn invalid(variable: &'static str, why: impl Into<String>) -> TelemetryOptionsError {
     TelemetryOptionsError { variable, why: why.into() }
 }
 
-fn protocol(said: Option<String>) -> Result<(), TelemetryOptionsError> {
-    match said.as_deref() {
+fn check_protocol(value: Option<String>) -> Result<(), TelemetryOptionsError> {
+    match value.as_deref() {
         None | Some("http/protobuf") => Ok(()),
-        Some(other) => Err(bad(
+        Some(other) => Err(invalid(
             "OTEL_EXPORTER_OTLP_PROTOCOL",
-            format!("`{other}` is not spoken here, only http/protobuf, which collectors take at port 4318"),
+            format!("`{other}` is not supported; only http/protobuf is, which collectors accept at port 4318"),
         )),
     }
 }
 
-fn wanted(exporter: Option<String>, endpoint: Option<String>) -> Option<String> {
+fn unless_off(exporter: Option<String>, endpoint: Option<String>) -> Option<String> {
     endpoint.filter(|_| exporter.as_deref() != Some("none"))
 }
 
-/// `key=value,key=value`, with values in percent encoding.
+/// Parses `key=value,key=value` with percent-encoded values.
 fn pairs(variable: &'static str, text: Option<String>) -> Result<Vec<(String, String)>, TelemetryOptionsError> {
     let text = text.unwrap_or_default();
-    let parts = text.split(',').map(str::trim).filter(|it| !it.is_empty());
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let pair = |part: &str| {
-        // The part itself may be a secret, so that it is not repeated here.
-        let (key, value) = part.split_once('=').ok_or_else(|| bad(variable, "write key=value,key=value"))?;
+        // The part may be a secret, so the message does not repeat it.
+        let (key, value) = part.split_once('=').ok_or_else(|| invalid(variable, "expected key=value,key=value"))?;
         Ok((key.trim().to_owned(), decoded(value.trim())))
     };
     parts.map(pair).collect()
@@ -123,7 +126,7 @@ fn decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let hex = text.get(at + 1..at + 3).and_then(|it| u8::from_str_radix(it, 16).ok());
+        let hex = text.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match (bytes[at], hex) {
             (b'%', Some(byte)) => {
                 out.push(byte);
@@ -146,7 +149,7 @@ mod tests {
 
     fn read(variables: &[(&str, &str)]) -> Result<Option<TelemetryOptions>, TelemetryOptionsError> {
         let map: HashMap<&str, &str> = variables.iter().copied().collect();
-        TelemetryOptions::from_variables(|name| map.get(name).map(|it| (*it).to_owned()))
+        TelemetryOptions::from_variables(|name| map.get(name).map(|value| (*value).to_owned()))
     }
 
     #[test]
@@ -158,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_variables_are_understood() {
+    fn standard_variables_are_read() {
         let options = read(&[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/"),
             ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://other/m"),
@@ -174,21 +177,21 @@ mod tests {
         assert_eq!(options.service, "from-resource");
         assert_eq!(options.resource, [("deployment.environment".to_owned(), "ci".to_owned())]);
         assert_eq!(options.timeout, Duration::from_millis(1_500));
-        assert_eq!(options.bodies, Bodies::Left, "what was said stays here unless somebody asks for it");
+        assert_eq!(options.bodies, SpanBodies::Omitted, "bodies are omitted by default");
     }
 
     #[test]
-    fn what_cannot_work_is_said_without_repeating_secrets() {
+    fn errors_do_not_repeat_secrets() {
         let with = |name, value| read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c"), (name, value)]);
-        let grpc = with("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc").expect_err("not spoken");
+        let grpc = with("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc").expect_err("not supported");
         assert!(grpc.to_string().contains("http/protobuf"), "{grpc}");
-        let headers = with("OTEL_EXPORTER_OTLP_HEADERS", "s3cret").expect_err("no pair");
+        let headers = with("OTEL_EXPORTER_OTLP_HEADERS", "s3cret").expect_err("not a pair");
         assert!(!headers.to_string().contains("s3cret"), "{headers}");
         assert!(with("OTEL_EXPORTER_OTLP_TIMEOUT", "soon").is_err());
     }
 
     #[test]
-    fn odd_percent_signs_are_kept() {
+    fn invalid_percent_escapes_are_kept() {
         assert_eq!(decoded("100%"), "100%");
         assert_eq!(decoded("%zz%4"), "%zz%4");
         assert_eq!(decoded("ä%C3%A4"), "ää");

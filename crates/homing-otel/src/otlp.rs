@@ -1,11 +1,11 @@
-//! The part of OTLP that we write, as protobuf messages. Field numbers are those of opentelemetry-proto 1.x; the tests read
-//! what we write with that project's own types.
+//! The part of OTLP that is written here, as protobuf messages. Field numbers are those of opentelemetry-proto 1.x; the
+//! tests decode the output with that project's own types.
 
 use prost::Message;
 
 use crate::{
-    metrics::{Labels, Measurement, MetricShape, Metrics},
-    span::{Attribute, Kind, Span},
+    metrics::{Measurement, MetricLabels, MetricValue, Metrics},
+    span::{Attribute, Span, SpanKind},
 };
 
 /// `AGGREGATION_TEMPORALITY_CUMULATIVE`.
@@ -13,38 +13,38 @@ const CUMULATIVE: i32 = 2;
 /// `STATUS_CODE_ERROR`.
 const ERROR: i32 = 2;
 
-/// Who tells all this.
+/// The process that sends the data.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct OtlpSource {
     pub(crate) resource: Vec<(String, String)>,
-    /// Milliseconds since 1970.
+    /// Start of the process, in milliseconds since 1970.
     pub(crate) since_ms: u64,
 }
 
-impl Source {
-    /// The body of a request to `/v1/traces`.
+impl OtlpSource {
+    /// Encodes the body of a request to `/v1/traces`.
     pub(crate) fn traces(&self, spans: &[Span]) -> Vec<u8> {
         let inner = ScopeSpans { scope: Some(scope()), spans: spans.iter().map(pb_span).collect() };
         let outer = ResourceSpans { resource: Some(self.resource()), scope_spans: vec![inner] };
         ExportTraces { resource_spans: vec![outer] }.encode_to_vec()
     }
 
-    /// The body of a request to `/v1/metrics`.
-    pub(crate) fn metrics(&self, figures: &Metrics, now_ms: u64) -> Vec<u8> {
+    /// Encodes the body of a request to `/v1/metrics`.
+    pub(crate) fn metrics(&self, metrics: &Metrics, now_ms: u64) -> Vec<u8> {
         let times = (nanos(self.since_ms), nanos(now_ms));
-        let metrics = figures.by_name.iter().map(|(name, figure)| pb_metric(name, figure, times)).collect();
+        let metrics = metrics.by_name.iter().map(|(name, metric)| pb_metric(name, metric, times)).collect();
         let inner = ScopeMetrics { scope: Some(scope()), metrics };
         let outer = ResourceMetrics { resource: Some(self.resource()), scope_metrics: vec![inner] };
         ExportMetrics { resource_metrics: vec![outer] }.encode_to_vec()
     }
 
-    fn resource(&self) -> Resource {
-        Resource { attributes: self.resource.iter().map(|(key, value)| pb_text(key, value)).collect() }
+    fn resource(&self) -> PbResource {
+        PbResource { attributes: self.resource.iter().map(|(key, value)| pb_text(key, value)).collect() }
     }
 }
 
-fn scope() -> Scope {
-    Scope { name: "homing".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+fn scope() -> PbScope {
+    PbScope { name: "homing".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }
 
 fn nanos(ms: u64) -> u64 {
@@ -58,13 +58,13 @@ fn pb_span(span: &Span) -> PbSpan {
         parent_span_id: span.parent.map(|it| it.0.to_vec()).unwrap_or_default(),
         name: span.name.clone(),
         kind: match span.kind {
-            Kind::Internal => 1,
-            Kind::Client => 3,
+            SpanKind::Internal => 1,
+            SpanKind::Client => 3,
         },
         start_time_unix_nano: nanos(span.from_ms),
         end_time_unix_nano: nanos(span.to_ms),
         attributes: span.attributes.iter().map(|(key, value)| pb_pair(key, value)).collect(),
-        status: span.error.as_ref().map(|message| Status { message: message.clone(), code: ERROR }),
+        status: span.error.as_ref().map(|message| PbStatus { message: message.clone(), code: ERROR }),
     }
 }
 
@@ -74,7 +74,7 @@ fn pb_pair(key: &str, value: &Attribute) -> KeyValue {
         Attribute::Int(int) => OneValue::Int(*int),
         Attribute::Double(double) => OneValue::Double(*double),
         Attribute::List(list) => OneValue::List(ArrayValue {
-            values: list.iter().map(|it| AnyValue { value: Some(OneValue::Text(it.clone())) }).collect(),
+            values: list.iter().map(|text| AnyValue { value: Some(OneValue::Text(text.clone())) }).collect(),
         }),
     };
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
@@ -84,38 +84,41 @@ fn pb_text(key: &str, value: &str) -> KeyValue {
     pb_pair(key, &Attribute::Text(value.to_owned()))
 }
 
-fn pb_metric(name: &str, figure: &Measurement, times: (u64, u64)) -> Metric {
+fn pb_metric(name: &str, metric: &Measurement, times: (u64, u64)) -> Metric {
     let mut sum = Sum { data_points: Vec::new(), temporality: CUMULATIVE, is_monotonic: true };
     let mut histogram = Histogram { data_points: Vec::new(), temporality: CUMULATIVE };
-    for (labels, shape) in &figure.points {
-        match shape {
-            MetricShape::Count(count) => {
+    for (labels, value) in &metric.points {
+        match value {
+            MetricValue::Count(count) => {
                 let value = OneNumber::Int(i64::try_from(*count).unwrap_or(i64::MAX));
                 sum.data_points.push(pb_number(labels, value, times));
             }
-            MetricShape::Amount(amount) => sum.data_points.push(pb_number(labels, OneNumber::Double(*amount), times)),
-            MetricShape::Spread { bounds, counts, sum } => {
-                histogram.data_points.push(pb_spread(labels, bounds, counts, *sum, times));
+            MetricValue::Amount(amount) => sum.data_points.push(pb_number(labels, OneNumber::Double(*amount), times)),
+            MetricValue::Histogram { bounds, counts, sum } => {
+                histogram.data_points.push(pb_histogram(labels, bounds, counts, *sum, times));
             }
         }
     }
-    let data = match histogram.data_points.is_empty() {
-        true => OneData::Sum(sum),
-        false => OneData::Histogram(histogram),
-    };
+    let data = if histogram.data_points.is_empty() { OneData::Sum(sum) } else { OneData::Histogram(histogram) };
     Metric {
         name: name.to_owned(),
-        description: figure.description.to_owned(),
-        unit: figure.unit.to_owned(),
+        description: metric.description.to_owned(),
+        unit: metric.unit.to_owned(),
         data: Some(data),
     }
 }
 
-fn pb_number(labels: &Labels, value: OneNumber, (start, now): (u64, u64)) -> NumberPoint {
+fn pb_number(labels: &MetricLabels, value: OneNumber, (start, now): (u64, u64)) -> NumberPoint {
     NumberPoint { start_time_unix_nano: start, time_unix_nano: now, value: Some(value), attributes: pb_labels(labels) }
 }
 
-fn pb_spread(labels: &Labels, bounds: &[f64], counts: &[u64], sum: f64, (start, now): (u64, u64)) -> HistogramPoint {
+fn pb_histogram(
+    labels: &MetricLabels,
+    bounds: &[f64],
+    counts: &[u64],
+    sum: f64,
+    (start, now): (u64, u64),
+) -> HistogramPoint {
     HistogramPoint {
         start_time_unix_nano: start,
         time_unix_nano: now,
@@ -127,7 +130,7 @@ fn pb_spread(labels: &Labels, bounds: &[f64], counts: &[u64], sum: f64, (start, 
     }
 }
 
-fn pb_labels(labels: &Labels) -> Vec<KeyValue> {
+fn pb_labels(labels: &MetricLabels) -> Vec<KeyValue> {
     labels.iter().map(|(key, value)| pb_text(key, value)).collect()
 }
 
@@ -140,13 +143,13 @@ struct ExportTraces {
 #[derive(Clone, PartialEq, Message)]
 struct ResourceSpans {
     #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
+    resource: Option<PbResource>,
     #[prost(message, repeated, tag = "2")]
     scope_spans: Vec<ScopeSpans>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Resource {
+struct PbResource {
     #[prost(message, repeated, tag = "1")]
     attributes: Vec<KeyValue>,
 }
@@ -154,13 +157,13 @@ struct Resource {
 #[derive(Clone, PartialEq, Message)]
 struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
-    scope: Option<Scope>,
+    scope: Option<PbScope>,
     #[prost(message, repeated, tag = "2")]
     spans: Vec<PbSpan>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Scope {
+struct PbScope {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(string, tag = "2")]
@@ -186,11 +189,11 @@ struct PbSpan {
     #[prost(message, repeated, tag = "9")]
     attributes: Vec<KeyValue>,
     #[prost(message, optional, tag = "15")]
-    status: Option<Status>,
+    status: Option<PbStatus>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Status {
+struct PbStatus {
     #[prost(string, tag = "2")]
     message: String,
     #[prost(int32, tag = "3")]
@@ -238,7 +241,7 @@ struct ExportMetrics {
 #[derive(Clone, PartialEq, Message)]
 struct ResourceMetrics {
     #[prost(message, optional, tag = "1")]
-    resource: Option<Resource>,
+    resource: Option<PbResource>,
     #[prost(message, repeated, tag = "2")]
     scope_metrics: Vec<ScopeMetrics>,
 }
@@ -246,7 +249,7 @@ struct ResourceMetrics {
 #[derive(Clone, PartialEq, Message)]
 struct ScopeMetrics {
     #[prost(message, optional, tag = "1")]
-    scope: Option<Scope>,
+    scope: Option<PbScope>,
     #[prost(message, repeated, tag = "2")]
     metrics: Vec<Metric>,
 }

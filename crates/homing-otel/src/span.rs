@@ -1,5 +1,5 @@
-//! Spans: what is over, in OpenTelemetry's words. Their ids are made of what they stand for, so that a resumed tree goes on
-//! in the same trace.
+//! Converts finished activities to OpenTelemetry spans. Span IDs are derived from what they describe, so that a resumed tree
+//! continues in the same trace.
 
 use homing_core::{
     fact::{CallRefusal, Outcome},
@@ -11,30 +11,30 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
-    activity::{Activity, Ask, Call, Run},
-    fold::Finished,
+    activity::{Activity, AskActivity, CallActivity, RunActivity},
+    fold::FinishedActivity,
     names,
 };
 
-/// The longest text that a span carries, in bytes; collectors refuse much larger ones.
-const LONGEST: usize = 32 * 1024;
+/// Maximum length of a text in a span in bytes. Collectors refuse much larger ones.
+const MAX_TEXT: usize = 32 * 1024;
 
-/// A span's id.
+/// The ID of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanId(pub [u8; 8]);
 
 impl SpanId {
-    /// The span of a run; `again` counts how often it was given more after an end.
-    pub fn of_run(run: Uuid, again: u32) -> Self {
-        Self::of(&[b"run", run.as_bytes(), &again.to_be_bytes()])
+    /// Returns the ID for a run; `continuations` counts how often it was continued after an end.
+    pub fn of_run(run: Uuid, continuations: u32) -> Self {
+        Self::of(&[b"run", run.as_bytes(), &continuations.to_be_bytes()])
     }
 
-    /// The span of the ask that was answered at this position of the tree's log.
+    /// Returns the ID for the model call that was answered at this position of the tree's journal.
     pub fn of_ask(run: Uuid, seq: u64) -> Self {
         Self::of(&[b"ask", run.as_bytes(), &seq.to_be_bytes()])
     }
 
-    /// The span of a call.
+    /// Returns the ID for a tool call.
     pub fn of_call(key: CallKey) -> Self {
         Self::of(&[b"call", key.run.as_bytes(), &key.turn.to_be_bytes(), &key.index.to_be_bytes()])
     }
@@ -49,32 +49,32 @@ impl SpanId {
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {
-    /// Words.
+    /// A text.
     Text(String),
     /// A count.
     Int(i64),
-    /// A measure.
+    /// A measurement.
     Double(f64),
-    /// A list of words.
+    /// A list of texts.
     List(Vec<String>),
 }
 
 /// Names and values, in order.
 pub type Attributes = Vec<(&'static str, Attribute)>;
 
-/// On whose side of the wire a span's work is done.
+/// The side of the network on which the work of a span is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Ours.
+pub enum SpanKind {
+    /// This process.
     Internal,
-    /// Somebody else's, who was asked over the network.
+    /// A server that this process called.
     Client,
 }
 
-/// A span that is over.
+/// A finished span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// The tree: all its spans are one trace.
+    /// The tree. All its spans are in one trace.
     pub trace: Uuid,
     /// Its id.
     pub id: SpanId,
@@ -82,56 +82,62 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// Such as `chat gpt-5`.
     pub name: String,
-    /// On whose side the work is done.
-    pub kind: Kind,
-    /// Milliseconds since 1970.
+    /// The side on which the work is done.
+    pub kind: SpanKind,
+    /// Start, in milliseconds since 1970.
     pub from_ms: u64,
-    /// Milliseconds since 1970.
+    /// End, in milliseconds since 1970.
     pub to_ms: u64,
-    /// What is known of it.
+    /// Its attributes.
     pub attributes: Attributes,
-    /// What went wrong, for people.
+    /// The error message, if it failed.
     pub error: Option<String>,
 }
 
-/// Whether spans carry what was said: prompts, answers, arguments, results.
+/// Setting for prompts, answers, arguments and results in spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bodies {
-    /// They do not.
+pub enum SpanBodies {
+    /// Spans do not contain them.
     #[default]
-    Left,
-    /// They do.
-    Carried,
+    Omitted,
+    /// Spans contain them.
+    Included,
 }
 
 impl Span {
-    /// The span of something that is over; `None` for a program's decisions, which no model made.
-    pub fn of(finished: &Finished, bodies: Bodies) -> Option<Self> {
+    /// Converts an activity to a span; `None` for the steps of a team's program, which calls no model.
+    pub fn of(finished: &FinishedActivity, bodies: SpanBodies) -> Option<Self> {
         match finished {
-            Finished::Run(run) => Some(of_run(run, bodies)),
-            Finished::Ask(ask) if names::is_program(&ask.what.asked.model) => None,
-            Finished::Ask(ask) => Some(of_ask(ask, bodies)),
-            Finished::Call(call) => Some(of_call(call, bodies)),
+            FinishedActivity::Run(run) => Some(of_run(run, bodies)),
+            FinishedActivity::Ask(ask) if names::is_program(&ask.detail.asked.model) => None,
+            FinishedActivity::Ask(ask) => Some(of_ask(ask, bodies)),
+            FinishedActivity::Call(call) => Some(of_call(call, bodies)),
         }
     }
 
-    fn new<T>(activity: &Activity<T>, name: String, kind: Kind, attributes: Attributes, error: Option<String>) -> Self {
+    fn new<T>(
+        activity: &Activity<T>,
+        name: String,
+        kind: SpanKind,
+        attributes: Attributes,
+        error: Option<String>,
+    ) -> Self {
         Self {
             trace: activity.tree,
             id: activity.id,
-            parent: activity.within,
+            parent: activity.parent,
             name,
             kind,
             from_ms: activity.from,
             to_ms: activity.to,
-            attributes: [attributes, whose(activity)].concat(),
-            error: error.map(|it| cut(&it)),
+            attributes: [attributes, run_attributes(activity)].concat(),
+            error: error.map(|text| cut(&text)),
         }
     }
 }
 
-/// What every span says about the run that it belongs to.
-fn whose<T>(activity: &Activity<T>) -> Attributes {
+/// Returns the attributes that identify the run of a span.
+fn run_attributes<T>(activity: &Activity<T>) -> Attributes {
     vec![
         (names::AGENT, text(&activity.spawned.agent.name)),
         (names::CONVERSATION, text(activity.tree)),
@@ -140,14 +146,14 @@ fn whose<T>(activity: &Activity<T>) -> Attributes {
     ]
 }
 
-fn of_run(run: &Activity<Run>, bodies: Bodies) -> Span {
-    let Run { ended, used, queued_ms } = &run.what;
+fn of_run(run: &Activity<RunActivity>, bodies: SpanBodies) -> Span {
+    let RunActivity { ended, used, queued_ms } = &run.detail;
     let mut attributes = vec![(names::OPERATION, text(names::INVOKE_AGENT)), (names::STATUS, text(status(run)))];
-    if let Some(model) = run.spawned.models.first().filter(|it| !names::is_program(it)) {
+    if let Some(model) = run.spawned.models.first().filter(|model| !names::is_program(model)) {
         attributes.extend(names::model(model));
     }
     attributes.extend(usage(used));
-    attributes.extend(queued_ms.map(|it| (names::QUEUED, Attribute::Double(it as f64 / 1e3))));
+    attributes.extend(queued_ms.map(|ms| (names::QUEUED, Attribute::Double(ms as f64 / 1e3))));
     let tags = run.spawned.tags.iter().map(|(name, value)| format!("{name}={value}"));
     attributes.extend(list(names::TAGS, tags.collect()));
     let error = match &ended.outcome {
@@ -161,32 +167,32 @@ fn of_run(run: &Activity<Run>, bodies: Bodies) -> Span {
         }
         Outcome::Done | Outcome::Cancelled { .. } => None,
     };
-    if bodies == Bodies::Carried {
-        attributes.push((names::SYSTEM, said(json!([{"type": "text", "content": &*run.spawned.system}]))));
-        attributes.push((names::INPUT, said(message("user", &run.spawned.task))));
-        attributes.push((names::OUTPUT, said(message("assistant", &ended.text))));
+    if bodies == SpanBodies::Included {
+        attributes.push((names::SYSTEM, json_text(json!([{"type": "text", "content": &*run.spawned.system}]))));
+        attributes.push((names::INPUT, json_text(message("user", &run.spawned.task))));
+        attributes.push((names::OUTPUT, json_text(message("assistant", &ended.text))));
     }
     let name = format!("{} {}", names::INVOKE_AGENT, run.spawned.agent.name);
-    Span::new(run, name, Kind::Internal, attributes, error)
+    Span::new(run, name, SpanKind::Internal, attributes, error)
 }
 
-/// The name of a run's status.
-pub(crate) fn status(run: &Activity<Run>) -> &'static str {
-    run.what.ended.outcome.status()
+/// Returns the name of a run's status.
+pub(crate) fn status(run: &Activity<RunActivity>) -> &'static str {
+    run.detail.ended.outcome.status()
 }
 
-fn of_ask(ask: &Activity<Ask>, bodies: Bodies) -> Span {
-    let Ask { asked, answer, used } = &ask.what;
+fn of_ask(ask: &Activity<AskActivity>, bodies: SpanBodies) -> Span {
+    let AskActivity { asked, answer, used } = &ask.detail;
     let mut attributes = vec![(names::OPERATION, text(names::CHAT))];
     attributes.extend(names::model(&asked.model));
     attributes.push((names::MAX_TOKENS, int(asked.max_output)));
     attributes.extend(usage(used));
     let error = match answer {
         Ok(reply) => {
-            attributes.extend(reply.model.as_ref().map(|it| (names::RESPONSE_MODEL, text(it))));
+            attributes.extend(reply.model.as_ref().map(|model| (names::RESPONSE_MODEL, text(model))));
             attributes.push((names::FINISH, Attribute::List(vec![finish(&reply.stop).to_owned()])));
-            if bodies == Bodies::Carried {
-                attributes.push((names::OUTPUT, said(json!([reply]))));
+            if bodies == SpanBodies::Included {
+                attributes.push((names::OUTPUT, json_text(json!([reply]))));
             }
             None
         }
@@ -196,11 +202,11 @@ fn of_ask(ask: &Activity<Ask>, bodies: Bodies) -> Span {
         }
     };
     let name = format!("{} {}", names::CHAT, names::split(&asked.model).1);
-    Span::new(ask, name, Kind::Client, attributes, error)
+    Span::new(ask, name, SpanKind::Client, attributes, error)
 }
 
-fn of_call(call: &Activity<Call>, bodies: Bodies) -> Span {
-    let Call { key, called, result, refused } = &call.what;
+fn of_call(call: &Activity<CallActivity>, bodies: SpanBodies) -> Span {
+    let CallActivity { key, called, result, refused } = &call.detail;
     let mut attributes = vec![
         (names::OPERATION, text(names::EXECUTE_TOOL)),
         (names::TOOL, text(&result.name)),
@@ -208,18 +214,18 @@ fn of_call(call: &Activity<Call>, bodies: Bodies) -> Span {
         (names::CALL_ID, text(key)),
     ];
     let failed = tool_error(refused.as_ref(), result.is_error);
-    attributes.extend(failed.map(|it| (names::ERROR, text(it))));
-    if bodies == Bodies::Carried {
-        let args = called.as_ref().map(|it| match &it.call.args {
+    attributes.extend(failed.map(|kind| (names::ERROR, text(kind))));
+    if bodies == SpanBodies::Included {
+        let args = called.as_ref().map(|called| match &called.call.args {
             Args::Json(value) => value.to_string(),
             Args::Malformed(text) => text.clone(),
         });
-        attributes.extend(args.map(|it| (names::ARGUMENTS, text(cut(&it)))));
+        attributes.extend(args.map(|args| (names::ARGUMENTS, text(cut(&args)))));
         attributes.push((names::RESULT, text(cut(&result.text))));
     }
-    // What a tool said may quote anything, so that it counts as a body; its kind of failure does not.
+    // The output of a tool can contain anything, so it counts as a body; the kind of its failure does not.
     let error = failed.map(str::to_owned);
-    Span::new(call, format!("{} {}", names::EXECUTE_TOOL, result.name), Kind::Internal, attributes, error)
+    Span::new(call, format!("{} {}", names::EXECUTE_TOOL, result.name), SpanKind::Internal, attributes, error)
 }
 
 fn usage(used: &homing_core::message::Usage) -> Attributes {
@@ -231,7 +237,7 @@ fn usage(used: &homing_core::message::Usage) -> Attributes {
     ]
 }
 
-/// A failure's name; the same wherever it is counted.
+/// Returns the name of a failure in spans and metrics.
 pub(crate) fn error_type(error: &ModelError) -> &'static str {
     match error {
         ModelError::Busy { .. } => "busy",
@@ -269,16 +275,16 @@ fn message(role: &str, content: &str) -> serde_json::Value {
     json!([{"role": role, "parts": [{"type": "text", "content": content}]}])
 }
 
-fn said(value: serde_json::Value) -> Attribute {
+fn json_text(value: serde_json::Value) -> Attribute {
     Attribute::Text(cut(&value.to_string()))
 }
 
-pub(crate) fn text(it: impl ToString) -> Attribute {
-    Attribute::Text(it.to_string())
+pub(crate) fn text(value: impl ToString) -> Attribute {
+    Attribute::Text(value.to_string())
 }
 
-fn int(it: u64) -> Attribute {
-    Attribute::Int(i64::try_from(it).unwrap_or(i64::MAX))
+fn int(value: u64) -> Attribute {
+    Attribute::Int(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 fn list(name: &'static str, list: Vec<String>) -> Option<(&'static str, Attribute)> {
@@ -286,8 +292,5 @@ fn list(name: &'static str, list: Vec<String>) -> Option<(&'static str, Attribut
 }
 
 fn cut(text: &str) -> String {
-    match text.len() > LONGEST {
-        true => format!("{}…", &text[..text.floor_char_boundary(LONGEST)]),
-        false => text.to_owned(),
-    }
+    if text.len() > MAX_TEXT { format!("{}…", &text[..text.floor_char_boundary(MAX_TEXT)]) } else { text.to_owned() }
 }

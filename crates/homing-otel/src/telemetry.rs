@@ -1,4 +1,4 @@
-//! The handle that a host holds: it takes facts without ever waiting, and ends within a bound.
+//! The handle for hosts. It accepts facts without blocking, and finishes within a time limit.
 
 use std::{
     sync::{
@@ -14,27 +14,27 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     export::Exporter,
     options::{TelemetryOptions, TelemetryOptionsError},
-    otlp::Source,
+    otlp::OtlpSource,
     worker::{Worker, WorkerMessage},
 };
 
-/// Facts that may wait to be folded; what comes when there is no room is dropped and counted.
-const QUEUE: usize = 16_384;
+/// Maximum number of facts that wait to be folded; further ones are dropped and counted.
+const MAX_QUEUE: usize = 16_384;
 
-/// Takes facts as they become durable.
-pub type Listener = Arc<dyn Fn(&Arc<Record>) + Send + Sync>;
+/// A callback for facts as they become durable.
+pub type TelemetryListener = Arc<dyn Fn(&Arc<Record>) + Send + Sync>;
 
-/// How many spans went where; shared by the handle and the background.
+/// Counts of spans, shared by the handle and the background task.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct SpanCounts {
     pub(crate) sent: AtomicU64,
-    /// Facts and spans that were given up.
+    /// Facts and spans that were dropped.
     pub(crate) dropped: AtomicU64,
-    /// Spans that wait or are under way.
+    /// Spans that wait or are being sent.
     pub(crate) waiting: AtomicU64,
 }
 
-impl Counts {
+impl SpanCounts {
     pub(crate) fn add(counter: &AtomicU64, more: u64) {
         counter.fetch_add(more, Ordering::Relaxed);
     }
@@ -43,66 +43,69 @@ impl Counts {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Spans that waited have gone: to the collector, or nowhere.
-    pub(crate) fn gone(&self, to: &AtomicU64, spans: u64) {
+    /// Moves spans from `waiting` to another count: sent or dropped.
+    pub(crate) fn leave_queue(&self, to: &AtomicU64, spans: u64) {
         self.waiting.fetch_sub(spans, Ordering::Relaxed);
         Self::add(to, spans);
     }
 }
 
-/// Takes facts, and tells a collector what became of them. A cheap handle: clone it freely.
+/// Exports facts to a collector. Clones share the same background task.
 #[derive(Clone)]
 pub struct Telemetry {
     queue: mpsc::Sender<WorkerMessage>,
-    counts: Arc<Counts>,
+    counts: Arc<SpanCounts>,
 }
 
-/// What became of telemetry.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportReport {
-    /// Spans that the collector took.
+    /// Spans that the collector accepted.
     pub sent: u64,
-    /// Facts and spans that it did not get.
+    /// Facts and spans that did not reach it.
     pub dropped: u64,
-    /// Why not, where it is known.
+    /// The reason, if it is known.
     pub why: Option<String>,
 }
 
 impl Telemetry {
-    /// Starts telling. Must be called within an async runtime.
+    /// Starts the background task. Must be called within an async runtime.
+    ///
+    /// # Errors
+    /// Fails if a URL or header of the options is invalid.
     pub fn start(options: TelemetryOptions) -> Result<Self, TelemetryOptionsError> {
         let exporter = Exporter::new(&options)?;
-        let (queue, inbox) = mpsc::channel(QUEUE);
-        let counts = Arc::new(Counts::default());
-        let source = Source { resource: resource(&options), since_ms: now_ms() };
+        let (queue, inbox) = mpsc::channel(MAX_QUEUE);
+        let counts = Arc::new(SpanCounts::default());
+        let source = OtlpSource { resource: resource(&options), since_ms: now_ms() };
         tokio::spawn(Worker::new(exporter, source, &options, counts.clone()).run(inbox));
         Ok(Self { queue, counts })
     }
 
-    /// Takes a fact. Never waits: where there is no room it is dropped and counted.
+    /// Accepts a fact without blocking. If the queue is full, the fact is dropped and counted.
     pub fn take(&self, record: &Arc<Record>) {
         self.put(WorkerMessage::Fact(record.clone()));
     }
 
-    /// Takes in what happened to a tree before it is resumed, so that what goes on has its beginning.
+    /// Replays the facts of a tree before it is resumed, so that continued activities keep their start.
     pub fn recall(&self, records: impl IntoIterator<Item = Arc<Record>>) {
-        self.put(WorkerMessage::Past(records.into_iter().collect()));
+        self.put(WorkerMessage::Replay(records.into_iter().collect()));
     }
 
     fn put(&self, message: WorkerMessage) {
         if self.queue.try_send(message).is_err() {
-            Counts::add(&self.counts.dropped, 1);
+            SpanCounts::add(&self.counts.dropped, 1);
         }
     }
 
-    /// A listener for whoever makes facts.
-    pub fn listener(&self) -> Listener {
+    /// Returns a listener that passes facts to [`Telemetry::take`].
+    pub fn listener(&self) -> TelemetryListener {
         let telemetry = self.clone();
         Arc::new(move |record| telemetry.take(record))
     }
 
-    /// Sends what there is, for at most as long as `within`, and says what became of everything.
+    /// Sends everything that waits, within a time limit, and reports what was sent and dropped.
     pub async fn finish(&self, within: Duration) -> ExportReport {
         let (answer, answered) = oneshot::channel();
         let asked = async {
@@ -113,13 +116,13 @@ impl Telemetry {
             Ok(Some(why)) => why,
             Ok(None) | Err(_) => Some("the collector did not answer in time".to_owned()),
         };
-        // What is still under way is given up: the host will not wait for it.
+        // Spans that are still being sent count as dropped: the host does not wait for them.
         let left = self.counts.waiting.load(Ordering::Relaxed);
         ExportReport { sent: self.counts.sent.load(Ordering::Relaxed), dropped: self.counts.dropped() + left, why }
     }
 }
 
-/// What is said about this process. Its number tells it from others that count at the same time.
+/// Returns the attributes of this process. The process ID distinguishes it from others that export at the same time.
 fn resource(options: &TelemetryOptions) -> Vec<(String, String)> {
     let own = [
         ("service.name", options.service.clone()),

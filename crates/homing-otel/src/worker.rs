@@ -1,5 +1,5 @@
-//! The background: folds facts, collects spans, and has at most one request under way. A collector that stalls costs
-//! memory up to a bound, and then spans.
+//! The background task: folds facts, collects spans, and sends them with at most one request at a time. If the collector
+//! stalls, spans use memory up to a limit and are then dropped.
 
 use std::{collections::VecDeque, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -11,164 +11,171 @@ use tokio::{
 
 use crate::{
     export::Exporter,
-    fold::Fold,
+    fold::SpanFold,
     metrics::Metrics,
     options::TelemetryOptions,
-    otlp::Source,
-    span::{Bodies, Span},
-    telemetry::{Counts, now_ms},
+    otlp::OtlpSource,
+    span::{Span, SpanBodies},
+    telemetry::{SpanCounts, now_ms},
 };
 
-/// Spans that wait to be sent; the oldest make room.
-const WAITING: usize = 8_192;
-/// Spans in one request.
+/// Maximum number of spans that wait to be sent; beyond it the oldest are dropped.
+const MAX_WAITING: usize = 8_192;
+/// Maximum number of spans in one request.
 const BATCH: usize = 512;
 
+/// A message to the background task.
 pub(crate) enum WorkerMessage {
-    /// Something happened.
+    /// A new fact.
     Fact(Arc<Record>),
-    /// Something had happened before a tree was resumed.
-    Past(Vec<Arc<Record>>),
-    /// Send what there is, and say what went wrong so far.
+    /// Facts from before a tree was resumed.
+    Replay(Vec<Arc<Record>>),
+    /// Sends everything that waits, and answers with the last error.
     Finish(oneshot::Sender<Option<String>>),
 }
 
-/// A request under way, and how many spans it carries.
-struct Sending {
+/// A request in progress, with the number of its spans.
+struct OpenRequest {
     spans: u64,
     request: Pin<Box<dyn Future<Output = Result<(), String>> + Send>>,
 }
 
+/// The state of the background task.
 pub(crate) struct Worker {
     exporter: Exporter,
-    source: Source,
-    bodies: Bodies,
+    source: OtlpSource,
+    bodies: SpanBodies,
     every: Duration,
-    fold: Fold,
-    figures: Metrics,
-    /// Whether figures changed since they were sent.
-    is_news: bool,
+    fold: SpanFold,
+    metrics: Metrics,
+    /// True if metrics changed since they were sent.
+    metrics_changed: bool,
     waiting: VecDeque<Span>,
-    sending: Option<Sending>,
-    counts: Arc<Counts>,
-    why: Option<String>,
+    open_request: Option<OpenRequest>,
+    counts: Arc<SpanCounts>,
+    last_error: Option<String>,
 }
 
 impl Worker {
-    pub(crate) fn new(exporter: Exporter, source: Source, options: &TelemetryOptions, counts: Arc<Counts>) -> Self {
+    pub(crate) fn new(
+        exporter: Exporter,
+        source: OtlpSource,
+        options: &TelemetryOptions,
+        counts: Arc<SpanCounts>,
+    ) -> Self {
         Self {
             exporter,
             source,
             bodies: options.bodies,
             every: options.every.max(Duration::from_millis(10)),
-            fold: Fold::default(),
-            figures: Metrics::default(),
-            is_news: false,
+            fold: SpanFold::default(),
+            metrics: Metrics::default(),
+            metrics_changed: false,
             waiting: VecDeque::new(),
-            sending: None,
+            open_request: None,
             counts,
-            why: None,
+            last_error: None,
         }
     }
 
-    /// Works until nobody holds a handle any more.
+    /// Runs until every handle is dropped.
     pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<WorkerMessage>) {
         let mut ticks = interval_at(Instant::now() + self.every, self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // Facts come first: they must not be lost because a request is slow.
+                // Facts come first, so that a slow request does not fill their queue.
                 biased;
                 message = inbox.recv() => match message {
                     Some(WorkerMessage::Finish(answer)) => {
                         self.flush().await;
-                        let _ = answer.send(self.why.clone());
+                        let _ = answer.send(self.last_error.clone());
                     }
                     Some(WorkerMessage::Fact(record)) => self.take(&record),
-                    Some(WorkerMessage::Past(records)) => records.iter().for_each(|record| self.fold.recall(record)),
+                    Some(WorkerMessage::Replay(records)) => records.iter().for_each(|record| self.fold.replay(record)),
                     None => return,
                 },
-                result = progress(&mut self.sending), if self.sending.is_some() => {
-                    self.arrived(result);
+                result = progress(&mut self.open_request), if self.open_request.is_some() => {
+                    self.request_ended(result);
                     if self.waiting.len() >= BATCH {
                         self.begin();
                     }
                 }
-                _ = ticks.tick(), if self.sending.is_none() => self.begin(),
+                _ = ticks.tick(), if self.open_request.is_none() => self.begin(),
             }
         }
     }
 
     fn take(&mut self, record: &Record) {
         let Some(finished) = self.fold.apply(record) else { return };
-        self.figures.count(&finished);
-        self.is_news = true;
+        self.metrics.count(&finished);
+        self.metrics_changed = true;
         if self.exporter.traces.is_none() {
             return;
         }
         if let Some(span) = Span::of(&finished, self.bodies) {
-            if self.waiting.len() >= WAITING {
+            if self.waiting.len() >= MAX_WAITING {
                 self.waiting.pop_front();
-                self.counts.gone(&self.counts.dropped, 1);
+                self.counts.leave_queue(&self.counts.dropped, 1);
             }
-            Counts::add(&self.counts.waiting, 1);
+            SpanCounts::add(&self.counts.waiting, 1);
             self.waiting.push_back(span);
         }
-        if self.waiting.len() >= BATCH && self.sending.is_none() {
+        if self.waiting.len() >= BATCH && self.open_request.is_none() {
             self.begin();
         }
     }
 
-    /// Begins the next request: spans before figures, because figures are told again in full the next time.
+    /// Begins the next request: spans before metrics, because metrics are sent again in full the next time.
     fn begin(&mut self) {
-        self.sending = self.next_traces().or_else(|| self.next_metrics());
+        self.open_request = self.next_traces().or_else(|| self.next_metrics());
     }
 
-    fn next_traces(&mut self) -> Option<Sending> {
+    fn next_traces(&mut self) -> Option<OpenRequest> {
         let url = self.exporter.traces.clone().filter(|_| !self.waiting.is_empty())?;
         let batch: Vec<Span> = self.waiting.drain(..self.waiting.len().min(BATCH)).collect();
         let body = self.source.traces(&batch);
         let exporter = self.exporter.clone();
         let request = Box::pin(async move { exporter.send(url, body).await });
-        Some(Sending { spans: batch.len() as u64, request })
+        Some(OpenRequest { spans: batch.len() as u64, request })
     }
 
-    fn next_metrics(&mut self) -> Option<Sending> {
-        let url = self.exporter.metrics.clone().filter(|_| self.is_news)?;
-        self.is_news = false;
-        self.figures.count_dropped(self.counts.dropped());
-        let body = self.source.metrics(&self.figures, now_ms());
+    fn next_metrics(&mut self) -> Option<OpenRequest> {
+        let url = self.exporter.metrics.clone().filter(|_| self.metrics_changed)?;
+        self.metrics_changed = false;
+        self.metrics.count_dropped(self.counts.dropped());
+        let body = self.source.metrics(&self.metrics, now_ms());
         let exporter = self.exporter.clone();
         let request = Box::pin(async move { exporter.send(url, body).await });
-        Some(Sending { spans: 0, request })
+        Some(OpenRequest { spans: 0, request })
     }
 
-    fn arrived(&mut self, (spans, result): (u64, Result<(), String>)) {
+    fn request_ended(&mut self, (spans, result): (u64, Result<(), String>)) {
         match result {
-            Ok(()) => self.counts.gone(&self.counts.sent, spans),
+            Ok(()) => self.counts.leave_queue(&self.counts.sent, spans),
             Err(why) => {
-                self.counts.gone(&self.counts.dropped, spans);
-                self.why = Some(why);
-                // Figures that did not arrive are told again; a collector that is down is not asked twice at the end.
-                self.is_news |= spans == 0;
+                self.counts.leave_queue(&self.counts.dropped, spans);
+                self.last_error = Some(why);
+                // Metrics that did not arrive are sent again with the next request.
+                self.metrics_changed |= spans == 0;
             }
         }
     }
 
-    /// Sends everything that waits. The caller's patience is the bound; a collector that fails once is given up.
+    /// Sends everything that waits. The caller limits the time; after the first failure the rest is dropped.
     async fn flush(&mut self) {
         loop {
-            if self.sending.is_none() {
+            if self.open_request.is_none() {
                 self.begin();
             }
-            if self.sending.is_none() {
+            if self.open_request.is_none() {
                 return;
             }
-            let outcome = progress(&mut self.sending).await;
+            let outcome = progress(&mut self.open_request).await;
             let failed = outcome.1.is_err();
-            self.arrived(outcome);
+            self.request_ended(outcome);
             if failed {
-                self.counts.gone(&self.counts.dropped, self.waiting.len() as u64);
+                self.counts.leave_queue(&self.counts.dropped, self.waiting.len() as u64);
                 self.waiting.clear();
                 return;
             }
@@ -176,11 +183,11 @@ impl Worker {
     }
 }
 
-/// Drives the request under way to its end.
-async fn progress(sending: &mut Option<Sending>) -> (u64, Result<(), String>) {
-    let Some(under_way) = sending else { return std::future::pending().await };
-    let result = under_way.request.as_mut().await;
-    let spans = under_way.spans;
-    *sending = None;
+/// Waits for the open request to end.
+async fn progress(open_request: &mut Option<OpenRequest>) -> (u64, Result<(), String>) {
+    let Some(open) = open_request else { return std::future::pending().await };
+    let result = open.request.as_mut().await;
+    let spans = open.spans;
+    *open_request = None;
     (spans, result)
 }

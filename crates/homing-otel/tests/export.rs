@@ -1,4 +1,4 @@
-//! Facts of real runs, over a real socket, into a collector that reads them with OpenTelemetry's own types.
+//! Exports facts of real runs over a socket to a collector that decodes them with OpenTelemetry's own types.
 
 mod collector;
 
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use collector::{Collector, black_hole, closed_port};
+use collector::{Collector, closed_port, silent_server};
 use homing_core::{
     BoxFuture,
     definition::AgentDefinition,
@@ -19,7 +19,7 @@ use homing_core::{
     scripted_model::{call, say},
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
-use homing_otel::{Bodies, Listener, Telemetry, TelemetryOptions};
+use homing_otel::{SpanBodies, Telemetry, TelemetryListener, TelemetryOptions};
 use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue, any_value::Value as One},
@@ -28,13 +28,13 @@ use opentelemetry_proto::tonic::{
 };
 use serde_json::{Value, json};
 
-/// A lead that delegates to two workers at once; each reads once, and the second one is at first not answered.
-struct Cast {
+/// The model of a lead that delegates to two workers at once. Each worker reads once, and the first call of one fails.
+struct TeamModel {
     card: ModelCard,
     failed: Mutex<bool>,
 }
 
-impl Model for Cast {
+impl Model for TeamModel {
     fn card(&self) -> &ModelCard {
         &self.card
     }
@@ -53,9 +53,9 @@ impl Model for Cast {
     }
 }
 
-struct Reads(ToolSpec);
+struct FailingRead(ToolSpec);
 
-impl Tool for Reads {
+impl Tool for FailingRead {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -65,12 +65,12 @@ impl Tool for Reads {
     }
 }
 
-fn runtime(on_fact: Listener) -> Runtime {
+fn runtime(on_fact: TelemetryListener) -> Runtime {
     let agents = ["lead", "worker"].map(|name| AgentDefinition::new(name, name, name));
     // 250 micro-dollars for each reply.
     let rates = Rates { input: 2_000_000, output: 5_000_000, ..Rates::default() };
     let card = ModelCard { rates: Some(rates), ..ModelCard::free("acme/large") };
-    let model = Cast { card, failed: Mutex::new(false) };
+    let model = TeamModel { card, failed: Mutex::new(false) };
     let mut parts =
         RuntimeParts::new(Registry::from_iter(agents), Arc::new(SingleModel(Arc::new(model))), MemoryJournal::new());
     let spec = ToolSpec {
@@ -80,7 +80,7 @@ fn runtime(on_fact: Listener) -> Runtime {
         replay: Replay::Safe,
         effect: homing_core::tool::Effect::Reads,
     };
-    parts.tools = vec![Arc::new(Reads(spec))];
+    parts.tools = vec![Arc::new(FailingRead(spec))];
     parts.on_fact = Some(on_fact);
     Runtime::new(parts)
 }
@@ -91,7 +91,7 @@ async fn run_a_lead(telemetry: &Telemetry) {
 }
 
 fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
-    let value = attributes.iter().find(|it| it.key == key)?.value.clone();
+    let value = attributes.iter().find(|pair| pair.key == key)?.value.clone();
     match value {
         Some(AnyValue { value: Some(One::StringValue(text)) }) => Some(text),
         Some(AnyValue { value: Some(One::IntValue(int)) }) => Some(int.to_string()),
@@ -100,32 +100,32 @@ fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
     }
 }
 
-/// The names of the spans around a span, the outermost first, with its own.
+/// Returns the names of the spans around a span and its own, the outermost first.
 fn path(span: &Span, by_id: &HashMap<Vec<u8>, Span>) -> String {
     match by_id.get(&span.parent_span_id) {
         Some(parent) => format!("{} > {}", path(parent, by_id), span.name),
         None => {
-            assert!(span.parent_span_id.is_empty(), "{}: the span around it was never told", span.name);
+            assert!(span.parent_span_id.is_empty(), "{}: the span around it is missing", span.name);
             span.name.clone()
         }
     }
 }
 
 #[tokio::test]
-async fn a_lead_with_children_is_one_trace_with_each_child_below_its_delegation() {
+async fn tree_is_one_trace_with_children_below_their_delegation() {
     let collector = Collector::start().await;
     let mut options = TelemetryOptions::new(&collector.url());
     options.headers = vec![("Authorization".into(), "Bearer abc".into())];
     options.service = "our-agents".into();
-    let telemetry = Telemetry::start(options).expect("the options are fine");
+    let telemetry = Telemetry::start(options).expect("valid options");
     run_a_lead(&telemetry).await;
     let report = telemetry.finish(Duration::from_secs(20)).await;
-    let got = collector.got.lock().expect("fine");
-    let spans = got.spans();
+    let received = collector.received.lock().expect("fine");
+    let spans = received.spans();
     assert_eq!((report.sent, report.dropped, report.why), (spans.len() as u64, 0, None));
 
     let by_id: HashMap<Vec<u8>, Span> = spans.iter().map(|span| (span.span_id.clone(), span.clone())).collect();
-    assert_eq!(by_id.len(), spans.len(), "ids are never shared");
+    assert_eq!(by_id.len(), spans.len(), "IDs are unique");
     assert!(spans.iter().all(|span| span.trace_id == spans[0].trace_id && span.trace_id.len() == 16));
     assert!(spans.iter().all(|span| span.end_time_unix_nano >= span.start_time_unix_nano));
     let mut paths: Vec<String> = spans.iter().map(|span| path(span, &by_id)).collect();
@@ -141,7 +141,7 @@ async fn a_lead_with_children_is_one_trace_with_each_child_below_its_delegation(
         "invoke_agent lead > execute_tool delegate",
         worker,
         worker,
-        // Two turns of each, and one attempt that broke.
+        // Two turns of each, and one attempt that failed.
         &chat,
         &chat,
         &chat,
@@ -152,77 +152,77 @@ async fn a_lead_with_children_is_one_trace_with_each_child_below_its_delegation(
     ];
     assert_eq!(paths, expected);
 
-    let chat = spans.iter().find(|it| it.name == "chat large" && it.status.is_none()).expect("a reply");
+    let chat = spans.iter().find(|span| span.name == "chat large" && span.status.is_none()).expect("a reply");
     let of = |key: &str| text(&chat.attributes, key);
     assert_eq!(of("gen_ai.operation.name").as_deref(), Some("chat"));
     assert_eq!(of("gen_ai.provider.name").as_deref(), Some("acme"));
     assert_eq!(of("gen_ai.request.model").as_deref(), Some("large"));
     assert_eq!(of("gen_ai.usage.input_tokens").as_deref(), Some("100"));
     assert_eq!(of("gen_ai.usage.output_tokens").as_deref(), Some("10"));
-    let broken = spans.iter().find(|it| it.name == "chat large" && it.status.is_some()).expect("it broke once");
+    let broken = spans.iter().find(|span| span.name == "chat large" && span.status.is_some()).expect("it broke once");
     assert_eq!(text(&broken.attributes, "error.type").as_deref(), Some("broken"));
-    let read = spans.iter().find(|it| it.name == "execute_tool read").expect("a call");
+    let read = spans.iter().find(|span| span.name == "execute_tool read").expect("a call");
     assert_eq!(text(&read.attributes, "gen_ai.tool.name").as_deref(), Some("read"));
     assert_eq!(text(&read.attributes, "error.type").as_deref(), Some("tool_error"));
-    let lead = spans.iter().find(|it| it.name == "invoke_agent lead").expect("the root");
+    let lead = spans.iter().find(|span| span.name == "invoke_agent lead").expect("the root");
     assert_eq!(text(&lead.attributes, "homing.status").as_deref(), Some("done"));
 
-    assert!(got.heads.iter().all(|head| head.contains("authorization: bearer abc")), "{:?}", got.heads);
-    let resource = got.traces[0].resource_spans[0].resource.clone().expect("it says who it is");
+    assert!(received.heads.iter().all(|head| head.contains("authorization: bearer abc")), "{:?}", received.heads);
+    let resource = received.traces[0].resource_spans[0].resource.clone().expect("resource attributes");
     assert_eq!(text(&resource.attributes, "service.name").as_deref(), Some("our-agents"));
-    assert!(!format!("{:?}", got.traces).contains("secret"), "what was said stays here");
+    assert!(!format!("{:?}", received.traces).contains("secret"), "bodies are omitted");
 }
 
 #[tokio::test]
-async fn figures_count_runs_by_status_tokens_cost_and_the_time_in_the_queue() {
+async fn metrics_cover_status_tokens_cost_and_queue_time() {
     let collector = Collector::start().await;
-    let telemetry = Telemetry::start(TelemetryOptions::new(&collector.url())).expect("the options are fine");
+    let telemetry = Telemetry::start(TelemetryOptions::new(&collector.url())).expect("valid options");
     run_a_lead(&telemetry).await;
     run_a_lead(&telemetry).await;
     telemetry.finish(Duration::from_secs(20)).await;
-    let figures = collector.got.lock().expect("fine").figures();
-    let data = |name: &str| figures.iter().find(|it| it.name == name).and_then(|it| it.data.clone());
+    let metrics = collector.received.lock().expect("fine").last_metrics();
+    let data = |name: &str| metrics.iter().find(|metric| metric.name == name).and_then(|metric| metric.data.clone());
     let Some(Data::Sum(runs)) = data("homing.runs") else { panic!("runs are a sum") };
     let count = |agent: &str| {
-        let of = |it: &&opentelemetry_proto::tonic::metrics::v1::NumberDataPoint| {
-            text(&it.attributes, "gen_ai.agent.name").as_deref() == Some(agent)
-                && text(&it.attributes, "homing.status").as_deref() == Some("done")
+        let of = |point: &&opentelemetry_proto::tonic::metrics::v1::NumberDataPoint| {
+            text(&point.attributes, "gen_ai.agent.name").as_deref() == Some(agent)
+                && text(&point.attributes, "homing.status").as_deref() == Some("done")
         };
-        format!("{:?}", runs.data_points.iter().find(of).and_then(|it| it.value))
+        format!("{:?}", runs.data_points.iter().find(of).and_then(|point| point.value))
     };
     assert_eq!((count("lead"), count("worker")), ("Some(AsInt(2))".into(), "Some(AsInt(4))".into()));
     assert!(runs.is_monotonic && runs.aggregation_temporality == 2);
     let Some(Data::Sum(cost)) = data("homing.cost") else { panic!("cost is a sum") };
-    // 6 replies in each tree; an attempt that broke costs nothing.
+    // 6 replies in each tree; a failed attempt costs nothing.
     assert!(format!("{:?}", cost.data_points[0].value).starts_with("Some(AsDouble(0.003"), "{cost:?}");
     let Some(Data::Histogram(tokens)) = data("gen_ai.client.token.usage") else { panic!("tokens are a histogram") };
-    let sums: Vec<Option<f64>> = tokens.data_points.iter().map(|it| it.sum).collect();
+    let sums: Vec<Option<f64>> = tokens.data_points.iter().map(|point| point.sum).collect();
     assert_eq!(sums, [Some(1_200.0), Some(120.0)]);
-    assert!(tokens.data_points.iter().all(|it| it.bucket_counts.iter().sum::<u64>() == it.count));
+    assert!(tokens.data_points.iter().all(|point| point.bucket_counts.iter().sum::<u64>() == point.count));
     let Some(Data::Histogram(queue)) = data("homing.run.queue.duration") else { panic!("a histogram") };
-    assert_eq!(queue.data_points.iter().map(|it| it.count).sum::<u64>(), 6);
+    assert_eq!(queue.data_points.iter().map(|point| point.count).sum::<u64>(), 6);
 }
 
 #[tokio::test]
-async fn bodies_are_told_only_where_somebody_asked_for_them() {
+async fn bodies_are_exported_only_if_enabled() {
     let collector = Collector::start().await;
     let mut options = TelemetryOptions::new(&collector.url());
-    options.bodies = Bodies::Carried;
-    let telemetry = Telemetry::start(options).expect("the options are fine");
+    options.bodies = SpanBodies::Included;
+    let telemetry = Telemetry::start(options).expect("valid options");
     run_a_lead(&telemetry).await;
     telemetry.finish(Duration::from_secs(20)).await;
-    let told = format!("{:?}", collector.got.lock().expect("fine").traces);
+    let exported = format!("{:?}", collector.received.lock().expect("fine").traces);
     for body in ["secret-task", "secret-answer", "secret-argument", "secret-result"] {
-        assert!(told.contains(body), "{body} is missing");
+        assert!(exported.contains(body), "{body} is missing");
     }
 }
 
 #[tokio::test]
-async fn a_collector_that_never_answers_or_is_not_there_delays_nobody() {
-    for address in [black_hole().await, closed_port().await] {
+async fn unresponsive_or_missing_collector_delays_nothing() {
+    for address in [silent_server().await, closed_port().await] {
         let mut options = TelemetryOptions::new(&format!("http://{address}"));
         options.every = Duration::from_millis(10);
-        let telemetry = Telemetry::start(options).expect("the options are fine");
+        let telemetry = Telemetry::start(options).expect("valid options");
         let begun = Instant::now();
         for _ in 0..2 {
             run_a_lead(&telemetry).await;
@@ -239,13 +239,14 @@ async fn a_collector_that_never_answers_or_is_not_there_delays_nobody() {
 
 #[tokio::test]
 async fn facts_beyond_the_queue_are_dropped_and_counted() {
-    let telemetry = Telemetry::start(TelemetryOptions::new(&format!("http://{}", black_hole().await))).expect("fine");
+    let telemetry =
+        Telemetry::start(TelemetryOptions::new(&format!("http://{}", silent_server().await))).expect("fine");
     let records = Arc::new(Mutex::new(Vec::new()));
     let keep = records.clone();
-    let run = runtime(Arc::new(move |it: &Arc<Record>| keep.lock().expect("fine").push(it.clone())));
+    let run = runtime(Arc::new(move |record: &Arc<Record>| keep.lock().expect("fine").push(record.clone())));
     run.spawn(Task::new("lead", "go")).expect("it starts").wait().await;
     let records = records.lock().expect("fine").clone();
-    // Nobody folds while this loop runs: the test's runtime has one thread, and it is here.
+    // The worker cannot run during this loop, because the test's runtime has only one thread.
     for record in records.iter().cycle().take(20_000) {
         telemetry.take(record);
     }
@@ -254,7 +255,7 @@ async fn facts_beyond_the_queue_are_dropped_and_counted() {
 }
 
 #[test]
-fn an_address_that_is_none_is_refused() {
+fn invalid_collector_url_is_refused() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _guard = runtime.enter();
     for address in ["collector:4318", "ftp://collector", "not an address"] {

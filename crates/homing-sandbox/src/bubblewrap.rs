@@ -1,4 +1,10 @@
-//! A root of its own for a command, built by bubblewrap from what it may touch. Only arguments are made here.
+//! Builds the arguments of bubblewrap for a command. Nothing is executed here.
+//!
+//! Bubblewrap starts with an empty root file system and mounts only what the command may see. Listing what is visible,
+//! instead of hiding what is not, means that a forgotten entry is a command that fails and not a file that leaks. Mounts
+//! are ordered from outer to inner folders, because a later mount covers an earlier one at the same place: a read-only
+//! `.git/hooks` must come after the writable workspace around it. The root, `/proc` and the protected paths are then
+//! remounted or bound read-only, since a command may be root in its namespace and could otherwise change them there.
 
 use std::path::{Path, PathBuf};
 
@@ -10,104 +16,106 @@ use crate::{
     process::{Jail, Sockets},
 };
 
-/// Where the helper stands inside.
+/// The path of the helper inside.
 const HELPER: &str = "/run/homing-helper";
 
-/// How large a temporary folder in memory may become.
+/// Maximum size of a temporary folder in memory.
 const TMPFS_BYTES: &str = "536870912";
 
-/// Something to be seen inside.
+/// A path that is visible inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Mount {
     ReadOnly(PathBuf),
     Writable(PathBuf),
-    /// In memory, gone with the command.
+    /// A folder in memory that ends with the command.
     Memory,
     Link(PathBuf),
 }
 
-pub(super) fn jail(plan: &SandboxSetup<'_>, program: &Path, variant: Variant, helper: &Path) -> Jail {
+/// Builds the confinement of a command.
+pub(super) fn jail(setup: &SandboxSetup<'_>, program: &Path, variant: Variant, helper: &Path) -> Jail {
     let mut args: Vec<String> =
         ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"].map(str::to_owned).to_vec();
-    let mut add = |words: &[&str]| args.extend(words.iter().map(|it| (*it).to_owned()));
+    let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
     if variant.user_namespace {
         add(&["--unshare-user"]);
     }
-    if !plan.access.has_network() {
+    if !setup.access.has_network() {
         add(&["--unshare-net"]);
     }
     add(&["--cap-drop", "ALL", "--as-pid-1", "--hostname", "homing", "--dev", "/dev"]);
     if variant.proc {
-        // Read-only as a whole: to the kernel root inside is root, and in `/proc/sys` lies what the machine runs.
+        // Read-only as a whole: the kernel treats root inside as root, and `/proc/sys` controls the machine.
         add(&["--proc", "/proc", "--remount-ro", "/proc"]);
     }
-    for (path, mount) in mounts(plan) {
+    for (path, mount) in mounts(setup) {
         mount.add_to(&mut args, &path);
     }
-    let mut add = |words: &[&str]| args.extend(words.iter().map(|it| (*it).to_owned()));
+    let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
     add(&["--ro-bind", &helper.display().to_string(), HELPER, "--remount-ro", "/"]);
-    let workdir = plan.workdir.display().to_string();
+    let workdir = setup.workdir.display().to_string();
     add(&["--chdir", &workdir]);
     Jail::Bubblewrap {
         program: program.to_owned(),
         args,
         helper: HELPER.into(),
         sockets: Sockets::Namespaced,
-        way_out: plan.access.way_out.clone(),
+        way_out: setup.access.way_out.clone(),
     }
 }
 
-/// All mounts, outer folders before inner ones, so that what is said of the inner one holds.
-fn mounts(plan: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
-    let mut mounts: Vec<(PathBuf, Mount)> = plan.system.iter().flat_map(|it| seen(it)).collect();
-    mounts.extend(plan.access.read.iter().flat_map(|it| seen(it)));
-    mounts.extend(private(plan));
-    for root in plan.access.write.iter().filter_map(|it| it.canonicalize().ok()) {
+/// Returns all mounts, outer folders before inner ones, so that inner mounts take precedence.
+fn mounts(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
+    let mut mounts: Vec<(PathBuf, Mount)> = setup.system.iter().flat_map(|path| visible(path)).collect();
+    mounts.extend(setup.access.read.iter().flat_map(|path| visible(path)));
+    mounts.extend(private(setup));
+    for root in setup.access.write.iter().filter_map(|root| root.canonicalize().ok()) {
         mounts.push((root.clone(), Mount::Writable(root)));
     }
-    mounts.extend(kept(plan));
-    // A later word on the same path replaces an earlier one, and depth decides the order.
+    mounts.extend(kept(setup));
+    // A later mount of the same path replaces an earlier one; the depth of the path decides the order.
     let mut ordered: Vec<(PathBuf, Mount)> = Vec::new();
     for (path, mount) in mounts {
-        ordered.retain(|(it, _)| *it != path);
+        ordered.retain(|(known, _)| *known != path);
         ordered.push((path, mount));
     }
     ordered.sort_by_key(|(path, _)| path.components().count());
     ordered
 }
 
-/// A readable path: itself, and where it is a link, the link and what it leads to.
-fn seen(path: &Path) -> Vec<(PathBuf, Mount)> {
+/// Returns the mounts of a readable path: the path itself, and if it is a link, the link and its target.
+fn visible(path: &Path) -> Vec<(PathBuf, Mount)> {
     let Ok(real) = path.canonicalize() else { return Vec::new() };
     let shown = (real.clone(), Mount::ReadOnly(real.clone()));
     match path.read_link() {
         Ok(target) => vec![(path.to_owned(), Mount::Link(target)), shown],
         Err(_) if real == path => vec![shown],
-        // A folder on the way is a link: the thing itself is shown under both names.
+        // A folder on the way is a link, so the content is mounted under both names.
         Err(_) => vec![(path.to_owned(), Mount::ReadOnly(real)), shown],
     }
 }
 
-fn private(plan: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
-    let root = &plan.private.root;
+fn private(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
+    let root = &setup.private.root;
     let tmp = PathBuf::from("/tmp");
-    match plan.access.sandbox {
+    match setup.access.sandbox {
         Sandbox::ReadOnly => vec![(root.clone(), Mount::ReadOnly(root.clone())), (tmp, Mount::Memory)],
         Sandbox::WorkspaceWrite | Sandbox::Off => {
             let mut mounts =
-                vec![(root.clone(), Mount::ReadOnly(root.clone())), (tmp, Mount::Writable(plan.private.tmp()))];
+                vec![(root.clone(), Mount::ReadOnly(root.clone())), (tmp, Mount::Writable(setup.private.tmp()))];
             let writable = ["home", "tmp", "cargo"].map(|name| root.join(name));
-            mounts.extend(writable.map(|it| (it.clone(), Mount::Writable(it))));
+            mounts.extend(writable.map(|path| (path.clone(), Mount::Writable(path))));
             mounts
         }
     }
 }
 
-/// Authority files that exist are shown read-only. The folders around them become mounts as well: a mount cannot be
-/// renamed, and so nothing can be put in its place.
-fn kept(plan: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
+/// Mounts protected paths that exist read-only. The folders around them become mounts as well, because a mount point cannot
+/// be renamed or replaced. Paths that do not exist cannot be mounted without creating them in the workspace; the supervisor
+/// removes those if they appear.
+fn kept(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
     let mut mounts = Vec::new();
-    for kept in plan.kept() {
+    for kept in setup.kept() {
         for name in &kept.names {
             let path = kept.root.join(name);
             if !path.symlink_metadata().is_ok_and(|found| !found.is_symlink())
@@ -115,8 +123,8 @@ fn kept(plan: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
             {
                 continue;
             }
-            let around = path.ancestors().skip(1).take_while(|it| **it != kept.root);
-            mounts.extend(around.map(|it| (it.to_owned(), Mount::Writable(it.to_owned()))));
+            let around = path.ancestors().skip(1).take_while(|folder| **folder != kept.root);
+            mounts.extend(around.map(|folder| (folder.to_owned(), Mount::Writable(folder.to_owned()))));
             mounts.push((path.clone(), Mount::ReadOnly(path)));
         }
     }
@@ -126,7 +134,7 @@ fn kept(plan: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
 impl Mount {
     fn add_to(&self, args: &mut Vec<String>, path: &Path) {
         let path = path.display().to_string();
-        let mut add = |words: &[&str]| args.extend(words.iter().map(|it| (*it).to_owned()));
+        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
         match self {
             Self::ReadOnly(from) => add(&["--ro-bind", &from.display().to_string(), &path]),
             Self::Writable(from) => add(&["--bind", &from.display().to_string(), &path]),

@@ -1,4 +1,4 @@
-//! The environment that commands get: a short list of what they need, nothing that opens doors. Hosts hand in theirs.
+//! Builds the environment of commands: a short list of variables, without secrets. The host passes its own environment in.
 
 use std::{
     collections::BTreeMap,
@@ -7,16 +7,16 @@ use std::{
 
 use crate::{policy::SandboxOptions, private_folder::Private};
 
-/// The host's surroundings, as values.
+/// The home folder and environment of the host process, as values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandEnv {
     /// The user's home.
     pub home: PathBuf,
-    /// The environment, `PATH` among it.
+    /// The environment variables, including `PATH`.
     pub env: BTreeMap<String, String>,
 }
 
-/// What is passed on as it is: language, time, and where toolchains live.
+/// Variables that are passed on unchanged: language, time zone, and the locations of toolchains.
 const PASSED: &[&str] = &[
     "PATH",
     "LANG",
@@ -49,28 +49,28 @@ const PASSED: &[&str] = &[
     "MAKEFLAGS",
 ];
 
-/// Names with these words in them are secrets, whoever asks for them by a pattern.
+/// Variables whose names contain one of these words count as secrets, even if a pattern of the user matches them.
 const SECRETS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH", "COOKIE", "DSN"];
 
-/// Whether a variable of this name is taken for a secret: it is passed on only when it is named in full.
+/// Returns true if a variable of this name counts as a secret, which is passed on only if the user names it in full.
 pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRETS.iter().any(|word| name.contains(word))
 }
 
 impl CommandEnv {
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn var(&self, name: &str) -> Option<&str> {
         self.env.get(name).map(String::as_str)
     }
 
-    /// The folders of `PATH`, absolute ones only: a relative one would be looked up in the workspace.
+    /// Returns the absolute folders of `PATH`. A relative one would be looked up in the workspace.
     pub fn path(&self) -> Vec<PathBuf> {
         let path = self.var("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
-        path.split(':').map(PathBuf::from).filter(|it| it.is_absolute()).collect()
+        path.split(':').map(PathBuf::from).filter(|folder| folder.is_absolute()).collect()
     }
 
-    /// Where `program` is found in `PATH`, outside the folders of `not_in`.
+    /// Finds `program` in `PATH`, outside the folders of `not_in`.
     pub fn find(&self, program: &str, not_in: &[PathBuf]) -> Option<PathBuf> {
         let outside = |path: &PathBuf| {
             let real = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -79,9 +79,14 @@ impl CommandEnv {
         self.path().into_iter().map(|folder| folder.join(program)).find(|path| path.is_file() && outside(path))
     }
 
-    /// The environment of a command: what everybody gets, what the user named, and private places for what is written.
-    pub(super) fn clean(&self, options: &SandboxOptions, private: &Private, tmp: &Path) -> BTreeMap<String, String> {
-        let mut env = self.passed(options);
+    /// Builds the environment of a confined command: common variables, those the user named, and private folders to write to.
+    pub(super) fn confined_env(
+        &self,
+        options: &SandboxOptions,
+        private: &Private,
+        tmp: &Path,
+    ) -> BTreeMap<String, String> {
+        let mut env = self.passed_on(options);
         self.toolchain_homes(&mut env);
         env.extend(private.env(self, tmp));
         for (name, value) in FIXED {
@@ -90,29 +95,29 @@ impl CommandEnv {
         env
     }
 
-    /// The environment of a program of the user's own, such as a server: the real home, and no secrets.
+    /// Builds the environment of a program that the user configured, such as an MCP server: the real home, and no secrets.
     pub fn plain_env(&self, options: &SandboxOptions) -> BTreeMap<String, String> {
-        let mut env = self.passed(options);
+        let mut env = self.passed_on(options);
         env.insert("HOME".to_owned(), self.home.display().to_string());
         env.insert("TERM".to_owned(), "dumb".to_owned());
         env
     }
 
-    fn passed(&self, options: &SandboxOptions) -> BTreeMap<String, String> {
+    fn passed_on(&self, options: &SandboxOptions) -> BTreeMap<String, String> {
         let mut env: BTreeMap<String, String> = BTreeMap::new();
         let locale = |name: &str| name.starts_with("LC_");
         for (name, value) in &self.env {
-            let passed = PASSED.contains(&name.as_str()) || locale(name) || options.passes(name);
-            if passed && !value.contains('\0') {
+            let is_passed = PASSED.contains(&name.as_str()) || locale(name) || options.passes(name);
+            if is_passed && !value.contains('\0') {
                 env.insert(name.clone(), value.clone());
             }
         }
-        let path: Vec<String> = self.path().iter().map(|it| it.display().to_string()).collect();
+        let path: Vec<String> = self.path().iter().map(|folder| folder.display().to_string()).collect();
         env.insert("PATH".to_owned(), path.join(":"));
         env
     }
 
-    /// Homes that a toolchain would look for below `HOME`, which is a private one in there.
+    /// Names the toolchain folders that would otherwise be looked up below `HOME`, which is a private folder in the sandbox.
     fn toolchain_homes(&self, env: &mut BTreeMap<String, String>) {
         for (name, folder) in [("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv"), ("NVM_DIR", ".nvm")] {
             let place = self.home.join(folder);
@@ -123,7 +128,7 @@ impl CommandEnv {
     }
 }
 
-/// Nobody sits at a terminal, nobody answers a question.
+/// Variables that keep programs from opening a terminal or prompting for input.
 const FIXED: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("SHELL", "/bin/bash"),
@@ -141,10 +146,10 @@ const FIXED: &[(&str, &str)] = &[
     ("PIP_NO_INPUT", "1"),
 ];
 
-/// What keeps git from running what a repository's own files tell it to.
+/// Returns variables that keep git from executing what a repository's own files configure.
 ///
-/// The file system monitor is a command that every `git status` would run, so it is always off. Hooks are the project's
-/// own and run inside the sandbox where work is done; where nothing may change there is no use for them.
+/// The file system monitor is a command that every `git status` would execute, so it is always off. Hooks belong to the
+/// project and run inside the sandbox of commands that may change files; for commands that only read they are off.
 pub fn git_guards(hooks: GitHooks) -> BTreeMap<String, String> {
     let mut settings = vec![
         ("safe.directory", "*"),
@@ -172,12 +177,12 @@ pub fn git_guards(hooks: GitHooks) -> BTreeMap<String, String> {
     env
 }
 
-/// Whether git runs a repository's hooks.
+/// Setting for a repository's git hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GitHooks {
-    /// As git would.
+    /// Git runs them as usual.
     Run,
-    /// No.
+    /// Git does not run them.
     Off,
 }
 
@@ -186,19 +191,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inv40_no_secret_gets_through_unless_it_is_named_in_full() {
+    fn inv40_secrets_are_passed_on_only_if_named_in_full() {
         let names =
             ["OPENAI_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "MY_FLAG", "DB_DSN"];
         let mut env: BTreeMap<String, String> = names.iter().map(|name| ((*name).into(), "sk-1".into())).collect();
         env.insert("LD_PRELOAD".into(), "/evil.so".into());
         env.insert("BASH_ENV".into(), "/evil".into());
         env.insert("SSH_AUTH_SOCK".into(), "/run/agent".into());
-        let surroundings = CommandEnv { home: "/home/u".into(), env };
+        let host = CommandEnv { home: "/home/u".into(), env };
         let private = Private { root: "/private".into() };
         let passed = |env: &[&str]| {
-            let options = SandboxOptions { env: env.iter().map(|it| (*it).into()).collect(), ..Default::default() };
-            let clean = surroundings.clean(&options, &private, Path::new("/tmp"));
-            surroundings.env.keys().filter(|name| clean.contains_key(*name)).cloned().collect::<Vec<_>>()
+            let options = SandboxOptions { env: env.iter().map(|name| (*name).into()).collect(), ..Default::default() };
+            let confined = host.confined_env(&options, &private, Path::new("/tmp"));
+            host.env.keys().filter(|name| confined.contains_key(*name)).cloned().collect::<Vec<_>>()
         };
         assert!(passed(&[]).is_empty());
         assert_eq!(passed(&["*"]), ["BASH_ENV", "LD_PRELOAD", "MY_FLAG"]);
@@ -208,7 +213,7 @@ mod tests {
     #[test]
     fn relative_folders_on_the_path_are_dropped() {
         let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin:.:bin:/bin:".to_owned())]);
-        let surroundings = CommandEnv { home: "/home/u".into(), env };
-        assert_eq!(surroundings.path(), [PathBuf::from("/usr/bin"), PathBuf::from("/bin")]);
+        let host = CommandEnv { home: "/home/u".into(), env };
+        assert_eq!(host.path(), [PathBuf::from("/usr/bin"), PathBuf::from("/bin")]);
     }
 }

@@ -1,27 +1,27 @@
-//! Decides which network addresses commands and tools may reach: the public internet only, unless the user said otherwise.
+//! Decides which network addresses commands and tools may reach: only the public internet, unless the user allows more.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::Url;
 
-/// Which addresses may be reached.
+/// The set of addresses that may be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// Only addresses of the public internet.
     #[default]
     Public,
-    /// Every address, also this machine's and its network's. For hosts whose users asked for it.
+    /// Every address, including this machine's and its local network's. Only if the user asked for it.
     Any,
 }
 
 impl Reach {
-    /// Whether `address` may be reached.
+    /// Returns true if `address` may be reached.
     pub fn includes(self, address: IpAddr) -> bool {
         match self {
             Self::Any => true,
             Self::Public => match address {
-                IpAddr::V4(it) => is_public_v4(it),
-                IpAddr::V6(it) => is_public_v6(it),
+                IpAddr::V4(address) => is_public_v4(address),
+                IpAddr::V6(address) => is_public_v6(address),
             },
         }
     }
@@ -48,7 +48,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// Global unicast, without what carries an older address inside or leads through a tunnel.
+/// Global unicast, except ranges that embed an IPv4 address or lead through a tunnel.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let global = (0x2000..=0x3fff).contains(&a);
@@ -56,7 +56,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     global && !special
 }
 
-/// A URL that may be fetched as far as its form goes, and its host as rules see it.
+/// Parses a URL and checks that its form allows fetching it; returns it with its host in the form that rules compare.
+///
+/// # Errors
+/// Fails with a message for the model if the URL is malformed, has credentials, or names an address outside `reach`.
 pub fn checked(text: &str, reach: Reach) -> Result<(Url, String), String> {
     let url = Url::parse(text.trim()).map_err(|error| {
         format!("`{text}` is not a URL ({error}): write it in full, such as https://example.org/page")
@@ -65,11 +68,11 @@ pub fn checked(text: &str, reach: Reach) -> Result<(Url, String), String> {
         return Err(format!("only http and https are fetched, not `{}`", url.scheme()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("a URL with a user name or password in it is not fetched".to_owned());
+        return Err("URLs that contain a user name or password are not fetched".to_owned());
     }
     let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
     if host.is_empty() {
-        return Err(format!("`{text}` names no host"));
+        return Err(format!("`{text}` has no host"));
     }
     if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>()
         && !reach.includes(address)
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn t13_urls_that_mean_something_else_are_refused() {
+    fn t13_ambiguous_urls_are_refused() {
         for url in [
             "file:///etc/passwd",
             "ftp://example.org",

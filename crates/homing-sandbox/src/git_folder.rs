@@ -1,5 +1,5 @@
-//! The git folder that a working folder belongs to. A command can forge any file in a workspace, so a file there that
-//! names a folder elsewhere is believed only if that folder, which the command cannot write to, confirms it.
+//! Finds the git folder of a working folder. A command can forge any file in a workspace, so a file there that names a
+//! folder elsewhere is trusted only if that folder, which the command cannot write to, confirms it.
 
 use std::{
     fs::File,
@@ -9,8 +9,8 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 
-/// The longest of git's one-line files that is read: a path and a few words.
-const MOST: u64 = 8 << 10;
+/// The largest of git's one-line files that is read: a path and a few words.
+const MAX_LINE_FILE: u64 = 8 << 10;
 
 /// A repository on disk.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct GitFolder {
 /// Finds the repository that a folder belongs to. `roots` are folders whose content commands may have written.
 pub fn locate(workdir: &Path, roots: &[PathBuf]) -> Option<GitFolder> {
     let workdir = workdir.canonicalize().ok()?;
-    let top = workdir.ancestors().find(|it| it.join(".git").symlink_metadata().is_ok())?;
+    let top = workdir.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
     let git = top.join(".git");
     let common = match git.symlink_metadata().ok()? {
         found if found.is_dir() => git,
@@ -33,19 +33,19 @@ pub fn locate(workdir: &Path, roots: &[PathBuf]) -> Option<GitFolder> {
     Some(GitFolder { top: top.to_owned(), common })
 }
 
-/// Finds the git folder that a command in `workdir` needs to read. There is none if the working folder itself has left
-/// the roots, because a command has put a link in its place.
+/// Finds the git folder that a command in `workdir` needs to read. Returns `None` if the working folder has left the
+/// roots, because a command has replaced it by a link.
 pub fn readable(workdir: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
     let real = workdir.canonicalize().ok()?;
     let is_inside = roots.iter().filter_map(|root| root.canonicalize().ok()).any(|root| real.starts_with(root));
-    if is_inside { locate(&real, roots).map(|it| it.common) } else { None }
+    if is_inside { locate(&real, roots).map(|git| git.common) } else { None }
 }
 
-/// The shared git folder of the worktree with this `.git` file.
+/// Returns the shared git folder of the worktree with this `.git` file.
 ///
 /// Git itself follows `gitdir:` and `commondir` to any folder. Here the folder that `gitdir:` names must lie outside
-/// every root, name the `.git` file in turn, and be one of the worktrees of a repository: then `commondir` can only say
-/// what is known already, and both ends of the link cannot have been written by the same command.
+/// every root, name the `.git` file in turn, and be one of the worktrees of a repository. `commondir` then adds nothing
+/// new, and no command can have written both ends of the link.
 fn common_of_worktree(file: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
     let top = file.parent()?;
     let own = named_by(file)?;
@@ -60,27 +60,27 @@ fn common_of_worktree(file: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
     (names_file && is_its_worktree && looks_like_one(&common)).then_some(common)
 }
 
-/// The folder that a `.git` file names, as far as it exists.
+/// Returns the folder that a `.git` file names, if it exists.
 pub fn named_by(file: &Path) -> Option<PathBuf> {
     let text = line(file)?;
     file.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()
 }
 
-/// Whether git would take the folder for a git folder.
+/// Returns true if git would accept the folder as a git folder.
 pub fn looks_like_one(folder: &Path) -> bool {
     ["HEAD", "objects", "refs"].iter().all(|name| folder.join(name).exists())
 }
 
-/// The text of a regular file; neither a link nor the other end of a pipe is waited for.
+/// Reads the text of a regular file. Links are not followed, and a pipe does not block.
 fn line(path: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     let found = file.metadata().ok()?;
-    if !found.is_file() || found.len() > MOST {
+    if !found.is_file() || found.len() > MAX_LINE_FILE {
         return None;
     }
     let mut text = String::new();
-    file.take(MOST).read_to_string(&mut text).ok()?;
+    file.take(MAX_LINE_FILE).read_to_string(&mut text).ok()?;
     Some(text.trim().to_owned())
 }
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn worktree_that_git_made_is_believed() {
+    fn worktree_that_git_made_is_trusted() {
         check(|_, _, _| (), true);
         let relative = |_: &Path, tree: &Path, own: &Path| {
             fs::write(tree.join(".git"), "gitdir: ../repo/.git/worktrees/tree\n").unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn worktree_whose_ends_disagree_is_not_believed() {
+    fn worktree_whose_ends_disagree_is_not_trusted() {
         check(|root, _, own| fs::write(own.join("commondir"), root.join("secret").to_str().unwrap()).unwrap(), false);
         check(|root, _, own| fs::write(own.join("gitdir"), root.join("x/.git").to_str().unwrap()).unwrap(), false);
         check(|_, _, own| fs::remove_file(own.join("gitdir")).unwrap(), false);
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn git_folder_inside_a_root_is_not_believed() {
+    fn git_folder_inside_a_root_is_not_trusted() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (tree, _) = worktree(&root);
         assert_eq!(readable(&tree, &[root.clone(), tree.clone()]), None);
         assert_eq!(readable(&tree, &[root.join("repo")]), None, "the working folder lies in no root");
-        assert_eq!(locate(&tree, &[]).map(|it| it.common), Some(root.join("repo/.git")));
+        assert_eq!(locate(&tree, &[]).map(|git| git.common), Some(root.join("repo/.git")));
     }
 }

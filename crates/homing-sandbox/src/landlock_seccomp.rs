@@ -1,24 +1,31 @@
-//! Confinement of the very process that calls it, for good: Landlock for files, seccomp for everything that is no file.
-//! Only the helper's stages call this.
+//! Confines the calling process irrevocably: Landlock for files, seccomp for everything else. Only the stages of the helper
+//! process call this.
+//!
+//! Neither mechanism is enough alone. Landlock decides per path what may be read and written, but does not cover sockets
+//! with a path name, extended attributes, file flags, tracing or mounts. A seccomp filter sees system call numbers and plain
+//! arguments, but no paths. So Landlock holds the file rules, and seccomp closes the calls that would lead around them. Both
+//! are inherited by every child process and cannot be lifted, so they are applied last, directly before the command is
+//! executed, in a process that nothing else shares. Each step that fails aborts the start: a command is never run with half
+//! of its sandbox.
 
 use crate::process::{LandlockRules, Sockets};
 
-/// Applies both. An error means that nothing may be executed.
+/// Applies Landlock and seccomp. After an error nothing may be executed.
 #[cfg(target_os = "linux")]
 pub(crate) fn apply(rules: &LandlockRules) -> Result<(), String> {
     drop_capabilities();
     files::restrict(rules)?;
-    syscalls::close_the_rest(&rules.net)?;
+    syscalls::close_landlock_gaps(&rules.net)?;
     filter_syscalls(rules.sockets)
 }
 
-/// Closes the system calls that lead out of a sandbox.
+/// Blocks the system calls that lead out of a sandbox.
 #[cfg(target_os = "linux")]
 pub(crate) fn filter_syscalls(sockets: Sockets) -> Result<(), String> {
     syscalls::apply(sockets)
 }
 
-/// Which Landlock the kernel has.
+/// Returns the version of Landlock that the kernel supports.
 #[cfg(target_os = "linux")]
 pub(crate) fn landlock_version() -> Option<u32> {
     files::version()
@@ -26,12 +33,12 @@ pub(crate) fn landlock_version() -> Option<u32> {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn apply(_: &LandlockRules) -> Result<(), String> {
-    Err("there is no sandbox for this system".to_owned())
+    Err("no sandbox is available for this operating system".to_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn filter_syscalls(_: Sockets) -> Result<(), String> {
-    Err("there is no sandbox for this system".to_owned())
+    Err("no sandbox is available for this operating system".to_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -39,7 +46,7 @@ pub(crate) fn landlock_version() -> Option<u32> {
     None
 }
 
-/// Without capabilities root is one user among others: it neither makes devices nor opens what belongs to others.
+/// Drops all capabilities, so that even root can neither create devices nor open files of other users.
 #[cfg(target_os = "linux")]
 fn drop_capabilities() {
     use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
@@ -59,17 +66,20 @@ mod files {
 
     use super::LandlockRules;
 
-    /// The least that will do: before it, files outside could be cut to nothing.
-    const LEAST: ABI = ABI::V3;
+    /// The oldest version that is sufficient: earlier ones do not prevent truncating files outside.
+    const MINIMUM: ABI = ABI::V3;
 
-    /// The newest version that the kernel accepts without reserve, of those that make a difference here.
+    /// Returns the newest version that the kernel supports fully, of those that differ in what is used here.
     pub(super) fn version() -> Option<u32> {
         let hard = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         if hard().scope(Scope::Signal | Scope::AbstractUnixSocket).is_ok() {
             return Some(6);
         }
-        let versions = [(5, ABI::V5), (3, LEAST)];
-        versions.into_iter().find(|(_, abi)| hard().handle_access(AccessFs::from_all(*abi)).is_ok()).map(|(it, _)| it)
+        let versions = [(5, ABI::V5), (3, MINIMUM)];
+        versions
+            .into_iter()
+            .find(|(_, abi)| hard().handle_access(AccessFs::from_all(*abi)).is_ok())
+            .map(|(version, _)| version)
     }
 
     pub(super) fn restrict(rules: &LandlockRules) -> Result<(), String> {
@@ -77,20 +87,20 @@ mod files {
     }
 
     fn ruleset(rules: &LandlockRules) -> Result<(), Box<dyn std::error::Error>> {
-        let read = AccessFs::from_read(LEAST);
+        let read = AccessFs::from_read(MINIMUM);
         let mut created = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
-            .handle_access(AccessFs::from_all(LEAST))?
+            .handle_access(AccessFs::from_all(MINIMUM))?
             .set_compatibility(CompatLevel::BestEffort)
             .scope(Scope::Signal | Scope::AbstractUnixSocket)?
             .create()?;
         for path in &rules.read {
             created = allow(created, path, read)?;
         }
-        // Devices are made by nobody in here.
-        let made = AccessFs::MakeChar | AccessFs::MakeBlock;
+        // No command creates device files.
+        let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
         for path in &rules.write {
-            created = allow(created, path, AccessFs::from_all(LEAST) & !made)?;
+            created = allow(created, path, AccessFs::from_all(MINIMUM) & !devices)?;
         }
         for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"] {
             created = allow(created, Path::new(device), AccessFs::ReadFile | AccessFs::WriteFile)?;
@@ -102,14 +112,14 @@ mod files {
         Ok(())
     }
 
-    /// What does not exist needs no rule.
+    /// Adds a rule for a path. A path that does not exist needs none.
     fn allow(
         created: RulesetCreated,
         path: &Path,
         access: BitFlags<AccessFs>,
     ) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
         let Ok(fd) = PathFd::new(path) else { return Ok(created) };
-        let access = if path.is_dir() { access } else { access & AccessFs::from_file(LEAST) };
+        let access = if path.is_dir() { access } else { access & AccessFs::from_file(MINIMUM) };
         Ok(created.add_rule(PathBeneath::new(fd, access))?)
     }
 }
@@ -124,11 +134,11 @@ mod syscalls {
     };
 
     use super::Sockets;
-    use crate::process::Net;
+    use crate::process::CommandNetwork;
 
-    type LandlockRuleset = BTreeMap<i64, Vec<SeccompRule>>;
+    type SeccompRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-    /// Other processes, mounts and namespaces, kernel objects, the machine's state.
+    /// Calls that reach other processes, mounts and namespaces, kernel objects, or the state of the machine.
     const FORBIDDEN: &[i64] = &[
         libc::SYS_ptrace,
         libc::SYS_process_vm_readv,
@@ -175,14 +185,14 @@ mod syscalls {
         libc::SYS_vhangup,
     ];
 
-    /// Calls that programs try first and do without: the answer is "not there". A ring of requests would open sockets
-    /// behind the filter's back, and the flags of `clone3` lie where a filter cannot look.
+    /// Calls that programs can do without; they fail with `ENOSYS`. `io_uring` would open sockets without passing the filter,
+    /// and the flags of `clone3` are in memory, which a filter cannot read.
     const ABSENT: &[i64] =
         &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_clone3];
 
-    /// Calls that hang labels on a file by its path, wherever it lies: Landlock has no word on them. The answer is "not on
-    /// this file system", which programs that copy files take in good part.
-    const LABELS: &[i64] = &[
+    /// Calls that set extended attributes of any file by its path, which Landlock does not cover. They fail with
+    /// `EOPNOTSUPP`, which programs that copy files tolerate.
+    const XATTRS: &[i64] = &[
         libc::SYS_setxattr,
         libc::SYS_lsetxattr,
         libc::SYS_fsetxattr,
@@ -193,16 +203,16 @@ mod syscalls {
         REMOVEXATTRAT,
     ];
 
-    /// New calls have the same number on every machine.
+    /// Recent system calls have the same number on every architecture.
     const SETXATTRAT: i64 = 463;
     const REMOVEXATTRAT: i64 = 466;
 
-    /// Requests that set a file's flags (`chattr`), for which a file needs to be open for reading only.
+    /// `ioctl` requests that set a file's flags (`chattr`). They work on files that are open for reading only.
     const SET_FLAGS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 
-    /// Calls that change what a process may use, with the argument that says whose, and its value for oneself. Without a
-    /// namespace of its own a command could starve or end every process of the same user.
-    const ONESELF: &[(i64, u8, u64)] = &[
+    /// Calls that change the resources of a process: the argument that selects the process, and its value for the caller.
+    /// Without its own PID namespace a command could otherwise starve or end every process of the same user.
+    const SELF_ONLY: &[(i64, u8, u64)] = &[
         (libc::SYS_prlimit64, 0, 0),
         (libc::SYS_setpriority, 0, 0),
         (libc::SYS_setpriority, 1, 0),
@@ -212,7 +222,7 @@ mod syscalls {
         (libc::SYS_migrate_pages, 0, 0),
     ];
 
-    /// Memory, semaphores and queues that all processes of a user share, unless they are in a namespace of their own.
+    /// Shared memory, semaphores and queues, which all processes of a user share outside an IPC namespace.
     const SHARED: &[i64] = &[
         libc::SYS_shmget,
         libc::SYS_shmat,
@@ -229,7 +239,7 @@ mod syscalls {
         libc::SYS_mq_unlink,
     ];
 
-    /// Calls that set a file's mode, and which argument it is.
+    /// Calls that set a file's mode, with the index of the mode argument.
     const MODES: &[(i64, u8)] = &[
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_chmod, 1),
@@ -251,38 +261,40 @@ mod syscalls {
         install(libc::ENOSYS, absent())
     }
 
-    /// From here on these calls of this process, and of all that it will start, end with `errno`.
-    fn install(errno: i32, rules: Result<LandlockRuleset, seccompiler::BackendError>) -> Result<(), String> {
+    /// Makes these calls fail with `errno`, in this process and in all that it will start.
+    fn install(errno: i32, rules: Result<SeccompRules, seccompiler::BackendError>) -> Result<(), String> {
         let arch = std::env::consts::ARCH.try_into().map_err(|error| format!("seccomp: {error}"))?;
         let program =
             rules.and_then(|rules| program(rules, errno, arch)).map_err(|error| format!("seccomp: {error}"))?;
         seccompiler::apply_filter(&program).map_err(|error| format!("seccomp: {error}"))
     }
 
-    /// Closes what Landlock does not speak of and a namespace would have kept apart: labels and flags of files outside, what
-    /// processes outside may use, and, in the machine's own namespaces, what processes share. Modes and times stay open,
-    /// because programs cannot do without setting them.
-    pub(super) fn close_the_rest(net: &Net) -> Result<(), String> {
-        install(libc::EOPNOTSUPP, labels())?;
-        install(libc::EPERM, others())?;
+    /// Blocks what Landlock does not cover and a namespace would have isolated: attributes and flags of files outside, the
+    /// resources of processes outside, and, without an IPC namespace, shared memory. Modes and times stay open, because
+    /// ordinary programs fail if they cannot set them.
+    pub(super) fn close_landlock_gaps(net: &CommandNetwork) -> Result<(), String> {
+        install(libc::EOPNOTSUPP, xattrs())?;
+        install(libc::EPERM, other_processes())?;
         match net {
-            Net::Machine => install(libc::ENOSYS, Ok(SHARED.iter().map(|number| (*number, Vec::new())).collect())),
-            Net::Own { .. } => Ok(()),
+            CommandNetwork::Machine => {
+                install(libc::ENOSYS, Ok(SHARED.iter().map(|number| (*number, Vec::new())).collect()))
+            }
+            CommandNetwork::Own { .. } => Ok(()),
         }
     }
 
-    fn labels() -> Result<LandlockRuleset, seccompiler::BackendError> {
-        let mut rules: LandlockRuleset = LABELS.iter().map(|number| (*number, Vec::new())).collect();
+    fn xattrs() -> Result<SeccompRules, seccompiler::BackendError> {
+        let mut rules: SeccompRules = XATTRS.iter().map(|number| (*number, Vec::new())).collect();
         let flags =
             SET_FLAGS.map(|request| SeccompRule::new(vec![SeccompCondition::new(1, Len::Dword, Op::Eq, request)?]));
         rules.insert(libc::SYS_ioctl, flags.into_iter().collect::<Result<_, _>>()?);
         Ok(rules)
     }
 
-    /// Anything but the one value means somebody else.
-    fn others() -> Result<LandlockRuleset, seccompiler::BackendError> {
-        let mut rules = LandlockRuleset::new();
-        for (number, argument, own) in ONESELF {
+    /// Matches the calls of [`SELF_ONLY`] if they select another process.
+    fn other_processes() -> Result<SeccompRules, seccompiler::BackendError> {
+        let mut rules = SeccompRules::new();
+        for (number, argument, own) in SELF_ONLY {
             let other = SeccompRule::new(vec![SeccompCondition::new(*argument, Len::Dword, Op::Ne, *own)?])?;
             rules.entry(*number).or_default().push(other);
         }
@@ -290,7 +302,7 @@ mod syscalls {
         Ok(rules)
     }
 
-    fn program(rules: LandlockRuleset, errno: i32, arch: TargetArch) -> Result<BpfProgram, seccompiler::BackendError> {
+    fn program(rules: SeccompRules, errno: i32, arch: TargetArch) -> Result<BpfProgram, seccompiler::BackendError> {
         let errno = SeccompAction::Errno(errno.unsigned_abs());
         let program: BpfProgram = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch)?.try_into()?;
         Ok(match arch {
@@ -299,21 +311,21 @@ mod syscalls {
         })
     }
 
-    /// The second set of numbers that x86-64 kernels may know would pass a filter by number; all of it is absent.
+    /// Blocks the x32 system calls: x86-64 kernels may accept this second set of numbers, which would bypass the filter.
     fn without_x32(program: BpfProgram) -> BpfProgram {
-        let (load, jump_if_at_least, give) = (0x20, 0x35, 0x06);
+        let (load, jump_if_at_least, give_back) = (0x20, 0x35, 0x06);
         let errno = 0x0005_0000 | libc::ENOSYS.unsigned_abs();
         let mut guarded = vec![
             sock_filter { code: load, jt: 0, jf: 0, k: 0 },
             sock_filter { code: jump_if_at_least, jt: 0, jf: 1, k: 0x4000_0000 },
-            sock_filter { code: give, jt: 0, jf: 0, k: errno },
+            sock_filter { code: give_back, jt: 0, jf: 0, k: errno },
         ];
         guarded.extend(program);
         guarded
     }
 
-    fn forbidden(sockets: Sockets) -> Result<LandlockRuleset, seccompiler::BackendError> {
-        let mut rules: LandlockRuleset = FORBIDDEN.iter().map(|number| (*number, Vec::new())).collect();
+    fn forbidden(sockets: Sockets) -> Result<SeccompRules, seccompiler::BackendError> {
+        let mut rules: SeccompRules = FORBIDDEN.iter().map(|number| (*number, Vec::new())).collect();
         let mask = u64::from(NAMESPACES.unsigned_abs());
         let clones = (0..64)
             .map(|bit| 1_u64 << bit)
@@ -323,30 +335,30 @@ mod syscalls {
         let terminal = [libc::TIOCSTI, libc::TIOCLINUX]
             .map(|request| SeccompRule::new(vec![SeccompCondition::new(1, Len::Dword, Op::Eq, request)?]));
         rules.insert(libc::SYS_ioctl, terminal.into_iter().collect::<Result<_, _>>()?);
-        // A program that runs as somebody else would outlive the sandbox.
+        // A set-user-id program in the workspace would still grant its owner's rights after the sandbox is gone.
         for (number, mode) in MODES {
             let special = [0o4000, 0o2000]
                 .map(|bit| SeccompRule::new(vec![SeccompCondition::new(*mode, Len::Dword, Op::MaskedEq(bit), bit)?]));
             rules.insert(*number, special.into_iter().collect::<Result<_, _>>()?);
         }
         rules.insert(libc::SYS_socket, vec![except_families(sockets.families())?]);
-        // A pair of local sockets leads nowhere but to itself.
+        // A socket pair connects only its own two ends.
         rules.insert(libc::SYS_socketpair, vec![except_families(&[libc::AF_UNIX])?]);
         Ok(rules)
     }
 
-    fn absent() -> Result<LandlockRuleset, seccompiler::BackendError> {
+    fn absent() -> Result<SeccompRules, seccompiler::BackendError> {
         Ok(ABSENT.iter().map(|number| (*number, Vec::new())).collect())
     }
 
-    /// Matches every family but these. With none of them the rule would match all, so an impossible family stands in.
+    /// Matches every socket family but these. A rule without conditions would not be valid, so an impossible family is added.
     fn except_families(families: &[i32]) -> Result<SeccompRule, seccompiler::BackendError> {
         let others = families
             .iter()
             .map(|family| SeccompCondition::new(0, Len::Dword, Op::Ne, u64::from(family.unsigned_abs())));
-        let never = SeccompCondition::new(0, Len::Dword, Op::Ne, u64::from(u32::MAX))?;
+        let impossible = SeccompCondition::new(0, Len::Dword, Op::Ne, u64::from(u32::MAX))?;
         let mut conditions = others.collect::<Result<Vec<_>, _>>()?;
-        conditions.push(never);
+        conditions.push(impossible);
         SeccompRule::new(conditions)
     }
 

@@ -1,5 +1,16 @@
-//! What a command can touch, enforced by the kernel: bubblewrap where it works, Landlock and seccomp otherwise, and no
-//! command at all where neither does. Rules on what may be asked for are not made here.
+//! Runs commands confined and supervised.
+//!
+//! A command of an agent is text that a model wrote, so the kernel, not a check of that text, limits what it can reach:
+//!
+//! - [`SandboxPolicy`] turns what a run may touch ([`Access`]) into the arguments of a back-end. The back-ends are
+//!   bubblewrap and, if that does not work here, Landlock with seccomp. [`Sandboxes::probe`] tries both. If neither works,
+//!   commands are refused.
+//! - [`process`] starts the command below a supervising process, which ends everything the command started and restores
+//!   [protected paths](protected_paths) that it changed.
+//! - [`proxy`] gives a command access to a list of hosts and to nothing else on the network.
+//!
+//! Permission rules on the text of a command are evaluated elsewhere, before this crate is called. The crate reads no
+//! environment variables: hosts pass theirs as a [`CommandEnv`].
 
 mod bubblewrap;
 mod command_env;

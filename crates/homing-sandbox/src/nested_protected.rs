@@ -1,5 +1,5 @@
-//! Authority files further down in a workspace: nested repositories, submodules, worktrees, agent folders of parts. It looks
-//! around, for a bounded time, and changes nothing.
+//! Finds protected paths further down in a workspace: nested repositories, submodules, worktrees, agent folders. The search
+//! is bounded and read-only.
 
 use std::{
     collections::VecDeque,
@@ -9,15 +9,15 @@ use std::{
 
 use crate::{process::KeptFiles, protected_paths};
 
-/// How far it looks: every command pays for it.
+/// Bounds of the search, which runs before every command.
 const MOST_SEEN: usize = 10_000;
 const MOST_FOUND: usize = 24;
 const DEEPEST: usize = 6;
 
-/// Folders that builds fill, and in which nobody works.
-const PASSED_BY: &[&str] = &["node_modules", "target", ".venv", "venv", "__pycache__", ".tox", ".cache"];
+/// Folders of build output and dependencies, which are skipped.
+const SKIPPED: &[&str] = &["node_modules", "target", ".venv", "venv", "__pycache__", ".tox", ".cache"];
 
-/// What lies below `root`, and not in it, nearest first.
+/// Returns the protected paths below `root`, but not directly in it, nearest first.
 pub(super) fn kept(root: &Path) -> Vec<KeptFiles> {
     let (mut found, mut seen) = (Vec::new(), 0);
     let mut waiting = VecDeque::from([PathBuf::new()]);
@@ -29,11 +29,11 @@ pub(super) fn kept(root: &Path) -> Vec<KeptFiles> {
             }
             let name = entry.file_name();
             let (name, path) = (name.to_string_lossy(), folder.join(&name));
-            let is_folder = entry.file_type().is_ok_and(|it| it.is_dir());
-            if is_authority(&name) {
-                // What lies in the root itself is kept more strictly.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_protected(&name) {
+                // Paths in the root itself are protected more strictly, by the caller.
                 found.extend((folder != Path::new("")).then(|| one(root, path, is_folder)));
-            } else if is_folder && !PASSED_BY.contains(&&*name) && path.components().count() < DEEPEST {
+            } else if is_folder && !SKIPPED.contains(&&*name) && path.components().count() < DEEPEST {
                 waiting.push_back(path);
             }
         }
@@ -41,17 +41,16 @@ pub(super) fn kept(root: &Path) -> Vec<KeptFiles> {
     found
 }
 
-fn is_authority(name: &str) -> bool {
+fn is_protected(name: &str) -> bool {
     name == ".git" || protected_paths::FOLDERS.contains(&name) || protected_paths::FILES.contains(&name)
 }
 
-/// A git folder is changed by git, except for what decides what git runs; everything else is kept as a whole.
+/// In a git folder only the files that decide what git executes are kept, because git writes the others; everything else
+/// is kept as a whole.
 fn one(root: &Path, path: PathBuf, is_folder: bool) -> KeptFiles {
     let is_git = path.file_name().is_some_and(|name| name == ".git") && is_folder;
-    let names = match is_git {
-        true => protected_paths::GIT.iter().map(|name| path.join(name)).collect(),
-        false => vec![path.clone()],
-    };
+    let names =
+        if is_git { protected_paths::GIT.iter().map(|name| path.join(name)).collect() } else { vec![path.clone()] };
     KeptFiles { root: root.to_owned(), names, unless_gone: Some(path) }
 }
 
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repositories_and_agent_folders_further_down_are_found_and_what_builds_fill_is_passed_by() {
+    fn nested_repositories_and_agent_folders_are_found_outside_build_output() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for name in [".git/hooks", "a/.git/hooks", "a/b/.claude/agents", "node_modules/x/.git", "deep/1/2/3/4/5/6/.git"]
@@ -70,13 +69,13 @@ mod tests {
         fs::create_dir_all(root.join("module")).unwrap();
         fs::write(root.join("module/.git"), "gitdir: ../.git/modules/module").unwrap();
         std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();
-        let mut found: Vec<PathBuf> = kept(root).into_iter().filter_map(|it| it.unless_gone).collect();
+        let mut found: Vec<PathBuf> = kept(root).into_iter().filter_map(|kept| kept.unless_gone).collect();
         found.sort();
         assert_eq!(found, ["a/.git", "a/b/.claude", "module/.git"].map(PathBuf::from));
     }
 
     #[test]
-    fn looking_around_ends() {
+    fn search_for_nested_paths_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         for at in 0..200 {
             fs::create_dir_all(folder.path().join(format!("{at}/.git"))).unwrap();

@@ -1,5 +1,11 @@
-//! The walls around one command: what it may read and write, as files, sockets and environment, for whichever back-end
-//! stands ready.
+//! Builds the sandbox policy of one command: files, sockets and environment, for the back-end that works on this machine.
+//!
+//! The policy is built anew for every command, from the grant and from the file system as it is now. An earlier command
+//! may have replaced a folder by a link or created a repository, so nothing about the workspace is remembered between
+//! commands. The policy is also complete before anything is started: the process that enforces it gets finished
+//! arguments and decides nothing, so its behaviour does not depend on what the command does meanwhile. If no back-end
+//! works, the command is refused. There is no weaker mode to fall back to, because a command that runs unconfined without
+//! the user noticing is worse than one that does not run.
 
 use std::{
     collections::BTreeMap,
@@ -13,12 +19,12 @@ use crate::{
     command_env::{CommandEnv, GitHooks, git_guards},
     private_folder::Private,
     probe::{Backend, OwnNetwork, Sandboxes},
-    process::{Jail, KeptFiles, LandlockRules, Net, Sockets},
+    process::{CommandNetwork, Jail, KeptFiles, LandlockRules, Sockets},
     protected_roots, proxy,
     roots::unswapped,
 };
 
-/// The user's additions to what commands may touch.
+/// Folders and variables that the user adds to what commands may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SandboxOptions {
@@ -26,65 +32,63 @@ pub struct SandboxOptions {
     pub read: Vec<PathBuf>,
     /// More folders to change.
     pub write: Vec<PathBuf>,
-    /// More variables to pass on; `NAME` or `PREFIX_*`. Secrets only when named in full.
+    /// More variables to pass on; `NAME` or `PREFIX_*`. A pattern does not match secrets.
     pub env: Vec<String>,
 }
 
-/// What a command may touch.
+/// The files and network that a command may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// How it is confined.
+    /// The mode of confinement.
     pub sandbox: Sandbox,
     /// Folders to read.
     pub read: Vec<PathBuf>,
     /// Folders to change.
     pub write: Vec<PathBuf>,
-    /// Whether it may use the network.
+    /// The network it may use.
     pub network: Network,
-    /// The socket of a proxy that leads to the listed hosts, where they are listed and it can be held to them.
+    /// The socket of the proxy to the listed hosts, if the network is a list of hosts and the back-end can enforce it.
     pub way_out: Option<PathBuf>,
 }
 
-/// Everything a command is started with, besides itself.
+/// Confinement, environment and protected paths of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxPolicy {
-    /// How it is confined.
+    /// The confinement.
     pub jail: Jail,
     /// Its environment.
     pub env: BTreeMap<String, String>,
-    /// What must be the same afterwards.
+    /// Files that are restored if the command changes them.
     pub kept: Vec<KeptFiles>,
 }
 
-/// A command that cannot be confined is not run.
+/// The reason for which a command cannot be confined and is not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// Nothing confines commands on this machine.
-    #[error(
-        "commands are refused, because nothing here can confine them ({0}); install bubblewrap, or switch the sandbox off with --sandbox off"
-    )]
+    /// No back-end works on this machine. Contains the reason for each of them.
+    #[error("commands are refused because no sandbox is available ({0}); install bubblewrap, or turn the sandbox off")]
     NoSandbox(String),
-    /// The private folder cannot be made, or another user could reach it.
+    /// The private folder cannot be created, or other users can access it.
     #[error("cannot use the private folder {path}: {why}")]
     Private {
         /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl SandboxOptions {
     pub(super) fn passes(&self, name: &str) -> bool {
-        self.env.iter().any(|wanted| match wanted.strip_suffix('*') {
+        self.env.iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix) && !crate::is_secret(name),
-            None => wanted == name,
+            None => pattern == name,
         })
     }
 }
 
 impl Access {
-    /// What a run's grant lets its commands touch, with the user's additions.
+    /// Combines a run's grant with the user's additions.
     pub fn of(grant: &Grant, options: &SandboxOptions) -> Self {
         let with = |roots: &[PathBuf], more: &[PathBuf]| roots.iter().chain(more).cloned().collect::<Vec<_>>();
         let writable = with(&grant.write, &options.write);
@@ -101,7 +105,7 @@ impl Access {
         }
     }
 
-    /// Whether the machine's network is the command's. A list of hosts is reached through a way out of its own.
+    /// Returns true if the command uses the network of the machine. Listed hosts are reached through a proxy instead.
     pub fn has_network(&self) -> bool {
         match &self.network {
             Network::On => true,
@@ -111,31 +115,34 @@ impl Access {
 }
 
 impl SandboxPolicy {
-    /// The walls for a command, with what stands ready on this machine. Nothing ready and not switched off: refused.
+    /// Builds the policy for a command, with the best back-end of this machine.
+    ///
+    /// # Errors
+    /// Fails if no back-end works and the sandbox is not off, or if the private folder cannot be used.
     pub fn build(
         access: &Access,
         sandboxes: &Sandboxes,
-        surroundings: &CommandEnv,
+        host: &CommandEnv,
         options: &SandboxOptions,
         private: &Private,
         workdir: &Path,
         hooks: GitHooks,
     ) -> Result<Self, PolicyError> {
-        private.prepare(surroundings)?;
-        let plan = SandboxSetup { access, system: &sandboxes.system, private, workdir };
+        private.prepare(host)?;
+        let setup = SandboxSetup { access, system: &sandboxes.system, private, workdir };
         let (jail, tmp) = match (access.sandbox, sandboxes.best()) {
             (Sandbox::Off, _) => (Jail::Open, private.tmp()),
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, variant })) => {
-                (bubblewrap::jail(&plan, program, *variant, &sandboxes.helper), PathBuf::from("/tmp"))
+                (bubblewrap::jail(&setup, program, *variant, &sandboxes.helper), PathBuf::from("/tmp"))
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { network, .. })) => {
-                (Jail::Landlock(plan.landlock(*network)), private.tmp())
+                (Jail::Landlock(setup.landlock(*network)), private.tmp())
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, None) => {
                 return Err(PolicyError::NoSandbox(sandboxes.why_not()));
             }
         };
-        let mut env = surroundings.clean(options, private, &tmp);
+        let mut env = host.confined_env(options, private, &tmp);
         env.extend(git_guards(hooks));
         if let (Some(_), Network::Hosts(hosts)) = (&access.way_out, &access.network) {
             env.extend(proxy::env(hosts));
@@ -151,16 +158,16 @@ impl SandboxPolicy {
     }
 }
 
-/// What a back-end builds its walls from.
+/// The input from which a back-end builds its arguments.
 pub(super) struct SandboxSetup<'a> {
     pub(super) access: &'a Access,
-    /// What is readable besides the run's own folders.
+    /// System folders and toolchains that are readable besides the run's own folders.
     pub(super) system: &'a [PathBuf],
     pub(super) private: &'a Private,
     pub(super) workdir: &'a Path,
 }
 
-/// What programs want to know about the machine, which tells nothing about other processes.
+/// Information about the machine that programs read, and that reveals nothing about other processes.
 const MACHINE: &[&str] = &[
     "/proc/cpuinfo",
     "/proc/meminfo",
@@ -176,7 +183,7 @@ const MACHINE: &[&str] = &[
 ];
 
 impl SandboxSetup<'_> {
-    /// The files that must not change, for a back-end that can show them read-only.
+    /// Returns the protected paths, for a back-end that can mount them read-only.
     pub(super) fn kept(&self) -> Vec<KeptFiles> {
         protected_roots::in_roots(&self.access.write)
     }
@@ -193,12 +200,12 @@ impl SandboxSetup<'_> {
                 write.extend(["home", "tmp", "cargo"].map(|name| self.private.root.join(name)));
             }
         }
-        let own = Net::Own { way_out: self.access.way_out.clone() };
-        // Landlock's rules on the network know ports but no addresses, so that a network of its own is the only bound.
+        let own = CommandNetwork::Own { way_out: self.access.way_out.clone() };
+        // Landlock's network rules cover ports but not addresses, so only a separate network namespace restricts hosts.
         let (sockets, net) = match (self.access.has_network(), network) {
-            (true, _) => (Sockets::Internet, Net::Machine),
+            (true, _) => (Sockets::Internet, CommandNetwork::Machine),
             (false, OwnNetwork::Possible) => (Sockets::Internet, own),
-            (false, OwnNetwork::Impossible) => (Sockets::None, Net::Machine),
+            (false, OwnNetwork::Impossible) => (Sockets::None, CommandNetwork::Machine),
         };
         LandlockRules { read, write, sockets, net }
     }

@@ -1,5 +1,5 @@
-//! Folders of this user's alone: the one in which runs get their private folders, and these themselves. Each is opened by
-//! descriptor, without following a link, and checked before anything is put into it.
+//! Private folders of runs, and the folder that they lie in. Each is opened by descriptor without following links, and its
+//! owner and mode are checked before anything is written to it.
 
 use std::{
     collections::BTreeMap,
@@ -19,36 +19,36 @@ use crate::{command_env::CommandEnv, policy::PolicyError};
 
 const NO_LINK: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A folder of a run's own, outside its workspace: home, temporary files, caches. It goes with the run.
+/// The private folder of a run, outside its workspace: home, temporary files, caches. It is removed with the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Private {
     /// The folder.
     pub root: PathBuf,
 }
 
-/// Whether a folder belongs to this user and is closed to all others. A link is not.
+/// Returns true if `path` is a folder that belongs to this user and is closed to all others. A link does not count.
 pub fn is_users_alone(path: &Path) -> bool {
     let stat = openat(CWD, path, NO_LINK, Mode::empty()).and_then(|folder| fstat(&folder));
-    stat.is_ok_and(|it| is_ours(&it) && it.st_mode & 0o077 == 0)
+    stat.is_ok_and(|stat| is_ours(&stat) && stat.st_mode & 0o077 == 0)
 }
 
-/// Opens a folder that only this user can write to, and makes it if it is missing.
+/// Opens a folder that only this user can write to, and creates it if it is missing.
 ///
 /// # Errors
 /// Fails if something else is in its place: a link, a folder of another user, or one that other users can write to.
 pub fn open(path: &Path) -> io::Result<OwnedFd> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::other("it is not a folder in another one"));
+        return Err(io::Error::other("it has no parent folder"));
     };
     // The folders above are the user's or the system's choice, so links to them are followed.
     DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     let parent = openat(CWD, parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    make_closed(&parent, Path::new(name))
+    create_closed(&parent, Path::new(name))
 }
 
-/// Opens a folder by its name in another one, and makes it if it is missing. Nobody else may be able to write to it.
-fn make_closed(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
-    let folder = make(parent, name)?;
+/// Opens a folder by its name in another one, and creates it if it is missing. Fails if other users can write to it.
+fn create_closed(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
+    let folder = create(parent, name)?;
     let mode = fstat(&folder)?.st_mode & 0o7777;
     if mode & 0o022 != 0 {
         return Err(io::Error::other(format!("other users can write to it (mode {mode:04o})")));
@@ -56,8 +56,8 @@ fn make_closed(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// Opens a folder of this user's by its name in another one, and makes it if it is missing.
-fn make(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
+/// Opens a folder by its name in another one, and creates it if it is missing. Fails if another user owns it.
+fn create(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
     match mkdirat(parent, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => (),
         Err(error) => return Err(error.into()),
@@ -78,71 +78,72 @@ fn is_ours(stat: &Stat) -> bool {
 }
 
 impl Private {
-    /// Where temporary files go.
+    /// The folder for temporary files.
     pub fn tmp(&self) -> PathBuf {
         self.root.join("tmp")
     }
 
-    /// Makes the folders, for the user alone. Registries that were fetched before are linked, so that builds work offline.
-    pub fn prepare(&self, surroundings: &CommandEnv) -> Result<(), PolicyError> {
+    /// Creates the folders with access for the user only. Package registries that the user already has are linked, so that
+    /// builds work offline.
+    pub fn prepare(&self, host: &CommandEnv) -> Result<(), PolicyError> {
         let refuse =
             |path: &Path, error: io::Error| PolicyError::Private { path: path.to_owned(), why: error.to_string() };
-        let (around, name) = (self.root.parent().unwrap_or(&self.root), self.root.file_name().unwrap_or_default());
-        let around = open(around).map_err(|error| refuse(around, error))?;
-        fill(&around, Path::new(name), surroundings).map_err(|error| refuse(&self.root, error))
+        let (parent, name) = (self.root.parent().unwrap_or(&self.root), self.root.file_name().unwrap_or_default());
+        let parent = open(parent).map_err(|error| refuse(parent, error))?;
+        fill(&parent, Path::new(name), host).map_err(|error| refuse(&self.root, error))
     }
 
     /// The environment of a command that uses this folder.
-    pub fn env(&self, surroundings: &CommandEnv, tmp: &Path) -> BTreeMap<String, String> {
-        let place = |name: &str| self.root.join(name).display().to_string();
+    pub fn env(&self, host: &CommandEnv, tmp: &Path) -> BTreeMap<String, String> {
+        let path_of = |name: &str| self.root.join(name).display().to_string();
         let mut env = BTreeMap::from(
             [
-                ("HOME", place("home")),
+                ("HOME", path_of("home")),
                 ("TMPDIR", tmp.display().to_string()),
-                ("XDG_CACHE_HOME", place("home/.cache")),
-                ("CARGO_HOME", place("cargo")),
-                ("npm_config_cache", place("home/.npm")),
-                ("PIP_CACHE_DIR", place("home/.cache/pip")),
-                ("GOCACHE", place("home/.cache/go-build")),
-                ("GOPATH", place("home/go")),
+                ("XDG_CACHE_HOME", path_of("home/.cache")),
+                ("CARGO_HOME", path_of("cargo")),
+                ("npm_config_cache", path_of("home/.npm")),
+                ("PIP_CACHE_DIR", path_of("home/.cache/pip")),
+                ("GOCACHE", path_of("home/.cache/go-build")),
+                ("GOPATH", path_of("home/go")),
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
-        let modules = surroundings.home.join("go/pkg/mod");
+        let modules = host.home.join("go/pkg/mod");
         if modules.is_dir() {
             env.insert("GOMODCACHE".to_owned(), modules.display().to_string());
         }
         env
     }
 
-    /// Takes the folder away.
+    /// Removes the folder.
     pub fn remove(&self) {
         let _ = fs::remove_dir_all(&self.root);
     }
 }
 
-/// Makes a run's folder in `around`, with everything in it.
-fn fill(around: &OwnedFd, name: &Path, surroundings: &CommandEnv) -> io::Result<()> {
-    let root = make_closed(around, name)?;
-    // Commands may open the folders in it wider; others cannot get that far.
+/// Creates a run's folder in `parent`, with everything in it.
+fn fill(parent: &OwnedFd, name: &Path, host: &CommandEnv) -> io::Result<()> {
+    let root = create_closed(parent, name)?;
+    // Commands may widen the modes of the folders in it; other users still cannot get past the folder itself.
     for name in ["home", "tmp", "output"] {
-        make(&root, Path::new(name))?;
+        create(&root, Path::new(name))?;
     }
-    let cargo = make(&root, Path::new("cargo"))?;
-    let theirs = surroundings.var("CARGO_HOME").map_or(surroundings.home.join(".cargo"), PathBuf::from);
+    let cargo = create(&root, Path::new("cargo"))?;
+    let users_cargo = host.var("CARGO_HOME").map_or(host.home.join(".cargo"), PathBuf::from);
     for name in ["git", "config.toml"] {
-        link(&theirs.join(name), &cargo, Path::new(name))?;
+        link(&users_cargo.join(name), &cargo, Path::new(name))?;
     }
-    // Commands write in here: what they have put in its place is theirs to use, and not followed.
-    if let Ok(registry) = make(&cargo, Path::new("registry")) {
+    // Commands can write here. If one has replaced the folder, its replacement is left alone and not followed.
+    if let Ok(registry) = create(&cargo, Path::new("registry")) {
         for name in ["index", "cache"] {
-            link(&theirs.join("registry").join(name), &registry, Path::new(name))?;
+            link(&users_cargo.join("registry").join(name), &registry, Path::new(name))?;
         }
     }
     Ok(())
 }
 
-/// Links to what exists, unless something stands at the name already.
+/// Creates a link to `to` if that exists and the name is still free.
 fn link(to: &Path, folder: &OwnedFd, name: &Path) -> io::Result<()> {
     if to.exists() && statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
         symlinkat(to, folder, name)?;

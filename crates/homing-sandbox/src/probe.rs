@@ -1,4 +1,5 @@
-//! Which back-ends work on this machine, found out by trying them. Whether a program is installed says little.
+//! Finds out which back-ends work on this machine by running a command in each. That a program is installed does not mean
+//! that it works, for example inside a container.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,56 +17,56 @@ use crate::{
     toolchains,
 };
 
-/// How long one attempt may take.
-const ATTEMPT: Duration = Duration::from_secs(10);
+/// Time limit for one attempt.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The back-ends of this machine, best first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandboxes {
     /// The helper binary that they were tried with.
     pub helper: PathBuf,
-    /// What works.
+    /// The back-ends that work.
     pub ready: Vec<Backend>,
-    /// What does not, and why, in words.
+    /// One message for each back-end that does not work.
     pub failed: Vec<String>,
-    /// What of the system commands can read: looked for once, because toolchains have many files.
+    /// System folders and toolchains that commands can read. They are searched only once, because toolchains have many files.
     pub(super) system: Vec<PathBuf>,
 }
 
-/// Something that confines commands.
+/// A mechanism that confines commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// Namespaces and a root of its own.
+    /// Namespaces and a separate root file system.
     Bubblewrap {
         /// The program.
         program: PathBuf,
-        /// What it can do here.
+        /// The features that work here.
         variant: Variant,
     },
-    /// Rules on files in the kernel, and a filter on system calls.
+    /// Landlock rules on files, and a seccomp filter on system calls.
     Landlock {
-        /// The kernel's version of it.
+        /// The Landlock version of the kernel.
         version: u32,
-        /// Whether a command can have a network of its own here.
+        /// Support for a separate network per command.
         network: OwnNetwork,
     },
 }
 
-/// Whether a command can have a network of its own.
+/// Support for a separate network per command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnNetwork {
-    /// It can: a loopback, and a way out to listed hosts.
+    /// A command gets its own loopback, and a proxy to listed hosts.
     Possible,
-    /// It cannot, so it has none.
+    /// A command without full network access gets no network at all.
     Impossible,
 }
 
-/// What bubblewrap can do on a machine: inside a container it can do less.
+/// The features of bubblewrap that work on a machine. Inside a container fewer do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// A user namespace, without which it needs to be root.
+    /// A user namespace. Without it bubblewrap must run as root.
     pub user_namespace: bool,
-    /// A `/proc` of its own.
+    /// A separate `/proc`.
     pub proc: bool,
 }
 
@@ -77,19 +78,19 @@ const VARIANTS: [Variant; 4] = [
 ];
 
 impl Sandboxes {
-    /// None: every command is refused that is not explicitly unconfined.
+    /// No back-end at all: every command is refused unless the sandbox is off.
     pub fn none(helper: impl Into<PathBuf>) -> Self {
         Self { helper: helper.into(), ready: Vec::new(), failed: Vec::new(), system: Vec::new() }
     }
 
-    /// Tries each back-end with a command that does nothing, in a scratch folder.
-    pub async fn probe(helper: &Path, surroundings: &CommandEnv, scratch: &Path) -> Self {
-        let mut found = Self { system: toolchains::system(surroundings), ..Self::none(helper) };
-        if let Some(program) = surroundings.find("bwrap", &[]) {
+    /// Tries each back-end with a trivial command, in a scratch folder.
+    pub async fn probe(helper: &Path, host: &CommandEnv, scratch: &Path) -> Self {
+        let mut found = Self { system: toolchains::system(host), ..Self::none(helper) };
+        if let Some(program) = host.find("bwrap", &[]) {
             let mut why = String::new();
             for variant in VARIANTS {
                 let backend = Backend::Bubblewrap { program: program.clone(), variant };
-                match found.attempt(&backend, surroundings, scratch).await {
+                match found.attempt(&backend, host, scratch).await {
                     Ok(()) => {
                         found.ready.push(backend);
                         break;
@@ -103,11 +104,11 @@ impl Sandboxes {
         } else {
             found.failed.push("bubblewrap is not installed".to_owned());
         }
-        found.probe_landlock(surroundings, scratch).await;
+        found.probe_landlock(host, scratch).await;
         found
     }
 
-    async fn probe_landlock(&mut self, surroundings: &CommandEnv, scratch: &Path) {
+    async fn probe_landlock(&mut self, host: &CommandEnv, scratch: &Path) {
         let Some(version) = landlock_seccomp::landlock_version() else {
             self.failed.push("the kernel has no Landlock".to_owned());
             return;
@@ -115,7 +116,7 @@ impl Sandboxes {
         let mut why = String::new();
         for network in [OwnNetwork::Possible, OwnNetwork::Impossible] {
             let backend = Backend::Landlock { version, network };
-            match self.attempt(&backend, surroundings, scratch).await {
+            match self.attempt(&backend, host, scratch).await {
                 Ok(()) => return self.ready.push(backend),
                 Err(error) => why = error,
             }
@@ -123,12 +124,12 @@ impl Sandboxes {
         self.failed.push(format!("Landlock: {why}"));
     }
 
-    /// The one that is used.
+    /// Returns the back-end that is used.
     pub fn best(&self) -> Option<&Backend> {
         self.ready.first()
     }
 
-    /// Whether commands can be held to a list of hosts.
+    /// Returns true if commands can be restricted to a list of hosts.
     pub fn holds_to_hosts(&self) -> bool {
         match self.best() {
             Some(Backend::Bubblewrap { .. } | Backend::Landlock { network: OwnNetwork::Possible, .. }) => true,
@@ -136,27 +137,27 @@ impl Sandboxes {
         }
     }
 
-    /// Only this one of those that work; nothing where it does not.
+    /// Keeps only the working back-ends that `wanted` accepts.
     #[must_use]
     pub fn only(&self, wanted: impl Fn(&Backend) -> bool) -> Self {
-        let ready = self.ready.iter().filter(|it| wanted(it)).cloned().collect();
+        let ready = self.ready.iter().filter(|backend| wanted(backend)).cloned().collect();
         Self { ready, ..self.clone() }
     }
 
-    /// Why there is none, in words.
+    /// Returns a message that explains why no back-end works.
     pub fn why_not(&self) -> String {
-        if self.failed.is_empty() { "none was looked for".to_owned() } else { self.failed.join("; ") }
+        if self.failed.is_empty() { "no back-end was tried".to_owned() } else { self.failed.join("; ") }
     }
 
-    async fn attempt(&self, backend: &Backend, surroundings: &CommandEnv, scratch: &Path) -> Result<(), String> {
-        let alone = Self { ready: vec![backend.clone()], ..self.clone() };
+    async fn attempt(&self, backend: &Backend, host: &CommandEnv, scratch: &Path) -> Result<(), String> {
+        let only_this = Self { ready: vec![backend.clone()], ..self.clone() };
         let private = Private { root: scratch.join(format!("probe-{}", uuid::Uuid::new_v4())) };
-        let outcome = alone.run_nothing(surroundings, &private).await;
+        let outcome = only_this.run_trivial(host, &private).await;
         private.remove();
         outcome
     }
 
-    async fn run_nothing(&self, surroundings: &CommandEnv, private: &Private) -> Result<(), String> {
+    async fn run_trivial(&self, host: &CommandEnv, private: &Private) -> Result<(), String> {
         let access = Access {
             sandbox: Sandbox::ReadOnly,
             read: vec![private.root.clone()],
@@ -166,14 +167,14 @@ impl Sandboxes {
         };
         let options = SandboxOptions::default();
         let workdir = private.root.clone();
-        let walls = SandboxPolicy::build(&access, self, surroundings, &options, private, &workdir, GitHooks::Off)
+        let policy = SandboxPolicy::build(&access, self, host, &options, private, &workdir, GitHooks::Off)
             .map_err(|refusal| refusal.to_string())?;
         let job = CommandSpec {
             argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), "exit 7".to_owned()],
             workdir,
-            env: walls.env,
+            env: policy.env,
             input: Input::Nothing,
-            jail: walls.jail,
+            jail: policy.jail,
             limits: ProcessLimits::default(),
             kept: Vec::new(),
             streams: Streams::Together,
@@ -181,7 +182,7 @@ impl Sandboxes {
         };
         let launcher = Launcher { helper: self.helper.clone() };
         let running = launcher.start(job).await.map_err(|error| error.to_string())?;
-        let finished = running.finish(Collector::new(None), ATTEMPT, std::future::pending(), &mut |_| ()).await;
+        let finished = running.finish(Collector::new(None), ATTEMPT_TIMEOUT, std::future::pending(), &mut |_| ()).await;
         match finished.ending {
             CommandEnd::Exited(7) => Ok(()),
             CommandEnd::Refused(why) => Err(why),

@@ -1,9 +1,9 @@
-//! Files that give authority: whoever writes them decides what git, an agent or an editor will later run.
-//! One list for the file tools and the sandbox; it knows names, not files.
+//! Names of protected paths: files that decide what git, an agent or an editor will later execute. The file tools and the
+//! sandbox share this list. It compares names only and never reads files.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Folders, anywhere below a root, in which nothing may be written: agents, hooks, settings and servers live there.
+/// Folders, anywhere below a root, in which nothing may be written: they hold agents, hooks, settings and server lists.
 pub const FOLDERS: &[&str] = &[
     ".acai",
     ".agents",
@@ -41,46 +41,46 @@ pub const FILES: &[&str] = &[
     "opencode.jsonc",
 ];
 
-/// What in `.github` defines agents.
+/// Folders in `.github` that define agents.
 pub const GITHUB: &[&str] = &["agents", "chatmodes"];
 
-/// What in a git folder decides what git runs. Object files, refs and the index are not on the list: git writes them.
+/// Names in a git folder that decide what git executes. Objects, refs and the index are not listed, because git writes them.
 pub const GIT: &[&str] = &["hooks", "config", "config.worktree", "info", "modules", "commondir", "gitdir", "worktrees"];
 
-/// Every authority file that is no part of a git folder, relative to the folder it lies in.
+/// Returns every protected path outside git folders, relative to the folder it lies in.
 pub fn names() -> impl Iterator<Item = PathBuf> {
     let github = GITHUB.iter().map(|name| Path::new(".github").join(name));
     FOLDERS.iter().chain(FILES).map(PathBuf::from).chain(github)
 }
 
-/// Why `path`, relative to a root, must not be written by an agent; `None` where it may.
+/// Returns the reason why an agent must not write `path`, which is relative to a root; `None` if it may.
 ///
-/// Names are compared without regard to case, invisible characters and trailing dots or spaces, because some file
-/// systems take `.CLAUDE` or `.git.` for the real thing.
+/// Case, invisible characters and trailing dots or spaces are ignored, because some file systems treat `.CLAUDE` or `.git.`
+/// as the same name.
 pub fn protects(path: &Path) -> Option<String> {
     let names: Vec<String> = path.components().filter_map(name).collect();
     let rest = |at: usize| names.get(at + 1).map(String::as_str);
     names.iter().enumerate().find_map(|(at, name)| match name.as_str() {
         ".git" => git(names.get(at + 1..).unwrap_or_default()),
-        ".github" if rest(at).is_some_and(|it| GITHUB.contains(&it)) => Some("it defines agents".to_owned()),
-        it if FOLDERS.contains(&it) => Some(format!("`{it}` holds agents, hooks or settings")),
-        it if FILES.contains(&it) => Some(format!("`{it}` decides what is run")),
+        ".github" if rest(at).is_some_and(|next| GITHUB.contains(&next)) => Some("it defines agents".to_owned()),
+        folder if FOLDERS.contains(&folder) => Some(format!("`{folder}` holds agents, hooks or settings")),
+        file if FILES.contains(&file) => Some(format!("`{file}` decides what is executed")),
         _ => None,
     })
 }
 
-/// Why `path`, relative to a git folder, must not be written by an agent; `None` where it may.
+/// Returns the reason why an agent must not write `path`, which is relative to a git folder; `None` if it may.
 pub fn protects_in_git(path: &Path) -> Option<String> {
     let first = path.components().find_map(name)?;
-    GIT.contains(&first.as_str()).then(|| format!("`{first}` of a git folder decides what git runs"))
+    GIT.contains(&first.as_str()).then(|| format!("`{first}` in a git folder decides what git executes"))
 }
 
-/// Through the file tools nothing in a git folder is written at all: git itself has commands for that.
+/// The file tools write nothing in a git folder at all: git commands exist for that.
 fn git(below: &[String]) -> Option<String> {
     Some(match below.first() {
         None => "`.git` decides which repository this is".to_owned(),
-        Some(it) if GIT.contains(&it.as_str()) => format!("`.git/{it}` decides what git runs"),
-        Some(_) => "git's own files are changed by git commands only".to_owned(),
+        Some(name) if GIT.contains(&name.as_str()) => format!("`.git/{name}` decides what git executes"),
+        Some(_) => "only git commands may change git's own files".to_owned(),
     })
 }
 
@@ -89,7 +89,7 @@ fn name(component: Component<'_>) -> Option<String> {
     let folded: String = name
         .to_string_lossy()
         .chars()
-        .filter(|it| !homing_core::sanitize::is_invisible(*it))
+        .filter(|letter| !homing_core::sanitize::is_invisible(*letter))
         .flat_map(char::to_lowercase)
         .collect();
     Some(folded.trim_end_matches(['.', ' ']).to_owned())
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p8_p14_authority_files_are_protected_in_every_spelling() {
+    fn p8_p14_protected_paths_are_recognized_in_every_spelling() {
         let protected = [
             ".git/hooks/pre-commit",
             ".git",

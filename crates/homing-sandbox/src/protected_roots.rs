@@ -1,5 +1,5 @@
-//! Protected paths of the folders that a command may write to: which of them must be the same afterwards. A command
-//! can make, move and remove what lies around them, so whatever it leaves there only ever adds to the list.
+//! Lists the protected paths in the folders that a command may write to. A command can create, move and remove what lies
+//! around them, so the content of a folder can only add to the list, never shorten it.
 
 use std::{
     fs,
@@ -8,16 +8,16 @@ use std::{
 
 use crate::{git_folder, nested_protected, process::KeptFiles, protected_paths, roots::outermost};
 
-/// The longest configuration of git's that is looked into.
+/// The largest git configuration that is read.
 const MOST_CONFIG: u64 = 1 << 20;
 
-/// The protected paths directly in each root, whether they exist or not.
+/// Returns the protected paths directly in each root, including those that do not exist.
 ///
-/// Each is named from the outermost root around it, which no command can replace. A root further in can be replaced by
-/// a link, and putting files back through that would change the folder that it leads to.
+/// Each is named from the outermost root around it, which no command can replace. A root further in can be replaced by a
+/// link, and restoring files through that link would change the folder that it leads to.
 pub fn in_roots(write: &[PathBuf]) -> Vec<KeptFiles> {
     let roots = folders(write);
-    let outer = |root: &PathBuf| outermost(&roots).find(|it| root.starts_with(it)).unwrap_or(root).clone();
+    let outer = |root: &PathBuf| outermost(&roots).find(|outer| root.starts_with(outer)).unwrap_or(root).clone();
     let kept = |root: &PathBuf| {
         let outer = outer(root);
         let below = root.strip_prefix(&outer).unwrap_or(Path::new(""));
@@ -27,8 +27,8 @@ pub fn in_roots(write: &[PathBuf]) -> Vec<KeptFiles> {
     roots.iter().map(kept).collect()
 }
 
-/// The protected paths further down that exist now. Such folders stay ordinary ones inside, because builds make and
-/// remove them.
+/// Returns the protected paths further down that exist now. Inside the sandbox such folders stay ordinary ones, because
+/// builds create and remove them.
 pub fn below_roots(write: &[PathBuf]) -> Vec<KeptFiles> {
     outermost(&folders(write)).flat_map(|root| nested_protected::kept(root)).collect()
 }
@@ -42,10 +42,10 @@ fn names(root: &Path, roots: &[PathBuf]) -> Vec<PathBuf> {
     if is_git_folder(root, roots) {
         names.extend(protected_paths::GIT.iter().map(PathBuf::from));
     }
-    names.into_iter().flat_map(|name| not_given(root, name, roots)).collect()
+    names.into_iter().flat_map(|name| not_granted(root, name, roots)).collect()
 }
 
-/// What is protected of the root's `.git`, and of the git folder that it names if that lies in the root as well.
+/// Returns the protected paths of the root's `.git`, and of the git folder that it names if that lies in the root too.
 fn dot_git(root: &Path) -> Vec<PathBuf> {
     let git = root.join(".git");
     let in_folder = |folder: &Path| protected_paths::GIT.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
@@ -55,18 +55,18 @@ fn dot_git(root: &Path) -> Vec<PathBuf> {
         Ok(_) | Err(_) => return in_folder(Path::new(".git")),
     };
     let mut names = vec![PathBuf::from(".git")];
-    names.extend(named.as_deref().and_then(|it| it.strip_prefix(root).ok()).map(in_folder).unwrap_or_default());
+    names.extend(named.as_deref().and_then(|folder| folder.strip_prefix(root).ok()).map(in_folder).unwrap_or_default());
     names
 }
 
-/// Whether a root is a git folder itself: a bare repository, or what a worktree of a run belongs to.
+/// Returns true if a root is itself a git folder: a bare repository, or the repository of a run's worktree.
 ///
-/// The roots say so if they hold a git folder together with the files of one of its worktrees. Otherwise the folder's
-/// content decides. A command can remove `HEAD`, but not the configuration, which is protected as long as it says so.
+/// It is one if the roots contain a git folder together with the files of one of its worktrees. Otherwise the folder's
+/// content decides. A command can remove `HEAD`, but not the configuration, which is protected once it marks a repository.
 pub fn is_git_folder(root: &Path, roots: &[PathBuf]) -> bool {
-    let of_worktree = |own: &Path, common: &Path| own.parent().is_some_and(|it| it == common.join("worktrees"));
+    let of_worktree = |own: &Path, common: &Path| own.parent().is_some_and(|parent| parent == common.join("worktrees"));
     root.file_name().is_some_and(|name| name == ".git")
-        || roots.iter().any(|it| of_worktree(it, root) || of_worktree(root, it))
+        || roots.iter().any(|other| of_worktree(other, root) || of_worktree(root, other))
         || git_folder::looks_like_one(root)
         || has_git_config(root)
 }
@@ -74,24 +74,24 @@ pub fn is_git_folder(root: &Path, roots: &[PathBuf]) -> bool {
 fn has_git_config(root: &Path) -> bool {
     let config = root.join("config");
     let is_readable = config.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() <= MOST_CONFIG);
-    // Git writes this setting into every configuration of a repository.
+    // Git writes this setting into the configuration of every repository.
     is_readable
         && fs::read(config)
-            .is_ok_and(|it| String::from_utf8_lossy(&it).to_lowercase().contains("repositoryformatversion"))
+            .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).to_lowercase().contains("repositoryformatversion"))
 }
 
-/// The name, unless it is writable by itself. If only something inside is, such as a worktree's own git files, the rest
-/// of the folder stays protected.
-fn not_given(root: &Path, name: PathBuf, roots: &[PathBuf]) -> Vec<PathBuf> {
+/// Returns the name, unless the grant makes it writable. If only something inside is writable, such as a worktree's own git
+/// files, the rest of the folder stays protected.
+fn not_granted(root: &Path, name: PathBuf, roots: &[PathBuf]) -> Vec<PathBuf> {
     let path = root.join(&name);
     if roots.contains(&path) {
         return Vec::new();
     }
-    if !roots.iter().any(|it| it.starts_with(&path)) {
+    if !roots.iter().any(|inner| inner.starts_with(&path)) {
         return vec![name];
     }
     let inside = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| name.join(entry.file_name()));
-    inside.flat_map(|name| not_given(root, name, roots)).collect()
+    inside.flat_map(|name| not_granted(root, name, roots)).collect()
 }
 
 #[cfg(test)]
@@ -99,11 +99,11 @@ mod tests {
     use super::*;
 
     fn names_of(root: &Path, roots: &[PathBuf]) -> Vec<String> {
-        names(root, roots).iter().map(|it| it.display().to_string()).collect()
+        names(root, roots).iter().map(|name| name.display().to_string()).collect()
     }
 
     #[test]
-    fn files_in_a_root_only_add_to_what_is_protected() {
+    fn files_in_a_root_only_add_protected_paths() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let before = names_of(&root, std::slice::from_ref(&root));
@@ -112,14 +112,14 @@ mod tests {
         fs::create_dir(root.join("refs")).unwrap();
         fs::write(root.join("HEAD"), "").unwrap();
         let after = names_of(&root, std::slice::from_ref(&root));
-        assert!(before.iter().all(|it| after.contains(it)) && after.contains(&"hooks".to_owned()));
+        assert!(before.iter().all(|name| after.contains(name)) && after.contains(&"hooks".to_owned()));
         fs::remove_file(root.join("HEAD")).unwrap();
         fs::write(root.join("config"), "[core]\n\tRepositoryFormatVersion = 0\n").unwrap();
         assert_eq!(names_of(&root, std::slice::from_ref(&root)), after);
     }
 
     #[test]
-    fn other_worktrees_stay_protected_beside_one_that_is_given() {
+    fn other_worktrees_stay_protected_beside_a_granted_one() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("r.git");
         for name in ["worktrees/own", "worktrees/other"] {
@@ -128,7 +128,7 @@ mod tests {
         let roots = [root.clone(), root.join("worktrees/own")];
         let of_repository = names_of(&root, &roots);
         assert!(of_repository.contains(&"worktrees/other".to_owned()) && of_repository.contains(&"hooks".to_owned()));
-        assert!(!of_repository.iter().any(|it| it == "worktrees" || it.starts_with("worktrees/own")));
+        assert!(!of_repository.iter().any(|name| name == "worktrees" || name.starts_with("worktrees/own")));
         assert!(names_of(&roots[1], &roots).contains(&"commondir".to_owned()));
     }
 }

@@ -1,5 +1,5 @@
-//! The way out for commands that may reach some hosts and no others: a proxy in our own process, one per command. It knows a
-//! list of hosts and the bytes of one request; it has no keys, keeps nothing, and never looks into a tunnel.
+//! HTTP proxy for commands that may reach a list of hosts. It runs in the host process, one per command. It has no keys,
+//! stores nothing, and never inspects the content of a tunnel.
 
 use std::{
     collections::BTreeMap,
@@ -23,16 +23,16 @@ use crate::{
     process::RELAY_PORT,
 };
 
-/// Connections of one command at once; further ones wait.
-const MOST_OPEN: usize = 64;
+/// Maximum number of open connections per command; further ones wait.
+const MAX_OPEN: usize = 64;
 
-/// A request whose head is longer is not passed on.
-const MOST_HEAD: usize = 16 << 10;
+/// Maximum size of a request's head in bytes.
+const MAX_HEAD: usize = 16 << 10;
 
-/// How long the head of a request may take, and looking up and connecting to its host.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for reading a request's head, and again for resolving and connecting to its host.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A proxy behind a local socket. It ends when this is dropped, and every connection through it.
+/// A proxy behind a local socket. Dropping it closes the socket and every connection.
 #[derive(Debug)]
 pub struct Proxy {
     /// The socket that the command connects to.
@@ -41,11 +41,14 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Serves the hosts of a list on a socket in `folder`, which is the user's alone.
+    /// Starts a proxy for the listed hosts, on a socket in `folder`, which must be private to the user.
+    ///
+    /// # Errors
+    /// Fails if the socket cannot be created.
     pub fn start(folder: &Path, hosts: &[String]) -> io::Result<Self> {
         let socket = folder.join(format!("{}.proxy", &uuid::Uuid::new_v4().simple().to_string()[..8]));
         let listener = UnixListener::bind(&socket)?;
-        let serving = tokio::spawn(serve(listener, Arc::new(Listed { hosts: hosts.to_vec() })));
+        let serving = tokio::spawn(serve(listener, Arc::new(HostList { names: hosts.to_vec() })));
         Ok(Self { socket, serving })
     }
 }
@@ -57,8 +60,8 @@ impl Drop for Proxy {
     }
 }
 
-/// What tells programs to use the proxy. This machine's own addresses mean the command's own network, unless they are
-/// on the list.
+/// Returns the variables that make programs use the proxy. Loopback addresses stay in the command's own network, unless
+/// they are on the list.
 pub(crate) fn env(hosts: &[String]) -> BTreeMap<String, String> {
     let proxy = format!("http://127.0.0.1:{RELAY_PORT}");
     let names = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
@@ -72,13 +75,13 @@ pub(crate) fn env(hosts: &[String]) -> BTreeMap<String, String> {
     env
 }
 
-async fn serve(listener: UnixListener, listed: Arc<Listed>) {
+async fn serve(listener: UnixListener, hosts: Arc<HostList>) {
     let mut open = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = listener.accept(), if open.len() < MOST_OPEN => match accepted {
-                Ok((client, _)) => drop(open.spawn(attend(client, listed.clone()))),
-                // No room for another file: it may come back.
+            accepted = listener.accept(), if open.len() < MAX_OPEN => match accepted {
+                Ok((client, _)) => drop(open.spawn(handle(client, hosts.clone()))),
+                // Most likely out of file descriptors, which other connections will release.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             },
             Some(_) = open.join_next() => (),
@@ -86,56 +89,56 @@ async fn serve(listener: UnixListener, listed: Arc<Listed>) {
     }
 }
 
-async fn attend(mut client: UnixStream, listed: Arc<Listed>) {
-    let Err(ProxyRefusal { status, why }) = pass(&mut client, &listed).await else { return };
+async fn handle(mut client: UnixStream, hosts: Arc<HostList>) {
+    let Err(ProxyRefusal { status, why }) = forward(&mut client, &hosts).await else { return };
     let body = format!("homing: {why}\n");
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}", body.len());
     let _ = client.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes()).await;
     let _ = client.shutdown().await;
 }
 
-/// Passes one request on, and everything that follows it, to the one host that it names.
-async fn pass(client: &mut UnixStream, listed: &Listed) -> Result<(), ProxyRefusal> {
+/// Forwards one request, and everything that follows it, to the host that it names.
+async fn forward(client: &mut UnixStream, hosts: &HostList) -> Result<(), ProxyRefusal> {
     let late = |_| ProxyRefusal::new("408 Request Timeout", "the request took too long");
-    let (head, rest) = timeout(PATIENCE, read_head(client)).await.map_err(late)??;
+    let (head, rest) = timeout(TIMEOUT, read_head(client)).await.map_err(late)??;
     let request = ProxyRequest::parse(&head)?;
-    let late = |_| ProxyRefusal::new("504 Gateway Timeout", format!("{} cannot be reached in time", request.host));
-    let mut server = timeout(PATIENCE, listed.connect(&request)).await.map_err(late)??;
+    let late = |_| ProxyRefusal::new("504 Gateway Timeout", format!("cannot reach {} in time", request.host));
+    let mut server = timeout(TIMEOUT, hosts.connect(&request)).await.map_err(late)??;
     let begun = match &request.head {
         Some(head) => server.write_all(head.as_bytes()).await,
         None => client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await,
     };
-    let passed = async {
+    let copied = async {
         begun?;
         server.write_all(&rest).await?;
         copy_bidirectional(client, &mut server).await
     };
-    // Whoever breaks off knows it.
-    let _ = passed.await;
+    // The side that closed the connection needs no report.
+    let _ = copied.await;
     Ok(())
 }
 
-/// The head of a request, with its last line, and what came with it already.
+/// Reads the head of a request; returns it and the bytes that already followed it.
 async fn read_head(client: &mut UnixStream) -> Result<(Vec<u8>, Vec<u8>), ProxyRefusal> {
     let mut head = Vec::new();
     let mut buffer = [0; 4 << 10];
     loop {
         let len = client.read(&mut buffer).await.unwrap_or(0);
         if len == 0 {
-            return Err(ProxyRefusal::new("400 Bad Request", "the request broke off"));
+            return Err(ProxyRefusal::new("400 Bad Request", "the request ended early"));
         }
         head.extend_from_slice(&buffer[..len]);
-        if let Some(end) = head.windows(4).position(|it| it == b"\r\n\r\n") {
+        if let Some(end) = head.windows(4).position(|window| window == b"\r\n\r\n") {
             let rest = head.split_off(end + 4);
             return Ok((head, rest));
         }
-        if head.len() > MOST_HEAD {
-            return Err(ProxyRefusal::new("431 Request Header Fields Too Large", "the request's head is too long"));
+        if head.len() > MAX_HEAD {
+            return Err(ProxyRefusal::new("431 Request Header Fields Too Large", "the request head is too long"));
         }
     }
 }
 
-/// A request that is not passed on.
+/// The refusal of a request, as an HTTP status and a message.
 #[derive(Debug)]
 struct ProxyRefusal {
     status: &'static str,
@@ -152,61 +155,62 @@ impl ProxyRefusal {
     }
 }
 
-/// Where a request wants to go.
+/// The target of a request.
 #[derive(Debug, PartialEq, Eq)]
 struct ProxyRequest {
-    /// Lower case, without brackets; numbers that stand for an address are one.
+    /// Lower case, without brackets. A numeric host is in the standard notation of its address.
     host: String,
     port: u16,
-    /// What the host is told, unless it is a tunnel.
+    /// The head to send to the host; `None` for a tunnel.
     head: Option<String>,
 }
 
 impl ProxyRequest {
     fn parse(head: &[u8]) -> Result<Self, ProxyRefusal> {
-        let text = std::str::from_utf8(head).map_err(|_| ProxyRefusal::malformed("the request's head is no text"))?;
+        let text =
+            std::str::from_utf8(head).map_err(|_| ProxyRefusal::malformed("the request head is not valid UTF-8"))?;
         let mut lines = text.trim_end_matches("\r\n").split("\r\n");
         let first: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
         let &[method, target, "HTTP/1.1" | "HTTP/1.0"] = first.as_slice() else {
-            return Err(ProxyRefusal::malformed("this is no request to a proxy"));
+            return Err(ProxyRefusal::malformed("not a proxy request"));
         };
-        // What two readers could take for two things is passed on by nobody.
+        // Headers that two parsers could read differently are refused, because they can hide a second request.
         let fields: Vec<&str> = lines.collect();
-        let is_plain = |line: &&str| line.contains(':') && !line.starts_with([' ', '\t']) && !line.contains(control);
+        let is_plain = |line: &&str| line.contains(':') && !line.starts_with([' ', '\t']) && !line.contains(is_control);
         if text.contains(['\0', '\u{7f}']) || !fields.iter().all(is_plain) {
             return Err(ProxyRefusal::malformed("a header of the request is malformed"));
         }
         match method {
             "CONNECT" => Self::tunnel(target),
-            _ if method.bytes().all(|it| it.is_ascii_uppercase()) => Self::plain(method, target, &fields),
-            _ => Err(ProxyRefusal::malformed("the request's method is malformed")),
+            _ if method.bytes().all(|byte| byte.is_ascii_uppercase()) => Self::plain(method, target, &fields),
+            _ => Err(ProxyRefusal::malformed("the request method is malformed")),
         }
     }
 
     fn tunnel(target: &str) -> Result<Self, ProxyRefusal> {
-        let is_authority = |it: char| it.is_ascii_alphanumeric() || "-._:[]".contains(it);
+        let is_authority = |letter: char| letter.is_ascii_alphanumeric() || "-._:[]".contains(letter);
         let has_port = target.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         if !target.chars().all(is_authority) || !has_port {
-            return Err(ProxyRefusal::malformed("a tunnel wants a host and a port"));
+            return Err(ProxyRefusal::malformed("CONNECT needs a host and a port"));
         }
         Self::to(&format!("http://{target}/")).map(|(request, _)| request)
     }
 
-    /// The host's own form of the request, and no promise that another one follows.
+    /// Rewrites a request into the form that the host expects, with `Connection: close`, so that no second request can follow.
     fn plain(method: &str, target: &str, fields: &[&str]) -> Result<Self, ProxyRefusal> {
         if !target.starts_with("http://") {
-            return Err(ProxyRefusal::malformed("only http:// is passed on without a tunnel"));
+            return Err(ProxyRefusal::malformed("only http:// is forwarded without a tunnel"));
         }
         let (request, url) = Self::to(target)?;
-        let query = url.query().map(|it| format!("?{it}")).unwrap_or_default();
-        let place = url.host_str().unwrap_or_default();
-        let mut head = format!("{method} {}{query} HTTP/1.1\r\nHost: {place}:{}\r\n", url.path(), request.port);
-        let ours = ["host", "connection", "proxy-connection", "proxy-authorization", "keep-alive"];
-        let is_theirs = |field: &&&str| {
+        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let name = url.host_str().unwrap_or_default();
+        let mut head = format!("{method} {}{query} HTTP/1.1\r\nHost: {name}:{}\r\n", url.path(), request.port);
+        let replaced = ["host", "connection", "proxy-connection", "proxy-authorization", "keep-alive"];
+        let is_kept = |field: &&&str| {
             let name = field.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
-            !ours.contains(&name.as_str())
+            !replaced.contains(&name.as_str())
         };
-        for field in fields.iter().filter(is_theirs) {
+        for field in fields.iter().filter(is_kept) {
             head.push_str(field);
             head.push_str("\r\n");
         }
@@ -221,20 +225,20 @@ impl ProxyRequest {
     }
 }
 
-fn control(it: char) -> bool {
-    it.is_control() && it != '\t'
+fn is_control(letter: char) -> bool {
+    letter.is_control() && letter != '\t'
 }
 
 /// The hosts that may be reached.
-struct Listed {
-    hosts: Vec<String>,
+struct HostList {
+    names: Vec<String>,
 }
 
-impl Listed {
+impl HostList {
     async fn connect(&self, request: &ProxyRequest) -> Result<TcpStream, ProxyRefusal> {
         let ProxyRequest { host, port, .. } = request;
-        if !Network::Hosts(self.hosts.clone()).allows(host) {
-            let why = format!("commands may not reach {host}; they may reach {}", self.hosts.join(", "));
+        if !Network::Hosts(self.names.clone()).allows(host) {
+            let why = format!("commands may not reach {host}; they may reach {}", self.names.join(", "));
             return Err(ProxyRefusal::new("403 Forbidden", why));
         }
         let unreachable = |error: io::Error| ProxyRefusal::new("502 Bad Gateway", format!("{host}: {error}"));
@@ -242,20 +246,21 @@ impl Listed {
             Ok(address) => vec![(address, *port).into()],
             Err(_) => tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unreachable)?.collect(),
         };
-        // The address that was checked is the one that is connected to.
-        if let Some(private) = found.iter().find(|it| !self.reaches(it.ip())) {
+        // The checked addresses are the ones connected to, so a second DNS answer cannot change them.
+        if let Some(private) = found.iter().find(|address| !self.reaches(address.ip())) {
             let why = format!("{host} is {}, which is not a public address and not on the list itself", private.ip());
             return Err(ProxyRefusal::new("403 Forbidden", why));
         }
         TcpStream::connect(found.as_slice()).await.map_err(unreachable)
     }
 
-    /// Addresses that are not public must stand on the list themselves: a name can come to mean any address.
+    /// Returns true if `address` may be reached. Addresses that are not public must be on the list themselves, because a name
+    /// can resolve to any address.
     fn reaches(&self, address: IpAddr) -> bool {
-        let is_listed = |host: &String| {
+        let is_on_list = |host: &String| {
             host.parse() == Ok(address) || (host.eq_ignore_ascii_case("localhost") && address.is_loopback())
         };
-        Reach::Public.includes(address) || self.hosts.iter().any(is_listed)
+        Reach::Public.includes(address) || self.names.iter().any(is_on_list)
     }
 }
 
@@ -268,8 +273,8 @@ mod tests {
     }
 
     #[test]
-    fn t13_a_request_goes_where_it_says_and_means_one_thing_only() {
-        let to = |text: &str| parse(text).map(|it| (it.host, it.port)).unwrap();
+    fn t13_ambiguous_proxy_requests_are_refused() {
+        let to = |text: &str| parse(text).map(|request| (request.host, request.port)).unwrap();
         assert_eq!(to("CONNECT Example.ORG:443 HTTP/1.1"), ("example.org".to_owned(), 443));
         assert_eq!(to("CONNECT example.org.:80 HTTP/1.1"), ("example.org".to_owned(), 80));
         assert_eq!(to("CONNECT [::1]:8080 HTTP/1.1"), ("::1".to_owned(), 8080));
@@ -300,16 +305,16 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_told_its_own_name_and_nothing_meant_for_the_proxy() {
+    fn proxy_headers_are_not_forwarded_to_the_host() {
         let head = "POST http://a.org/x?y=1 HTTP/1.1\r\nHost: other.org\r\nProxy-Authorization: secret\r\nConnection: keep-alive\r\nContent-Length: 2";
         let expected = "POST /x?y=1 HTTP/1.1\r\nHost: a.org:80\r\nContent-Length: 2\r\nConnection: close\r\n\r\n";
         assert_eq!(parse(head).unwrap().head.unwrap(), expected);
     }
 
     #[test]
-    fn t13_private_addresses_must_stand_on_the_list_themselves() {
+    fn t13_private_addresses_must_be_listed_themselves() {
         let reaches = |hosts: &[&str], address: &str| {
-            Listed { hosts: hosts.iter().map(|it| (*it).to_owned()).collect() }.reaches(address.parse().unwrap())
+            HostList { names: hosts.iter().map(|name| (*name).to_owned()).collect() }.reaches(address.parse().unwrap())
         };
         assert!(reaches(&[], "1.1.1.1"));
         for private in ["127.0.0.1", "::1", "10.0.0.1", "169.254.169.254", "192.168.1.1", "::ffff:127.0.0.1"] {
@@ -320,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_own_machine_is_not_asked_for_through_the_proxy_unless_listed() {
+    fn loopback_bypasses_the_proxy_unless_listed() {
         assert_eq!(env(&["a.org".into()])["NO_PROXY"], "localhost,127.0.0.1,::1");
         assert_eq!(env(&["127.0.0.1".into()])["no_proxy"], "localhost,::1");
     }

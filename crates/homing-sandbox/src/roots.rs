@@ -1,24 +1,24 @@
-//! Folders that a run may touch, as its grant lists them, and what has become of them since.
+//! Filters the folders that a run's grant lists: drops those that were replaced since, and nested ones.
 
 use std::path::PathBuf;
 
-/// Those roots that are still the folders they were. A root that lies inside a writable one can be taken away by a
-/// command and replaced by a link to any folder, which the next call would then be given.
+/// Returns the roots that are still the folders they were. A command can replace a root that lies inside a writable one
+/// by a link to any folder, and the next call would then get access to that folder.
 pub fn unswapped(roots: &[PathBuf], writable: &[PathBuf]) -> Vec<PathBuf> {
     let is_itself = |root: &&PathBuf| {
-        let stays = |outer: &PathBuf| {
+        let is_unchanged = |outer: &PathBuf| {
             let below = root.strip_prefix(outer).ok()?;
             Some(root.canonicalize().ok()? == outer.canonicalize().ok()?.join(below))
         };
-        let mut around = writable.iter().filter(|it| root.starts_with(it) && *it != *root);
-        around.all(|outer| stays(outer).unwrap_or(false))
+        let mut around = writable.iter().filter(|outer| root.starts_with(outer) && *outer != *root);
+        around.all(|outer| is_unchanged(outer).unwrap_or(false))
     };
     roots.iter().filter(is_itself).cloned().collect()
 }
 
-/// Those roots that lie in no other one. Together they cover all of them.
+/// Returns the roots that lie in no other root. Together they cover all of them.
 pub fn outermost(roots: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
-    roots.iter().filter(|root| !roots.iter().any(|it| root.starts_with(it) && it != *root))
+    roots.iter().filter(|root| !roots.iter().any(|outer| root.starts_with(outer) && outer != *root))
 }
 
 #[cfg(test)]
@@ -36,7 +36,7 @@ mod tests {
         }
         symlink(at("secret"), at("w/link")).unwrap();
         symlink(at("real"), at("chosen")).unwrap();
-        // A link that no command can have made is the user's word.
+        // No command can have created `chosen`, so this link is the user's choice.
         let roots = ["w", "w/a/b", "w/link", "chosen", "w/gone"].map(&at);
         assert_eq!(unswapped(&roots, &[at("w")]), ["w", "w/a/b", "chosen"].map(&at));
         assert_eq!(unswapped(&roots, &[]), roots);

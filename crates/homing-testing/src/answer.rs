@@ -1,54 +1,54 @@
-//! Answers as lists of steps, and ready-made ones in the two common wire formats.
+//! Responses as lists of steps, with constructors for the two common wire formats.
 
 use std::time::Duration;
 
-/// One thing a server does while it answers.
+/// One step of a response.
 #[derive(Clone, Debug)]
 pub enum ResponseStep {
     /// Sends these bytes.
     Bytes(Vec<u8>),
     /// Sends these bytes one at a time, with a pause after each.
     Drip {
-        /// What is sent.
+        /// The bytes.
         bytes: Vec<u8>,
         /// The pause after each byte.
         pause: Duration,
     },
     /// Sends the same bytes again and again.
     Repeat {
-        /// What is sent.
+        /// The bytes.
         bytes: Vec<u8>,
-        /// The pause after each time.
+        /// The pause after each repetition.
         pause: Duration,
-        /// When to stop.
+        /// The time after which it stops.
         limit: Duration,
     },
     /// Waits.
     Sleep(Duration),
-    /// Says nothing more and keeps the connection open.
+    /// Sends nothing more and keeps the connection open.
     Stall,
-    /// Ends the connection in order.
+    /// Closes the connection.
     Close,
-    /// Ends the connection with a reset.
+    /// Resets the connection.
     Reset,
 }
 
-/// What a server does with one request.
+/// The response to one request.
 #[derive(Clone, Debug)]
 pub struct FakeResponse {
-    /// In this order.
+    /// The steps, in order.
     pub steps: Vec<ResponseStep>,
-    /// Whether the connection takes another request afterwards.
+    /// True if the connection accepts another request afterwards.
     pub keeps_open: bool,
 }
 
 impl FakeResponse {
-    /// These steps, then the end of the connection.
+    /// Creates a response of these steps, after which the connection is closed.
     pub fn steps(steps: Vec<ResponseStep>) -> Self {
         Self { steps, keeps_open: false }
     }
 
-    /// A response with a length, after which the connection stays open.
+    /// Creates a response with a content length, after which the connection stays open.
     pub fn response(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let mut bytes = head(status, headers);
@@ -57,17 +57,17 @@ impl FakeResponse {
         Self { steps: vec![ResponseStep::Bytes(bytes)], keeps_open: true }
     }
 
-    /// A JSON body with a status.
+    /// Creates a response with a JSON body.
     pub fn json(status: u16, body: &str) -> Self {
         Self::response(status, &[("content-type", "application/json")], body)
     }
 
-    /// A stream of events, whole and with a proper end.
+    /// Creates a complete stream of server-sent events.
     pub fn events(events: &str) -> Self {
         Self::response(200, &[("content-type", "text/event-stream")], events)
     }
 
-    /// The head of a stream whose end is the end of the connection; the steps that follow are its body.
+    /// Creates a stream that ends with the connection; the steps are its body.
     pub fn open_stream(steps: Vec<ResponseStep>) -> Self {
         let mut bytes = head(200, &[("content-type", "text/event-stream")]);
         bytes.extend_from_slice(b"connection: close\r\n\r\n");
@@ -76,7 +76,7 @@ impl FakeResponse {
         Self::steps(all)
     }
 
-    /// The head of a stream in chunks; `body` is cut after `len` bytes, and the connection with it.
+    /// Creates a chunked stream that is cut after `len` bytes of `body` by closing the connection.
     pub fn cut_stream(body: &str, len: usize) -> Self {
         let mut bytes = head(200, &[("content-type", "text/event-stream"), ("transfer-encoding", "chunked")]);
         bytes.extend_from_slice(b"\r\n");
@@ -86,53 +86,53 @@ impl FakeResponse {
         Self::steps(vec![ResponseStep::Bytes(bytes)])
     }
 
-    /// The same answer, a while later.
+    /// Delays the response.
     #[must_use]
     pub fn after(mut self, pause: Duration) -> Self {
         self.steps.insert(0, ResponseStep::Sleep(pause));
         self
     }
 
-    /// A chat completion of words, streamed.
+    /// Creates a streamed chat completion of text.
     pub fn chat_text(text: &str) -> Self {
         Self::events(&chat_events(&[format!("{{\"content\":{}}}", quoted(text))], "stop"))
     }
 
-    /// A chat completion that calls tools: name and arguments as JSON text.
+    /// Creates a streamed chat completion that calls tools, given by name and JSON arguments.
     pub fn chat_calls(calls: &[(&str, &str)]) -> Self {
         Self::events(&chat_events(&call_deltas(calls), "tool_calls"))
     }
 
-    /// A chat completion of words that the output limit cut.
+    /// Creates a streamed chat completion of text that was cut by the output limit.
     pub fn chat_cut_text(text: &str) -> Self {
         Self::events(&chat_events(&[format!("{{\"content\":{}}}", quoted(text))], "length"))
     }
 
-    /// A chat completion whose last call the output limit cut: name and arguments as far as they came.
+    /// Creates a streamed chat completion whose last call was cut by the output limit. The arguments may be incomplete JSON.
     pub fn chat_cut_calls(calls: &[(&str, &str)]) -> Self {
         Self::events(&chat_events(&call_deltas(calls), "length"))
     }
 
-    /// An Anthropic message of words, streamed.
+    /// Creates a streamed Anthropic message of text.
     pub fn anthropic_text(text: &str) -> Self {
         let block = r#"{"type":"text","text":""}"#;
         Self::anthropic(block, &format!(r#"{{"type":"text_delta","text":{}}}"#, quoted(text)), "end_turn")
     }
 
-    /// An Anthropic message of words that the output limit cut.
+    /// Creates a streamed Anthropic message of text that was cut by the output limit.
     pub fn anthropic_cut_text(text: &str) -> Self {
         let block = r#"{"type":"text","text":""}"#;
         Self::anthropic(block, &format!(r#"{{"type":"text_delta","text":{}}}"#, quoted(text)), "max_tokens")
     }
 
-    /// An Anthropic message whose one call the output limit cut: name and arguments as far as they came.
+    /// Creates a streamed Anthropic message whose only call was cut by the output limit. The arguments may be incomplete JSON.
     pub fn anthropic_cut_call(name: &str, args: &str) -> Self {
         let block = format!(r#"{{"type":"tool_use","id":"toolu_x0","name":{},"input":{{}}}}"#, quoted(name));
         let delta = format!(r#"{{"type":"input_json_delta","partial_json":{}}}"#, quoted(args));
         Self::anthropic(&block, &delta, "max_tokens")
     }
 
-    /// An Anthropic message of one block that comes in one delta, ten tokens in and five out.
+    /// Creates an Anthropic message of one block in one delta, with a usage of 10 input and 5 output tokens.
     fn anthropic(block: &str, delta: &str, reason: &str) -> Self {
         let events = [
             r#"{"type":"message_start","message":{"model":"fake","usage":{"input_tokens":10,"output_tokens":1}}}"#
@@ -147,7 +147,7 @@ impl FakeResponse {
     }
 }
 
-/// Calls as deltas of a chat completion, one each.
+/// Returns one chat completion delta per call.
 fn call_deltas(calls: &[(&str, &str)]) -> Vec<String> {
     let delta = |(at, (name, args)): (usize, &(&str, &str))| {
         let (name, args) = (quoted(name), quoted(args));
@@ -159,7 +159,7 @@ fn call_deltas(calls: &[(&str, &str)]) -> Vec<String> {
     calls.iter().enumerate().map(delta).collect()
 }
 
-/// The events of a chat completion with these deltas, ten tokens in and five out.
+/// Returns the events of a chat completion with these deltas, with a usage of 10 input and 5 output tokens.
 pub(crate) fn chat_events(deltas: &[String], reason: &str) -> String {
     let mut events = String::new();
     for delta in deltas {
@@ -185,12 +185,12 @@ fn head(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
 
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
-    for it in text.chars() {
-        match it {
+    for letter in text.chars() {
+        match letter {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
-            it if (it as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", it as u32)),
-            it => out.push(it),
+            control if (control as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", control as u32)),
+            other => out.push(other),
         }
     }
     out.push('"');

@@ -1,5 +1,9 @@
-//! A fake model provider for tests: it answers each request with exact bytes at exact moments, and keeps its own log,
-//! which is the truth that other records are compared with. It knows no wire format beyond a few ready-made answers.
+//! Servers for tests, on loopback ports.
+//!
+//! - [`FakeProvider`] is an HTTP server that plays a model provider: a script decides which bytes it sends at which time, and
+//!   it records every request, so that tests can compare that record with what other parts claim to have sent.
+//! - [`FakeResponse`] has constructors for common responses of the chat completions and Anthropic formats, complete and cut.
+//! - [`FaultProxy`] forwards to a real server and cuts, stalls or slows its responses.
 
 mod answer;
 mod proxy;
@@ -25,10 +29,10 @@ pub use answer::{FakeResponse, ResponseStep};
 pub use proxy::{Fault, FaultProxy};
 pub use request::ReceivedRequest;
 
-/// Decides the answer to a request; `usize` counts requests from 0.
+/// Returns the response to a request; the first argument is the number of the request, from 0.
 pub type ResponseScript = Arc<dyn Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync>;
 
-/// A server on a loopback port. It stops when it is dropped.
+/// An HTTP server on a loopback port that plays a model provider. Dropping it stops it and closes its connections.
 pub struct FakeProvider {
     address: SocketAddr,
     log: Arc<Mutex<Vec<ReceivedRequest>>>,
@@ -37,7 +41,7 @@ pub struct FakeProvider {
 }
 
 impl FakeProvider {
-    /// Starts a server that answers as `script` says.
+    /// Starts a server whose responses `script` decides.
     pub async fn start(script: impl Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -48,23 +52,26 @@ impl FakeProvider {
         Self { address, log, connections, server }
     }
 
-    /// Starts a server that gives these answers in turn, and the last one from then on.
+    /// Starts a server that sends these responses in turn, and then repeats the last one.
+    ///
+    /// # Panics
+    /// Panics if `answers` is empty.
     pub async fn answers(answers: Vec<FakeResponse>) -> Self {
         assert!(!answers.is_empty(), "a provider needs at least one answer");
         Self::start(move |count, _| answers[count.min(answers.len() - 1)].clone()).await
     }
 
-    /// Where it listens, such as `http://127.0.0.1:40123`.
+    /// Returns its URL, such as `http://127.0.0.1:40123`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// How many connections were opened so far.
+    /// Returns the number of connections that were opened so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Every request so far, in order of arrival.
+    /// Returns every request so far, in order of arrival.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -82,7 +89,7 @@ async fn serve(
     log: Arc<Mutex<Vec<ReceivedRequest>>>,
     count: Arc<AtomicUsize>,
 ) {
-    // Connections end with the server, so that a dropped provider leaves nothing behind.
+    // The set ends its connections when the server is dropped.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         count.fetch_add(1, Ordering::Relaxed);
@@ -93,14 +100,14 @@ async fn serve(
 async fn connection(mut stream: TcpStream, script: ResponseScript, log: Arc<Mutex<Vec<ReceivedRequest>>>) {
     stream.set_nodelay(true).ok();
     let mut buffer = Vec::new();
-    while let Some(seen) = next_request(&mut stream, &mut buffer).await {
+    while let Some(request) = next_request(&mut stream, &mut buffer).await {
         let count = {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.push(seen.clone());
+            log.push(request.clone());
             log.len() - 1
         };
-        let answer = script(count, &seen);
-        if send(&mut stream, &answer).await == Next::Close {
+        let response = script(count, &request);
+        if send(&mut stream, &response).await == AfterResponse::Close {
             return;
         }
     }
@@ -108,9 +115,9 @@ async fn connection(mut stream: TcpStream, script: ResponseScript, log: Arc<Mute
 
 async fn next_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<ReceivedRequest> {
     loop {
-        if let Some((seen, used)) = request::parse(buffer) {
+        if let Some((request, used)) = request::parse(buffer) {
             buffer.drain(..used);
-            return Some(seen);
+            return Some(request);
         }
         if stream.read_buf(buffer).await.ok()? == 0 {
             return None;
@@ -119,13 +126,13 @@ async fn next_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Re
 }
 
 #[derive(PartialEq, Eq)]
-enum Next {
-    Keep,
+enum AfterResponse {
+    KeepOpen,
     Close,
 }
 
-async fn send(stream: &mut TcpStream, answer: &FakeResponse) -> Next {
-    for step in &answer.steps {
+async fn send(stream: &mut TcpStream, response: &FakeResponse) -> AfterResponse {
+    for step in &response.steps {
         let sent = match step {
             ResponseStep::Bytes(bytes) => stream.write_all(bytes).await,
             ResponseStep::Drip { bytes, pause } => drip(stream, bytes, *pause).await,
@@ -138,18 +145,18 @@ async fn send(stream: &mut TcpStream, answer: &FakeResponse) -> Next {
                 sleep(Duration::from_secs(3_600)).await;
                 Ok(())
             }
-            ResponseStep::Close => return Next::Close,
+            ResponseStep::Close => return AfterResponse::Close,
             ResponseStep::Reset => {
-                // Closing with lingering time zero sends a reset instead of an orderly end.
+                // Closing with a linger time of zero sends a reset instead of an orderly end.
                 stream.set_zero_linger().ok();
-                return Next::Close;
+                return AfterResponse::Close;
             }
         };
         if sent.is_err() {
-            return Next::Close;
+            return AfterResponse::Close;
         }
     }
-    if answer.keeps_open { Next::Keep } else { Next::Close }
+    if response.keeps_open { AfterResponse::KeepOpen } else { AfterResponse::Close }
 }
 
 async fn drip(stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> std::io::Result<()> {

@@ -1,4 +1,4 @@
-//! A proxy that breaks connections to a real server: it passes bytes through and interferes with what comes back.
+//! A proxy that forwards to a real server and disturbs its responses.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,29 +12,29 @@ use tokio::{
     time::sleep,
 };
 
-/// What happens to the answers of the server behind the proxy.
+/// The disturbance of the responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No disturbance.
     None,
-    /// The connection ends in order after so many bytes.
+    /// The connection is closed after this number of bytes.
     CutAfter(usize),
-    /// The connection is reset after so many bytes.
+    /// The connection is reset after this number of bytes.
     ResetAfter(usize),
-    /// Nothing more comes after so many bytes.
+    /// After this number of bytes nothing more is sent, and the connection stays open.
     StallAfter(usize),
-    /// Each byte comes alone, after a pause.
+    /// Each byte is sent separately, followed by a pause.
     Drip(Duration),
 }
 
-/// A proxy on a loopback port. It stops when it is dropped.
+/// A proxy on a loopback port. Dropping it stops it.
 pub struct FaultProxy {
     address: SocketAddr,
     server: JoinHandle<()>,
 }
 
 impl FaultProxy {
-    /// Starts a proxy before `upstream`, such as `127.0.0.1:8080` or an `http://` address.
+    /// Starts a proxy in front of `upstream`, such as `127.0.0.1:8080` or an `http://` address.
     pub async fn start(upstream: &str, fault: Fault) -> Self {
         let upstream = upstream.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
@@ -42,13 +42,13 @@ impl FaultProxy {
         let server = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(pass(client, upstream.clone(), fault));
+                connections.spawn(forward(client, upstream.clone(), fault));
             }
         });
         Self { address, server }
     }
 
-    /// Where it listens, such as `http://127.0.0.1:40123`.
+    /// Returns its URL, such as `http://127.0.0.1:40123`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -60,29 +60,29 @@ impl Drop for FaultProxy {
     }
 }
 
-async fn pass(client: TcpStream, upstream: String, fault: Fault) {
+async fn forward(client: TcpStream, upstream: String, fault: Fault) {
     let Ok(server) = TcpStream::connect(&upstream).await else { return };
     client.set_nodelay(true).ok();
     let (mut from_client, to_client) = client.into_split();
     let (from_server, mut to_server) = server.into_split();
     let request = tokio::spawn(async move { copy(&mut from_client, &mut to_server).await });
-    answer(from_server, to_client, fault).await;
+    forward_response(from_server, to_client, fault).await;
     request.abort();
 }
 
-async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fault: Fault) {
+async fn forward_response(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, fault: Fault) {
     let mut buffer = vec![0; 16 * 1024];
     let mut passed = 0;
     while let Ok(len @ 1..) = from.read(&mut buffer).await {
-        let room = match fault {
+        let allowed = match fault {
             Fault::None | Fault::Drip(_) => len,
             Fault::CutAfter(most) | Fault::ResetAfter(most) | Fault::StallAfter(most) => len.min(most - passed),
         };
-        if send(&mut to, &buffer[..room], fault).await.is_err() {
+        if send(&mut to, &buffer[..allowed], fault).await.is_err() {
             return;
         }
-        passed += room;
-        if room < len {
+        passed += allowed;
+        if allowed < len {
             return end(to, fault).await;
         }
     }

@@ -1,30 +1,30 @@
-//! What a client sent, read with a parser that is only as clever as a test needs.
+//! Requests as the fake provider received them, and a minimal HTTP parser.
 
 use std::time::Instant;
 
-/// A request as it arrived.
+/// A request that was received.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
-    /// `POST`.
+    /// The method, such as `POST`.
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: String,
-    /// When it was complete.
+    /// The time at which it was complete.
     pub at: Instant,
 }
 
 impl ReceivedRequest {
-    /// The value of a header, by its lower-case name.
+    /// Returns the value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// A whole request at the beginning of `bytes`, and how many bytes it has.
+/// Parses a complete request at the beginning of `bytes`; returns it with its length.
 pub(crate) fn parse(bytes: &[u8]) -> Option<(ReceivedRequest, usize)> {
     let head_end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..head_end]).into_owned();
@@ -35,7 +35,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<(ReceivedRequest, usize)> {
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.trim().to_lowercase(), value.trim().to_owned()))
         .collect();
-    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, it)| it.parse().ok());
+    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok());
     let body_start = head_end + 4;
     let end = body_start + length.unwrap_or(0);
     let body = String::from_utf8_lossy(bytes.get(body_start..end)?).into_owned();

@@ -1,4 +1,4 @@
-//! A real collector on a loopback port that reads what it is sent with OpenTelemetry's own types, and ones that are of no use.
+//! A collector on a loopback port that decodes requests with OpenTelemetry's own types, and servers that do not work.
 
 use std::{
     net::SocketAddr,
@@ -16,43 +16,44 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What a collector was sent.
+/// The requests that a collector received.
 #[derive(Default)]
-pub struct Got {
+pub struct Received {
     pub traces: Vec<ExportTraceServiceRequest>,
     pub metrics: Vec<ExportMetricsServiceRequest>,
     pub heads: Vec<String>,
 }
 
-impl Got {
+impl Received {
     pub fn spans(&self) -> Vec<Span> {
-        let resources = self.traces.iter().flat_map(|it| &it.resource_spans);
-        resources.flat_map(|it| &it.scope_spans).flat_map(|it| it.spans.clone()).collect()
+        let resources = self.traces.iter().flat_map(|request| &request.resource_spans);
+        resources.flat_map(|resource| &resource.scope_spans).flat_map(|scope| scope.spans.clone()).collect()
     }
 
-    /// The figures as they were told last.
-    pub fn figures(&self) -> Vec<Metric> {
-        let last = self.metrics.last().expect("figures were sent");
-        last.resource_metrics.iter().flat_map(|it| &it.scope_metrics).flat_map(|it| it.metrics.clone()).collect()
+    /// The metrics of the last request.
+    pub fn last_metrics(&self) -> Vec<Metric> {
+        let last = self.metrics.last().expect("metrics were sent");
+        let resources = last.resource_metrics.iter();
+        resources.flat_map(|resource| &resource.scope_metrics).flat_map(|scope| scope.metrics.clone()).collect()
     }
 }
 
 pub struct Collector {
     pub address: SocketAddr,
-    pub got: Arc<Mutex<Got>>,
+    pub received: Arc<Mutex<Received>>,
 }
 
 impl Collector {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
-        let (address, got) = (listener.local_addr().expect("bound"), Arc::new(Mutex::new(Got::default())));
-        let shared = got.clone();
+        let (address, received) = (listener.local_addr().expect("bound"), Arc::new(Mutex::new(Received::default())));
+        let shared = received.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, shared.clone()));
             }
         });
-        Self { address, got }
+        Self { address, received }
     }
 
     pub fn url(&self) -> String {
@@ -60,11 +61,11 @@ impl Collector {
     }
 }
 
-async fn serve(mut stream: TcpStream, got: Arc<Mutex<Got>>) -> Option<()> {
+async fn serve(mut stream: TcpStream, received: Arc<Mutex<Received>>) -> Option<()> {
     let mut bytes = Vec::new();
     loop {
         let head_end = loop {
-            if let Some(at) = bytes.windows(4).position(|it| it == b"\r\n\r\n") {
+            if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
                 break at;
             }
             if stream.read_buf(&mut bytes).await.ok()? == 0 {
@@ -72,14 +73,14 @@ async fn serve(mut stream: TcpStream, got: Arc<Mutex<Got>>) -> Option<()> {
             }
         };
         let head = String::from_utf8_lossy(&bytes[..head_end]).to_lowercase();
-        let length: usize = head.lines().find_map(|it| it.strip_prefix("content-length: "))?.trim().parse().ok()?;
+        let length: usize = head.lines().find_map(|line| line.strip_prefix("content-length: "))?.trim().parse().ok()?;
         while bytes.len() < head_end + 4 + length {
             if stream.read_buf(&mut bytes).await.ok()? == 0 {
                 return None;
             }
         }
         let body: Vec<u8> = bytes.drain(..head_end + 4 + length).skip(head_end + 4).collect();
-        take(&mut got.lock().expect("no panic"), head, &body);
+        take(&mut received.lock().expect("no panic"), head, &body);
         stream
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n")
             .await
@@ -87,19 +88,17 @@ async fn serve(mut stream: TcpStream, got: Arc<Mutex<Got>>) -> Option<()> {
     }
 }
 
-fn take(got: &mut Got, head: String, body: &[u8]) {
+fn take(received: &mut Received, head: String, body: &[u8]) {
     match head.split(' ').nth(1) {
-        Some("/v1/traces") => got.traces.push(ExportTraceServiceRequest::decode(body).expect("spans can be read")),
-        Some("/v1/metrics") => {
-            got.metrics.push(ExportMetricsServiceRequest::decode(body).expect("figures can be read"))
-        }
-        other => panic!("nothing is expected at {other:?}"),
+        Some("/v1/traces") => received.traces.push(ExportTraceServiceRequest::decode(body).expect("valid spans")),
+        Some("/v1/metrics") => received.metrics.push(ExportMetricsServiceRequest::decode(body).expect("valid metrics")),
+        other => panic!("unexpected path {other:?}"),
     }
-    got.heads.push(head);
+    received.heads.push(head);
 }
 
-/// Takes connections and never says a word.
-pub async fn black_hole() -> SocketAddr {
+/// Starts a server that accepts connections and never answers.
+pub async fn silent_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     let address = listener.local_addr().expect("bound");
     tokio::spawn(async move {
@@ -111,7 +110,7 @@ pub async fn black_hole() -> SocketAddr {
     address
 }
 
-/// A port that nobody listens at.
+/// Returns a port without a server.
 pub async fn closed_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port is free");
     listener.local_addr().expect("bound")

@@ -1,31 +1,31 @@
-//! Everybody below a process: who they are, and signals to all of them. Knows nothing of why.
+//! Finds, signals and reaps all processes below a supervisor.
 
 use std::{collections::HashMap, fs, time::Duration};
 
 use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 
-/// How a supervisor reaches everybody that its command has started.
+/// The way in which a supervisor reaches every process that its command started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalReach {
-    /// It is the first process of a namespace: everybody else there belongs to the command.
+    /// The supervisor is the first process of a PID namespace: all others in it belong to the command.
     Namespace,
-    /// It adopts orphans, so that whoever broke away is still below it.
+    /// The supervisor adopts orphans, so a process that detached is still below it.
     Descendants,
 }
 
-/// A command and everybody below its supervisor.
+/// A command and all processes below its supervisor.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct ProcessTree {
     /// The command itself, leader of its process group.
     pub(super) main: Pid,
     pub(super) reach: SignalReach,
 }
 
-impl Family {
-    /// Sends `signal` to everybody.
+impl ProcessTree {
+    /// Sends `signal` to every process.
     pub(super) fn signal(&self, signal: Signal) {
         match self.reach {
-            // kill(-1) reaches the whole machine anywhere else, so the namespace is made certain of here.
+            // Outside the namespace kill(-1) would reach the whole machine, so this is checked first.
             SignalReach::Namespace if process::getpid() == Pid::INIT => {
                 let _ = process::kill_process_group(Pid::INIT, signal);
             }
@@ -38,13 +38,13 @@ impl Family {
         }
     }
 
-    /// Kills everybody and waits until they are gone, two seconds at most: who sits in the kernel cannot be waited for.
+    /// Kills every process and waits at most two seconds for their end. A process that is blocked in the kernel may stay longer.
     pub(super) fn end(&self) {
         for round in 0..1_000 {
             if !reap_all() {
                 return;
             }
-            // Who is stopped cannot fork, so that a crowd that multiplies does not outrun the signals.
+            // A stopped process cannot fork, so a fork bomb does not outrun the signals.
             if round % 8 == 1 {
                 self.signal(Signal::STOP);
             }
@@ -54,7 +54,7 @@ impl Family {
     }
 }
 
-/// Collects whoever has ended; `false` when nobody is left.
+/// Reaps processes that have ended; returns false if there are no children left.
 pub(super) fn reap_all() -> bool {
     loop {
         match process::wait(WaitOptions::NOHANG) {
@@ -65,18 +65,18 @@ pub(super) fn reap_all() -> bool {
     }
 }
 
-/// Collects whoever has ended; the status of `main` if it is among them.
+/// Reaps processes that have ended; returns the status of `main` if it is one of them.
 pub(super) fn reap(main: Pid) -> Option<WaitStatus> {
-    let mut status = None;
-    while let Ok(Some((pid, its))) = process::wait(WaitOptions::NOHANG) {
+    let mut main_status = None;
+    while let Ok(Some((pid, status))) = process::wait(WaitOptions::NOHANG) {
         if pid == main {
-            status = Some(its);
+            main_status = Some(status);
         }
     }
-    status
+    main_status
 }
 
-/// Everybody below `root` who has not ended yet.
+/// Returns every process below `root` that has not ended.
 pub(super) fn descendants(root: Pid) -> Vec<Pid> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for (pid, parent) in living() {
@@ -92,13 +92,13 @@ pub(super) fn descendants(root: Pid) -> Vec<Pid> {
     found
 }
 
-/// Processes and their parents, without those that have ended and only wait to be collected.
+/// Returns all processes with their parents, except zombies.
 fn living() -> Vec<(i32, i32)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter_map(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name stands in parentheses and may contain anything, so the fields are counted from its end.
+        // The name is in parentheses and may contain anything, so the fields are read from its end.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;

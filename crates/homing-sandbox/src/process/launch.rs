@@ -1,4 +1,4 @@
-//! Our side of the lifeline: starting a command through its supervisor, and holding it until it has ended.
+//! The host's side of the lifeline: starts a command through its supervisor and follows it until it has ended.
 
 use std::{
     collections::BTreeMap,
@@ -19,62 +19,62 @@ use tokio::{
 use crate::{
     process::{
         output::{Captured, Collector},
-        protocol::{self, Feed, Jail, ProcessLimits, SupervisorReport, SupervisorRequest, TERMINATE},
+        protocol::{self, Jail, ProcessLimits, StdinSource, SupervisorReport, SupervisorRequest, TERMINATE},
         restore_files::KeptFiles,
         supervise::SUPERVISE,
     },
     proxy::Proxy,
 };
 
-/// How long a command has between being told to end and being made to.
+/// Time between the termination signal and the kill.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long output may still come after everybody who could write it should be gone.
-const LAST_WORDS: Duration = Duration::from_millis(150);
+/// Time limit for reading output after every process that could write it has ended.
+const DRAIN: Duration = Duration::from_millis(150);
 
-/// How long an ending may take at all before we stop waiting for it: somebody sits in the kernel.
+/// Time limit for the end after the kill. A process that is blocked in the kernel is not waited for any longer.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// A command to be run.
+/// A command to run.
 #[derive(Clone, Debug)]
 pub struct CommandSpec {
     /// The program and its arguments; a bare name is looked up in `PATH` of `env`.
     pub argv: Vec<String>,
-    /// Where.
+    /// The working folder.
     pub workdir: PathBuf,
     /// Its whole environment.
     pub env: BTreeMap<String, String>,
-    /// What it reads.
+    /// Its standard input.
     pub input: Input,
-    /// How it is confined.
+    /// Its confinement.
     pub jail: Jail,
-    /// What it may take.
+    /// Its resource limits.
     pub limits: ProcessLimits,
-    /// What must be the same afterwards.
+    /// Files that are restored if it changes them.
     pub kept: Vec<KeptFiles>,
-    /// How its two outputs are taken.
+    /// The capture of its standard output and error.
     pub streams: Streams,
-    /// What leads out of its network, for as long as it runs.
+    /// The proxy to listed hosts, kept open while it runs.
     pub way_out: Option<WayOut>,
 }
 
-/// A proxy that lives as long as somebody holds this.
+/// A shared proxy, which is closed when the last clone of this is dropped.
 #[derive(Clone, Debug)]
 pub struct WayOut(pub Arc<Proxy>);
 
-/// How a command's two outputs are taken.
+/// The way in which a command's standard output and error are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
-    /// As one, in the order of writing.
+    /// As one stream, in the order of writing.
     Together,
-    /// Each for itself.
+    /// As two streams.
     Apart,
 }
 
-/// What a command reads on its standard input.
+/// The standard input of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing: its end at once.
+    /// Empty.
     Nothing,
     /// This text, then its end.
     Text(String),
@@ -87,7 +87,7 @@ pub struct Launcher {
     pub helper: PathBuf,
 }
 
-/// A command that could not be started.
+/// The reason for which a command could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// The helper binary could not be started.
@@ -95,98 +95,104 @@ pub enum LaunchError {
     Helper {
         /// The binary.
         helper: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// The order could not be sent.
-    #[error("cannot hand over the command: {0}")]
+    /// The request could not be sent to the supervisor.
+    #[error("cannot send the command to the helper: {0}")]
     Order(#[from] io::Error),
 }
 
-/// A command that runs, or is about to. Everything below it dies when this is dropped.
+/// A command that runs or is about to. Dropping this kills it and everything below it.
 #[derive(Debug)]
 pub struct Running {
     lifeline: UnixStream,
     output: pipe::Receiver,
     complaints: Option<pipe::Receiver>,
-    /// Collected by the async runtime when it has ended, also after this is dropped.
+    /// Reaped by the async runtime when it has ended, even after this is dropped.
     supervisor: Child,
     _way_out: Option<WayOut>,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// By itself, with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// By a signal.
+    /// A signal ended it.
     Signalled(i32),
-    /// Its time was up.
+    /// It exceeded its time limit.
     TimedOut,
-    /// Nobody wanted it any more.
+    /// It was cancelled.
     Cancelled,
-    /// It was never executed.
+    /// It was not executed, for this reason.
     Refused(String),
 }
 
 /// A command that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedCommand {
-    /// How.
+    /// The way it ended.
     pub ending: CommandEnd,
-    /// What it wrote; both streams, unless they were taken apart.
+    /// Its output; both streams, unless they are separate.
     pub output: Captured,
-    /// What it wrote to its error stream, if that was taken apart.
+    /// Its standard error, if the streams are separate.
     pub complaints: Captured,
-    /// Files that were put back, because it had changed them and must not.
+    /// Protected files that it had changed and that were restored.
     pub reverted: Vec<PathBuf>,
-    /// A limit that the kernel had to enforce: `processes` or `memory`.
+    /// The limit that the kernel enforced, if any: `processes` or `memory`.
     pub limit: Option<String>,
 }
 
-/// A server that runs: its streams are a conversation. Everything below it dies when this is dropped.
+/// A running server that is talked to over its standard streams. Dropping this kills it and everything below it.
 #[derive(Debug)]
 pub struct Server {
-    /// What it reads; the lifeline at the same time.
+    /// Its standard input, which is also the lifeline.
     pub input: UnixStream,
-    /// What it says.
+    /// Its standard output.
     pub output: pipe::Receiver,
-    /// What it complains about.
+    /// Its standard error.
     pub complaints: pipe::Receiver,
     _supervisor: Child,
 }
 
 impl Launcher {
     /// Starts a command. Must be called within an async runtime.
-    pub async fn start(&self, job: CommandSpec) -> Result<Running, LaunchError> {
+    ///
+    /// # Errors
+    /// Fails if the helper cannot be started or does not accept the request.
+    pub async fn start(&self, spec: CommandSpec) -> Result<Running, LaunchError> {
         let (output, stdout) = io::pipe()?;
-        let (complaints, stderr) = match job.streams {
+        let (complaints, stderr) = match spec.streams {
             Streams::Together => (None, stdout.try_clone()?),
             Streams::Apart => io::pipe().map(|(reader, writer)| (Some(reader), writer))?,
         };
         let complaints = complaints.map(|reader| receiver(reader.into())).transpose()?;
-        let feed = match &job.input {
-            Input::Nothing => Feed::Nothing,
-            Input::Text(text) => Feed::Text(text.clone()),
+        let source = match &spec.input {
+            Input::Nothing => StdinSource::Nothing,
+            Input::Text(text) => StdinSource::Text(text.clone()),
         };
-        let _way_out = job.way_out.clone();
-        let (lifeline, supervisor) = self.supervise(job, feed, (stdout.into(), stderr.into())).await?;
+        let _way_out = spec.way_out.clone();
+        let (lifeline, supervisor) = self.supervise(spec, source, (stdout.into(), stderr.into())).await?;
         Ok(Running { lifeline, output: receiver(output.into())?, complaints, supervisor, _way_out })
     }
 
-    /// Starts a server whose standard streams are kept apart.
-    pub async fn serve(&self, job: CommandSpec) -> Result<Server, LaunchError> {
+    /// Starts a server whose standard streams stay separate.
+    ///
+    /// # Errors
+    /// Fails if the helper cannot be started or does not accept the request.
+    pub async fn serve(&self, spec: CommandSpec) -> Result<Server, LaunchError> {
         let (output, stdout) = io::pipe()?;
         let (complaints, stderr) = io::pipe()?;
-        let (input, supervisor) = self.supervise(job, Feed::Forwarded, (stdout.into(), stderr.into())).await?;
+        let (input, supervisor) = self.supervise(spec, StdinSource::Forwarded, (stdout.into(), stderr.into())).await?;
         let (output, complaints) = (receiver(output.into())?, receiver(complaints.into())?);
         Ok(Server { input, output, complaints, _supervisor: supervisor })
     }
 
     async fn supervise(
         &self,
-        job: CommandSpec,
-        input: Feed,
+        spec: CommandSpec,
+        input: StdinSource,
         (stdout, stderr): (OwnedFd, OwnedFd),
     ) -> Result<(UnixStream, Child), LaunchError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
@@ -198,9 +204,9 @@ impl Launcher {
         let supervisor = tokio::process::Command::from(command)
             .spawn()
             .map_err(|source| LaunchError::Helper { helper: self.helper.clone(), source })?;
-        let CommandSpec { argv, workdir, env, jail, limits, kept, input: _, streams: _, way_out: _ } = job;
-        let order = SupervisorRequest { helper: self.helper.clone(), argv, workdir, env, input, jail, limits, kept };
-        lifeline.write_all(&protocol::encode(&order)?).await?;
+        let CommandSpec { argv, workdir, env, jail, limits, kept, input: _, streams: _, way_out: _ } = spec;
+        let request = SupervisorRequest { helper: self.helper.clone(), argv, workdir, env, input, jail, limits, kept };
+        lifeline.write_all(&protocol::encode(&request)?).await?;
         Ok((lifeline, supervisor))
     }
 }
@@ -209,24 +215,24 @@ fn receiver(fd: OwnedFd) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd(fd)
 }
 
-/// What was heard from a running command.
-enum Heard {
+/// Something read from a running command.
+enum CommandEvent {
     Output(usize),
-    Complaint(usize),
+    ErrorOutput(usize),
     Reports,
     LifelineEnded,
 }
 
-/// A command on its way to its end.
-struct Course<'a> {
+/// A command that is followed to its end.
+struct FollowedCommand<'a> {
     running: Running,
     collector: Collector,
     complaints: Collector,
     on_output: &'a mut (dyn FnMut(&[u8]) + Send),
     buffer: Vec<u8>,
-    few: Vec<u8>,
+    small_buffer: Vec<u8>,
     output_ended: bool,
-    /// What has come of a report that is not complete yet.
+    /// The bytes of a report that is not yet complete.
     frames: Vec<u8>,
     started: bool,
     ending: Option<CommandEnd>,
@@ -235,14 +241,14 @@ struct Course<'a> {
 }
 
 impl Running {
-    /// The supervising process.
+    /// Returns the process ID of the supervisor.
     pub fn supervisor(&self) -> Option<u32> {
         self.supervisor.id()
     }
 
-    /// Holds the command until it has ended, its time is up, or `cancelled` resolves; then nothing of it is left.
+    /// Waits until the command has ended, its time is up, or `cancelled` resolves. No process of it is left then.
     ///
-    /// At the end of its time or when it is cancelled it is told to end, and made to two seconds later.
+    /// When its time is up or it is cancelled, it gets a termination signal, and is killed two seconds later.
     pub async fn finish(
         self,
         collector: Collector,
@@ -250,13 +256,13 @@ impl Running {
         cancelled: impl Future<Output = ()> + Send,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> FinishedCommand {
-        let mut course = Course {
+        let mut followed = FollowedCommand {
             running: self,
             collector,
             complaints: Collector::new(None),
             on_output,
             buffer: vec![0; 64 << 10],
-            few: vec![0; 4 << 10],
+            small_buffer: vec![0; 4 << 10],
             output_ended: false,
             frames: Vec::new(),
             started: false,
@@ -264,16 +270,16 @@ impl Running {
             reverted: Vec::new(),
             limit: None,
         };
-        if let Some(why) = course.until_stopped(time, cancelled).await {
-            course.stop().await;
-            course.ending = Some(why);
+        if let Some(why) = followed.until_stopped(time, cancelled).await {
+            followed.stop().await;
+            followed.ending = Some(why);
         }
-        course.finish().await
+        followed.finish().await
     }
 }
 
-impl Course<'_> {
-    /// Goes on until the command has ended; why it has to be stopped, if it has to be.
+impl FollowedCommand<'_> {
+    /// Follows the command to its end; returns the reason if it must be stopped first.
     async fn until_stopped(
         &mut self,
         time: Duration,
@@ -282,13 +288,13 @@ impl Course<'_> {
         let mut cancelled = std::pin::pin!(cancelled);
         let mut time = std::pin::pin!(tokio::time::sleep(time));
         loop {
-            let heard = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 () = &mut cancelled => return Some(CommandEnd::Cancelled),
                 () = &mut time => return Some(CommandEnd::TimedOut),
-                heard = self.hear() => heard,
+                event = self.next_event() => event,
             };
-            if !self.take(heard).await {
+            if !self.handle(event).await {
                 return None;
             }
         }
@@ -296,14 +302,14 @@ impl Course<'_> {
 
     async fn until_ended(&mut self) {
         loop {
-            let heard = self.hear().await;
-            if !self.take(heard).await {
+            let event = self.next_event().await;
+            if !self.handle(event).await {
                 return;
             }
         }
     }
 
-    /// A word first, then the end of the lifeline, which nobody survives.
+    /// Asks for termination first, then closes the lifeline, which kills every process.
     async fn stop(&mut self) {
         let _ = self.running.lifeline.write_all(&[TERMINATE]).await;
         if tokio::time::timeout(GRACE, self.until_ended()).await.is_err() {
@@ -312,34 +318,34 @@ impl Course<'_> {
         }
     }
 
-    async fn hear(&mut self) -> Heard {
+    async fn next_event(&mut self) -> CommandEvent {
         let Running { output, complaints, lifeline, .. } = &mut self.running;
-        let mut few = [0; 4 << 10];
+        let mut report_bytes = [0; 4 << 10];
         tokio::select! {
-            read = output.read(&mut self.buffer), if !self.output_ended => Heard::Output(read.unwrap_or(0)),
-            read = read_some(complaints, &mut self.few), if complaints.is_some() => Heard::Complaint(read),
-            read = lifeline.read(&mut few) => match read {
-                Ok(0) | Err(_) => Heard::LifelineEnded,
+            read = output.read(&mut self.buffer), if !self.output_ended => CommandEvent::Output(read.unwrap_or(0)),
+            read = read_some(complaints, &mut self.small_buffer), if complaints.is_some() => CommandEvent::ErrorOutput(read),
+            read = lifeline.read(&mut report_bytes) => match read {
+                Ok(0) | Err(_) => CommandEvent::LifelineEnded,
                 Ok(len) => {
-                    self.frames.extend(&few[..len]);
-                    Heard::Reports
+                    self.frames.extend(&report_bytes[..len]);
+                    CommandEvent::Reports
                 }
             },
         }
     }
 
-    /// `false` when the supervisor has ended.
-    async fn take(&mut self, heard: Heard) -> bool {
-        match heard {
-            Heard::LifelineEnded => return false,
-            Heard::Output(0) => self.output_ended = true,
-            Heard::Output(len) => {
+    /// Handles an event; returns false when the supervisor has ended.
+    async fn handle(&mut self, event: CommandEvent) -> bool {
+        match event {
+            CommandEvent::LifelineEnded => return false,
+            CommandEvent::Output(0) => self.output_ended = true,
+            CommandEvent::Output(len) => {
                 (self.on_output)(&self.buffer[..len]);
                 self.collector.push(&self.buffer[..len]).await;
             }
-            Heard::Complaint(0) => self.running.complaints = None,
-            Heard::Complaint(len) => self.complaints.push(&self.few[..len]).await,
-            Heard::Reports => {
+            CommandEvent::ErrorOutput(0) => self.running.complaints = None,
+            CommandEvent::ErrorOutput(len) => self.complaints.push(&self.small_buffer[..len]).await,
+            CommandEvent::Reports => {
                 while let Some(report) = next_report(&mut self.frames) {
                     self.note(report);
                 }
@@ -359,30 +365,33 @@ impl Course<'_> {
         }
     }
 
-    /// Everybody is gone; what they have written is still in the pipe.
+    /// Reads the output that is still in the pipes after every process has ended.
     async fn finish(mut self) -> FinishedCommand {
         let rest = async {
             while !self.output_ended {
                 let len = self.running.output.read(&mut self.buffer).await.unwrap_or(0);
-                self.take(Heard::Output(len)).await;
+                self.handle(CommandEvent::Output(len)).await;
             }
             while self.running.complaints.is_some() {
-                let len = read_some(&mut self.running.complaints, &mut self.few).await;
-                self.take(Heard::Complaint(len)).await;
+                let len = read_some(&mut self.running.complaints, &mut self.small_buffer).await;
+                self.handle(CommandEvent::ErrorOutput(len)).await;
             }
         };
-        let _ = tokio::time::timeout(LAST_WORDS, rest).await;
+        let _ = tokio::time::timeout(DRAIN, rest).await;
         let (output, complaints) = (self.collector.finish().await, self.complaints.finish().await);
-        let ending = self.ending.unwrap_or_else(|| match self.started {
-            // Somebody killed the supervisor itself.
-            true => CommandEnd::Signalled(9),
-            false => CommandEnd::Refused(format!("the sandbox did not start: {}", output.text.trim())),
+        let ending = self.ending.unwrap_or_else(|| {
+            if self.started {
+                // The supervisor itself was killed.
+                CommandEnd::Signalled(9)
+            } else {
+                CommandEnd::Refused(format!("the sandbox did not start: {}", output.text.trim()))
+            }
         });
         FinishedCommand { ending, output, complaints, reverted: self.reverted, limit: self.limit }
     }
 }
 
-/// Reads from a stream that may have ended.
+/// Reads from a stream; returns 0 if it has ended.
 async fn read_some(from: &mut Option<pipe::Receiver>, into: &mut [u8]) -> usize {
     match from {
         Some(from) => from.read(into).await.unwrap_or(0),
@@ -390,7 +399,7 @@ async fn read_some(from: &mut Option<pipe::Receiver>, into: &mut [u8]) -> usize 
     }
 }
 
-/// Takes the first complete report out of what has come.
+/// Removes the first complete report from the received bytes.
 fn next_report(frames: &mut Vec<u8>) -> Option<SupervisorReport> {
     let len = protocol::frame_len(*frames.first_chunk()?).ok()?;
     let json = frames.get(4..4 + len)?;

@@ -1,11 +1,12 @@
-//! Processes that end when they should: every command is watched over by a small supervising process that lives as long
-//! as a lifeline to us is open. What a command may touch is decided in the sandbox room, not here.
+//! Starts, supervises and ends commands. Every command runs below a small supervising process, the *supervisor*, which
+//! lives as long as its *lifeline* to the host is open. What a command may touch is decided by the sandbox policy, not here.
 //!
-//! The supervising process is the host's own binary, started again with a hidden first argument; hosts call
-//! [`run_helper_if_asked`] at the start of their `main`. Its standard input is one end of a socket pair: first the order
-//! comes down it, later a word to terminate; reports go up it. When our end closes — because the call is over, was
-//! cancelled, or because we were killed — everything below the supervisor dies. A death signal from the parent would
-//! not do: it is tied to a thread, and lost when the parent dies before the child has asked for it.
+//! The supervisor is the host's own binary, started again with a hidden first argument; hosts call [`run_helper_if_asked`]
+//! at the start of `main`. The lifeline is a socket pair, one end of which is the supervisor's standard input. The request
+//! is sent down the lifeline, later possibly a byte that asks to terminate, and reports come back. When the host's end
+//! closes, because the call is over, was cancelled, or the host was killed, the supervisor kills everything below it. A
+//! parent-death signal would not be enough: it is bound to a thread, and lost if the parent dies before the child has
+//! asked for it.
 
 mod cgroup;
 mod kill;
@@ -21,7 +22,7 @@ pub use launch::{
     CommandEnd, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, Running, Server, Streams, WayOut,
 };
 pub use output::{Captured, Collector};
-pub use protocol::{Jail, LandlockRules, Net, ProcessLimits, Sockets};
+pub use protocol::{CommandNetwork, Jail, LandlockRules, ProcessLimits, Sockets};
 pub(crate) use relay::PORT as RELAY_PORT;
 pub use restore_files::KeptFiles;
 pub use supervise::run_helper_if_asked;

@@ -1,17 +1,17 @@
-//! Output of any size in bounded memory: the head and the tail are kept, the whole goes to a file up to a cap.
+//! Collects output of any size in bounded memory: the head and the tail are kept, and the whole goes to a file up to a limit.
 
 use std::{collections::VecDeque, path::PathBuf};
 
 use tokio::{fs::File, io::AsyncWriteExt};
 
-/// How much of the beginning and of the end is kept.
+/// Bytes of the beginning and of the end that are kept.
 const HEAD: usize = 16 << 10;
 const TAIL: usize = 16 << 10;
 
-/// How much of it a file takes at most.
+/// Maximum size of the file.
 const SPILL: u64 = 64 << 20;
 
-/// Takes in output as it comes.
+/// Collects output as it arrives.
 #[derive(Debug)]
 pub struct Collector {
     head: Vec<u8>,
@@ -22,32 +22,33 @@ pub struct Collector {
 
 #[derive(Debug)]
 enum Spill {
-    /// Where the whole goes once it no longer fits in memory.
-    Wanted(PathBuf),
+    /// The file to create when the output no longer fits in memory.
+    Planned(PathBuf),
     Open(PathBuf, File),
-    /// There is no place for it, or it could not be written.
+    /// No file was given, or it could not be written.
     Off,
 }
 
-/// Output as it is kept.
+/// The collected output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The text, with a line in the middle that says what is missing.
+    /// The text; if it was shortened, a line in the middle says by how much.
     pub text: String,
-    /// How many bytes there were.
+    /// The number of bytes that were written.
     pub total: u64,
-    /// Where the whole is, if it did not fit.
+    /// The file with the whole output, if it did not fit.
     pub file: Option<PathBuf>,
 }
 
 impl Collector {
-    /// A collector that writes the whole to `spill` when it does not fit; without a place it is lost beyond head and tail.
+    /// Creates a collector that writes output to the file `spill` if it does not fit. Without a file everything between head
+    /// and tail is lost.
     pub fn new(spill: Option<PathBuf>) -> Self {
-        let spill = spill.map_or(Spill::Off, Spill::Wanted);
+        let spill = spill.map_or(Spill::Off, Spill::Planned);
         Self { head: Vec::new(), tail: VecDeque::new(), total: 0, spill }
     }
 
-    /// Takes in more output.
+    /// Adds output.
     pub async fn push(&mut self, bytes: &[u8]) {
         self.write_out(bytes).await;
         self.total += bytes.len() as u64;
@@ -64,35 +65,35 @@ impl Collector {
         if self.total + (bytes.len() as u64) <= (HEAD + TAIL) as u64 {
             return;
         }
-        if let Spill::Wanted(path) = &self.spill {
+        if let Spill::Planned(path) = &self.spill {
             self.spill = match self.open(path).await {
                 Ok(file) => Spill::Open(path.clone(), file),
                 Err(_) => Spill::Off,
             };
         }
-        let room = SPILL.saturating_sub(self.total).min(bytes.len() as u64);
+        let len = SPILL.saturating_sub(self.total).min(bytes.len() as u64);
         if let Spill::Open(_, file) = &mut self.spill {
-            let room = usize::try_from(room).expect("no more than the length of a slice");
-            let _ = file.write_all(&bytes[..room]).await;
+            let len = usize::try_from(len).expect("no more than the length of a slice");
+            let _ = file.write_all(&bytes[..len]).await;
         }
     }
 
-    /// A new file, for us alone, with what had fitted in memory until here.
+    /// Creates the file, readable by this user only, and writes the output so far.
     async fn open(&self, path: &PathBuf) -> std::io::Result<File> {
         let mut options = tokio::fs::OpenOptions::new();
         let mut file = options.write(true).create_new(true).mode(0o600).open(path).await?;
         file.write_all(&self.head).await?;
-        let (a, b) = self.tail.as_slices();
-        file.write_all(a).await?;
-        file.write_all(b).await?;
+        let (older, newer) = self.tail.as_slices();
+        file.write_all(older).await?;
+        file.write_all(newer).await?;
         Ok(file)
     }
 
-    /// What was kept.
+    /// Returns the collected output.
     pub async fn finish(mut self) -> Captured {
         let file = match &mut self.spill {
             Spill::Open(path, file) => file.flush().await.is_ok().then(|| path.clone()),
-            Spill::Wanted(_) | Spill::Off => None,
+            Spill::Planned(_) | Spill::Off => None,
         };
         let tail: Vec<u8> = self.tail.into();
         let left_out = self.total - self.head.len() as u64 - tail.len() as u64;
@@ -106,7 +107,7 @@ impl Collector {
     }
 }
 
-/// The bytes as text, without the halves of characters that the cut left at either end.
+/// Returns the bytes as text, without partial characters at either end.
 fn whole_characters(bytes: &[u8]) -> String {
     let start = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
     let text = String::from_utf8_lossy(&bytes[start..]);
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn small_output_is_kept_whole() {
+    async fn small_output_is_kept_completely() {
         let folder = tempfile::tempdir().unwrap();
         let mut collector = Collector::new(Some(folder.path().join("out")));
         collector.push(b"one\n").await;
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_file_has_a_cap() {
+    async fn output_file_size_is_limited() {
         let folder = tempfile::tempdir().unwrap();
         let mut collector = Collector::new(Some(folder.path().join("out")));
         let chunk = vec![b'y'; 1 << 20];

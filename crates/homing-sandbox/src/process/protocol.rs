@@ -1,4 +1,4 @@
-//! What is said between us and the supervising process: one order down, reports up. Lengths before contents, JSON inside.
+//! Messages between the host and the supervisor: one request, then reports. Each is JSON after its length.
 
 use std::{
     collections::BTreeMap,
@@ -10,98 +10,98 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::process::restore_files::KeptFiles;
 
-/// A frame longer than this is not one of ours.
+/// Maximum length of a message in bytes.
 const MAX_FRAME: u32 = 16 << 20;
 
-/// The byte that asks for a polite end of everything.
+/// The byte that asks the supervisor to send a termination signal to the command.
 pub(super) const TERMINATE: u8 = b'T';
 
-/// What the supervising process is to do.
+/// The request to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SupervisorRequest {
-    /// The helper binary, to start the stages that come after the supervisor.
+    /// The helper binary, which also runs the stages after the supervisor.
     pub(super) helper: PathBuf,
     pub(super) argv: Vec<String>,
     pub(super) workdir: PathBuf,
     pub(super) env: BTreeMap<String, String>,
-    pub(super) input: Feed,
+    pub(super) input: StdinSource,
     pub(super) jail: Jail,
     pub(super) limits: ProcessLimits,
-    /// Files and folders that are put back as they were when the command has ended.
+    /// Files and folders that are restored when the command has ended.
     pub(super) kept: Vec<KeptFiles>,
 }
 
-/// What the command reads on its standard input.
+/// The source of the command's standard input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Feed {
+pub(super) enum StdinSource {
     Nothing,
     Text(String),
-    /// Whatever comes down the lifeline after the order.
+    /// Everything that is sent down the lifeline after the request.
     Forwarded,
 }
 
-/// How a command is confined.
+/// The confinement of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Jail {
-    /// Not at all.
+    /// None.
     Open,
-    /// By bubblewrap: namespaces and a root of its own.
+    /// Bubblewrap: namespaces and a separate root file system.
     Bubblewrap {
         /// The program.
         program: PathBuf,
-        /// Everything up to the `--`.
+        /// The arguments before `--`.
         args: Vec<String>,
-        /// Where the helper is found inside.
+        /// The path of the helper inside.
         helper: PathBuf,
-        /// Which sockets it may open.
+        /// The sockets it may open.
         sockets: Sockets,
-        /// The socket that is the only way out of its network, where it has one.
+        /// The socket of the proxy to listed hosts, if there is one.
         way_out: Option<PathBuf>,
     },
-    /// By Landlock and seccomp.
+    /// Landlock and seccomp.
     Landlock(LandlockRules),
 }
 
-/// What Landlock lets a command touch.
+/// The files and network that a command may use under Landlock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LandlockRules {
     /// Files and folders it may read and execute.
     pub read: Vec<PathBuf>,
     /// Files and folders it may change.
     pub write: Vec<PathBuf>,
-    /// Which sockets it may open.
+    /// The sockets it may open.
     pub sockets: Sockets,
-    /// Which network they lead to.
+    /// The network it is in.
     #[serde(default)]
-    pub net: Net,
+    pub net: CommandNetwork,
 }
 
-/// Which network a command is in.
+/// The network that a command is in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Net {
-    /// The machine's.
+pub enum CommandNetwork {
+    /// The network of the machine.
     #[default]
     Machine,
-    /// One of its own, with a loopback.
+    /// A separate network with a loopback.
     Own {
-        /// The socket that is the only way out of it, where there is one.
+        /// The socket of the proxy to listed hosts, if there is one.
         way_out: Option<PathBuf>,
     },
 }
 
-/// Which sockets a command may open.
+/// The sockets that a command may open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sockets {
-    /// None: a path-name socket is a way out of any file rule.
+    /// None: a socket with a path name would bypass all file rules.
     #[default]
     None,
     /// Internet sockets.
     Internet,
-    /// Internet and local sockets, in a namespace where neither leads anywhere it should not.
+    /// Internet and local sockets, inside namespaces that restrict both.
     Namespaced,
 }
 
-/// How much a command and everything below it may take. Each holds where the machine has a way to enforce it.
+/// Resource limits of a command and everything below it. Each is enforced if the machine supports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
     /// Processes and threads at once.
@@ -118,20 +118,20 @@ impl Default for ProcessLimits {
     }
 }
 
-/// What the supervising process reports.
+/// A report of the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum SupervisorReport {
-    /// The command is about to be executed inside its jail.
+    /// The command is about to be executed.
     Started,
-    /// It was not executed.
+    /// The command was not executed, for this reason.
     Refused(String),
-    /// It has exited with this code.
+    /// The command has exited with this code.
     Exited(i32),
-    /// It was ended by this signal.
+    /// The command was ended by this signal.
     Signalled(i32),
-    /// These were put back, because the command had changed or made them.
+    /// These paths were restored, because the command had changed or created them.
     Reverted(Vec<PathBuf>),
-    /// A limit of the machine's was reached: processes or memory.
+    /// The kernel enforced this limit: `processes` or `memory`.
     LimitReached(String),
 }
 
@@ -158,7 +158,7 @@ pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<T
 pub(super) fn frame_len(len: [u8; 4]) -> io::Result<usize> {
     let len = u32::from_le_bytes(len);
     if len > MAX_FRAME {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that is too long"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
     }
     usize::try_from(len).map_err(|_| io::ErrorKind::InvalidData.into())
 }

@@ -1,5 +1,5 @@
-//! A network of a command's own: a loopback, and on it one door that leads to a socket outside. What is behind that socket,
-//! and whom it lets through, is not known here.
+//! Gives a command a separate network with a loopback, and relays one port of it to a socket outside. Which hosts may be
+//! reached is decided by the proxy behind that socket.
 
 use std::{
     io,
@@ -10,27 +10,27 @@ use std::{
     thread,
 };
 
-/// Where programs find the door. The network is the command's own, so that nobody else can sit there.
+/// The port of the relay. The network belongs to the command alone, so the port is free.
 pub(crate) const PORT: u16 = 3128;
 
-/// Connections at once; further ones are closed.
-const MOST_OPEN: usize = 64;
+/// Maximum number of open connections; further ones are closed.
+const MAX_OPEN: usize = 64;
 
-/// Carries need little.
+/// Stack size of a relaying thread.
 const STACK: usize = 128 << 10;
 
-/// Opens the door, for as long as this process lives.
+/// Opens the relay, for as long as this process lives.
 pub(super) fn open(socket: PathBuf) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))?;
     let open = Arc::new(());
     let listen = move || {
         for stream in listener.incoming().flatten() {
-            let one = open.clone();
-            if Arc::strong_count(&open) <= MOST_OPEN + 1 {
+            let connection = open.clone();
+            if Arc::strong_count(&open) <= MAX_OPEN + 1 {
                 let socket = socket.clone();
                 let _ = thread::Builder::new().stack_size(STACK).spawn(move || {
-                    let _ = carry(&stream, &socket);
-                    drop(one);
+                    let _ = relay(&stream, &socket);
+                    drop(connection);
                 });
             }
         }
@@ -38,8 +38,8 @@ pub(super) fn open(socket: PathBuf) -> io::Result<()> {
     thread::Builder::new().stack_size(STACK).spawn(listen).map(drop)
 }
 
-/// Carries bytes both ways until both sides are done.
-fn carry(inside: &TcpStream, socket: &Path) -> io::Result<()> {
+/// Copies bytes both ways until both sides are done.
+fn relay(inside: &TcpStream, socket: &Path) -> io::Result<()> {
     let outside = UnixStream::connect(socket)?;
     let (mut from, mut to) = (inside.try_clone()?, outside.try_clone()?);
     let up = thread::Builder::new().stack_size(STACK).spawn(move || {
@@ -52,13 +52,13 @@ fn carry(inside: &TcpStream, socket: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts this process, and all that it will start, into a network with a loopback and nothing else, where it also shares no
-/// memory, semaphores or queues with processes outside.
+/// Moves this process, and all that it will start, into a network that has only a loopback, and into an IPC namespace that
+/// shares no memory, semaphores or queues with processes outside.
 #[cfg(target_os = "linux")]
 pub(super) fn own_network() -> io::Result<()> {
     use rustix::thread::UnshareFlags;
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    // Root needs no other users to have a network; everybody else needs to be root among nobody but themselves.
+    // Root may create a network namespace directly; other users need a user namespace first.
     let own = UnshareFlags::NEWNET | UnshareFlags::NEWIPC;
     if unshare(own).is_err() {
         unshare(UnshareFlags::NEWUSER | own)?;
@@ -72,7 +72,7 @@ pub(super) fn own_network() -> io::Result<()> {
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
-    // SAFETY: neither open files nor memory are unshared by the flags that come here, so nothing that Rust knows of changes.
+    // SAFETY: the flags passed here unshare neither open files nor memory, so no Rust invariant is affected.
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
@@ -81,7 +81,7 @@ fn unshare(flags: rustix::thread::UnshareFlags) -> io::Result<()> {
 fn loopback_up() -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    // SAFETY: an interface request is plain data, for which zeroes are a value.
+    // SAFETY: an interface request is plain data, for which all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
         *to = libc::c_char::from_ne_bytes([*from]);

@@ -1,6 +1,13 @@
-//! Files that a command must not change although they lie where it may write: remembered before it starts, put back
-//! after everybody it started has ended. This is the only guard where the kernel has no read-only view to offer, and
-//! the second one for files that did not exist yet. Which files these are is not known here.
+//! Restores protected files that a command changed although they lie where it may write. Their state is recorded before the
+//! command starts, and restored after every process it started has ended.
+//!
+//! Neither back-end can prevent all such changes. Landlock has no exceptions below a writable folder, so `.git/hooks` is
+//! writable if the workspace is. Bubblewrap mounts protected paths read-only, but only those that exist: mounting over a
+//! missing one would create it in the workspace, where git and builds would find it. So the supervisor, which outlives the
+//! command and runs outside the sandbox, keeps the state and puts it back. It does this even if the host has been killed
+//! meanwhile, since otherwise killing the host would be a way to keep a changed hook. Restoring happens only when no
+//! process of the command is left, because a running one could change the files again or swap a folder on the way for a
+//! link. The list of protected files comes with the request.
 
 use std::{
     collections::BTreeMap,
@@ -12,28 +19,28 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// More than this is not remembered; what is beyond it is only watched.
+/// Bounds of the recorded state. A file beyond them is compared but cannot be restored.
 const MAX_BYTES: u64 = 8 << 20;
 const MAX_ENTRIES: usize = 4_000;
 
-/// Names below a folder that a command may write to, which must be the same afterwards.
+/// Protected names below a folder that a command may write to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptFiles {
     /// The folder.
     pub root: PathBuf,
     /// Relative names; they need not exist.
     pub names: Vec<PathBuf>,
-    /// A relative name without which none of this matters: when it is gone at the end, nothing is put back.
+    /// A relative name, such as a nested repository. If it no longer exists at the end, nothing is restored.
     #[serde(default)]
     pub unless_gone: Option<PathBuf>,
 }
 
-/// What stood at a path.
+/// The recorded state of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum FileState {
     Missing,
     File {
-        mark: Mark,
+        stamp: FileStamp,
         mode: u32,
         bytes: Option<Vec<u8>>,
     },
@@ -42,27 +49,27 @@ enum FileState {
         entries: BTreeMap<PathBuf, FileState>,
     },
     Link(PathBuf),
-    /// A pipe, a socket, a device; or something that cannot be read.
+    /// A pipe, a socket, a device, or something that cannot be read.
     Other,
 }
 
-/// Tells a file that was touched from one that was not. The kernel sets the last two, and nobody can set them back.
+/// Distinguishes a changed file from an unchanged one. The kernel sets the change time, and programs cannot set it back.
 #[derive(Debug, PartialEq, Eq)]
-struct Mark {
+struct FileStamp {
     inode: u64,
     size: u64,
     changed: i64,
     changed_nanos: i64,
 }
 
-/// The remembered state of a list of files.
+/// The recorded states of a list of paths.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    paths: Vec<Remembered>,
+    paths: Vec<RecordedPath>,
 }
 
 #[derive(Debug)]
-struct Remembered {
+struct RecordedPath {
     root: PathBuf,
     name: PathBuf,
     before: FileState,
@@ -82,61 +89,63 @@ impl Snapshot {
         for KeptFiles { root, names, unless_gone } in kept {
             for name in names.iter().filter(|name| is_plain(name)) {
                 let before = FileState::of(&root.join(name), &mut budget);
-                let (root, unless_gone) = (root.clone(), unless_gone.as_ref().map(|it| root.join(it)));
-                paths.push(Remembered { root, name: name.clone(), before, unless_gone });
+                let (root, unless_gone) = (root.clone(), unless_gone.as_ref().map(|name| root.join(name)));
+                paths.push(RecordedPath { root, name: name.clone(), before, unless_gone });
             }
         }
         Self { paths }
     }
 
-    /// What was not there, and can be taken away while the command runs: it lies in a root itself, so that no folder on
-    /// the way can be exchanged for a link meanwhile.
+    /// Returns the paths that did not exist and can be removed while the command runs. They lie directly in a root, so no
+    /// folder on the way can be replaced by a link meanwhile.
     pub(super) fn missing(&self) -> Vec<PathBuf> {
         let direct =
-            self.paths.iter().filter(|it| it.before == FileState::Missing && it.name.components().count() == 1);
-        direct.map(|it| it.root.join(&it.name)).collect()
+            self.paths.iter().filter(|path| path.before == FileState::Missing && path.name.components().count() == 1);
+        direct.map(|path| path.root.join(&path.name)).collect()
     }
 
-    /// Puts back what differs, and says what did.
-    pub(super) fn put_back(self) -> Vec<PathBuf> {
-        let differing = self.paths.into_iter().filter(|it| {
-            let is_gone = it.unless_gone.as_ref().is_some_and(|path| path.symlink_metadata().is_err());
-            !is_gone && (straighten(&it.root, &it.name, &it.before) || !it.before.holds(&it.root.join(&it.name)))
+    /// Restores the paths that differ, and returns them.
+    pub(super) fn restore(self) -> Vec<PathBuf> {
+        let differing = self.paths.into_iter().filter(|recorded| {
+            let RecordedPath { root, name, before, unless_gone } = recorded;
+            let is_gone = unless_gone.as_ref().is_some_and(|path| path.symlink_metadata().is_err());
+            !is_gone && (remove_link_on_the_way(root, name, before) || !before.matches(&root.join(name)))
         });
-        let put = |it: Remembered| {
-            let path = it.root.join(it.name);
-            let _ = it.before.restore(&path);
+        let restore = |recorded: RecordedPath| {
+            let path = recorded.root.join(recorded.name);
+            let _ = recorded.before.restore(&path);
             path
         };
-        differing.map(put).collect()
+        differing.map(restore).collect()
     }
 }
 
-/// Takes away what appears at these paths, as often as it does. What it had to take.
-pub(super) fn take_away(paths: &[PathBuf]) -> Vec<PathBuf> {
+/// Removes whatever exists at these paths, and returns those where something did.
+pub(super) fn remove_appeared(paths: &[PathBuf]) -> Vec<PathBuf> {
     let appeared = |path: &&PathBuf| match path.symlink_metadata() {
         Err(_) => false,
-        // Neither follows a link that takes the path's place in between.
+        // Neither call follows a link that replaces the path in between.
         Ok(found) if found.is_dir() => fs::remove_dir_all(path).is_ok(),
         Ok(_) => fs::remove_file(path).is_ok(),
     };
     paths.iter().filter(appeared).cloned().collect()
 }
 
-/// A name of ordinary components: nothing that climbs.
+/// Returns true if the name has only ordinary components, no `..` or `/`.
 fn is_plain(name: &Path) -> bool {
-    name.components().all(|it| matches!(it, Component::Normal(_))) && name.components().next().is_some()
+    name.components().all(|component| matches!(component, Component::Normal(_))) && name.components().next().is_some()
 }
 
-/// A folder on the way that has become a link would lead us out of the root: such a link goes. `true` if one did.
-fn straighten(root: &Path, name: &Path, before: &FileState) -> bool {
+/// Removes a link that has replaced a folder on the way to a path, because it would lead out of the root. Returns true if
+/// it removed one.
+fn remove_link_on_the_way(root: &Path, name: &Path, before: &FileState) -> bool {
     let mut path = root.to_owned();
     for component in name.parent().into_iter().flat_map(Path::components) {
         path.push(component);
         let Ok(found) = path.symlink_metadata() else { return false };
         if !found.is_dir() {
-            let led_before = found.is_symlink() && *before == FileState::Other;
-            return !led_before && fs::remove_file(&path).is_ok();
+            let was_link = found.is_symlink() && *before == FileState::Other;
+            return !was_link && fs::remove_file(&path).is_ok();
         }
     }
     false
@@ -144,7 +153,7 @@ fn straighten(root: &Path, name: &Path, before: &FileState) -> bool {
 
 impl FileState {
     fn of(path: &Path, budget: &mut SnapshotBudget) -> Self {
-        // Beyond a link lies what the command can only change if it may change it anyway.
+        // A command can change files behind a link only if they are writable by themselves.
         if path.parent().is_some_and(|parent| parent.canonicalize().is_ok_and(|real| real != parent)) {
             return Self::Other;
         }
@@ -161,7 +170,7 @@ impl FileState {
         }
         budget.bytes += found.len();
         let bytes = if budget.bytes <= MAX_BYTES { fs::read(path).ok() } else { None };
-        Self::File { mark: Mark::of(&found), mode: found.mode(), bytes }
+        Self::File { stamp: FileStamp::of(&found), mode: found.mode(), bytes }
     }
 
     fn folder(path: &Path, found: &Metadata, budget: &mut SnapshotBudget) -> Self {
@@ -171,18 +180,18 @@ impl FileState {
         Self::Folder { mode: found.mode(), entries }
     }
 
-    /// Whether the path is still as it was.
-    fn holds(&self, path: &Path) -> bool {
+    /// Returns true if the path is still in this state.
+    fn matches(&self, path: &Path) -> bool {
         let found = path.symlink_metadata();
         match (self, found) {
             (Self::Missing, found) => found.is_err(),
             (Self::Other, _) => true,
             (_, Err(_)) => false,
-            (Self::File { mark, mode, bytes }, Ok(found)) => {
-                let same = || bytes.as_ref().is_some_and(|bytes| fs::read(path).is_ok_and(|it| it == *bytes));
-                found.is_file() && found.mode() == *mode && (*mark == Mark::of(&found) || same())
+            (Self::File { stamp, mode, bytes }, Ok(found)) => {
+                let same = || bytes.as_ref().is_some_and(|bytes| fs::read(path).is_ok_and(|found| found == *bytes));
+                found.is_file() && found.mode() == *mode && (*stamp == FileStamp::of(&found) || same())
             }
-            (Self::Link(to), Ok(_)) => fs::read_link(path).is_ok_and(|it| it == *to),
+            (Self::Link(to), Ok(_)) => fs::read_link(path).is_ok_and(|target| target == *to),
             (Self::Folder { mode, entries }, Ok(found)) => {
                 let names: Vec<PathBuf> = match fs::read_dir(path) {
                     Ok(list) => list.flatten().map(|entry| entry.file_name().into()).collect(),
@@ -191,13 +200,13 @@ impl FileState {
                 found.is_dir()
                     && found.mode() == *mode
                     && names.iter().all(|name| entries.contains_key(name))
-                    && entries.iter().all(|(name, state)| state.holds(&path.join(name)))
+                    && entries.iter().all(|(name, state)| state.matches(&path.join(name)))
             }
         }
     }
 
     fn restore(&self, path: &Path) -> io::Result<()> {
-        if self.holds(path) {
+        if self.matches(path) {
             return Ok(());
         }
         match self {
@@ -247,7 +256,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-impl Mark {
+impl FileStamp {
     fn of(found: &Metadata) -> Self {
         Self { inode: found.ino(), size: found.len(), changed: found.ctime(), changed_nanos: found.ctime_nsec() }
     }
@@ -261,7 +270,7 @@ mod tests {
         before: &[(&str, &str)],
         names: &[&str],
         change: impl FnOnce(&Path),
-        put_back: &[&str],
+        restored: &[&str],
     ) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -270,10 +279,10 @@ mod tests {
             fs::write(root.join(name), text).unwrap();
         }
         let names = names.iter().map(PathBuf::from).collect();
-        let memory = Snapshot::of(&[KeptFiles { root: root.clone(), names, unless_gone: None }]);
+        let snapshot = Snapshot::of(&[KeptFiles { root: root.clone(), names, unless_gone: None }]);
         change(&root);
-        let reverted = memory.put_back();
-        let expected: Vec<PathBuf> = put_back.iter().map(|name| root.join(name)).collect();
+        let reverted = snapshot.restore();
+        let expected: Vec<PathBuf> = restored.iter().map(|name| root.join(name)).collect();
         assert_eq!(reverted, expected);
         for (name, text) in before {
             assert_eq!(fs::read_to_string(root.join(name)).unwrap(), *text, "{name}");
@@ -282,12 +291,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_untouched_is_left_alone() {
+    fn unchanged_files_are_left_alone() {
         check(&[(".git/config", "a"), ("src/a", "x")], &[".git/config", ".git/hooks"], |_| (), &[]);
     }
 
     #[test]
-    fn p14_what_was_missing_goes_again() {
+    fn p14_created_protected_files_are_removed() {
         let change = |root: &Path| {
             fs::create_dir_all(root.join(".git/hooks")).unwrap();
             fs::write(root.join(".git/hooks/pre-commit"), "evil").unwrap();
@@ -297,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_deleted_or_added_is_put_back() {
+    fn changed_deleted_and_added_files_are_restored() {
         let change = |root: &Path| {
             fs::write(root.join(".git/config"), "evil").unwrap();
             fs::remove_file(root.join(".claude/settings.json")).unwrap();
@@ -309,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn p14_a_nested_repository_may_go_but_not_change() {
+    fn p14_nested_repository_may_be_removed_but_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         for name in ["a/.git", "b/.git"] {
@@ -321,15 +330,15 @@ mod tests {
             names: vec![Path::new(name).join(".git/config")],
             unless_gone: Some(Path::new(name).join(".git")),
         };
-        let memory = Snapshot::of(&[kept("a"), kept("b")]);
+        let snapshot = Snapshot::of(&[kept("a"), kept("b")]);
         fs::remove_dir_all(root.join("a")).unwrap();
         fs::write(root.join("b/.git/config"), "evil").unwrap();
-        assert_eq!(memory.put_back(), [root.join("b/.git/config")]);
+        assert_eq!(snapshot.restore(), [root.join("b/.git/config")]);
         assert!(!root.join("a").exists() && fs::read_to_string(root.join("b/.git/config")).unwrap() == "x");
     }
 
     #[test]
-    fn a_folder_that_became_a_link_does_not_lead_out() {
+    fn restoring_does_not_follow_a_link_out_of_the_root() {
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("config"), "theirs").unwrap();
         let change = |root: &Path| {

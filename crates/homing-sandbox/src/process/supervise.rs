@@ -1,5 +1,5 @@
-//! The hidden face of the host's binary: the supervising process, the first process of a namespace, and the last step
-//! before a confined command. Runs alone in its process, so that it may change that process as it likes.
+//! The helper stages of the host's binary: the supervisor, the first process of a PID namespace, and the last step before a
+//! confined command. Each runs alone in its process and may change that process freely.
 
 use std::{
     collections::BTreeSet,
@@ -19,11 +19,14 @@ use crate::{
     landlock_seccomp,
     process::{
         cgroup::Cgroup,
-        kill::{Family, SignalReach},
-        protocol::{self, Feed, Jail, LandlockRules, Net, ProcessLimits, Sockets, SupervisorReport, SupervisorRequest},
+        kill::{ProcessTree, SignalReach},
+        protocol::{
+            self, CommandNetwork, Jail, LandlockRules, ProcessLimits, Sockets, StdinSource, SupervisorReport,
+            SupervisorRequest,
+        },
         relay,
-        restore_files::{Snapshot, take_away},
-        wait::{Attendant, CommandWatch},
+        restore_files::{Snapshot, remove_appeared},
+        wait::{CommandWaiter, CommandWatch},
     },
 };
 
@@ -32,14 +35,14 @@ pub(super) const SUPERVISE: &str = "__homing-supervise";
 const INIT: &str = "__homing-init";
 const CONFINE: &str = "__homing-confine";
 
-/// How long an authority file that a command makes can be there.
-const GUARD_EVERY: Duration = Duration::from_millis(25);
+/// Interval at which protected paths that a command creates are removed.
+const REMOVE_EVERY: Duration = Duration::from_millis(25);
 
-/// What a shell says when it cannot execute.
+/// The exit code of shells for a command that cannot be executed.
 const NOT_EXECUTED: i32 = 126;
 
-/// Becomes the supervising process if the arguments say so, and then does not return. Hosts whose binary is to be
-/// their own helper call this first in `main`, before any thread is started.
+/// Becomes a helper process if the arguments ask for it, and then does not return. Hosts whose binary is its own helper call
+/// this first in `main`, before any thread is started.
 pub fn run_helper_if_asked(args: impl IntoIterator<Item = OsString>) {
     let mut args = args.into_iter().skip(1);
     let stage = args.next();
@@ -58,23 +61,23 @@ fn lifeline() -> io::Result<UnixStream> {
 
 fn supervise() -> io::Result<()> {
     let mut lifeline = lifeline()?;
-    // When the other side dies before the order is complete, there is nothing to do and nobody to tell.
-    let order: SupervisorRequest = protocol::receive(&mut lifeline)?;
-    let cgroup = prepare(&order.limits);
-    let memory = Snapshot::of(&order.kept);
-    // The network comes first: a process with threads cannot enter one of its own.
-    let entered = enter(&order.jail);
-    let taken = Arc::new(Mutex::new(BTreeSet::new()));
-    guard(memory.missing(), taken.clone());
-    let begun = entered.and_then(|()| match &order.jail {
-        Jail::Open | Jail::Landlock(_) => attend_directly(&lifeline, &order),
-        Jail::Bubblewrap { .. } => await_bubblewrap(&order),
+    // If the host dies before the request is complete, there is nothing to do.
+    let request: SupervisorRequest = protocol::receive(&mut lifeline)?;
+    let cgroup = prepare(&request.limits);
+    let snapshot = Snapshot::of(&request.kept);
+    // The network comes first: a process with several threads cannot enter a new one.
+    let entered = enter_network(&request.jail);
+    let removed = Arc::new(Mutex::new(BTreeSet::new()));
+    remove_while_running(snapshot.missing(), removed.clone());
+    let ran = entered.and_then(|()| match &request.jail {
+        Jail::Open | Jail::Landlock(_) => run_directly(&lifeline, &request),
+        Jail::Bubblewrap { .. } => run_bubblewrap(&request),
     });
-    if let Err(error) = begun {
+    if let Err(error) = ran {
         protocol::send(&mut lifeline, &SupervisorReport::Refused(error.to_string()))?;
     }
-    let mut reverted = std::mem::take(&mut *taken.lock().unwrap_or_else(PoisonError::into_inner));
-    reverted.extend(memory.put_back());
+    let mut reverted = std::mem::take(&mut *removed.lock().unwrap_or_else(PoisonError::into_inner));
+    reverted.extend(snapshot.restore());
     if !reverted.is_empty() {
         let _ = protocol::send(&mut lifeline, &SupervisorReport::Reverted(reverted.into_iter().collect()));
     }
@@ -85,21 +88,23 @@ fn supervise() -> io::Result<()> {
     Ok(())
 }
 
-/// Takes away what must not come into being, as long as this process lives. What is left at the end is put back then.
-fn guard(missing: Vec<PathBuf>, taken: Arc<Mutex<BTreeSet<PathBuf>>>) {
+/// Removes protected paths that the command creates, as long as this process lives. Neither back-end can prevent their
+/// creation, and an editor or agent outside the sandbox could execute what such a file configures while the command is
+/// still running. The final restore would come too late for that.
+fn remove_while_running(missing: Vec<PathBuf>, removed: Arc<Mutex<BTreeSet<PathBuf>>>) {
     if missing.is_empty() {
         return;
     }
-    let watch = move || {
+    let remove = move || {
         loop {
-            thread::sleep(GUARD_EVERY);
-            taken.lock().unwrap_or_else(PoisonError::into_inner).extend(take_away(&missing));
+            thread::sleep(REMOVE_EVERY);
+            removed.lock().unwrap_or_else(PoisonError::into_inner).extend(remove_appeared(&missing));
         }
     };
-    let _ = thread::Builder::new().stack_size(128 << 10).spawn(watch);
+    let _ = thread::Builder::new().stack_size(128 << 10).spawn(remove);
 }
 
-/// A session of its own (no terminal), orphans come to us, and limits on what is to come.
+/// Starts a session without a terminal, adopts orphans, and sets the limits.
 fn prepare(limits: &ProcessLimits) -> Cgroup {
     let _ = sys::setsid();
     #[cfg(target_os = "linux")]
@@ -107,52 +112,57 @@ fn prepare(limits: &ProcessLimits) -> Cgroup {
     let cap = |resource, value| sys::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) });
     let _ = cap(Resource::Core, 0);
     let _ = cap(Resource::Fsize, limits.file);
-    // If memory runs out, this is what the kernel should end, not the runtime.
+    // If memory runs out, the kernel should end the command and not the host.
     let _ = std::fs::write("/proc/self/oom_score_adj", "700");
     Cgroup::enter(limits)
 }
 
-fn attend_directly(lifeline: &UnixStream, order: &SupervisorRequest) -> io::Result<()> {
-    let mut command = match &order.jail {
+fn run_directly(lifeline: &UnixStream, request: &SupervisorRequest) -> io::Result<()> {
+    let mut command = match &request.jail {
         Jail::Landlock(rules) => {
-            let mut command = Command::new(&order.helper);
-            command.arg(CONFINE).arg(serde_json::to_string(rules)?).arg("--").args(&order.argv);
+            let mut command = Command::new(&request.helper);
+            command.arg(CONFINE).arg(serde_json::to_string(rules)?).arg("--").args(&request.argv);
             command
         }
         Jail::Open | Jail::Bubblewrap { .. } => {
-            let (program, args) = order.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+            let (program, args) = request.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
             let mut command = Command::new(program);
             command.args(args);
             command
         }
     };
-    command.env_clear().envs(&order.env).current_dir(&order.workdir);
-    watch_over(lifeline, command, &order.input, SignalReach::Descendants)
+    command.env_clear().envs(&request.env).current_dir(&request.workdir);
+    run_and_report(lifeline, command, &request.input, SignalReach::Descendants)
 }
 
-/// Takes this process and all that it will start into the command's network; bubblewrap makes its own.
-fn enter(jail: &Jail) -> io::Result<()> {
-    let Jail::Landlock(LandlockRules { net: Net::Own { way_out }, .. }) = jail else { return Ok(()) };
-    relay::own_network().map_err(|error| io::Error::other(format!("no network of its own: {error}")))?;
+/// Moves this process, and all that it will start, into the command's network. Bubblewrap creates its own.
+fn enter_network(jail: &Jail) -> io::Result<()> {
+    let Jail::Landlock(LandlockRules { net: CommandNetwork::Own { way_out }, .. }) = jail else { return Ok(()) };
+    relay::own_network().map_err(|error| io::Error::other(format!("cannot create a network namespace: {error}")))?;
     match way_out {
         Some(socket) => relay::open(socket.clone()),
         None => Ok(()),
     }
 }
 
-/// Starts the command, watches over it, reports how it ended.
-fn watch_over(mut lifeline: &UnixStream, mut command: Command, feed: &Feed, reach: SignalReach) -> io::Result<()> {
-    let stdin = if *feed == Feed::Nothing { Stdio::null() } else { Stdio::piped() };
+/// Starts the command, waits for its end, and reports it.
+fn run_and_report(
+    mut lifeline: &UnixStream,
+    mut command: Command,
+    source: &StdinSource,
+    reach: SignalReach,
+) -> io::Result<()> {
+    let stdin = if *source == StdinSource::Nothing { Stdio::null() } else { Stdio::piped() };
     let mut child = command.stdin(stdin).process_group(0).spawn()?;
-    let family = Family { main: pid_of(&child), reach };
-    let pending = match feed {
-        Feed::Text(text) => text.clone().into_bytes(),
-        Feed::Nothing | Feed::Forwarded => Vec::new(),
+    let tree = ProcessTree { main: pid_of(&child), reach };
+    let pending = match source {
+        StdinSource::Text(text) => text.clone().into_bytes(),
+        StdinSource::Nothing | StdinSource::Forwarded => Vec::new(),
     };
-    // A lifeline that is broken already is found out by the watch, which then ends what has just begun.
+    // If the lifeline is already closed, the waiter notices it and ends the command.
     let _ = protocol::send(&mut lifeline, &SupervisorReport::Started);
-    let attendant = Attendant { lifeline, family: &family, stdin: child.stdin.take(), pending, feed: feed.clone() };
-    match attendant.attend() {
+    let waiter = CommandWaiter { lifeline, tree: &tree, stdin: child.stdin.take(), pending, source: source.clone() };
+    match waiter.wait() {
         CommandWatch::Abandoned => Ok(()),
         CommandWatch::Exited(status) => protocol::send(&mut lifeline, &ended(status)),
     }
@@ -169,15 +179,16 @@ fn pid_of(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// Bubblewrap gets the lifeline as it is: the first process inside reads it, and takes the namespace with it when it ends.
-fn await_bubblewrap(order: &SupervisorRequest) -> io::Result<()> {
-    let Jail::Bubblewrap { program, args, helper, sockets, way_out } = &order.jail else { return Ok(()) };
+/// Starts bubblewrap and waits for it. It inherits the lifeline: the first process inside reads it, and the kernel ends the
+/// namespace with that process.
+fn run_bubblewrap(request: &SupervisorRequest) -> io::Result<()> {
+    let Jail::Bubblewrap { program, args, helper, sockets, way_out } = &request.jail else { return Ok(()) };
     let mut command = Command::new(program);
-    let feed = if order.input == Feed::Forwarded { "forwarded" } else { "nothing" };
-    command.args(args).arg("--").arg(helper).args([INIT, feed, sockets.as_str()]);
-    command.arg(order.limits.processes.to_string()).arg(way_out.as_deref().unwrap_or(Path::new("")));
-    command.arg("--").args(&order.argv);
-    command.env_clear().envs(&order.env).current_dir("/");
+    let source = if request.input == StdinSource::Forwarded { "forwarded" } else { "nothing" };
+    command.args(args).arg("--").arg(helper).args([INIT, source, sockets.as_str()]);
+    command.arg(request.limits.processes.to_string()).arg(way_out.as_deref().unwrap_or(Path::new("")));
+    command.arg("--").args(&request.argv);
+    command.env_clear().envs(&request.env).current_dir("/");
     let child = command.spawn().map_err(|error| io::Error::other(format!("bubblewrap: {error}")))?;
     loop {
         match sys::waitpid(Some(pid_of(&child)), WaitOptions::empty()) {
@@ -188,11 +199,10 @@ fn await_bubblewrap(order: &SupervisorRequest) -> io::Result<()> {
     }
 }
 
-/// The first process of bubblewrap's namespace.
+/// Runs as the first process of bubblewrap's namespace.
 fn init(args: &[OsString]) -> i32 {
     let Ok(mut lifeline) = lifeline() else { return NOT_EXECUTED };
-    let told = init_with(&lifeline, args);
-    match told {
+    match init_with(&lifeline, args) {
         Ok(()) => 0,
         Err(error) => {
             let _ = protocol::send(&mut lifeline, &SupervisorReport::Refused(error.to_string()));
@@ -202,12 +212,12 @@ fn init(args: &[OsString]) -> i32 {
 }
 
 fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
-    let [feed, sockets, processes, way_out, _, program, rest @ ..] = args else {
+    let [source, sockets, processes, way_out, _, program, rest @ ..] = args else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    limit_processes(processes.to_str().and_then(|it| it.parse().ok()));
-    let feed = if feed == "forwarded" { Feed::Forwarded } else { Feed::Nothing };
-    // Children inherit the filter; it takes nothing away that this process needs.
+    limit_processes(processes.to_str().and_then(|text| text.parse().ok()));
+    let source = if source == "forwarded" { StdinSource::Forwarded } else { StdinSource::Nothing };
+    // Children inherit the filter; it blocks nothing that this process needs.
     landlock_seccomp::filter_syscalls(Sockets::from_str(sockets.to_str().unwrap_or_default()))
         .map_err(io::Error::other)?;
     if !way_out.is_empty() {
@@ -215,17 +225,18 @@ fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
     }
     let mut command = Command::new(program);
     command.args(rest);
-    watch_over(lifeline, command, &feed, SignalReach::Namespace)
+    run_and_report(lifeline, command, &source, SignalReach::Namespace)
 }
 
-/// For root this limit means nothing, and outside a user namespace it would count the user's other processes as well.
+/// Limits the number of processes. The limit has no effect for root, and outside a user namespace it would also count the
+/// user's other processes.
 fn limit_processes(most: Option<u64>) {
     if !sys::getuid().is_root() && most.is_some() {
         let _ = sys::setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most });
     }
 }
 
-/// Confines this very process, then becomes the command.
+/// Confines this process, then becomes the command.
 fn confine_and_execute(args: &[OsString]) -> i32 {
     let [rules, _, program, rest @ ..] = args else { return NOT_EXECUTED };
     let error = match confine_by(rules) {
@@ -237,7 +248,7 @@ fn confine_and_execute(args: &[OsString]) -> i32 {
 }
 
 fn confine_by(rules: &OsString) -> Result<(), String> {
-    let rules = rules.to_str().ok_or("unreadable rules")?;
+    let rules = rules.to_str().ok_or("the rules are not valid UTF-8")?;
     let rules = serde_json::from_str(rules).map_err(|error| error.to_string())?;
     landlock_seccomp::apply(&rules)
 }
@@ -251,7 +262,7 @@ impl Sockets {
         }
     }
 
-    /// Anything unknown is the tightest.
+    /// Parses the form of [`Sockets::as_str`]; anything unknown is the strictest.
     fn from_str(text: &str) -> Self {
         match text {
             "internet" => Self::Internet,

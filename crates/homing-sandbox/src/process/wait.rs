@@ -1,4 +1,4 @@
-//! The watch over a running command: until it exits, until it is told to stop, until the lifeline breaks.
+//! Waits for a running command until it exits or the lifeline closes, and passes input and termination requests on to it.
 
 use std::{
     io::{self, Read, Write},
@@ -16,97 +16,99 @@ use rustix::{
 };
 
 use crate::process::{
-    kill::{Family, reap},
-    protocol::{Feed, TERMINATE},
+    kill::{ProcessTree, reap},
+    protocol::{StdinSource, TERMINATE},
 };
 
-/// How long a command whose input has ended may take to end by itself before it is told to, and then made to.
-const POLITE: Duration = Duration::from_millis(300);
-const PATIENT: Duration = Duration::from_millis(1_000);
+/// Time after the end of a server's input until it gets a termination signal, and until it is killed.
+const TERMINATE_AFTER: Duration = Duration::from_millis(300);
+const KILL_AFTER: Duration = Duration::from_millis(1_000);
 
-/// How the watch ended.
+/// The end of waiting for a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CommandWatch {
     /// The command has ended.
     Exited(WaitStatus),
-    /// Nobody is there any more who wants it.
+    /// The lifeline has closed.
     Abandoned,
 }
 
-/// One command, its lifeline, and what is still to be written to it.
-pub(super) struct Attendant<'a> {
+/// A running command, its lifeline, and the input that is not yet written.
+pub(super) struct CommandWaiter<'a> {
     pub(super) lifeline: &'a UnixStream,
-    pub(super) family: &'a Family,
+    pub(super) tree: &'a ProcessTree,
     pub(super) stdin: Option<ChildStdin>,
     pub(super) pending: Vec<u8>,
-    pub(super) feed: Feed,
+    pub(super) source: StdinSource,
 }
 
-/// What the poll found.
-struct Woken {
-    heard: bool,
+/// The result of a poll.
+struct PollResult {
+    readable: bool,
     hung_up: bool,
     writable: bool,
 }
 
-impl Attendant<'_> {
-    /// Watches until the command or its lifeline ends, then ends everybody below it.
-    pub(super) fn attend(mut self) -> CommandWatch {
-        let watch = self.watch();
-        self.family.end();
-        watch
+impl CommandWaiter<'_> {
+    /// Waits until the command or its lifeline ends, then ends all processes below it.
+    pub(super) fn wait(mut self) -> CommandWatch {
+        let end = self.wait_for_end();
+        self.tree.end();
+        end
     }
 
-    fn watch(&mut self) -> CommandWatch {
-        let pidfd = pidfd(self.family.main);
+    fn wait_for_end(&mut self) -> CommandWatch {
+        let pidfd = pidfd(self.tree.main);
         let _ = self.stdin.as_ref().map(set_nonblocking);
         loop {
-            let woken = self.wait(pidfd.as_ref());
-            if let Some(status) = reap(self.family.main) {
+            let polled = self.poll(pidfd.as_ref());
+            if let Some(status) = reap(self.tree.main) {
                 return CommandWatch::Exited(status);
             }
-            let Ok(woken) = woken else { return CommandWatch::Abandoned };
-            if woken.writable {
+            let Ok(polled) = polled else { return CommandWatch::Abandoned };
+            if polled.writable {
                 self.write_pending();
             }
-            let ended = woken.heard && !self.hear();
-            if ended || (woken.hung_up && !woken.heard) {
+            let ended = polled.readable && !self.read_lifeline();
+            if ended || (polled.hung_up && !polled.readable) {
                 return self.abandoned();
             }
         }
     }
 
-    fn wait(&self, pidfd: Option<&OwnedFd>) -> io::Result<Woken> {
-        // Bytes wait in the socket while the command does not read; a hang-up is reported all the same.
+    fn poll(&self, pidfd: Option<&OwnedFd>) -> io::Result<PollResult> {
+        // While the command does not read, bytes stay in the socket; a hang-up is reported all the same.
         let interest = if self.pending.is_empty() { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = vec![PollFd::new(&self.lifeline, interest)];
         let writes = self.stdin.as_ref().filter(|_| !self.pending.is_empty());
         fds.extend(writes.map(|pipe| PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::OUT)));
         fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));
-        // Without a pidfd the end of the command is only found by looking; orphans are collected at every look.
+        // Without a pidfd the end of the command is found only by polling. Orphans are reaped at every poll.
         let pause = if pidfd.is_some() { 250_000_000 } else { 10_000_000 };
         match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: pause })) {
             Ok(_) | Err(rustix::io::Errno::INTR) => (),
             Err(error) => return Err(error.into()),
         }
         let lifeline = fds[0].revents();
-        Ok(Woken {
-            heard: lifeline.contains(PollFlags::IN),
+        Ok(PollResult {
+            readable: lifeline.contains(PollFlags::IN),
             hung_up: lifeline.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL),
             writable: writes.is_some() && !fds[1].revents().is_empty(),
         })
     }
 
-    /// Takes in what came down the lifeline; `false` at its end.
-    fn hear(&mut self) -> bool {
+    /// Reads from the lifeline; returns false at its end.
+    fn read_lifeline(&mut self) -> bool {
         let mut bytes = [0; 64 << 10];
         match self.lifeline.read(&mut bytes) {
             Ok(0) => false,
             Ok(len) => {
-                match self.feed {
-                    Feed::Forwarded => self.pending.extend(&bytes[..len]),
-                    Feed::Nothing | Feed::Text(_) if bytes[..len].contains(&TERMINATE) => self.terminate(),
-                    Feed::Nothing | Feed::Text(_) => (),
+                match self.source {
+                    StdinSource::Forwarded => self.pending.extend(&bytes[..len]),
+                    StdinSource::Nothing | StdinSource::Text(_) if bytes[..len].contains(&TERMINATE) => {
+                        self.terminate()
+                    }
+                    StdinSource::Nothing | StdinSource::Text(_) => (),
                 }
                 true
             }
@@ -115,9 +117,9 @@ impl Attendant<'_> {
     }
 
     fn terminate(&self) {
-        self.family.signal(Signal::TERM);
-        // Who is stopped takes the signal only after going on.
-        self.family.signal(Signal::CONT);
+        self.tree.signal(Signal::TERM);
+        // A stopped process handles the signal only after it is continued.
+        self.tree.signal(Signal::CONT);
     }
 
     fn write_pending(&mut self) {
@@ -127,26 +129,26 @@ impl Attendant<'_> {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return,
             Err(_) => self.pending.clear(),
         }
-        if self.pending.is_empty() && matches!(self.feed, Feed::Text(_)) {
+        if self.pending.is_empty() && matches!(self.source, StdinSource::Text(_)) {
             self.stdin = None;
         }
     }
 
-    /// A server whose input has ended may say goodbye; anything else has no reason to go on.
+    /// Gives a server whose input has ended time to shut down. Any other command ends at once.
     fn abandoned(&mut self) -> CommandWatch {
-        if self.feed != Feed::Forwarded {
+        if self.source != StdinSource::Forwarded {
             return CommandWatch::Abandoned;
         }
         self.stdin = None;
         let since = Instant::now();
-        let mut told = false;
-        while since.elapsed() < PATIENT {
-            if let Some(status) = reap(self.family.main) {
+        let mut signalled = false;
+        while since.elapsed() < KILL_AFTER {
+            if let Some(status) = reap(self.tree.main) {
                 return CommandWatch::Exited(status);
             }
-            if !told && since.elapsed() > POLITE {
+            if !signalled && since.elapsed() > TERMINATE_AFTER {
                 self.terminate();
-                told = true;
+                signalled = true;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -154,7 +156,7 @@ impl Attendant<'_> {
     }
 }
 
-/// A handle that wakes us when the process ends, where the system has such a thing.
+/// Returns a descriptor that becomes readable when the process ends, if the system supports it.
 #[cfg(target_os = "linux")]
 fn pidfd(pid: Pid) -> Option<OwnedFd> {
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
