@@ -40,7 +40,7 @@ impl TerminalPrompt {
         }
     }
 
-    /// Whether a question is on the screen, which must not be drawn over.
+    /// Returns whether a question is on the screen, which must not be drawn over.
     pub(crate) fn is_asking(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The answer as text.
-    Words,
+    Text,
     /// The envelope as JSON.
     Json,
     /// Nothing, because the events contain everything.
@@ -31,7 +31,7 @@ impl Form {
         match (json, events) {
             (true, _) => Self::Json,
             (false, true) => Self::Events,
-            (false, false) => Self::Words,
+            (false, false) => Self::Text,
         }
     }
 }
@@ -39,7 +39,7 @@ impl Form {
 /// Prints the result of a run.
 pub(crate) fn print_result(envelope: &Envelope, form: Form, is_recorded: bool) {
     match form {
-        Form::Words => words(envelope, is_recorded),
+        Form::Text => text(envelope, is_recorded),
         Form::Json => json(envelope),
         Form::Events => (),
     }
@@ -61,7 +61,7 @@ fn add_hints(envelope: &mut Envelope) {
 }
 
 /// Prints the answer, then warnings, the reason for stopping and the costs.
-fn words(envelope: &Envelope, is_recorded: bool) {
+fn text(envelope: &Envelope, is_recorded: bool) {
     let answer = match &envelope.data {
         Some(data) => format!("{data:#}"),
         None => envelope.output.clone(),

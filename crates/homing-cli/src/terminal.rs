@@ -31,7 +31,7 @@ pub(crate) fn width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
 }
 
-/// Whether stderr is a terminal.
+/// Returns whether stderr is a terminal.
 pub(crate) fn is_watched() -> bool {
     stderr().is_terminal()
 }
@@ -105,7 +105,7 @@ fn raw(text: &str) {
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
-/// Whether to use colours on stderr.
+/// Returns whether to use colours on stderr.
 pub(crate) fn has_colours() -> bool {
     is_watched() && environment::allows_colours()
 }

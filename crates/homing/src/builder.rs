@@ -21,11 +21,15 @@ use homing_runtime::{
     journal::{FactListener, JournalError},
 };
 
-pub use self::{journal_choice::JournalChoice, permissions::Permissions, tool_sources::Extensions};
+pub use self::{
+    journal_choice::JournalChoice,
+    permissions::Permissions,
+    tool_sources::{Extensions, ToolWrapper},
+};
 use self::{model_source::ModelSource, tool_sources::ToolSources};
 use crate::{Homing, InboxWatch, PendingApproval};
 
-/// Why [`HomingBuilder::build`] failed.
+/// An error of [`HomingBuilder::build`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {

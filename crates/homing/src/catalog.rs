@@ -14,7 +14,7 @@ use homing_models::{
     names::{Availability, Resolver, Unresolved},
 };
 
-/// How model names are resolved.
+/// Options for resolving model names.
 ///
 /// # Examples
 ///

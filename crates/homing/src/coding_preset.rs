@@ -57,7 +57,7 @@ pub struct CodingSetup {
     pub worktrees: PathBuf,
     /// Options of the tools.
     pub tools: ToolsConfig,
-    /// Whether to include the built-in agents.
+    /// Includes the built-in agents.
     pub built_in: bool,
     /// Upper bounds for the limits in untrusted files. An unset limit means the built-in default.
     pub limits: Limits,

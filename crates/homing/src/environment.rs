@@ -52,17 +52,17 @@ pub fn executable() -> io::Result<PathBuf> {
     env::current_exe()
 }
 
-/// Whether the terminal is declared to understand no control sequences.
+/// Returns whether `TERM` is `dumb`: the terminal understands no control sequences.
 pub fn is_dumb_terminal() -> bool {
     env::var_os("TERM").is_some_and(|value| value == "dumb")
 }
 
-/// Whether the user allows colours: `NO_COLOR` is unset and the terminal is not dumb.
+/// Returns whether the user allows colours: `NO_COLOR` is unset and the terminal is not dumb.
 pub fn allows_colours() -> bool {
     env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb_terminal()
 }
 
-/// Whether the locale can show more than ASCII. An unset locale counts as able to.
+/// Returns whether the locale can show more than ASCII. An unset locale counts as able to.
 pub fn is_unicode_locale() -> bool {
     let set = |name: &&str| variable(name).filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set);

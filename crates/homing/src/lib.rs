@@ -36,7 +36,7 @@ mod tool_fn;
 
 use std::{sync::Arc, time::Duration};
 
-pub use builder::{BuildError, Extensions, HomingBuilder, JournalChoice, Permissions};
+pub use builder::{BuildError, Extensions, HomingBuilder, JournalChoice, Permissions, ToolWrapper};
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 pub use cache::{Cached, Keep};
 #[cfg(feature = "providers")]
@@ -239,7 +239,7 @@ pub async fn wait_as<T: serde::de::DeserializeOwned>(run: &RunHandle) -> Result<
     serde_json::from_value(data).map_err(|error| NoData::Misfit(error.to_string(), Box::new(envelope)))
 }
 
-/// Why [`wait_as`] returned no value. Both variants hold the run's envelope.
+/// An error of [`wait_as`]. Both variants hold the run's envelope.
 #[derive(Debug, thiserror::Error)]
 pub enum NoData {
     /// The run gave no structured answer.

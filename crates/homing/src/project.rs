@@ -21,7 +21,7 @@ use crate::{CodingSetup, PendingApproval};
 pub(crate) struct Project {
     /// The project files that can grant authority.
     pub(crate) files: AuthorityFiles,
-    /// Whether the user trusts them as they are.
+    /// The user's trust in them as they are.
     pub(crate) trust: Trust,
     /// The agents, without anything that needs trust the user has not given.
     pub(crate) agents: Vec<AgentDefinition>,

@@ -40,7 +40,7 @@ impl ServerTools {
     }
 }
 
-/// Why a server has no tools.
+/// A server whose tools are not available, and the reason.
 struct Refused {
     diagnostic: Diagnostic,
     pending: Option<PendingApproval>,

@@ -26,8 +26,8 @@ pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
             return Ok(Exit::Failed);
         }
     };
-    let begun = Instant::now();
-    while begun.elapsed() < TIMEOUT {
+    let started = Instant::now();
+    while started.elapsed() < TIMEOUT {
         let envelope = super::show::envelope(&journal, &found)?;
         if envelope.status.is_over() {
             let tree = journal.tree(found.tree).map_err(Trouble::from)?;

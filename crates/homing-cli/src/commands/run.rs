@@ -174,10 +174,10 @@ pub(crate) fn schema(path: &Path) -> Result<Value, Trouble> {
 }
 
 /// Returns the task: the arguments, standard input, or the arguments followed by piped input.
-pub(crate) fn task_text(words: &[String]) -> Result<String, Trouble> {
-    let is_dash = matches!(words, [one] if one == "-");
-    let text = words.join(" ");
-    let text = match (is_dash, words.is_empty()) {
+pub(crate) fn task_text(args: &[String]) -> Result<String, Trouble> {
+    let is_dash = matches!(args, [one] if one == "-");
+    let text = args.join(" ");
+    let text = match (is_dash, args.is_empty()) {
         (true, _) => piped_text()?,
         (false, true) if !stdin().is_terminal() => piped_text()?,
         (false, true) => String::new(),
@@ -205,7 +205,7 @@ fn piped_text() -> Result<String, Trouble> {
     })
 }
 
-/// Whether standard input is a pipe or a file, not a device.
+/// Returns whether standard input is a pipe or a file, not a device.
 fn is_piped() -> bool {
     use std::os::{fd::AsFd, unix::fs::FileTypeExt};
     let Ok(stdin) = stdin().as_fd().try_clone_to_owned() else { return false };

@@ -59,7 +59,7 @@ fn load(args: &TeamArgs) -> Result<Team, Trouble> {
     for (name, value) in &args.set {
         loaded.set(name, value).map_err(|problem| Trouble::usage(joined(&[problem])))?;
     }
-    for warning in loaded.diagnostics.iter().filter(|it| it.severity == Severity::Warning) {
+    for warning in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning) {
         terminal::say(&format!("warning: {warning}"));
     }
     loaded.ready().map_err(|problems| Trouble::config(joined(&problems)))

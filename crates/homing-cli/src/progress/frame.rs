@@ -114,7 +114,7 @@ fn line(row: &RunRow, (open, finished): (usize, usize), now: u64, look: Look) ->
     };
     let tail = tail(row, now, look);
     let available = look.width.saturating_sub(columns(&tail) + 1);
-    let left = cut(&format!("{head}{folded}  {}", row.doing), available);
+    let left = cut(&format!("{head}{folded}  {}", row.activity), available);
     let gap = " ".repeat(look.width.saturating_sub(columns(&left) + columns(&tail)));
     format!("{left}{gap}{tail}").trim_end().to_owned()
 }
@@ -195,12 +195,12 @@ mod tests {
 
     use super::*;
 
-    fn row(place: &str, agent: &str, status: Status, doing: &str) -> RunRow {
+    fn row(place: &str, agent: &str, status: Status, activity: &str) -> RunRow {
         RunRow {
             place: place.parse().unwrap(),
             agent: agent.to_owned(),
             status,
-            doing: doing.to_owned(),
+            activity: activity.to_owned(),
             tokens: 12_345,
             cost_micros: 4_200,
             began: Some(1_000),
@@ -284,10 +284,10 @@ mod tests {
         let mut rows = vec![row("1", "lead", Status::Waiting, "")];
         rows.extend((1..=1_000).map(|n| row(&format!("1.{n}"), "worker", Status::Running, "x")));
         let board = board(rows);
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         for _ in 0..10 {
             assert_eq!(frame(&board, look(80, 24)).len(), 24);
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < std::time::Duration::from_secs(2), "{:?}", started.elapsed());
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct RunRow {
     pub(crate) agent: String,
     pub(crate) status: Status,
     /// The current activity, in one line.
-    pub(crate) doing: String,
+    pub(crate) activity: String,
     pub(crate) tokens: u64,
     pub(crate) cost_micros: u64,
     pub(crate) began: Option<u64>,
@@ -57,13 +57,14 @@ impl Board {
                 self.now = self.now.max(notice.at);
                 let Some(row) = self.row_mut(notice.run) else { return };
                 match &notice.what {
-                    TransientKind::Queued => row.doing = "queued".to_owned(),
+                    TransientKind::Queued => row.activity = "queued".to_owned(),
                     TransientKind::Retrying { in_ms, reason } => {
-                        row.doing = format!("retrying in {}: {}", figures::time(*in_ms), sanitize::inert_line(reason));
+                        row.activity =
+                            format!("retrying in {}: {}", figures::time(*in_ms), sanitize::inert_line(reason));
                     }
-                    TransientKind::Progress(line) | TransientKind::Text(line) => row.say(line),
-                    TransientKind::Thinking(_) => "thinking".clone_into(&mut row.doing),
-                    TransientKind::Question(_) => "waiting for an answer".clone_into(&mut row.doing),
+                    TransientKind::Progress(line) | TransientKind::Text(line) => row.set_activity(line),
+                    TransientKind::Thinking(_) => "thinking".clone_into(&mut row.activity),
+                    TransientKind::Question(_) => "waiting for an answer".clone_into(&mut row.activity),
                     TransientKind::Warning(_) => (),
                 }
             }
@@ -83,24 +84,24 @@ impl Board {
             Fact::Asked(asked) => {
                 row.began.get_or_insert(at);
                 row.status = Status::Running;
-                row.doing = format!("waiting for {}", model_name(&asked.model));
+                row.activity = format!("waiting for {}", model_name(&asked.model));
             }
             Fact::Replied { reply } => {
                 row.pay(&reply.usage);
-                row.say(&reply.text());
+                row.set_activity(&reply.text());
             }
             Fact::AskFailed { charge, .. } => row.pay(charge),
             Fact::Called(called) => {
                 row.status =
                     if homing_core::run::is_family(&called.call.name) { Status::Waiting } else { Status::Running };
-                row.doing = call_line(&called.call);
+                row.activity = call_line(&called.call);
             }
             Fact::Returned { .. } => row.status = Status::Running,
-            Fact::Halted { .. } => "stopping".clone_into(&mut row.doing),
+            Fact::Halted { .. } => "stopping".clone_into(&mut row.activity),
             Fact::Extended { .. } => (row.status, row.ended) = (Status::Running, None),
             Fact::Ended(ended) => {
                 (row.status, row.ended) = (Status::from(&ended.outcome), Some(at));
-                row.say(summary(ended));
+                row.set_activity(summary(ended));
             }
         }
     }
@@ -112,7 +113,7 @@ impl Board {
             place: record.place.clone(),
             agent: sanitize::inert_line(&spawned.agent.name),
             status: Status::Queued,
-            doing: first_line(&spawned.task),
+            activity: first_line(&spawned.task),
             tokens: 0,
             cost_micros: 0,
             began: None,
@@ -127,10 +128,10 @@ impl Board {
 }
 
 impl RunRow {
-    fn say(&mut self, words: &str) {
-        let line = first_line(words);
+    fn set_activity(&mut self, text: &str) {
+        let line = first_line(text);
         if !line.is_empty() {
-            self.doing = line;
+            self.activity = line;
         }
     }
 

@@ -7,7 +7,7 @@ use super::{Board, call_line, figures, first_line};
 
 /// Returns the line for an event, if it has one. `board` must already contain the event.
 pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
-    let (run, words) = match event {
+    let (run, text) = match event {
         Event::Missed(_) => return None,
         Event::Transient(notice) => match &notice.what {
             TransientKind::Retrying { in_ms, reason } => {
@@ -23,7 +23,7 @@ pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
         Event::Fact(record) => (record.run, fact(&record.fact, record.run, board)?),
     };
     let row = board.row(run)?;
-    Some(format!("{:<5} {}: {words}", row.place.to_string(), row.agent))
+    Some(format!("{:<5} {}: {text}", row.place.to_string(), row.agent))
 }
 
 fn fact(fact: &Fact, run: uuid::Uuid, board: &Board) -> Option<String> {

@@ -6,7 +6,7 @@ use std::{path::PathBuf, sync::Arc};
 use homing_runtime::journal::sqlite::{SqliteJournal, SqliteOptions};
 use homing_runtime::journal::{Journal, JournalError, NullJournal};
 
-/// Where facts are recorded.
+/// The place where facts are recorded.
 ///
 /// # Examples
 ///

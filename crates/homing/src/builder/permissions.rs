@@ -1,4 +1,4 @@
-//! What agents may do: rules, folders, network, sandbox.
+//! `Permissions`: rules, folders, network and sandbox that bound all agents.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use homing_core::{
     rule::Rule,
 };
 
-/// What agents may do at most. An agent's own definition can only narrow it.
+/// The upper bound of what agents may do. An agent's own definition can only narrow it.
 ///
 /// The default allows every tool within the working folder, without network.
 ///

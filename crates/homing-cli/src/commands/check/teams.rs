@@ -39,7 +39,7 @@ fn add_below(report: &mut CheckReport, path: &Path, known: &Registry, deeper: us
     1
 }
 
-/// Whether this is a team file.
+/// Returns whether this is a team file.
 pub(super) fn is_team_file(path: &Path) -> bool {
     team_text(path).is_some()
 }
