@@ -49,19 +49,20 @@ fn r6_agents_name_explains_origin_and_hidden_agents() {
     write(folder.path(), ".claude/agents/e.md", text);
     homing(folder.path(), "agents explore").assert().success().stderr_eq("").stdout_eq(str![[r#"
 agent      explore
-what       Mine
+about      Mine
 from       project: [..]/.claude/agents/e.md (claude-code)
 hides      built-in
-model      its parent's; the default where it has no parent
+model      its parent's, or the default for a root run
 tools      read
-limit      turns: 5 (from the file)
+gets       read
+limit      turns: 5 (the agent)
 limit      depth: 3 (default)
 limit      cost: $5.00 (default)
 limit      tool_calls: 300 (default)
 limit      children: 50 (default)
-limit      wall: 3600 s (default)
+limit      wall: 1h00m (default)
 prompt     4 characters
-trust      `hooks` needs trust: until this file is trusted, hooks do not run
+warning    `hooks` needs trust: until this file is trusted, hooks do not run
 
 "#]]);
 }
