@@ -1,4 +1,4 @@
-//! What users and projects write into configuration files. A project's file can only narrow what the user's says.
+//! Configuration files of users and projects. A project's file can only narrow the user's.
 
 use std::{
     collections::BTreeMap,
@@ -22,33 +22,33 @@ use crate::{cli::values, exit::Trouble};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
-    /// What runs speak with where nothing else is said.
+    /// The default model.
     pub(crate) model: Option<String>,
-    /// Runs that work at once.
+    /// Maximum number of runs at the same time.
     pub(crate) parallel: Option<u64>,
-    /// Where runs are recorded: a file, or `off`.
+    /// Journal file, or `off`.
     pub(crate) journal: Option<String>,
-    /// What a tree may spend. Agents can ask for less, flags for more.
+    /// Limits of a run tree. Agents can lower them, flags can raise them.
     pub(crate) limits: LimitsConfig,
-    /// Short names of models.
+    /// Aliases of models.
     pub(crate) aliases: BTreeMap<String, String>,
-    /// What files ask for, and what they get instead.
+    /// Replacements for models named in agent files.
     pub(crate) model_map: BTreeMap<String, String>,
     /// Changes and additions to the providers.
     pub(crate) providers: BTreeMap<String, ProviderConfig>,
-    /// How commands are confined.
+    /// Sandbox for commands.
     pub(crate) sandbox: SandboxConfig,
-    /// Who pays, and how much at most.
+    /// Budget accounts.
     pub(crate) accounts: BTreeMap<String, AccountConfig>,
-    /// Which calls are allowed beforehand, asked about, denied.
+    /// Permission rules.
     pub(crate) rules: RuleLists,
-    /// What agents may hand on beyond their own tools, by name.
+    /// Tools that agents may give to child runs beyond their own, by agent.
     pub(crate) delegates: BTreeMap<String, Vec<Rule>>,
     /// MCP servers, by name: `command`, `args` and `env`, or `url` and `headers`.
     pub(crate) mcp: BTreeMap<String, serde_json::Value>,
 }
 
-/// Limits as people write them: numbers, amounts, times, `none`.
+/// Limits as written in the file: numbers, amounts, durations, `none`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LimitsConfig {
@@ -83,17 +83,17 @@ impl std::fmt::Display for ConfigAmount {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SandboxConfig {
-    /// read-only, workspace-write or off.
+    /// `read-only`, `workspace-write` or `off`.
     pub(crate) mode: Option<Sandbox>,
-    /// off, on, or hosts.
+    /// `off`, `on`, or hosts.
     pub(crate) network: Option<String>,
-    /// More folders to read.
+    /// Additional folders to read.
     pub(crate) read: Vec<PathBuf>,
-    /// More folders to change.
+    /// Additional folders to change.
     pub(crate) write: Vec<PathBuf>,
-    /// More variables to pass on.
+    /// Additional variables to pass to commands.
     pub(crate) env: Vec<String>,
-    /// Hosts that may be reached, besides those of `network`.
+    /// Hosts that may be reached in addition to those of `network`.
     pub(crate) hosts: Vec<String>,
 }
 
@@ -113,19 +113,19 @@ pub(crate) struct AccountConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RuleLists {
-    /// Calls that are not asked about.
+    /// Pre-approved calls.
     pub(crate) allow: Vec<Rule>,
-    /// Calls that are asked about.
+    /// Calls that need approval.
     pub(crate) ask: Vec<Rule>,
-    /// Calls that are refused.
+    /// Denied calls.
     pub(crate) deny: Vec<Rule>,
 }
 
 impl LimitsConfig {
     fn limits(&self) -> Result<Limits, String> {
-        let read = |amount: &Option<ConfigAmount>, how: fn(&str) -> Result<Cap, String>| match amount {
+        let read = |amount: &Option<ConfigAmount>, parse: fn(&str) -> Result<Cap, String>| match amount {
             None => Ok(Cap::Default),
-            Some(amount) => how(&amount.to_string()),
+            Some(amount) => parse(&amount.to_string()),
         };
         Ok(Limits {
             turns: read(&self.turns, values::count)?,
@@ -141,7 +141,7 @@ impl LimitsConfig {
 }
 
 impl Config {
-    /// Reads a file; a missing one says nothing.
+    /// Reads a file. A missing file is an empty configuration.
     pub(crate) fn read(path: &Path) -> Result<Self, Trouble> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -152,7 +152,7 @@ impl Config {
         };
         let wrong = |what: String| {
             Trouble::config(format!("{}: {}", path.display(), what.trim_end()))
-                .hint("`homing config show` lists what can be set")
+                .hint("`homing config show` lists the settings")
         };
         let config: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         config.limits.limits().map_err(|error| wrong(format!("limits: {error}")))?;
@@ -163,7 +163,7 @@ impl Config {
 
     pub(crate) fn accounts(&self) -> Result<BTreeMap<String, Account>, String> {
         let read = |(name, account): (&String, &AccountConfig)| {
-            let cap = account.per_day.as_ref().map(|it| values::money(&it.to_string())).transpose()?;
+            let cap = account.per_day.as_ref().map(|amount| values::money(&amount.to_string())).transpose()?;
             Ok((name.clone(), Account { per_day_micros: cap.and_then(Cap::value) }))
         };
         self.accounts.iter().map(read).collect()
@@ -178,7 +178,7 @@ impl Config {
     }
 }
 
-/// The user's word and the project's, with where each lies.
+/// The configurations of the user and the project, with their paths.
 pub(crate) struct Layered {
     pub(crate) user: Config,
     pub(crate) user_path: Option<PathBuf>,
@@ -189,74 +189,75 @@ pub(crate) struct Layered {
 impl Layered {
     /// Reads both files.
     pub(crate) fn read(config_folder: Option<&Path>, project: &Path) -> Result<Self, Trouble> {
-        let user_path = config_folder.map(|it| it.join("config.toml"));
+        let user_path = config_folder.map(|folder| folder.join("config.toml"));
         let user = user_path.as_deref().map(Config::read).transpose()?.unwrap_or_default();
         let project_path = project.join(".homing/config.toml");
         let project = Config::read(&project_path)?;
         Ok(Self { user, user_path, project, project_path })
     }
 
-    /// What a project's file says in vain, because it would not narrow anything.
+    /// Returns warnings about settings of the project that are ignored because they do not narrow anything.
     pub(crate) fn ignored(&self) -> Vec<String> {
-        let it = &self.project;
-        let said = [
-            ("model", it.model.is_some()),
-            ("journal", it.journal.is_some()),
-            ("aliases", !it.aliases.is_empty()),
-            ("model_map", !it.model_map.is_empty()),
-            ("providers", !it.providers.is_empty()),
-            ("accounts", !it.accounts.is_empty()),
-            ("rules.allow", !it.rules.allow.is_empty()),
-            ("delegates", !it.delegates.is_empty()),
-            ("mcp", !it.mcp.is_empty()),
-            ("sandbox.read", !it.sandbox.read.is_empty()),
-            ("sandbox.write", !it.sandbox.write.is_empty()),
-            ("sandbox.env", !it.sandbox.env.is_empty()),
-            ("sandbox.hosts", !it.sandbox.hosts.is_empty()),
+        let project = &self.project;
+        let settings = [
+            ("model", project.model.is_some()),
+            ("journal", project.journal.is_some()),
+            ("aliases", !project.aliases.is_empty()),
+            ("model_map", !project.model_map.is_empty()),
+            ("providers", !project.providers.is_empty()),
+            ("accounts", !project.accounts.is_empty()),
+            ("rules.allow", !project.rules.allow.is_empty()),
+            ("delegates", !project.delegates.is_empty()),
+            ("mcp", !project.mcp.is_empty()),
+            ("sandbox.read", !project.sandbox.read.is_empty()),
+            ("sandbox.write", !project.sandbox.write.is_empty()),
+            ("sandbox.env", !project.sandbox.env.is_empty()),
+            ("sandbox.hosts", !project.sandbox.hosts.is_empty()),
         ];
         let path = self.project_path.display();
-        let word = |key: &str| format!("{path}: `{key}` is ignored: a project's configuration can only narrow");
-        said.iter().filter(|(_, is_said)| *is_said).map(|(key, _)| word(key)).collect()
+        let warning = |key: &str| format!("{path}: `{key}` is ignored: a project's configuration can only narrow");
+        settings.iter().filter(|(_, is_set)| *is_set).map(|(key, _)| warning(key)).collect()
     }
 
-    /// What the user's configuration allows; a flag alone goes beyond it.
+    /// Returns the user's limits. Only a flag can exceed them.
     pub(crate) fn ceiling(&self) -> Limits {
         self.user.limits.limits().unwrap_or_default()
     }
 
-    /// Limits: flags, else the tighter of the agent's own and the user's; the project narrows all but the flags.
+    /// Returns the limits of a run: flags, else the tighter of the agent's and the user's. The project narrows all but flags.
     pub(crate) fn limits(&self, flags: Limits, agent: Limits) -> Limits {
         let project = self.project.limits.limits().unwrap_or_default();
         let below = agent.tighter(self.ceiling());
-        let narrowed = match Limit::SETTABLE.iter().any(|it| project.cap(*it) != Cap::Default) {
-            // Where the project is silent, `tighter` leaves what was said; where nobody spoke, the default is what it narrows.
-            true => only_where_said(below.or(Limits::root()).tighter(project), project, below),
-            false => below,
+        let narrowed = if Limit::SETTABLE.iter().any(|limit| project.cap(*limit) != Cap::Default) {
+            // A limit that only the project sets narrows the default.
+            narrow_set(below.or(Limits::root()).tighter(project), project, below)
+        } else {
+            below
         };
         flags.or(narrowed)
     }
 
     pub(crate) fn sandbox(&self, flag: Option<Sandbox>) -> Sandbox {
         let user = self.user.sandbox.mode.unwrap_or(Sandbox::WorkspaceWrite);
-        flag.unwrap_or_else(|| self.project.sandbox.mode.map_or(user, |it| it.min(user)))
+        flag.unwrap_or_else(|| self.project.sandbox.mode.map_or(user, |mode| mode.min(user)))
     }
 
     pub(crate) fn network(&self, flag: Option<Network>) -> Network {
-        let said = |config: &Config| config.network().unwrap_or_default();
-        let user = match (said(&self.user).unwrap_or(Network::Off), self.user.sandbox.hosts.clone()) {
+        let network = |config: &Config| config.network().unwrap_or_default();
+        let user = match (network(&self.user).unwrap_or(Network::Off), self.user.sandbox.hosts.clone()) {
             (Network::On, _) => Network::On,
             (Network::Off, more) if more.is_empty() => Network::Off,
             (Network::Off, more) => Network::Hosts(more),
             (Network::Hosts(hosts), more) => Network::Hosts(hosts.into_iter().chain(more).collect()),
         };
-        flag.unwrap_or_else(|| said(&self.project).map_or(user.clone(), |it| it.intersect(&user)))
+        flag.unwrap_or_else(|| network(&self.project).map_or(user.clone(), |project| project.intersect(&user)))
     }
 
     pub(crate) fn parallel(&self, flag: Option<u64>) -> Option<u64> {
         flag.or_else(|| [self.user.parallel, self.project.parallel].into_iter().flatten().min())
     }
 
-    /// Who has a say besides the flags.
+    /// Returns the permission layers of the user and the project.
     pub(crate) fn layers(&self) -> Vec<Layer> {
         let mut user = self.user.layer("your configuration".to_owned());
         user.settled.clone_from(&self.user.rules.allow);
@@ -264,8 +265,8 @@ impl Layered {
     }
 }
 
-/// `narrowed` where the project spoke, `below` where it did not.
-fn only_where_said(narrowed: Limits, project: Limits, below: Limits) -> Limits {
+/// Returns `narrowed` for limits that the project sets, and `below` for the others.
+fn narrow_set(narrowed: Limits, project: Limits, below: Limits) -> Limits {
     let choose = |limit: Limit| match project.cap(limit) {
         Cap::Default => below.cap(limit),
         Cap::Unlimited | Cap::At(_) => narrowed.cap(limit),
@@ -282,8 +283,8 @@ fn only_where_said(narrowed: Limits, project: Limits, below: Limits) -> Limits {
     }
 }
 
-/// Adds a rule to `rules.allow` of the user's file, leaving everything else in it as it is.
-pub(crate) fn allow_for_good(path: &Path, rule: &str) -> io::Result<()> {
+/// Adds a rule to `rules.allow` of the user's file and leaves the rest of it unchanged.
+pub(crate) fn add_allow_rule(path: &Path, rule: &str) -> io::Result<()> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -297,7 +298,7 @@ pub(crate) fn allow_for_good(path: &Path, rule: &str) -> io::Result<()> {
     fs::rename(&next, path)
 }
 
-/// The file's text with one more rule. Comments and order stay, so it is edited as text.
+/// Returns the file's text with one more rule. It is edited as text to keep comments and order.
 fn with_rule(text: &str, rule: &str) -> String {
     let quoted = toml::Value::String(rule.to_owned()).to_string();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -309,10 +310,11 @@ fn with_rule(text: &str, rule: &str) -> String {
             if text.is_empty() { "" } else { "\n\n" }
         );
     };
-    let end = lines[table + 1..].iter().position(|line| line.trim_start().starts_with('[')).map(|it| table + 1 + it);
+    let end =
+        lines[table + 1..].iter().position(|line| line.trim_start().starts_with('[')).map(|line| table + 1 + line);
     let own = &lines[table + 1..end.unwrap_or(lines.len())];
-    let list = own.iter().position(|it| it.trim_start().starts_with("allow") && it.contains('['));
-    match list.map(|it| table + 1 + it) {
+    let list = own.iter().position(|line| line.trim_start().starts_with("allow") && line.contains('['));
+    match list.map(|line| table + 1 + line) {
         Some(at) => lines[at] = lines[at].replacen('[', &format!("[{quoted}, "), 1),
         None => lines.insert(table + 1, format!("allow = [{quoted}]")),
     }
@@ -332,38 +334,38 @@ mod tests {
     }
 
     #[test]
-    fn a_project_can_only_narrow() {
-        let it = layered(
+    fn project_can_only_narrow() {
+        let config = layered(
             "[limits]\ncost = 2\n[sandbox]\nmode = 'workspace-write'\nnetwork = 'a.org'",
             "[limits]\ncost = 50\nturns = 3\n[sandbox]\nmode = 'off'\nnetwork = 'on'\n[rules]\nallow = ['bash']\n",
         );
-        let limits = it.limits(Limits::default(), Limits::default());
+        let limits = config.limits(Limits::default(), Limits::default());
         assert_eq!((limits.cost_micros, limits.turns), (Cap::At(2_000_000), Cap::At(3)));
         assert_eq!(limits.wall_ms, Cap::Default);
-        assert_eq!(it.sandbox(None), Sandbox::WorkspaceWrite);
-        assert_eq!(it.network(None), Network::Hosts(vec!["a.org".into()]));
+        assert_eq!(config.sandbox(None), Sandbox::WorkspaceWrite);
+        assert_eq!(config.network(None), Network::Hosts(vec!["a.org".into()]));
         let more = layered("[sandbox]\nhosts = ['b.org']", "[sandbox]\nhosts = ['evil.org']");
         assert_eq!(more.network(None), Network::Hosts(vec!["b.org".into()]));
-        assert_eq!(more.network(Some(Network::Off)), Network::Off, "a flag is the last word");
-        assert!(it.layers().iter().all(|layer| layer.settled.is_empty()));
-        assert_eq!(it.ignored().len(), 1);
+        assert_eq!(more.network(Some(Network::Off)), Network::Off, "a flag wins");
+        assert!(config.layers().iter().all(|layer| layer.settled.is_empty()));
+        assert_eq!(config.ignored().len(), 1);
         let wide = layered("", "[limits]\ncost = 50\n").limits(Limits::default(), Limits::default());
-        assert_eq!(wide.cost_micros, Cap::At(5_000_000), "the default is what a silent user has");
+        assert_eq!(wide.cost_micros, Cap::At(5_000_000), "without a user limit the default is narrowed");
     }
 
     #[test]
     fn flags_win_and_an_agent_stays_below_the_user() {
-        let it = layered("[limits]\nturns = 9\ndepth = 1\ntime = '5m'\ncost = 'none'\n", "");
+        let config = layered("[limits]\nturns = 9\ndepth = 1\ntime = '5m'\ncost = 'none'\n", "");
         let agent = Limits { tokens: Cap::Unlimited, wall_ms: Cap::Unlimited, ..Limits::default().turns(5).depth(2) };
-        let limits = it.limits(Limits::default().turns(20), agent);
+        let limits = config.limits(Limits::default().turns(20), agent);
         assert_eq!((limits.turns, limits.depth, limits.wall_ms), (Cap::At(20), Cap::At(1), Cap::At(300_000)));
-        assert_eq!((limits.cost_micros, limits.tokens), (Cap::Unlimited, Cap::Unlimited), "nobody limits these");
-        let narrow = it.limits(Limits::default(), agent);
+        assert_eq!((limits.cost_micros, limits.tokens), (Cap::Unlimited, Cap::Unlimited), "nothing limits these");
+        let narrow = config.limits(Limits::default(), agent);
         assert_eq!(narrow.turns, Cap::At(5), "an agent narrows");
     }
 
     #[test]
-    fn a_rule_is_added_without_touching_the_rest() {
+    fn adding_a_rule_keeps_the_rest() {
         let mut text = String::new();
         for rule in ["bash(git push *)", "write"] {
             text = with_rule(&text, rule);

@@ -1,9 +1,12 @@
-//! How a command ends, what its exit code means to scripts, and how trouble is told to people and programs.
+//! Exit codes of commands, and how errors are printed for people and programs. Hints that name flags and commands are added
+//! here, by the kind of the error.
 
 use std::{io, io::Write, process::ExitCode};
 
 use homing_core::{
     envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status},
+    fact::FailureKind,
+    model::ModelError,
     place::Place,
     sanitize,
 };
@@ -11,22 +14,28 @@ use homing_runtime::{SpawnError, journal::JournalError};
 
 use crate::terminal;
 
-/// How a command ended.
+const CRASH_LOOP_HINT: &str = "look at the last step with `homing show`, then `homing resume --force`";
+
+/// The hint if no provider has an API key.
+pub(crate) const NO_KEY_HINT: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key, or pass --model offline, which needs \
+                                      none; `homing doctor` lists the providers";
+
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Everything was done.
+    /// The command succeeded.
     Done,
-    /// It was done, and the answer is no: errors were found, something could not be written.
+    /// The command ran and failed: errors were found, or a file could not be written.
     Failed,
-    /// Usage, configuration, keys.
+    /// Wrong usage or configuration, or a missing API key.
     Usage,
-    /// A limit or time was reached.
+    /// A limit was reached.
     Limit,
-    /// Policy refused it.
+    /// Denied by a policy.
     Refused,
-    /// The provider cannot be had at the moment.
+    /// The provider is not available.
     Unavailable,
-    /// A signal stopped it.
+    /// Stopped by a signal.
     Signal(u8),
 }
 
@@ -43,7 +52,7 @@ impl Exit {
         }
     }
 
-    /// What an ending means to scripts.
+    /// Returns the exit code for the end of a run.
     pub(crate) fn of(envelope: &Envelope) -> Self {
         match envelope.status {
             Status::Done => Self::Done,
@@ -71,7 +80,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What kept a command from beginning: whose fault it is, what happened, what to try.
+/// An error that kept a command from starting, with an optional hint.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub(crate) kind: TroubleKind,
@@ -79,7 +88,7 @@ pub(crate) struct Trouble {
     pub(crate) hint: Option<String>,
 }
 
-/// Whose fault it is.
+/// The cause of a [`Trouble`], which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TroubleKind {
     Usage,
@@ -140,10 +149,14 @@ impl From<SpawnError> for Trouble {
     fn from(error: SpawnError) -> Self {
         let message = error.to_string();
         match error {
-            SpawnError::NoModel(homing_core::model::ModelError::Unauthorized { .. }) => {
-                Self::new(TroubleKind::Auth, message)
+            SpawnError::NoModel(ModelError::Unauthorized { .. }) => {
+                Self::new(TroubleKind::Auth, message).hint(NO_KEY_HINT)
             }
-            SpawnError::UnknownAgent(_) => Self::usage(message).hint("`homing agents` lists the agents that are known"),
+            SpawnError::UnknownAgent(_) => Self::usage(message).hint("`homing agents` lists the available agents"),
+            SpawnError::UnknownPrice { model } => {
+                Self::config(format!("no price is known for {model}, so --max-cost cannot be enforced"))
+                    .hint("configure its price, limit tokens with --max-tokens, or lift the limit with --max-cost none")
+            }
             SpawnError::EmptyTask => Self::usage(message),
             SpawnError::Limit(_) => Self::new(TroubleKind::Limit, message),
             SpawnError::Journal(error) => error.into(),
@@ -157,20 +170,36 @@ impl From<JournalError> for Trouble {
         let trouble = Self::config(error.to_string());
         match error {
             JournalError::Unwritable(_) => {
-                trouble.hint("choose another file with --journal PATH, or go without one with --journal off")
+                trouble.hint("choose another file with --journal PATH, or turn the journal off with --journal off")
             }
-            JournalError::Damaged(_) => trouble.hint("`homing doctor --journal` says what is damaged"),
+            JournalError::Damaged(_) => trouble.hint("`homing doctor --journal` shows what is damaged"),
+            JournalError::Owned { .. } => {
+                trouble.hint("stop it with `homing cancel`, or take it over with `homing resume --force`")
+            }
+            JournalError::CrashLoop { .. } => trouble.hint(CRASH_LOOP_HINT),
             JournalError::KeyTaken { .. } => Self { kind: TroubleKind::Usage, ..trouble },
-            JournalError::Unknown(_)
-            | JournalError::Owned { .. }
-            | JournalError::Fenced { .. }
-            | JournalError::NoSuchTree(_)
-            | JournalError::CrashLoop { .. } => trouble,
+            JournalError::Unknown(_) | JournalError::Fenced { .. } | JournalError::NoSuchTree(_) => trouble,
         }
     }
 }
 
-/// Says what went wrong; a reader who has gone away is no error.
+/// Returns the hint for a failed run: one that names flags and commands, else the one in the envelope.
+pub(crate) fn failure_hint(error: &EnvelopeError) -> Option<String> {
+    let kind = serde_json::from_value::<FailureKind>(error.kind.clone().into()).ok();
+    let hint = kind.and_then(|kind| match kind {
+        FailureKind::Auth => Some("check the provider's API key; `homing doctor` shows which one is missing"),
+        FailureKind::Model => Some("try again later, or another model with --model"),
+        FailureKind::Journal => Some("make room on the disk or choose another file with --journal, then resume"),
+        FailureKind::CrashLoop => Some(CRASH_LOOP_HINT),
+        FailureKind::Team => {
+            Some("show each run of the team with `homing show`; a part that may fail takes `on_failure: skip`")
+        }
+        FailureKind::Schema | FailureKind::Panic | FailureKind::Refused | FailureKind::Config => None,
+    });
+    hint.map(str::to_owned).or_else(|| error.hint.clone())
+}
+
+/// Prints an error and its hint to stderr. A reader that closed the pipe is not an error.
 pub(crate) fn report(outcome: anyhow::Result<Exit>) -> Exit {
     let error = match outcome {
         Ok(exit) => return exit,
@@ -181,25 +210,25 @@ pub(crate) fn report(outcome: anyhow::Result<Exit>) -> Exit {
     }
     terminal::say(&format!("error: {error:#}"));
     let trouble = error.downcast_ref::<Trouble>();
-    if let Some(hint) = trouble.and_then(|it| it.hint.as_ref()) {
+    if let Some(hint) = trouble.and_then(|trouble| trouble.hint.as_ref()) {
         terminal::say(&format!("hint: {hint}"));
     }
-    trouble.map_or(Exit::Usage, |it| it.kind.exit())
+    trouble.map_or(Exit::Usage, |trouble| trouble.kind.exit())
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let broken = |it: &io::Error| it.kind() == io::ErrorKind::BrokenPipe;
-    error.chain().any(|it| it.downcast_ref().is_some_and(broken))
+    let is_broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_broken))
 }
 
-/// The same for programs: trouble as an envelope on stdout.
+/// Like [`report`], and prints the error as an envelope on stdout.
 pub(crate) fn report_json(outcome: anyhow::Result<Exit>, agent: &str) -> Exit {
     if let Err(error) = &outcome
         && !is_broken_pipe(error)
     {
         let trouble = error.downcast_ref::<Trouble>();
-        let kind = trouble.map_or(TroubleKind::Config, |it| it.kind);
-        let hint = trouble.and_then(|it| it.hint.clone());
+        let kind = trouble.map_or(TroubleKind::Config, |trouble| trouble.kind);
+        let hint = trouble.and_then(|trouble| trouble.hint.clone());
         let envelope = envelope_of(kind, &format!("{error:#}"), hint, agent);
         let _ = print(&terminal::json(&serde_json::to_value(envelope).unwrap_or_default()));
     }
@@ -234,10 +263,10 @@ fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &s
     }
 }
 
-/// What clap has to say. Programs that asked for JSON get an envelope even then.
+/// Prints an error of the argument parser, as an envelope too if the arguments contain `--json`.
 pub(crate) fn misused(error: &clap::Error) -> Exit {
-    let asked_for_json = std::env::args_os().any(|it| it == "--json");
-    if asked_for_json && error.use_stderr() {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if wants_json && error.use_stderr() {
         let message = error.to_string();
         let message = message.trim_start_matches("error: ").trim().to_owned();
         let envelope = envelope_of(TroubleKind::Usage, &message, None, "");
@@ -247,7 +276,7 @@ pub(crate) fn misused(error: &clap::Error) -> Exit {
     if error.use_stderr() { Exit::Usage } else { Exit::Done }
 }
 
-/// A line on stdout.
+/// Prints a line to stdout.
 pub(crate) fn print(line: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{line}")?;

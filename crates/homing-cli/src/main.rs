@@ -1,11 +1,10 @@
-//! The command line of Homing: the composition root, and the only room that reads the environment.
+//! The command line of Homing: parses arguments, runs one command and exits with its code.
 
 mod cli;
 mod commands;
 mod config;
 mod exit;
 mod permission_prompt;
-mod places;
 mod print_result;
 mod progress;
 mod session;

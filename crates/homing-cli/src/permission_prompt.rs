@@ -1,4 +1,4 @@
-//! Puts questions to whoever sits at the terminal. With nobody there, nobody answers, and the runtime denies.
+//! Asks the user at the terminal. Without a terminal there is no answer, and the runtime denies the call.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ use homing_runtime::PermissionHandler;
 
 use crate::{config, terminal};
 
-/// Asks at the terminal, one question at a time.
+/// Asks the user at the terminal, one question at a time.
 pub(crate) struct TerminalPrompt {
     yes: bool,
     user_config: Option<PathBuf>,
@@ -40,17 +40,17 @@ impl TerminalPrompt {
         }
     }
 
-    /// Whether a question stands on the screen, which nobody may paint over.
+    /// Returns whether a question is on the screen, which must not be drawn over.
     pub(crate) fn is_asking(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    fn is_settled(&self, rule: Option<&String>) -> bool {
+    fn is_always_allowed(&self, rule: Option<&String>) -> bool {
         let always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
         rule.is_some_and(|rule| always.contains(rule))
     }
 
-    async fn put(&self, question: Question) -> Answer {
+    async fn ask_user(&self, question: Question) -> Answer {
         let is_permission = question.options.is_empty() && question.rule.is_some();
         if self.yes && (is_permission || question.options.is_empty()) {
             return Answer::Yes;
@@ -59,7 +59,7 @@ impl TerminalPrompt {
             return Answer::Nobody;
         }
         let _turn = self.one_at_a_time.lock().await;
-        if self.is_settled(question.rule.as_ref()) {
+        if self.is_always_allowed(question.rule.as_ref()) {
             return Answer::Yes;
         }
         let open = OpenPrompt::new(&self.open);
@@ -73,13 +73,13 @@ impl TerminalPrompt {
         drop(open);
         match line {
             None => Answer::Nobody,
-            Some(line) => self.understand(line.trim(), &question, is_permission),
+            Some(line) => self.parse_answer(line.trim(), &question, is_permission),
         }
     }
 
-    fn understand(&self, line: &str, question: &Question, is_permission: bool) -> Answer {
+    fn parse_answer(&self, line: &str, question: &Question, is_permission: bool) -> Answer {
         if !is_permission {
-            let chosen = line.parse::<usize>().ok().and_then(|it| question.options.get(it.checked_sub(1)?));
+            let chosen = line.parse::<usize>().ok().and_then(|number| question.options.get(number.checked_sub(1)?));
             return match (line, chosen) {
                 ("", _) => Answer::Nobody,
                 (_, Some(option)) => Answer::Text(option.clone()),
@@ -96,26 +96,28 @@ impl TerminalPrompt {
         }
     }
 
-    /// "Always" is a rule in the user's configuration, and holds in this process from now on.
+    /// Adds the rule to the user's configuration and allows its calls in this process from now on.
     fn remember(&self, asked_by: &str) {
         self.always.lock().unwrap_or_else(PoisonError::into_inner).insert(asked_by.to_owned());
-        // The rule stands before the name of the layer that asks, which is in parentheses.
+        // The name of the layer that asks follows the rule, in parentheses.
         let rule = asked_by.rsplit_once(" (").map_or(asked_by, |(rule, _)| rule);
         let (Some(path), Ok(rule)) = (&self.user_config, rule.parse::<Rule>()) else { return };
-        match config::allow_for_good(path, &rule.to_string()) {
+        match config::add_allow_rule(path, &rule.to_string()) {
             Ok(()) => terminal::say(&format!("  `{rule}` is allowed from now on ({})", path.display())),
-            Err(error) => terminal::say(&format!("  allowed for now; {} cannot be written: {error}", path.display())),
+            Err(error) => {
+                terminal::say(&format!("  allowed for this session; cannot write {}: {error}", path.display()))
+            }
         }
     }
 }
 
 impl PermissionHandler for TerminalPrompt {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
-        Box::pin(self.put(question))
+        Box::pin(self.ask_user(question))
     }
 }
 
-/// A question on the screen.
+/// Counts a question as open until it is dropped.
 struct OpenPrompt<'a>(&'a AtomicUsize);
 
 impl<'a> OpenPrompt<'a> {
@@ -143,33 +145,33 @@ mod tests {
 
     fn question(rule: Option<&str>, options: &[&str]) -> Question {
         let key = homing_core::tool::CallKey { run: uuid::Uuid::nil(), turn: 1, index: 0 };
-        let options = options.iter().map(|it| (*it).to_owned()).collect();
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
         Question { text: "?".to_owned(), options, key, rule: rule.map(str::to_owned) }
     }
 
     #[test]
-    fn always_writes_the_rule_that_asked_into_the_users_configuration() {
+    fn always_adds_the_rule_to_the_users_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("homing/config.toml");
-        let asker = TerminalPrompt::new(false, Some(path.clone()));
+        let prompt = TerminalPrompt::new(false, Some(path.clone()));
         let asked = question(Some("bash(git push *) (permission mode of agent x)"), &[]);
-        assert_eq!(asker.understand("A", &asked, true), Answer::Yes);
-        assert!(asker.is_settled(asked.rule.as_ref()));
+        assert_eq!(prompt.parse_answer("A", &asked, true), Answer::Yes);
+        assert!(prompt.is_always_allowed(asked.rule.as_ref()));
         let config = config::Config::read(&path).unwrap();
         assert_eq!(config.rules.allow[0].to_string(), "bash(git push *)");
-        assert_eq!(asker.understand("", &asked, true), Answer::No);
+        assert_eq!(prompt.parse_answer("", &asked, true), Answer::No);
     }
 
     #[test]
-    fn a_choice_is_made_by_number_or_in_words() {
-        let asker = TerminalPrompt::new(false, None);
+    fn option_is_chosen_by_number_or_text() {
+        let prompt = TerminalPrompt::new(false, None);
         let asked = question(None, &["SQLite", "Postgres"]);
-        assert_eq!(asker.understand("2", &asked, false), Answer::Text("Postgres".into()));
-        assert_eq!(asker.understand("neither", &asked, false), Answer::Text("neither".into()));
+        assert_eq!(prompt.parse_answer("2", &asked, false), Answer::Text("Postgres".into()));
+        assert_eq!(prompt.parse_answer("neither", &asked, false), Answer::Text("neither".into()));
     }
 
     #[tokio::test]
-    async fn yes_answers_permissions_and_nobody_answers_without_a_terminal() {
+    async fn yes_flag_approves_and_no_terminal_means_no_answer() {
         assert_eq!(TerminalPrompt::new(true, None).ask(question(Some("write (x)"), &[])).await, Answer::Yes);
         if !stdin().is_terminal() {
             assert_eq!(TerminalPrompt::new(false, None).ask(question(Some("write (x)"), &[])).await, Answer::Nobody);

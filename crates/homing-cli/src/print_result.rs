@@ -1,4 +1,4 @@
-//! Tells how a run ended: the answer on stdout, everything else on stderr.
+//! Prints the result of a run: the answer to stdout, everything else to stderr.
 
 use std::io::{IsTerminal, Write, stdout};
 
@@ -8,47 +8,60 @@ use homing_core::{
     sanitize,
 };
 
-use crate::{exit::print, progress::figures, terminal};
+use crate::{
+    exit::{failure_hint, print},
+    progress::figures,
+    terminal,
+};
 
-/// How a result is wanted on stdout.
+/// The form of a result on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The answer, for people.
-    Words,
-    /// One envelope.
+    /// The answer as text.
+    Text,
+    /// The envelope as JSON.
     Json,
-    /// Nothing: the events told it all.
+    /// Nothing, because the events contain everything.
     Events,
 }
 
 impl Form {
-    /// As the flags say.
+    /// Returns the form that the flags ask for.
     pub(crate) fn of(json: bool, events: bool) -> Self {
         match (json, events) {
             (true, _) => Self::Json,
             (false, true) => Self::Events,
-            (false, false) => Self::Words,
+            (false, false) => Self::Text,
         }
     }
 }
 
-/// Tells how a run ended.
-pub(crate) fn tell(envelope: &Envelope, form: Form, is_recorded: bool) {
+/// Prints the result of a run.
+pub(crate) fn print_result(envelope: &Envelope, form: Form, is_recorded: bool) {
     match form {
-        Form::Words => words(envelope, is_recorded),
+        Form::Text => text(envelope, is_recorded),
         Form::Json => json(envelope),
         Form::Events => (),
     }
 }
 
-/// The answer for programs.
+/// Prints the envelope as JSON, with hints that name flags and commands.
 pub(crate) fn json(envelope: &Envelope) {
-    // A reader who has gone away is no reason for another exit code.
+    let mut envelope = envelope.clone();
+    add_hints(&mut envelope);
+    // A closed pipe does not change the exit code.
     let _ = print(&terminal::json(&serde_json::to_value(envelope).unwrap_or_default()));
 }
 
-/// The answer for people, with the line about what it took.
-fn words(envelope: &Envelope, is_recorded: bool) {
+fn add_hints(envelope: &mut Envelope) {
+    if let Some(error) = &mut envelope.error {
+        error.hint = failure_hint(error);
+    }
+    envelope.children.iter_mut().for_each(add_hints);
+}
+
+/// Prints the answer, then warnings, the reason for stopping and the costs.
+fn text(envelope: &Envelope, is_recorded: bool) {
     let answer = match &envelope.data {
         Some(data) => format!("{data:#}"),
         None => envelope.output.clone(),
@@ -70,6 +83,9 @@ fn words(envelope: &Envelope, is_recorded: bool) {
     for denied in &envelope.denied {
         terminal::say(&format!("denied: {}", sanitize::inert_line(denied)));
     }
+    if !envelope.denied.is_empty() {
+        terminal::say("hint: allow a call that needs approval with --allow, such as --allow 'bash(git push *)'");
+    }
     if let Some(why) = why(envelope) {
         terminal::say(&why);
     }
@@ -79,17 +95,17 @@ fn words(envelope: &Envelope, is_recorded: bool) {
     }
 }
 
-/// Why it is not done, in words.
+/// Says why the run did not finish.
 pub(crate) fn why(envelope: &Envelope) -> Option<String> {
     if let Some(error) = &envelope.error {
-        let hint = error.hint.as_ref().map(|it| format!("\nhint: {it}")).unwrap_or_default();
+        let hint = failure_hint(error).map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         return Some(format!("error: {}{hint}", error.message));
     }
     let hit = envelope.limit.as_ref()?;
     let (limit, spent) = (amount(hit.name, hit.limit), amount(hit.name, hit.spent));
     let whose = if hit.place == envelope.place { String::new() } else { format!(" of run {}", hit.place) };
     if hit.name == Limit::Output {
-        let cut = "stopped because its replies were cut off again and again";
+        let cut = "stopped because its replies were cut off repeatedly";
         return Some(format!("{cut}, the last at {spent} of {limit} output tokens"));
     }
     Some(format!("stopped at its {} limit{whose}: {spent} of {limit}", hit.name.name().replace('_', " ")))
@@ -106,7 +122,7 @@ fn amount(limit: Limit, value: u64) -> String {
     }
 }
 
-/// `done · 4 turns · 12.3k tokens · $0.0123 · 3.2s · run 0199…`
+/// Returns a line such as `done · 4 turns · 12.3k tokens · $0.0123 · 3.2s · run 0199…`.
 pub(crate) fn cost_line(envelope: &Envelope) -> String {
     let all = &envelope.subtree;
     let runs = envelope.all().len() as u64;
@@ -128,23 +144,23 @@ pub(crate) fn cost_line(envelope: &Envelope) -> String {
     parts.join(" · ")
 }
 
-/// The part of an id that no other run of this machine has: it is made of the moment in which the run began.
+/// Returns the part of an ID that encodes the start time, which identifies the run on this machine.
 pub(crate) fn short(envelope: &Envelope) -> String {
     envelope.run.to_string().chars().take(13).collect()
 }
 
 fn resume_line(envelope: &Envelope) -> String {
     let id = short(envelope);
-    let more = match envelope.limit.as_ref().map(|it| it.name) {
+    let more = match envelope.limit.as_ref().map(|hit| hit.name) {
         Some(Limit::Cost) => " --max-cost +1.00",
         Some(Limit::Tokens) => " --max-tokens +100k",
-        // Nothing makes a reply longer yet; any extension lets the run go on.
+        // The output limit cannot be raised yet, but any extension lets the run continue.
         Some(Limit::Turns | Limit::Output) => " --max-turns +20",
         Some(Limit::ToolCalls) => " --max-tool-calls +100",
         Some(Limit::Children) => " --max-children +10",
         Some(Limit::Wall) => " --timeout +10m",
         Some(Limit::Depth | Limit::Work | Limit::Repeats | Limit::Compactions) | None => "",
     };
-    let verb = if envelope.status == Status::Interrupted { "go on" } else { "give it more" };
+    let verb = if envelope.status == Status::Interrupted { "resume it" } else { "give it more" };
     format!("{verb} with: homing resume {id}{more}")
 }

@@ -1,4 +1,4 @@
-//! Everything that is needed to run agents, put together from flags, configuration and environment.
+//! `Session`: everything that is needed to run agents, built from flags, configuration and environment.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,8 @@ use std::{
 };
 
 use homing::{
-    BuildError, Catalog, Claim, CodingSetup, Folders, Homing, HomingBuilder, ModelOptions, RunHandle, SpawnError, Task,
+    BuildError, Catalog, Claim, CodingSetup, Extensions, Folders, Homing, HomingBuilder, JournalChoice, ModelOptions,
+    PendingApproval, PermissionHandler, Permissions, RunHandle, SpawnError, Task, environment,
 };
 use homing_core::{
     authority::Layer,
@@ -17,7 +18,7 @@ use homing_core::{
 };
 use homing_models::{
     Providers,
-    names::{OfflineCase, Resolver, may_go_offline},
+    names::{Availability, OfflineCase, Resolver, may_go_offline},
 };
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::{Replay, SqliteOptions};
@@ -30,7 +31,7 @@ use crate::{
         values,
     },
     config::Layered,
-    exit::{Trouble, TroubleKind},
+    exit::{NO_KEY_HINT, Trouble, TroubleKind},
     permission_prompt::TerminalPrompt,
     terminal,
 };
@@ -41,62 +42,73 @@ pub(crate) struct Session {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) config: Layered,
     pub(crate) model: Option<String>,
-    pub(crate) asker: Arc<TerminalPrompt>,
+    pub(crate) prompt: Arc<TerminalPrompt>,
     telemetry: Option<Telemetry>,
 }
 
-/// How a session differs from one command to another.
+/// The parts of a session that differ between commands.
 #[derive(Default)]
 pub(crate) struct SessionRequest<'a> {
     /// The agent that gets `--delegates`.
     pub(crate) agent: Option<&'a str>,
     /// A recording that answers instead of models and tools.
     pub(crate) replay: Option<Arc<Replay>>,
-    /// The command makes no sense without a journal.
+    /// Fails without a journal.
     pub(crate) needs_journal: bool,
-    /// Teams that are known besides the agents.
+    /// Teams in addition to the agents.
     pub(crate) teams: Vec<homing_teams::Team>,
-    /// Who is asked instead of the person at the terminal.
-    pub(crate) asker: Option<Arc<dyn homing::PermissionHandler>>,
-    /// Who is told of every fact.
+    /// Plugin folders in addition to the user's.
+    pub(crate) plugins: Vec<PathBuf>,
+    /// Opens no journal and prints no warnings: the command only looks at agents.
+    pub(crate) is_inspection: bool,
+    /// Answers questions instead of the user at the terminal.
+    pub(crate) handler: Option<Arc<dyn PermissionHandler>>,
+    /// Receives every record.
     pub(crate) telemetry: Option<Telemetry>,
 }
 
 impl Session {
-    /// Puts everything together. Nothing is spent.
-    pub(crate) async fn open(with: &WithArgs, mut wanted: SessionRequest<'_>) -> anyhow::Result<Self> {
+    /// Builds a session. Spends nothing.
+    pub(crate) async fn open(with: &WithArgs, mut request: SessionRequest<'_>) -> anyhow::Result<Self> {
         let folder = working_folder(with.cwd.as_deref())?;
         let folders = Folders::from_env();
-        let standard = standard(with, &folder)?;
-        let project = standard.places.project_folders().into_iter().next().unwrap_or_else(|| folder.clone());
+        let mut setup = coding_setup(with, &folder)?;
+        setup.places.plugins.append(&mut request.plugins);
+        let project = setup.places.project_folders().into_iter().next().unwrap_or_else(|| folder.clone());
         let config = Layered::read(folders.config.as_deref(), &project)?;
-        for remark in config.ignored() {
-            terminal::say(&format!("warning: {remark}"));
+        for warning in config.ignored() {
+            terminal::say(&format!("warning: {warning}"));
         }
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
-        let asker = Arc::new(TerminalPrompt::new(with.yes, config.user_path.clone()));
-        let on_ask: Arc<dyn homing::PermissionHandler> = match wanted.asker.take() {
-            // `--yes` was the answer already.
+        let prompt = Arc::new(TerminalPrompt::new(with.yes, config.user_path.clone()));
+        let handler: Arc<dyn PermissionHandler> = match request.handler.take() {
             Some(other) if !with.yes => other,
-            Some(_) | None => asker.clone(),
+            Some(_) | None => prompt.clone(),
         };
-        let builder = Homing::builder().workdir(&folder).with_surroundings().on_ask(on_ask);
-        let builder = builder.standard(with_delegates(standard, with, &wanted, &config));
-        let builder = permissions(builder, with, &config)?;
-        let builder = models(builder, &catalog, wanted.replay.clone());
-        let path = journal_path(&with.journal, &config, &folders);
-        let builder = keep(builder, path, &config, &wanted)?;
-        let builder = std::mem::take(&mut wanted.teams).into_iter().fold(builder, HomingBuilder::team);
-        let telemetry = wanted.telemetry.take();
-        let builder = telemetry.iter().fold(builder, |builder, it| builder.on_fact(it.listener()));
+        let mut builder = Homing::builder().workdir(&folder).with_project_context().on_ask(handler);
+        builder = builder.coding_setup(with_config(setup, with, &request, &config));
+        builder = builder.permissions(permissions(with, &config)?);
+        if let Some(parallel) = config.parallel(with.parallel) {
+            builder = builder.parallel(usize::try_from(parallel).unwrap_or(usize::MAX));
+        }
+        builder = models(builder, &catalog, request.replay.clone());
+        builder = builder.journal(journal(with, &config, &folders, &request)?);
+        builder = std::mem::take(&mut request.teams).into_iter().fold(builder, HomingBuilder::team);
+        let telemetry = request.telemetry.take();
+        if let Some(telemetry) = &telemetry {
+            builder = builder.on_fact(telemetry.listener());
+        }
         let homing = builder.build().await.map_err(trouble)?;
-        let session = Self { homing, catalog, config, model, asker, telemetry };
-        session.say_remarks(with.strict)?;
+        let session = Self { homing, catalog, config, model, prompt, telemetry };
+        session.check_given_agents()?;
+        if !request.is_inspection {
+            session.print_diagnostics(with.strict)?;
+        }
         Ok(session)
     }
 
-    /// Goes on with a tree of the journal. Telemetry learns what happened before, so that what goes on has its beginning.
+    /// Resumes a run tree of the journal. Telemetry gets the earlier records first, so that its spans have their beginning.
     pub(crate) async fn resume(&self, tree: Uuid, claim: Claim, more: Limits) -> Result<RunHandle, SpawnError> {
         if let (Some(telemetry), Some(journal)) = (&self.telemetry, self.homing.journal())
             && let Ok(past) = journal.follow(tree, 0)
@@ -106,7 +118,7 @@ impl Session {
         self.homing.resume(tree, claim, more).await
     }
 
-    /// The task with what it may spend, and with a warning where its agent's file asks for more.
+    /// Adds the limits to a task, and a warning if its agent's file asks for more.
     pub(crate) fn bounded(&self, mut task: Task, flags: Limits) -> Task {
         let Ok(agent) = self.homing.registry().get(&task.agent) else {
             return task.limits(self.config.limits(flags, Limits::default()));
@@ -115,27 +127,30 @@ impl Session {
         task.limits(self.config.limits(flags, agent.limits))
     }
 
-    /// What the agent's file asks for in vain: without trust, or beyond the user's configuration. A flag settles it.
+    /// Returns warnings about limits of the agent's file that are lowered, for lack of trust or by the user's configuration. A
+    /// flag overrides both.
     fn lowered(&self, agent: &AgentDefinition, flags: Limits) -> Vec<String> {
         let path = agent.source.path.as_ref();
-        let on_limits =
-            |it: &&Diagnostic| path.is_some() && it.path.as_deref() == path && it.field.as_deref() == Some("limits");
-        let untrusted = self.homing.diagnostics().iter().filter(on_limits).map(|it| it.message.clone());
+        let is_about_limits = |diagnostic: &&Diagnostic| {
+            path.is_some() && diagnostic.path.as_deref() == path && diagnostic.field.as_deref() == Some("limits")
+        };
+        let diagnostics = self.homing.diagnostics().iter().filter(is_about_limits);
+        let untrusted = diagnostics.map(|diagnostic| diagnostic.message.clone());
         let ceiling = self.config.ceiling();
-        let above = |limit: &Limit| match (agent.limits.cap(*limit), ceiling.cap(*limit)) {
+        let is_above = |limit: &Limit| match (agent.limits.cap(*limit), ceiling.cap(*limit)) {
             (Cap::Unlimited, Cap::At(_)) => true,
-            (Cap::At(said), Cap::At(most)) => said > most,
+            (Cap::At(asked), Cap::At(allowed)) => asked > allowed,
             (Cap::Default, _) | (_, Cap::Default | Cap::Unlimited) => false,
         };
-        let open = Limit::SETTABLE.into_iter().filter(|it| flags.cap(*it) == Cap::Default);
-        let words = |limit: Limit| {
-            let (asks, most) = (limit.shown(agent.limits.cap(limit)), limit.shown(ceiling.cap(limit)));
-            format!("agent {} asks for {limit} {asks}; your configuration allows {most}", agent.name)
+        let open = Limit::SETTABLE.into_iter().filter(|limit| flags.cap(*limit) == Cap::Default);
+        let warning = |limit: Limit| {
+            let (asked, allowed) = (limit.shown(agent.limits.cap(limit)), limit.shown(ceiling.cap(limit)));
+            format!("agent {} asks for {limit} {asked}; your configuration allows {allowed}", agent.name)
         };
-        untrusted.chain(open.filter(above).map(words)).collect()
+        untrusted.chain(open.filter(is_above).map(warning)).collect()
     }
 
-    /// Makes sure that there is a model for `agent`, and says which one was chosen where nobody chose.
+    /// Makes sure that there is a model for `agent`, and prints which one was chosen if the user chose none.
     pub(crate) fn choose_model(&self, agent: &AgentDefinition, person_reads: bool) -> Result<(), Trouble> {
         if self.model.is_some() || self.config.user.model.is_some() {
             return Ok(());
@@ -153,116 +168,131 @@ impl Session {
             terminal::say(OFFLINE);
             return Ok(());
         }
-        Err(Trouble::new(TroubleKind::Auth, "there is no model to speak with: no provider's key is set")
-            .hint("set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key, or pass --model offline, which needs none; `homing doctor` lists the providers"))
+        Err(Trouble::new(TroubleKind::Auth, "no model available: no provider API key is set").hint(NO_KEY_HINT))
     }
 
-    /// Takes providers' keys out of a text, should one have found its way there.
+    /// Returns a function that removes providers' keys from a text.
     pub(crate) fn redactor(&self) -> impl Fn(&str) -> String + use<> {
-        let names = self.catalog.providers().rows().iter().flat_map(|row| row.key_vars.clone());
-        let keys: Vec<String> = names.filter_map(|it| std::env::var(it).ok()).filter(|it| it.len() >= 8).collect();
-        move |text| keys.iter().fold(text.to_owned(), |text, key| text.replace(key, "[redacted]"))
+        redactor(self.catalog.providers())
     }
 
-    /// Errors stop us; warnings are counted.
-    fn say_remarks(&self, strict: bool) -> Result<(), Trouble> {
-        let all: Vec<_> = self.homing.diagnostics().iter().filter(|it| it.severity > Severity::Info).collect();
-        let given = all.iter().find(|it| it.path.is_none() && it.severity == Severity::Error);
-        if let Some(error) = given {
-            return Err(Trouble::config(format!("--agents{error}")));
+    /// Fails if the agents given with `--agents` are invalid.
+    fn check_given_agents(&self) -> Result<(), Trouble> {
+        let is_fatal = |diagnostic: &&Diagnostic| diagnostic.path.is_none() && diagnostic.severity == Severity::Error;
+        match self.homing.diagnostics().iter().find(is_fatal) {
+            Some(error) => Err(Trouble::config(format!("--agents{error}"))),
+            None => Ok(()),
         }
+    }
+
+    /// Prints warnings; with `strict` they are errors.
+    fn print_diagnostics(&self, strict: bool) -> Result<(), Trouble> {
+        let is_warning = |diagnostic: &&Diagnostic| diagnostic.severity > Severity::Info;
+        let all: Vec<_> = self.homing.diagnostics().iter().filter(is_warning).collect();
         if let (true, Some(first)) = (strict, all.first()) {
             let more = all.len() - 1;
-            return Err(Trouble::config(format!(
-                "{first}{}",
-                if more > 0 { format!(" (and {more} more)") } else { String::new() }
-            ))
-            .hint("`homing check` shows all remarks; without --strict they are warnings"));
+            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            return Err(Trouble::config(format!("{first}{more}"))
+                .hint("`homing check` shows all warnings; without --strict they are not errors"));
         }
-        let (files, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.path.is_some());
-        for it in others {
-            let hint = it.hint.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
-            terminal::say(&format!("warning: {}{hint}", it.message));
+        let (about_files, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.path.is_some());
+        for diagnostic in others {
+            let hint = diagnostic.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            terminal::say(&format!("warning: {}{hint}", diagnostic.message));
         }
-        match files.len() {
-            0 => (),
-            1 => terminal::say("1 remark on agent files; `homing check` shows it"),
-            count => terminal::say(&format!("{count} remarks on agent files; `homing check` shows them")),
+        self.print_pending_approvals();
+        if !about_files.is_empty() {
+            terminal::say(&warnings_line(about_files.len()));
         }
         Ok(())
     }
-}
 
-const OFFLINE: &str = "using the offline model: a keyword search that needs no key. For a real model set ANTHROPIC_API_KEY or \
-                       OPENAI_API_KEY, or choose one with --model provider/model.";
-
-/// The folder to work in.
-pub(crate) fn working_folder(said: Option<&Path>) -> Result<PathBuf, Trouble> {
-    let folder = match said {
-        Some(folder) => folder.to_owned(),
-        None => std::env::current_dir()
-            .map_err(|error| Trouble::config(format!("the current folder cannot be found: {error}")))?,
-    };
-    let whole = std::fs::canonicalize(&folder)
-        .map_err(|error| Trouble::usage(format!("there is no folder {}: {error}", folder.display())))?;
-    match whole.is_dir() {
-        true => Ok(whole),
-        false => Err(Trouble::usage(format!("{} is no folder", folder.display()))),
+    fn print_pending_approvals(&self) {
+        let mut hints: Vec<String> = Vec::new();
+        for pending in self.homing.pending_approvals() {
+            let hint = match pending {
+                PendingApproval::Server(name) => {
+                    format!("look at the tools of `{name}` and approve them with `homing trust --server {name}`")
+                }
+                _ => "look at the project's files, then run `homing trust`".to_owned(),
+            };
+            if !hints.contains(&hint) {
+                terminal::say(&format!("hint: {hint}"));
+                hints.push(hint);
+            }
+        }
     }
 }
 
-fn standard(with: &WithArgs, folder: &Path) -> Result<CodingSetup, Trouble> {
-    let mut standard = CodingSetup::from_env(folder);
-    standard.places.agents_json.clone_from(&with.agents);
-    standard.options.strict = with.strict;
-    standard.helper = std::env::current_exe().ok();
+/// Returns the line that counts the warnings about agent files.
+pub(crate) fn warnings_line(count: usize) -> String {
+    let warnings = if count == 1 { "1 warning".to_owned() } else { format!("{count} warnings") };
+    format!("{warnings}; run `homing check` for details")
+}
+
+const OFFLINE: &str = "using the offline model: a keyword search that needs no API key. For a real model set ANTHROPIC_API_KEY or \
+                       OPENAI_API_KEY, or choose one with --model provider/model.";
+
+/// Returns a function that removes the providers' keys from a text.
+pub(crate) fn redactor(providers: &Providers) -> impl Fn(&str) -> String + use<> {
+    let names = providers.rows().iter().flat_map(|row| row.key_vars.clone());
+    let values = names.filter_map(|name| environment::variable(&name));
+    let keys: Vec<String> = values.filter(|key| key.len() >= 8).collect();
+    move |text| keys.iter().fold(text.to_owned(), |text, key| text.replace(key, "[redacted]"))
+}
+
+/// Returns the absolute path of the working folder.
+pub(crate) fn working_folder(given: Option<&Path>) -> Result<PathBuf, Trouble> {
+    let folder = match given {
+        Some(folder) => folder.to_owned(),
+        None => environment::current_folder()
+            .map_err(|error| Trouble::config(format!("cannot find the current folder: {error}")))?,
+    };
+    let absolute = std::fs::canonicalize(&folder)
+        .map_err(|error| Trouble::usage(format!("cannot open the folder {}: {error}", folder.display())))?;
+    if absolute.is_dir() { Ok(absolute) } else { Err(Trouble::usage(format!("{} is not a folder", folder.display()))) }
+}
+
+fn coding_setup(with: &WithArgs, folder: &Path) -> Result<CodingSetup, Trouble> {
+    let mut setup = CodingSetup::from_env(folder);
+    setup.places.agents_json.clone_from(&with.agents);
+    setup.options.strict = with.strict;
+    setup.helper = environment::executable().ok();
     let hash =
         |text: &String| TrustHash::try_from(text.clone()).map_err(|error| Trouble::usage(format!("--trust: {error}")));
     let given: Vec<TrustHash> = with.trust.iter().map(hash).collect::<Result<_, _>>()?;
     if !given.is_empty() {
-        let store = match standard.trust.take() {
+        let store = match setup.trust.take() {
             Some(store) => store,
-            None => homing_tools::trust::TrustStore::load(standard.private.join("trust.json"))
-                .map_err(|error| Trouble::config(format!("what is trusted cannot be read: {error}")))?,
+            None => homing_tools::trust::TrustStore::load(setup.private.join("trust.json"))
+                .map_err(|error| Trouble::config(format!("cannot read the trusted projects: {error}")))?,
         };
-        standard.trust = Some(store.with_given(given));
+        setup.trust = Some(store.with_given(given));
     }
-    Ok(standard)
+    Ok(setup)
 }
 
-fn with_delegates(
-    mut standard: CodingSetup,
-    with: &WithArgs,
-    wanted: &SessionRequest<'_>,
-    config: &Layered,
-) -> CodingSetup {
-    standard.delegates.clone_from(&config.user.delegates);
-    if let (Some(agent), false) = (wanted.agent, with.delegates.is_empty()) {
-        standard.delegates.insert(agent.to_owned(), with.delegates.clone());
+fn with_config(mut setup: CodingSetup, with: &WithArgs, request: &SessionRequest<'_>, config: &Layered) -> CodingSetup {
+    setup.delegates.clone_from(&config.user.delegates);
+    if let (Some(agent), false) = (request.agent, with.delegates.is_empty()) {
+        setup.delegates.insert(agent.to_owned(), with.delegates.clone());
     }
-    standard.sandbox = config.user.sandbox.options();
-    standard.servers.clone_from(&config.user.mcp);
-    standard.limits = config.ceiling();
-    standard
+    setup.sandbox = config.user.sandbox.options();
+    setup.servers.clone_from(&config.user.mcp);
+    setup.limits = config.ceiling();
+    setup
 }
 
-fn permissions(builder: HomingBuilder, with: &WithArgs, config: &Layered) -> Result<HomingBuilder, Trouble> {
+fn permissions(with: &WithArgs, config: &Layered) -> Result<Permissions, Trouble> {
     let network = with.network.as_deref().map(values::network).transpose();
     let network = network.map_err(|error| Trouble::usage(format!("--network: {error}")))?;
     let flags = Layer { settled: with.allow.clone(), deny: with.deny.clone(), ..Layer::everything("flags") };
     let layers = config.layers().into_iter().chain([flags]);
-    let mut builder = layers.fold(builder, HomingBuilder::layer);
-    builder = builder.network(config.network(network)).sandbox(config.sandbox(with.sandbox.map(Into::into)));
-    for folder in &config.user.sandbox.read {
-        builder = builder.may_read(folder);
-    }
-    for folder in &config.user.sandbox.write {
-        builder = builder.may_write(folder);
-    }
-    if let Some(parallel) = config.parallel(with.parallel) {
-        builder = builder.parallel(usize::try_from(parallel).unwrap_or(usize::MAX));
-    }
-    Ok(builder)
+    let sandbox = config.sandbox(with.sandbox.map(Into::into));
+    let permissions = Permissions::default().network(config.network(network)).sandbox(sandbox);
+    let permissions = layers.fold(permissions, Permissions::layer);
+    let permissions = config.user.sandbox.read.iter().fold(permissions, Permissions::may_read);
+    Ok(config.user.sandbox.write.iter().fold(permissions, Permissions::may_write))
 }
 
 fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<Replay>>) -> HomingBuilder {
@@ -272,10 +302,12 @@ fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<Rep
         use homing_core::model::{ModelCard, Models};
         prices.get(name).map_or_else(|_| ModelCard::free(name), |model| model.card().clone())
     };
-    builder.models(replay.models(card)).wrap_tools(move |tool| replay.tool(tool))
+    let models = replay.models(card);
+    let wrap_tool = Some(Arc::new(move |tool| replay.tool(tool)) as _);
+    builder.models(models).extensions(Extensions { wrap_tool, ..Extensions::default() })
 }
 
-/// Where runs are recorded; `None` is nowhere.
+/// Returns the path of the journal, or `None` if it is off.
 pub(crate) fn journal_path(args: &JournalArgs, config: &Layered, folders: &Folders) -> Option<PathBuf> {
     match args.journal.as_deref().or(config.user.journal.as_deref()) {
         Some("off") => None,
@@ -284,32 +316,33 @@ pub(crate) fn journal_path(args: &JournalArgs, config: &Layered, folders: &Folde
     }
 }
 
-fn keep(
-    builder: HomingBuilder,
-    path: Option<PathBuf>,
+fn journal(
+    with: &WithArgs,
     config: &Layered,
-    wanted: &SessionRequest<'_>,
-) -> Result<HomingBuilder, Trouble> {
-    let said_off = |it: &Option<String>| it.as_deref() == Some("off");
-    match path {
+    folders: &Folders,
+    request: &SessionRequest<'_>,
+) -> Result<JournalChoice, Trouble> {
+    if request.is_inspection {
+        return Ok(JournalChoice::Off);
+    }
+    match journal_path(&with.journal, config, folders) {
         Some(path) => {
             let mut options = SqliteOptions::default();
             options.accounts = config.user.accounts().map_err(Trouble::config)?;
-            Ok(builder.journal_with(path, options))
+            Ok(JournalChoice::File(path, Box::new(options)))
         }
-        None if wanted.needs_journal => Err(no_journal()),
+        None if request.needs_journal => Err(no_journal()),
         None => {
-            if !said_off(&config.user.journal) && Folders::from_env().journal().is_none() {
+            if config.user.journal.as_deref() != Some("off") && folders.journal().is_none() {
                 terminal::say("warning: HOME is not set, so this run is not recorded; name a file with --journal");
             }
-            Ok(builder.journal_off())
+            Ok(JournalChoice::Off)
         }
     }
 }
 
 pub(crate) fn no_journal() -> Trouble {
-    Trouble::config("there is no journal: it is switched off, or HOME is not set")
-        .hint("name a file with --journal PATH")
+    Trouble::config("there is no journal: it is turned off, or HOME is not set").hint("name a file with --journal PATH")
 }
 
 fn trouble(error: BuildError) -> Trouble {
@@ -320,8 +353,7 @@ fn trouble(error: BuildError) -> Trouble {
 }
 
 fn catalog(with: &WithArgs, config: &Layered) -> Arc<Catalog> {
-    let lookup = |name: &str| std::env::var(name).ok().filter(|it| !it.trim().is_empty()).map(Into::into);
-    let providers = Providers::new(config.user.providers.clone(), lookup);
+    let providers = Providers::new(config.user.providers.clone(), environment::key);
     let mut options = ModelOptions::default();
     options.default = with.model.clone().or_else(|| config.user.model.clone());
     options.aliases.clone_from(&config.user.aliases);
@@ -332,31 +364,45 @@ fn catalog(with: &WithArgs, config: &Layered) -> Arc<Catalog> {
 
 /// Flags come first, because the first match wins.
 fn model_map(with: &WithArgs, config: &Layered) -> Vec<(String, String)> {
-    let flags = with.model_map.iter().flat_map(|it| it.iter().cloned());
+    let flags = with.model_map.iter().flat_map(|map| map.iter().cloned());
     flags.chain(config.user.model_map.iter().map(|(from, to)| (from.clone(), to.clone()))).collect()
 }
 
-/// A model that somebody named must be one that can be had: nothing stands in for it.
+/// Resolves the model that the user named. It is never replaced by another one.
 fn checked_model(catalog: &Catalog, config: &Layered, with: &WithArgs, name: &str) -> Result<String, Trouble> {
-    let resolver = |strict: bool| Resolver {
-        providers: catalog.providers(),
-        default: None,
-        aliases: config.user.aliases.clone(),
-        map: model_map(with, config),
-        strict,
+    let resolver = |providers: &dyn Availability, strict: bool| {
+        let (aliases, map) = (config.user.aliases.clone(), model_map(with, config));
+        let choice = ModelChoice::Named(vec![name.to_owned()]);
+        Resolver { providers, default: None, aliases, map, strict }.resolve(&choice, None)
     };
-    let choice = ModelChoice::Named(vec![name.to_owned()]);
-    if let Ok(found) = resolver(with.strict).resolve(&choice, None) {
-        return Ok(found.names.into_iter().next().unwrap_or_else(|| name.to_owned()));
+    let providers = catalog.providers();
+    let error = match resolver(providers, with.strict) {
+        Ok(found) => return Ok(found.names.into_iter().next().unwrap_or_else(|| name.to_owned())),
+        Err(error) => resolver(providers, true).err().unwrap_or(error),
+    };
+    // A name that resolves once every provider is usable lacks nothing but a key.
+    let meant = resolver(&AsIfUsable(providers), false).ok().and_then(|found| found.names.into_iter().next());
+    let provider = meant.as_deref().and_then(|model| model.split_once('/')).map(|(provider, _)| provider);
+    let row = provider.and_then(|provider| providers.rows().iter().find(|row| row.name == provider));
+    if let Some((row, variable)) = row.and_then(|row| Some((row, row.key_vars.first()?)))
+        && !providers.is_usable(&row.name)
+    {
+        let message = format!("no API key for {}: set {variable}", row.name);
+        return Err(Trouble::new(TroubleKind::Auth, message).hint("`homing doctor` lists the providers"));
     }
-    let why = match resolver(true).resolve(&choice, None) {
-        Err(error) => error.to_string(),
-        Ok(_) => format!("`{name}` cannot be had"),
-    };
-    let why = why.trim_end_matches(" (--strict)");
-    Err(match why.contains("no key") {
-        true => Trouble::new(TroubleKind::Auth, why).hint("`homing doctor` says which variable holds its key"),
-        false => Trouble::usage(why.to_owned())
-            .hint("write provider/model, such as anthropic/claude-sonnet-5-5; `homing doctor` lists the providers"),
-    })
+    Err(Trouble::usage(error.to_string().trim_end_matches(" (--strict)"))
+        .hint("write provider/model, such as anthropic/claude-sonnet-5-5; `homing doctor` lists the providers"))
+}
+
+/// The providers as if each had a key.
+struct AsIfUsable<'a>(&'a Providers);
+
+impl Availability for AsIfUsable<'_> {
+    fn has(&self, provider: &str) -> bool {
+        self.0.has(provider)
+    }
+
+    fn is_usable(&self, provider: &str) -> bool {
+        self.0.has(provider)
+    }
 }

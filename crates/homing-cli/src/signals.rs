@@ -1,10 +1,10 @@
-//! What the outside world wants of this process.
+//! Signals that ask this process to stop.
 
 use std::io;
 
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// The signals that ask for an orderly stop.
+/// Streams of the signals that ask for an orderly stop.
 pub(crate) struct Signals {
     interrupt: Stream,
     terminate: Stream,
@@ -20,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// The number of the next one.
+    /// Waits for the next signal and returns its number.
     pub(crate) async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.interrupt.recv() => 2,

@@ -1,19 +1,20 @@
-//! Telemetry, as the environment asks for it. It is started once for a process, and the process's end waits for it a little.
+//! Starts telemetry if the environment configures it, and flushes it before the process ends.
 
 use std::time::Duration;
 
+use homing::environment;
 use homing_otel::{ExportReport, Telemetry, TelemetryOptions};
 
 use crate::{exit::Exit, terminal};
 
-/// The most that telemetry may delay the end of a command.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The same after a signal, when somebody wants the command gone.
-const AFTER_SIGNAL: Duration = Duration::from_millis(250);
+/// Maximum delay of the end of a command by telemetry.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same after a signal.
+const FLUSH_TIMEOUT_AFTER_SIGNAL: Duration = Duration::from_millis(250);
 
-/// Starts telling the collector that the environment names, if it does. A mistake in it is a warning: the work goes on.
+/// Starts the export to the collector that the environment names, if any. A configuration error is only a warning.
 pub(crate) fn start() -> Option<Telemetry> {
-    let options = TelemetryOptions::from_variables(|name| std::env::var(name).ok()).and_then(|options| match options {
+    let options = TelemetryOptions::from_variables(environment::variable).and_then(|options| match options {
         Some(options) => Telemetry::start(options).map(Some),
         None => Ok(None),
     });
@@ -23,13 +24,13 @@ pub(crate) fn start() -> Option<Telemetry> {
     })
 }
 
-/// Sends what is left, within a bound, and says what did not arrive.
+/// Sends what is left, within a time limit, and reports lost spans.
 pub(crate) async fn finish(telemetry: Option<Telemetry>, outcome: &anyhow::Result<Exit>) {
     let Some(telemetry) = telemetry else { return };
-    let within = if matches!(outcome, Ok(Exit::Signal(_))) { AFTER_SIGNAL } else { PATIENCE };
+    let within = if matches!(outcome, Ok(Exit::Signal(_))) { FLUSH_TIMEOUT_AFTER_SIGNAL } else { FLUSH_TIMEOUT };
     let ExportReport { dropped, why, .. } = telemetry.finish(within).await;
     if dropped > 0 {
-        let why = why.unwrap_or_else(|| "there was more than it took".to_owned());
+        let why = why.unwrap_or_else(|| "the queue was full".to_owned());
         terminal::say(&format!("warning: {dropped} spans did not reach the telemetry collector: {why}"));
     }
 }

@@ -1,40 +1,42 @@
-//! What is known of the terminal: whether there is one, how wide it is, what may be shown on it. It writes nothing.
+//! The terminal: its size and abilities, lines on stderr, and the live tree.
 
 use std::{
     fmt::Write as _,
     io::{IsTerminal, Write as _, stderr, stdout},
 };
 
+use homing::environment;
 use homing_core::sanitize;
 use serde_json::Value;
 
-/// JSON for programs that people look at, too: what a terminal would obey stands there as an escape.
+/// Formats JSON. Control characters are escaped, so that the output is safe on a terminal.
 pub(crate) fn json(value: &Value) -> String {
     let mut out = String::new();
-    for it in format!("{value:#}").chars() {
-        match sanitize::is_active(it) {
-            false => out.push(it),
-            true => it.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}")),
+    for c in format!("{value:#}").chars() {
+        if sanitize::is_active(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}"));
+        } else {
+            out.push(c);
         }
     }
     out
 }
 
-/// Columns to fill; `None` where the reader is no person.
+/// Returns the width of the terminal behind stdout, or `None` if stdout is not a terminal.
 pub(crate) fn width() -> Option<usize> {
     if !stdout().is_terminal() {
         return None;
     }
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|it| *it >= 40)
+    Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
 }
 
-/// Whether somebody watches stderr.
+/// Returns whether stderr is a terminal.
 pub(crate) fn is_watched() -> bool {
     stderr().is_terminal()
 }
 
-/// `text` in at most `width` characters.
+/// Cuts `text` to at most `width` characters.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     match text.char_indices().nth(width) {
         None => text.to_owned(),
@@ -42,36 +44,27 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     }
 }
 
-/// A line to whoever watches. Whether anybody does is none of our business: a closed stderr is no reason to stop.
+/// Prints a line to stderr. Errors are ignored: a closed stderr must not stop the command.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", sanitize::inert(line));
 }
 
-/// The size of the terminal behind stderr: columns and lines.
+/// Returns the columns and lines of the terminal behind stderr.
 pub(crate) fn size() -> (usize, usize) {
-    let size = rustix::termios::tcgetwinsize(stderr()).ok().filter(|it| it.ws_col > 0 && it.ws_row > 0);
-    size.map_or((80, 24), |it| (usize::from(it.ws_col), usize::from(it.ws_row)))
+    let size = rustix::termios::tcgetwinsize(stderr()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or((80, 24), |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
 }
 
-/// Whether the locale can show more than ASCII.
-pub(crate) fn is_unicode() -> bool {
-    let said = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|it| std::env::var(it).ok().filter(|it| !it.is_empty()));
-    said.is_none_or(|it| {
-        let it = it.to_ascii_lowercase();
-        it.contains("utf-8") || it.contains("utf8")
-    })
-}
-
-/// Asks for a line: no line end, so that the answer stands behind it.
+/// Prints a prompt without a line end, so that the answer follows on the same line.
 pub(crate) fn prompt(text: &str) {
     let mut err = anstream::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
-/// Lines of the live tree that stand on the screen.
+/// Number of lines of the live tree on the screen.
 static LIVE: std::sync::Mutex<usize> = std::sync::Mutex::new(0);
 
-/// Paints the live tree over the last one. Lines never wrap, so that their number is what we think it is.
+/// Draws the live tree over the previous one. Wrapping is disabled, so that the number of screen lines is known.
 pub(crate) fn paint(lines: &[String]) {
     let mut shown = LIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut text = format!("\x1b[?25l\x1b[?7l{}", back(*shown));
@@ -84,7 +77,7 @@ pub(crate) fn paint(lines: &[String]) {
     raw(&text);
 }
 
-/// Takes the live tree off the screen.
+/// Removes the live tree from the screen.
 pub(crate) fn clear_live() {
     let mut shown = LIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if *shown > 0 {
@@ -93,7 +86,7 @@ pub(crate) fn clear_live() {
     }
 }
 
-/// Leaves the live tree where it is, and the terminal as it was.
+/// Leaves the live tree on the screen and restores the terminal.
 pub(crate) fn leave_live() {
     let mut shown = LIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if *shown > 0 {
@@ -106,15 +99,13 @@ fn back(lines: usize) -> String {
     if lines == 0 { String::new() } else { format!("\r\x1b[{lines}A") }
 }
 
-/// Straight to the terminal: these are its own commands, which anstream would keep as they are, too.
+/// Writes control sequences directly to the terminal.
 fn raw(text: &str) {
     let mut err = stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
 }
 
-/// Whether colours are wanted on stderr.
+/// Returns whether to use colours on stderr.
 pub(crate) fn has_colours() -> bool {
-    is_watched()
-        && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
-        && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
+    is_watched() && environment::allows_colours()
 }

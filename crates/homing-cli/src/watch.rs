@@ -1,8 +1,8 @@
-//! Watches a run to its end: shows its progress, and stops it when the outside world says so.
+//! Watches a run until it ends: shows its progress, and cancels it on a signal.
 
 use std::time::Duration;
 
-use homing::{Homing, RunHandle};
+use homing::{Homing, RunHandle, environment};
 use homing_core::{
     envelope::Envelope,
     fact::{CancelledBy, Record},
@@ -22,29 +22,28 @@ use crate::{
     terminal,
 };
 
-/// After a signal the result is printed this soon, whatever is still going on.
-const LAST_CALL: Duration = Duration::from_millis(2_600);
+/// Time between a signal and the printed result, even if something is still running.
+const SIGNAL_GRACE: Duration = Duration::from_millis(2_600);
 
-/// Between two paintings of the live tree.
+/// Time between two drawings of the live tree.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// How progress is shown.
+/// The form in which progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
     /// A live tree on the terminal.
     Live,
     /// Lines on stderr.
     Lines,
-    /// One JSON object a line on stdout.
+    /// JSON lines on stdout.
     Events,
-    /// A bar on the terminal: so many runs are to come back.
+    /// A progress bar on the terminal, for this number of runs.
     Bar(usize),
 }
 
 impl Show {
     pub(crate) fn choose(events: bool) -> Self {
-        let dumb = std::env::var_os("TERM").is_some_and(|it| it == "dumb");
-        match (events, terminal::is_watched() && !dumb) {
+        match (events, terminal::is_watched() && !environment::is_dumb_terminal()) {
             (true, _) => Self::Events,
             (false, true) => Self::Live,
             (false, false) => Self::Lines,
@@ -52,13 +51,13 @@ impl Show {
     }
 }
 
-/// How it ended, and the signal that stopped it.
-pub(crate) struct SeenSignals {
+/// The result of a watched run, and the signal that stopped it.
+pub(crate) struct WatchResult {
     pub(crate) envelope: Envelope,
     pub(crate) signal: Option<u8>,
 }
 
-impl SeenSignals {
+impl WatchResult {
     pub(crate) fn exit(&self) -> Exit {
         match self.signal {
             Some(number) => Exit::Signal(number),
@@ -67,27 +66,27 @@ impl SeenSignals {
     }
 }
 
-/// Watches `run` to its end. Dropping the live tree leaves the terminal as it was.
+/// Watches `run` until it ends.
 pub(crate) async fn watch(
     homing: &Homing,
     run: &RunHandle,
     show: Show,
-    asker: &TerminalPrompt,
+    prompt: &TerminalPrompt,
     signals: &mut Signals,
-) -> SeenSignals {
-    watch_with(homing, run, show, asker, signals, &mut |_| ()).await
+) -> WatchResult {
+    watch_with(homing, run, show, prompt, signals, &mut |_| ()).await
 }
 
-/// The same, and `learn` is shown every fact once.
+/// Like [`watch`], and calls `on_record` once with every record.
 pub(crate) async fn watch_with(
     homing: &Homing,
     run: &RunHandle,
     show: Show,
-    asker: &TerminalPrompt,
+    prompt: &TerminalPrompt,
     signals: &mut Signals,
-    learn: &mut dyn FnMut(&Record),
-) -> SeenSignals {
-    let mut watcher = Watcher { homing, run, show, asker, board: Board::default(), next_seq: 0, learn };
+    on_record: &mut dyn FnMut(&Record),
+) -> WatchResult {
+    let mut watcher = Watcher { homing, run, show, prompt, board: Board::default(), next_seq: 0, on_record };
     let _restore = Restore::new(show);
     let mut events = run.events();
     watcher.catch_up(u64::MAX);
@@ -103,7 +102,7 @@ pub(crate) async fn watch_with(
             _ = ticks.tick() => watcher.draw(),
             number = signals.next() => match signal {
                 None => {
-                    (signal, deadline) = (Some(number), Instant::now() + LAST_CALL);
+                    (signal, deadline) = (Some(number), Instant::now() + SIGNAL_GRACE);
                     homing.runtime().cancel_all(&CancelledBy::Signal);
                 }
                 Some(first) => leave_now(first),
@@ -112,10 +111,10 @@ pub(crate) async fn watch_with(
         }
     };
     watcher.draw();
-    SeenSignals { envelope, signal }
+    WatchResult { envelope, signal }
 }
 
-/// The second signal: nothing is waited for, and the terminal is left as it was.
+/// Exits at once after a second signal, with the terminal restored.
 fn leave_now(signal: u8) -> ! {
     terminal::leave_live();
     std::process::exit(i32::from(128 + signal))
@@ -125,15 +124,15 @@ struct Watcher<'a> {
     homing: &'a Homing,
     run: &'a RunHandle,
     show: Show,
-    asker: &'a TerminalPrompt,
+    prompt: &'a TerminalPrompt,
     board: Board,
-    /// The first position that was not seen yet.
+    /// The next record to show.
     next_seq: u64,
-    learn: &'a mut dyn FnMut(&Record),
+    on_record: &'a mut dyn FnMut(&Record),
 }
 
 impl Watcher<'_> {
-    /// Facts have positions, so that gaps are noticed and filled from the journal.
+    /// Handles an event. Records are numbered, so gaps are noticed and filled from the journal.
     fn take(&mut self, event: &Event) {
         if let Event::Fact(record) = event {
             if record.seq < self.next_seq {
@@ -144,7 +143,7 @@ impl Watcher<'_> {
             }
             self.next_seq = record.seq + 1;
         }
-        self.tell(event);
+        self.show(event);
     }
 
     fn catch_up(&mut self, before: u64) {
@@ -153,14 +152,14 @@ impl Watcher<'_> {
         let missed = records.into_iter().filter(|record: &std::sync::Arc<Record>| record.seq < before);
         for record in missed.collect::<Vec<_>>() {
             self.next_seq = record.seq + 1;
-            self.tell(&Event::Fact(record));
+            self.show(&Event::Fact(record));
         }
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn show(&mut self, event: &Event) {
         self.board.take(event);
         if let Event::Fact(record) = event {
-            (self.learn)(record);
+            (self.on_record)(record);
         }
         match self.show {
             Show::Live | Show::Bar(_) => (),
@@ -171,45 +170,45 @@ impl Watcher<'_> {
             }
             Show::Events => {
                 if !matches!(event, Event::Missed(_)) {
-                    // A reader who has gone away does not stop the run.
+                    // A closed pipe does not stop the run.
                     let _ = print(&event.to_json().to_string());
                 }
             }
         }
     }
 
-    /// What was written until the end of the tree.
+    /// Handles the events that are left when the run tree ends.
     async fn drain(&mut self, events: &mut Events) {
-        let last = Instant::now() + Duration::from_millis(500);
-        while let Ok(Some(event)) = tokio::time::timeout_at(last, events.next()).await {
+        let deadline = Instant::now() + Duration::from_millis(500);
+        while let Ok(Some(event)) = tokio::time::timeout_at(deadline, events.next()).await {
             self.take(&event);
         }
         self.catch_up(u64::MAX);
     }
 
     fn draw(&mut self) {
-        if matches!(self.show, Show::Lines | Show::Events) || self.asker.is_asking() {
+        if matches!(self.show, Show::Lines | Show::Events) || self.prompt.is_asking() {
             return;
         }
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         self.board.now = self.board.now.max(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         let (width, height) = terminal::size();
-        // The last column stays free: erasing the rest of a full line would take its last character.
+        // The last column stays empty: erasing the rest of a full line would delete its last character.
         let look = Look {
             width: width.saturating_sub(1),
             height: height.saturating_sub(1),
-            is_unicode: terminal::is_unicode(),
+            is_unicode: environment::is_unicode_locale(),
         };
         let lines = match self.show {
             Show::Bar(of) => vec![bar(&self.board, of, look)],
             Show::Live | Show::Lines | Show::Events => frame(&self.board, look),
         };
-        let lines = if terminal::has_colours() { lines.iter().map(|it| coloured(it)).collect() } else { lines };
+        let lines = if terminal::has_colours() { lines.iter().map(|line| coloured(line)).collect() } else { lines };
         terminal::paint(&lines);
     }
 }
 
-/// Leaves the terminal as it was, whatever happens.
+/// Restores the terminal when it is dropped.
 struct Restore;
 
 impl Restore {

@@ -7,7 +7,7 @@ use homing::{
     crates::core::scripted_model::{FunctionModel, last_words, say},
 };
 
-/// Plays the example and says what came of it.
+/// Runs the example and returns its result.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let echo = FunctionModel::new("demo/echo", |request| Ok(say(format!("You said: {}", last_words(&request)))));
     let homing = Homing::builder()

@@ -1,4 +1,4 @@
-//! A lead sends out two scouts at once and puts their answers together. The tree shows who did what.
+//! A lead delegates to two scouts at once and combines their answers. The tree shows each run.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use homing::{
 };
 use serde_json::json;
 
-/// Plays the example and says what came of it.
+/// Runs the example and returns its result.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let model = FunctionModel::new("demo/team", |request| {
         Ok(match (request.system, request.messages.len()) {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What to add.
+/// The numbers to add.
 #[derive(Deserialize, JsonSchema)]
 struct Sum {
     /// The first number.
@@ -20,7 +20,7 @@ struct Sum {
     b: i64,
 }
 
-/// Plays the example and says what came of it.
+/// Runs the example and returns its result.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let add = tool_fn("add", "Adds two numbers.", Replay::Safe, |_, Sum { a, b }| async move {
         a.checked_add(b).map(|sum| sum.to_string()).ok_or_else(|| "the sum is too large".to_owned())

@@ -1,4 +1,4 @@
-//! A structured answer: the schema comes from a type, and so does what comes back.
+//! A structured answer: the schema is generated from a type, and the answer is parsed as it.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ struct Finding {
     what: String,
 }
 
-/// Plays the example and says what came of it.
+/// Runs the example and returns its result.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let model = FunctionModel::new("demo/reviewer", |request| {
-        // The first try does not fit; the errors come back once, and the second does.
+        // The first answer does not match the schema; the model gets the errors and corrects it.
         let line = if request.messages.len() == 1 { json!("twelve") } else { json!(12) };
         Ok(call([("answer", json!({"path": "src/lib.rs", "line": line, "what": "an unwrap"}))]))
     });

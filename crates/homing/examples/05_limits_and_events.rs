@@ -1,4 +1,4 @@
-//! Limits are outcomes, not errors: the run lands with what it has. Events show the whole tree while it works.
+//! A run that reaches a limit ends with what it has. Events show the whole run tree while it works.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use homing::{
 };
 use serde_json::{Value, json};
 
-/// Plays the example and says what came of it.
+/// Runs the example and returns its result.
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let look = tool_fn("look", "Looks.", Replay::Safe, |_, _: Value| async { Ok("more of the same".to_owned()) });
     let model = FunctionModel::new("demo/restless", |request| {

@@ -1,4 +1,4 @@
-//! With a journal, a finished run is read back instead of paid for again, and the same key is the same run.
+//! With a journal, a finished run is read back instead of paid for again, and the same key returns the same run.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,7 +13,7 @@ async fn open(folder: &Path) -> Result<Homing, Box<dyn std::error::Error>> {
     Ok(builder.journal(folder.join("journal.db")).build().await?)
 }
 
-/// Plays the example and says what came of it.
+/// Runs the example and returns its result.
 pub async fn example(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
     let first = open(folder).await?;
     let Submission::New(run) = first.submit(Task::new("poet", "write").key("ode-1")).await? else { unreachable!() };

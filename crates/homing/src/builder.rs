@@ -1,168 +1,139 @@
-//! Puts the rooms together. What a host does not ask for is not read, not opened and not started.
+//! `HomingBuilder`: assembles agents, models, tools, journal and permissions into a [`Homing`]. Anything the host does not
+//! ask for is not read, opened or started.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+mod journal_choice;
+mod model_source;
+mod permissions;
+mod tool_sources;
+
+use std::{path::PathBuf, sync::Arc};
 
 use homing_core::{
-    authority::{Allow, Grant, Layer, Network, Sandbox},
     definition::AgentDefinition,
     diagnostic::Diagnostic,
-    hooks::Hooks,
     model::{Model, Models},
     registry::Registry,
     rule::Rule,
-    skill::SkillLibrary,
-    tool::{AgentToolSource, Tool},
-    workspace::Workspaces,
+    tool::Tool,
 };
 use homing_runtime::{
     PermissionHandler, Runtime, RuntimeConfig, RuntimeParts,
-    journal::{FactListener, Journal, JournalError, NullJournal},
+    journal::{FactListener, JournalError},
 };
 
-use crate::{Homing, InboxWatch};
+pub use self::{
+    journal_choice::JournalChoice,
+    permissions::Permissions,
+    tool_sources::{Extensions, ToolWrapper},
+};
+use self::{model_source::ModelSource, tool_sources::ToolSources};
+use crate::{Homing, InboxWatch, PendingApproval};
 
-/// What could not be put together.
+/// An error of [`HomingBuilder::build`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// There is no model to speak with.
-    #[error("there are no models: add one with `.model(…)`, or call `.keys_from_env()`")]
+    /// There is no model to use.
+    #[error("no models are configured: add one with `.own_model(…)`, or call `.keys_from_env()`")]
     NoModels,
-    /// The folder to work in does not exist.
-    #[error("{0} is no folder: {1}")]
+    /// The working folder does not exist.
+    #[error("cannot use {0} as the working folder: {1}")]
     NoFolder(PathBuf, std::io::Error),
-    /// A team cannot work.
+    /// A team is invalid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Team(Vec<Diagnostic>),
-    /// No home is known for the journal.
-    #[error("there is no folder for the journal: HOME is not set; name a file with `.journal(path)`, or switch it off")]
+    /// The folder for the journal is not known.
+    #[error(
+        "there is no folder for the journal, because HOME is not set: name a file with `.journal(path)`, or turn it off"
+    )]
     NoHome,
 }
 
-/// Where facts are kept.
-enum Kept {
-    Nowhere,
-    #[cfg(feature = "sqlite")]
-    File(PathBuf, Box<homing_runtime::journal::sqlite::SqliteOptions>),
-    Given(Arc<dyn Journal>),
-}
-
-/// Puts something around a tool.
-type Wrap = Arc<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>;
-
-/// Tools that agents bring along, with something around each.
-struct Wrapped {
-    brought: Arc<dyn AgentToolSource>,
-    wrap: Wrap,
-}
-
-impl AgentToolSource for Wrapped {
-    fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
-        self.brought.brought_by(agent).into_iter().map(|it| (self.wrap)(it)).collect()
-    }
-}
-
-/// Finds keys and addresses by the names of their variables.
-#[cfg(feature = "providers")]
-type Keys = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync>;
-
-/// Puts a [`Homing`] together.
+/// Builds a [`Homing`].
+///
+/// # Examples
+///
+/// ```
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+///
+/// use homing::{
+///     AgentDefinition, Homing, Permissions, Task,
+///     crates::core::scripted_model::{FunctionModel, say},
+/// };
+///
+/// let homing = Homing::builder()
+///     .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
+///     .own_model(Arc::new(FunctionModel::new("demo/hello", |_| Ok(say("Hello!")))))
+///     .permissions(Permissions::default().deny(["bash".parse()?]))
+///     .build()
+///     .await?;
+/// assert_eq!(homing.spawn(Task::new("greeter", "hi"))?.wait().await.output, "Hello!");
+/// # Ok(())
+/// # }
+/// ```
 pub struct HomingBuilder {
     pub(crate) agents: Vec<AgentDefinition>,
-    pub(crate) workdir: PathBuf,
-    journal: Kept,
-    tools: Vec<Arc<dyn Tool>>,
-    pub(crate) agent_tools: Option<Arc<dyn AgentToolSource>>,
-    own_models: BTreeMap<String, Arc<dyn Model>>,
-    models: Option<Arc<dyn Models>>,
-    skills: Option<Arc<dyn SkillLibrary>>,
-    asker: Option<Arc<dyn PermissionHandler>>,
-    on_fact: Option<FactListener>,
-    hooks: Option<Arc<dyn Hooks>>,
-    workspaces: Option<Arc<dyn Workspaces>>,
-    settings: RuntimeConfig,
-    layer: Layer,
-    more_layers: Vec<Layer>,
-    read: Vec<PathBuf>,
-    write: Vec<PathBuf>,
-    network: Network,
-    sandbox: Sandbox,
-    surroundings: bool,
-    wrap: Option<Wrap>,
-    pub(crate) diagnostics: Vec<Diagnostic>,
-    #[cfg(feature = "providers")]
-    model_options: crate::ModelOptions,
-    #[cfg(feature = "providers")]
-    keys: Option<Keys>,
-    #[cfg(feature = "tools")]
-    pub(crate) standard: Option<crate::coding_preset::CodingSetup>,
     #[cfg(feature = "teams")]
     teams: Vec<homing_teams::Team>,
+    models: ModelSource,
+    pub(crate) tools: ToolSources,
+    pub(crate) permissions: Permissions,
+    journal: JournalChoice,
+    permission_handler: Option<Arc<dyn PermissionHandler>>,
+    fact_listener: Option<FactListener>,
+    config: RuntimeConfig,
+    workdir: PathBuf,
+    has_project_context: bool,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) pending: Vec<PendingApproval>,
+    #[cfg(feature = "tools")]
+    coding_setup: Option<crate::CodingSetup>,
 }
 
 impl Default for HomingBuilder {
     fn default() -> Self {
         Self {
             agents: Vec::new(),
-            workdir: PathBuf::from("."),
-            journal: Kept::Nowhere,
-            tools: Vec::new(),
-            agent_tools: None,
-            own_models: BTreeMap::new(),
-            models: None,
-            skills: None,
-            asker: None,
-            on_fact: None,
-            hooks: None,
-            workspaces: None,
-            settings: RuntimeConfig::default(),
-            layer: Layer::everything("the host"),
-            more_layers: Vec::new(),
-            read: Vec::new(),
-            write: Vec::new(),
-            network: Network::Off,
-            sandbox: Sandbox::WorkspaceWrite,
-            surroundings: false,
-            wrap: None,
-            diagnostics: Vec::new(),
-            #[cfg(feature = "providers")]
-            model_options: crate::ModelOptions::default(),
-            #[cfg(feature = "providers")]
-            keys: None,
-            #[cfg(feature = "tools")]
-            standard: None,
             #[cfg(feature = "teams")]
             teams: Vec::new(),
+            models: ModelSource::default(),
+            tools: ToolSources::default(),
+            permissions: Permissions::default(),
+            journal: JournalChoice::Off,
+            permission_handler: None,
+            fact_listener: None,
+            config: RuntimeConfig::default(),
+            workdir: PathBuf::from("."),
+            has_project_context: false,
+            diagnostics: Vec::new(),
+            pending: Vec::new(),
+            #[cfg(feature = "tools")]
+            coding_setup: None,
         }
     }
 }
 
+/// Agents and the folder they work in.
 impl HomingBuilder {
-    /// Adds an agent; later ones of the same name hide earlier ones.
+    /// Adds an agent. A later agent hides an earlier one of the same name.
     #[must_use]
     pub fn agent(mut self, agent: AgentDefinition) -> Self {
         self.agents.push(agent);
         self
     }
 
-    /// Adds agents.
+    /// Adds several agents.
     #[must_use]
     pub fn agents(mut self, agents: impl IntoIterator<Item = AgentDefinition>) -> Self {
         self.agents.extend(agents);
         self
     }
 
-    /// Where agents work: they may read and change this folder, as far as their tools go.
-    #[must_use]
-    pub fn workdir(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.workdir = folder.into();
-        self
-    }
-
-    /// Adds a team: an agent whose model is a program, with the agents it brings.
+    /// Adds a team: an agent whose model is a program, together with its members.
     #[cfg(feature = "teams")]
     #[must_use]
     pub fn team(mut self, team: homing_teams::Team) -> Self {
@@ -170,274 +141,183 @@ impl HomingBuilder {
         self
     }
 
-    /// Adds a tool.
+    /// Adds the agents, skills, tools and rules of a project and its user. See [`CodingSetup`](crate::CodingSetup).
+    #[cfg(feature = "tools")]
     #[must_use]
-    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
-        self.tools.push(tool);
+    pub fn coding_setup(mut self, setup: crate::CodingSetup) -> Self {
+        self.coding_setup = Some(setup);
         self
     }
 
-    /// Adds tools.
+    /// Sets the working folder. Agents may read and change it as far as their tools allow. The default is the current folder.
     #[must_use]
-    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        self.tools.extend(tools);
+    pub fn workdir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.workdir = folder.into();
         self
     }
 
-    /// Puts something around every tool, those of the standard set included: a recording that answers in their place.
+    /// Adds a description of the working folder and the project's instruction files to the agents' prompts.
     #[must_use]
-    pub fn wrap_tools(mut self, wrap: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync + 'static) -> Self {
-        self.wrap = Some(Arc::new(wrap));
+    pub fn with_project_context(mut self) -> Self {
+        self.has_project_context = true;
         self
     }
+}
 
-    /// Adds a model of your own under its card's name; the first one is the default.
+/// Models.
+impl HomingBuilder {
+    /// Adds a model under the name on its card. The first one is the default model.
     #[must_use]
     pub fn own_model(mut self, model: Arc<dyn Model>) -> Self {
-        let name = model.card().name.clone();
-        #[cfg(feature = "providers")]
-        self.model_options.default.get_or_insert(name.clone());
-        self.own_models.insert(name, model);
+        self.models.add(model);
         self
     }
 
-    /// Where all models come from, instead of providers and own models.
+    /// Sets the source of all models, which replaces providers and own models.
     #[must_use]
     pub fn models(mut self, models: Arc<dyn Models>) -> Self {
-        self.models = Some(models);
+        self.models.given = Some(models);
         self
     }
 
-    /// The skills that there are.
-    #[must_use]
-    pub fn skills(mut self, skills: Arc<dyn SkillLibrary>) -> Self {
-        self.skills = Some(skills);
-        self
-    }
-
-    #[cfg(feature = "tools")]
-    pub(crate) fn library(&self) -> Option<Arc<dyn SkillLibrary>> {
-        self.skills.clone()
-    }
-
-    /// Who answers questions. Without anybody, what needs permission is denied.
-    #[must_use]
-    pub fn on_ask(mut self, asker: Arc<dyn PermissionHandler>) -> Self {
-        self.asker = Some(asker);
-        self
-    }
-
-    /// Who is told of every fact of every tree once it is durable, in each tree's order: telemetry, a view of all runs.
-    /// It must not wait.
-    #[must_use]
-    pub fn on_fact(mut self, tell: FactListener) -> Self {
-        self.on_fact = Some(tell);
-        self
-    }
-
-    /// The user's own commands at certain moments.
-    #[must_use]
-    pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
-        self.hooks = Some(hooks);
-        self
-    }
-
-    /// Who makes folders for runs that want one of their own.
-    #[must_use]
-    pub fn workspaces(mut self, workspaces: Arc<dyn Workspaces>) -> Self {
-        self.workspaces = Some(workspaces);
-        self
-    }
-
-    /// The runtime's knobs.
-    #[must_use]
-    pub fn settings(mut self, settings: RuntimeConfig) -> Self {
-        self.settings = settings;
-        self
-    }
-
-    /// Runs that work at once; the rest queue.
-    #[must_use]
-    pub fn parallel(mut self, runs: usize) -> Self {
-        (self.settings.max_runs, self.settings.max_asks) = (runs, runs);
-        self
-    }
-
-    /// Allows nothing but these, and what other calls of this method allow.
-    #[must_use]
-    pub fn only(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
-        match &mut self.layer.allow {
-            Allow::Only(list) => list.extend(rules),
-            Allow::All => self.layer.allow = Allow::Only(rules.into_iter().collect()),
-        }
-        self
-    }
-
-    /// Denies these, whatever else allows them.
-    #[must_use]
-    pub fn deny(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
-        self.layer.deny.extend(rules);
-        self
-    }
-
-    /// Asks somebody before these.
-    #[must_use]
-    pub fn ask(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
-        self.layer.ask.extend(rules);
-        self
-    }
-
-    /// One more party that has a say.
-    #[must_use]
-    pub fn layer(mut self, layer: Layer) -> Self {
-        self.more_layers.push(layer);
-        self
-    }
-
-    /// A folder outside the working one that may be read.
-    #[must_use]
-    pub fn may_read(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.read.push(folder.into());
-        self
-    }
-
-    /// A folder outside the working one that may be read and changed.
-    #[must_use]
-    pub fn may_write(mut self, folder: impl Into<PathBuf>) -> Self {
-        let folder = folder.into();
-        self.read.push(folder.clone());
-        self.write.push(folder);
-        self
-    }
-
-    /// What the network may be used for; off by default.
-    #[must_use]
-    pub fn network(mut self, network: Network) -> Self {
-        self.network = network;
-        self
-    }
-
-    /// How commands are confined; to the working folder by default.
-    #[must_use]
-    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
-        self.sandbox = sandbox;
-        self
-    }
-
-    /// Tells agents about the folder they work in, and gives them the project's instruction files.
-    #[must_use]
-    pub fn with_surroundings(mut self) -> Self {
-        self.surroundings = true;
-        self
-    }
-
-    /// Keeps facts in this file, which is made where it is missing.
-    #[cfg(feature = "sqlite")]
-    #[must_use]
-    pub fn journal(self, path: impl Into<PathBuf>) -> Self {
-        self.journal_with(path, homing_runtime::journal::sqlite::SqliteOptions::default())
-    }
-
-    /// The same with options: accounts, retention.
-    #[cfg(feature = "sqlite")]
-    #[must_use]
-    pub fn journal_with(
-        mut self,
-        path: impl Into<PathBuf>,
-        options: homing_runtime::journal::sqlite::SqliteOptions,
-    ) -> Self {
-        self.journal = Kept::File(path.into(), Box::new(options));
-        self
-    }
-
-    /// Keeps facts wherever you like.
-    #[must_use]
-    pub fn own_journal(mut self, journal: Arc<dyn Journal>) -> Self {
-        self.journal = Kept::Given(journal);
-        self
-    }
-
-    /// Keeps no facts: a crash loses everything.
-    #[must_use]
-    pub fn journal_off(mut self) -> Self {
-        self.journal = Kept::Nowhere;
-        self
-    }
-
-    /// How model names are understood.
+    /// Sets how model names are resolved.
     #[cfg(feature = "providers")]
     #[must_use]
     pub fn model_options(mut self, options: crate::ModelOptions) -> Self {
-        self.model_options = options;
+        self.models.options = options;
         self
     }
 
-    /// What runs speak with where nothing else is said: `provider/model` or an alias.
+    /// Sets the default model: `provider/model` or an alias.
     #[cfg(feature = "providers")]
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
-        self.model_options.default = Some(name.into());
+        self.models.options.default = Some(name.into());
         self
     }
 
-    /// Finds keys and addresses of providers by the names of their variables.
+    /// Sets the lookup for API keys and addresses of providers, by the names of their variables.
     #[cfg(feature = "providers")]
     #[must_use]
     pub fn keys(mut self, lookup: impl Fn(&str) -> Option<secrecy::SecretString> + Send + Sync + 'static) -> Self {
-        self.keys = Some(Box::new(lookup));
+        self.models.keys = Some(Box::new(lookup));
         self
     }
 
-    /// Takes keys and addresses of providers from the environment.
+    /// Takes API keys and addresses of providers from the environment.
     #[cfg(feature = "providers")]
     #[must_use]
     pub fn keys_from_env(self) -> Self {
-        self.keys(|name| std::env::var(name).ok().filter(|it| !it.trim().is_empty()).map(Into::into))
+        self.keys(crate::environment::key)
+    }
+}
+
+/// Tools and permissions.
+impl HomingBuilder {
+    /// Adds a tool.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.tools.push(tool);
+        self
     }
 
-    /// Puts everything together. Opening a journal resumes nothing and spends nothing.
+    /// Adds several tools.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.tools.extend(tools);
+        self
+    }
+
+    /// Sets skills, hooks, worktrees and a wrapper around tools.
+    #[must_use]
+    pub fn extensions(mut self, extensions: Extensions) -> Self {
+        self.tools.extensions = extensions;
+        self
+    }
+
+    /// Sets what agents may do.
+    #[must_use]
+    pub fn permissions(mut self, permissions: Permissions) -> Self {
+        self.permissions = permissions;
+        self
+    }
+
+    /// Asks for approval before calls that match these rules. Short for [`Permissions::ask`].
+    #[must_use]
+    pub fn ask(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.permissions = self.permissions.ask(rules);
+        self
+    }
+
+    /// Sets the handler that answers questions and approvals. Without one, calls that need approval are denied.
+    #[must_use]
+    pub fn on_ask(mut self, handler: Arc<dyn PermissionHandler>) -> Self {
+        self.permission_handler = Some(handler);
+        self
+    }
+}
+
+/// Journal, events and the runtime.
+impl HomingBuilder {
+    /// Sets where facts are recorded: a file, which is created if it is missing, or another [`JournalChoice`].
+    #[must_use]
+    pub fn journal(mut self, journal: impl Into<JournalChoice>) -> Self {
+        self.journal = journal.into();
+        self
+    }
+
+    /// Records nothing: a crash loses all runs. This is the default.
+    #[must_use]
+    pub fn journal_off(self) -> Self {
+        self.journal(JournalChoice::Off)
+    }
+
+    /// Sets a function that is called with every record once it is durable, in order per tree. It must not block.
+    #[must_use]
+    pub fn on_fact(mut self, listener: FactListener) -> Self {
+        self.fact_listener = Some(listener);
+        self
+    }
+
+    /// Sets the runtime's configuration.
+    #[must_use]
+    pub fn settings(mut self, config: RuntimeConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets the number of runs that work at once; the others queue.
+    #[must_use]
+    pub fn parallel(mut self, runs: usize) -> Self {
+        (self.config.max_runs, self.config.max_asks) = (runs, runs);
+        self
+    }
+
+    /// Builds the [`Homing`]. Opening a journal resumes nothing and spends nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the working folder does not exist, no model is configured, a team is invalid, or the journal cannot be opened.
     pub async fn build(mut self) -> Result<Homing, BuildError> {
         let workdir =
             std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;
         #[cfg(feature = "tools")]
-        if let Some(standard) = self.standard.take() {
-            self = standard.add_to(self);
+        if let Some(setup) = self.coding_setup.take() {
+            self = setup.add_to(self);
         }
-        let models = self.all_models()?;
-        let registry = Arc::new(Registry::from_iter(std::mem::take(&mut self.agents)));
-        #[cfg(feature = "sqlite")]
-        let mut file = None;
-        let journal: Arc<dyn Journal> = match std::mem::replace(&mut self.journal, Kept::Nowhere) {
-            Kept::Nowhere => Arc::new(NullJournal::default()),
-            Kept::Given(journal) => journal,
-            #[cfg(feature = "sqlite")]
-            Kept::File(path, options) => {
-                file.insert(homing_runtime::journal::sqlite::SqliteJournal::open(path, *options)?).clone()
-            }
-        };
-        let mut parts = RuntimeParts::new(Registry::default(), models, journal);
-        parts.registry = registry;
-        parts.policy = self.policy(&workdir);
+        let opened = self.journal.open()?;
+        let mut parts = RuntimeParts::new(Registry::from_iter(self.agents), self.models.build()?, opened.journal);
+        parts.policy = self.permissions.grant(&workdir);
         parts.workdir = workdir;
-        parts.tools = std::mem::take(&mut self.tools);
-        parts.agent_tools = self.agent_tools.take();
-        if let Some(wrap) = self.wrap.take() {
-            parts.tools = parts.tools.into_iter().map(|it| wrap(it)).collect();
-            let wrapped =
-                parts.agent_tools.map(|brought| Arc::new(Wrapped { brought, wrap }) as Arc<dyn AgentToolSource>);
-            parts.agent_tools = wrapped;
-        }
-        parts.skills = self.skills.take();
-        parts.asker = self.asker.take();
-        parts.on_fact = self.on_fact.take();
-        parts.hooks = self.hooks.take();
-        parts.workspaces = self.workspaces.take();
-        parts.settings = self.settings.clone();
-        if self.surroundings {
-            parts.setting = Arc::new(crate::surroundings);
+        self.tools.add_to(&mut parts);
+        parts.asker = self.permission_handler;
+        parts.on_fact = self.fact_listener;
+        parts.settings = self.config;
+        if self.has_project_context {
+            parts.setting = Arc::new(crate::project_context);
         }
         #[cfg(feature = "teams")]
-        homing_teams::install(&mut parts, std::mem::take(&mut self.teams)).map_err(BuildError::Team)?;
+        homing_teams::install(&mut parts, self.teams).map_err(BuildError::Team)?;
         let registry = parts.registry.clone();
         let runtime = Runtime::new(parts);
         Ok(Homing {
@@ -445,37 +325,9 @@ impl HomingBuilder {
             runtime,
             registry,
             diagnostics: self.diagnostics,
+            pending: self.pending,
             #[cfg(feature = "sqlite")]
-            journal: file,
+            journal: opened.file,
         })
-    }
-
-    fn policy(&self, workdir: &std::path::Path) -> Grant {
-        let layers = [&self.layer].into_iter().chain(&self.more_layers).cloned().map(Arc::new).collect();
-        let with = |more: &[PathBuf]| [workdir.to_owned()].into_iter().chain(more.iter().cloned()).collect();
-        let write = if self.sandbox == Sandbox::ReadOnly { Vec::new() } else { with(&self.write) };
-        Grant { layers, read: with(&self.read), write, network: self.network.clone(), sandbox: self.sandbox }
-    }
-
-    #[cfg(feature = "providers")]
-    fn all_models(&mut self) -> Result<Arc<dyn Models>, BuildError> {
-        if let Some(models) = self.models.take() {
-            return Ok(models);
-        }
-        let own = std::mem::take(&mut self.own_models);
-        if self.keys.is_none() && own.is_empty() && self.model_options.default.is_none() {
-            return Err(BuildError::NoModels);
-        }
-        let keys = self.keys.take().unwrap_or_else(|| Box::new(|_| None));
-        let mut options = std::mem::take(&mut self.model_options);
-        let providers = homing_models::Providers::new(std::mem::take(&mut options.providers), keys);
-        Ok(Arc::new(crate::Catalog::new(providers, options, own)))
-    }
-
-    #[cfg(not(feature = "providers"))]
-    fn all_models(&mut self) -> Result<Arc<dyn Models>, BuildError> {
-        let own = std::mem::take(&mut self.own_models).into_values().next();
-        let own = || own.map(|model| Arc::new(homing_core::model::SingleModel(model)) as Arc<dyn Models>);
-        self.models.take().or_else(own).ok_or(BuildError::NoModels)
     }
 }

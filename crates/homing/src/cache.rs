@@ -1,38 +1,40 @@
-//! The same agent, task, inputs and files need not be paid twice. Only where a host asks for it, and it says so.
+//! Reuses the recorded result of an identical earlier run, if the host asks for it.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::UNIX_EPOCH};
 
-use homing_core::{
-    envelope::{Envelope, Status},
-    message::{FNV_START, fnv},
-};
+use homing_core::envelope::{Envelope, Status};
 use homing_runtime::{
     RunHandle, SpawnError, Task,
     journal::{JournalError, sqlite::SqliteJournal},
 };
 use ignore::WalkBuilder;
+use sha2::{Digest, Sha256};
 
 use crate::Homing;
 
-/// The most files that are looked at; a larger folder is never the same.
-const MOST_FILES: usize = 100_000;
+/// A folder with more entries than this is never treated as unchanged.
+const MAX_ENTRIES: usize = 100_000;
 
-/// What came of a task that may have been done before.
+/// The result of [`Homing::spawn_cached`].
 pub enum Cached {
-    /// It was: this is the recorded result, and nothing was spent.
+    /// The recorded result of an identical earlier run. Nothing was spent.
     Before(Box<Envelope>),
-    /// It was not: it runs now.
+    /// There is none: the task runs now.
     Now(RunHandle, Keep),
 }
 
-/// Keeps a result for the next time.
-#[must_use = "a result is kept only when it is asked for"]
+/// Stores a result for later calls of [`Homing::spawn_cached`].
+#[must_use = "the result is stored only by calling `keep`"]
 pub struct Keep(Option<(Arc<SqliteJournal>, RunHandle, String)>);
 
 impl Keep {
-    /// Waits for the run's end and, if it is done, keeps its result.
+    /// Waits for the end of the run and stores its result if it is done.
     ///
-    /// The key is that of the folder as it was before: an agent that changed files worked on what is not there any more.
+    /// The key describes the folder as it was before the run: an agent that changed files worked on files that no longer exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be written.
     pub async fn keep(self) -> Result<(), JournalError> {
         let Some((journal, run, key)) = self.0 else { return Ok(()) };
         match run.wait().await.status {
@@ -43,8 +45,12 @@ impl Keep {
 }
 
 impl Homing {
-    /// Starts `task`, unless the same was done before: the same agent, words, context, model and schema, in a folder
-    /// whose files are the same by name, size and time.
+    /// Spawns `task`, unless an identical run is recorded: same agent, task, context, model and schema, in a folder whose
+    /// files have the same names, sizes and modification times.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Homing::spawn`], or if the journal cannot be read.
     pub async fn spawn_cached(&self, task: Task) -> Result<Cached, SpawnError> {
         let (Some(journal), Some(key)) = (self.journal.clone(), self.cache_key(&task)?) else {
             return Ok(Cached::Now(self.spawn(task)?, Keep(None)));
@@ -57,35 +63,58 @@ impl Homing {
         Ok(Cached::Now(run, keep))
     }
 
+    /// The key decides whether a paid answer is reused, so it must not collide even for hostile input: SHA-256.
     fn cache_key(&self, task: &Task) -> Result<Option<String>, SpawnError> {
         let agent = self.registry.get(&task.agent)?;
         let (spawned, _) = self.runtime.plan(task.clone())?;
-        let Some(files) = fingerprint(&spawned.workdir) else { return Ok(None) };
-        let said =
+        let mut hash = Sha256::new();
+        let inputs =
             serde_json::json!([**agent, spawned.task, spawned.context, spawned.models, spawned.schema, spawned.until]);
-        Ok(Some(format!("{:016x}{files:016x}", fnv(FNV_START, said.to_string().as_bytes()))))
+        add_part(&mut hash, inputs.to_string().as_bytes());
+        Ok(add_files(&mut hash, &spawned.workdir).map(|()| format!("{:x}", hash.finalize())))
     }
 }
 
-/// The files of a folder by name, size and time of change; what git ignores does not count.
-fn fingerprint(folder: &Path) -> Option<u64> {
-    let mut hash = FNV_START;
+/// Adds the files of a folder by path, size and modification time. Files that git ignores do not count. Returns `None` if
+/// there are too many.
+fn add_files(hash: &mut Sha256, folder: &Path) -> Option<()> {
     let walk = WalkBuilder::new(folder)
         .hidden(false)
-        .filter_entry(|it| it.file_name() != ".git")
+        .filter_entry(|entry| entry.file_name() != ".git")
         .sort_by_file_name(Ord::cmp)
         .build();
     for (count, entry) in walk.filter_map(Result::ok).enumerate() {
-        if count > MOST_FILES {
+        if count > MAX_ENTRIES {
             return None;
         }
-        let Ok(about) = entry.metadata() else { continue };
-        let changed = about.modified().ok().and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
-        hash = fnv(hash, entry.path().as_os_str().as_encoded_bytes());
-        if about.is_file() {
-            hash = fnv(hash, &about.len().to_le_bytes());
-            hash = fnv(hash, &changed.unwrap_or_default().as_nanos().to_le_bytes());
+        let Ok(metadata) = entry.metadata() else { continue };
+        add_part(hash, entry.path().as_os_str().as_encoded_bytes());
+        if metadata.is_file() {
+            let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+            add_part(hash, &metadata.len().to_le_bytes());
+            add_part(hash, &modified.unwrap_or_default().as_nanos().to_le_bytes());
         }
     }
-    Some(hash)
+    Some(())
+}
+
+/// Adds a part with its length in front, so that no two lists of parts give the same bytes.
+fn add_part(hash: &mut Sha256, part: &[u8]) {
+    hash.update((part.len() as u64).to_le_bytes());
+    hash.update(part);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_kept_apart() {
+        let digest = |parts: &[&str]| {
+            let mut hash = Sha256::new();
+            parts.iter().for_each(|part| add_part(&mut hash, part.as_bytes()));
+            hash.finalize()
+        };
+        assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
+    }
 }

@@ -1,4 +1,4 @@
-//! Models by name, from the providers that can be had and from programs that the host brought.
+//! Models by name: those of available providers and those of the host.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,35 +14,43 @@ use homing_models::{
     names::{Availability, Resolver, Unresolved},
 };
 
-/// How model names are understood.
+/// Options for resolving model names.
+///
+/// # Examples
+///
+/// ```
+/// let mut options = homing::ModelOptions::default();
+/// options.default = Some("openai/gpt-4.1".to_owned());
+/// options.aliases.insert("fast".to_owned(), "openai/gpt-4.1-mini".to_owned());
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ModelOptions {
-    /// What runs speak with where nothing is said; `None` takes the first provider that can be had.
+    /// The model of runs that name none. `None` takes the first available provider's.
     pub default: Option<String>,
-    /// More aliases.
+    /// Further aliases.
     pub aliases: BTreeMap<String, String>,
-    /// Names in files that mean others: `sonnet=openai/…`, `*=…`.
+    /// Names in agent files that are replaced by others: `sonnet=openai/…`, `*=…`.
     pub map: Vec<(String, String)>,
-    /// Any fallback is an error.
+    /// Treats any fallback as an error.
     pub strict: bool,
     /// Changes and additions to the providers.
     pub providers: BTreeMap<String, ProviderConfig>,
 }
 
-/// Models by name. Each is made once and shared.
+/// Models by name. Each is created once and shared.
 pub struct Catalog {
     providers: Providers,
     options: ModelOptions,
     own: BTreeMap<String, Arc<dyn Model>>,
-    made: Mutex<HashMap<String, Arc<dyn Model>>>,
-    last_resort: OnceLock<String>,
+    created: Mutex<HashMap<String, Arc<dyn Model>>>,
+    fallback: OnceLock<String>,
 }
 
 impl Catalog {
-    /// A catalog over `providers`, with models of the host's own.
+    /// Creates a catalog of the models of `providers` and of the host's own models.
     pub fn new(providers: Providers, options: ModelOptions, own: BTreeMap<String, Arc<dyn Model>>) -> Self {
-        Self { providers, options, own, made: Mutex::default(), last_resort: OnceLock::new() }
+        Self { providers, options, own, created: Mutex::default(), fallback: OnceLock::new() }
     }
 
     /// The providers.
@@ -50,22 +58,22 @@ impl Catalog {
         &self.providers
     }
 
-    /// The model that runs speak with where nothing is said, and why it is this one.
+    /// Returns the model of runs that name none, and why it was chosen.
     pub fn default_model(&self) -> Option<(String, String)> {
         match &self.options.default {
             Some(name) => Some((name.clone(), "as configured".to_owned())),
             None => homing_models::names::default_model(&self.providers)
-                .or_else(|| Some((self.last_resort.get()?.clone(), "as nothing else can be had".to_owned()))),
+                .or_else(|| Some((self.fallback.get()?.clone(), "no other model is available".to_owned()))),
         }
     }
 
-    /// What runs speak with where nothing is said and no provider can be had. Only the first word counts.
+    /// Sets the model of runs that name none if no provider is available. Only the first call has an effect.
     pub fn fall_back_to(&self, name: impl Into<String>) {
-        let _ = self.last_resort.set(name.into());
+        let _ = self.fallback.set(name.into());
     }
 
     fn resolver(&self) -> Resolver<'_> {
-        // `--model sonnet` is a name like any other: it is understood before it becomes the default.
+        // The default may be an alias, so it is resolved itself before it becomes the resolver's default.
         let mut resolver = Resolver {
             providers: self,
             default: None,
@@ -74,13 +82,12 @@ impl Catalog {
             strict: self.options.strict,
         };
         let default = self.default_model().map(|(name, _)| name);
-        resolver.default = default.map(|name| match self.own.contains_key(&name) {
-            true => name,
-            false => resolver
-                .resolve(&ModelChoice::Named(vec![name.clone()]), None)
-                .ok()
-                .and_then(|resolved| resolved.names.into_iter().next())
-                .unwrap_or(name),
+        resolver.default = default.map(|name| {
+            if self.own.contains_key(&name) {
+                return name;
+            }
+            let resolved = resolver.resolve(&ModelChoice::Named(vec![name.clone()]), None).ok();
+            resolved.and_then(|resolved| resolved.names.into_iter().next()).unwrap_or(name)
         });
         resolver
     }
@@ -120,13 +127,13 @@ impl Models for Catalog {
         if let Some(own) = self.own.get(name) {
             return Ok(own.clone());
         }
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(model) = made.get(name) {
+        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = created.get(name) {
             return Ok(model.clone());
         }
         if name == "offline" {
             let model: Arc<dyn Model> = Arc::new(homing_offline::OfflineModel::new());
-            made.insert(name.to_owned(), model.clone());
+            created.insert(name.to_owned(), model.clone());
             return Ok(model);
         }
         let model = self.providers.model(name).map_err(|error| match error {
@@ -135,7 +142,7 @@ impl Models for Catalog {
                 ModelError::Unusable { reason: error.to_string() }
             }
         })?;
-        made.insert(name.to_owned(), model.clone());
+        created.insert(name.to_owned(), model.clone());
         Ok(model)
     }
 }

@@ -1,5 +1,5 @@
-//! The standard set: agents and skills of the project and the user, the file tools, commands in a sandbox, the rules of
-//! settings files. What a project's files ask for beyond narrowing is left out until they are trusted.
+//! `CodingSetup`: agents and skills of a project and its user, file tools, commands in a sandbox, rules of settings files. A
+//! project's files can only narrow until they are trusted.
 
 use std::{
     collections::BTreeMap,
@@ -23,59 +23,69 @@ use homing_tools::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Folders, HomingBuilder, servers::serve};
+use crate::{Folders, HomingBuilder, PendingApproval, environment, servers::serve};
 
-/// What the standard set is made of.
+/// Set-up of a coding agent: where definitions are found, and how commands run.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use homing::{CodingSetup, Homing};
+///
+/// let mut setup = CodingSetup::from_env(Path::new("."));
+/// setup.built_in = false;
+/// let builder = Homing::builder().coding_setup(setup);
+/// ```
 pub struct CodingSetup {
-    /// Where agents and skills are looked for.
+    /// The folders in which agents and skills are searched.
     pub places: Places,
-    /// How their files are read.
+    /// Options for parsing their files.
     pub options: ParseOptions,
-    /// What the user trusts; `None` trusts nothing.
+    /// The projects that the user trusts. `None` trusts nothing.
     pub trust: Option<TrustStore>,
-    /// The program that watches over commands: one whose `main` calls [`run_helper_if_asked`]. Without it no commands run.
+    /// The program that supervises commands: its `main` must call [`run_helper_if_asked`]. Without it no commands run.
     pub helper: Option<PathBuf>,
-    /// The environment that commands get a clean part of.
+    /// The environment variables, of which commands get a filtered part.
     pub env: BTreeMap<String, String>,
-    /// What commands may touch besides.
+    /// Folders and variables that commands may use in addition.
     pub sandbox: SandboxOptions,
-    /// Private folders of runs lie here. It must be writable by this user alone; otherwise commands are refused.
+    /// Parent of the private folders of runs. Commands are refused unless only this user can write to it.
     pub private: PathBuf,
-    /// Worktrees of runs lie here, also those that are kept because something was done in them. Like `private`.
+    /// Parent of the worktrees of runs, including those that are kept because of changes. Must be private, too.
     pub worktrees: PathBuf,
-    /// The tools' own options.
+    /// Options of the tools.
     pub tools: ToolsConfig,
-    /// Whether the built-in agents are there.
+    /// Includes the built-in agents.
     pub built_in: bool,
-    /// The most that files without trust may ask for; where nothing is said, the built-in defaults are.
+    /// Upper bounds for the limits in untrusted files. An unset limit means the built-in default.
     pub limits: Limits,
-    /// What agents may hand on beyond their own tools, by name. The user's word, so it needs no trust.
+    /// Tools that agents may give to child runs beyond their own, by agent. The user decides this, so it needs no trust.
     pub delegates: BTreeMap<String, Vec<Rule>>,
-    /// MCP servers of the user's, by name, as `mcpServers` writes them. Their tools are there once they are approved.
+    /// MCP servers of the user by name, in the format of `mcpServers`. Their tools are available once they are approved.
     pub servers: BTreeMap<String, Value>,
-    /// Where it is written which tools of servers are approved.
-    pub pins: Option<PathBuf>,
+    /// The file with the approved tools of servers.
+    pub approvals: Option<PathBuf>,
 }
 
 impl CodingSetup {
-    /// The project around `folder`, the user's folders, and the environment as it is.
+    /// Returns the set-up of the project around `folder`, with the user's folders and environment.
     pub fn from_env(folder: &Path) -> Self {
         let folders = Folders::from_env();
         let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
         let mut places = Places::new(folder);
         places.home = folders.home.clone();
-        places.config = folders.config.as_ref().and_then(|it| it.parent()).map(Path::to_owned);
+        places.config = folders.config.as_deref().and_then(Path::parent).map(Path::to_owned);
         places.plugins = folders.plugins();
         places.managed = ["/etc/homing", "/etc/claude-code"].map(PathBuf::from).to_vec();
-        let env =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let private = private_folder(&folders);
         Self {
             places,
             options: ParseOptions::default(),
             trust: folders.trust().and_then(|path| TrustStore::load(path).ok()),
             helper: None,
-            env: env.collect(),
+            env: environment::variables(),
             sandbox: SandboxOptions::default(),
             worktrees: worktrees_folder(&folders).unwrap_or_else(|| private.join("worktrees")),
             private,
@@ -84,16 +94,18 @@ impl CodingSetup {
             limits: Limits::default(),
             delegates: BTreeMap::new(),
             servers: BTreeMap::new(),
-            pins: folders.pins(),
+            approvals: folders.approvals(),
         }
     }
 
-    /// Adds all of it to a builder.
+    /// Adds everything to a builder.
     pub(crate) fn add_to(self, builder: HomingBuilder) -> HomingBuilder {
-        let project = self.look();
+        let project = self.read();
         let (mut builder, hooks) = add_settings(builder, &project.files, project.trust);
         builder.diagnostics.extend(project.diagnostics);
-        builder = builder.agents(project.agents).skills(Arc::new(project.skills));
+        builder.pending.extend(project.pending);
+        builder = builder.agents(project.agents);
+        builder.tools.extensions.skills = Some(Arc::new(project.skills));
         self.add_tools(builder, hooks, &project.servers)
     }
 
@@ -103,61 +115,58 @@ impl CodingSetup {
         hooks: HookConfig,
         servers: &BTreeMap<String, Value>,
     ) -> HomingBuilder {
-        self.tools.skills = builder.library();
+        self.tools.skills = builder.tools.extensions.skills.clone();
         let Some(helper) = self.helper else {
-            let what = "commands, hooks and MCP servers are not run: this program is not set up as their helper, so \
+            let what = "commands, hooks and MCP servers do not run, because this program is not set up as their helper: \
                         `bash` is missing";
             builder.diagnostics.push(Diagnostic::warning(what));
             return builder.tools(files_tools(self.tools));
         };
         let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
-        let surroundings = CommandEnv { home, env: self.env };
-        let commands = Arc::new(Commands::new(helper, surroundings, self.sandbox, self.private.clone()));
+        let command_env = CommandEnv { home, env: self.env };
+        let commands = Arc::new(Commands::new(helper, command_env, self.sandbox, self.private.clone()));
         self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
-        // The user's word on a name counts more than a project's.
+        // A server of the user takes precedence over one of the project with the same name.
         let mut common = servers.clone();
         common.extend(self.servers);
         let folders = server_folders(&self.places);
-        let served = serve(&common, &mut builder.agents, self.pins.as_deref(), &commands, folders);
+        let served = serve(&common, &mut builder.agents, self.approvals.as_deref(), &commands, folders);
         builder.diagnostics.extend(served.diagnostics);
-        builder.agent_tools = served.brought;
-        let vouched = builder.agents.iter().map(|agent| agent.hooks.clone()).filter(|it| !it.is_null()).collect();
+        builder.pending.extend(served.pending);
+        builder.tools.agent_tools = served.agent_tools;
+        let agent_hooks = builder.agents.iter().map(|agent| agent.hooks.clone()).filter(|hooks| !hooks.is_null());
+        let hooks = CommandHooks::new(commands.clone(), hooks).with_agents(agent_hooks.collect());
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
-        builder
-            .tools(files_tools(self.tools))
-            .tools(served.tools)
-            .tool(bash)
-            .hooks(Arc::new(CommandHooks::new(commands.clone(), hooks).with_agents(vouched)))
-            .workspaces(Arc::new(GitWorktrees {
-                commands,
-                folder: self.worktrees,
-                sandbox: homing_core::authority::Sandbox::WorkspaceWrite,
-            }))
+        let sandbox = homing_core::authority::Sandbox::WorkspaceWrite;
+        let extensions = &mut builder.tools.extensions;
+        extensions.hooks = Some(Arc::new(hooks));
+        extensions.workspaces = Some(Arc::new(GitWorktrees { commands, folder: self.worktrees, sandbox }));
+        builder.tools(files_tools(self.tools)).tools(served.tools).tool(bash)
     }
 }
 
 /// Chooses the folder for the private folders of runs.
 ///
-/// A fixed name in the temporary folder of the machine would belong to the user who is first to make it. The user's own
-/// folders are out of reach of others; a user who has none gets a name that nobody can guess.
+/// A fixed name in the machine's temporary folder would belong to the first user who creates it. The user's own folders
+/// cannot be reached by others; a user who has none gets an unpredictable name.
 fn private_folder(folders: &Folders) -> PathBuf {
-    let runtime = folders.runtime.as_ref().filter(|it| it.parent().is_some_and(is_users_alone));
+    let runtime = folders.runtime.as_ref().filter(|folder| folder.parent().is_some_and(is_users_alone));
     let own = runtime.or(folders.state.as_ref()).cloned();
-    own.unwrap_or_else(|| std::env::temp_dir().join(format!("homing-{}", Uuid::new_v4())))
+    own.unwrap_or_else(|| environment::temporary_folder().join(format!("homing-{}", Uuid::new_v4())))
 }
 
-/// Chooses the folder for worktrees: work that is kept there must outlast the session, so it is never the runtime folder.
+/// Chooses the folder for worktrees. Kept work must outlast the login session, so this is never the runtime folder.
 fn worktrees_folder(folders: &Folders) -> Option<PathBuf> {
     Some(folders.state.as_ref()?.join("worktrees"))
 }
 
-/// The folder in which MCP servers work, and the project's other folders, from none of which their programs come.
+/// Returns the folder in which MCP servers work, then the project's other folders. No server's program may be in one of them.
 pub fn server_folders(places: &Places) -> Vec<PathBuf> {
-    let around = places.project_folders().into_iter().filter(|it| *it != places.cwd);
+    let around = places.project_folders().into_iter().filter(|folder| *folder != places.cwd);
     [places.cwd.clone()].into_iter().chain(around).collect()
 }
 
-/// What settings files deny and ask holds always; their hooks run once they are trusted.
+/// Adds the rules of settings files. Rules that deny or ask always hold; hooks and allowed calls need trust.
 fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust) -> (HomingBuilder, HookConfig) {
     let mut hooks = HookConfig::default();
     let names = [".claude/settings.json", ".claude/settings.local.json"];
@@ -167,8 +176,8 @@ fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust
             Ok(settings) => {
                 if trust == Trust::Untrusted && !settings.hooks(Trust::Trusted).is_null() {
                     let what = format!("the hooks of {name} do not run, because this project's files are not trusted");
-                    let remark = Diagnostic::warning(what).hint("look at the files, then run `homing trust`");
-                    builder.diagnostics.push(remark);
+                    builder.diagnostics.push(Diagnostic::warning(what));
+                    builder.pending.push(PendingApproval::ProjectFiles);
                 }
                 let warnings = settings.warnings.iter().map(Diagnostic::warning);
                 builder.diagnostics.extend(warnings);
@@ -176,7 +185,7 @@ fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust
                 builder.diagnostics.extend(warnings.into_iter().map(Diagnostic::warning));
                 hooks = hooks.and(config);
                 let settled = settings.allowed(trust).to_vec();
-                builder = builder.layer(Layer { settled, ..settings.layer });
+                builder.permissions = builder.permissions.layer(Layer { settled, ..settings.layer });
             }
             Err(error) => builder.diagnostics.push(Diagnostic::warning(error.to_string())),
         }
@@ -184,33 +193,19 @@ fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust
     (builder, hooks)
 }
 
-/// Becomes the helper that watches over commands, if this process was started as one. Call it first in `main`.
+/// Runs the helper that supervises commands, if this process was started as one. Call it first in `main`.
 pub fn run_helper_if_asked() {
     homing_sandbox::process::run_helper_if_asked(std::env::args_os());
 }
 
-impl HomingBuilder {
-    /// The standard set: discovery, tools, commands, rules.
-    #[must_use]
-    pub fn standard(mut self, standard: CodingSetup) -> Self {
-        self.standard = Some(standard);
-        self
-    }
-
-    /// Agents and skills of the project around `folder`, and the built-in ones, with the standard tools.
-    #[must_use]
-    pub fn discover(self, folder: impl AsRef<Path>) -> Self {
-        self.standard(CodingSetup::from_env(folder.as_ref()))
-    }
-
-    /// Everything a coding agent needs.
-    #[cfg(all(feature = "providers", feature = "sqlite"))]
-    pub(crate) fn coding(self, folder: PathBuf) -> Self {
-        let mut builder = self.discover(&folder).workdir(folder).keys_from_env().with_surroundings();
-        if let Some(path) = Folders::from_env().journal() {
-            builder = builder.journal(path);
-        }
-        builder
+/// Returns a builder with everything a coding agent needs.
+#[cfg(all(feature = "providers", feature = "sqlite"))]
+pub(crate) fn builder(folder: &Path) -> HomingBuilder {
+    let builder = HomingBuilder::default().coding_setup(CodingSetup::from_env(folder)).workdir(folder);
+    let builder = builder.keys_from_env().with_project_context();
+    match Folders::from_env().journal() {
+        Some(path) => builder.journal(path),
+        None => builder,
     }
 }
 
@@ -221,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_folders_lie_where_no_other_user_can_reach() {
+    fn private_folders_are_out_of_reach_of_other_users() {
         let folder = tempfile::tempdir().unwrap();
         let runtime = folder.path().join("run");
         fs::create_dir(&runtime).unwrap();
@@ -239,7 +234,7 @@ mod tests {
         assert_ne!(
             private_folder(&folders),
             private_folder(&folders),
-            "a name in the temporary folder is no fixed one"
+            "a name in the temporary folder must not be fixed"
         );
     }
 }

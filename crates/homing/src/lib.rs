@@ -1,5 +1,5 @@
-//! Homing runs agents that are files, and every agent that is sent out comes back: with its answer, or with the reason why
-//! not and whatever it had by then.
+//! Homing runs agents that are defined in files. Every run ends with a result: its answer, or the reason why there is none
+//! together with what it had so far.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,8 +15,9 @@
 //! # }
 //! ```
 //!
-//! [`Homing::builder`] is hermetic: it reads no environment, home, configuration or agent folder and writes no file unless
-//! it is asked to. There are no globals; several instances live in one process.
+//! [`Homing::builder`] is hermetic: it reads no environment variable, home folder, configuration or agent folder and writes no
+//! file unless it is told to. There is no global state, so several instances can live in one process.
+//! [`environment`] is the only module that reads the environment.
 
 mod builder;
 #[cfg(all(feature = "sqlite", feature = "tools"))]
@@ -25,7 +26,7 @@ mod cache;
 mod catalog;
 #[cfg(feature = "tools")]
 mod coding_preset;
-mod folders;
+pub mod environment;
 #[cfg(feature = "tools")]
 mod project;
 mod project_context;
@@ -35,14 +36,14 @@ mod tool_fn;
 
 use std::{sync::Arc, time::Duration};
 
-pub use builder::{BuildError, HomingBuilder};
+pub use builder::{BuildError, Extensions, HomingBuilder, JournalChoice, Permissions, ToolWrapper};
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 pub use cache::{Cached, Keep};
 #[cfg(feature = "providers")]
 pub use catalog::{Catalog, ModelOptions};
 #[cfg(feature = "tools")]
 pub use coding_preset::{CodingSetup, run_helper_if_asked, server_folders};
-pub use folders::Folders;
+pub use environment::Folders;
 pub use homing_core::{
     authority::{Allow, Grant, Layer, Network, Sandbox},
     definition::{AgentDefinition, Isolation, ModelChoice, OnFailure, PermissionMode, Scope},
@@ -63,10 +64,10 @@ pub use homing_runtime::{
 };
 #[cfg(feature = "tools")]
 pub use project::KnownServer;
-pub use project_context::surroundings;
+pub use project_context::project_context;
 pub use tool_fn::tool_fn;
 
-/// The rooms behind this facade, for those who need all of them.
+/// The crates behind this one, for hosts that need more than it re-exports.
 pub mod crates {
     pub use homing_core as core;
     #[cfg(feature = "tools")]
@@ -84,72 +85,127 @@ pub mod crates {
     pub use homing_tools as tools;
 }
 
-/// Everything in one: agents, models, tools, journal, and the runtime over them.
+/// Something that has no effect until the user approves it.
+///
+/// # Examples
+///
+/// ```
+/// use homing::{Homing, PendingApproval};
+///
+/// fn hints(homing: &Homing) -> Vec<String> {
+///     let hint = |pending: &PendingApproval| match pending {
+///         PendingApproval::Server(name) => format!("approve the tools of {name}"),
+///         _ => "trust the project".to_owned(),
+///     };
+///     homing.pending_approvals().iter().map(hint).collect()
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PendingApproval {
+    /// The project's files: their hooks, MCP servers and wider permissions.
+    ProjectFiles,
+    /// The tools of the MCP server with this name.
+    Server(String),
+}
+
+/// Agents, models, tools and a journal, with the runtime that runs tasks on them.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use homing::{Homing, Task};
+///
+/// let homing = Homing::coding(".").build().await?;
+/// let result = homing.spawn(Task::new("explore", "Where are model calls retried?"))?.wait().await;
+/// println!("{}", result.output);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Homing {
     runtime: Runtime,
     registry: Arc<Registry>,
     diagnostics: Vec<Diagnostic>,
+    pending: Vec<PendingApproval>,
     #[cfg(feature = "sqlite")]
     journal: Option<Arc<homing_runtime::journal::sqlite::SqliteJournal>>,
     _inbox: InboxWatch,
 }
 
 impl Homing {
-    /// An empty one: no agents but those you add, no models, no tools, nothing read and nothing written.
+    /// Returns a builder without agents, models and tools. It reads and writes nothing by itself.
     pub fn builder() -> HomingBuilder {
         HomingBuilder::default()
     }
 
-    /// A coding agent's set-up in one call: the agents and skills of the project around `folder` and of the user, keys
-    /// from the environment, the tools within `folder`, the journal where the platform keeps data.
+    /// Returns a builder set up for coding: agents and skills of the project around `folder` and of the user, API keys from the
+    /// environment, tools within `folder`, and the journal in the user's data folder.
     #[cfg(all(feature = "tools", feature = "providers", feature = "sqlite"))]
     pub fn coding(folder: impl Into<std::path::PathBuf>) -> HomingBuilder {
-        HomingBuilder::default().coding(folder.into())
+        coding_preset::builder(&folder.into())
     }
 
-    /// Starts a task.
+    /// Spawns a run for a task and returns its handle.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the agent is unknown, no model is available for it, or a limit leaves nothing to spend.
     pub fn spawn(&self, task: Task) -> Result<RunHandle, SpawnError> {
         self.runtime.spawn(task)
     }
 
-    /// Starts a task once it is durable, or says which earlier run has its key.
+    /// Spawns a run once its task is recorded, or returns the earlier run that has the same key.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`Homing::spawn`], if the key was used for another task, or if the journal cannot be written.
     pub async fn submit(&self, task: Task) -> Result<Submission, SpawnError> {
         self.runtime.submit(task).await
     }
 
-    /// Goes on with a tree of the journal whose process is gone; `more` adds to its limits.
+    /// Resumes a run tree of the journal whose process is gone. `more` is added to its limits.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the tree is unknown, its process is alive, it crashed repeatedly, or the journal cannot be written.
     pub async fn resume(&self, tree: uuid::Uuid, claim: Claim, more: Limits) -> Result<RunHandle, SpawnError> {
         self.runtime.resume(tree, claim, more).await
     }
 
-    /// The runtime: every run in hand, statistics, waiting for many.
+    /// Returns the runtime: all live runs, statistics, waiting for several runs.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// The agents that are known.
+    /// Returns the agents by name.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// What there was to say about files and settings.
+    /// Returns the diagnostics about agent files and settings.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// The journal on disk, where there is one.
+    /// Returns what has no effect until the user approves it.
+    pub fn pending_approvals(&self) -> &[PendingApproval] {
+        &self.pending
+    }
+
+    /// Returns the journal file, if there is one.
     #[cfg(feature = "sqlite")]
     pub fn journal(&self) -> Option<&Arc<homing_runtime::journal::sqlite::SqliteJournal>> {
         self.journal.as_ref()
     }
 
-    /// Ends every run, each with its envelope.
+    /// Cancels all runs, waits up to `grace` for them to end, and returns their envelopes.
     pub async fn shutdown(&self, grace: Duration) -> Vec<Envelope> {
         self.runtime.shutdown(grace).await
     }
 }
 
-/// Watches for what other processes want of our runs; stops with its owner.
+/// Handles requests of other processes about our runs. Stops when it is dropped.
 struct InboxWatch(Option<tokio::task::JoinHandle<()>>);
 
 impl InboxWatch {
@@ -172,21 +228,25 @@ impl Drop for InboxWatch {
     }
 }
 
-/// Waits for a structured answer and reads it as `T`.
+/// Waits for a run and parses its structured answer as `T`.
+///
+/// # Errors
+///
+/// Fails if the run gave no structured answer or `T` cannot be parsed from it.
 pub async fn wait_as<T: serde::de::DeserializeOwned>(run: &RunHandle) -> Result<T, NoData> {
     let envelope = run.wait().await;
     let data = envelope.data.clone().ok_or_else(|| NoData::None(Box::new(envelope.clone())))?;
     serde_json::from_value(data).map_err(|error| NoData::Misfit(error.to_string(), Box::new(envelope)))
 }
 
-/// Why there is no structured answer.
+/// An error of [`wait_as`]. Both variants hold the run's envelope.
 #[derive(Debug, thiserror::Error)]
 pub enum NoData {
-    /// The run gave none; its envelope says why.
+    /// The run gave no structured answer.
     #[error("the run ended {} without a structured answer", .0.status.name())]
     None(Box<Envelope>),
-    /// It does not fit the type.
-    #[error("the structured answer does not fit: {0}")]
+    /// The answer does not match the type.
+    #[error("the structured answer does not match the type: {0}")]
     Misfit(String, Box<Envelope>),
 }
 

@@ -1,5 +1,5 @@
-//! What a project's and a user's files say, as far as each is to be believed. Files that nobody vouches for keep their names
-//! and prompts; what they ask for beyond that is left out, and said.
+//! Reads the files of a project and its user. Untrusted project files keep their names and prompts; anything they ask for
+//! beyond narrowing is removed and reported.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,35 +15,36 @@ use homing_tools::{
 };
 use serde_json::Value;
 
-use crate::CodingSetup;
+use crate::{CodingSetup, PendingApproval};
 
-/// Everything that was found.
+/// The contents of a project and of the user's folders.
 pub(crate) struct Project {
-    /// The files that carry authority.
+    /// The project files that can grant authority.
     pub(crate) files: AuthorityFiles,
-    /// Whether they do.
+    /// The user's trust in them as they are.
     pub(crate) trust: Trust,
-    /// The agents, without what they may not ask for.
+    /// The agents, without anything that needs trust the user has not given.
     pub(crate) agents: Vec<AgentDefinition>,
     pub(crate) skills: SkillFolders,
-    /// The project's own servers, if they may be started.
+    /// The project's MCP servers, if they are trusted.
     pub(crate) servers: BTreeMap<String, Value>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) pending: Vec<PendingApproval>,
 }
 
-/// An MCP server that may be started, and who wrote it down.
+/// An MCP server that may be started, and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownServer {
-    /// The server.
+    /// The server's configuration.
     pub config: ServerConfig,
-    /// Where it is written: `your configuration`, `.mcp.json`, `agent db`.
+    /// The place that defines it: `your configuration`, `.mcp.json`, `agent db`.
     pub from: String,
 }
 
 impl CodingSetup {
-    /// Reads everything once. Nothing is started.
-    pub(crate) fn look(&self) -> Project {
+    /// Reads everything once and starts nothing.
+    pub(crate) fn read(&self) -> Project {
         let folders = self.places.project_folders();
         let files = AuthorityFiles::of_project(&folders);
         let trust = match self.trust.as_ref().map(|store| store.standing(files.project(), &files)) {
@@ -51,7 +52,7 @@ impl CodingSetup {
             Some(TrustState::Nothing | TrustState::Changed { .. } | TrustState::Untrusted) | None => Trust::Untrusted,
         };
         let loaded = discover(&self.places, &self.options);
-        // Agents are read by another hand than the one that hashed: what changed in between is not what was vouched for.
+        // Discovery reads the agents again after the files were hashed. If they changed in between, they are not trusted.
         let trust = if AuthorityFiles::of_project(&folders) == files { trust } else { Trust::Untrusted };
         let mut project = Project {
             files,
@@ -60,25 +61,29 @@ impl CodingSetup {
             skills: loaded.skills,
             servers: BTreeMap::new(),
             diagnostics: loaded.diagnostics,
+            pending: Vec::new(),
         };
-        let known = loaded.registry.all().flat_map(|it| it.shadows.iter().rev().chain([&it.definition]));
-        let mut in_vain = Vec::new();
-        for definition in known.filter(|it| self.built_in || it.source.kind != Scope::BuiltIn) {
+        let known = loaded.registry.all().flat_map(|entry| entry.shadows.iter().rev().chain([&entry.definition]));
+        let mut inactive = Vec::new();
+        for definition in known.filter(|definition| self.built_in || definition.source.kind != Scope::BuiltIn) {
             let mut definition = AgentDefinition::clone(definition);
-            in_vain.extend(project.believe(&mut definition, self.limits));
+            inactive.extend(project.strip_untrusted(&mut definition, self.limits));
             if let Some(rules) = self.delegates.get(&definition.name) {
                 definition.delegates = Some(rules.clone());
             }
             project.agents.push(definition);
         }
-        in_vain.extend(project.add_servers());
-        project.diagnostics.extend(not_trusted(&in_vain));
+        inactive.extend(project.add_servers());
+        if !inactive.is_empty() {
+            project.pending.push(PendingApproval::ProjectFiles);
+            project.diagnostics.push(not_trusted(&inactive));
+        }
         project
     }
 
-    /// Every MCP server that may be started: the user's, a trusted project's, and those that believed agents define.
+    /// Returns every MCP server that may be started: the user's, a trusted project's, and those of trusted agents.
     pub fn known_servers(&self) -> Vec<KnownServer> {
-        let project = self.look();
+        let project = self.read();
         let named = |servers: &BTreeMap<String, Value>, from: &str| -> Vec<KnownServer> {
             let parsed = servers.iter().filter_map(|(name, value)| ServerConfig::parse(name, value).ok());
             parsed.map(|config| KnownServer { config, from: from.to_owned() }).collect()
@@ -93,48 +98,49 @@ impl CodingSetup {
 }
 
 impl Project {
-    /// Takes from a project's definition what it may not ask for; names what was lost that would have run something.
-    fn believe(&mut self, definition: &mut AgentDefinition, ceiling: Limits) -> Vec<String> {
-        let vouched = || definition.source.path.as_deref().is_some_and(|path| self.files.covers(path));
-        if definition.source.kind != Scope::Project || (self.trust == Trust::Trusted && vouched()) {
+    /// Removes from an untrusted definition anything that needs trust. Returns the removed parts that would have run something.
+    fn strip_untrusted(&mut self, definition: &mut AgentDefinition, ceiling: Limits) -> Vec<String> {
+        let is_covered = || definition.source.path.as_deref().is_some_and(|path| self.files.covers(path));
+        if definition.source.kind != Scope::Project || (self.trust == Trust::Trusted && is_covered()) {
             return Vec::new();
         }
-        let asks = [("mcpServers", !definition.mcp_servers.is_empty()), ("hooks", !definition.hooks.is_null())];
+        let fields = [("mcpServers", !definition.mcp_servers.is_empty()), ("hooks", !definition.hooks.is_null())];
         self.diagnostics.extend(without_authority(definition, ceiling));
-        let asks = asks.iter().filter(|(_, asks)| *asks);
-        asks.map(|(field, _)| format!("`{field}` of agent {}", definition.name)).collect()
+        let used = fields.iter().filter(|(_, is_used)| *is_used);
+        used.map(|(field, _)| format!("`{field}` of agent {}", definition.name)).collect()
     }
 
-    /// Reads `.mcp.json` of the project's folders, from the bytes that were vouched for; the innermost wins.
+    /// Reads `.mcp.json` of the project's folders, from the bytes that were hashed. The innermost folder wins. Returns the files
+    /// whose servers are not trusted.
     fn add_servers(&mut self) -> Vec<String> {
         let paths = self.files.paths().filter(|path| path.file_name().is_some_and(|name| name == ".mcp.json"));
         let mut paths: Vec<_> = paths.map(Path::to_owned).collect();
         paths.sort_by_key(|path| path.components().count());
-        let mut in_vain = Vec::new();
+        let mut inactive = Vec::new();
         for path in paths {
             let bytes = self.files.get(&path).unwrap_or_default();
             let json: Value = match serde_json::from_slice(bytes) {
                 Ok(json) => json,
                 Err(error) => {
-                    self.diagnostics.push(Diagnostic::warning(format!("{} is no JSON: {error}", path.display())));
+                    let message = format!("{} is not valid JSON: {error}", path.display());
+                    self.diagnostics.push(Diagnostic::warning(message));
                     continue;
                 }
             };
-            let Some(servers) = json.get("mcpServers").and_then(Value::as_object).filter(|it| !it.is_empty()) else {
-                continue;
-            };
+            let servers = json.get("mcpServers").and_then(Value::as_object);
+            let Some(servers) = servers.filter(|servers| !servers.is_empty()) else { continue };
             match self.trust {
-                Trust::Trusted => self.servers.extend(servers.iter().map(|(name, it)| (name.clone(), it.clone()))),
-                Trust::Untrusted => in_vain.push(format!("the servers of {}", path.display())),
+                Trust::Trusted => {
+                    self.servers.extend(servers.iter().map(|(name, value)| (name.clone(), value.clone())));
+                }
+                Trust::Untrusted => inactive.push(format!("the servers of {}", path.display())),
             }
         }
-        in_vain
+        inactive
     }
 }
 
-/// One line for all of it: a person reads it at every start.
-fn not_trusted(in_vain: &[String]) -> Option<Diagnostic> {
-    let what = format!("this project's files are not trusted, so these do not run: {}", in_vain.join(", "));
-    let hint = "look at the files, then run `homing trust`";
-    (!in_vain.is_empty()).then(|| Diagnostic::warning(what).hint(hint))
+/// Puts everything into one line, because the user reads it at every start.
+fn not_trusted(inactive: &[String]) -> Diagnostic {
+    Diagnostic::warning(format!("this project's files are not trusted, so these do not run: {}", inactive.join(", ")))
 }

@@ -1,5 +1,5 @@
-//! MCP servers and who gets their tools: those of the user and of a trusted project serve every run of this host, those that
-//! an agent's file defines serve the runs of that agent and what they delegate to. Nothing is started here.
+//! Assigns the tools of MCP servers: servers of the user and of a trusted project serve every run of this host, servers that
+//! an agent's file defines serve the runs of that agent and their child runs. Starts nothing.
 
 use std::{
     collections::BTreeMap,
@@ -20,76 +20,94 @@ use homing_tools::{
 };
 use serde_json::Value;
 
-/// What was made of everybody's servers.
+use crate::PendingApproval;
+
+/// The tools of all servers.
 pub(crate) struct ServerTools {
     /// Tools for every run.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    /// Tools that agents bring along.
-    pub(crate) brought: Option<Arc<dyn AgentToolSource>>,
+    /// Tools of servers that agents define.
+    pub(crate) agent_tools: Option<Arc<dyn AgentToolSource>>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Servers whose tools are not approved.
+    pub(crate) pending: Vec<PendingApproval>,
 }
 
-/// How servers are started, and which of their tools are approved.
-struct Starting {
+impl ServerTools {
+    fn refuse(&mut self, refused: Refused) {
+        self.diagnostics.push(refused.diagnostic);
+        self.pending.extend(refused.pending);
+    }
+}
+
+/// A server whose tools are not available, and the reason.
+struct Refused {
+    diagnostic: Diagnostic,
+    pending: Option<PendingApproval>,
+}
+
+/// Makes tools of servers from their approvals.
+struct ServerStarter {
     commands: Arc<Commands>,
-    /// Where servers work, then the folders around it: no server's program comes from any of them.
+    /// The folder in which servers work, then the project's other folders. No server's program may be in one of them.
     folders: Vec<PathBuf>,
-    pins: Pins,
+    approvals: Pins,
 }
 
-/// Servers that agent files define.
-struct OfAgents {
-    starting: Starting,
-    /// What was believed when this host started. An agent in an old journal may name others; they are not started.
-    vouched: Vec<(String, Value)>,
+/// Tools of servers that agent files define.
+struct AgentServers {
+    starter: ServerStarter,
+    /// The servers that were trusted when this host started. An agent in an old journal may name others, which are not started.
+    trusted: Vec<(String, Value)>,
 }
 
-/// Puts servers to work: `common` ones for everybody, those of `agents` for each of them. An agent that lists its tools
-/// has those of the servers that it names as well.
+/// Returns the tools of `common` servers for all runs and of the servers that `agents` define for each of them. Adds the tools
+/// of the servers that an agent names to the agent's list of tools.
 pub(crate) fn serve(
     common: &BTreeMap<String, Value>,
     agents: &mut [AgentDefinition],
-    pins: Option<&Path>,
+    approvals: Option<&Path>,
     commands: &Arc<Commands>,
     folders: Vec<PathBuf>,
 ) -> ServerTools {
-    let pins = pins.and_then(|path| Pins::load(path).ok()).unwrap_or_default();
-    let starting = Starting { commands: commands.clone(), folders, pins };
-    let mut served = ServerTools { tools: Vec::new(), brought: None, diagnostics: Vec::new() };
-    let scope = starting.scope();
+    let approvals = approvals.and_then(|path| Pins::load(path).ok()).unwrap_or_default();
+    let starter = ServerStarter { commands: commands.clone(), folders, approvals };
+    let mut served = ServerTools { tools: Vec::new(), agent_tools: None, diagnostics: Vec::new(), pending: Vec::new() };
+    let scope = starter.scope();
     for (name, value) in common {
-        match starting.tools(&scope, name, value) {
+        match starter.tools(&scope, name, value) {
             Ok(tools) => served.tools.extend(tools),
-            Err(remark) => served.diagnostics.push(remark),
+            Err(refused) => served.refuse(refused),
         }
     }
-    let mut vouched = Vec::new();
-    for agent in agents.iter_mut().filter(|it| !it.mcp_servers.is_empty()) {
+    let mut trusted = Vec::new();
+    for agent in agents.iter_mut().filter(|agent| !agent.mcp_servers.is_empty()) {
         for (name, value) in &agent.mcp_servers {
-            let remark = match value {
+            let refused = match value {
                 Value::Null if common.contains_key(name) => None,
-                Value::Null => Some(unknown(agent, name)),
+                Value::Null => Some(Refused { diagnostic: unknown(agent, name), pending: None }),
                 Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-                    vouched.push((name.clone(), value.clone()));
-                    starting.tools(&scope, name, value).err()
+                    trusted.push((name.clone(), value.clone()));
+                    starter.tools(&scope, name, value).err()
                 }
             };
-            served.diagnostics.extend(remark);
+            if let Some(refused) = refused {
+                served.refuse(refused);
+            }
         }
         grant_own(agent);
     }
-    if !vouched.is_empty() {
-        served.brought = Some(Arc::new(OfAgents { starting, vouched }));
+    if !trusted.is_empty() {
+        served.agent_tools = Some(Arc::new(AgentServers { starter, trusted }));
     }
     served
 }
 
-/// Naming a server is asking for its tools; what runs above may use still bounds it.
+/// Adds the tools of the servers that an agent names to its list of tools. The permissions of its parents still bound it.
 fn grant_own(agent: &mut AgentDefinition) {
     let Allow::Only(rules) = &mut agent.tools else { return };
-    let wanted = agent.mcp_servers.keys().map(|name| tools_prefix(name));
-    for prefix in wanted {
-        // Who lists some of a server's tools wants just those.
+    for prefix in agent.mcp_servers.keys().map(|name| tools_prefix(name)) {
+        // An agent that lists some of a server's tools gets only those.
         if !rules.iter().any(|rule| rule.tool.starts_with(&prefix)) {
             rules.push(Rule::tool(prefix));
         }
@@ -97,30 +115,31 @@ fn grant_own(agent: &mut AgentDefinition) {
 }
 
 fn unknown(agent: &AgentDefinition, name: &str) -> Diagnostic {
-    let what = format!("agent {} wants the MCP server `{name}`, and nobody has one of this name", agent.name);
-    Diagnostic::warning(what).hint(format!("write it as [mcp.{name}] in your configuration, or in .mcp.json"))
+    let what = format!("agent {} names the MCP server `{name}`, which is not configured", agent.name);
+    Diagnostic::warning(what).hint(format!("define it as [mcp.{name}] in your configuration, or in .mcp.json"))
 }
 
-impl Starting {
+impl ServerStarter {
     fn scope(&self) -> McpScope {
         McpScope::new(self.commands.clone(), self.folders.clone())
     }
 
-    /// The tools of a server as they were approved. It starts when one of them is called.
-    fn tools(&self, scope: &McpScope, name: &str, value: &Value) -> Result<Vec<Arc<dyn Tool>>, Diagnostic> {
-        let config = ServerConfig::parse(name, value).map_err(|error| Diagnostic::warning(error.to_string()))?;
-        scope.tools(&config, &self.pins).map_err(|error| {
-            let hint = format!("look at its tools and approve them: homing trust --server {name}");
-            Diagnostic::warning(error.to_string()).hint(hint)
+    /// Returns the tools of a server as they were approved. The server starts when one of them is called.
+    fn tools(&self, scope: &McpScope, name: &str, value: &Value) -> Result<Vec<Arc<dyn Tool>>, Refused> {
+        let config = ServerConfig::parse(name, value)
+            .map_err(|error| Refused { diagnostic: Diagnostic::warning(error.to_string()), pending: None })?;
+        scope.tools(&config, &self.approvals).map_err(|error| Refused {
+            diagnostic: Diagnostic::warning(error.to_string()),
+            pending: Some(PendingApproval::Server(name.to_owned())),
         })
     }
 }
 
-impl AgentToolSource for OfAgents {
+impl AgentToolSource for AgentServers {
     fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
-        let scope = self.starting.scope();
-        let believed = |name: &String, value: &Value| self.vouched.iter().any(|(n, v)| n == name && v == value);
-        let servers = agent.mcp_servers.iter().filter(|(name, value)| believed(name, value));
-        servers.flat_map(|(name, value)| self.starting.tools(&scope, name, value).unwrap_or_default()).collect()
+        let scope = self.starter.scope();
+        let is_trusted = |name: &String, value: &Value| self.trusted.iter().any(|(n, v)| n == name && v == value);
+        let servers = agent.mcp_servers.iter().filter(|(name, value)| is_trusted(name, value));
+        servers.flat_map(|(name, value)| self.starter.tools(&scope, name, value).unwrap_or_default()).collect()
     }
 }

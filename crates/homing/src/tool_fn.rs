@@ -1,4 +1,4 @@
-//! Tools from async closures, with arguments described by their type.
+//! Tools made from async closures. The type of the arguments gives the schema.
 
 use std::{future::Future, sync::Arc};
 
@@ -10,28 +10,49 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-struct Closure<F> {
+type BoxedFn = dyn Fn(ToolContext, Value) -> BoxFuture<'static, ToolOutput> + Send + Sync;
+
+/// A tool that calls a closure.
+struct FnTool {
     spec: ToolSpec,
-    act: F,
+    function: Box<BoxedFn>,
 }
 
-type Act = dyn Fn(ToolContext, Value) -> BoxFuture<'static, ToolOutput> + Send + Sync;
-
-impl Tool for Closure<Box<Act>> {
+impl Tool for FnTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
-        (self.act)(context.clone(), args)
+        (self.function)(context.clone(), args)
     }
 }
 
-/// A tool that is an async function of its arguments.
+/// Makes a tool from an async function of its arguments.
 ///
-/// The arguments' type gives the schema; what does not fit it comes back to the model as a message. An `Err` is a message to
-/// the model, too. `replay` says what a resumed run may do about a call that was under way.
-pub fn tool_fn<A, F, O>(name: &str, description: &str, replay: Replay, act: F) -> Arc<dyn Tool>
+/// The schema that the model sees is generated from the type `A`. Arguments that do not match it are returned to the model
+/// as an error, and so is an `Err` of the function. `replay` says whether a call that was interrupted by a crash may be
+/// repeated when the run is resumed.
+///
+/// # Examples
+///
+/// ```
+/// use homing::{Replay, tool_fn};
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Sum {
+///     a: i64,
+///     b: i64,
+/// }
+///
+/// let add = tool_fn("add", "Adds two numbers.", Replay::Safe, |_, Sum { a, b }| async move {
+///     a.checked_add(b).map(|sum| sum.to_string()).ok_or_else(|| "the sum is too large".to_owned())
+/// });
+/// assert_eq!(add.spec().name, "add");
+/// ```
+pub fn tool_fn<A, F, O>(name: &str, description: &str, replay: Replay, function: F) -> Arc<dyn Tool>
 where
     A: DeserializeOwned + JsonSchema + Send + 'static,
     F: Fn(ToolContext, A) -> O + Send + Sync + 'static,
@@ -42,22 +63,16 @@ where
         object.remove("$schema");
         object.remove("title");
     }
-    let spec = ToolSpec {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        schema,
-        replay,
-        effect: homing_core::tool::Effect::Changes,
-    };
-    let act: Box<Act> = Box::new(move |context, args| match serde_json::from_value::<A>(args) {
+    let spec = ToolSpec { name: name.to_owned(), description: description.to_owned(), schema, replay };
+    let function: Box<BoxedFn> = Box::new(move |context, args| match serde_json::from_value::<A>(args) {
         Err(error) => {
-            let text = format!("the arguments do not fit: {error}");
+            let text = format!("the arguments do not match the schema: {error}");
             Box::pin(std::future::ready(ToolOutput::error(text)))
         }
         Ok(args) => {
-            let done = act(context, args);
-            Box::pin(async move { done.await.map_or_else(ToolOutput::error, ToolOutput::text) })
+            let output = function(context, args);
+            Box::pin(async move { output.await.map_or_else(ToolOutput::error, ToolOutput::text) })
         }
     });
-    Arc::new(Closure { spec, act })
+    Arc::new(FnTool { spec, function })
 }

@@ -1,4 +1,4 @@
-//! The library as its users see it.
+//! The public API of the library.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use homing::{
 use serde_json::json;
 
 #[tokio::test]
-async fn r48_a_coding_agent_is_one_call_and_finds_the_projects_agents() {
+async fn r48_coding_finds_the_projects_agents() {
     let project = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(project.path().join(".claude/agents")).unwrap();
     let file = "---\nname: greeter\ndescription: Greets\ntools: Read\n---\nGreet.\n";
@@ -30,13 +30,13 @@ async fn r48_a_coding_agent_is_one_call_and_finds_the_projects_agents() {
     assert!(homing.registry().has("greeter") && homing.registry().has("explore"));
     let result = homing.spawn(Task::new("greeter", "go").model("demo/greeter")).unwrap().wait().await;
     assert!(result.output.contains("Ada"), "{result:?}");
-    assert!(homing.diagnostics().iter().any(|it| it.message.contains("`bash` is missing")));
+    assert!(homing.diagnostics().iter().any(|diagnostic| diagnostic.message.contains("`bash` is missing")));
 }
 
 #[tokio::test]
-async fn the_builder_is_hermetic_no_agents_no_models_no_files() {
+async fn builder_is_hermetic() {
     let empty = Homing::builder().build().await;
-    assert!(empty.is_err_and(|error| error.to_string().contains("there are no models")));
+    assert!(empty.is_err_and(|error| error.to_string().contains("no models are configured")));
     let model = FunctionModel::new("demo/m", |_| Ok(say("x")));
     let homing = Homing::builder().own_model(Arc::new(model)).build().await.unwrap();
     assert_eq!(homing.registry().len(), 0);
@@ -63,7 +63,7 @@ async fn several_instances_live_in_one_process() {
 }
 
 #[tokio::test]
-async fn r47_the_same_agent_task_inputs_and_files_are_not_paid_twice() {
+async fn r47_identical_task_is_not_paid_twice() {
     use homing::Cached;
     let project = tempfile::tempdir().unwrap();
     let data = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What can be typed: one variant per command. It decides nothing.
+//! The command line's grammar: one variant per command.
 
 pub(crate) mod journal;
 pub(crate) mod map_team_args;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Run agents that are files.
+/// Run agents that are defined in files.
 #[derive(Debug, Parser)]
 #[command(name = "homing", version, arg_required_else_help = true, propagate_version = true)]
 pub(crate) struct Cli {
@@ -19,49 +19,49 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run an agent on a task: the main job.
+    /// Run an agent on a task.
     Run(Box<run::RunArgs>),
-    /// Run an agent once for each file or line, in parallel; results as JSON lines in the order of the input.
+    /// Run an agent once per file or line, in parallel; print results as JSON lines in input order.
     Map(Box<map_team_args::MapArgs>),
-    /// Run a team that is written in a file: a crew, a chat, a graph.
+    /// Run a team that is defined in a file: a crew, chat, graph or map.
     Team(Box<map_team_args::TeamArgs>),
-    /// List the agents that are known, or explain one: where it came from, what it hides, what it may do.
+    /// List agents, or explain one: its origin, the agents it hides, its tools and limits.
     Agents(AgentsArgs),
-    /// Diagnose agent and skill files: what was repaired, what is ignored, what is wrong.
+    /// Check agent, skill and team files for errors, repairs and ignored parts.
     Check(CheckArgs),
-    /// List recorded runs, or add up what they used.
+    /// List recorded runs, or sum up their usage.
     Runs(journal::RunsArgs),
-    /// Show a recorded run: its transcript, its tree, or what it is doing now.
+    /// Show a recorded run: its transcript, its tree, or its current activity.
     Show(journal::ShowArgs),
-    /// Go on with a run whose process is gone, or give an exhausted one more.
+    /// Resume an interrupted run, or give an exhausted one a larger budget.
     Resume(Box<journal::ResumeArgs>),
-    /// Stop a run, also of another process.
+    /// Stop a run, even one started by another process.
     Cancel(journal::CancelArgs),
-    /// Tell a run something, also of another process; a run that is over is continued.
+    /// Send a message to a run, even one started by another process; a finished run is continued.
     Tell(Box<journal::TellArgs>),
-    /// Run a recorded tree again from its recording, and say what differs.
+    /// Replay a recorded run tree, and report differences.
     Replay(Box<journal::ReplayArgs>),
-    /// Write a tree to a file: a cassette, Markdown, or a page with a timeline.
+    /// Export a run tree: as a cassette, Markdown, or an HTML page with a timeline.
     Export(journal::ExportArgs),
-    /// Forget old runs.
+    /// Delete old runs from the journal.
     Prune(journal::PruneArgs),
-    /// Trust this project's files: their hooks, servers and wider permissions.
+    /// Trust this project's files: their hooks, MCP servers and wider permissions.
     Trust(TrustArgs),
-    /// Try everything out: sandbox, providers, journal, git, terminal. Spends nothing.
+    /// Check the installation: sandbox, providers, journal, git, terminal. Costs nothing.
     Doctor(DoctorArgs),
-    /// Show the configuration and where each value comes from.
+    /// Show the configuration and the origin of each value.
     Config(ConfigArgs),
-    /// Serve the agents to MCP clients, over stdio or over HTTP.
+    /// Serve the agents to MCP clients, over stdio or HTTP.
     Mcp(Box<crate::commands::mcp::McpArgs>),
     /// Write example agents into this project.
     Init,
-    /// Print a script that completes commands in your shell.
+    /// Print a completion script for your shell.
     Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AgentsArgs {
-    /// Explain this agent.
+    /// Agent to explain.
     pub(crate) name: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -69,59 +69,59 @@ pub(crate) struct AgentsArgs {
     /// Refuse files that need repair.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Further agents as JSON: one object, or a map of name to object.
+    /// Additional agents as JSON: one object, or a map from name to object.
     #[arg(long, value_name = "JSON")]
     pub(crate) agents: Option<String>,
-    /// A plugin's folder; may be given several times.
+    /// Plugin folder; may be given several times.
     #[arg(long, value_name = "DIR")]
     pub(crate) plugin: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Files, or folders that are searched for agent and skill files; without one, what `homing agents` would load.
+    /// Files, or folders to search for agent, skill and team files (default: everything `homing agents` loads).
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
-    /// Count what was repaired as an error.
+    /// Treat repairs as errors.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A project's files are data until you trust them: its hooks and servers do not run, its wider permissions
-do not hold. Trust holds for the files as they are; a change asks again. In CI, pass the hash with --trust."
+    after_help = "Until you trust a project's files, its hooks and MCP servers do not run and its wider permissions have
+no effect. Trust covers the files as they are now; after a change it must be renewed. In CI, pass the hash with --trust."
 )]
 pub(crate) struct TrustArgs {
-    /// The project; the current one where absent.
+    /// Project folder (default: current).
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Only show the files, their hash, and whether they are trusted.
+    /// Only show the files, their hash and their trust state.
     #[arg(long, conflicts_with_all = ["yes", "revoke", "list"])]
     pub(crate) show: bool,
-    /// Trust it no longer.
+    /// Revoke trust.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) revoke: bool,
-    /// List the projects that are trusted.
+    /// List trusted projects.
     #[arg(long, conflicts_with_all = ["yes", "revoke"])]
     pub(crate) list: bool,
-    /// Approve the tools of this MCP server instead: of your configuration, a trusted project or an agent. It is started to be asked.
+    /// Approve the tools of this MCP server instead (from your configuration, a trusted project or an agent); starts it to list them.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["list", "show"])]
     pub(crate) server: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Check every record of the journal, too.
+    /// Also check every record of the journal.
     #[arg(long)]
     pub(crate) journal: bool,
 }
@@ -129,14 +129,14 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    pub(crate) what: Option<ConfigWhat>,
+    pub(crate) command: Option<ConfigCommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ConfigWhat {
-    /// Every value, and where it comes from.
+pub(crate) enum ConfigCommand {
+    /// Show every value and its origin.
     Show,
-    /// Where the files are.
+    /// Show the paths of the configuration files.
     Path,
 }
 
@@ -145,7 +145,7 @@ pub(crate) enum ConfigWhat {
   homing completions bash > ~/.local/share/bash-completion/completions/homing
   homing completions zsh > ~/.zfunc/_homing")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell.
+    /// Shell to generate the script for.
     pub(crate) shell: clap_complete::Shell,
 }
 

@@ -1,4 +1,4 @@
-//! Reads values that people type: amounts, times, pairs. Each error says what a right one looks like.
+//! Parses values on the command line and in configuration files. Each error shows what a valid value looks like.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use homing_runtime::journal::sqlite::SumBy;
 
 use super::run::ModelMap;
 
-/// `none`, or what `read` makes of it. A plus in front adds, where adding is meant.
-fn cap(text: &str, read: impl Fn(&str) -> Result<u64, String>) -> Result<Cap, String> {
+/// Parses `none`, or a value with an optional plus sign, which marks an amount to add.
+fn cap(text: &str, parse: impl Fn(&str) -> Result<u64, String>) -> Result<Cap, String> {
     let text = text.trim();
     match text {
         "none" | "unlimited" => Ok(Cap::Unlimited),
-        _ => read(text.strip_prefix('+').unwrap_or(text)).map(Cap::At),
+        _ => parse(text.strip_prefix('+').unwrap_or(text)).map(Cap::At),
     }
 }
 
 pub(crate) fn money(text: &str) -> Result<Cap, String> {
-    cap(text, |it| micros_from_usd(it).map_err(|error| error.to_string()))
+    cap(text, |amount| micros_from_usd(amount).map_err(|error| error.to_string()))
 }
 
 pub(crate) fn count(text: &str) -> Result<Cap, String> {
-    cap(text, |it| {
-        let plain: String = it.chars().filter(|it| *it != '_').collect();
+    cap(text, |number| {
+        let plain = number.replace('_', "");
         let (digits, times) = match plain.strip_suffix(['k', 'K']) {
             Some(digits) => (digits, 1_000),
             None => match plain.strip_suffix(['m', 'M']) {
@@ -34,18 +34,18 @@ pub(crate) fn count(text: &str) -> Result<Cap, String> {
                 None => (plain.as_str(), 1),
             },
         };
-        let bad = || format!("`{it}` is no number: write 50, 50k, or none");
+        let bad = || format!("`{number}` is not a number: write 50, 50k, or none");
         digits.parse::<u64>().ok().and_then(|count| count.checked_mul(times)).ok_or_else(bad)
     })
 }
 
 pub(crate) fn time(text: &str) -> Result<Cap, String> {
-    cap(text, |it| duration(it).map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)))
+    cap(text, |time| duration(time).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 
-/// `90s`, `5m`, `1h30m`, `500ms`, `2d`; a bare number is seconds.
+/// Parses `90s`, `5m`, `1h30m`, `500ms`, `2d`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("`{text}` is no time: write 90s, 5m, 1h, or none");
+    let bad = || format!("`{text}` is not a duration: write 90s, 5m, 1h, or none");
     let mut rest = text.trim();
     if let Ok(seconds) = rest.parse::<u64>() {
         return Ok(Duration::from_secs(seconds));
@@ -55,9 +55,9 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         return Err(bad());
     }
     while !rest.is_empty() {
-        let digits = rest.find(|it: char| !it.is_ascii_digit()).filter(|it| *it > 0).ok_or_else(bad)?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0).ok_or_else(bad)?;
         let (number, tail) = rest.split_at(digits);
-        let word = tail.find(|it: char| it.is_ascii_digit()).unwrap_or(tail.len());
+        let word = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(word);
         let millis = match unit.trim() {
             "ms" => 1,
@@ -68,7 +68,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
             "w" => 604_800_000,
             _ => return Err(bad()),
         };
-        let part = number.parse::<u64>().ok().and_then(|it| it.checked_mul(millis)).ok_or_else(bad)?;
+        let part = number.parse::<u64>().ok().and_then(|count| count.checked_mul(millis)).ok_or_else(bad)?;
         total = total.checked_add(part).ok_or_else(bad)?;
         rest = tail;
     }
@@ -78,7 +78,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
-        Some(_) | None => Err(format!("`{text}` is no pair: write KEY=VALUE")),
+        Some(_) | None => Err(format!("`{text}` is not a pair: write KEY=VALUE")),
     }
 }
 
@@ -91,10 +91,12 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
         "off" | "none" => Ok(Network::Off),
         "on" => Ok(Network::On),
         hosts => {
-            let hosts: Vec<String> =
-                hosts.split(',').map(|it| it.trim().to_ascii_lowercase()).filter(|it| !it.is_empty()).collect();
-            match hosts.iter().find(|it| it.contains(['/', ' ', ':'])) {
-                Some(bad) => Err(format!("`{bad}` is no host: write off, on, or host names such as api.example.org")),
+            let hosts = hosts.split(',').map(|host| host.trim().to_ascii_lowercase());
+            let hosts: Vec<String> = hosts.filter(|host| !host.is_empty()).collect();
+            match hosts.iter().find(|host| host.contains(['/', ' ', ':'])) {
+                Some(bad) => {
+                    Err(format!("`{bad}` is not a host: write off, on, or host names such as api.example.org"))
+                }
                 None if hosts.is_empty() => Err("no host is named: write off, on, or host names".to_owned()),
                 None => Ok(Network::Hosts(hosts)),
             }
@@ -116,8 +118,8 @@ pub(crate) fn status(text: &str) -> Result<Status, String> {
     ];
     let names = || all.map(Status::name).join(", ");
     all.into_iter()
-        .find(|it| it.name() == text.replace('-', "_"))
-        .ok_or_else(|| format!("`{text}` is no status: there are {}", names()))
+        .find(|status| status.name() == text.replace('-', "_"))
+        .ok_or_else(|| format!("`{text}` is not a status: use one of {}", names()))
 }
 
 pub(crate) fn sum_by(text: &str) -> Result<SumBy, String> {
@@ -127,12 +129,12 @@ pub(crate) fn sum_by(text: &str) -> Result<SumBy, String> {
         "day" => Ok(SumBy::Day),
         other => match other.strip_prefix("tag:").or_else(|| other.strip_prefix("tag=")) {
             Some(name) if !name.is_empty() => Ok(SumBy::Tag(name.to_owned())),
-            Some(_) | None => Err(format!("`{text}` cannot be added up by: write agent, model, day or tag:NAME")),
+            Some(_) | None => Err(format!("`{text}` is not a property to sum by: write agent, model, day or tag:NAME")),
         },
     }
 }
 
-/// `500M`, `5G`; a bare number is bytes.
+/// Parses `500M`, `5G`; a bare number is bytes.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim().trim_end_matches(['B', 'b']);
     let (digits, times) = match text.chars().last() {
@@ -141,8 +143,8 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         Some('g' | 'G') => (&text[..text.len() - 1], 1_000_000_000),
         _ => (text, 1),
     };
-    let count = digits.parse::<u64>().ok().and_then(|it| it.checked_mul(times));
-    count.ok_or_else(|| format!("`{text}` is no size: write 500M or 5G"))
+    let count = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(times));
+    count.ok_or_else(|| format!("`{text}` is not a size: write 500M or 5G"))
 }
 
 #[cfg(test)]
@@ -150,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_amounts_are_read_as_people_write_them() {
+    fn durations_and_amounts_are_parsed() {
         for (text, millis) in [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("500ms", 500), ("7", 7_000)] {
             assert_eq!(time(text), Ok(Cap::At(millis)), "{text}");
         }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_a_switch_or_hosts() {
+    fn network_is_a_switch_or_a_list_of_hosts() {
         assert_eq!(network("off"), Ok(Network::Off));
         assert_eq!(network("API.example.org, b"), Ok(Network::Hosts(vec!["api.example.org".into(), "b".into()])));
         assert!(network("https://x").is_err() && network(",").is_err());

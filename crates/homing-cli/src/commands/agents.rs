@@ -1,70 +1,89 @@
-//! `homing agents`: which agents there are, where they come from, and what each may do.
+//! `homing agents`: lists agents, or explains one. Uses the same session as `homing run`, so that trust, configuration, rules
+//! and MCP tools count here as they do there.
 
 use std::io::Write;
 
-use anyhow::bail;
+use homing::Task;
 use homing_core::{
     authority::Allow,
     definition::{AgentDefinition, ModelChoice, Scope, Source},
     diagnostic::{Diagnostic, Severity},
-    limits::{Cap, Limit},
+    limits::{Cap, Limit, Limits},
     registry::RegistryEntry,
     sanitize,
 };
-use homing_load::{Discovered, ParseOptions};
 use serde_json::{Map, Value, json};
 
-use super::check::diagnostic_as_json;
-use crate::{cli::AgentsArgs, exit::Exit, places, terminal};
+use super::{check::diagnostic_as_json, run::plan};
+use crate::{
+    cli::{AgentsArgs, run::WithArgs},
+    exit::{Exit, Trouble},
+    session::{Session, SessionRequest, warnings_line},
+    terminal,
+};
 
 mod explain;
 
-pub(crate) fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
-    let mut places = places::from_environment()?;
-    places.agents_json.clone_from(&args.agents);
-    places.plugins.extend(args.plugin.iter().cloned());
-    let loaded = homing_load::discover(&places, &ParseOptions { strict: args.strict, ..ParseOptions::default() });
-    if let Some(error) = loaded.diagnostics.iter().find(|it| it.path.is_none() && it.severity == Severity::Error) {
-        bail!("--agents{error}");
-    }
+pub(crate) async fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
+    let with = WithArgs { agents: args.agents.clone(), strict: args.strict, ..WithArgs::default() };
+    let request = SessionRequest { plugins: args.plugin.clone(), is_inspection: true, ..SessionRequest::default() };
+    let session = Session::open(&with, request).await?;
+    let registry = session.homing.registry();
     let mut out = anstream::stdout().lock();
     match (&args.name, args.json) {
         (Some(name), true) => {
-            let one = as_json(loaded.registry.registered(name)?, &loaded);
-            writeln!(out, "{}", terminal::json(&one))?;
+            let entry = registry.registered(name)?;
+            let mut value = as_json(entry, &session);
+            value["effective"] = effective(&session, &entry.definition)?;
+            writeln!(out, "{}", terminal::json(&value))?;
         }
-        (Some(name), false) => explain::explain(loaded.registry.registered(name)?, &loaded, &mut out)?,
+        (Some(name), false) => {
+            let entry = registry.registered(name)?;
+            explain::explain(entry, &session, &effective(&session, &entry.definition)?, &mut out)?;
+        }
         (None, true) => {
-            let all: Vec<Value> = loaded.registry.all().map(|it| as_json(it, &loaded)).collect();
+            let all: Vec<Value> = registry.all().map(|entry| as_json(entry, &session)).collect();
             writeln!(out, "{}", terminal::json(&Value::Array(all)))?;
         }
-        (None, false) => list(&loaded, &mut out)?,
+        (None, false) => list(&session, &mut out)?,
     }
     out.flush()?;
     Ok(Exit::Done)
 }
 
-fn list(loaded: &Discovered, out: &mut dyn Write) -> std::io::Result<()> {
-    let rows: Vec<[String; 3]> = loaded.registry.all().map(row).collect();
-    let widest = |column: usize| rows.iter().map(|it| it[column].chars().count()).max().unwrap_or(0);
+/// Returns the tools and limits of a root run of the agent, as `homing run --plan` shows them.
+fn effective(session: &Session, agent: &AgentDefinition) -> Result<Value, Trouble> {
+    // Tools and limits do not depend on the model; the offline one needs no key.
+    let task = Task::new(agent.name.clone(), "explain").model("offline");
+    let task = session.bounded(task, Limits::default());
+    let (spawned, tools) = session.homing.runtime().plan(task.clone())?;
+    Ok(json!({
+        "tools": plan::tools_json(&spawned, &tools),
+        "limits": plan::limits_json(&spawned, &task),
+        "sandbox": spawned.authority.own.sandbox,
+        "network": spawned.authority.own.network,
+    }))
+}
+
+fn list(session: &Session, out: &mut dyn Write) -> std::io::Result<()> {
+    let rows: Vec<[String; 3]> = session.homing.registry().all().map(row).collect();
+    let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let (names, sources) = (widest(0).min(40), widest(1));
-    let room = terminal::width().map_or(usize::MAX, |it| it.saturating_sub(names + sources + 4).max(20));
+    let width = terminal::width().map_or(usize::MAX, |width| width.saturating_sub(names + sources + 4).max(20));
     for [name, source, description] in &rows {
-        writeln!(out, "{name:names$}  {source:sources$}  {}", terminal::cut(description, room))?;
+        writeln!(out, "{name:names$}  {source:sources$}  {}", terminal::cut(description, width))?;
     }
-    let count = loaded.diagnostics.iter().filter(|it| it.severity > Severity::Info).count();
+    let is_warning = |diagnostic: &&Diagnostic| diagnostic.path.is_some() && diagnostic.severity > Severity::Info;
+    let count = session.homing.diagnostics().iter().filter(is_warning).count();
     if count > 0 {
-        anstream::eprintln!(
-            "{count} remark{} on these files; `homing check` shows them",
-            if count == 1 { "" } else { "s" }
-        );
+        terminal::say(&warnings_line(count));
     }
     Ok(())
 }
 
-fn row(registered: &RegistryEntry) -> [String; 3] {
-    let definition = &registered.definition;
-    let hidden = match registered.shadows.len() {
+fn row(entry: &RegistryEntry) -> [String; 3] {
+    let definition = &entry.definition;
+    let hidden = match entry.shadows.len() {
         0 => String::new(),
         count => format!(" (hides {count})"),
     };
@@ -83,34 +102,35 @@ fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// The remarks on an agent's own file.
-fn remarks<'a>(definition: &'a AgentDefinition, loaded: &'a Discovered) -> impl Iterator<Item = &'a Diagnostic> {
+/// Returns the diagnostics about an agent's own file.
+fn diagnostics<'a>(definition: &'a AgentDefinition, session: &'a Session) -> impl Iterator<Item = &'a Diagnostic> {
     let path = definition.source.path.as_ref();
-    loaded.diagnostics.iter().filter(move |it| path.is_some() && it.path.as_deref() == path)
+    let all = session.homing.diagnostics().iter();
+    all.filter(move |diagnostic| path.is_some() && diagnostic.path.as_deref() == path)
 }
 
-fn as_json(registered: &RegistryEntry, loaded: &Discovered) -> Value {
-    let definition = &registered.definition;
+fn as_json(entry: &RegistryEntry, session: &Session) -> Value {
+    let definition = &entry.definition;
     json!({
         "name": definition.name,
         "title": definition.title,
         "description": definition.description,
         "source": source_as_json(&definition.source),
-        "shadows": registered.shadows.iter().map(|it| source_as_json(&it.source)).collect::<Vec<_>>(),
+        "shadows": entry.shadows.iter().map(|hidden| source_as_json(&hidden.source)).collect::<Vec<_>>(),
         "model": model_as_json(&definition.model),
         "tools": tools_as_json(&definition.tools),
         "denied": definition.denied.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "asked": definition.asked.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "skills": definition.skills,
         "limits": limits_as_json(definition),
-        "diagnostics": remarks(definition, loaded).map(diagnostic_as_json).collect::<Vec<_>>(),
+        "diagnostics": diagnostics(definition, session).map(diagnostic_as_json).collect::<Vec<_>>(),
     })
 }
 
 fn source_as_json(source: &Source) -> Value {
     json!({
         "kind": source.kind,
-        "path": source.path.as_ref().map(|it| it.display().to_string()),
+        "path": source.path.as_ref().map(|path| path.display().to_string()),
         "dialect": source.dialect,
     })
 }
@@ -126,7 +146,7 @@ fn model_as_json(model: &ModelChoice) -> Value {
     }
 }
 
-/// `null` is every tool that there is.
+/// Returns the rules, or `null` for all tools.
 fn tools_as_json(tools: &Allow) -> Value {
     match tools {
         Allow::All => Value::Null,
@@ -134,17 +154,17 @@ fn tools_as_json(tools: &Allow) -> Value {
     }
 }
 
-/// What the file says; a limit that is not here is the default of the run's position.
+/// Returns the limits that the definition sets. The others have the default of the run's position.
 fn limits_as_json(definition: &AgentDefinition) -> Value {
-    let said = Limit::SETTABLE.iter().filter_map(|limit| match definition.limits.cap(*limit) {
+    let set = Limit::SETTABLE.iter().filter_map(|limit| match definition.limits.cap(*limit) {
         Cap::Default => None,
         Cap::Unlimited => Some((key(*limit), json!("none"))),
         Cap::At(value) => Some((key(*limit), json!(value))),
     });
-    Value::Object(said.collect::<Map<_, _>>())
+    Value::Object(set.collect::<Map<_, _>>())
 }
 
-/// Numbers carry their unit in their name.
+/// Returns the name of a limit with its unit.
 fn key(limit: Limit) -> String {
     match limit {
         Limit::Cost => "cost_micros".to_owned(),

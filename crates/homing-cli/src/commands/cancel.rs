@@ -1,4 +1,4 @@
-//! `homing cancel`: stops a run of this or another process.
+//! `homing cancel`: stops a run, even one of another process.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use homing_runtime::journal::{InboxRequest, sqlite::Posted};
 use crate::{
     cli::journal::CancelArgs,
     exit::{Exit, Trouble},
-    terminal,
+    print_result, terminal,
 };
 
-/// Its owner looks for messages four times a second, and stopping takes a moment.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time to wait for the end of the run. Its process looks for requests four times a second.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
@@ -21,19 +21,23 @@ pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
         Posted::ToOwner { pid, host } => (pid, host),
         Posted::Nobody => {
             let status = super::show::envelope(&journal, &found)?.status;
-            terminal::say(&format!("nobody works on it: it is {}", status.name().replace('_', " ")));
+            let why = if status.is_over() { "it already finished" } else { "its process is gone" };
+            terminal::say(&format!("not running: {why}"));
             return Ok(Exit::Failed);
         }
     };
-    let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    let started = Instant::now();
+    while started.elapsed() < TIMEOUT {
         let envelope = super::show::envelope(&journal, &found)?;
         if envelope.status.is_over() {
-            terminal::say(&format!("it is {}", envelope.status.name().replace('_', " ")));
+            let tree = journal.tree(found.tree).map_err(Trouble::from)?;
+            let task = tree.get(found.run).map(|run| terminal::cut(run.spawned.task.trim(), 60)).unwrap_or_default();
+            let status = envelope.status.name().replace('_', " ");
+            terminal::say(&format!("{status} run {} ({}, {task:?})", print_result::short(&envelope), envelope.agent));
             return Ok(Exit::Done);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    terminal::say(&format!("process {pid} on {host} was asked to stop it, and has not done so yet"));
+    terminal::say(&format!("asked process {pid} on {host} to stop it; it is still running"));
     Ok(Exit::Done)
 }

@@ -1,40 +1,40 @@
-//! `homing check`: what is wrong with agent and skill files, for people, programs and pull requests.
+//! `homing check`: checks agent, skill and team files, with output for people, programs and pull requests.
 
 use std::{io::Write, path::PathBuf};
 
 use anyhow::bail;
+use homing::{CodingSetup, environment};
 use homing_core::{
     diagnostic::{Diagnostic, Severity},
     skill::SkillLibrary,
 };
-use homing_load::{CheckReport, ParseOptions};
+use homing_load::{CheckReport, ParseOptions, Places};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::{
     cli::{CheckArgs, Format},
     exit::Exit,
-    places, terminal,
+    terminal,
 };
 
 mod show;
 mod teams;
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
-    if let Some(missing) = args.paths.iter().find(|it| it.symlink_metadata().is_err()) {
+    if let Some(missing) = args.paths.iter().find(|path| path.symlink_metadata().is_err()) {
         bail!("there is no file or folder {}", missing.display());
     }
     let options = ParseOptions { strict: args.strict, ..ParseOptions::default() };
-    let (report, teams) = match args.paths.is_empty() {
-        true => (check_places(&options)?, 0),
-        false => {
-            // A team's file is no agent's, though both are YAML with a name.
-            let others: Vec<PathBuf> = args.paths.iter().filter(|it| !teams::is_team_file(it)).cloned().collect();
-            let mut report = check_paths(&others, &options);
-            let known = homing_load::discover(&places::from_environment()?, &options).registry;
-            let teams = teams::add(&mut report, &args.paths, &known);
-            (report, teams)
-        }
+    let (report, teams) = if args.paths.is_empty() {
+        (check_places(&options)?, 0)
+    } else {
+        // Team files and agent files are both YAML with a name; only the latter are checked as agents.
+        let others: Vec<PathBuf> = args.paths.iter().filter(|path| !teams::is_team_file(path)).cloned().collect();
+        let mut report = check_paths(&others, &options);
+        let known = homing_load::discover(&places()?, &options).registry;
+        let teams = teams::add(&mut report, &args.paths, &known);
+        (report, teams)
     };
     let format = if args.json { Format::Json } else { args.format };
     let mut out = anstream::stdout().lock();
@@ -58,7 +58,7 @@ fn check_paths(paths: &[PathBuf], options: &ParseOptions) -> CheckReport {
     })
 }
 
-/// Many files take long enough to wonder; a few do not.
+/// Returns a progress bar, because many files take a while.
 fn bar() -> ProgressBar {
     if !terminal::is_watched() {
         return ProgressBar::hidden();
@@ -67,9 +67,9 @@ fn bar() -> ProgressBar {
     ProgressBar::new(0).with_style(style).with_finish(indicatif::ProgressFinish::AndClear)
 }
 
-/// Without a path: everything that would be loaded here.
+/// Checks everything that would be loaded in this folder.
 fn check_places(options: &ParseOptions) -> anyhow::Result<CheckReport> {
-    let loaded = homing_load::discover(&places::from_environment()?, options);
+    let loaded = homing_load::discover(&places()?, options);
     let mut report = CheckReport::default();
     report.skills = loaded.skills.list().len();
     report.files = loaded.files + report.skills;
@@ -77,6 +77,10 @@ fn check_places(options: &ParseOptions) -> anyhow::Result<CheckReport> {
     report.ignored = loaded.ignored.len();
     report.diagnostics = loaded.diagnostics;
     Ok(report)
+}
+
+fn places() -> std::io::Result<Places> {
+    Ok(CodingSetup::from_env(&environment::current_folder()?).places)
 }
 
 fn as_json(report: &CheckReport, teams: usize) -> Value {
@@ -93,10 +97,10 @@ fn as_json(report: &CheckReport, teams: usize) -> Value {
     })
 }
 
-/// The shape that others build on.
+/// Returns a diagnostic in the published JSON format.
 pub(crate) fn diagnostic_as_json(diagnostic: &Diagnostic) -> Value {
     json!({
-        "path": diagnostic.path.as_ref().map(|it| it.display().to_string()),
+        "path": diagnostic.path.as_ref().map(|path| path.display().to_string()),
         "line": diagnostic.line,
         "column": diagnostic.column,
         "field": diagnostic.field,

@@ -1,4 +1,4 @@
-//! `homing completions`: a script for the shell.
+//! `homing completions`: prints a completion script for a shell.
 
 use clap::CommandFactory;
 

@@ -1,8 +1,8 @@
-//! `homing config`: every value and where it comes from.
+//! `homing config`: shows every setting and its origin.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use homing::Folders;
+use homing::{Folders, environment};
 use homing_core::{
     limits::{Limit, Limits, usd},
     sanitize,
@@ -10,7 +10,7 @@ use homing_core::{
 use homing_load::Places;
 
 use crate::{
-    cli::{ConfigArgs, ConfigWhat},
+    cli::{ConfigArgs, ConfigCommand},
     config::Layered,
     exit::{Exit, Trouble, print},
     progress::figures,
@@ -24,15 +24,15 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<Exit> {
     places.home.clone_from(&folders.home);
     let project = places.project_folders().into_iter().next().unwrap_or(folder);
     let layered = Layered::read(folders.config.as_deref(), &project)?;
-    match args.what {
-        Some(ConfigWhat::Path) => paths(&layered)?,
-        Some(ConfigWhat::Show) | None => show(&layered, &folders)?,
+    match args.command {
+        Some(ConfigCommand::Path) => paths(&layered)?,
+        Some(ConfigCommand::Show) | None => show(&layered, &folders)?,
     }
     Ok(Exit::Done)
 }
 
 fn paths(layered: &Layered) -> anyhow::Result<()> {
-    let state = |path: &Path| if path.exists() { "" } else { "  (not there)" };
+    let state = |path: &Path| if path.exists() { "" } else { "  (missing)" };
     match &layered.user_path {
         Some(path) => print(&format!("user     {}{}", path.display(), state(path)))?,
         None => print("user     (HOME is not set)")?,
@@ -40,7 +40,7 @@ fn paths(layered: &Layered) -> anyhow::Result<()> {
     Ok(print(&format!("project  {}{}", layered.project_path.display(), state(&layered.project_path)))?)
 }
 
-/// A value and where it comes from, by key. Later layers win.
+/// A value and its origin, by key. Later layers win.
 type Values = BTreeMap<String, (String, String)>;
 
 fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
@@ -50,16 +50,16 @@ fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
     }
     add_narrowed(&mut values, layered);
     for (key, variable) in [("model", "HOMING_MODEL"), ("journal", "HOMING_JOURNAL")] {
-        if let Ok(value) = std::env::var(variable) {
+        if let Some(value) = environment::variable(variable) {
             values.insert(key.to_owned(), (format!("{value:?}"), format!("${variable}")));
         }
     }
-    let keys = values.keys().map(|it| it.chars().count()).max().unwrap_or(0).min(40);
+    let keys = values.keys().map(|key| key.chars().count()).max().unwrap_or(0).min(40);
     for (key, (value, from)) in &values {
         print(&sanitize::inert(&format!("{key:<keys$} = {value:<24}  # {from}")))?;
     }
-    for remark in layered.ignored() {
-        terminal::say(&format!("warning: {remark}"));
+    for warning in layered.ignored() {
+        terminal::say(&format!("warning: {warning}"));
     }
     Ok(())
 }
@@ -69,18 +69,17 @@ fn defaults(folders: &Folders) -> Values {
     let mut add = |key: &str, value: String| {
         values.insert(key.to_owned(), (value, "default".to_owned()));
     };
-    for limit in Limit::SETTABLE.into_iter().filter(|it| *it != Limit::Work) {
-        let value = Limits::root().cap(limit).value().map_or_else(|| "\"none\"".to_owned(), |it| shown(limit, it));
+    for limit in Limit::SETTABLE.into_iter().filter(|limit| *limit != Limit::Work) {
+        let value =
+            Limits::root().cap(limit).value().map_or_else(|| "\"none\"".to_owned(), |value| shown(limit, value));
         add(&format!("limits.{}", name(limit)), value);
     }
     add("sandbox.mode", "\"workspace-write\"".to_owned());
     add("sandbox.network", "\"off\"".to_owned());
     add("parallel", "16".to_owned());
     add("model", "the first provider with a key".to_owned());
-    add(
-        "journal",
-        folders.journal().map_or_else(|| "\"off\"".to_owned(), |it| format!("{:?}", it.display().to_string())),
-    );
+    let journal = folders.journal().map_or_else(|| "off".to_owned(), |path| path.display().to_string());
+    add("journal", format!("{journal:?}"));
     values
 }
 
@@ -116,16 +115,14 @@ fn flatten(key: &str, value: &toml::Value, from: &str, values: &mut Values) {
             }
         }
         other => {
-            let value = match key.contains(".headers.") {
-                true => "\"[hidden]\"".to_owned(),
-                false => other.to_string(),
-            };
+            let is_secret = key.contains(".headers.");
+            let value = if is_secret { "\"[hidden]\"".to_owned() } else { other.to_string() };
             values.insert(key.to_owned(), (value, from.to_owned()));
         }
     }
 }
 
-/// What the project narrows. Its file may say more than holds, so the effective values are shown.
+/// Adds what the project narrows. Its file may set values that have no effect, so the effective values are shown.
 fn add_narrowed(values: &mut Values, layered: &Layered) {
     let from = format!("narrowed by {}", layered.project_path.display());
     let without = Layered {
@@ -134,10 +131,10 @@ fn add_narrowed(values: &mut Values, layered: &Layered) {
         project: crate::config::Config::default(),
         project_path: layered.project_path.clone(),
     };
-    let limits = |it: &Layered| it.limits(Limits::default(), Limits::default()).or(Limits::root());
+    let limits = |layered: &Layered| layered.limits(Limits::default(), Limits::default()).or(Limits::root());
     let (before, after) = (limits(&without), limits(layered));
-    for limit in Limit::SETTABLE.into_iter().filter(|it| before.cap(*it) != after.cap(*it)) {
-        let value = after.cap(limit).value().map_or_else(|| "\"none\"".to_owned(), |it| shown(limit, it));
+    for limit in Limit::SETTABLE.into_iter().filter(|limit| before.cap(*limit) != after.cap(*limit)) {
+        let value = after.cap(limit).value().map_or_else(|| "\"none\"".to_owned(), |value| shown(limit, value));
         values.insert(format!("limits.{}", name(limit)), (value, from.clone()));
     }
     let quoted = |value: serde_json::Value| value.to_string();
@@ -147,12 +144,12 @@ fn add_narrowed(values: &mut Values, layered: &Layered) {
     if layered.network(None) != without.network(None) {
         values.insert("sandbox.network".to_owned(), (quoted(serde_json::json!(layered.network(None))), from.clone()));
     }
-    if let Some(parallel) = layered.parallel(None).filter(|it| Some(*it) != without.parallel(None)) {
+    if let Some(parallel) = layered.parallel(None).filter(|runs| Some(*runs) != without.parallel(None)) {
         values.insert("parallel".to_owned(), (parallel.to_string(), from.clone()));
     }
     for (key, rules) in [("rules.deny", &layered.project.rules.deny), ("rules.ask", &layered.project.rules.ask)] {
         if !rules.is_empty() {
-            let list: Vec<String> = rules.iter().map(|it| format!("{:?}", it.to_string())).collect();
+            let list: Vec<String> = rules.iter().map(|rule| format!("{:?}", rule.to_string())).collect();
             let more = format!("{key} (project)");
             values.insert(more, (format!("[{}]", list.join(", ")), layered.project_path.display().to_string()));
         }

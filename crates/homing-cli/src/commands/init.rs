@@ -1,4 +1,4 @@
-//! `homing init`: writes the example agents, and never over anything.
+//! `homing init`: writes example agents. Existing files are never overwritten.
 
 use std::{
     fs::{self, OpenOptions},
@@ -12,12 +12,10 @@ use homing_load::builtin::EXAMPLES;
 use crate::exit::Exit;
 
 pub(crate) fn run() -> anyhow::Result<Exit> {
-    let folder = match Path::new(".claude/agents").is_dir() {
-        true => PathBuf::from(".claude/agents"),
-        false => PathBuf::from(".homing/agents"),
-    };
+    let has_claude = Path::new(".claude/agents").is_dir();
+    let folder = PathBuf::from(if has_claude { ".claude/agents" } else { ".homing/agents" });
     if let Err(error) = fs::create_dir_all(&folder) {
-        anstream::eprintln!("error: cannot make the folder {}: {error}", folder.display());
+        anstream::eprintln!("error: cannot create the folder {}: {error}", folder.display());
         return Ok(Exit::Failed);
     }
     let mut written = 0;
@@ -29,7 +27,7 @@ pub(crate) fn run() -> anyhow::Result<Exit> {
                 writeln!(anstream::stdout(), "{}", path.display()).context("cannot write to stdout")?;
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                anstream::eprintln!("{} exists already; it was left alone", path.display());
+                anstream::eprintln!("{} already exists; not changed", path.display());
             }
             Err(error) => {
                 anstream::eprintln!("error: cannot write {}: {error}", path.display());
@@ -47,7 +45,7 @@ fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
 
 fn next_steps(written: usize) {
     anstream::eprintln!("{written} agents written. Next:");
-    anstream::eprintln!("  homing agents                  list every agent that is known here");
+    anstream::eprintln!("  homing agents                  list all agents");
     anstream::eprintln!("  homing agents code-reviewer    explain one");
-    anstream::eprintln!("  homing check                   check the files after you have changed them");
+    anstream::eprintln!("  homing check                   check the files after changing them");
 }

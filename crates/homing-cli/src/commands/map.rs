@@ -1,7 +1,7 @@
-//! `homing map`: one run per file or line, results as JSON lines in the order of the input.
+//! `homing map`: runs an agent once per file or line and prints results as JSON lines in input order.
 //!
-//! A map is one tree with a key that is made of everything that was typed, so that the same map started again goes on.
-//! What is not done when a tree is over is taken up by the next generation of the map.
+//! A map is one run tree whose key is derived from its arguments, so that the same command again continues it. Items that are
+//! not done when a tree ends are taken over by the next generation of the map, which is another tree.
 
 use std::{
     collections::BTreeMap,
@@ -34,8 +34,8 @@ use crate::{
 
 mod printer;
 
-/// A map of more is a mistake, or work for several.
-const MOST: usize = 10_000;
+/// Maximum number of items.
+const MAX_ITEMS: usize = 10_000;
 
 pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let items = items(args)?;
@@ -47,42 +47,43 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     drop(journal);
     let open: Vec<usize> = (0..items.len()).filter(|at| !is_done(done[*at].as_ref())).collect();
     if open.is_empty() {
-        terminal::say("everything was done before; --fresh begins anew");
+        terminal::say("all items were already done; use --fresh to redo them");
         Printer::new(items, done, open, 0).finish([])?;
         return Ok(Exit::Done);
     }
     let map = Map { schema, retries: args.retries, limits: per_item(args)?, ..Map::new(&args.agent, each(args)) };
     let team = Team::new("map", map.items(open.iter().map(|at| items[*at].clone())));
-    let wanted = SessionRequest {
+    let request = SessionRequest {
         agent: Some(&args.agent),
         teams: vec![team],
         needs_journal: true,
         telemetry,
         ..SessionRequest::default()
     };
-    let session = Session::open(&args.with, wanted).await?;
-    let agent = session.homing.registry().get(&args.agent).map_err(|it| Trouble::from(homing::SpawnError::from(it)))?;
+    let session = Session::open(&args.with, request).await?;
+    let agent =
+        session.homing.registry().get(&args.agent).map_err(|error| Trouble::from(homing::SpawnError::from(error)))?;
     session.choose_model(agent, false)?;
     let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
     task.key = Some(key(&name, generation, args.fresh));
     task.tags = [("map".to_owned(), name)].into();
     task.account.clone_from(&args.with.account);
     let printer = Arc::new(Mutex::new(Printer::new(items, done, open.clone(), args.retries)));
-    let taker = printer.clone();
-    session.homing.runtime().on_complete(Arc::new(move |envelope| lock(&taker).take(envelope)));
+    let results = printer.clone();
+    session.homing.runtime().on_complete(Arc::new(move |envelope| lock(&results).add_result(envelope)));
     let show = if terminal::is_watched() { Show::Bar(open.len()) } else { Show::Lines };
-    let mut learn = |record: &Record| lock(&printer).learn(record);
-    let seen = tokio::select! {
-        seen = super::run::follow(&session, task, show, &mut signals, &mut learn) => seen?,
+    let mut on_record = |record: &Record| lock(&printer).add_record(record);
+    let result = tokio::select! {
+        result = super::run::follow(&session, task, show, &mut signals, &mut on_record) => result?,
         never = stop_when_down(&session) => match never {},
     };
-    let lines = lines(session.homing.journal().ok_or_else(no_journal)?, &seen.envelope)?;
+    let lines = lines(session.homing.journal().ok_or_else(no_journal)?, &result.envelope)?;
     let mut printer = lock(&printer);
     printer.finish(lines)?;
-    terminal::say(&summary(printer.items(), printer.results(), &seen.envelope));
-    Ok(match seen.signal {
-        Some(_) => seen.exit(),
-        None => exit(printer.results(), &seen.envelope),
+    terminal::say(&summary(printer.items(), printer.results(), &result.envelope));
+    Ok(match result.signal {
+        Some(_) => result.exit(),
+        None => exit(printer.results(), &result.envelope),
     })
 }
 
@@ -90,17 +91,17 @@ fn lock(printer: &Mutex<Printer>) -> MutexGuard<'_, Printer> {
     printer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A provider that is down fails one item after another: once it has, no new ones are begun.
+/// Cancels the map once a run fails because the provider is down, since all others would fail as well.
 async fn stop_when_down(session: &Session) -> std::convert::Infallible {
     let down = Arc::new(Notify::new());
-    let tell = down.clone();
+    let notify = down.clone();
     session.homing.runtime().on_complete(Arc::new(move |envelope| {
         if envelope.place.depth() == 1 && Exit::of(envelope) == Exit::Unavailable {
-            tell.notify_one();
+            notify.notify_one();
         }
     }));
     down.notified().await;
-    terminal::say("the provider cannot be reached: no more items are begun");
+    terminal::say("the provider cannot be reached: starting no more items");
     session.homing.runtime().cancel_all(&CancelledBy::Other("a provider that is down".to_owned()));
     std::future::pending().await
 }
@@ -109,19 +110,19 @@ fn items(args: &MapArgs) -> Result<Vec<String>, Trouble> {
     let items: Vec<String> = match args.each.as_str() {
         "-" => {
             let lines: Result<Vec<String>, _> = stdin().lock().lines().collect();
-            let lines = lines.map_err(|error| Trouble::usage(format!("standard input cannot be read: {error}")))?;
-            lines.into_iter().filter(|it| !it.trim().is_empty()).collect()
+            let lines = lines.map_err(|error| Trouble::usage(format!("cannot read standard input: {error}")))?;
+            lines.into_iter().filter(|line| !line.trim().is_empty()).collect()
         }
         pattern => files(&crate::session::working_folder(args.with.cwd.as_deref())?, pattern)?,
     };
     match items.len() {
-        0 => Err(Trouble::usage(format!("there are no items: nothing fits `{}`", args.each))),
-        1..=MOST => Ok(items),
-        many => Err(Trouble::usage(format!("{many} items are too many for one map: {MOST} is the most"))),
+        0 => Err(Trouble::usage(format!("no items: nothing matches `{}`", args.each))),
+        1..=MAX_ITEMS => Ok(items),
+        many => Err(Trouble::usage(format!("too many items for one map: {many}, the maximum is {MAX_ITEMS}"))),
     }
 }
 
-/// Files that match, as git would list them, in the order of their paths.
+/// Returns the files that match and that git does not ignore, sorted by path.
 fn files(folder: &Path, pattern: &str) -> Result<Vec<String>, Trouble> {
     let glob = globset::GlobBuilder::new(pattern.trim_start_matches("./")).literal_separator(true).build();
     let glob = glob.map_err(|error| Trouble::usage(format!("--each: {error}")))?.compile_matcher();
@@ -130,21 +131,18 @@ fn files(folder: &Path, pattern: &str) -> Result<Vec<String>, Trouble> {
         .require_git(false)
         .build()
         .filter_map(Result::ok)
-        .filter(|it| it.file_type().is_some_and(|it| it.is_file()))
-        .filter_map(|it| Some(it.path().strip_prefix(folder).ok()?.to_str()?.to_owned()))
-        .filter(|it| glob.is_match(it))
+        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
+        .filter_map(|entry| Some(entry.path().strip_prefix(folder).ok()?.to_str()?.to_owned()))
+        .filter(|path| glob.is_match(path))
         .collect();
     found.sort();
     Ok(found)
 }
 
-/// The task of each item: a template that names it.
+/// Returns the template of the items' tasks, which contains the item.
 fn each(args: &MapArgs) -> String {
     let task = args.task.join(" ");
-    match task.contains("{{") {
-        true => task,
-        false => format!("{task}\n\n{{{{ item }}}}"),
-    }
+    if task.contains("{{") { task } else { format!("{task}\n\n{{{{ item }}}}") }
 }
 
 fn per_item(args: &MapArgs) -> Result<LimitFields, Trouble> {
@@ -163,7 +161,7 @@ fn per_item(args: &MapArgs) -> Result<LimitFields, Trouble> {
     Ok(bounds)
 }
 
-/// The same words to the same model over the same items are the same map.
+/// Returns the name of the map, derived from agent, task, model, schema and items.
 fn name(args: &MapArgs, items: &[String]) -> String {
     let model = args.with.model.as_deref().unwrap_or_default();
     let schema = args.schema.as_deref().map(Path::to_string_lossy).unwrap_or_default();
@@ -174,14 +172,11 @@ fn name(args: &MapArgs, items: &[String]) -> String {
 }
 
 fn key(name: &str, generation: usize, fresh: bool) -> String {
-    match fresh {
-        true => format!("map:{name}:{}", uuid::Uuid::now_v7()),
-        false => format!("map:{name}:{generation}"),
-    }
+    if fresh { format!("map:{name}:{}", uuid::Uuid::now_v7()) } else { format!("map:{name}:{generation}") }
 }
 
-/// What earlier generations of this map have done, and the number of the next one. A tree that is not over yet is the
-/// next one itself: its key leads back to it.
+/// Returns the results of earlier generations of this map, and the number of the next one. A tree that has not ended yet is
+/// itself the next generation, because its key leads back to it.
 fn earlier(journal: &SqliteJournal, name: &str, items: &[String]) -> Result<(Results, usize), Trouble> {
     let mut done: Results = vec![None; items.len()];
     for generation in 0.. {
@@ -201,31 +196,31 @@ fn earlier(journal: &SqliteJournal, name: &str, items: &[String]) -> Result<(Res
 }
 
 fn is_done(line: Option<&Value>) -> bool {
-    line.is_some_and(|it| it["status"] == "done")
+    line.is_some_and(|line| line["status"] == "done")
 }
 
-/// What came of each item, by its position in the map: the last try counts.
+/// Returns the result of each item by its position in the map. The last attempt counts.
 fn lines(journal: &SqliteJournal, envelope: &Envelope) -> Result<BTreeMap<usize, Value>, Trouble> {
     let mut positions = Positions::default();
     for record in journal.follow(envelope.run, 0)? {
-        positions.learn(&record);
+        positions.add(&record);
     }
     Ok(envelope.children.iter().filter_map(|child| Some((positions.of(child.run)?, line(child)))).collect())
 }
 
 fn summary(items: &[String], results: &Results, envelope: &Envelope) -> String {
-    let done = results.iter().filter(|it| is_done(it.as_ref())).count();
-    let more = if done < items.len() { "; the same command takes up the rest" } else { "" };
+    let done = results.iter().filter(|result| is_done(result.as_ref())).count();
+    let more = if done < items.len() { "; run the same command again for the rest" } else { "" };
     format!("{done} of {} items done{more} · {}", items.len(), crate::print_result::cost_line(envelope))
 }
 
 fn exit(results: &Results, envelope: &Envelope) -> Exit {
-    if results.iter().all(|it| is_done(it.as_ref())) {
+    if results.iter().all(|result| is_done(result.as_ref())) {
         return Exit::Done;
     }
-    let down = |it: &Envelope| Exit::of(it) == Exit::Unavailable;
+    let is_down = |child: &Envelope| Exit::of(child) == Exit::Unavailable;
     match envelope.status {
-        _ if envelope.children.iter().any(down) => Exit::Unavailable,
+        _ if envelope.children.iter().any(is_down) => Exit::Unavailable,
         Status::Exhausted | Status::TimedOut => Exit::Limit,
         Status::Queued
         | Status::Running

@@ -1,4 +1,4 @@
-//! `homing mcp`: serves the agents to MCP clients, over stdio or over HTTP.
+//! `homing mcp`: serves the agents to MCP clients, over stdio or HTTP.
 
 use std::{
     net::SocketAddr,
@@ -10,7 +10,7 @@ use std::{
 use clap::Args;
 use homing::{Cap, CodingSetup, Homing, Task};
 use homing_load::{ParseOptions, discover};
-use homing_mcp::{ElicitationHandler, HttpOptions, ServerOptions, serve_http, serve_stdio};
+use homing_mcp::{ElicitationHandler, HttpOptions, ServeError, ServerOptions, serve_http, serve_stdio};
 use homing_otel::Telemetry;
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     signals::Signals,
 };
 
-/// How long runs may take to end when the server stops.
+/// Maximum time for runs to end when the server stops.
 const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
@@ -31,13 +31,13 @@ pub(crate) struct McpArgs {
     /// Serve over HTTP at this address, such as 127.0.0.1:8808, instead of stdio.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
-    /// Let other machines connect. They need the token, and it travels unencrypted: put TLS in front.
+    /// Let other machines connect. They need the token, which is sent unencrypted: put a TLS proxy in front.
     #[arg(long, requires = "http")]
     bind_public: bool,
-    /// A name, with its port, by which clients call the HTTP server; may be given several times.
+    /// Host name and port that clients use for the HTTP server; may be given several times.
     #[arg(long, value_name = "HOST:PORT", requires = "http")]
     host: Vec<String>,
-    /// The most that one client may spend in all, in dollars.
+    /// Maximum cost per client in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::money, help_heading = "Limits")]
     client_budget: Option<Cap>,
     #[command(flatten)]
@@ -46,14 +46,15 @@ pub(crate) struct McpArgs {
     with: WithArgs,
 }
 
-/// Serves until the client goes, or until somebody stops it.
+/// Serves until the client disconnects or a signal arrives.
 pub(crate) async fn run(args: &McpArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
-    let kit = Arc::new(ServerParts { with: args.with.clone(), asker: Arc::new(ElicitationHandler::new()), telemetry });
-    let seen = kit.agents_stamp();
-    let session = kit.open().await?;
-    is_usable(&session.homing)?;
-    let options = options(args, &session, kit, seen);
+    let handler = Arc::new(ElicitationHandler::new());
+    let parts = Arc::new(ServerParts { with: args.with.clone(), handler, telemetry });
+    let stamp = parts.agents_stamp();
+    let session = parts.open().await?;
+    check_usable(&session.homing)?;
+    let options = options(args, &session, parts, stamp);
     let homing = Arc::new(session.homing);
     match args.http {
         None => over_stdio(homing, options, &mut signals).await,
@@ -76,56 +77,59 @@ async fn over_http(
 ) -> anyhow::Result<Exit> {
     let mut http = HttpOptions::default();
     (http.public, http.hosts) = (args.bind_public, args.host.clone());
-    let server = serve_http(homing, address, options, http).await?;
-    // The token is shown here and nowhere else: it is in no file, and the next start has another.
+    let server = serve_http(homing, address, options, http).await.map_err(|error| match error {
+        ServeError::Public(_) => Trouble::usage(format!("{address} can be reached from other machines"))
+            .hint("use 127.0.0.1, or pass --bind-public to allow it"),
+        other => Trouble::config(other.to_string()),
+    })?;
+    // The token is printed only here. It is not stored, and the next start creates another one.
     anstream::println!("url: {}\ntoken: {}", server.url(), server.token());
     let signal = signals.next().await;
     server.stop(GRACE).await;
     Ok(Exit::Signal(signal))
 }
 
-fn options(args: &McpArgs, session: &Session, kit: Arc<ServerParts>, seen: u64) -> ServerOptions {
+fn options(args: &McpArgs, session: &Session, parts: Arc<ServerParts>, stamp: u64) -> ServerOptions {
     let mut options = ServerOptions::default();
     options.limits = session.config.limits(args.limits.limits(), homing::Limits::default());
     options.budget.cost_micros = args.client_budget.and_then(Cap::value);
     options.model.clone_from(&session.model);
     options.account.clone_from(&args.with.account);
-    options.asker = Some(kit.asker.clone());
-    let seen = Arc::new(Mutex::new(seen));
+    options.asker = Some(parts.handler.clone());
+    let stamp = Arc::new(Mutex::new(stamp));
     options.reload = Some(Arc::new(move || {
-        let (kit, seen) = (kit.clone(), seen.clone());
-        Box::pin(async move { kit.changed(&seen).await })
+        let (parts, stamp) = (parts.clone(), stamp.clone());
+        Box::pin(async move { parts.reload(&stamp).await })
     }));
     options
 }
 
-/// What a server is made of, so that it can be made again when agents change.
+/// The parts of a server, kept to rebuild it when agents change.
 struct ServerParts {
     with: WithArgs,
-    asker: Arc<ElicitationHandler>,
+    handler: Arc<ElicitationHandler>,
     telemetry: Option<Telemetry>,
 }
 
 impl ServerParts {
     async fn open(&self) -> anyhow::Result<Session> {
-        let (asker, telemetry) =
-            (Some(self.asker.clone() as Arc<dyn homing::PermissionHandler>), self.telemetry.clone());
-        let wanted = SessionRequest { asker, telemetry, ..SessionRequest::default() };
-        Session::open(&self.with, wanted).await
+        let handler = Some(self.handler.clone() as Arc<dyn homing::PermissionHandler>);
+        let request = SessionRequest { handler, telemetry: self.telemetry.clone(), ..SessionRequest::default() };
+        Session::open(&self.with, request).await
     }
 
-    /// Everything anew, if agents have changed since they were seen last.
-    async fn changed(self: Arc<Self>, seen: &Mutex<u64>) -> Option<Arc<Homing>> {
-        let kit = self.clone();
-        let now = tokio::task::spawn_blocking(move || kit.agents_stamp()).await.ok()?;
-        let before = std::mem::replace(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner), now);
+    /// Rebuilds the server if agents have changed since the last stamp.
+    async fn reload(self: Arc<Self>, stamp: &Mutex<u64>) -> Option<Arc<Homing>> {
+        let parts = self.clone();
+        let now = tokio::task::spawn_blocking(move || parts.agents_stamp()).await.ok()?;
+        let before = std::mem::replace(&mut *stamp.lock().unwrap_or_else(PoisonError::into_inner), now);
         if now == before {
             return None;
         }
         Some(Arc::new(self.open().await.ok()?.homing))
     }
 
-    /// A fingerprint of all agents as their files stand.
+    /// Returns a fingerprint of all agents in their files.
     fn agents_stamp(&self) -> u64 {
         working_folder(self.with.cwd.as_deref()).map_or(0, |folder| stamp(&folder))
     }
@@ -135,15 +139,15 @@ fn stamp(folder: &Path) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let places = CodingSetup::from_env(folder).places;
     let mut hash = DefaultHasher::new();
-    for it in discover(&places, &ParseOptions::default()).registry.all() {
-        format!("{:?}", it.definition).hash(&mut hash);
+    for entry in discover(&places, &ParseOptions::default()).registry.all() {
+        format!("{:?}", entry.definition).hash(&mut hash);
     }
     hash.finish()
 }
 
-/// A server whose every agent would be refused says so before a client finds out.
-fn is_usable(homing: &Homing) -> Result<(), Trouble> {
-    let mut why = Trouble::config("there are no agents").hint("`homing init` writes some");
+/// Fails if no agent can run, before a client connects.
+fn check_usable(homing: &Homing) -> Result<(), Trouble> {
+    let mut why = Trouble::config("there are no agents").hint("`homing init` writes examples");
     for name in homing.registry().names() {
         match homing.runtime().plan(Task::new(name, "check")) {
             Ok(_) => return Ok(()),

@@ -1,4 +1,4 @@
-//! One file per command; each is a function that returns how it ended.
+//! One module per command.
 
 mod agents;
 mod cancel;
@@ -30,24 +30,24 @@ use crate::{
     telemetry,
 };
 
-/// Does what was typed.
+/// Runs a command.
 pub(crate) fn run(cli: Cli) -> Exit {
     match cli.command {
         Command::Run(args) => {
-            let outcome = told(|telemetry| run::run(&args, telemetry));
+            let outcome = with_telemetry(|telemetry| run::run(&args, telemetry));
             if args.json { report_json(outcome, &args.agent) } else { report(outcome) }
         }
-        Command::Map(args) => report(told(|telemetry| map::run(&args, telemetry))),
+        Command::Map(args) => report(with_telemetry(|telemetry| map::run(&args, telemetry))),
         Command::Team(args) => {
-            let outcome = told(|telemetry| team::run(&args, telemetry));
+            let outcome = with_telemetry(|telemetry| team::run(&args, telemetry));
             if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Resume(args) => {
-            let outcome = told(|telemetry| resume::run(&args, telemetry));
+            let outcome = with_telemetry(|telemetry| resume::run(&args, telemetry));
             if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Tell(args) => {
-            let outcome = told(|telemetry| tell::run(&args, telemetry));
+            let outcome = with_telemetry(|telemetry| tell::run(&args, telemetry));
             if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Replay(args) => {
@@ -66,15 +66,15 @@ pub(crate) fn run(cli: Cli) -> Exit {
         },
         Command::Config(args) => report(config::run(&args)),
         Command::Completions(args) => report(completions::run(&args)),
-        Command::Agents(args) => report(agents::run(&args)),
+        Command::Agents(args) => report(wait_for(agents::run(&args))),
         Command::Check(args) => report(check::run(&args)),
         Command::Init => report(init::run()),
-        Command::Mcp(args) => report(told(|telemetry| mcp::run(&args, telemetry))),
+        Command::Mcp(args) => report(with_telemetry(|telemetry| mcp::run(&args, telemetry))),
     }
 }
 
-/// Waits for a command whose runs a collector may be told of.
-fn told<Work: Future<Output = anyhow::Result<Exit>>>(
+/// Runs a command with telemetry.
+fn with_telemetry<Work: Future<Output = anyhow::Result<Exit>>>(
     work: impl FnOnce(Option<Telemetry>) -> Work,
 ) -> anyhow::Result<Exit> {
     wait_for(async {
@@ -85,11 +85,11 @@ fn told<Work: Future<Output = anyhow::Result<Exit>>>(
     })
 }
 
-/// A runtime for commands that wait for something; the others start faster without one.
+/// Runs a command on an async runtime. Commands that do not need one start faster without it.
 fn wait_for(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(work);
-    // Somebody may still be reading from the terminal; nobody waits for that.
+    // A thread may still be reading from the terminal; it is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
 }

@@ -1,4 +1,4 @@
-//! `homing prune`: forgets old runs.
+//! `homing prune`: deletes old runs.
 
 use homing_runtime::journal::sqlite::Retention;
 
@@ -14,9 +14,9 @@ pub(crate) async fn run(args: &PruneArgs) -> anyhow::Result<Exit> {
     let keep = Retention { age: args.older_than, bytes: args.max_size };
     let pruned = journal.prune(keep).await.map_err(Trouble::from)?;
     for tree in &pruned.unreadable {
-        terminal::say(&format!("warning: {tree} cannot be read and was kept; `homing doctor --journal` says why"));
+        terminal::say(&format!("warning: cannot read {tree}, so it was kept; `homing doctor --journal` shows why"));
     }
-    let (trees, size) = (figures::count(pruned.trees, "tree"), pruned.bytes as f64 / 1e6);
-    terminal::say(&format!("{trees} forgotten; the journal holds {size:.1} MB"));
+    let (trees, size) = (figures::count(pruned.trees, "run"), pruned.bytes as f64 / 1e6);
+    terminal::say(&format!("{trees} deleted; the journal has {size:.1} MB"));
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `homing replay`: runs a recorded tree again from its recording, and says what differs.
+//! `homing replay`: replays a recorded run tree and reports differences.
 
 use homing::Task;
 use homing_runtime::journal::sqlite::Replay;
@@ -21,24 +21,24 @@ pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
     let replay = Replay::new(&cassette);
     let mut with = args.with.clone();
-    // What is played again happened already; it is not recorded a second time.
+    // A replay is not recorded a second time.
     with.journal.journal = Some("off".to_owned());
-    let teams = homing_teams::recorded_in(cassette.records().iter().map(|it| &**it));
-    let wanted = SessionRequest { replay: Some(replay.clone()), teams, ..SessionRequest::default() };
-    let session = Session::open(&with, wanted).await?;
+    let teams = homing_teams::recorded_in(cassette.records().iter().map(|record| &**record));
+    let request = SessionRequest { replay: Some(replay.clone()), teams, ..SessionRequest::default() };
+    let session = Session::open(&with, request).await?;
     let root = &tree.root().ok_or_else(|| Trouble::usage("there is no such run"))?.spawned;
     let mut task = Task::new(root.agent.name.clone(), root.task.clone()).limits(root.limits);
     task.context.clone_from(&root.context);
     task.history.clone_from(&root.inherited);
-    task.schema = root.schema.as_ref().map(|it| serde_json::Value::clone(it));
+    task.schema = root.schema.as_deref().cloned();
     task.until.clone_from(&root.until);
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
-    let seen = watch(&session.homing, &run, Show::choose(false), &session.asker, &mut signals).await;
-    print_result::tell(&seen.envelope, Form::of(args.json, false), false);
-    super::run::say_divergences(&replay);
+    let result = watch(&session.homing, &run, Show::choose(false), &session.prompt, &mut signals).await;
+    print_result::print_result(&result.envelope, Form::of(args.json, false), false);
+    super::run::print_divergences(&replay);
     let is_faithful = replay.divergences().is_empty() && replay.unplayed().is_empty();
     if is_faithful {
-        terminal::say("the same as the recording");
+        terminal::say("identical to the recording");
     }
-    Ok(if is_faithful { seen.exit() } else { Exit::Failed })
+    Ok(if is_faithful { result.exit() } else { Exit::Failed })
 }

@@ -1,4 +1,4 @@
-//! `homing resume`: goes on with runs whose process is gone, and gives exhausted ones more.
+//! `homing resume`: resumes interrupted runs, and gives exhausted ones a larger budget.
 
 use homing::{Claim, RunHandle};
 use homing_core::envelope::Status;
@@ -19,13 +19,13 @@ use crate::{
 
 pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
-    let (trees, teams) = wanted(args)?;
+    let (trees, teams) = chosen(args)?;
     if trees.is_empty() {
-        terminal::say("nothing was interrupted");
+        terminal::say("there are no interrupted runs");
         return Ok(Exit::Done);
     }
-    let wanted = SessionRequest { needs_journal: true, teams, telemetry, ..SessionRequest::default() };
-    let session = Session::open(&args.with, wanted).await?;
+    let request = SessionRequest { needs_journal: true, teams, telemetry, ..SessionRequest::default() };
+    let session = Session::open(&args.with, request).await?;
     let mut runs = Vec::new();
     let mut worst = Exit::Done;
     for tree in trees {
@@ -40,20 +40,21 @@ pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyh
     }
     for run in &runs {
         if run.status().is_over() {
-            terminal::say("it is over; this is its recorded result:");
+            let status = run.status().name().replace('_', " ");
+            terminal::say(&format!("this run has already ended ({status}); its result:"));
         }
-        let seen = watch(&session.homing, run, Show::choose(args.events), &session.asker, &mut signals).await;
-        print_result::tell(&seen.envelope, Form::of(args.json, args.events), true);
-        if seen.signal.is_some() {
-            return Ok(seen.exit());
+        let result = watch(&session.homing, run, Show::choose(args.events), &session.prompt, &mut signals).await;
+        print_result::print_result(&result.envelope, Form::of(args.json, args.events), true);
+        if result.signal.is_some() {
+            return Ok(result.exit());
         }
-        worst = if seen.exit().code() > worst.code() { seen.exit() } else { worst };
+        worst = if result.exit().code() > worst.code() { result.exit() } else { worst };
     }
     Ok(worst)
 }
 
-/// The trees that are meant, and the teams that work in them.
-fn wanted(args: &ResumeArgs) -> Result<(Vec<Uuid>, Vec<Team>), Trouble> {
+/// Returns the run trees to resume, and the teams in them.
+fn chosen(args: &ResumeArgs) -> Result<(Vec<Uuid>, Vec<Team>), Trouble> {
     let journal = super::runs::open(&args.with.journal)?;
     let trees = match &args.id {
         Some(id) => vec![super::show::find(&journal, id)?.tree],
@@ -64,7 +65,7 @@ fn wanted(args: &ResumeArgs) -> Result<(Vec<Uuid>, Vec<Team>), Trouble> {
     };
     let mut teams: Vec<Team> = Vec::new();
     for tree in &trees {
-        for team in homing_teams::recorded_in(journal.follow(*tree, 0)?.iter().map(|it| &**it)) {
+        for team in homing_teams::recorded_in(journal.follow(*tree, 0)?.iter().map(|record| &**record)) {
             if !teams.iter().any(|known| known.name == team.name) {
                 teams.push(team);
             }

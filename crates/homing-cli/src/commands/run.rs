@@ -1,4 +1,4 @@
-//! `homing run`: the main job.
+//! `homing run`: runs an agent on a task.
 
 use std::{
     fs,
@@ -21,31 +21,31 @@ use crate::{
     session::{Session, SessionRequest},
     signals::Signals,
     terminal,
-    watch::{SeenSignals, Show, watch, watch_with},
+    watch::{Show, WatchResult, watch, watch_with},
 };
 
 mod keyed;
-mod plan;
+pub(crate) mod plan;
 
-/// No model reads more than this.
-const MOST: usize = 4 * 1024 * 1024;
+/// Maximum size of a task in bytes.
+const MAX_TASK: usize = 4 * 1024 * 1024;
 
 pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let text = task_text(&args.task)?;
-    // From here on a signal is an orderly stop.
+    // Signals are handled from here on.
     let mut signals = Signals::new()?;
     let replay = args.replay.as_deref().map(read_cassette).transpose()?;
     let needs_journal = args.record.is_some() || args.key.is_some();
-    // What is played again costs nothing and happened before: it is not told.
+    // A replay costs nothing and happened before, so it is not exported.
     let telemetry = telemetry.filter(|_| replay.is_none());
-    let wanted = SessionRequest {
+    let request = SessionRequest {
         agent: Some(&args.agent),
         replay: replay.clone(),
         needs_journal,
         telemetry,
         ..SessionRequest::default()
     };
-    let session = Session::open(&args.with, wanted).await?;
+    let session = Session::open(&args.with, request).await?;
     let task = task(args, text, &session, replay.is_some())?;
     let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
     if let (true, Some(first)) = (args.with.strict, spawned.warnings.first()) {
@@ -58,57 +58,57 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         return plan::show(&session, task, args.json);
     }
     let show = Show::choose(args.events);
-    let seen = match args.cache {
-        true => match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
+    let result = if args.cache {
+        match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
             Cached::Now(run, keep) => {
-                let seen = watch(&session.homing, &run, show, &session.asker, &mut signals).await;
-                // After a signal nobody waits any longer.
-                if seen.signal.is_none()
+                let result = watch(&session.homing, &run, show, &session.prompt, &mut signals).await;
+                if result.signal.is_none()
                     && let Err(error) = keep.keep().await
                 {
-                    terminal::say(&format!("warning: the result is not kept for the next time: {error}"));
+                    terminal::say(&format!("warning: cannot store the result for later runs: {error}"));
                 }
-                seen
+                result
             }
-            Cached::Before(envelope) => return Ok(from_cache(args, &envelope)),
-        },
-        false => follow(&session, task, show, &mut signals, &mut |_| ()).await?,
+            Cached::Before(envelope) => return Ok(print_cached(args, &envelope)),
+        }
+    } else {
+        follow(&session, task, show, &mut signals, &mut |_| ()).await?
     };
     if let Some(path) = &args.record {
-        record(&session, seen.envelope.run, path)?;
+        record(&session, result.envelope.run, path)?;
     }
-    print_result::tell(&seen.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
+    print_result::print_result(&result.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
     if let Some(replay) = replay {
-        say_divergences(&replay);
+        print_divergences(&replay);
     }
-    Ok(seen.exit())
+    Ok(result.exit())
 }
 
-/// A result that was paid for before, and says so.
-fn from_cache(args: &RunArgs, envelope: &Envelope) -> Exit {
-    terminal::say(&format!("from the cache: run {} did the same before; nothing was asked", envelope.run));
-    print_result::tell(envelope, Form::of(args.json, args.events), true);
+/// Prints the recorded result of an earlier run.
+fn print_cached(args: &RunArgs, envelope: &Envelope) -> Exit {
+    terminal::say(&format!("cached result of run {}; no model was called", envelope.run));
+    print_result::print_result(envelope, Form::of(args.json, args.events), true);
     Exit::of(envelope)
 }
 
-/// A check that cannot run is refused before anything is spent.
+/// Fails before anything is spent if commands cannot run.
 async fn sandbox_must_work(session: &Session, with: &WithArgs) -> Result<(), Trouble> {
     if session.config.sandbox(with.sandbox.map(Into::into)) == Sandbox::Off {
         return Ok(());
     }
-    let standard = homing::CodingSetup::from_env(&crate::session::working_folder(with.cwd.as_deref())?);
-    let found = super::doctor::sandboxes(&standard).await;
-    match found.as_ref().map(|it| (it.best().is_some(), it.why_not())) {
+    let setup = homing::CodingSetup::from_env(&crate::session::working_folder(with.cwd.as_deref())?);
+    let found = super::doctor::sandboxes(&setup).await;
+    match found.as_ref().map(|sandboxes| (sandboxes.best().is_some(), sandboxes.why_not())) {
         Some((true, _)) => Ok(()),
         Some((false, why)) => {
-            Err(Trouble::new(TroubleKind::Refused, format!("--until needs a sandbox, and none works here: {why}"))
-                .hint("`homing doctor` says more; --sandbox off runs commands unconfined"))
+            Err(Trouble::new(TroubleKind::Refused, format!("--until needs a sandbox, and none is available: {why}"))
+                .hint("`homing doctor` shows more; run commands unconfined with --sandbox off"))
         }
-        None => Err(Trouble::new(TroubleKind::Refused, "--until needs a sandbox, and this program cannot find itself")),
+        None => Err(Trouble::new(TroubleKind::Refused, "--until needs a sandbox: cannot locate the homing executable")),
     }
 }
 
-/// A run of this process, or one that is found in the journal under the same key.
+/// A run of this process, or one of another process with the same key.
 enum Started {
     Here(RunHandle),
     Elsewhere(Uuid),
@@ -121,7 +121,7 @@ async fn submit(session: &Session, task: Task) -> anyhow::Result<Started> {
     Ok(match session.homing.submit(task).await.map_err(Trouble::from)? {
         Submission::New(run) => Started::Here(run),
         Submission::Earlier(tree) => match session.resume(tree, Claim::IfGone, Limits::default()).await {
-            // Its process is gone, or it is over: going on costs nothing that was paid already.
+            // Its process is gone or it ended: resuming repeats nothing that was paid for.
             Ok(run) => Started::Here(run),
             Err(homing::SpawnError::Journal(homing::JournalError::Owned { .. })) => Started::Elsewhere(tree),
             Err(error) => return Err(Trouble::from(error).into()),
@@ -129,17 +129,17 @@ async fn submit(session: &Session, task: Task) -> anyhow::Result<Started> {
     })
 }
 
-/// Starts a task, or finds the run that its key means, and watches it to its end. `learn` is shown every fact of a run of this
-/// process.
+/// Starts a task, or finds the run with its key, and watches it until it ends. `on_record` is called with every record of a
+/// run of this process.
 pub(crate) async fn follow(
     session: &Session,
     task: Task,
     show: Show,
     signals: &mut Signals,
-    learn: &mut dyn FnMut(&Record),
-) -> anyhow::Result<SeenSignals> {
+    on_record: &mut dyn FnMut(&Record),
+) -> anyhow::Result<WatchResult> {
     match submit(session, task).await? {
-        Started::Here(run) => Ok(watch_with(&session.homing, &run, show, &session.asker, signals, learn).await),
+        Started::Here(run) => Ok(watch_with(&session.homing, &run, show, &session.prompt, signals, on_record).await),
         Started::Elsewhere(tree) => keyed::attach(session, tree, signals).await,
     }
 }
@@ -151,7 +151,7 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
         return Err(homing::SpawnError::EmptyTask.into());
     }
     if !is_replay {
-        // Words are for people, JSON is for programs; a program must not take a keyword search for a model's answer.
+        // JSON is read by programs, which must not take a keyword search for a model's answer.
         let person_reads = !args.json && !args.events;
         session.choose_model(agent, person_reads)?;
     }
@@ -169,18 +169,15 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
 pub(crate) fn schema(path: &Path) -> Result<Value, Trouble> {
     let wrong = |what: String| Trouble::config(format!("--schema {}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let value: Value = serde_json::from_str(&text).map_err(|error| wrong(format!("this is no JSON: {error}")))?;
-    match value.is_object() {
-        true => Ok(value),
-        false => Err(wrong("a JSON schema is an object".to_owned())),
-    }
+    let value: Value = serde_json::from_str(&text).map_err(|error| wrong(format!("not valid JSON: {error}")))?;
+    if value.is_object() { Ok(value) } else { Err(wrong("a JSON schema must be an object".to_owned())) }
 }
 
-/// Words, standard input, or words with what is piped in behind them.
-pub(crate) fn task_text(words: &[String]) -> Result<String, Trouble> {
-    let is_dash = matches!(words, [one] if one == "-");
-    let text = words.join(" ");
-    let text = match (is_dash, words.is_empty()) {
+/// Returns the task: the arguments, standard input, or the arguments followed by piped input.
+pub(crate) fn task_text(args: &[String]) -> Result<String, Trouble> {
+    let is_dash = matches!(args, [one] if one == "-");
+    let text = args.join(" ");
+    let text = match (is_dash, args.is_empty()) {
         (true, _) => piped_text()?,
         (false, true) if !stdin().is_terminal() => piped_text()?,
         (false, true) => String::new(),
@@ -188,31 +185,31 @@ pub(crate) fn task_text(words: &[String]) -> Result<String, Trouble> {
             let input = read_input()?;
             let input = String::from_utf8_lossy(&input);
             if input.contains('\u{fffd}') {
-                terminal::say("warning: some of standard input is no UTF-8 text; it was replaced by �");
+                terminal::say("warning: standard input is not valid UTF-8; invalid bytes were replaced by �");
             }
             if input.trim().is_empty() { text } else { format!("{text}\n\n{}", input.trim_end()) }
         }
         (false, false) => text,
     };
     match text.len() {
-        0..=MOST => Ok(text),
-        much => Err(Trouble::usage(format!("the task has {:.1} MB, which no model reads", much as f64 / 1e6))
-            .hint("put it into a file, and name the file in the task")),
+        0..=MAX_TASK => Ok(text),
+        much => Err(Trouble::usage(format!("the task is too large: {:.1} MB", much as f64 / 1e6))
+            .hint("put it into a file and name the file in the task")),
     }
 }
 
 fn piped_text() -> Result<String, Trouble> {
     String::from_utf8(read_input()?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Trouble::usage(format!("standard input is no UTF-8 text: byte {at} fits nothing"))
+        Trouble::usage(format!("standard input is not valid UTF-8 (at byte {at})"))
     })
 }
 
-/// Whether somebody pipes or redirects something in. A closed or inherited device is nobody.
+/// Returns whether standard input is a pipe or a file, not a device.
 fn is_piped() -> bool {
     use std::os::{fd::AsFd, unix::fs::FileTypeExt};
     let Ok(stdin) = stdin().as_fd().try_clone_to_owned() else { return false };
-    fs::File::from(stdin).metadata().is_ok_and(|it| it.file_type().is_fifo() || it.is_file())
+    fs::File::from(stdin).metadata().is_ok_and(|metadata| metadata.file_type().is_fifo() || metadata.is_file())
 }
 
 fn read_input() -> Result<Vec<u8>, Trouble> {
@@ -223,10 +220,10 @@ fn read_input() -> Result<Vec<u8>, Trouble> {
         }
     });
     let mut bytes = Vec::new();
-    let read = stdin().lock().take(MOST as u64 * 4).read_to_end(&mut bytes);
+    let read = stdin().lock().take(MAX_TASK as u64 * 4).read_to_end(&mut bytes);
     drop(done);
     let _ = hint.join();
-    read.map_err(|error| Trouble::usage(format!("standard input cannot be read: {error}")))?;
+    read.map_err(|error| Trouble::usage(format!("cannot read standard input: {error}")))?;
     Ok(bytes)
 }
 
@@ -237,7 +234,7 @@ fn read_cassette(path: &Path) -> Result<Arc<Replay>, Trouble> {
     Ok(Replay::new(&cassette))
 }
 
-/// Writes the tree as a cassette. Keys of providers never reach the journal, and are looked for once more.
+/// Writes the run tree as a cassette, with providers' keys removed.
 fn record(session: &Session, tree: Uuid, path: &Path) -> Result<(), Trouble> {
     let wrong = |what: String| Trouble::config(format!("--record {}: {what}", path.display()));
     let journal = session.homing.journal().ok_or_else(crate::session::no_journal)?;
@@ -246,9 +243,9 @@ fn record(session: &Session, tree: Uuid, path: &Path) -> Result<(), Trouble> {
     fs::write(path, text).map_err(|error| wrong(error.to_string()))
 }
 
-pub(crate) fn say_divergences(replay: &Replay) {
-    for it in replay.divergences().iter().chain(&replay.unplayed()) {
-        let place = it.place.as_ref().map(|it| format!("run {it}, ")).unwrap_or_default();
-        terminal::say(&format!("differs from the recording: {place}turn {}: {}", it.turn, it.what));
+pub(crate) fn print_divergences(replay: &Replay) {
+    for difference in replay.divergences().iter().chain(&replay.unplayed()) {
+        let place = difference.place.as_ref().map(|place| format!("run {place}, ")).unwrap_or_default();
+        terminal::say(&format!("differs from the recording: {place}turn {}: {}", difference.turn, difference.what));
     }
 }

@@ -1,11 +1,11 @@
-//! `homing runs`: what is recorded, newest first, or added up.
+//! `homing runs`: lists recorded runs, newest first, or sums up their usage.
 
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use homing::Folders;
+use homing::{Folders, environment};
 use homing_core::{envelope::EnvelopeUsage, sanitize};
 use homing_runtime::journal::sqlite::{Filter, RunRow, SqliteJournal, SqliteOptions, UsageSum, Which};
 use serde_json::json;
@@ -23,9 +23,10 @@ pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
     let since = args.since.map(before_now);
     if let Some(by) = &args.sum_by {
         let sums = journal.sum_by(by, since).map_err(Trouble::from)?;
-        match args.json {
-            true => print(&terminal::json(&serde_json::to_value(&sums)?))?,
-            false => print_sums(&sums)?,
+        if args.json {
+            print(&terminal::json(&serde_json::to_value(&sums)?))?;
+        } else {
+            print_sums(&sums)?;
         }
         return Ok(Exit::Done);
     }
@@ -34,25 +35,26 @@ pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
         since,
         status: args.status,
         agent: args.agent.clone(),
-        tag: args.tag.as_ref().map(|it| match it.split_once('=') {
+        tag: args.tag.as_ref().map(|tag| match tag.split_once('=') {
             Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
-            None => (it.clone(), None),
+            None => (tag.clone(), None),
         }),
         limit: Some(args.limit),
     };
     let rows = journal.runs(&filter).map_err(Trouble::from)?;
-    match args.json {
-        true => print(&terminal::json(&json!(rows)))?,
-        false => print_rows(&rows)?,
+    if args.json {
+        print(&terminal::json(&json!(rows)))?;
+    } else {
+        print_rows(&rows)?;
     }
     Ok(Exit::Done)
 }
 
-/// The journal, as flags, environment and configuration say.
+/// Opens the journal that flags, environment or configuration name.
 pub(crate) fn open(args: &JournalArgs) -> Result<Arc<SqliteJournal>, Trouble> {
     let folders = Folders::from_env();
-    let here = std::env::current_dir().unwrap_or_default();
-    let config = Layered::read(folders.config.as_deref(), &here)?;
+    let folder = environment::current_folder().unwrap_or_default();
+    let config = Layered::read(folders.config.as_deref(), &folder)?;
     let path = session::journal_path(args, &config, &folders).ok_or_else(session::no_journal)?;
     Ok(SqliteJournal::open(path, SqliteOptions::default())?)
 }
@@ -68,11 +70,10 @@ pub(crate) fn millis_now() -> u64 {
 
 fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
     if rows.is_empty() {
-        terminal::say("no runs; `homing run` makes some");
+        terminal::say("no runs; start one with `homing run`");
         return Ok(());
     }
-    let widest = |of: fn(&RunRow) -> usize, least: usize| rows.iter().map(of).max().unwrap_or(0).clamp(least, 24);
-    let agents = widest(|it| it.agent.chars().count(), 5);
+    let agents = rows.iter().map(|row| row.agent.chars().count()).max().unwrap_or(0).clamp(5, 24);
     let now = millis_now();
     for row in rows {
         let id: String = row.run.to_string().chars().take(13).collect();
@@ -86,8 +87,8 @@ fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
             format!("{} ago", ago(now.saturating_sub(row.started))),
         );
         let task = format!("{place}{}", sanitize::inert_line(&row.task));
-        let room = terminal::width().map_or(60, |it| it.saturating_sub(head.chars().count()).max(10));
-        print(&format!("{head}{}", terminal::cut(&task, room)))?;
+        let width = terminal::width().map_or(60, |width| width.saturating_sub(head.chars().count()).max(10));
+        print(&format!("{head}{}", terminal::cut(&task, width)))?;
     }
     Ok(())
 }
@@ -102,7 +103,7 @@ fn ago(millis: u64) -> String {
 }
 
 fn print_sums(sums: &[UsageSum]) -> anyhow::Result<()> {
-    let names = sums.iter().map(|it| it.name.chars().count()).max().unwrap_or(0).clamp(5, 40);
+    let names = sums.iter().map(|sum| sum.name.chars().count()).max().unwrap_or(0).clamp(5, 40);
     for sum in sums {
         let EnvelopeUsage { input, output, cost_micros, turns, .. } = sum.usage;
         print(&format!(

@@ -1,7 +1,8 @@
-//! `homing show`: a recorded run's transcript, its tree, or what it is doing now.
+//! `homing show`: shows a recorded run's transcript, its tree, or its current activity.
 
 use std::{fmt::Write, time::Duration};
 
+use homing::environment;
 use homing_core::{
     envelope::Envelope,
     fact::Record,
@@ -28,8 +29,8 @@ use crate::{
     terminal,
 };
 
-/// Lines of a tool's result that a transcript shows.
-const LINES: usize = 12;
+/// Maximum number of lines of a tool's result in a transcript.
+const MAX_LINES: usize = 12;
 
 pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
@@ -50,14 +51,14 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The run that an id means.
+/// Finds a run by its ID.
 pub(crate) fn find(journal: &SqliteJournal, id: &str) -> Result<RunRef, Trouble> {
     journal.find(id).map_err(|error| Trouble::usage(error.to_string()))
 }
 
 pub(crate) fn envelope(journal: &SqliteJournal, found: &RunRef) -> Result<Envelope, Trouble> {
     let whole = journal.envelope(found.tree)?;
-    let one = whole.all().into_iter().find(|it| it.run == found.run).cloned();
+    let one = whole.all().into_iter().find(|one| one.run == found.run).cloned();
     one.ok_or_else(|| Trouble::usage("there is no such run"))
 }
 
@@ -68,23 +69,23 @@ fn tree_lines(journal: &SqliteJournal, found: &RunRef) -> Result<String, Trouble
             board.take(&Event::Fact(record));
         }
     }
-    let is_unicode = terminal::is_unicode();
+    let is_unicode = environment::is_unicode_locale();
     let look = Look { width: terminal::width().unwrap_or(100), height: usize::MAX, is_unicode };
     Ok(frame(&board, look).join("\n"))
 }
 
-/// Shows what happens until the tree is over or nobody works on it any more.
+/// Prints progress until the run tree ends or its process is gone.
 async fn follow(journal: &SqliteJournal, found: &RunRef) -> anyhow::Result<()> {
     let (mut board, mut next) = (Board::default(), 0);
     loop {
         let is_alive = journal.owner(found.tree).map_err(Trouble::from)?.is_some();
         let records = journal.follow(found.tree, next).map_err(Trouble::from)?;
-        next = records.last().map_or(next, |it: &std::sync::Arc<Record>| it.seq + 1);
+        next = records.last().map_or(next, |record: &std::sync::Arc<Record>| record.seq + 1);
         for record in records {
-            let is_wanted = record.place.is_within(&found.place);
+            let is_within = record.place.is_within(&found.place);
             let event = Event::Fact(record);
             board.take(&event);
-            if let Some(line) = plain::line(&event, &board).filter(|_| is_wanted) {
+            if let Some(line) = plain::line(&event, &board).filter(|_| is_within) {
                 print(&sanitize::inert(&line))?;
             }
         }
@@ -95,7 +96,7 @@ async fn follow(journal: &SqliteJournal, found: &RunRef) -> anyhow::Result<()> {
     }
 }
 
-/// What was said and done, for people.
+/// Formats the messages and calls of a run.
 pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{} {} · {} · {}", run.place, envelope.agent, envelope.model, run.id);
@@ -104,16 +105,17 @@ pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> Stri
             Message::User { text, .. } => writeln!(out, "\n> {}", text.trim().replace('\n', "\n> ")),
             Message::Assistant(reply) => {
                 for part in &reply.parts {
-                    say_part(part, &mut out);
+                    add_part(part, &mut out);
                 }
                 Ok(())
             }
             Message::Tool(result) => writeln!(out, "{}", indented(&result.text, result.is_error)),
         };
     }
-    let below: Vec<String> = tree.children(run).map(|it| format!("{} {}", it.place, it.spawned.agent.name)).collect();
+    let below: Vec<String> =
+        tree.children(run).map(|child| format!("{} {}", child.place, child.spawned.agent.name)).collect();
     if !below.is_empty() {
-        let _ = writeln!(out, "\nruns below it: {}", below.join(", "));
+        let _ = writeln!(out, "\nchild runs: {}", below.join(", "));
     }
     if let Some(why) = print_result::why(envelope) {
         let _ = writeln!(out, "\n{why}");
@@ -122,19 +124,19 @@ pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> Stri
     sanitize::inert(&out)
 }
 
-fn say_part(part: &Part, out: &mut String) {
+fn add_part(part: &Part, out: &mut String) {
     let _ = match part {
-        Part::Text(words) => writeln!(out, "\n{}", words.trim()),
+        Part::Text(text) => writeln!(out, "\n{}", text.trim()),
         Part::Call(call) => writeln!(out, "\n→ {}", call_line(call)),
         Part::Thinking { .. } | Part::Opaque { .. } => Ok(()),
     };
 }
 
-fn indented(words: &str, is_error: bool) -> String {
-    let all: Vec<&str> = words.lines().collect();
-    let mut lines: Vec<String> = all.iter().take(LINES).map(|it| format!("    {it}")).collect();
-    if all.len() > LINES {
-        lines.push(format!("    … {} more lines", all.len() - LINES));
+fn indented(text: &str, is_error: bool) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    let mut lines: Vec<String> = all.iter().take(MAX_LINES).map(|line| format!("    {line}")).collect();
+    if all.len() > MAX_LINES {
+        lines.push(format!("    … {} more lines", all.len() - MAX_LINES));
     }
     if is_error { format!("  (error)\n{}", lines.join("\n")) } else { lines.join("\n") }
 }

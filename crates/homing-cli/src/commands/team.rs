@@ -1,11 +1,11 @@
-//! `homing team`: runs a crew, chat, graph or map that is written in a file.
+//! `homing team`: runs a crew, chat, graph or map that is defined in a file.
 
 use std::fs;
 
 use homing::Task;
 use homing_core::{
     definition::{AgentDefinition, Scope},
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
 };
 use homing_otel::Telemetry;
 use homing_teams::Team;
@@ -29,24 +29,24 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
     let text = super::run::task_text(&args.task)?;
     let mut signals = Signals::new()?;
     let needs_journal = args.key.is_some();
-    let wanted = SessionRequest { teams: vec![team.clone()], needs_journal, telemetry, ..SessionRequest::default() };
-    let session = Session::open(&args.with, wanted).await?;
+    let request = SessionRequest { teams: vec![team.clone()], needs_journal, telemetry, ..SessionRequest::default() };
+    let session = Session::open(&args.with, request).await?;
     if args.plan {
         print(homing_teams::plan(&team, session.homing.runtime().parts()).to_string().trim_end())?;
         return Ok(Exit::Done);
     }
-    session.choose_model(&somebody(), false)?;
+    session.choose_model(&member(), false)?;
     let mut task = session.bounded(Task::new(&team.name, text), args.limits.limits());
     task.key.clone_from(&args.key);
     task.tags = args.tags.iter().cloned().collect();
     task.account.clone_from(&args.with.account);
-    let seen = super::run::follow(&session, task, Show::choose(args.events), &mut signals, &mut |_| ()).await?;
-    print_result::tell(&seen.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
-    Ok(seen.exit())
+    let result = super::run::follow(&session, task, Show::choose(args.events), &mut signals, &mut |_| ()).await?;
+    print_result::print_result(&result.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
+    Ok(result.exit())
 }
 
-/// A member of a team, as far as the choice of a model goes: none of those that ship with the program.
-pub(crate) fn somebody() -> AgentDefinition {
+/// Returns a stand-in for the team's members to choose a model for: not a built-in agent, so never the offline model.
+fn member() -> AgentDefinition {
     let mut agent = AgentDefinition::default();
     agent.source.kind = Scope::CommandLine;
     agent
@@ -57,18 +57,18 @@ fn load(args: &TeamArgs) -> Result<Team, Trouble> {
         .map_err(|error| Trouble::usage(format!("cannot read {}: {error}", args.file.display())))?;
     let mut loaded = homing_teams::load(&text, Some(&args.file));
     for (name, value) in &args.set {
-        loaded.set(name, value).map_err(|it| Trouble::usage(said(&[it])))?;
+        loaded.set(name, value).map_err(|problem| Trouble::usage(joined(&[problem])))?;
     }
-    for remark in loaded.diagnostics.iter().filter(|it| it.severity == homing_core::diagnostic::Severity::Warning) {
-        terminal::say(&format!("warning: {remark}"));
+    for warning in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning) {
+        terminal::say(&format!("warning: {warning}"));
     }
-    loaded.ready().map_err(|problems| Trouble::config(said(&problems)))
+    loaded.ready().map_err(|problems| Trouble::config(joined(&problems)))
 }
 
-fn said(problems: &[Diagnostic]) -> String {
-    let line = |it: &Diagnostic| match &it.hint {
-        Some(hint) => format!("{it} ({hint})"),
-        None => it.to_string(),
+fn joined(problems: &[Diagnostic]) -> String {
+    let line = |problem: &Diagnostic| match &problem.hint {
+        Some(hint) => format!("{problem} ({hint})"),
+        None => problem.to_string(),
     };
     problems.iter().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! `homing tell`: a message to a run under way; a run that is over is continued with its history.
+//! `homing tell`: sends a message to a run. A finished run is continued with its history.
 
 use homing::Task;
 use homing_core::envelope::Status;
@@ -17,20 +17,20 @@ use crate::{
 
 pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
-    let text = args.text.join(" ");
+    let text = args.message.join(" ");
     let journal = super::runs::open(&args.with.journal)?;
     let found = super::show::find(&journal, &args.id)?;
     let request = InboxRequest::Tell { tree: found.tree, run: found.run, message: text.clone() };
     match journal.post(request).await.map_err(Trouble::from)? {
-        Posted::ToOwner { pid, host } => {
-            terminal::say(&format!("told; process {pid} on {host} works on it"));
+        Posted::ToOwner { pid, .. } => {
+            terminal::say(&format!("message delivered to run {} (process {pid})", found.place));
             return Ok(Exit::Done);
         }
         Posted::Nobody => (),
     }
     if super::show::envelope(&journal, &found)?.status == Status::Interrupted {
-        return Err(Trouble::usage("it was interrupted")
-            .hint(format!("go on first: homing resume {}", args.id))
+        return Err(Trouble::usage("the run was interrupted")
+            .hint(format!("resume it first: homing resume {}", args.id))
             .into());
     }
     drop(journal);
@@ -39,15 +39,15 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
             .await?;
     let journal = session.homing.journal().ok_or_else(no_journal)?;
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
-    let before = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
-    let agent = before.spawned.agent.name.clone();
+    let earlier = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
+    let agent = earlier.spawned.agent.name.clone();
     let mut task = session.bounded(Task::new(agent, text), args.limits.limits());
-    task.history = before.messages().iter().map(|entry| entry.message.clone()).collect();
-    task.model = session.model.clone().or_else(|| before.spawned.models.first().cloned());
-    task.context.clone_from(&before.spawned.context);
+    task.history = earlier.messages().iter().map(|entry| entry.message.clone()).collect();
+    task.model = session.model.clone().or_else(|| earlier.spawned.models.first().cloned());
+    task.context.clone_from(&earlier.spawned.context);
     task.tags = [("continues".to_owned(), found.run.to_string())].into();
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
-    let seen = watch(&session.homing, &run, Show::choose(args.events), &session.asker, &mut signals).await;
-    print_result::tell(&seen.envelope, Form::of(args.json, args.events), true);
-    Ok(seen.exit())
+    let result = watch(&session.homing, &run, Show::choose(args.events), &session.prompt, &mut signals).await;
+    print_result::print_result(&result.envelope, Form::of(args.json, args.events), true);
+    Ok(result.exit())
 }

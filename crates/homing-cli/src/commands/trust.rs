@@ -1,11 +1,11 @@
-//! `homing trust`: which of a project's files carry authority, and whether the user vouches for them.
+//! `homing trust`: shows the project files that can grant authority, and saves whether the user trusts them.
 
 use std::{
     io::{BufRead, IsTerminal, stdin},
     sync::Arc,
 };
 
-use homing::{CodingSetup, Folders, KnownServer, server_folders};
+use homing::{CodingSetup, Folders, KnownServer, environment, server_folders};
 use homing_core::sanitize;
 use homing_load::Places;
 use homing_sandbox::CommandEnv;
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     let folder = session::working_folder(args.folder.as_deref())?;
     let folders = Folders::from_env();
-    let path = folders.trust().ok_or_else(|| Trouble::config("HOME is not set, so nothing can be trusted for good"))?;
+    let path = folders.trust().ok_or_else(|| Trouble::config("HOME is not set, so trust cannot be saved"))?;
     let unreadable = |error: std::io::Error| Trouble::config(format!("{}: {error}", path.display()));
     let mut store = TrustStore::load(path.clone()).map_err(unreadable)?;
     if args.list {
@@ -38,18 +38,18 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     places.home = folders.home;
     let folders = places.project_folders();
     if args.revoke {
-        let mut was = false;
+        let mut was_trusted = false;
         for folder in &folders {
-            was |= store.revoke(folder).map_err(unreadable)?;
+            was_trusted |= store.revoke(folder).map_err(unreadable)?;
         }
-        terminal::say(if was { "trusted no longer" } else { "it was not trusted" });
+        terminal::say(if was_trusted { "trust revoked" } else { "this project was not trusted" });
         return Ok(Exit::Done);
     }
     let files = AuthorityFiles::of_project(&folders);
     let project = files.project();
-    let standing = store.standing(project, &files);
-    describe(&files, &standing)?;
-    if args.show || matches!(standing, TrustState::Trusted | TrustState::Nothing) {
+    let state = store.standing(project, &files);
+    describe(&files, &state)?;
+    if args.show || matches!(state, TrustState::Trusted | TrustState::Nothing) {
         return Ok(Exit::Done);
     }
     if !args.yes && !confirmed("Trust them? Their hooks and servers will run as you. [y/N] ") {
@@ -57,117 +57,116 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Failed);
     }
     store.trust(project, &files).map_err(unreadable)?;
-    terminal::say(&format!("{} is trusted as it is now", project.display()));
-    let mut standard = CodingSetup::from_env(&folder);
-    standard.trust = Some(store);
-    let pins = standard.pins.as_deref().and_then(|path| Pins::load(path).ok()).unwrap_or_default();
-    let waits = |it: &KnownServer| !matches!(pins.state(&it.config), PinState::Approved(_));
-    for KnownServer { config, from, .. } in standard.known_servers().into_iter().filter(waits) {
+    terminal::say(&format!("{} is now trusted", project.display()));
+    let mut setup = CodingSetup::from_env(&folder);
+    setup.trust = Some(store);
+    let approvals = setup.approvals.as_deref().and_then(|path| Pins::load(path).ok()).unwrap_or_default();
+    let is_pending = |server: &KnownServer| !matches!(approvals.state(&server.config), PinState::Approved(_));
+    for KnownServer { config, from, .. } in setup.known_servers().into_iter().filter(is_pending) {
         let (name, from) = (sanitize::inert_line(&config.name), sanitize::inert_line(&from));
-        terminal::say(&format!(
-            "MCP server `{name}` ({from}): its tools are approved with `homing trust --server {name}`"
-        ));
+        terminal::say(&format!("MCP server `{name}` ({from}): approve its tools with `homing trust --server {name}`"));
     }
     Ok(Exit::Done)
 }
 
-/// Asks a server what it offers, and approves just that.
+/// Lists the tools of a server and approves them.
 pub(crate) async fn server(args: &TrustArgs, name: &str) -> anyhow::Result<Exit> {
     let folder = session::working_folder(args.folder.as_deref())?;
     let folders = Folders::from_env();
-    let path = folders.pins().ok_or_else(|| Trouble::config("HOME is not set, so nothing can be approved for good"))?;
+    let path = folders.approvals().ok_or_else(|| Trouble::config("HOME is not set, so approvals cannot be saved"))?;
     let unwritable = |error: std::io::Error| Trouble::config(format!("{}: {error}", path.display()));
-    let mut pins = Pins::load(&path).map_err(unwritable)?;
+    let mut approvals = Pins::load(&path).map_err(unwritable)?;
     if args.revoke {
-        pins.forget(name);
-        pins.save(&path).map_err(unwritable)?;
-        terminal::say("approved no longer");
+        approvals.forget(name);
+        approvals.save(&path).map_err(unwritable)?;
+        terminal::say("approval removed");
         return Ok(Exit::Done);
     }
     let config = Layered::read(folders.config.as_deref(), &folder)?;
-    let mut standard = CodingSetup::from_env(&folder);
-    standard.servers.clone_from(&config.user.mcp);
-    let named = named(standard.known_servers(), name);
+    let mut setup = CodingSetup::from_env(&folder);
+    setup.servers.clone_from(&config.user.mcp);
+    let named = named(setup.known_servers(), name);
     if named.is_empty() {
         if let Some(value) = config.user.mcp.get(name) {
             ServerConfig::parse(name, value).map_err(|error| Trouble::config(error.to_string()))?;
         }
-        return Err(Trouble::usage(format!("nobody you trust has an MCP server `{name}`"))
-            .hint("write it as [mcp.NAME] in your configuration; a project's servers count after `homing trust`")
+        return Err(Trouble::usage(format!("there is no trusted MCP server `{name}`"))
+            .hint("define it as [mcp.NAME] in your configuration; trust a project's servers with `homing trust`")
             .into());
     }
-    let scope = scope(standard, &config)?;
+    let scope = scope(setup, &config)?;
     for server in named {
-        if !approve(args, &scope, &server, &mut pins).await? {
+        if !approve(args, &scope, &server, &mut approvals).await? {
             terminal::say("not approved");
             return Ok(Exit::Failed);
         }
-        pins.save(&path).map_err(unwritable)?;
+        approvals.save(&path).map_err(unwritable)?;
     }
     Ok(Exit::Done)
 }
 
-/// The servers of this name, each way of starting one once.
+/// Returns the servers with this name, without duplicates.
 fn named(known: Vec<KnownServer>, name: &str) -> Vec<KnownServer> {
     let mut named: Vec<KnownServer> = Vec::new();
-    for server in known.into_iter().filter(|it| it.config.name == name) {
-        if !named.iter().any(|it| it.config == server.config) {
+    for server in known.into_iter().filter(|server| server.config.name == name) {
+        if !named.iter().any(|other| other.config == server.config) {
             named.push(server);
         }
     }
     named
 }
 
-/// Starts a server, shows what it offers, and asks whether that is approved.
-async fn approve(args: &TrustArgs, scope: &McpScope, server: &KnownServer, pins: &mut Pins) -> anyhow::Result<bool> {
+/// Starts a server, shows its tools, and asks the user to approve them.
+async fn approve(
+    args: &TrustArgs,
+    scope: &McpScope,
+    server: &KnownServer,
+    approvals: &mut Pins,
+) -> anyhow::Result<bool> {
     let KnownServer { config, from, .. } = server;
-    let how = sanitize::inert_line(&config.place.to_string());
-    terminal::say(&format!(
-        "starting `{}` of {} to ask what it offers: {how}",
-        config.name,
-        sanitize::inert_line(from)
-    ));
+    let place = sanitize::inert_line(&config.place.to_string());
+    terminal::say(&format!("starting `{}` ({}) to list its tools: {place}", config.name, sanitize::inert_line(from)));
     let offer = scope.discover(config).await.map_err(|error| Trouble::config(error.to_string()))?;
     for tool in &offer.tools {
         print(&sanitize::inert_line(&format!("{}  {}", tool.name, terminal::cut(&tool.description, 100))))?;
     }
     for refused in &offer.refused {
-        terminal::say(&format!("not taken: {refused}"));
+        terminal::say(&format!("ignored: {refused}"));
     }
     if !args.yes && !confirmed("Approve these tools? [y/N] ") {
         return Ok(false);
     }
-    pins.approve(&offer);
+    approvals.approve(&offer);
     terminal::say(&format!("{} tools approved", offer.tools.len()));
     Ok(true)
 }
 
-fn scope(standard: CodingSetup, config: &Layered) -> Result<McpScope, Trouble> {
-    let helper = std::env::current_exe()
-        .map_err(|error| Trouble::config(format!("this program cannot find itself: {error}")))?;
-    let home = standard.places.home.clone().unwrap_or_else(|| standard.private.join("home"));
-    let surroundings = CommandEnv { home, env: standard.env };
-    let commands = Commands::new(helper, surroundings, config.user.sandbox.options(), standard.private);
-    Ok(McpScope::new(Arc::new(commands), server_folders(&standard.places)))
+fn scope(setup: CodingSetup, config: &Layered) -> Result<McpScope, Trouble> {
+    let helper = environment::executable()
+        .map_err(|error| Trouble::config(format!("cannot locate the homing executable: {error}")))?;
+    let home = setup.places.home.clone().unwrap_or_else(|| setup.private.join("home"));
+    let command_env = CommandEnv { home, env: setup.env };
+    let commands = Commands::new(helper, command_env, config.user.sandbox.options(), setup.private);
+    Ok(McpScope::new(Arc::new(commands), server_folders(&setup.places)))
 }
 
-fn describe(files: &AuthorityFiles, standing: &TrustState) -> anyhow::Result<()> {
+fn describe(files: &AuthorityFiles, state: &TrustState) -> anyhow::Result<()> {
     for path in files.paths() {
         terminal::say(&format!("  {}", path.display()));
     }
     for skipped in &files.skipped {
         terminal::say(&format!("warning: {skipped}"));
     }
-    match standing {
-        TrustState::Nothing => terminal::say("there is nothing here that asks for trust"),
+    match state {
+        TrustState::Nothing => terminal::say("this project needs no trust"),
         TrustState::Trusted => terminal::say("these files are trusted"),
-        TrustState::Untrusted => terminal::say("nobody has vouched for these files"),
+        TrustState::Untrusted => terminal::say("these files are not trusted yet"),
         TrustState::Changed { files } => {
-            let names: Vec<String> = files.iter().map(|it| it.display().to_string()).collect();
+            let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
             terminal::say(&format!("changed since they were trusted: {}", names.join(", ")));
         }
     }
-    if !matches!(standing, TrustState::Nothing) {
+    if !matches!(state, TrustState::Nothing) {
         print(files.hash().as_str())?;
     }
     Ok(())
@@ -175,7 +174,7 @@ fn describe(files: &AuthorityFiles, standing: &TrustState) -> anyhow::Result<()>
 
 fn confirmed(question: &str) -> bool {
     if !stdin().is_terminal() {
-        terminal::say("nobody is there to ask; pass --yes, or for a project run with --trust HASH");
+        terminal::say("cannot ask without a terminal; pass --yes, or for a project run with --trust HASH");
         return false;
     }
     terminal::prompt(question);

@@ -1,8 +1,8 @@
-//! Figures as people read them.
+//! Formats numbers for people.
 
 use homing_core::limits::usd;
 
-/// `950`, `12.3k`, `4.5M`.
+/// Formats a count of tokens: `950`, `12.3k`, `4.5M`.
 pub(crate) fn tokens(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
@@ -11,7 +11,7 @@ pub(crate) fn tokens(count: u64) -> String {
     }
 }
 
-/// `0.4s`, `12s`, `3m05s`, `1h02m`.
+/// Formats milliseconds: `0.4s`, `12s`, `3m05s`, `1h02m`.
 pub(crate) fn time(millis: u64) -> String {
     let seconds = millis / 1_000;
     match seconds {
@@ -22,7 +22,7 @@ pub(crate) fn time(millis: u64) -> String {
     }
 }
 
-/// Money, cut to what matters: four digits behind the point.
+/// Formats money with four decimal places.
 pub(crate) fn money(micros: u64) -> String {
     match micros {
         0 => "$0".to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn money(micros: u64) -> String {
     }
 }
 
-/// `1 turn`, `2 turns`.
+/// Formats a count with its noun: `1 turn`, `2 turns`.
 pub(crate) fn count(number: u64, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }

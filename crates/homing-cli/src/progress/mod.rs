@@ -1,4 +1,4 @@
-//! What is known of the runs under way, for people: folded from events, drawn by others.
+//! The state of the runs of a tree as a viewer sees it, folded from events.
 
 pub(crate) mod figures;
 pub(crate) mod frame;
@@ -16,12 +16,12 @@ use homing_core::{
 use homing_runtime::event::{Event, TransientKind};
 use uuid::Uuid;
 
-/// All runs of a tree as somebody sees them who watches.
+/// All runs of a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
     rows: BTreeMap<Place, RunRow>,
     ids: HashMap<Uuid, Place>,
-    /// Milliseconds since 1970, as the newest event says.
+    /// Time of the newest event, in milliseconds since 1970.
     pub(crate) now: u64,
 }
 
@@ -31,8 +31,8 @@ pub(crate) struct RunRow {
     pub(crate) place: Place,
     pub(crate) agent: String,
     pub(crate) status: Status,
-    /// The current tool, or the head of what is being said.
-    pub(crate) doing: String,
+    /// The current activity, in one line.
+    pub(crate) activity: String,
     pub(crate) tokens: u64,
     pub(crate) cost_micros: u64,
     pub(crate) began: Option<u64>,
@@ -40,7 +40,7 @@ pub(crate) struct RunRow {
 }
 
 impl Board {
-    /// Every run, parents before their children.
+    /// Returns every run, parents before their children.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &RunRow> {
         self.rows.values()
     }
@@ -49,21 +49,22 @@ impl Board {
         self.rows.get(self.ids.get(&run)?)
     }
 
-    /// Takes in what happened.
+    /// Updates the rows with an event.
     pub(crate) fn take(&mut self, event: &Event) {
         match event {
             Event::Fact(record) => self.take_fact(record),
-            Event::Transient(passing) => {
-                self.now = self.now.max(passing.at);
-                let Some(row) = self.row_mut(passing.run) else { return };
-                match &passing.what {
-                    TransientKind::Queued => row.doing = "queued".to_owned(),
+            Event::Transient(notice) => {
+                self.now = self.now.max(notice.at);
+                let Some(row) = self.row_mut(notice.run) else { return };
+                match &notice.what {
+                    TransientKind::Queued => row.activity = "queued".to_owned(),
                     TransientKind::Retrying { in_ms, reason } => {
-                        row.doing = format!("again in {}: {}", figures::time(*in_ms), sanitize::inert_line(reason));
+                        row.activity =
+                            format!("retrying in {}: {}", figures::time(*in_ms), sanitize::inert_line(reason));
                     }
-                    TransientKind::Progress(line) | TransientKind::Text(line) => row.say(line),
-                    TransientKind::Thinking(_) => "thinking".clone_into(&mut row.doing),
-                    TransientKind::Question(_) => "waits for an answer".clone_into(&mut row.doing),
+                    TransientKind::Progress(line) | TransientKind::Text(line) => row.set_activity(line),
+                    TransientKind::Thinking(_) => "thinking".clone_into(&mut row.activity),
+                    TransientKind::Question(_) => "waiting for an answer".clone_into(&mut row.activity),
                     TransientKind::Warning(_) => (),
                 }
             }
@@ -83,27 +84,24 @@ impl Board {
             Fact::Asked(asked) => {
                 row.began.get_or_insert(at);
                 row.status = Status::Running;
-                row.doing = format!("asks {}", asked.model);
+                row.activity = format!("waiting for {}", model_name(&asked.model));
             }
             Fact::Replied { reply } => {
                 row.pay(&reply.usage);
-                row.say(&reply.text());
+                row.set_activity(&reply.text());
             }
             Fact::AskFailed { charge, .. } => row.pay(charge),
             Fact::Called(called) => {
-                row.status = if homing_core::tool_names::is_delegation(&called.call.name) {
-                    Status::Waiting
-                } else {
-                    Status::Running
-                };
-                row.doing = call_line(&called.call);
+                row.status =
+                    if homing_core::run::is_family(&called.call.name) { Status::Waiting } else { Status::Running };
+                row.activity = call_line(&called.call);
             }
             Fact::Returned { .. } => row.status = Status::Running,
-            Fact::Halted { .. } => "stopping".clone_into(&mut row.doing),
+            Fact::Halted { .. } => "stopping".clone_into(&mut row.activity),
             Fact::Extended { .. } => (row.status, row.ended) = (Status::Running, None),
             Fact::Ended(ended) => {
                 (row.status, row.ended) = (Status::from(&ended.outcome), Some(at));
-                row.say(in_words(ended));
+                row.set_activity(summary(ended));
             }
         }
     }
@@ -115,7 +113,7 @@ impl Board {
             place: record.place.clone(),
             agent: sanitize::inert_line(&spawned.agent.name),
             status: Status::Queued,
-            doing: first_line(&spawned.task),
+            activity: first_line(&spawned.task),
             tokens: 0,
             cost_micros: 0,
             began: None,
@@ -130,10 +128,10 @@ impl Board {
 }
 
 impl RunRow {
-    fn say(&mut self, words: &str) {
-        let line = first_line(words);
+    fn set_activity(&mut self, text: &str) {
+        let line = first_line(text);
         if !line.is_empty() {
-            self.doing = line;
+            self.activity = line;
         }
     }
 
@@ -142,38 +140,46 @@ impl RunRow {
         self.cost_micros += usage.cost_micros;
     }
 
-    /// How long it has taken so far.
+    /// Returns the time it has taken so far, in milliseconds.
     pub(crate) fn took(&self, now: u64) -> u64 {
         let Some(began) = self.began else { return 0 };
         self.ended.unwrap_or(now).saturating_sub(began)
     }
 }
 
-/// What came of a run, in words: of an object, the first text in it.
-fn in_words(ended: &Ended) -> &str {
+/// Returns the first text of a structured answer, or the answer itself.
+fn summary(ended: &Ended) -> &str {
     let texts = ended.data.iter().filter_map(serde_json::Value::as_object).flat_map(serde_json::Map::values);
-    texts.filter_map(serde_json::Value::as_str).find(|it| !it.trim().is_empty()).unwrap_or(&ended.text)
+    texts.filter_map(serde_json::Value::as_str).find(|text| !text.trim().is_empty()).unwrap_or(&ended.text)
 }
 
-/// The first line that says something.
-fn first_line(words: &str) -> String {
-    let line = words.lines().find(|it| it.contains(char::is_alphanumeric)).unwrap_or_default();
+/// Returns the first line that contains a letter or digit.
+fn first_line(text: &str) -> String {
+    let line = text.lines().find(|line| line.contains(char::is_alphanumeric)).unwrap_or_default();
     sanitize::inert_line(&crate::terminal::cut(line.trim(), 200))
 }
 
-/// A call in a few words: its name and the argument that matters.
+/// Returns the name of a model without its provider.
+fn model_name(model: &str) -> String {
+    sanitize::inert_line(model.rsplit('/').next().unwrap_or(model))
+}
+
+/// Describes a call in one line: its name and its most telling arguments.
 pub(crate) fn call_line(call: &ToolCall) -> String {
-    let said = match &call.args {
+    let args = match &call.args {
         Args::Json(serde_json::Value::Object(args)) => {
+            let text = |key: &str| args.get(key).and_then(serde_json::Value::as_str);
+            if let ("delegate", Some(agent), Some(task)) = (call.name.as_str(), text("agent"), text("task")) {
+                return format!("delegate to {}: {}", sanitize::inert_line(agent), first_line(task));
+            }
             let main = ["command", "task", "path", "pattern", "url", "query", "question", "agent", "name"];
-            let all = main.iter().filter_map(|key| args.get(*key)).filter_map(|it| it.as_str());
-            all.take(2).collect::<Vec<_>>().join(" ")
+            main.iter().filter_map(|key| text(key)).take(2).collect::<Vec<_>>().join(" ")
         }
         Args::Json(_) => String::new(),
         Args::Malformed(text) => text.clone(),
     };
-    let said = first_line(&said);
-    if said.is_empty() { call.name.clone() } else { format!("{} {said}", call.name) }
+    let args = first_line(&args);
+    if args.is_empty() { call.name.clone() } else { format!("{} {args}", call.name) }
 }
 
 #[cfg(test)]
@@ -184,11 +190,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_told_by_its_first_text() {
+    fn structured_answer_is_shown_by_its_first_text() {
         let ended = |data| Ended { outcome: Outcome::Done, text: "all of it".to_owned(), data };
-        assert_eq!(in_words(&ended(Some(json!({"n": 1, "empty": " ", "answer": "so it is"})))), "so it is");
-        assert_eq!(in_words(&ended(Some(json!({"n": 1})))), "all of it");
-        assert_eq!(in_words(&ended(Some(json!([1, "x"])))), "all of it");
-        assert_eq!(in_words(&ended(None)), "all of it");
+        assert_eq!(summary(&ended(Some(json!({"n": 1, "empty": " ", "answer": "so it is"})))), "so it is");
+        assert_eq!(summary(&ended(Some(json!({"n": 1})))), "all of it");
+        assert_eq!(summary(&ended(Some(json!([1, "x"])))), "all of it");
+        assert_eq!(summary(&ended(None)), "all of it");
+    }
+
+    #[test]
+    fn delegation_names_the_agent_and_the_task() {
+        let args = Args::Json(json!({"task": "EXP-A find it", "agent": "explore"}));
+        let call = ToolCall { id: "1".to_owned(), name: "delegate".to_owned(), args };
+        assert_eq!(call_line(&call), "delegate to explore: EXP-A find it");
+        assert_eq!(model_name("openai/gpt-6.1-sol"), "gpt-6.1-sol");
     }
 }

@@ -1,19 +1,19 @@
-//! Progress as lines, for logs and pipes. What passes is left out; what happened stays.
+//! Progress as lines, for logs and pipes.
 
 use homing_core::fact::Fact;
 use homing_runtime::event::{Event, TransientKind};
 
 use super::{Board, call_line, figures, first_line};
 
-/// The line for an event, if it is worth one. `board` has taken the event in already.
+/// Returns the line for an event, if it has one. `board` must already contain the event.
 pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
-    let (run, words) = match event {
+    let (run, text) = match event {
         Event::Missed(_) => return None,
-        Event::Transient(passing) => match &passing.what {
+        Event::Transient(notice) => match &notice.what {
             TransientKind::Retrying { in_ms, reason } => {
-                (passing.run, format!("trying again in {}: {}", figures::time(*in_ms), first_line(reason)))
+                (notice.run, format!("retrying in {}: {}", figures::time(*in_ms), first_line(reason)))
             }
-            TransientKind::Warning(text) => (passing.run, format!("warning: {}", first_line(text))),
+            TransientKind::Warning(text) => (notice.run, format!("warning: {}", first_line(text))),
             TransientKind::Queued
             | TransientKind::Progress(_)
             | TransientKind::Question(_)
@@ -23,16 +23,16 @@ pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
         Event::Fact(record) => (record.run, fact(&record.fact, record.run, board)?),
     };
     let row = board.row(run)?;
-    Some(format!("{:<5} {}: {words}", row.place.to_string(), row.agent))
+    Some(format!("{:<5} {}: {text}", row.place.to_string(), row.agent))
 }
 
 fn fact(fact: &Fact, run: uuid::Uuid, board: &Board) -> Option<String> {
     match fact {
-        Fact::Spawned(spawned) => Some(format!("begins: {}", first_line(&spawned.task))),
+        Fact::Spawned(spawned) => Some(format!("started: {}", first_line(&spawned.task))),
         Fact::Called(called) => Some(call_line(&called.call)),
-        Fact::Told { message, .. } => Some(format!("is told: {}", first_line(message))),
-        Fact::Halted { .. } => Some("is to stop".to_owned()),
-        Fact::Compacted { .. } => Some("summed up its history".to_owned()),
+        Fact::Told { message, .. } => Some(format!("message: {}", first_line(message))),
+        Fact::Halted { .. } => Some("stopping".to_owned()),
+        Fact::Compacted { .. } => Some("compacted its history".to_owned()),
         Fact::Ended(ended) => {
             let row = board.row(run)?;
             let how = ended.outcome.status().replace('_', " ");

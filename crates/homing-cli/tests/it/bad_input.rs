@@ -1,4 +1,4 @@
-//! What people type by mistake, and what they are told.
+//! Error messages for invalid input.
 
 use std::{fs, io::Write, path::Path, process::Stdio};
 
@@ -25,16 +25,16 @@ fn run(home: &Path, args: &[&str]) -> Command {
 }
 
 #[test]
-fn r22_an_unknown_agent_is_named_with_those_that_exist() {
+fn r22_unknown_agent_is_named_with_the_known_ones() {
     run(folder().path(), &["--agent", "explor", "x"]).assert().code(2).stdout_eq("").stderr_eq(str![[r#"
 error: there is no agent named `explor` (did you mean `explore`?); there are: code, code-review, explore, general, plan
-hint: `homing agents` lists the agents that are known
+hint: `homing agents` lists the available agents
 
 "#]]);
 }
 
 #[test]
-fn an_unknown_model_is_not_replaced_by_another() {
+fn unknown_model_is_not_replaced() {
     run(folder().path(), &["--model", "gtp-4", "x"]).assert().code(2).stdout_eq("").stderr_eq(str![[r#"
 error: unknown model `gtp-4`
 hint: write provider/model, such as anthropic/claude-sonnet-5-5; `homing doctor` lists the providers
@@ -43,15 +43,15 @@ hint: write provider/model, such as anthropic/claude-sonnet-5-5; `homing doctor`
 }
 
 #[test]
-fn a_missing_key_is_exit_2_before_any_work() {
+fn missing_key_exits_2_before_any_work() {
     run(folder().path(), &["--model", "openai/gpt-4.1", "x"]).assert().code(2).stdout_eq("").stderr_eq(str![[r#"
-error: `openai/gpt-4.1` cannot be had: no key for openai
-hint: `homing doctor` says which variable holds its key
+error: no API key for openai: set OPENAI_API_KEY
+hint: `homing doctor` lists the providers
 
 "#]]);
     let own = r#"{"own": {"description": "d", "prompt": "p"}}"#;
     run(folder().path(), &["--agents", own, "--agent", "own", "x"]).assert().code(2).stdout_eq("").stderr_eq(str![[r#"
-error: there is no model to speak with: no provider's key is set
+error: no model available: no provider API key is set
 hint: set ANTHROPIC_API_KEY, OPENAI_API_KEY or another provider's key, or pass --model offline, which needs none; `homing doctor` lists the providers
 
 "#]]);
@@ -68,7 +68,7 @@ fn programs_get_an_envelope_for_every_mistake() {
     let home = folder();
     for (args, kind) in [
         (vec!["--json", "x"], "auth"),
-        (vec!["--json", "--agent", "nobody", "x"], "usage"),
+        (vec!["--json", "--agent", "missing", "x"], "usage"),
         (vec!["--json", "--max-cost", "lots", "x"], "usage"),
         (vec!["--json", "--model", "offline", "--schema", "missing.json", "x"], "config"),
         (vec!["--json", "--model", "offline", ""], "usage"),
@@ -81,7 +81,7 @@ fn programs_get_an_envelope_for_every_mistake() {
 }
 
 #[test]
-fn flag_values_say_what_a_right_one_looks_like() {
+fn errors_of_flag_values_show_a_valid_one() {
     let home = folder();
     for (args, word) in [
         (vec!["--max-cost", "lots", "x"], "0.50"),
@@ -103,7 +103,7 @@ fn flag_values_say_what_a_right_one_looks_like() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_read_is_shown_with_its_line() {
+fn invalid_configuration_is_shown_with_its_line() {
     let home = folder();
     let path = home.path().join(".config/homing");
     fs::create_dir_all(&path).unwrap();
@@ -118,7 +118,7 @@ fn a_configuration_that_cannot_be_read_is_shown_with_its_line() {
 }
 
 #[test]
-fn without_a_home_it_runs_and_says_what_is_lost() {
+fn run_without_home_warns_that_it_is_not_recorded() {
     let home = folder();
     let output = run(home.path(), &["--model", "offline", "find homing"]).env_remove("HOME").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -145,21 +145,21 @@ fn piped(home: &Path, args: &[&str], input: &[u8]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn odd_tasks_are_refused_in_words() {
+fn invalid_tasks_are_rejected_with_a_reason() {
     let home = folder();
     let offline = ["run", "--model", "offline"];
     let (code, said) = piped(home.path(), &offline, b"ab\xff\xfe");
-    assert!(code == Some(2) && said.contains("no UTF-8 text: byte 2"), "{said}");
+    assert!(code == Some(2) && said.contains("not valid UTF-8 (at byte 2)"), "{said}");
     let (code, said) = piped(home.path(), &offline, &vec![b'x'; 10_000_000]);
     assert!(code == Some(2) && said.contains("10.0 MB"), "{said}");
     let (code, said) = piped(home.path(), &offline, b"  \n");
     assert!(code == Some(2) && said.contains("the task is empty"), "{said}");
     let (code, said) = piped(home.path(), &["run", "--model", "offline", "find x in"], b"caf\xe9");
-    assert!(code == Some(0) && said.contains("no UTF-8 text; it was replaced"), "{said}");
+    assert!(code == Some(0) && said.contains("not valid UTF-8; invalid bytes were replaced"), "{said}");
 }
 
 #[test]
-fn every_command_explains_itself() {
+fn every_command_has_help() {
     for command in [
         "run",
         "agents",
@@ -188,7 +188,7 @@ fn every_command_explains_itself() {
 }
 
 #[test]
-fn trust_shows_the_files_and_holds_for_them_as_they_are() {
+fn trust_covers_the_files_as_they_are() {
     let home = folder();
     let project = folder();
     fs::create_dir_all(project.path().join(".claude")).unwrap();
@@ -206,16 +206,16 @@ fn trust_shows_the_files_and_holds_for_them_as_they_are() {
     assert!(trust(&["--show"]).1.contains("these files are trusted"));
     fs::write(project.path().join(".claude/settings.json"), r#"{"hooks":{"x":1}}"#).unwrap();
     assert!(trust(&["--show"]).1.contains("changed since they were trusted"));
-    assert!(trust(&["--revoke"]).1.contains("trusted no longer"));
+    assert!(trust(&["--revoke"]).1.contains("trust revoked"));
 }
 
 #[test]
-fn the_doctor_tries_everything_and_spends_nothing() {
+fn doctor_checks_everything() {
     let home = folder();
     let output = homing(home.path()).args(["doctor", "--journal"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     for what in ["sandbox", "git", "journal", "model", "terminal", "config", "trust"] {
         assert!(said.contains(what), "{what}: {said}");
     }
-    assert!(said.contains("all sound"), "{said}");
+    assert!(said.contains("no damage"), "{said}");
 }

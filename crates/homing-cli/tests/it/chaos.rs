@@ -1,7 +1,7 @@
-//! The fault catalogue as one run of bounded length: kills at random moments, storms of 429s and cut streams, a full disk, and
-//! sixty-four children under a tight budget. The provider's and the commands' own logs are the truth.
+//! Injects many faults in one test of bounded length: kills at random moments, 429 responses, cut streams, a full disk, and
+//! sixty-four children under a tight budget. The logs of the provider and of the commands are compared with the results.
 //!
-//! `just chaos` runs it for minutes; among the other tests it takes seconds. `HOMING_CHAOS_SEED` plays the same again.
+//! `just chaos` runs it for minutes; among the other tests it takes seconds. `HOMING_CHAOS_SEED` repeats a run.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,14 +25,14 @@ use crate::world::*;
 const LEAD: &str = "---\nname: lead\ndescription: Leads.\n---\nYou lead.\n";
 const WORKER: &str = "---\nname: worker\ndescription: Works.\ntools: Bash\n---\nYou work.\n";
 
-/// What happened, and what must not.
+/// Counts of injected faults and of errors.
 #[derive(Default)]
 struct Totals {
     rounds: u64,
     runs: u64,
-    /// Runs that their budget has ended.
+    /// Runs that ended because of their budget.
     short: u64,
-    /// Commands that left their mark.
+    /// Commands that ran.
     marks: u64,
     kills: u64,
     full_disks: u64,
@@ -52,10 +52,10 @@ impl fmt::Display for Totals {
         writeln!(f, "rounds           {:>6}", self.rounds)?;
         writeln!(
             f,
-            "faults injected  {faults:>6}   {} kills, {} full disks, {busy} answers of 429, {cuts} cut streams",
+            "faults injected  {faults:>6}   {} kills, {} full disks, {busy} 429 responses, {cuts} cut streams",
             self.kills, self.full_disks
         )?;
-        writeln!(f, "runs             {:>6}   {} of them ended by their budget", self.runs, self.short)?;
+        writeln!(f, "runs             {:>6}   {} ended by their budget", self.runs, self.short)?;
         writeln!(f, "commands         {:>6}", self.marks)?;
         writeln!(f, "lost results     {:>6}", self.lost)?;
         writeln!(f, "paid twice       {:>6}", self.paid_twice)?;
@@ -65,7 +65,7 @@ impl fmt::Display for Totals {
     }
 }
 
-/// Chance that repeats.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -77,14 +77,14 @@ impl Dice {
     }
 }
 
-/// What the provider does and remembers in one round.
+/// The behaviour of the provider in one round, and its log.
 struct Play {
     children: usize,
     marker: String,
     dice: Mutex<Dice>,
-    /// How often each step was asked for: task and turn.
+    /// Number of requests per step, which is a task and a turn.
     attempts: Mutex<HashMap<(String, usize), u64>>,
-    /// Tokens that the provider would bill.
+    /// Tokens that the provider billed.
     billed: AtomicU64,
     busy: Arc<AtomicU64>,
     cuts: Arc<AtomicU64>,
@@ -103,7 +103,7 @@ impl Play {
             *attempt += 1;
             *attempt
         };
-        // Nobody is refused for ever.
+        // The third attempt always succeeds.
         if attempt < 3 && self.roll(5) == 0 {
             self.busy.fetch_add(1, Ordering::Relaxed);
             return FakeResponse::response(429, &[("retry-after-ms", "30")], "{}");
@@ -122,7 +122,7 @@ impl Play {
         FakeResponse::events(&events).after(pause)
     }
 
-    /// The lead sends everybody out; a worker leaves a mark and reports.
+    /// The lead delegates to all workers; each worker writes a file and reports.
     fn deltas(&self, (task, turn): &(String, usize)) -> Vec<Value> {
         let call = |at: usize, name: &str, args: Value| {
             serde_json::json!({"tool_calls": [{"index": at, "id": format!("call_{at}"), "type": "function",
@@ -143,7 +143,7 @@ impl Play {
     }
 }
 
-/// The task of a request, and how many replies came before it.
+/// Returns the task of a request and the number of earlier replies.
 fn step(seen: &ReceivedRequest) -> (String, usize) {
     (task_of(seen), seen.body.matches("\"role\":\"assistant\"").count())
 }
@@ -158,7 +158,7 @@ fn events(deltas: &[Value], (input, output): (u64, u64)) -> String {
     text + "data: [DONE]\n\n"
 }
 
-/// One round: a world, a journal, and everything that is done to them.
+/// One round with its own provider and journal.
 struct Round {
     world: World,
     play: Arc<Play>,
@@ -183,7 +183,7 @@ impl Round {
         world.write(".claude/agents/lead.md", LEAD);
         world.write(".claude/agents/worker.md", WORKER);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        // Every connection is reset after a while, in the middle of whatever it carries.
+        // Every connection is reset after a number of bytes.
         let fault = Fault::ResetAfter(60_000 + usize::try_from(play.roll(60_000)).unwrap());
         let proxy = runtime.block_on(FaultProxy::start(&world.provider.url(), fault));
         let journal = world.home.path().join("journal.db");
@@ -205,7 +205,7 @@ impl Round {
         self.command(&["resume", "--all", "--json", "--force", "--model", "openai/gpt-4.1"])
     }
 
-    /// The steps whose answers the journal has: they are never asked for again.
+    /// Returns the steps whose replies are in the journal; they must not be requested again.
     fn answered(&self) -> HashSet<(String, usize)> {
         let mut options = SqliteOptions::default();
         options.retention = None;
@@ -215,21 +215,22 @@ impl Round {
         let mut answered = HashSet::new();
         for tree in trees {
             for run in tree.runs() {
-                let replies = run.transcript().iter().filter(|it| matches!(it.message, Message::Assistant(_))).count();
+                let replies =
+                    run.transcript.iter().filter(|entry| matches!(entry.message, Message::Assistant(_))).count();
                 answered.extend((0..replies).map(|turn| (run.spawned.task.clone(), turn)));
             }
         }
         answered
     }
 
-    /// Requests since `before` for steps that were answered by then.
+    /// Counts the requests since `before` for steps that had a reply.
     fn asked_again(&self, answered: &HashSet<(String, usize)>, before: usize) -> u64 {
         let since = &self.world.provider.requests()[before..];
         since.iter().filter(|seen| answered.contains(&step(seen))).count() as u64
     }
 
-    /// Judges the end of a round.
-    fn judge(&self, output: &Output, tally: &mut Totals) {
+    /// Checks the result of a round.
+    fn check(&self, output: &Output, tally: &mut Totals) {
         tally.rounds += 1;
         let envelope = json(output);
         let children = envelope["children"].as_array().cloned().unwrap_or_default();
@@ -238,7 +239,7 @@ impl Round {
             let wanted = format!("result {n}");
             children.iter().any(|child| child["status"] == "done" && child["output"] == wanted.as_str())
         };
-        // Who ran out of budget says so; nobody else may be missing.
+        // Only runs that ran out of budget may lack a result.
         let stopped = children.iter().filter(|child| child["status"] == "exhausted").count();
         tally.short += stopped as u64;
         let is_short = ["exhausted", "failed"].contains(&envelope["status"].as_str().unwrap_or_default());
@@ -256,7 +257,7 @@ impl Round {
     }
 }
 
-/// Processes that still carry the mark two seconds after the end.
+/// Counts the processes of a round that are alive two seconds after its end.
 fn orphans(marker: &str) -> u64 {
     let begun = Instant::now();
     loop {
@@ -271,7 +272,7 @@ fn orphans(marker: &str) -> u64 {
     }
 }
 
-/// Killed again and again at random moments, and resumed each time.
+/// Kills the process repeatedly at random moments and resumes it each time.
 fn kills(seed: u64, tally: &mut Totals) {
     let round = Round::new(12, seed, tally);
     let mut command = round.begin(&[]);
@@ -286,33 +287,33 @@ fn kills(seed: u64, tally: &mut Totals) {
     }
     let (answered, before) = (round.answered(), round.world.provider.requests().len());
     if answered.is_empty() {
-        // Killed before anything was written down: it is begun anew.
+        // Killed before anything was recorded: start over.
         command = round.begin(&[]);
     }
     let output = command.output().unwrap();
-    let output = if out(&output).is_empty() { over(&round) } else { output };
+    let output = if out(&output).is_empty() { recorded(&round) } else { output };
     tally.paid_twice += round.asked_again(&answered, before);
-    round.judge(&output, tally);
+    round.check(&output, tally);
 }
 
-/// What a run that was over before the last kill has recorded.
-fn over(round: &Round) -> Output {
+/// Returns the recorded result of a run that ended before the last kill.
+fn recorded(round: &Round) -> Output {
     let rows = json(&round.command(&["runs", "--json"]).output().unwrap());
     let id = rows[0]["run"].as_str().expect("there is a run").to_owned();
     round.command(&["resume", &id, "--json", "--model", "openai/gpt-4.1"]).output().unwrap()
 }
 
-/// Sixty-four children under a budget that is too small for them.
+/// Runs sixty-four children under a budget that is too small for them.
 fn budget(seed: u64, tally: &mut Totals) {
     let round = Round::new(64, seed, tally);
     let limit = 60_000 + round.play.roll(60_000);
     let output = round.begin(&["--max-tokens", &limit.to_string()]).output().unwrap();
     let billed = round.play.billed.load(Ordering::Relaxed);
     tally.over_budget += u64::from(billed > limit);
-    round.judge(&output, tally);
+    round.check(&output, tally);
 }
 
-/// The disk fills up in the middle; when there is room again the run goes on.
+/// Fills the disk during a run and resumes it when there is space again.
 fn full_disk(seed: u64, tally: &mut Totals) {
     let mut round = Round::new(12, seed, tally);
     let Some(disk) = SmallDisk::mount() else { return };
@@ -327,10 +328,10 @@ fn full_disk(seed: u64, tally: &mut Totals) {
     let output = round.resume().output().unwrap();
     let output = if out(&output).is_empty() { failed } else { output };
     tally.paid_twice += round.asked_again(&answered, before);
-    round.judge(&output, tally);
+    round.check(&output, tally);
 }
 
-/// A disk in memory with little room, as long as it lives.
+/// A small disk in memory, unmounted on drop.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -341,7 +342,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|output| output.status.success()) {
             return Some(Self(folder));
         }
-        println!("skipped: no disk in memory can be mounted here, so none fills up");
+        println!("skipped: cannot mount a disk in memory here");
         None
     }
 
@@ -368,8 +369,9 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn chaos_loses_nothing_pays_nothing_twice_leaves_nobody_and_spends_no_more_than_it_may() {
-    let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default);
+fn chaos_loses_nothing_and_repeats_nothing() {
+    let number =
+        |name: &str, default: u64| std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default);
     let length = Duration::from_secs(number("HOMING_CHAOS_SECONDS", 8));
     let seed = number("HOMING_CHAOS_SEED", u64::from(std::process::id()));
     println!("chaos of {} s with seed {seed}", length.as_secs());
@@ -384,5 +386,5 @@ fn chaos_loses_nothing_pays_nothing_twice_leaves_nobody_and_spends_no_more_than_
     println!("{tally}\nin {} s", begun.elapsed().as_secs());
     assert!(tally.rounds >= 3, "{tally}");
     let bad = [tally.lost, tally.paid_twice, tally.done_twice, tally.orphans, tally.over_budget];
-    assert_eq!(bad, [0; 5], "play it again with HOMING_CHAOS_SEED={seed}\n{tally}");
+    assert_eq!(bad, [0; 5], "repeat it with HOMING_CHAOS_SEED={seed}\n{tally}");
 }

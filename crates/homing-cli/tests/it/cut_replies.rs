@@ -1,4 +1,4 @@
-//! Replies that a provider cut at its output limit, from the wire to the exit code.
+//! Replies that the provider cut at its output limit.
 
 use std::process::Output;
 
@@ -23,7 +23,7 @@ fn messages(seen: &ReceivedRequest) -> Vec<Value> {
     body["messages"].as_array().cloned().unwrap_or_default()
 }
 
-/// What the model was told last, and what stands before it as its own reply.
+/// Returns the last user message of a request and the reply before it.
 fn told_after(seen: &ReceivedRequest) -> (String, Value) {
     let mut messages = messages(seen);
     let told = messages.pop().unwrap_or_default();
@@ -70,7 +70,7 @@ fn people_read_why_a_run_with_cut_replies_stopped() {
     let world = World::new(|count, _| FakeResponse::chat_cut_text(["one ", "two ", "three"][count.min(2)]));
     let output = world.homing(&run(&["count"]));
     assert_eq!((code(&output), out(&output).as_str()), (3, "one two three\n"), "{}", err(&output));
-    let why = "stopped because its replies were cut off again and again, the last at 5 of ";
+    let why = "stopped because its replies were cut off repeatedly, the last at 5 of ";
     assert!(err(&output).contains(why), "{}", err(&output));
 }
 
@@ -86,7 +86,8 @@ fn cut_write_is_made_again_beside_calls_that_arrived_whole() {
     let read = |name: &str| std::fs::read_to_string(world.project.path().join(name)).unwrap();
     assert_eq!((read("a.txt").as_str(), read("notes.txt").as_str()), ("whole", "short"));
     let requests = world.provider.requests();
-    let roles: Vec<String> = messages(&requests[1]).iter().map(|it| it["role"].as_str().unwrap().to_owned()).collect();
+    let roles: Vec<String> =
+        messages(&requests[1]).iter().map(|message| message["role"].as_str().unwrap().to_owned()).collect();
     assert_eq!(roles[roles.len() - 3..], ["assistant", "tool", "user"]);
 }
 

@@ -11,13 +11,16 @@ const AGENTS: &str = "name: t\nagents:\n  - {name: ada, description: d, prompt: 
 
 /// A provider that refuses every request of `mute`, and every one about poison.
 fn world() -> World {
-    World::new(|_, seen| match seen.body.contains("You are Mute.") || task_of(seen).contains("poison") {
-        true => FakeResponse::json(400, r#"{"error": {"message": "no voice"}}"#),
-        false => FakeResponse::chat_text("fine"),
+    World::new(|_, seen| {
+        if seen.body.contains("You are Mute.") || task_of(seen).contains("poison") {
+            FakeResponse::json(400, r#"{"error": {"message": "no voice"}}"#)
+        } else {
+            FakeResponse::chat_text("fine")
+        }
     })
 }
 
-/// The exit code and the envelope of a team with this pattern, and what a person reads of it.
+/// Returns the exit code and the envelope of a team with this pattern, and its text output.
 fn team(pattern: &str) -> (i32, Value, String) {
     let world = world();
     world.write("team.yaml", &format!("{AGENTS}{pattern}\n"));
@@ -27,7 +30,7 @@ fn team(pattern: &str) -> (i32, Value, String) {
     (code(&json_output), json(&json_output), format!("{}{}", out(&words), err(&words)))
 }
 
-/// The pattern fails with this part as it is, and does not where the part may fail.
+/// Checks that the pattern fails with this part, and succeeds if the part may fail.
 fn fails(pattern: &str, part: &str) -> Value {
     let (exit, envelope, words) = team(&pattern.replace("POLICY", "report"));
     let error = &envelope["error"];

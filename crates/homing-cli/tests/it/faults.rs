@@ -1,5 +1,4 @@
-//! Faults of the machine around the program: clocks that jump, signals at bad moments, few files, a process that is stopped
-//! for a while, files that change under it.
+//! Faults of the machine: clock jumps, signals, few file descriptors, a stopped process, files that change.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -11,7 +10,7 @@ use homing_testing::FakeResponse;
 
 use crate::world::*;
 
-/// How long the program takes to say its version here and now: what a busy machine adds to every bound below.
+/// Measures how slow the machine is, as an allowance for the time limits below.
 fn slack(world: &World) -> Duration {
     let begun = Instant::now();
     world.homing(&["--version"]);
@@ -22,19 +21,22 @@ fn gone_within(child: Child, bound: Duration) -> (std::process::Output, Duration
     let begun = Instant::now();
     let output = child.wait_with_output().unwrap();
     let took = begun.elapsed();
-    assert!(took < bound, "{took:?}, and {bound:?} was the most: {}", err(&output));
+    assert!(took < bound, "{took:?}, the maximum is {bound:?}: {}", err(&output));
     (output, took)
 }
 
-/// A command that does not care for the wish to stop.
+/// An agent that runs a command which ignores signals.
 fn stubborn() -> World {
-    World::new(|_, seen| match has_results(seen) {
-        true => FakeResponse::chat_text("x"),
-        false => FakeResponse::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)]),
+    World::new(|_, seen| {
+        if has_results(seen) {
+            FakeResponse::chat_text("x")
+        } else {
+            FakeResponse::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)])
+        }
     })
 }
 
-fn journal_is_sound(world: &World) {
+fn check_journal(world: &World) {
     let runs = world.homing(&["runs", "--json"]);
     assert_eq!(code(&runs), 0, "{}", err(&runs));
     let doctor = out(&world.homing(&["doctor"]));
@@ -42,7 +44,7 @@ fn journal_is_sound(world: &World) {
 }
 
 #[test]
-fn inv16_fault44_one_ctrl_c_brings_everybody_home_within_three_seconds() {
+fn inv16_fault44_one_ctrl_c_ends_all_runs_within_three_seconds() {
     let world = stubborn();
     let slack = slack(&world);
     let child = world.command(&run(&["--sandbox", "off", "--yes", "--json", "x"])).spawn().unwrap();
@@ -53,11 +55,11 @@ fn inv16_fault44_one_ctrl_c_brings_everybody_home_within_three_seconds() {
     println!("one Ctrl-C with a stubborn command: {took:?}");
     assert_eq!((code(&output), &json(&output)["status"]), (130, &"cancelled".into()));
     assert_eq!(world.provider.requests().len(), 1, "nothing new was asked");
-    journal_is_sound(&world);
+    check_journal(&world);
 }
 
 #[test]
-fn inv16_fault44_a_second_ctrl_c_leaves_within_half_a_second() {
+fn inv16_fault44_second_ctrl_c_exits_within_half_a_second() {
     let world = stubborn();
     let slack = slack(&world);
     let child = world.command(&run(&["--sandbox", "off", "--yes", "x"])).spawn().unwrap();
@@ -69,30 +71,33 @@ fn inv16_fault44_a_second_ctrl_c_leaves_within_half_a_second() {
     let (output, took) = gone_within(child, Duration::from_millis(500) + slack);
     println!("a second Ctrl-C: {took:?}");
     assert_eq!(code(&output), 130);
-    journal_is_sound(&world);
+    check_journal(&world);
 }
 
 #[test]
-fn fault44_a_signal_at_any_moment_leaves_a_sound_journal() {
+fn fault44_signal_at_any_moment_leaves_a_valid_journal() {
     let world = World::new(|_, _| FakeResponse::chat_text("hello").after(Duration::from_millis(30)));
     for moment in 0..16 {
         let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(moment * 8));
-        // It may be over already.
+        // It may have ended already.
         let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
         let output = child.wait_with_output().unwrap();
-        // Before the first line of the program the signal does what signals do.
+        // Before the program handles signals, the signal ends it.
         let is_known = [Some(0), Some(130)].contains(&output.status.code()) || output.status.signal() == Some(2);
         assert!(is_known, "after {moment} × 8 ms: {:?} {}", output.status, err(&output));
     }
-    journal_is_sound(&world);
+    check_journal(&world);
 }
 
 #[test]
-fn fault46_a_process_that_is_stopped_for_a_while_goes_on() {
-    let world = World::new(|_, seen| match has_results(seen) {
-        true => FakeResponse::chat_text("awake").after(Duration::from_millis(200)),
-        false => FakeResponse::chat_calls(&[("ls", "{}")]),
+fn fault46_stopped_process_continues() {
+    let world = World::new(|_, seen| {
+        if has_results(seen) {
+            FakeResponse::chat_text("awake").after(Duration::from_millis(200))
+        } else {
+            FakeResponse::chat_calls(&[("ls", "{}")])
+        }
     });
     let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
     wait_until("it asks", || !world.provider.requests().is_empty());
@@ -105,7 +110,7 @@ fn fault46_a_process_that_is_stopped_for_a_while_goes_on() {
 }
 
 #[test]
-fn fault47_with_few_files_thirty_children_come_back_or_the_reason_does() {
+fn fault47_thirty_children_end_despite_few_file_descriptors() {
     let world = World::new(|_, seen| match task_of(seen) {
         task if task.contains("piece") => FakeResponse::chat_text("done").after(Duration::from_millis(100)),
         _ if has_results(seen) => FakeResponse::chat_text("all came back"),
@@ -128,14 +133,13 @@ fn fault47_with_few_files_thirty_children_come_back_or_the_reason_does() {
 }
 
 #[test]
-fn fault50_an_agent_file_that_changes_in_the_middle_changes_nothing_for_the_run() {
+fn fault50_changed_agent_file_does_not_affect_a_live_run() {
     let world = World::new(|_, seen| match task_of(seen) {
-        task if task.contains("piece") => {
-            FakeResponse::chat_text(match seen.body.contains("You are the first version") {
-                true => "the first version",
-                false => "another version",
-            })
-        }
+        task if task.contains("piece") => FakeResponse::chat_text(if seen.body.contains("You are the first version") {
+            "the first version"
+        } else {
+            "another version"
+        }),
         _ if has_results(seen) => {
             let first = seen.body.contains("the first version");
             FakeResponse::chat_text(if first { "as it was" } else { "changed" })
@@ -152,25 +156,28 @@ fn fault50_an_agent_file_that_changes_in_the_middle_changes_nothing_for_the_run(
     assert_eq!(json(&output)["output"], "as it was", "{}", err(&output));
 }
 
-/// Where Debian and its relatives keep the library that lies about the time.
-fn time_liar() -> Option<String> {
+/// Finds libfaketime, which fakes the clock.
+fn libfaketime() -> Option<String> {
     let paths = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
     let files = paths.map(|path| format!("{path}/faketime/libfaketimeMT.so.1"));
     files.into_iter().find(|file| std::path::Path::new(file).exists())
 }
 
 #[test]
-fn fault9_a_wall_clock_that_jumps_a_day_neither_ends_a_run_nor_lets_it_go_on_for_ever() {
-    let Some(liar) = time_liar() else { return eprintln!("skipped: libfaketime is not installed here") };
+fn fault9_wall_clock_jumps_do_not_affect_a_run() {
+    let Some(library) = libfaketime() else { return eprintln!("skipped: libfaketime is not installed here") };
     for jump in ["+1d", "-1d"] {
-        let world = World::new(|_, seen| match has_results(seen) {
-            true => FakeResponse::chat_text("on time").after(Duration::from_secs(2)),
-            false => FakeResponse::chat_calls(&[("ls", "{}")]).after(Duration::from_secs(1)),
+        let world = World::new(|_, seen| {
+            if has_results(seen) {
+                FakeResponse::chat_text("on time").after(Duration::from_secs(2))
+            } else {
+                FakeResponse::chat_calls(&[("ls", "{}")]).after(Duration::from_secs(1))
+            }
         });
         let clock = world.home.path().join("clock");
         std::fs::write(&clock, "+0").unwrap();
         let mut command = world.command(&run(&["--json", "--timeout", "60s", "x"]));
-        command.env("LD_PRELOAD", &liar).env("FAKETIME_TIMESTAMP_FILE", &clock);
+        command.env("LD_PRELOAD", &library).env("FAKETIME_TIMESTAMP_FILE", &clock);
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("FAKETIME_NO_CACHE", "1");
         let child = command.spawn().unwrap();
         wait_until("it asks", || !world.provider.requests().is_empty());
@@ -182,7 +189,7 @@ fn fault9_a_wall_clock_that_jumps_a_day_neither_ends_a_run_nor_lets_it_go_on_for
 }
 
 #[test]
-fn fault10_after_a_long_sleep_of_the_machine_timers_still_work() {
+fn fault10_timers_work_after_a_long_suspend() {
     let world = World::saying("awake");
     let homing = world.command(&run(&["--json", "x"]));
     let mut asleep = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! The guide is run as it is written: a reader who types its commands gets somewhere with each of them.
+//! Runs every command of the guide.
 
 use std::fs;
 
@@ -6,14 +6,14 @@ use crate::world::*;
 
 const SOURCE: &str = "/// Calls a model again when it was busy.\npub fn retry_model_call() {}\n";
 
-/// What stands between the fences of this kind.
+/// Returns the code blocks of this kind.
 fn blocks<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
     let fence = format!("```{kind}\n");
     text.split(fence.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
 }
 
 #[test]
-fn every_command_of_the_guide_works_in_its_order() {
+fn every_command_of_the_guide_works_in_order() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/GUIDE.md");
     let text = fs::read_to_string(path).unwrap();
     let world = World::saying("x");
@@ -32,7 +32,7 @@ fn every_command_of_the_guide_works_in_its_order() {
         shell.arg("-c").arg(script).current_dir(world.project.path()).env_clear();
         shell.env("HOME", world.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
         let output = shell.output().unwrap();
-        // The doctor says 1 where this machine lacks something.
+        // The doctor exits with 1 if this machine lacks something.
         let is_fine = code(&output) == 0 || (command == "doctor" && code(&output) == 1);
         assert!(is_fine, "homing {command}\n{}{}", out(&output), err(&output));
     }

@@ -1,5 +1,4 @@
-//! The program as its users have it: started as a process, judged by what it prints, what it leaves, and what a provider on the
-//! loopback has seen.
+//! Tests of the program as a process, by its output, its files and the requests that a provider on the loopback received.
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skipped test says so, and chaos reports")]
 
 mod bad_input;
@@ -11,6 +10,7 @@ mod faults;
 mod guide;
 mod map;
 mod mcp;
+mod old_journals;
 mod private_folder;
 mod restrictions;
 mod run;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::world::*;
 
 #[test]
-fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once() {
+fn map_prints_one_line_per_item_and_pays_once() {
     let is_mended = Arc::new(AtomicBool::new(false));
     let mended = is_mended.clone();
     let world = World::new(move |_, seen| match task_of(seen) {
@@ -38,19 +38,19 @@ fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once
         "look at {{ item }}",
     ];
     let lines = |output: &Output| -> Vec<Value> {
-        out(output).lines().map(|it| serde_json::from_str(it).expect("JSON")).collect()
+        out(output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     };
     let first = world.homing(&args);
     let told: Vec<(String, String)> = lines(&first)
         .iter()
-        .map(|it| (it["item"].as_str().unwrap().into(), it["status"].as_str().unwrap().into()))
+        .map(|line| (line["item"].as_str().unwrap().into(), line["status"].as_str().unwrap().into()))
         .collect();
     let expected = [("a.txt", "done"), ("b.txt", "failed"), ("c.txt", "done")];
     assert_eq!(told, expected.map(|(item, status)| (item.to_owned(), status.to_owned())), "{}", err(&first));
     assert_eq!((code(&first), world.provider.requests().len()), (1, 3));
     assert!(err(&first).contains("2 of 3 items done") && err(&first).contains(" · failed · "), "{}", err(&first));
     let runs = json(&world.homing(&["runs", "--json"]));
-    let map = runs.as_array().unwrap().iter().find(|it| it["agent"] == "map").unwrap();
+    let map = runs.as_array().unwrap().iter().find(|run| run["agent"] == "map").unwrap();
     assert_eq!(map["status"], "failed", "the map's own status agrees: {map}");
     is_mended.store(true, Ordering::SeqCst);
     let second = world.homing(&args);
@@ -65,7 +65,8 @@ fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once
     assert_eq!(all[0]["output"], "read look at a.txt", "what was done before is shown again");
     let third = world.homing(&args);
     assert_eq!((code(&third), world.provider.requests().len(), lines(&third).len()), (0, 4, 3));
-    let another: Vec<&str> = args.iter().map(|it| if *it == "openai/gpt-4.1" { "openai/gpt-4o" } else { it }).collect();
+    let another: Vec<&str> =
+        args.iter().map(|arg| if *arg == "openai/gpt-4.1" { "openai/gpt-4o" } else { arg }).collect();
     world.homing(&another);
     assert_eq!(world.provider.requests().len(), 7, "another model is another map");
     assert_eq!(code(&world.homing(&["map", "--each", "*.none", "x"])), 2);
@@ -73,7 +74,7 @@ fn a_map_gives_one_line_an_item_in_the_order_of_the_input_and_pays_for_each_once
 }
 
 #[test]
-fn a_map_prints_each_line_as_soon_as_its_turn_has_come() {
+fn map_prints_lines_in_order_as_they_finish() {
     let may_end = Arc::new(AtomicBool::new(false));
     let ends = may_end.clone();
     let world = World::new(move |_, seen| match task_of(seen) {
@@ -97,18 +98,18 @@ fn a_map_prints_each_line_as_soon_as_its_turn_has_come() {
 }
 
 #[test]
-fn a_map_whose_provider_is_down_begins_no_new_items() {
+fn map_starts_no_items_while_the_provider_is_down() {
     let world = World::saying("x");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let items: String = (0..40).map(|it| format!("item {it}\n")).collect();
+    let items: String = (0..40).map(|n| format!("item {n}\n")).collect();
     let args = ["map", "--model", "openai/gpt-4.1", "--parallel", "2", "--each", "-", "x"];
     let mut child = world.command(&args).env("OPENAI_BASE_URL", url).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(items.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!((code(&output), out(&output).lines().count()), (5, 40), "{}", err(&output));
-    assert!(err(&output).contains("no more items are begun"));
-    let failed = out(&output).lines().filter(|it| it.contains("\"status\":\"failed\"")).count();
+    assert!(err(&output).contains("starting no more items"));
+    let failed = out(&output).lines().filter(|line| line.contains("\"status\":\"failed\"")).count();
     assert!((1..10).contains(&failed), "{failed} failed");
 }

@@ -28,7 +28,7 @@ fn introduce(child: &mut Child) {
 }
 
 #[test]
-fn m1_stdout_carries_the_protocol_only_and_an_agent_of_the_project_answers() {
+fn m1_stdout_carries_only_the_protocol() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(".claude/agents")).unwrap();
     let agent = "---\nname: finder\ndescription: Finds things.\ntools: [Read, Grep]\n---\nFind it.";
@@ -39,8 +39,9 @@ fn m1_stdout_carries_the_protocol_only_and_an_agent_of_the_project_answers() {
     let call = json!({"name": "delegate", "arguments": {"agent": "finder", "task": "needle"}});
     say(&mut child, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}));
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let messages = lines.map(|it| serde_json::from_str::<Value>(&it.unwrap()).expect("nothing but the protocol"));
-    let answer = messages.inspect(|it| assert_eq!(it["jsonrpc"], "2.0")).find(|it| it["id"] == 2).unwrap();
+    let messages = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).expect("only the protocol"));
+    let answer =
+        messages.inspect(|message| assert_eq!(message["jsonrpc"], "2.0")).find(|message| message["id"] == 2).unwrap();
     let data = &answer["result"]["structuredContent"];
     assert_eq!((&data["agent"], &data["status"]), (&json!("finder"), &json!("done")), "{answer}");
     assert!(data["output"].as_str().unwrap().contains("hay.txt:1"), "{data}");
@@ -49,28 +50,28 @@ fn m1_stdout_carries_the_protocol_only_and_an_agent_of_the_project_answers() {
 }
 
 #[test]
-fn an_agent_that_is_added_is_announced_and_answers() {
+fn added_agent_is_announced_and_usable() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(".claude/agents")).unwrap();
     std::fs::write(folder.path().join("hay.txt"), "the needle is here\n").unwrap();
     let mut child = homing(folder.path(), &["--model", "offline"]).spawn().unwrap();
     introduce(&mut child);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut messages = lines.map(|it| serde_json::from_str::<Value>(&it.unwrap()).unwrap());
+    let mut messages = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     assert_eq!(messages.next().unwrap()["id"], 1);
     let agent = "---\nname: newcomer\ndescription: Finds things.\ntools: [Read, Grep]\n---\nFind it.";
     std::fs::write(folder.path().join(".claude/agents/newcomer.md"), agent).unwrap();
-    assert!(messages.any(|it| it["method"] == "notifications/tools/list_changed"));
+    assert!(messages.any(|message| message["method"] == "notifications/tools/list_changed"));
     let call = json!({"name": "delegate", "arguments": {"agent": "newcomer", "task": "needle"}});
     say(&mut child, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}));
-    let answer = messages.find(|it| it["id"] == 2).unwrap();
+    let answer = messages.find(|message| message["id"] == 2).unwrap();
     assert_eq!(answer["result"]["structuredContent"]["status"], "done", "{answer}");
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn without_any_model_it_says_so_before_a_client_finds_out() {
+fn missing_model_fails_before_a_client_connects() {
     let folder = tempfile::tempdir().unwrap();
     let output = homing(folder.path(), &[]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -79,7 +80,7 @@ fn without_any_model_it_says_so_before_a_client_finds_out() {
 }
 
 #[test]
-fn over_http_it_prints_the_address_and_the_token_and_stays_on_this_machine() {
+fn http_prints_address_and_token_and_stays_on_loopback() {
     let folder = tempfile::tempdir().unwrap();
     let refused = homing(folder.path(), &["--model", "offline", "--http", "0.0.0.0:0"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));

@@ -1,4 +1,4 @@
-//! Where commands get their private folders: out of the reach of other users of the machine.
+//! The private folders of commands, which other users of the machine must not reach.
 
 use std::{
     fs::{self, Permissions},
@@ -11,30 +11,34 @@ use serde_json::Value;
 
 use crate::world::*;
 
-/// An agent that runs one command, which says where its home is.
+/// An agent that runs one command, which prints its home folder.
 fn asking_for_home() -> World {
-    World::new(|_, seen| match has_results(seen) {
-        true => FakeResponse::chat_text("done"),
-        false => FakeResponse::chat_calls(&[("bash", r#"{"command":"echo home=$HOME"}"#)]),
+    World::new(|_, seen| {
+        if has_results(seen) {
+            FakeResponse::chat_text("done")
+        } else {
+            FakeResponse::chat_calls(&[("bash", r#"{"command":"echo home=$HOME"}"#)])
+        }
     })
 }
 
-/// A runtime folder as a login manager makes it.
+/// Creates a runtime folder like a login manager.
 fn runtime_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
     folder
 }
 
-/// What the model was told about its command, with these variables set.
-fn told(env: &[(&str, &Path)]) -> (World, String) {
+/// Returns the result of the command as the model gets it, with these variables set.
+fn command_result(env: &[(&str, &Path)]) -> (World, String) {
     let world = asking_for_home();
     let output = world.command(&run(&["--yes", "where are you?"])).envs(env.iter().copied()).output().unwrap();
     assert_eq!(code(&output), 0, "{}", err(&output));
     let requests = world.provider.requests();
-    let body: Value = serde_json::from_str(&requests.iter().find(|it| has_results(it)).unwrap().body).unwrap();
+    let body: Value =
+        serde_json::from_str(&requests.iter().find(|request| has_results(request)).unwrap().body).unwrap();
     let messages = body["messages"].as_array().unwrap();
-    let result = messages.iter().find(|it| it["role"] == "tool").unwrap();
+    let result = messages.iter().find(|message| message["role"] == "tool").unwrap();
     let text = result["content"].to_string();
     (world, text)
 }
@@ -43,7 +47,7 @@ fn told(env: &[(&str, &Path)]) -> (World, String) {
 fn fixed_name_in_the_temporary_folder_is_not_used() {
     let (shared, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     symlink(victim.path(), shared.path().join("homing")).unwrap();
-    let (world, text) = told(&[("TMPDIR", shared.path())]);
+    let (world, text) = command_result(&[("TMPDIR", shared.path())]);
     let state = world.home.path().canonicalize().unwrap().join(".local/state/homing");
     assert!(text.contains(&format!("home={}", state.display())), "{text}");
     assert_eq!(fs::read_dir(victim.path()).unwrap().count(), 0);
@@ -53,18 +57,18 @@ fn fixed_name_in_the_temporary_folder_is_not_used() {
 #[test]
 fn runtime_folder_is_used_if_it_is_the_users_alone() {
     let runtime = runtime_folder();
-    let (_world, text) = told(&[("XDG_RUNTIME_DIR", runtime.path())]);
+    let (_world, text) = command_result(&[("XDG_RUNTIME_DIR", runtime.path())]);
     assert!(text.contains(&format!("home={}/homing/", runtime.path().display())), "{text}");
     fs::set_permissions(runtime.path(), Permissions::from_mode(0o755)).unwrap();
-    let (_world, text) = told(&[("XDG_RUNTIME_DIR", runtime.path())]);
+    let (_world, text) = command_result(&[("XDG_RUNTIME_DIR", runtime.path())]);
     assert!(text.contains(".local/state/homing"), "{text}");
 }
 
 #[test]
-fn private_folder_that_is_a_link_is_named_to_the_user() {
+fn private_folder_that_is_a_link_is_reported() {
     let (runtime, victim) = (runtime_folder(), tempfile::tempdir().unwrap());
     symlink(victim.path(), runtime.path().join("homing")).unwrap();
-    let (world, text) = told(&[("XDG_RUNTIME_DIR", runtime.path())]);
+    let (world, text) = command_result(&[("XDG_RUNTIME_DIR", runtime.path())]);
     let expected = format!("cannot use the private folder {}/homing: it is a link", runtime.path().display());
     assert!(text.contains(&expected), "{text}");
     let doctor = world.command(&["doctor"]).env("XDG_RUNTIME_DIR", runtime.path()).output().unwrap();
@@ -73,7 +77,7 @@ fn private_folder_that_is_a_link_is_named_to_the_user() {
 }
 
 #[test]
-fn user_without_a_home_gets_a_name_nobody_can_guess() {
+fn user_without_a_home_gets_an_unpredictable_folder() {
     let (shared, victim) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     symlink(victim.path(), shared.path().join("homing")).unwrap();
     let world = asking_for_home();
@@ -81,7 +85,8 @@ fn user_without_a_home_gets_a_name_nobody_can_guess() {
     let output = command.env_remove("HOME").env("TMPDIR", shared.path()).output().unwrap();
     assert_eq!(code(&output), 0, "{}", err(&output));
     let requests = world.provider.requests();
-    let found = requests.iter().any(|it| it.body.contains(&format!("home={}/homing-", shared.path().display())));
+    let found =
+        requests.iter().any(|request| request.body.contains(&format!("home={}/homing-", shared.path().display())));
     assert!(found, "{}", requests.last().unwrap().body);
     assert_eq!(fs::read_dir(victim.path()).unwrap().count(), 0);
 }

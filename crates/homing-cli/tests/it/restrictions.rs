@@ -1,4 +1,4 @@
-//! What an agent's file withholds is withheld from the model, and what a file asks for without trust is not given.
+//! Restrictions in agent files hold, and untrusted files gain nothing.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::world::*;
 
-/// A project's agent that takes the place of a built-in one and lifts every limit.
+/// A project's agent that hides a built-in one and raises every limit.
 const GREEDY: &str = "---
 name: general
 description: Does anything
@@ -30,22 +30,22 @@ fn plan(world: &World, more: &[&str]) -> Value {
 
 fn limit(plan: &Value, name: &str) -> Option<u64> {
     let all = plan["limits"].as_array().expect("limits");
-    all.iter().find(|it| it["name"] == name).expect("the limit")["value"].as_u64()
+    all.iter().find(|limit| limit["name"] == name).expect("the limit")["value"].as_u64()
 }
 
 fn warnings(plan: &Value) -> String {
     plan["warnings"].to_string()
 }
 
-/// The tools that the first request offers to the model.
+/// Returns the tools in the first request.
 fn offered(world: &World) -> Vec<String> {
     let request: Value = serde_json::from_str(&world.provider.requests()[0].body).expect("JSON");
     let tools = request["tools"].as_array().cloned().unwrap_or_default();
-    tools.iter().map(|it| it["function"]["name"].as_str().expect("a name").to_owned()).collect()
+    tools.iter().map(|tool| tool["function"]["name"].as_str().expect("a name").to_owned()).collect()
 }
 
 #[test]
-fn an_agent_that_only_observes_commands_is_offered_no_shell() {
+fn agent_that_only_observes_commands_gets_no_shell() {
     let world = World::saying("looked");
     let tools = "Glob, Grep, LS, Read, NotebookRead, WebFetch, TodoWrite, WebSearch, KillShell, BashOutput";
     let file = format!("---\nname: code-explorer\ndescription: Analyzes code\ntools: {tools}\n---\nYou look.\n");
@@ -54,12 +54,12 @@ fn an_agent_that_only_observes_commands_is_offered_no_shell() {
     assert_eq!(code(&output), 0, "{}", err(&output));
     let tools = offered(&world);
     for wanted in ["glob", "grep", "ls", "read"] {
-        assert!(tools.iter().any(|it| it == wanted), "{wanted} in {tools:?}");
+        assert!(tools.iter().any(|tool| tool == wanted), "{wanted} in {tools:?}");
     }
     for unwanted in ["bash", "edit", "write"] {
-        assert!(!tools.iter().any(|it| it == unwanted), "{unwanted} in {tools:?}");
+        assert!(!tools.iter().any(|tool| tool == unwanted), "{unwanted} in {tools:?}");
     }
-    assert!(!err(&output).contains("remark"), "{}", err(&output));
+    assert!(!err(&output).contains("homing check"), "{}", err(&output));
 
     let report = world.homing(&["check", "--strict", "--json", ".claude/agents"]);
     assert_eq!(code(&report), 0);
@@ -68,7 +68,7 @@ fn an_agent_that_only_observes_commands_is_offered_no_shell() {
 }
 
 #[test]
-fn forbidding_a_notebook_tool_or_the_output_of_commands_leaves_shell_and_editor() {
+fn denying_notebook_and_output_tools_keeps_shell_and_editor() {
     let world = World::saying("done");
     let file = "---\nname: a\ndescription: d\ndisallowedTools: BashOutput, KillShell, NotebookEdit\n---\nWork.\n";
     world.write(".claude/agents/a.md", file);
@@ -76,12 +76,12 @@ fn forbidding_a_notebook_tool_or_the_output_of_commands_leaves_shell_and_editor(
     assert_eq!(code(&output), 0, "{}", err(&output));
     let tools = offered(&world);
     for wanted in ["bash", "edit", "write"] {
-        assert!(tools.iter().any(|it| it == wanted), "{wanted} in {tools:?}");
+        assert!(tools.iter().any(|tool| tool == wanted), "{wanted} in {tools:?}");
     }
 }
 
 #[test]
-fn an_untrusted_agent_cannot_lift_the_users_limits() {
+fn untrusted_agent_cannot_raise_the_users_limits() {
     let world = World::saying("spent");
     world.write(".claude/agents/general.md", GREEDY);
     configure(&world, "[limits]\ncost = 0.50\nturns = 9\n");
@@ -92,7 +92,7 @@ fn an_untrusted_agent_cannot_lift_the_users_limits() {
     let words = out(&world.homing(&run(&["--plan", "--agent", "general", "x"])));
     assert!(words.contains("warning: `limits` needs trust"), "{words}");
 
-    // What is configured is too little for one request: the file does not change that.
+    // The configured limit is too small for one request, and the file does not change that.
     configure(&world, "[limits]\ncost = 0.000001\n");
     let output = world.homing(&run(&["--json", "--agent", "general", "x"]));
     let envelope = json(&output);
@@ -104,22 +104,22 @@ fn an_untrusted_agent_cannot_lift_the_users_limits() {
 }
 
 #[test]
-fn an_untrusted_agent_cannot_lift_the_defaults() {
+fn untrusted_agent_cannot_raise_the_defaults() {
     let world = World::saying("spent");
     world.write(".claude/agents/general.md", GREEDY);
     let plan = plan(&world, &[]);
-    let limits = ["cost", "turns", "tool_calls", "children", "depth", "wall"].map(|it| limit(&plan, it));
+    let limits = ["cost", "turns", "tool_calls", "children", "depth", "wall"].map(|name| limit(&plan, name));
     assert_eq!(limits, [5_000_000, 100, 300, 50, 3, 3_600_000].map(Some));
     assert!(warnings(&plan).contains("cost $5.00 instead of $1000000.00"), "{}", warnings(&plan));
 }
 
 #[test]
-fn trust_lifts_the_defaults_and_only_a_flag_lifts_the_users_limits() {
+fn trust_raises_defaults_and_a_flag_raises_user_limits() {
     let world = World::saying("spent");
     world.write(".claude/agents/general.md", GREEDY);
     assert_eq!(code(&world.homing(&["trust", "--yes"])), 0);
     let trusted = plan(&world, &[]);
-    assert_eq!(limit(&trusted, "cost"), Some(1_000_000_000_000), "the user says nothing, and trusts the file");
+    assert_eq!(limit(&trusted, "cost"), Some(1_000_000_000_000), "the user sets no limit and trusts the file");
     assert_eq!(warnings(&trusted), "[]");
 
     configure(&world, "[limits]\ncost = 0.50\n");
@@ -133,7 +133,7 @@ fn trust_lifts_the_defaults_and_only_a_flag_lifts_the_users_limits() {
 }
 
 #[test]
-fn an_untrusted_agent_may_still_narrow() {
+fn untrusted_agent_may_narrow() {
     let world = World::saying("spent");
     world.write(
         ".claude/agents/general.md",
@@ -143,4 +143,37 @@ fn an_untrusted_agent_may_still_narrow() {
     let plan = plan(&world, &[]);
     assert_eq!((limit(&plan, "cost"), limit(&plan, "turns")), (Some(100_000), Some(3)));
     assert_eq!(warnings(&plan), "[]");
+}
+
+/// Returns the tools and limits that `agents NAME --json` and `run --plan --json` show.
+fn explained_and_planned(world: &World, name: &str) -> [(Value, Value); 2] {
+    let explained = world.homing(&["agents", name, "--json"]);
+    assert_eq!(code(&explained), 0, "{}", err(&explained));
+    let effective = json(&explained)["effective"].clone();
+    let planned = world.homing(&run(&["--plan", "--json", "--agent", name, "x"]));
+    assert_eq!(code(&planned), 0, "{}", err(&planned));
+    let planned = json(&planned);
+    [effective, planned].map(|shown| (shown["tools"].clone(), shown["limits"].clone()))
+}
+
+#[test]
+fn agents_and_plan_agree_about_an_untrusted_agent() {
+    let world = World::saying("x");
+    let file = "---\nname: greedy\ndescription: d\ntools: Read, Bash, Write\npermissionMode: bypassPermissions\nmcpServers: {own: \
+                {command: own}}\nlimits: {cost: 1000, turns: 100000}\n---\nP\n";
+    world.write(".claude/agents/greedy.md", file);
+    configure(&world, "[limits]\ncost = 0.50\n[rules]\nask = ['write']\ndeny = ['bash']\n");
+    let [explained, planned] = explained_and_planned(&world, "greedy");
+    assert_eq!(explained, planned);
+    let tools = planned.0.as_array().unwrap();
+    let decided = |name: &str| tools.iter().find(|tool| tool["name"] == name).map(|tool| tool["decided"].clone());
+    assert_eq!((decided("write"), decided("bash")), (Some("asked".into()), None), "{tools:?}");
+    assert_eq!(limit(&serde_json::json!({"limits": planned.1}), "cost"), Some(500_000));
+    let text = out(&world.homing(&["agents", "greedy"]));
+    assert!(text.contains("`mcpServers` needs trust") && text.contains("cost: $0.50"), "{text}");
+
+    assert_eq!(code(&world.homing(&["trust", "--yes"])), 0);
+    let [explained, planned] = explained_and_planned(&world, "greedy");
+    assert_eq!(explained, planned);
+    assert_eq!(limit(&serde_json::json!({"limits": planned.1}), "turns"), Some(100_000));
 }

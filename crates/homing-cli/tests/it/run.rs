@@ -1,4 +1,4 @@
-//! `homing run` and what follows it, against a provider on the loopback.
+//! `homing run` and the commands about recorded runs, against a provider on the loopback.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::world::*;
 
 #[test]
-fn the_answer_is_on_stdout_and_the_talk_on_stderr() {
+fn answer_is_on_stdout_and_progress_on_stderr() {
     let world = World::saying("the answer");
     let output = world.homing(&run(&["what", "is", "it?"]));
     assert_eq!((code(&output), out(&output).as_str()), (0, "the answer\n"), "{}", err(&output));
@@ -28,7 +28,7 @@ fn the_answer_is_on_stdout_and_the_talk_on_stderr() {
 }
 
 #[test]
-fn words_and_piped_input_become_one_task_and_a_dash_reads_it_all() {
+fn arguments_and_piped_input_become_one_task() {
     let world = World::saying("ok");
     for (args, input) in
         [(vec!["review this"], "the diff"), (vec!["-"], "review this\n\nthe diff"), (vec![], "review this\n\nthe diff")]
@@ -39,11 +39,11 @@ fn words_and_piped_input_become_one_task_and_a_dash_reads_it_all() {
     }
     let requests = world.provider.requests();
     assert_eq!(requests.len(), 3);
-    assert!(requests.iter().all(|it| it.body.contains("review this\\n\\nthe diff")));
+    assert!(requests.iter().all(|request| request.body.contains("review this\\n\\nthe diff")));
 }
 
 #[test]
-fn the_envelope_has_every_field_of_the_contract() {
+fn envelope_has_every_documented_field() {
     let world = World::saying("fine");
     let envelope = json(&world.homing(&run(&["--json", "x"])));
     for key in [
@@ -73,19 +73,19 @@ fn the_envelope_has_every_field_of_the_contract() {
 }
 
 #[test]
-fn events_are_one_object_a_line_and_facts_have_no_gaps() {
+fn events_are_json_lines_without_gaps() {
     let world = World::saying("fine");
     let output = world.homing(&run(&["--events", "x"]));
-    let events: Vec<Value> = out(&output).lines().map(|it| serde_json::from_str(it).expect("JSON")).collect();
-    let seqs: Vec<u64> = events.iter().filter_map(|it| it["seq"].as_u64()).collect();
+    let events: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
     assert_eq!(seqs, (0..seqs.len() as u64).collect::<Vec<_>>());
     let kinds: Vec<&str> =
-        events.iter().filter(|it| it.get("seq").is_some()).filter_map(|it| it["kind"].as_str()).collect();
+        events.iter().filter(|event| event.get("seq").is_some()).filter_map(|event| event["kind"].as_str()).collect();
     assert_eq!(kinds, ["spawned", "asked", "replied", "ended"]);
 }
 
 #[test]
-fn exit_codes_tell_scripts_what_happened() {
+fn exit_codes_distinguish_outcomes() {
     let denied = World::new(|_, _| FakeResponse::json(401, r#"{"error":{"message":"bad key"}}"#));
     let output = denied.homing(&run(&["x"]));
     assert_eq!(code(&output), 2, "{}", err(&output));
@@ -93,9 +93,10 @@ fn exit_codes_tell_scripts_what_happened() {
     let wrong = World::new(|_, _| FakeResponse::json(400, r#"{"error":{"message":"no such thing"}}"#));
     assert_eq!(code(&wrong.homing(&run(&["x"]))), 1);
     let looping = World::new(|_, seen| {
-        match seen.body.contains("\"tools\"") && !seen.body.contains("\"tool_choice\":\"none\"") {
-            true => FakeResponse::chat_calls(&[("ls", "{}")]),
-            false => FakeResponse::chat_text("what I have"),
+        if seen.body.contains("\"tools\"") && !seen.body.contains("\"tool_choice\":\"none\"") {
+            FakeResponse::chat_calls(&[("ls", "{}")])
+        } else {
+            FakeResponse::chat_text("what I have")
         }
     });
     let output = looping.homing(&run(&["--max-turns", "2", "x"]));
@@ -103,9 +104,8 @@ fn exit_codes_tell_scripts_what_happened() {
     assert!(err(&output).contains("stopped at its turns limit") && err(&output).contains("homing resume"));
 }
 
-/// Nobody listens there any more.
 #[test]
-fn a_provider_that_cannot_be_reached_is_exit_5() {
+fn unreachable_provider_exits_5() {
     let world = World::saying("x");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -116,15 +116,16 @@ fn a_provider_that_cannot_be_reached_is_exit_5() {
     assert_eq!((code(&output), &envelope["error"]["retryable"]), (5, &true.into()), "{envelope}");
 }
 
-/// A lead that sends three out: one is done, one fails, one never stops on its own.
+/// A lead that delegates to three workers: one finishes, one fails, one never stops by itself.
 fn lead(seen: &ReceivedRequest) -> FakeResponse {
     match task_of(seen).as_str() {
         task if task.contains("go well") => FakeResponse::chat_text("it went well"),
         task if task.contains("go wrong") => FakeResponse::json(400, r#"{"error":{"message":"cannot be served"}}"#),
         task if task.contains("go on and on") => {
-            match seen.body.contains("\"tool_choice\":\"none\"") || !seen.body.contains("\"tools\"") {
-                true => FakeResponse::chat_text("half of it"),
-                false => FakeResponse::chat_calls(&[("ls", "{}")]),
+            if seen.body.contains("\"tool_choice\":\"none\"") || !seen.body.contains("\"tools\"") {
+                FakeResponse::chat_text("half of it")
+            } else {
+                FakeResponse::chat_calls(&[("ls", "{}")])
             }
         }
         _ if has_results(seen) => FakeResponse::chat_text("all came back"),
@@ -139,7 +140,7 @@ fn lead(seen: &ReceivedRequest) -> FakeResponse {
 const WORKER: &str = "---\nname: worker\ndescription: Works.\nlimits: {turns: 2}\ntools: ls\n---\nWork.\n";
 
 #[test]
-fn a_lead_and_three_children_come_back_each_in_its_own_way() {
+fn lead_and_three_children_end_in_different_ways() {
     let world = World::new(|_, seen| lead(seen));
     world.write(".homing/agents/worker.md", WORKER);
     let output = world.homing(&run(&["--json", "lead them"]));
@@ -149,7 +150,7 @@ fn a_lead_and_three_children_come_back_each_in_its_own_way() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| (it["place"].as_str().unwrap(), it["status"].as_str().unwrap()))
+        .map(|child| (child["place"].as_str().unwrap(), child["status"].as_str().unwrap()))
         .collect();
     assert_eq!(children, [("1.1", "done"), ("1.2", "failed"), ("1.3", "exhausted")]);
     assert_eq!(envelope["children"][1]["error"]["kind"], "model");
@@ -164,16 +165,16 @@ fn a_lead_and_three_children_come_back_each_in_its_own_way() {
 }
 
 #[test]
-fn killed_in_the_middle_it_is_resumed_to_the_same_end_and_nothing_is_paid_twice() {
+fn killed_run_is_resumed_and_nothing_is_paid_twice() {
     let may_go_on = Arc::new(AtomicBool::new(false));
-    let gate = may_go_on.clone();
-    let world = World::new(move |_, seen| match (has_results(seen), gate.load(Ordering::SeqCst)) {
+    let go_on = may_go_on.clone();
+    let world = World::new(move |_, seen| match (has_results(seen), go_on.load(Ordering::SeqCst)) {
         (true, false) => FakeResponse::chat_text("too late").after(Duration::from_secs(600)),
         (true, true) | (false, _) => lead(seen),
     });
     world.write(".homing/agents/worker.md", "---\nname: worker\ndescription: Works.\ntools: ls\n---\nWork.\n");
     let mut child = world.command(&run(&["lead them"])).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // The lead, three workers; then the one that goes on and on asks with its first result, and waits.
+    // The endless worker has its first result and waits for the provider.
     wait_until("the workers are at work", || world.provider.requests().iter().any(has_results));
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, "KILL");
@@ -187,15 +188,15 @@ fn killed_in_the_middle_it_is_resumed_to_the_same_end_and_nothing_is_paid_twice(
     let envelope = json(&output);
     assert_eq!((code(&output), &envelope["output"]), (0, &"all came back".into()), "{envelope}");
     let after = &world.provider.requests()[before.len()..];
-    let again = after.iter().filter(|it| !has_results(it)).count();
+    let again = after.iter().filter(|request| !has_results(request)).count();
     assert_eq!(again, 0, "what was answered before is not asked again");
     let second = json(&world.homing(&["resume", id, "--json"]));
     assert_eq!(second["output"], "all came back");
-    assert_eq!(world.provider.requests().len(), before.len() + after.len(), "a run that is over costs nothing");
+    assert_eq!(world.provider.requests().len(), before.len() + after.len(), "a finished run costs nothing");
 }
 
 #[test]
-fn a_signal_stops_it_in_order_and_the_envelope_is_still_printed() {
+fn signal_stops_the_run_and_prints_the_envelope() {
     for (name, expected) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let world = World::new(|_, _| FakeResponse::chat_text("late").after(Duration::from_secs(600)));
         let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
@@ -209,7 +210,7 @@ fn a_signal_stops_it_in_order_and_the_envelope_is_still_printed() {
 }
 
 #[test]
-fn a_key_is_one_run_however_often_it_is_given() {
+fn same_key_is_the_same_run() {
     let world = World::saying("once");
     let first = json(&world.homing(&run(&["--json", "--key", "k", "x"])));
     let second = json(&world.homing(&run(&["--json", "--key", "k", "x"])));
@@ -219,7 +220,7 @@ fn a_key_is_one_run_however_often_it_is_given() {
 }
 
 #[test]
-fn runs_can_be_found_shown_exported_continued_and_forgotten() {
+fn runs_are_found_shown_exported_continued_and_deleted() {
     let world = World::saying("<b>the answer</b>");
     assert_eq!(code(&world.homing(&run(&["--tag", "case=1", "first question"]))), 0);
     let rows = json(&world.homing(&["runs", "--json", "--tag", "case=1"]));
@@ -240,26 +241,33 @@ fn runs_can_be_found_shown_exported_continued_and_forgotten() {
     );
     let replayed = world.homing(&["replay", &id]);
     assert_eq!((code(&replayed), world.provider.requests().len()), (0, 2), "{}", err(&replayed));
-    assert_eq!(code(&world.homing(&["cancel", &id])), 1);
+    let cancelled = world.homing(&["cancel", &id]);
+    assert_eq!((code(&cancelled), err(&cancelled).as_str()), (1, "not running: it already finished\n"));
     assert_eq!(code(&world.homing(&["show", "nonsense"])), 2);
     assert_eq!(code(&world.homing(&["prune", "--older-than", "0s"])), 0);
 }
 
 #[test]
-fn cancel_and_tell_reach_a_run_of_another_process() {
+fn cancel_and_tell_reach_another_process() {
     let world = World::new(|_, _| FakeResponse::chat_text("late").after(Duration::from_secs(600)));
     let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
     wait_until("it asks", || !world.provider.requests().is_empty());
     let told = world.homing(&["tell", "1", "hurry up"]);
     assert_eq!(code(&told), 0, "{}", err(&told));
+    assert!(err(&told).contains(&format!("message delivered to run 1 (process {})", child.id())), "{}", err(&told));
     let cancelled = world.homing(&["cancel", "1"]);
     assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));
+    assert!(
+        err(&cancelled).contains("cancelled run ") && err(&cancelled).contains("(general, \"x\")"),
+        "{}",
+        err(&cancelled)
+    );
     let output = child.wait_with_output().unwrap();
     assert_eq!((code(&output), &json(&output)["status"]), (1, &"cancelled".into()));
 }
 
 #[test]
-fn a_recording_is_played_again_without_a_key() {
+fn recording_is_replayed_without_a_key() {
     let world = World::saying("recorded");
     assert_eq!(code(&world.homing(&run(&["--record", "tape.json", "x"]))), 0);
     let tape = fs::read_to_string(world.project.path().join("tape.json")).unwrap();
@@ -277,7 +285,7 @@ fn a_recording_is_played_again_without_a_key() {
 }
 
 #[test]
-fn a_plan_spends_nothing() {
+fn plan_spends_nothing() {
     let world = World::saying("x");
     let output = world.homing(&run(&["--plan", "--json", "--max-cost", "0.50", "x"]));
     let plan = json(&output);
@@ -288,7 +296,7 @@ fn a_plan_spends_nothing() {
 }
 
 #[test]
-fn a_reader_who_goes_away_is_no_disaster() {
+fn closed_pipe_does_not_fail_a_run() {
     let world = World::new(|_, _| FakeResponse::chat_text(&"line\n".repeat(100_000)));
     let mut child = world.command(&run(&["x"])).spawn().unwrap();
     drop(child.stdout.take());
@@ -298,7 +306,7 @@ fn a_reader_who_goes_away_is_no_disaster() {
 }
 
 #[test]
-fn a_project_narrows_and_a_user_decides() {
+fn project_configuration_only_narrows() {
     let world = World::new(|_, seen| {
         if has_results(seen) { FakeResponse::chat_text("ok") } else { FakeResponse::chat_calls(&[("ls", "{}")]) }
     });
@@ -311,7 +319,7 @@ fn a_project_narrows_and_a_user_decides() {
 }
 
 #[test]
-fn the_offline_model_answers_with_files_and_lines() {
+fn offline_model_answers_with_files_and_lines() {
     let world = World::saying("x");
     world.write("src/retry.rs", "/// Retries model calls.\npub fn retry_model_calls() {}\n");
     let output = world.homing(&["run", "--model", "offline", "where are model calls retried?"]);
@@ -322,7 +330,7 @@ fn the_offline_model_answers_with_files_and_lines() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_or_cannot_be_written_is_named() {
+fn missing_or_unwritable_folder_is_named() {
     let world = World::saying("x");
     let output = world.homing(&run(&["--cwd", "nowhere", "x"]));
     assert!(code(&output) == 2 && err(&output).contains("nowhere"), "{}", err(&output));
@@ -345,10 +353,13 @@ crew:
 "#;
 
 #[test]
-fn a_team_is_planned_and_run_and_a_wrong_file_is_explained() {
-    let world = World::new(|_, seen| match seen.body.contains("You write for beginners") {
-        true => FakeResponse::chat_text("the page"),
-        false => FakeResponse::chat_text("a fact"),
+fn team_is_planned_and_run() {
+    let world = World::new(|_, seen| {
+        if seen.body.contains("You write for beginners") {
+            FakeResponse::chat_text("the page")
+        } else {
+            FakeResponse::chat_text("a fact")
+        }
     });
     world.write("team.yaml", TEAM);
     let plan = world.homing(&["team", "team.yaml", "--model", "openai/gpt-4.1", "--plan", "x"]);
@@ -365,7 +376,7 @@ fn a_team_is_planned_and_run_and_a_wrong_file_is_explained() {
 }
 
 #[test]
-fn r47_the_same_question_is_not_paid_for_twice() {
+fn r47_cached_answer_is_not_paid_twice() {
     let world = World::saying("the answer");
     let ask = |task: &str| out(&world.homing(&run(&["--cache", task])));
     assert_eq!(
@@ -387,11 +398,11 @@ fn check_schema(value: &Value, schema: &str) {
 }
 
 #[test]
-fn json_keeps_to_its_published_schemas() {
+fn json_matches_the_published_schemas() {
     let world = World::new(|_, seen| lead(seen));
     world.write(".homing/agents/worker.md", WORKER);
     check_schema(&json(&world.homing(&run(&["--json", "lead them"]))), "envelope.json");
-    check_schema(&json(&world.homing(&["run", "--json", "--agent", "nobody", "x"])), "envelope.json");
+    check_schema(&json(&world.homing(&["run", "--json", "--agent", "missing", "x"])), "envelope.json");
     for args in [vec!["runs", "--json"], vec!["runs", "--json", "--all"]] {
         check_schema(&json(&world.homing(&args)), "runs.json");
     }
@@ -405,7 +416,7 @@ fn json_keeps_to_its_published_schemas() {
 }
 
 #[test]
-fn until_a_check_succeeds_its_output_is_the_next_turn() {
+fn until_continues_with_the_output_of_the_check() {
     let world = World::new(|count, seen| match (count, has_results(seen)) {
         (0, _) => FakeResponse::chat_text("I believe it is done"),
         (_, false) => FakeResponse::chat_calls(&[("write", r#"{"path":"made.txt","content":"x"}"#)]),
@@ -420,7 +431,7 @@ fn until_a_check_succeeds_its_output_is_the_next_turn() {
 }
 
 #[test]
-fn what_the_provider_declines_is_exit_4() {
+fn refusal_of_the_provider_exits_4() {
     let refusal =
         r#"{"error":{"message":"declined","code":"content_policy_violation","type":"invalid_request_error"}}"#;
     let world = World::new(move |_, _| FakeResponse::json(400, refusal));
@@ -430,12 +441,12 @@ fn what_the_provider_declines_is_exit_4() {
 }
 
 #[test]
-fn a_key_that_another_process_works_on_is_waited_for() {
+fn key_of_another_process_is_waited_for() {
     let may_answer = Arc::new(AtomicBool::new(false));
-    let gate = may_answer.clone();
+    let answer_now = may_answer.clone();
     let world = World::new(move |_, _| {
         let begun = Instant::now();
-        while !gate.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+        while !answer_now.load(Ordering::SeqCst) && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(10));
         }
         FakeResponse::chat_text("for both")

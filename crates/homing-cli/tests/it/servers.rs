@@ -1,5 +1,5 @@
-//! MCP servers and hooks that projects and agent files bring: data until somebody vouches for them, then at work for
-//! those whose they are, and gone with them.
+//! MCP servers and hooks of projects and agent files: inactive until they are trusted, then available to their runs and ended
+//! with them.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::world::{World, code, err, has_results, out};
 
-/// A real server on its standard streams. It writes its process id into the file that it is given.
+/// A server on standard streams. It writes its process ID to the file in its arguments.
 const SERVER: &str = r#"
 import json, os, sys
 open(sys.argv[1], "a").write("%d\n" % os.getpid())
@@ -45,10 +45,10 @@ impl std::ops::Deref for Servers {
 }
 
 impl Servers {
-    /// `None`, with a reason, where no server can be played.
+    /// Returns `None` if there is no Python.
     fn new(script: impl Fn(&ReceivedRequest) -> FakeResponse + Send + Sync + 'static) -> Option<Self> {
         if Command::new("python3").arg("--version").output().is_err() {
-            eprintln!("skipped: the server is written in Python, and there is none here");
+            eprintln!("skipped: the server needs Python");
             return None;
         }
         let servers = Self { world: World::new(move |_, seen| script(seen)), outside: TempDir::new().unwrap() };
@@ -60,7 +60,7 @@ impl Servers {
         self.homing(&["run", "--model", "openai/gpt-4.1", "--agent", agent, "go"])
     }
 
-    /// A server, as files write it.
+    /// Returns the definition of a server.
     fn server(&self, name: &str) -> serde_json::Value {
         json!({"command": "python3", "args": [self.outside.path().join("server.py"), self.log(name), name]})
     }
@@ -73,7 +73,7 @@ impl Servers {
         fs::read_to_string(self.log(name)).unwrap_or_default().lines().count()
     }
 
-    /// Everything that the provider was asked since `from`.
+    /// Returns the bodies of all requests since `from`.
     fn asked(&self, from: usize) -> String {
         self.provider.requests()[from..].iter().map(|it| it.body.clone()).collect()
     }
@@ -94,7 +94,7 @@ fn alive(log: &Path) -> bool {
     pids.lines().any(|pid| Path::new("/proc").join(pid).join("cwd").symlink_metadata().is_ok())
 }
 
-/// Whether none of a server's processes is left within two seconds.
+/// Returns whether all processes of a server end within two seconds.
 fn ends_soon(log: &Path) -> bool {
     let since = Instant::now();
     while alive(log) && since.elapsed() < Duration::from_secs(2) {
@@ -108,7 +108,7 @@ fn agent(name: &str, more: &str) -> String {
 }
 
 #[test]
-fn f21_a_projects_servers_and_hooks_do_nothing_before_trust_and_that_is_said() {
+fn f21_untrusted_servers_and_hooks_do_not_run_and_are_reported() {
     let Some(world) = Servers::new(|_| FakeResponse::chat_text("ok")) else { return };
     world.write(".mcp.json", &json!({"mcpServers": {"common": world.server("common")}}).to_string());
     let hook = format!("touch {}", world.outside.path().join("hooked").display());
@@ -132,7 +132,7 @@ fn f21_a_projects_servers_and_hooks_do_nothing_before_trust_and_that_is_said() {
 }
 
 #[test]
-fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_belong_to_and_end_with_them() {
+fn r14_inv24_trusted_servers_serve_their_runs_and_end_with_them() {
     let place = TempDir::new().unwrap();
     let (pids, was_gone) = (place.path().join("own.pids"), place.path().join("gone"));
     let (log, mark) = (pids.clone(), was_gone.clone());
@@ -141,7 +141,7 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
         (true, true) => FakeResponse::chat_text("kept"),
         (false, false) => FakeResponse::chat_calls(&[("delegate", r#"{"agent": "keeper", "task": "look"}"#)]),
         (false, true) => {
-            // The child is back, and its parent still at work.
+            // The child has ended, its parent has not.
             fs::write(&mark, if ends_soon(&log) { "yes" } else { "no" }).unwrap();
             FakeResponse::chat_text("done")
         }
@@ -157,7 +157,7 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
     assert!(err(&trusted).contains("homing trust --server own"), "{}", err(&trusted));
     let before = world.run("root");
     assert!(err(&before).contains("homing trust --server common"), "{}", err(&before));
-    assert_eq!(world.starts("common"), 0, "trusted, and its tools are still nobody's");
+    assert_eq!(world.starts("common"), 0, "trusted, but its tools are not approved");
     for name in ["common", "own"] {
         worked(&world.homing(&["trust", "--server", name, "--yes"]));
     }
@@ -168,24 +168,27 @@ fn r14_inv24_servers_of_a_trusted_project_and_of_its_agents_serve_those_they_bel
     assert!(!err(&output).contains("warning"), "{}", err(&output));
     assert!(world.asked(asked).contains("seen: own"), "{}", world.asked(asked));
     assert_eq!(fs::read_to_string(&pids).unwrap().lines().count(), 1, "two calls, one server");
-    assert_eq!(world.starts("common"), common, "nobody called it, so it was not started");
+    assert_eq!(world.starts("common"), common, "not called, so not started");
     assert_eq!(fs::read_to_string(was_gone).unwrap(), "yes", "it ended with its run, before the tree did");
     for request in &world.provider.requests()[asked..] {
         let keepers = request.body.contains("You are keeper.");
         assert_eq!(request.body.contains("\"mcp__own__look\""), keepers, "{}", request.body);
         assert_eq!(request.body.contains("\"mcp__common__look\""), !keepers, "{}", request.body);
     }
-    // Another word in the file, and it is nobody's again.
+    // A changed file is not trusted any more.
     world.write(".mcp.json", &json!({"mcpServers": {"common": world.server("common")}, "more": 1}).to_string());
     let after = world.run("root");
     assert!(err(&after).contains("`mcpServers` of agent keeper"), "{}", err(&after));
 }
 
 #[test]
-fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
-    let Some(world) = Servers::new(|seen| match has_results(seen) {
-        false => FakeResponse::chat_calls(&[("mcp__mine__look", "{}")]),
-        true => FakeResponse::chat_text("done"),
+fn servers_of_user_agents_need_approval_but_no_trust() {
+    let Some(world) = Servers::new(|seen| {
+        if has_results(seen) {
+            FakeResponse::chat_text("done")
+        } else {
+            FakeResponse::chat_calls(&[("mcp__mine__look", "{}")])
+        }
     }) else {
         return;
     };
@@ -201,7 +204,7 @@ fn the_users_own_agents_need_approval_of_their_servers_but_no_trust() {
 }
 
 #[test]
-fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end() {
+fn hooks_of_a_trusted_agent_run_at_each_event() {
     let Some(world) = Servers::new(|seen| match (has_results(seen), seen.body.contains("one more thing")) {
         (false, _) => FakeResponse::chat_calls(&[("ls", "{}"), ("glob", r#"{"pattern": "*"}"#)]),
         (true, false) => FakeResponse::chat_text("done"),
@@ -220,7 +223,7 @@ fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end
     let speak =
         json!([{"matcher": "LS", "hooks": [{"command": "echo mind the gap"}, {"command": "echo broken >&2; exit 1"}]}]);
     let block = one("Glob", format!("{}; echo no globs here >&2; exit 2", note("pre")));
-    let before: Vec<_> = [block, speak].iter().flat_map(|it| it.as_array().cloned().unwrap()).collect();
+    let before: Vec<_> = [block, speak].iter().flat_map(|hooks| hooks.as_array().cloned().unwrap()).collect();
     let hooks = json!({
         "SessionStart": one("", note("start")),
         "PreToolUse": before,
@@ -236,15 +239,18 @@ fn hooks_of_a_trusted_agent_file_run_before_and_after_calls_and_at_start_and_end
     let count = |what: &str| log.lines().filter(|line| *line == what).count();
     assert_eq!((count("start"), count("pre"), count("post"), count("stop")), (1, 1, 1, 2), "{log}");
     assert!(world.asked(0).contains("blocked by a hook: no globs here"));
-    assert!(world.asked(0).contains("mind the gap"), "what a hook says before a call is told with its result");
+    assert!(world.asked(0).contains("mind the gap"), "the output of a hook before a call is added to the result");
     assert!(err(&output).contains("broken"), "a hook that fails is shown to people: {}", err(&output));
 }
 
 #[test]
-fn tools_of_a_server_are_there_once_they_are_approved() {
-    let script = |seen: &ReceivedRequest| match has_results(seen) {
-        true => FakeResponse::chat_text("ok"),
-        false => FakeResponse::chat_calls(&[("mcp__s__look", "{}")]),
+fn tools_of_a_server_are_available_once_approved() {
+    let script = |seen: &ReceivedRequest| {
+        if has_results(seen) {
+            FakeResponse::chat_text("ok")
+        } else {
+            FakeResponse::chat_calls(&[("mcp__s__look", "{}")])
+        }
     };
     let Some(world) = Servers::new(script) else { return };
     let config = json!({"mcp": {"s": world.server("s")}});
@@ -252,7 +258,7 @@ fn tools_of_a_server_are_there_once_they_are_approved() {
     let run = |task: &str| world.homing(&["run", "--model", "openai/gpt-4.1", "--sandbox", "off", task]);
     let before = run("x");
     assert!(err(&before).contains("homing trust --server s"), "{}", err(&before));
-    assert!(!world.provider.requests()[0].body.contains("Looks at"), "nobody has approved it");
+    assert!(!world.provider.requests()[0].body.contains("Looks at"), "it is not approved");
     let approved = world.homing(&["trust", "--server", "s", "--yes"]);
     if err(&approved).contains("sandbox") && code(&approved) != 0 {
         eprintln!("skipped: no sandbox works here: {}", err(&approved));

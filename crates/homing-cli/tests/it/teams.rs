@@ -11,7 +11,7 @@ fn check(path: &Path) -> (Option<i32>, String) {
 }
 
 #[test]
-fn check_reads_team_files_and_names_the_place_of_an_unknown_agent() {
+fn check_locates_an_unknown_agent_in_a_team_file() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../homing-teams/examples/teams");
     let (code, said) = check(&examples);
     assert_eq!((code, said.contains("4 team files, 0 ignored (4 files)")), (Some(0), true), "{said}");

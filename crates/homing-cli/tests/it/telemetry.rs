@@ -1,4 +1,4 @@
-//! Telemetry of the real binary: a collector gets spans and figures, and one that is of no use delays nobody.
+//! Telemetry of the program: a collector gets spans and metrics, and a broken one does not delay the end.
 
 use std::{
     process::Output,
@@ -11,15 +11,14 @@ use crate::world::*;
 
 const BODIES: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
-/// A user who has heard of a provider and a collector behind one port.
+/// A user with a provider and a collector on one port.
 struct Observed(World);
 
 impl Observed {
     fn new(collector: fn() -> FakeResponse) -> Self {
-        Self(World::new(move |_, seen| match is_telemetry(seen) {
-            true => collector(),
-            false => FakeResponse::chat_text("private answer"),
-        }))
+        Self(World::new(
+            move |_, seen| if is_telemetry(seen) { collector() } else { FakeResponse::chat_text("private answer") },
+        ))
     }
 
     fn homing(&self, more: &[(&str, &str)]) -> Output {
@@ -28,8 +27,8 @@ impl Observed {
         command.output().expect("homing runs")
     }
 
-    /// What was sent to a path of the collector. Protobuf leaves words in the clear.
-    fn told(&self, path: &str) -> String {
+    /// Returns what was sent to a path of the collector. Protobuf does not encode text.
+    fn received(&self, path: &str) -> String {
         self.0.provider.requests().iter().filter(|it| it.path == path).map(|it| it.body.as_str()).collect()
     }
 }
@@ -47,11 +46,11 @@ fn answer(output: &Output) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_collector_gets_spans_and_figures_without_what_was_said() {
+fn collector_gets_spans_and_metrics_without_content() {
     let world = Observed::new(takes);
     let (code, out, err) = answer(&world.homing(&[("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k1")]));
     assert_eq!((code, out.as_str()), (Some(0), "private answer\n"), "{err}");
-    let (traces, metrics) = (world.told("/v1/traces"), world.told("/v1/metrics"));
+    let (traces, metrics) = (world.received("/v1/traces"), world.received("/v1/metrics"));
     for name in ["invoke_agent general", "chat gpt-4.1", "gen_ai.usage.input_tokens", "service.name"] {
         assert!(traces.contains(name), "{name} is missing");
     }
@@ -59,31 +58,31 @@ fn a_collector_gets_spans_and_figures_without_what_was_said() {
     assert!(!traces.contains("private") && !metrics.contains("private"));
     assert!(!err.contains("telemetry"), "{err}");
     let mut telemetry = world.0.provider.requests().into_iter().filter(is_telemetry);
-    assert!(telemetry.all(|it| it.header("x-key") == Some("k1")));
+    assert!(telemetry.all(|request| request.header("x-key") == Some("k1")));
 }
 
 #[test]
-fn one_switch_has_spans_carry_what_was_said() {
+fn one_variable_adds_content_to_spans() {
     let world = Observed::new(takes);
     world.homing(&[(BODIES, "true")]);
-    let traces = world.told("/v1/traces");
+    let traces = world.received("/v1/traces");
     assert!(traces.contains("private task") && traces.contains("private answer"));
     assert!(!traces.contains("sk-secret-of-the-test"));
 }
 
 #[test]
-fn a_collector_that_stalls_delays_the_end_by_no_more_than_a_bound() {
+fn stalled_collector_delays_the_end_only_briefly() {
     let world = Observed::new(|| FakeResponse::steps(vec![ResponseStep::Stall]));
     let begun = Instant::now();
     let (code, out, err) = answer(&world.homing(&[]));
-    // Two seconds of patience; the rest is a loaded machine's.
+    // Two seconds, plus an allowance for a loaded machine.
     assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
     assert_eq!((code, out.as_str()), (Some(0), "private answer\n"), "{err}");
     assert!(err.contains("did not reach the telemetry collector: the collector did not answer in time"), "{err}");
 }
 
 #[test]
-fn a_mistake_in_the_variables_is_a_warning() {
+fn invalid_telemetry_variable_is_a_warning() {
     let world = Observed::new(takes);
     let (code, out, err) = answer(&world.homing(&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]));
     assert_eq!((code, out.as_str()), (Some(0), "private answer\n"), "{err}");

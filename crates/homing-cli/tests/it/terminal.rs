@@ -8,7 +8,7 @@ use std::{
 use homing_testing::{FakeProvider, FakeResponse, ReceivedRequest};
 use tempfile::TempDir;
 
-/// A terminal with a shell in it, gone with its value.
+/// A terminal with a shell, closed on drop.
 struct Screen {
     socket: String,
     folder: TempDir,
@@ -17,7 +17,7 @@ struct Screen {
 }
 
 impl Screen {
-    /// `None`, said aloud, where there is no tmux.
+    /// Returns `None` if there is no tmux.
     fn open(
         columns: u32,
         lines: u32,
@@ -81,24 +81,25 @@ impl Drop for Screen {
     }
 }
 
-/// A lead that sends two out who never come back on their own.
+/// A lead with two children that never end by themselves.
 fn slow(seen: &ReceivedRequest) -> FakeResponse {
-    match seen.body.contains("take your time") && !seen.body.contains("lead them") {
-        true => FakeResponse::chat_text("late").after(Duration::from_secs(600)),
-        false => FakeResponse::chat_calls(&[
+    if seen.body.contains("take your time") && !seen.body.contains("lead them") {
+        FakeResponse::chat_text("late").after(Duration::from_secs(600))
+    } else {
+        FakeResponse::chat_calls(&[
             ("delegate", r#"{"agent":"explore","task":"take your time"}"#),
             ("delegate", r#"{"agent":"explore","task":"take your time, too"}"#),
-        ]),
+        ])
     }
 }
 
 const RUN: &str = "run --model openai/gpt-4.1 lead them";
 
 #[test]
-fn the_live_tree_follows_the_size_of_the_terminal_and_one_ctrl_c_stops_in_order() {
+fn live_tree_follows_the_terminal_size_and_ctrl_c_stops() {
     let Some(screen) = Screen::open(90, 20, |_, seen| slow(seen)) else { return };
     screen.homing(RUN);
-    let shown = screen.wait_for("explore  asks openai");
+    let shown = screen.wait_for("explore  waiting for gpt-4.1");
     assert!(shown.contains("○ general") && shown.contains("● explore"), "{shown}");
     assert_eq!(shown.matches("general").count(), 1, "the tree is painted over itself:\n{shown}");
     screen.tmux(&["resize-window", "-x", "24", "-y", "8"]);
@@ -112,11 +113,14 @@ fn the_live_tree_follows_the_size_of_the_terminal_and_one_ctrl_c_stops_in_order(
 }
 
 #[test]
-fn a_second_ctrl_c_leaves_at_once() {
-    // A command that ignores the wish to stop keeps the first one waiting.
-    let Some(screen) = Screen::open(80, 20, |_, seen| match seen.body.contains("\"role\":\"tool\"") {
-        true => FakeResponse::chat_text("x"),
-        false => FakeResponse::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)]),
+fn second_ctrl_c_exits_at_once() {
+    // The command ignores signals, so the first Ctrl-C waits.
+    let Some(screen) = Screen::open(80, 20, |_, seen| {
+        if seen.body.contains("\"role\":\"tool\"") {
+            FakeResponse::chat_text("x")
+        } else {
+            FakeResponse::chat_calls(&[("bash", r#"{"command":"trap '' INT TERM; sleep 600"}"#)])
+        }
     }) else {
         return;
     };
@@ -130,10 +134,13 @@ fn a_second_ctrl_c_leaves_at_once() {
 }
 
 #[test]
-fn a_question_is_put_to_whoever_sits_there_and_always_is_remembered() {
-    let Some(screen) = Screen::open(90, 24, |_, seen| match seen.body.contains("\"role\":\"tool\"") {
-        true => FakeResponse::chat_text("written"),
-        false => FakeResponse::chat_calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)]),
+fn question_is_asked_and_always_is_remembered() {
+    let Some(screen) = Screen::open(90, 24, |_, seen| {
+        if seen.body.contains("\"role\":\"tool\"") {
+            FakeResponse::chat_text("written")
+        } else {
+            FakeResponse::chat_calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)])
+        }
     }) else {
         return;
     };
@@ -156,13 +163,13 @@ fn a_question_is_put_to_whoever_sits_there_and_always_is_remembered() {
     screen.homing("run --agent careful --model openai/gpt-4.1 go again");
     let begun = Instant::now();
     while !screen.folder.path().join("new.txt").exists() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "somebody is asked again:\n{}", screen.shows());
+        assert!(begun.elapsed() < Duration::from_secs(60), "the user is asked again:\n{}", screen.shows());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 #[test]
-fn with_nothing_configured_a_person_gets_the_offline_model_and_is_told_so() {
+fn offline_model_is_used_and_announced_without_configuration() {
     let Some(screen) = Screen::open(100, 40, |_, _| FakeResponse::chat_text("x")) else { return };
     std::fs::write(screen.folder.path().join("retry.rs"), "fn retry_model_calls() {}\n").unwrap();
     let program = snapbox::cmd::cargo_bin!("homing").display();

@@ -1,4 +1,4 @@
-//! What somebody at a terminal sees.
+//! Output of `agents`, `check` and `init`.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use snapbox::{
 };
 use tempfile::TempDir;
 
-/// A project that is nobody's home.
+/// Creates a project folder outside any home folder.
 fn folder() -> TempDir {
     TempDir::new().expect("a temporary folder")
 }
@@ -31,7 +31,7 @@ fn write(folder: &Path, path: &str, text: &str) {
 const BAD: &str = "---\nname: Bad Name\ndescription: Use this: now\ntools: Read, Bassh\nmaxTurns: $5\n---\nBody\n";
 
 #[test]
-fn r7_agents_in_an_empty_folder_without_a_home_lists_the_built_in_ones() {
+fn r7_agents_without_home_lists_the_built_in_ones() {
     homing(folder().path(), "agents").assert().success().stderr_eq("").stdout_eq(str![[r#"
 code         built-in  Writes and changes code [..]
 code-review  built-in  Reviews changes to code [..]
@@ -43,31 +43,32 @@ plan         built-in  Works out how a change should be made [..]
 }
 
 #[test]
-fn r6_agents_name_explains_where_it_came_from_and_what_it_hides() {
+fn r6_agents_name_explains_origin_and_hidden_agents() {
     let folder = folder();
     let text = "---\nname: explore\ndescription: Mine\ntools: Read\nmaxTurns: 5\nhooks: {Stop: x}\n---\nBody\n";
     write(folder.path(), ".claude/agents/e.md", text);
     homing(folder.path(), "agents explore").assert().success().stderr_eq("").stdout_eq(str![[r#"
 agent      explore
-what       Mine
+about      Mine
 from       project: [..]/.claude/agents/e.md (claude-code)
 hides      built-in
-model      its parent's; the default where it has no parent
+model      its parent's, or the default for a root run
 tools      read
-limit      turns: 5 (from the file)
+gets       read
+limit      turns: 5 (the agent)
 limit      depth: 3 (default)
 limit      cost: $5.00 (default)
 limit      tool_calls: 300 (default)
 limit      children: 50 (default)
-limit      wall: 3600 s (default)
+limit      wall: 1h00m (default)
 prompt     4 characters
-trust      `hooks` needs trust: until this file is trusted, hooks do not run
+warning    `hooks` needs trust: until this file is trusted, hooks do not run
 
 "#]]);
 }
 
 #[test]
-fn agents_json_has_the_shape_that_others_build_on() {
+fn agents_json_has_the_documented_fields() {
     let folder = folder();
     write(
         folder.path(),
@@ -76,7 +77,7 @@ fn agents_json_has_the_shape_that_others_build_on() {
     );
     let output = homing(folder.path(), "agents --json").output().unwrap();
     let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let explore = all.as_array().unwrap().iter().find(|it| it["name"] == "explore").unwrap();
+    let explore = all.as_array().unwrap().iter().find(|agent| agent["name"] == "explore").unwrap();
     for key in ["name", "description", "source", "shadows", "model", "tools", "limits", "diagnostics"] {
         assert!(explore.get(key).is_some(), "{key}");
     }
@@ -88,7 +89,7 @@ fn agents_json_has_the_shape_that_others_build_on() {
 }
 
 #[test]
-fn r7_an_unknown_agent_is_an_error_that_lists_what_exists() {
+fn r7_unknown_agent_is_an_error_that_lists_the_known_ones() {
     homing(folder().path(), "agents explor").assert().code(2).stdout_eq("").stderr_eq(str![[r#"
 error: there is no agent named `explor` (did you mean `explore`?); there are: code, code-review, explore, general, plan
 
@@ -96,7 +97,7 @@ error: there is no agent named `explor` (did you mean `explore`?); there are: co
 }
 
 #[test]
-fn check_shows_the_line_and_says_what_to_do() {
+fn check_shows_the_line_and_a_hint() {
     let folder = folder();
     write(folder.path(), ".claude/agents/bad.md", BAD);
     homing(folder.path(), "check").assert().code(1).stderr_eq("").stdout_eq(str![[r#"
@@ -138,7 +139,7 @@ error: `maxTurns`: `$5` is not a whole number such as 20, or none
 }
 
 #[test]
-fn check_json_has_the_shape_that_others_build_on() {
+fn check_json_has_the_documented_fields() {
     let folder = folder();
     write(folder.path(), "any/where/agents/bad.md", BAD);
     write(folder.path(), "any/README.md", "# Read me\n");
@@ -147,7 +148,7 @@ fn check_json_has_the_shape_that_others_build_on() {
     let output = homing(folder.path(), "check --json .").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let counts = ["files", "agents", "skills", "ignored"].map(|it| report[it].as_u64().unwrap());
+    let counts = ["files", "agents", "skills", "ignored"].map(|key| report[key].as_u64().unwrap());
     assert_eq!(counts, [3, 0, 1, 1]);
     let error = &report["errors"][0];
     assert_eq!((&error["line"], &error["column"], &error["field"]), (&5.into(), &11.into(), &"maxTurns".into()));
@@ -175,7 +176,7 @@ fn check_strict_counts_repairs_as_errors() {
 }
 
 #[test]
-fn check_in_an_empty_folder_finds_nothing_and_a_missing_path_is_a_usage_error() {
+fn check_of_an_empty_folder_passes_and_of_a_missing_path_fails() {
     homing(folder().path(), "check").assert().success().stdout_eq(str![[r#"
 0 errors, 0 warnings: 0 agent files, 0 skills, 0 ignored (0 files)
 
@@ -187,7 +188,7 @@ error: there is no file or folder nowhere
 }
 
 #[test]
-fn r12_init_writes_examples_and_never_over_anything() {
+fn r12_init_never_overwrites_files() {
     let folder = folder();
     write(folder.path(), ".homing/agents/researcher.md", "mine");
     homing(folder.path(), "init")
@@ -200,18 +201,18 @@ fn r12_init_writes_examples_and_never_over_anything() {
 
 "#]])
         .stderr_eq(str![[r#"
-.homing/agents/researcher.md exists already; it was left alone
+.homing/agents/researcher.md already exists; not changed
 3 agents written. Next:
-  homing agents                  list every agent that is known here
+  homing agents                  list all agents
   homing agents code-reviewer    explain one
-  homing check                   check the files after you have changed them
+  homing check                   check the files after changing them
 
 "#]]);
     assert_eq!(fs::read_to_string(folder.path().join(".homing/agents/researcher.md")).unwrap(), "mine");
 }
 
 #[test]
-fn r12_init_uses_claudes_folder_where_there_is_one_and_the_result_checks() {
+fn r12_init_uses_the_claude_folder_if_there_is_one() {
     let folder = folder();
     fs::create_dir_all(folder.path().join(".claude/agents")).unwrap();
     homing(folder.path(), "init").assert().success();
@@ -223,7 +224,7 @@ fn r12_init_uses_claudes_folder_where_there_is_one_and_the_result_checks() {
 
 #[cfg(unix)]
 #[test]
-fn in_a_read_only_folder_listing_works_and_init_says_why_not() {
+fn read_only_folder_can_be_listed_but_not_initialised() {
     use std::os::unix::fs::PermissionsExt;
     let folder = folder();
     write(folder.path(), ".claude/agents/a.md", "---\nname: a\ndescription: d\n---\nBody\n");
@@ -232,7 +233,7 @@ fn in_a_read_only_folder_listing_works_and_init_says_why_not() {
     }
     homing(folder.path(), "agents a").assert().success();
     homing(folder.path(), "check").assert().success();
-    // Root may write everywhere; then there is nothing to see.
+    // Root may write everywhere.
     let root = fs::write(folder.path().join("probe"), "").is_ok();
     if !root {
         homing(folder.path(), "init").assert().code(1).stdout_eq("").stderr_eq("error: cannot write [..]\n");
@@ -243,7 +244,7 @@ fn in_a_read_only_folder_listing_works_and_init_says_why_not() {
 }
 
 #[test]
-fn inv44_names_and_descriptions_cannot_steer_the_terminal() {
+fn inv44_names_and_descriptions_cannot_control_the_terminal() {
     let folder = folder();
     let text = "---\nname: \"a\\e]0;x\\a\"\ndescription: \"\\e[31mred\\u202E\"\nweird\\ekey: 1\n---\nBody\n";
     write(folder.path(), ".claude/agents/a.md", text);
@@ -258,7 +259,7 @@ fn inv44_names_and_descriptions_cannot_steer_the_terminal() {
 
 #[cfg(unix)]
 #[test]
-fn a_reader_who_goes_away_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     use std::process::Stdio;
     let mut child = std::process::Command::new(cargo_bin!("homing"))
         .args(["agents", "--json"])
@@ -285,7 +286,7 @@ typed        command line  Typed
 "#]]);
 }
 
-/// Prints JSON and holds it against the schema in the repository.
+/// Checks printed JSON against the schema in the repository.
 fn valid_json(folder: &Path, line: &str, schema: &str) {
     let output = homing(folder, line).output().unwrap();
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -297,7 +298,7 @@ fn valid_json(folder: &Path, line: &str, schema: &str) {
 }
 
 #[test]
-fn json_keeps_to_its_published_schemas() {
+fn json_matches_the_published_schemas() {
     let folder = folder();
     write(folder.path(), ".claude/agents/bad.md", BAD);
     let text =
@@ -309,14 +310,14 @@ fn json_keeps_to_its_published_schemas() {
 }
 
 #[test]
-fn r3_agents_that_are_no_json_are_a_usage_error() {
+fn r3_invalid_json_agents_are_a_usage_error() {
     homing(folder().path(), "agents --agents {").assert().code(2).stdout_eq("");
 }
 
-/// Loading a hostile project starts no process and opens no connection. Needs strace; without it, it says so.
+/// Loading a hostile project starts no process and opens no connection. Skipped without strace.
 #[cfg(target_os = "linux")]
 #[test]
-fn inv36_loading_a_hostile_project_runs_nothing_and_connects_nowhere() {
+fn inv36_loading_a_hostile_project_runs_and_connects_nothing() {
     use std::process::Command;
     let folder = folder();
     let hooks = "hooks: {SessionStart: [{hooks: [{type: command, command: touch evil}]}]}\nmcpServers: {evil: {command: sh, args: [-c, touch evil]}}";
@@ -336,7 +337,7 @@ fn inv36_loading_a_hostile_project_runs_nothing_and_connects_nowhere() {
             return eprintln!("skipped: strace is not here, or may not trace");
         }
         let trace = fs::read_to_string(folder.path().join("trace.txt")).unwrap();
-        let calls: Vec<&str> = trace.lines().filter(|it| it.contains('(') && !it.contains("+++")).collect();
+        let calls: Vec<&str> = trace.lines().filter(|line| line.contains('(') && !line.contains("+++")).collect();
         assert_eq!(calls.len(), 1, "{line}: only its own start\n{trace}");
     }
     assert!(!folder.path().join("evil").exists());
@@ -344,7 +345,7 @@ fn inv36_loading_a_hostile_project_runs_nothing_and_connects_nowhere() {
 
 #[cfg(unix)]
 #[test]
-fn f16_no_line_of_a_file_outside_the_project_is_shown() {
+fn f16_files_outside_the_project_are_not_shown() {
     let (project, outside) = (folder(), folder());
     write(outside.path(), "secret.yaml", "key: [s3cret\n");
     fs::create_dir_all(project.path().join(".homing/agents")).unwrap();

@@ -1,4 +1,4 @@
-//! A user of the program with a home, a project and a provider, and ways to look at what came out.
+//! A user with a home, a project and a provider, and helpers to inspect results.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use homing_testing::{FakeProvider, FakeResponse, ReceivedRequest};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A user with a home and a project, and nothing else.
+/// A user with a home, a project and a provider.
 pub struct World {
     pub home: TempDir,
     pub project: TempDir,
@@ -26,7 +26,7 @@ impl World {
         Self { home: folder(), project: folder(), provider, _runtime: runtime }
     }
 
-    /// Every request gets these words.
+    /// Answers every request with this text.
     pub fn saying(words: &'static str) -> Self {
         Self::new(move |_, _| FakeResponse::chat_text(words))
     }
@@ -36,8 +36,8 @@ impl World {
         command.args(args).current_dir(self.project.path()).env_clear();
         command.env("HOME", self.home.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("OPENAI_BASE_URL", self.provider.url()).env("OPENAI_API_KEY", "sk-secret-of-the-test");
-        // Where coverage is measured, what the program does counts, and it leaves no profile in the project.
-        command.envs(std::env::var_os("LLVM_PROFILE_FILE").map(|it| ("LLVM_PROFILE_FILE", it)));
+        // With coverage measurement, the program's profile must not be written to the project.
+        command.envs(std::env::var_os("LLVM_PROFILE_FILE").map(|path| ("LLVM_PROFILE_FILE", path)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -91,7 +91,7 @@ pub fn signal(child: &Child, name: &str) {
 pub fn task_of(seen: &ReceivedRequest) -> String {
     let body: Value = serde_json::from_str(&seen.body).unwrap();
     let messages = body["messages"].as_array().cloned().unwrap_or_default();
-    let user = messages.iter().find(|it| it["role"] == "user").cloned().unwrap_or_default();
+    let user = messages.iter().find(|message| message["role"] == "user").cloned().unwrap_or_default();
     user["content"].as_str().map_or_else(|| user["content"].to_string(), str::to_owned)
 }
 

@@ -1,35 +1,41 @@
-//! One agent, explained: where it came from, what it hides, what it may do and spend, and why.
+//! Explains one agent: its origin, the agents it hides, its tools and limits, and why they are so.
 
 use std::io::{self, Write};
 
 use homing_core::{
     authority::Allow,
-    definition::{AgentDefinition, ModelChoice, PermissionMode, Scope},
-    limits::{Cap, Limit, Limits, usd},
+    definition::{AgentDefinition, ModelChoice, PermissionMode},
     registry::RegistryEntry,
     rule::Rule,
     sanitize,
 };
-use homing_load::{Discovered, without_authority};
+use serde_json::Value;
 
-use super::{remarks, scope};
+use super::{diagnostics, scope};
+use crate::{commands::run::plan, session::Session};
 
-pub(super) fn explain(registered: &RegistryEntry, loaded: &Discovered, out: &mut dyn Write) -> io::Result<()> {
-    let definition = &registered.definition;
+/// Prints the page. `effective` are the tools and limits of a root run.
+pub(super) fn explain(
+    entry: &RegistryEntry,
+    session: &Session,
+    effective: &Value,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let definition = &entry.definition;
     let mut page = Page { out };
     page.line("agent", &definition.name)?;
     for title in definition.title.iter().chain(&definition.aliases) {
         page.line("also", title)?;
     }
-    page.line("what", &definition.description)?;
-    page.line("from", &from(definition))?;
-    for hidden in &registered.shadows {
-        page.line("hides", &from(hidden))?;
+    page.line("about", &definition.description)?;
+    page.line("from", &origin(definition))?;
+    for hidden in &entry.shadows {
+        page.line("hides", &origin(hidden))?;
     }
     page.line("model", &model(&definition.model))?;
     page.line("tools", &tools(definition))?;
     if !definition.denied.is_empty() {
-        page.line("never", &rules(&definition.denied))?;
+        page.line("denied", &rules(&definition.denied))?;
     }
     if !definition.asked.is_empty() {
         page.line("asks", &rules(&definition.asked))?;
@@ -40,14 +46,16 @@ pub(super) fn explain(registered: &RegistryEntry, loaded: &Discovered, out: &mut
     if !definition.skills.is_empty() {
         page.line("skills", &definition.skills.join(", "))?;
     }
-    for limit in Limit::SETTABLE {
-        page.limit(limit, &definition.limits)?;
+    page.line("gets", &effective_tools(effective))?;
+    for limit in effective["limits"].as_array().into_iter().flatten().filter(|limit| !limit["value"].is_null()) {
+        page.line("limit", &limit_line(limit))?;
     }
     page.line("prompt", &format!("{} characters", definition.prompt.chars().count()))?;
-    for remark in remarks(definition, loaded) {
-        page.line("remark", &format!("line {}: {}", remark.line, remark.message))?;
+    for diagnostic in diagnostics(definition, session) {
+        let line = if diagnostic.line > 0 { format!("line {}: ", diagnostic.line) } else { String::new() };
+        page.line("warning", &format!("{line}{}", diagnostic.message))?;
     }
-    page.trust(definition)
+    Ok(())
 }
 
 struct Page<'a> {
@@ -58,37 +66,24 @@ impl Page<'_> {
     fn line(&mut self, label: &str, value: &str) -> io::Result<()> {
         writeln!(self.out, "{label:<10} {}", sanitize::inert_line(value))
     }
-
-    /// A limit as it holds for a run that a person starts.
-    fn limit(&mut self, limit: Limit, limits: &Limits) -> io::Result<()> {
-        let (said, default) = (limits.cap(limit), Limits::root().cap(limit));
-        let (cap, why) = match said {
-            Cap::Default => (default, "default"),
-            Cap::Unlimited | Cap::At(_) => (said, "from the file"),
-        };
-        let value = match (cap, limit) {
-            (Cap::Default | Cap::Unlimited, _) if said == Cap::Default => return Ok(()),
-            (Cap::Default | Cap::Unlimited, _) => "none of its own".to_owned(),
-            (Cap::At(value), Limit::Cost) => usd(value),
-            (Cap::At(value), Limit::Wall | Limit::Work) => format!("{} s", value as f64 / 1_000.0),
-            (Cap::At(value), _) => value.to_string(),
-        };
-        writeln!(self.out, "limit      {}: {value} ({why})", limit.name())
-    }
-
-    /// A project's file is data until somebody trusts it.
-    fn trust(&mut self, definition: &AgentDefinition) -> io::Result<()> {
-        if definition.source.kind != Scope::Project {
-            return Ok(());
-        }
-        for remark in without_authority(&mut definition.clone(), Limits::default()) {
-            self.line("trust", &remark.message)?;
-        }
-        Ok(())
-    }
 }
 
-fn from(definition: &AgentDefinition) -> String {
+/// Lists the tools of a root run; a note follows those that need approval or depend on their arguments.
+fn effective_tools(effective: &Value) -> String {
+    let text = |tool: &Value, key: &str| tool[key].as_str().unwrap_or_default().to_owned();
+    let name = |tool: &Value| match tool["decided"].as_str() {
+        Some("allowed") => text(tool, "name"),
+        _ => format!("{} ({})", text(tool, "name"), text(tool, "decided")),
+    };
+    effective["tools"].as_array().into_iter().flatten().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn limit_line(limit: &Value) -> String {
+    let value = plan::limit_value(limit);
+    format!("{}: {value} ({})", limit["name"].as_str().unwrap_or_default(), limit["from"].as_str().unwrap_or_default())
+}
+
+fn origin(definition: &AgentDefinition) -> String {
     let source = &definition.source;
     match &source.path {
         None => scope(source.kind).to_owned(),
@@ -98,7 +93,7 @@ fn from(definition: &AgentDefinition) -> String {
 
 fn model(model: &ModelChoice) -> String {
     match model {
-        ModelChoice::Inherit => "its parent's; the default where it has no parent".to_owned(),
+        ModelChoice::Inherit => "its parent's, or the default for a root run".to_owned(),
         ModelChoice::Default => "the default".to_owned(),
         ModelChoice::Named(names) => names.join(", else "),
     }
@@ -106,8 +101,8 @@ fn model(model: &ModelChoice) -> String {
 
 fn tools(definition: &AgentDefinition) -> String {
     match &definition.tools {
-        Allow::All => "all that its parent may hand on (its file does not restrict them)".to_owned(),
-        Allow::Only(list) if list.is_empty() => "none (its file names none that exist)".to_owned(),
+        Allow::All => "not restricted by its file".to_owned(),
+        Allow::Only(list) if list.is_empty() => "none (its file names no tool that exists)".to_owned(),
         Allow::Only(list) => rules(list),
     }
 }
@@ -121,6 +116,6 @@ fn permission(mode: PermissionMode) -> &'static str {
         PermissionMode::Plan => "changes nothing",
         PermissionMode::Ask => "asks before it changes anything",
         PermissionMode::Edit => "edits files without asking",
-        PermissionMode::All => "does whatever its authority allows",
+        PermissionMode::All => "does everything it is allowed to without asking",
     }
 }

@@ -1,4 +1,4 @@
-//! Diagnostics as people and pull requests see them.
+//! Prints diagnostics for people and for pull requests.
 
 use std::{
     fs,
@@ -7,6 +7,7 @@ use std::{
 };
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use homing::environment;
 use homing_core::{
     diagnostic::{Diagnostic, Severity},
     sanitize,
@@ -15,7 +16,7 @@ use homing_load::{CheckReport, MAX_FILE};
 
 use crate::terminal;
 
-/// Each remark with the line it is about, then a summary.
+/// Prints each diagnostic with its source line, then a summary.
 pub(super) fn human(report: &CheckReport, teams: usize, out: &mut dyn Write) -> io::Result<()> {
     let renderer = Renderer::styled().term_width(terminal::width().unwrap_or(120));
     let mut source = Source::default();
@@ -63,24 +64,24 @@ fn groups(diagnostic: &Diagnostic, line: Option<String>) -> Vec<Group<'static>> 
     vec![group]
 }
 
-/// The path as somebody in the working folder would write it; pull requests know no other.
+/// Returns the path relative to the current folder, as pull requests need it.
 fn shown(diagnostic: &Diagnostic) -> String {
     let Some(path) = &diagnostic.path else { return String::new() };
-    let here = std::env::current_dir().unwrap_or_default();
-    let path = path.strip_prefix(&here).unwrap_or(path);
+    let folder = environment::current_folder().unwrap_or_default();
+    let path = path.strip_prefix(&folder).unwrap_or(path);
     path.strip_prefix("./").unwrap_or(path).display().to_string()
 }
 
-/// From a column, in characters, to the end of the word that begins there, in bytes.
+/// Returns the range in bytes of the word that starts at a column in characters.
 fn span(line: &str, column: u32) -> std::ops::Range<usize> {
     let start = line.char_indices().nth(column.saturating_sub(1) as usize).map_or(line.len(), |(at, _)| at);
     let rest = &line[start..];
-    let word = rest.find(|it: char| it.is_whitespace() || matches!(it, ',' | ':' | ']')).unwrap_or(rest.len());
+    let word = rest.find(|c: char| c.is_whitespace() || matches!(c, ',' | ':' | ']')).unwrap_or(rest.len());
     let least = rest.chars().next().map_or(0, char::len_utf8);
     start..start + word.max(least)
 }
 
-/// The file that was looked at last; remarks come file by file.
+/// The lines of the last file, because diagnostics come file by file.
 #[derive(Default)]
 struct Source {
     path: Option<std::sync::Arc<std::path::PathBuf>>,
@@ -99,12 +100,12 @@ impl Source {
 }
 
 fn lines(path: &Path) -> Vec<String> {
-    let small = fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= MAX_FILE);
-    let text = if small { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
-    text.lines().map(|it| sanitize::inert(it).replace('\t', " ")).collect()
+    let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_FILE);
+    let text = if is_small { fs::read_to_string(path).unwrap_or_default() } else { String::new() };
+    text.lines().map(|line| sanitize::inert(line).replace('\t', " ")).collect()
 }
 
-/// Annotations for pull requests: one line each.
+/// Prints annotations for pull requests, one line each.
 pub(super) fn github(report: &CheckReport, out: &mut dyn Write) -> io::Result<()> {
     for diagnostic in &report.diagnostics {
         let kind = match diagnostic.severity {

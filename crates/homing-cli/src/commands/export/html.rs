@@ -1,5 +1,5 @@
-//! A page that needs nothing but itself: the tree as a timeline, each run's transcript folded below it. Everything that
-//! somebody else wrote is escaped, and the page forbids itself to run or load anything.
+//! A self-contained HTML page: the run tree as a timeline, with each run's transcript folded below it. All content is
+//! escaped, and the page's policy forbids scripts and requests.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f6f6f4;padding:1em;b
 .running,.waiting,.queued,.interrupted{background:#a9c7ee}summary{cursor:pointer}\
 @media(prefers-color-scheme:dark){body{background:#191919;color:#ddd}pre{background:#242424}.lane span{color:#111}}";
 
-/// The whole page.
+/// Returns the page.
 pub(super) fn page(tree: &RunTree, envelope: &Envelope) -> String {
     let title = escaped(&format!("{} · {}", envelope.agent, envelope.status.name()));
     let mut out = format!(
@@ -39,31 +39,31 @@ pub(super) fn page(tree: &RunTree, envelope: &Envelope) -> String {
     out
 }
 
-/// One lane per run, from its first step to its end, on the root's scale.
+/// Draws one lane per run, from its start to its end, on the root's time scale.
 fn timeline(tree: &RunTree, envelope: &Envelope, out: &mut String) {
     let all = envelope.all();
-    let runs: Vec<(&Run, &Envelope)> = all.iter().filter_map(|it| Some((tree.get(it.run)?, *it))).collect();
-    let began = runs.iter().filter_map(|(run, _)| run.began()).min().unwrap_or(0);
-    let end = |run: &Run, it: &Envelope| run.began().unwrap_or(began) + it.usage.wall_ms;
-    let last = runs.iter().map(|(run, it)| end(run, it)).max().unwrap_or(began + 1);
+    let runs: Vec<(&Run, &Envelope)> = all.iter().filter_map(|one| Some((tree.get(one.run)?, *one))).collect();
+    let began = runs.iter().filter_map(|(run, _)| run.began).min().unwrap_or(0);
+    let end = |run: &Run, one: &Envelope| run.began.unwrap_or(began) + one.usage.wall_ms;
+    let last = runs.iter().map(|(run, one)| end(run, one)).max().unwrap_or(began + 1);
     let whole = (last.saturating_sub(began)).max(1) as f64;
-    for (run, it) in runs {
-        let from = run.began().unwrap_or(last).saturating_sub(began) as f64 / whole * 100.0;
-        let width = (it.usage.wall_ms as f64 / whole * 100.0).min(100.0 - from).max(0.2);
-        let label = escaped(&format!("{} {} {}", it.place, it.agent, figures::time(it.usage.wall_ms)));
+    for (run, one) in runs {
+        let from = run.began.unwrap_or(last).saturating_sub(began) as f64 / whole * 100.0;
+        let width = (one.usage.wall_ms as f64 / whole * 100.0).min(100.0 - from).max(0.2);
+        let label = escaped(&format!("{} {} {}", one.place, one.agent, figures::time(one.usage.wall_ms)));
         let _ = writeln!(
             out,
             "<div class=\"lane\"><div class=\"bar {}\" style=\"left:{from:.2}%;width:{width:.2}%\"></div><span>{label}</span></div>",
-            it.status.name()
+            one.status.name()
         );
     }
 }
 
-/// Text that is only text.
-fn escaped(words: &str) -> String {
-    let mut out = String::with_capacity(words.len());
-    for it in sanitize::inert(words).chars() {
-        match it {
+/// Escapes text for HTML.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in sanitize::inert(text).chars() {
+        match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_cannot_become_markup() {
+    fn content_cannot_become_markup() {
         let hostile = "<script>alert('x')</script>\" onload=\"y\u{1b}[31m";
         let shown = escaped(hostile);
         assert!(!shown.contains(['<', '>', '"', '\'', '\u{1b}']), "{shown}");

@@ -1,5 +1,4 @@
-//! Prints the lines of a map as soon as their turn has come: in the order of the input, each when it cannot change any more.
-//! It does not know how runs are started or why they end.
+//! Prints the results of a map in input order, each as soon as it is final and all earlier ones are printed.
 
 use std::{
     collections::HashMap,
@@ -16,22 +15,22 @@ use homing_core::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// What is known of each item: its line, once there is one.
+/// The result line of each item, if there is one.
 pub(super) type Results = Vec<Option<Value>>;
 
-/// The items and how far they have been printed.
+/// The items, their results, and the number that is printed.
 pub(super) struct Printer {
     items: Vec<String>,
     results: Results,
     printed: usize,
-    /// The way to the thread that writes: a slow reader keeps nobody from working.
+    /// The thread that writes to stdout, so that a slow reader does not delay the runs.
     writer: Option<(Sender<String>, JoinHandle<io::Result<()>>)>,
-    /// The items that this tree works on, by their position in it.
+    /// The items of this run tree, by their position in it.
     open: Vec<usize>,
-    /// An item that is tried again after a failure is not known before it is done.
+    /// With retries, only a finished item is final.
     retries: u32,
     positions: Positions,
-    /// Results of runs that are not known yet by their item.
+    /// Results of runs whose item is not known yet.
     early: HashMap<Uuid, Value>,
 }
 
@@ -43,16 +42,16 @@ impl Printer {
         Self { items, results, printed: 0, writer, open, retries, positions, early }
     }
 
-    /// Learns from the tree's facts which run works on which item.
-    pub(super) fn learn(&mut self, record: &Record) {
-        self.positions.learn(record);
+    /// Notes which run works on which item.
+    pub(super) fn add_record(&mut self, record: &Record) {
+        self.positions.add(record);
         if let Some(line) = self.early.remove(&record.run) {
             self.place(record.run, line);
         }
     }
 
-    /// A run of the map has ended.
-    pub(super) fn take(&mut self, envelope: &Envelope) {
+    /// Notes the result of a run.
+    pub(super) fn add_result(&mut self, envelope: &Envelope) {
         let is_final = self.retries == 0 || envelope.status == Status::Done;
         if envelope.place.depth() == 1 && is_final {
             self.place(envelope.run, line(envelope));
@@ -61,14 +60,14 @@ impl Printer {
 
     fn place(&mut self, run: Uuid, line: Value) {
         match self.positions.of(run).and_then(|at| self.open.get(at)).copied() {
-            Some(item) => self.note(item, line),
+            Some(item) => self.set(item, line),
             None => _ = self.early.insert(run, line),
         }
     }
 
-    fn note(&mut self, item: usize, line: Value) {
+    fn set(&mut self, item: usize, line: Value) {
         self.results[item] = Some(line);
-        // Between the lines of a bar on the same screen nobody could read them.
+        // On a terminal the progress bar would overwrite the lines, so they are printed at the end.
         if !stdout().is_terminal() {
             while self.results.get(self.printed).is_some_and(Option::is_some) {
                 self.print_next();
@@ -76,7 +75,7 @@ impl Printer {
         }
     }
 
-    /// Prints what is left, with the results as the finished tree has them.
+    /// Prints the remaining items, with the results of the finished run tree.
     pub(super) fn finish(&mut self, lines: impl IntoIterator<Item = (usize, Value)>) -> io::Result<()> {
         for (at, line) in lines {
             if let Some(item) = self.open.get(at) {
@@ -88,7 +87,7 @@ impl Printer {
         }
         let Some((lines, thread)) = self.writer.take() else { return Ok(()) };
         drop(lines);
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the lines could not be written")))
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("cannot write the results")))
     }
 
     pub(super) fn results(&self) -> &Results {
@@ -109,7 +108,7 @@ impl Printer {
             whole.extend(rest);
         }
         if let Some((lines, _)) = &self.writer {
-            // A reader who has gone away does not stop the map; the end of it says so.
+            // A closed pipe does not stop the map; `finish` reports it.
             let _ = lines.send(whole.to_string());
         }
     }
@@ -124,7 +123,7 @@ fn write(lines: &Receiver<String>) -> io::Result<()> {
     Ok(())
 }
 
-/// What came of one item.
+/// Returns the result line of one item.
 pub(super) fn line(child: &Envelope) -> Value {
     json!({
         "status": child.status,
@@ -136,7 +135,7 @@ pub(super) fn line(child: &Envelope) -> Value {
     })
 }
 
-/// Which item of a map each of its runs is about, as the tree's facts tell it.
+/// The item of each run of a map, collected from the records of its tree.
 #[derive(Default)]
 pub(super) struct Positions {
     calls: HashMap<CallKey, usize>,
@@ -144,12 +143,12 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    pub(super) fn learn(&mut self, record: &Record) {
+    pub(super) fn add(&mut self, record: &Record) {
         match &record.fact {
-            // The id of a call says which item it is about.
+            // The ID of a call contains the position of its item.
             Fact::Called(called) => {
-                let at =
-                    called.call.id.strip_prefix("item/").and_then(|it| it.split(['/', '#', ':']).next()?.parse().ok());
+                let position = called.call.id.strip_prefix("item/");
+                let at = position.and_then(|text| text.split(['/', '#', ':']).next()?.parse().ok());
                 self.calls.extend(at.map(|at| (called.key, at)));
             }
             Fact::Spawned(spawned) => {

@@ -1,4 +1,4 @@
-//! `run --plan`: what a run would do and could cost. It asks nobody and runs nothing.
+//! `run --plan`: shows what a run would do and could cost. Calls no model and runs nothing.
 
 use homing::Task;
 use homing_core::{
@@ -19,7 +19,7 @@ use crate::{
     terminal,
 };
 
-/// Bytes per token at most; a plan rounds up.
+/// Minimum number of bytes per token; a plan rounds costs up.
 const BYTES_PER_TOKEN: u64 = 3;
 
 pub(crate) fn show(session: &Session, task: Task, is_json: bool) -> anyhow::Result<Exit> {
@@ -27,87 +27,100 @@ pub(crate) fn show(session: &Session, task: Task, is_json: bool) -> anyhow::Resu
     let model = spawned.models.first().cloned().unwrap_or_default();
     let found = session.catalog.get(&model).map_err(|error| Trouble::new(TroubleKind::Auth, error.to_string()))?;
     let plan = plan(&spawned, &tools, found.card(), &task);
-    match is_json {
-        true => print(&terminal::json(&plan))?,
-        false => print(&words(&plan))?,
-    }
+    print(&if is_json { terminal::json(&plan) } else { text(&plan) })?;
     Ok(Exit::Done)
 }
 
 fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) -> Value {
-    let schemas = serde_json::to_vec(tools).map_or(0, |it| it.len() as u64);
+    let schemas = serde_json::to_vec(tools).map_or(0, |bytes| bytes.len() as u64);
     let input = (spawned.system.len() as u64 + spawned.task.len() as u64 + schemas).div_ceil(BYTES_PER_TOKEN);
     let output = 8_192;
-    let first = card.rates.as_ref().map(|it| it.worst(input, output));
     let own = &spawned.authority.own;
-    let tool = |spec: &ToolSpec| match own.decide(&spec.name, &Subjects::None) {
-        Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": deciding(&by)}),
-        Decision::Ask { by } => json!({"name": spec.name, "decided": "asked", "by": by}),
-        // The runtime's own: it takes the structured answer, and touches nothing.
-        Decision::Deny { .. } if spec.name == "answer" => {
-            json!({"name": "answer", "decided": "allowed", "by": "the schema"})
-        }
-        Decision::Deny { why } => json!({"name": spec.name, "decided": "depends", "by": why}),
-    };
     json!({
         "agent": spawned.agent.name,
         "model": spawned.models.first(),
         "models": spawned.models,
         "priced": card.rates.is_some(),
-        "tools": tools.iter().map(tool).collect::<Vec<_>>(),
+        "tools": tools_json(spawned, tools),
         "sandbox": own.sandbox,
         "network": own.network,
         "read": own.read,
         "write": own.write,
-        "limits": Limit::SETTABLE.iter().map(|limit| limit_json(*limit, spawned, task)).collect::<Vec<_>>(),
+        "limits": limits_json(spawned, task),
         "prompt": {"bytes": spawned.system.len(), "task_bytes": spawned.task.len(), "tools_bytes": schemas, "tokens": input},
-        "first_ask_micros": first,
+        "first_ask_micros": card.rates.as_ref().map(|rates| rates.worst(input, output)),
         "worst_case_micros": spawned.limits.cost_micros.value(),
         "warnings": spawned.warnings,
     })
 }
 
-/// The rule that decided, where one did; the name of a layer alone is no reason.
-fn deciding(by: &str) -> &str {
+/// Returns each tool of a run with the decision about a call without arguments.
+pub(crate) fn tools_json(spawned: &Spawned, tools: &[ToolSpec]) -> Value {
+    let own = &spawned.authority.own;
+    let tool = |spec: &ToolSpec| match own.decide(&spec.name, &Subjects::None) {
+        Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": rule_of(&by)}),
+        Decision::Ask { by } => json!({"name": spec.name, "decided": "asked", "by": by}),
+        // The runtime's own tool: it takes the structured answer and has no other effect.
+        Decision::Deny { .. } if spec.name == "answer" => {
+            json!({"name": "answer", "decided": "allowed", "by": "the schema"})
+        }
+        Decision::Deny { why } => json!({"name": spec.name, "decided": "depends", "by": why}),
+    };
+    tools.iter().map(tool).collect()
+}
+
+/// Returns the rule that decided, if there is one. The name of a layer alone is not a reason.
+fn rule_of(by: &str) -> &str {
     if by.contains(" (") { by } else { "nothing forbids it" }
 }
 
-fn limit_json(limit: Limit, spawned: &Spawned, task: &Task) -> Value {
-    let from = match (task.limits.cap(limit), spawned.agent.limits.cap(limit)) {
-        (Cap::Default, _) => "default",
-        (said, agent) if said == agent => "the agent",
-        (Cap::Unlimited | Cap::At(_), _) => "flags or configuration",
+/// Returns each limit of a run with its value and origin.
+pub(crate) fn limits_json(spawned: &Spawned, task: &Task) -> Value {
+    let limit = |limit: &Limit| {
+        let from = match (task.limits.cap(*limit), spawned.agent.limits.cap(*limit)) {
+            (Cap::Default, _) => "default",
+            (set, agent) if set == agent => "the agent",
+            (Cap::Unlimited | Cap::At(_), _) => "flags or configuration",
+        };
+        json!({"name": limit.name(), "value": spawned.limits.cap(*limit).value(), "from": from})
     };
-    json!({"name": limit.name(), "value": spawned.limits.cap(limit).value(), "from": from})
+    Limit::SETTABLE.iter().map(limit).collect()
 }
 
-fn words(plan: &Value) -> String {
+/// Formats the value of a limit of [`limits_json`] with its unit.
+pub(crate) fn limit_value(limit: &Value) -> String {
+    match (limit["value"].as_u64(), limit["name"].as_str()) {
+        (None, _) => "none".to_owned(),
+        (Some(value), Some("cost")) => usd(value),
+        (Some(value), Some("wall" | "work")) => figures::time(value),
+        (Some(value), _) => value.to_string(),
+    }
+}
+
+fn text(plan: &Value) -> String {
     let text = |key: &str| sanitize::inert_line(plan[key].as_str().unwrap_or_default());
-    let money = |key: &str| plan[key].as_u64().map_or_else(|| "unknown".to_owned(), usd);
+    let money = |key: &str, unknown: &str| plan[key].as_u64().map_or_else(|| unknown.to_owned(), usd);
     let mut lines = vec![
-        format!("agent     {}", text("agent")),
-        format!("model     {}", text("model")),
-        format!("sandbox   {}, network {}", text("sandbox"), plan["network"].to_string().replace('"', "")),
+        format!("agent      {}", text("agent")),
+        format!("model      {}", text("model")),
+        format!("sandbox    {}, network {}", text("sandbox"), plan["network"].to_string().replace('"', "")),
         format!(
-            "prompt    {} bytes, task {} bytes, tools {} bytes: about {} tokens",
+            "prompt     {} bytes, task {} bytes, tools {} bytes: about {} tokens",
             plan["prompt"]["bytes"],
             plan["prompt"]["task_bytes"],
             plan["prompt"]["tools_bytes"],
             figures::tokens(plan["prompt"]["tokens"].as_u64().unwrap_or(0))
         ),
-        format!("first ask at most {}", money("first_ask_micros")),
-        format!(
-            "worst case {}",
-            plan["worst_case_micros"].as_u64().map_or_else(|| "not limited in money".to_owned(), usd)
-        ),
+        format!("first call at most {}", money("first_ask_micros", "unknown")),
+        format!("worst case {}", money("worst_case_micros", "no cost limit")),
         "limits".to_owned(),
     ];
     let all = |key: &str| plan[key].as_array().cloned().unwrap_or_default();
     for limit in all("limits") {
-        let value = limit["value"].as_u64().map_or_else(|| "none".to_owned(), |it| shown(&limit["name"], it));
         lines.push(format!(
-            "  {:<12}{value:<12}{}",
+            "  {:<12}{:<12}{}",
             limit["name"].as_str().unwrap_or_default(),
+            limit_value(&limit),
             limit["from"].as_str().unwrap_or_default()
         ));
     }
@@ -116,16 +129,8 @@ fn words(plan: &Value) -> String {
         let word = |key: &str| sanitize::inert_line(tool[key].as_str().unwrap_or_default());
         lines.push(format!("  {:<12}{:<9} {}", word("name"), word("decided"), word("by")));
     }
-    lines.extend(
-        all("warnings").iter().map(|it| format!("warning: {}", sanitize::inert_line(it.as_str().unwrap_or_default()))),
-    );
+    let warnings = all("warnings");
+    let warnings = warnings.iter().filter_map(Value::as_str);
+    lines.extend(warnings.map(|warning| format!("warning: {}", sanitize::inert_line(warning))));
     lines.join("\n")
-}
-
-fn shown(name: &Value, value: u64) -> String {
-    match name.as_str() {
-        Some("cost") => usd(value),
-        Some("wall" | "work") => figures::time(value),
-        _ => value.to_string(),
-    }
 }

@@ -1,0 +1,80 @@
+//! Journals of earlier versions stay readable.
+
+use std::{fs, path::Path, process::Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::world::*;
+
+/// A world with a copy of the journal that version 0.1.0 wrote.
+struct OldJournal {
+    world: World,
+    folder: TempDir,
+}
+
+impl OldJournal {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/journal-0.1.0.sqlite");
+        fs::copy(data, folder.path().join("journal.db")).unwrap();
+        Self { world: World::saying("new"), folder }
+    }
+
+    fn homing(&self, args: &[&str]) -> Output {
+        let mut command = self.world.command(args);
+        command.arg("--journal").arg(self.folder.path().join("journal.db"));
+        command.output().unwrap()
+    }
+
+    fn runs(&self) -> Vec<Value> {
+        let output = self.homing(&["runs", "--all", "--json"]);
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        json(&output).as_array().unwrap().clone()
+    }
+
+    /// Returns the ID and the agent of the first root run that is done.
+    fn finished_root(&self) -> (String, String) {
+        let runs = self.runs();
+        let run = runs.iter().find(|run| run["place"] == "1" && run["status"] == "done").unwrap();
+        (run["run"].as_str().unwrap().to_owned(), run["agent"].as_str().unwrap().to_owned())
+    }
+}
+
+#[test]
+fn runs_of_an_old_journal_are_listed() {
+    let runs = OldJournal::new().runs();
+    let count = |status: &str| runs.iter().filter(|run| run["status"] == status).count();
+    assert_eq!((runs.len(), count("done"), count("exhausted")), (9, 8, 1), "{runs:?}");
+}
+
+#[test]
+fn run_of_an_old_journal_is_shown() {
+    let journal = OldJournal::new();
+    let (id, agent) = journal.finished_root();
+    let output = journal.homing(&["show", &id, "--json"]);
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["status"]), (0, &"done".into()), "{}", err(&output));
+    assert_eq!(envelope["agent"], agent.as_str());
+    let text = journal.homing(&["show", &id]);
+    assert!(out(&text).contains(&agent) && out(&text).contains("> "), "{}", out(&text));
+}
+
+#[test]
+fn run_of_an_old_journal_is_replayed() {
+    let journal = OldJournal::new();
+    let output = journal.homing(&["replay", "k1"]);
+    assert!(!out(&output).trim().is_empty(), "{}", err(&output));
+    assert!(journal.world.provider.requests().is_empty(), "a replay calls no provider");
+}
+
+#[test]
+fn key_of_an_old_journal_gives_the_recorded_result() {
+    let journal = OldJournal::new();
+    let args = ["run", "--agent", "explore", "--model", "offline", "--key", "k1", "--json", "find retry"];
+    let output = journal.homing(&args);
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["status"]), (0, &"done".into()), "{}", err(&output));
+    let ids: Vec<Value> = journal.runs().iter().map(|run| run["run"].clone()).collect();
+    assert!(ids.contains(&envelope["run"]) && ids.len() == 9, "the earlier run is returned: {envelope}");
+}

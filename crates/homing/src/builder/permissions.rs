@@ -1,0 +1,121 @@
+//! `Permissions`: rules, folders, network and sandbox that bound all agents.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use homing_core::{
+    authority::{Allow, Grant, Layer, Network, Sandbox},
+    rule::Rule,
+};
+
+/// The upper bound of what agents may do. An agent's own definition can only narrow it.
+///
+/// The default allows every tool within the working folder, without network.
+///
+/// # Examples
+///
+/// ```
+/// use homing::{Network, Permissions};
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let permissions = Permissions::default()
+///     .deny(["bash(rm *)".parse()?])
+///     .may_read("/usr/share/doc")
+///     .network(Network::Hosts(vec!["api.example.org".to_owned()]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Permissions {
+    layer: Layer,
+    more_layers: Vec<Layer>,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    network: Network,
+    sandbox: Sandbox,
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        Self {
+            layer: Layer::everything("the host"),
+            more_layers: Vec::new(),
+            read: Vec::new(),
+            write: Vec::new(),
+            network: Network::Off,
+            sandbox: Sandbox::WorkspaceWrite,
+        }
+    }
+}
+
+impl Permissions {
+    /// Allows only calls that match these rules or those of another call of this method.
+    #[must_use]
+    pub fn only(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        match &mut self.layer.allow {
+            Allow::Only(list) => list.extend(rules),
+            Allow::All => self.layer.allow = Allow::Only(rules.into_iter().collect()),
+        }
+        self
+    }
+
+    /// Denies calls that match these rules, even if something else allows them.
+    #[must_use]
+    pub fn deny(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.layer.deny.extend(rules);
+        self
+    }
+
+    /// Asks for approval before calls that match these rules.
+    #[must_use]
+    pub fn ask(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+        self.layer.ask.extend(rules);
+        self
+    }
+
+    /// Adds a layer of rules. A call must be allowed by every layer.
+    #[must_use]
+    pub fn layer(mut self, layer: Layer) -> Self {
+        self.more_layers.push(layer);
+        self
+    }
+
+    /// Adds a folder outside the working folder that may be read.
+    #[must_use]
+    pub fn may_read(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.read.push(folder.into());
+        self
+    }
+
+    /// Adds a folder outside the working folder that may be read and changed.
+    #[must_use]
+    pub fn may_write(mut self, folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        self.read.push(folder.clone());
+        self.write.push(folder);
+        self
+    }
+
+    /// Sets which hosts may be reached. The default is none.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Sets how commands are confined. The default confines writes to the working folder.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = sandbox;
+        self
+    }
+
+    pub(super) fn grant(self, workdir: &Path) -> Grant {
+        let layers = [self.layer].into_iter().chain(self.more_layers).map(Arc::new).collect();
+        let with = |more: Vec<PathBuf>| [workdir.to_owned()].into_iter().chain(more).collect();
+        let write = if self.sandbox == Sandbox::ReadOnly { Vec::new() } else { with(self.write) };
+        Grant { layers, read: with(self.read), write, network: self.network, sandbox: self.sandbox }
+    }
+}
