@@ -88,7 +88,7 @@ fn run(client: &Client, rest: &str) -> Option<Value> {
         return serde_json::to_value(run.envelope()).ok();
     }
     let tree = run.tree();
-    let messages: Vec<_> = tree.get(run.id())?.transcript.iter().map(|entry| &entry.message).collect();
+    let messages: Vec<_> = tree.get(run.id())?.transcript().iter().map(|entry| &entry.message).collect();
     serde_json::to_value(messages).ok()
 }
 

@@ -23,7 +23,13 @@ pub fn function(
 ) -> Arc<dyn Tool> {
     let name = name.into();
     let description = format!("The function {name} of a team.");
-    let spec = ToolSpec { name, description, schema: json!({"type": "object"}), replay };
+    let spec = ToolSpec {
+        name,
+        description,
+        schema: json!({"type": "object"}),
+        replay,
+        effect: homing_core::tool::Effect::Changes,
+    };
     Arc::new(FunctionTool { spec, run })
 }
 

@@ -5,8 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use homing_core::{
     envelope::Status,
     fact::LimitHit,
-    message::{Message, ToolResult, TranscriptEntry},
-    run::MORE_ROOM,
+    message::{Message, MessageOrigin, ToolResult, TranscriptEntry},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -146,7 +145,9 @@ impl<'a> History<'a> {
             match &entry.message {
                 Message::User { text, .. } if !has_begun => history.task = text,
                 // With a larger budget, jobs that a limit had ended are tried again.
-                Message::User { text, .. } if text == MORE_ROOM => history.forget_jobs_ended_by_limits(),
+                Message::User { .. } if entry.origin == MessageOrigin::MoreBudget => {
+                    history.forget_jobs_ended_by_limits()
+                }
                 Message::User { .. } => (),
                 Message::Assistant(_) => has_begun = true,
                 Message::Tool(result) => history.add(result),

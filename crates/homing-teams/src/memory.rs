@@ -89,8 +89,13 @@ pub(crate) fn tools() -> Vec<Arc<dyn Tool>> {
     let tool = |name: &str, description: &str, required: &[&str], properties: Value, act| -> Arc<dyn Tool> {
         let schema = json!({"type": "object", "properties": properties, "required": required});
         // A write is only its own record, so repeating it does no harm.
-        let spec =
-            ToolSpec { name: name.to_owned(), description: description.to_owned(), schema, replay: Replay::Safe };
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            schema,
+            replay: Replay::Safe,
+            effect: homing_core::tool::Effect::Reads,
+        };
         Arc::new(MemoryTool { spec, act })
     };
     vec![

@@ -13,7 +13,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     rule::Subjects,
-    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
+    tool::{Effect, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
@@ -28,6 +28,8 @@ pub trait TypedTool: Send + Sync + 'static {
     const NAME: &'static str;
     /// Decides whether a resumed run may repeat a call that was interrupted.
     const REPLAY: Replay;
+    /// Effect of a call.
+    const EFFECT: homing_core::tool::Effect;
     /// Arguments of a valid call, as JSON; shown when a call's arguments cannot be parsed.
     const EXAMPLE: &'static str;
 
@@ -51,6 +53,7 @@ pub fn typed<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
         description: tool.description(),
         schema: schema::<T::Args>(),
         replay: T::REPLAY,
+        effect: T::EFFECT,
     };
     Arc::new(Typed { spec, tool })
 }
@@ -94,7 +97,7 @@ where
     O: Future<Output = Result<String, String>> + Send + 'static,
 {
     let (name, description) = (name.to_owned(), description.to_owned());
-    let spec = ToolSpec { name, description, schema: schema::<A>(), replay };
+    let spec = ToolSpec { name, description, schema: schema::<A>(), replay, effect: effect_of(replay) };
     Arc::new(FnTool { spec, function, args: PhantomData })
 }
 
@@ -250,6 +253,14 @@ pub(crate) async fn blocking(
         Ok(Ok(output)) => output,
         Ok(Err(why)) => ToolOutput::error(why),
         Err(_) => ToolOutput::error("the tool failed unexpectedly on this call"),
+    }
+}
+
+/// A function that may be repeated safely only reads; any other one is taken to change something.
+fn effect_of(replay: Replay) -> Effect {
+    match replay {
+        Replay::Safe => Effect::Reads,
+        Replay::Keyed | Replay::Unsafe => Effect::Changes,
     }
 }
 

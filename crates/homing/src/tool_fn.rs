@@ -63,7 +63,13 @@ where
         object.remove("$schema");
         object.remove("title");
     }
-    let spec = ToolSpec { name: name.to_owned(), description: description.to_owned(), schema, replay };
+    let spec = ToolSpec {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        schema,
+        replay,
+        effect: homing_core::tool::Effect::Changes,
+    };
     let function: Box<BoxedFn> = Box::new(move |context, args| match serde_json::from_value::<A>(args) {
         Err(error) => {
             let text = format!("the arguments do not match the schema: {error}");

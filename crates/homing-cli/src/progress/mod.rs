@@ -92,8 +92,11 @@ impl Board {
             }
             Fact::AskFailed { charge, .. } => row.pay(charge),
             Fact::Called(called) => {
-                row.status =
-                    if homing_core::run::is_family(&called.call.name) { Status::Waiting } else { Status::Running };
+                row.status = if homing_core::tool_names::is_delegation(&called.call.name) {
+                    Status::Waiting
+                } else {
+                    Status::Running
+                };
                 row.activity = call_line(&called.call);
             }
             Fact::Returned { .. } => row.status = Status::Running,

@@ -216,7 +216,7 @@ impl Round {
         for tree in trees {
             for run in tree.runs() {
                 let replies =
-                    run.transcript.iter().filter(|entry| matches!(entry.message, Message::Assistant(_))).count();
+                    run.transcript().iter().filter(|entry| matches!(entry.message, Message::Assistant(_))).count();
                 answered.extend((0..replies).map(|turn| (run.spawned.task.clone(), turn)));
             }
         }

@@ -139,7 +139,7 @@ async fn reply_cut_before_any_text_is_reported_and_repeated() {
     let (envelope, heard, _) = run_replies([silent, say("short")], task()).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "short"));
     // If the provider reports no usage, the cut is assumed at the permitted output.
-    assert!(heard[1].contains("cut off at 8192 output tokens before it said anything"), "{}", heard[1]);
+    assert!(heard[1].contains("cut off at 8192 output tokens before it contained any text"), "{}", heard[1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,7 +280,7 @@ async fn journal_of_an_earlier_version_folds_without_cut_messages() {
     let first = Reply { stop: StopReason::Length, ..call([("write", json!({"n": 1}))]) };
     let (model, heard) = replies([first, say("done")]);
     let (_, journal) = TestSetup::new([agent("a")], model).tools([TestTool::simple("write")]).run(task()).await;
-    assert!(heard.lock().unwrap()[1].contains("The calls in it arrived whole."), "{:?}", heard.lock().unwrap());
+    assert!(heard.lock().unwrap()[1].contains("The calls in it were complete."), "{:?}", heard.lock().unwrap());
     let mut tree = homing_core::tree::RunTree::default();
     for record in journal.records(root_id()) {
         let mut record = Record::clone(&record);

@@ -43,12 +43,12 @@ pub(super) fn page(tree: &RunTree, envelope: &Envelope) -> String {
 fn timeline(tree: &RunTree, envelope: &Envelope, out: &mut String) {
     let all = envelope.all();
     let runs: Vec<(&Run, &Envelope)> = all.iter().filter_map(|one| Some((tree.get(one.run)?, *one))).collect();
-    let began = runs.iter().filter_map(|(run, _)| run.began).min().unwrap_or(0);
-    let end = |run: &Run, one: &Envelope| run.began.unwrap_or(began) + one.usage.wall_ms;
+    let began = runs.iter().filter_map(|(run, _)| run.began()).min().unwrap_or(0);
+    let end = |run: &Run, one: &Envelope| run.began().unwrap_or(began) + one.usage.wall_ms;
     let last = runs.iter().map(|(run, one)| end(run, one)).max().unwrap_or(began + 1);
     let whole = (last.saturating_sub(began)).max(1) as f64;
     for (run, one) in runs {
-        let from = run.began.unwrap_or(last).saturating_sub(began) as f64 / whole * 100.0;
+        let from = run.began().unwrap_or(last).saturating_sub(began) as f64 / whole * 100.0;
         let width = (one.usage.wall_ms as f64 / whole * 100.0).min(100.0 - from).max(0.2);
         let label = escaped(&format!("{} {} {}", one.place, one.agent, figures::time(one.usage.wall_ms)));
         let _ = writeln!(
