@@ -298,6 +298,7 @@ impl HomingBuilder {
     /// # Errors
     ///
     /// Fails if the working folder does not exist, no model is configured, a team is invalid, or the journal cannot be opened.
+    #[cfg_attr(not(feature = "tools"), expect(unused_mut, reason = "only a coding setup changes the builder"))]
     pub async fn build(mut self) -> Result<Homing, BuildError> {
         let workdir =
             std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;

@@ -1,6 +1,8 @@
 //! The choice of a journal: none, a file, or an implementation of the host.
 
-use std::{path::PathBuf, sync::Arc};
+#[cfg(feature = "sqlite")]
+use std::path::PathBuf;
+use std::sync::Arc;
 
 #[cfg(feature = "sqlite")]
 use homing_runtime::journal::sqlite::{SqliteJournal, SqliteOptions};
