@@ -41,7 +41,7 @@ impl CallHost for NoHost {
     fn progress(&self, _: &str) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Answer> {
-        Box::pin(std::future::ready(Answer::Nobody))
+        Box::pin(std::future::ready(Answer::Unavailable))
     }
 }
 

@@ -56,7 +56,7 @@ impl TerminalPrompt {
             return Answer::Yes;
         }
         if !stdin().is_terminal() || !terminal::is_watched() {
-            return Answer::Nobody;
+            return Answer::Unavailable;
         }
         let _turn = self.one_at_a_time.lock().await;
         if self.is_always_allowed(question.rule.as_ref()) {
@@ -72,7 +72,7 @@ impl TerminalPrompt {
         let line = tokio::task::spawn_blocking(read_line).await.ok().flatten();
         drop(open);
         match line {
-            None => Answer::Nobody,
+            None => Answer::Unavailable,
             Some(line) => self.parse_answer(line.trim(), &question, is_permission),
         }
     }
@@ -81,7 +81,7 @@ impl TerminalPrompt {
         if !is_permission {
             let chosen = line.parse::<usize>().ok().and_then(|number| question.options.get(number.checked_sub(1)?));
             return match (line, chosen) {
-                ("", _) => Answer::Nobody,
+                ("", _) => Answer::Unavailable,
                 (_, Some(option)) => Answer::Text(option.clone()),
                 (line, None) => Answer::Text(line.to_owned()),
             };
@@ -174,7 +174,10 @@ mod tests {
     async fn yes_flag_approves_and_no_terminal_means_no_answer() {
         assert_eq!(TerminalPrompt::new(true, None).ask(question(Some("write (x)"), &[])).await, Answer::Yes);
         if !stdin().is_terminal() {
-            assert_eq!(TerminalPrompt::new(false, None).ask(question(Some("write (x)"), &[])).await, Answer::Nobody);
+            assert_eq!(
+                TerminalPrompt::new(false, None).ask(question(Some("write (x)"), &[])).await,
+                Answer::Unavailable
+            );
         }
     }
 }

@@ -18,7 +18,7 @@ use homing_core::{
 };
 use homing_models::{
     Providers,
-    names::{Availability, OfflineCase, Resolver, may_go_offline},
+    names::{Availability, OfflineCase, Resolver, Unresolved, may_go_offline},
 };
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::{Replay, SqliteOptions};
@@ -390,7 +390,11 @@ fn checked_model(catalog: &Catalog, config: &Layered, with: &WithArgs, name: &st
         let message = format!("no API key for {}: set {variable}", row.name);
         return Err(Trouble::new(TroubleKind::Auth, message).hint("`homing doctor` lists the providers"));
     }
-    Err(Trouble::usage(error.to_string().trim_end_matches(" (--strict)"))
+    let message = match error {
+        Unresolved::Strict(warning) => warning.to_string(),
+        other @ (Unresolved::NoDefault | Unresolved::NoKey(_)) => other.to_string(),
+    };
+    Err(Trouble::usage(message)
         .hint("write provider/model, such as anthropic/claude-sonnet-5-5; `homing doctor` lists the providers"))
 }
 

@@ -182,7 +182,7 @@ pub trait CallHost: Send + Sync {
     fn cancelled(&self) -> BoxFuture<'_, ()>;
     /// Shows progress of the call.
     fn progress(&self, text: &str);
-    /// Asks the user a question. Returns [`Answer::Nobody`] if no user is present or no answer arrives in time.
+    /// Asks the user a question. Returns [`Answer::Unavailable`] if no user is present or no answer arrives in time.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 
     /// Returns the JSON results of all earlier calls of `tool` by any run of this tree. A tool whose state must outlive the
@@ -217,7 +217,8 @@ pub enum Answer {
     /// Free text, or one of the options.
     Text(String),
     /// No user was present, or no answer arrived in time.
-    Nobody,
+    #[serde(rename = "nobody")] // the name in recordings, from when no user could be asked
+    Unavailable,
 }
 
 /// State that a run's tools keep between calls, one value per type. It is dropped with the run.

@@ -43,8 +43,8 @@ impl ElicitationHandler {
 impl PermissionHandler for ElicitationHandler {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
-            let Some(client) = self.clients.owner(question.key.run) else { return Answer::Nobody };
-            let Some(peer) = elicitation_peer(&client) else { return Answer::Nobody };
+            let Some(client) = self.clients.owner(question.key.run) else { return Answer::Unavailable };
+            let Some(peer) = elicitation_peer(&client) else { return Answer::Unavailable };
             let route = client.question_route(question.key.run);
             // An open question must not keep a disconnected client alive.
             drop(client);
@@ -113,7 +113,7 @@ async fn elicit(peer: &Peer<RoleServer>, question: &Question) -> Answer {
         shown
     };
     let form = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: form(question) };
-    peer.create_elicitation(form).await.map_or(Answer::Nobody, |result| answer(question, result))
+    peer.create_elicitation(form).await.map_or(Answer::Unavailable, |result| answer(question, result))
 }
 
 fn form(question: &Question) -> ElicitationSchema {

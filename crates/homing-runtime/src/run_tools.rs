@@ -35,7 +35,7 @@ impl RunTools {
     }
 }
 
-/// How a call is carried out.
+/// The way in which a call is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
     /// By a run's delegation: delegate, wait, tell, cancel.

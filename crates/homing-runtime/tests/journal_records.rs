@@ -303,7 +303,7 @@ fn requests_reach_only_the_owner_and_only_once() {
     assert_eq!(wait(owner.inbox()), []);
     owner.release(writer.tree);
     drop(owner);
-    assert_eq!(wait(other.post(tell)), Ok(Posted::Nobody));
+    assert_eq!(wait(other.post(tell)), Ok(Posted::NoOwner));
     let nowhere = Uuid::now_v7();
     let lost = InboxRequest::Tell { tree: nowhere, run: nowhere, message: String::new() };
     assert_eq!(wait(other.post(lost)), Err(JournalError::NoSuchTree(nowhere)));

@@ -43,7 +43,7 @@ impl TypedTool for AskTool {
             Answer::Yes => ToolOutput::text("Yes."),
             Answer::No => ToolOutput::text("No."),
             Answer::Text(text) => ToolOutput::text(text),
-            Answer::Nobody => ToolOutput::error(
+            Answer::Unavailable => ToolOutput::error(
                 "no user is available to answer: decide yourself and state your assumption in the answer",
             ),
         }

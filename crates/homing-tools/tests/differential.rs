@@ -196,7 +196,7 @@ fn run(bash: &Path, line: &str, dir: &Path) -> Vec<String> {
         .env_clear()
         .env("PATH", dir.join("bin"))
         .env("LOG", &log)
-        .env("HOME", "/home/of/nobody")
+        .env("HOME", "/nowhere")
         .current_dir(empty)
         .output()
         .unwrap();

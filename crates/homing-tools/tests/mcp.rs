@@ -348,7 +348,7 @@ async fn m12_cancelled_call_returns_at_once() {
         fn progress(&self, _: &str) {}
         fn ask(&self, question: homing_core::tool::Question) -> homing_core::BoxFuture<'_, homing_core::tool::Answer> {
             let _ = question;
-            Box::pin(async { homing_core::tool::Answer::Nobody })
+            Box::pin(async { homing_core::tool::Answer::Unavailable })
         }
     }
     let Some(mut server) = ServerFixture::new("hangs") else { return };

@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use command_fixture::{CommandFixture, NOBODY, again_as_ordinary_user, each, helper, isolated::git, sandboxes};
+use command_fixture::{CommandFixture, ORDINARY_USER, again_as_ordinary_user, each, helper, isolated::git, sandboxes};
 use homing_core::{authority::Sandbox, tool::ToolOutput, workspace::Workspaces};
 use homing_sandbox::{SandboxOptions, Sandboxes};
 use homing_tools::{shell::commands::Commands, worktree::GitWorktrees};
@@ -60,7 +60,7 @@ async fn private_folder_of_another_user_is_refused() {
     for (name, fixture) in each().await {
         fs::create_dir(&fixture.commands.private).unwrap();
         fs::set_permissions(&fixture.commands.private, Permissions::from_mode(0o700)).unwrap();
-        chown(&fixture.commands.private, Some(NOBODY), Some(NOBODY)).unwrap();
+        chown(&fixture.commands.private, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
         is_refused(name, &fixture.bash("true").await, "another user");
         assert!(fixture.files(&fixture.commands.private).is_empty(), "{name}");
     }
@@ -153,7 +153,7 @@ fn only_a_folder_of_mode_0700_is_private() {
         assert!(!is_users_alone(&at(name)), "{name}");
     }
     if rustix::process::geteuid().is_root() {
-        chown(at("alone"), Some(NOBODY), None).unwrap();
+        chown(at("alone"), Some(ORDINARY_USER), None).unwrap();
         assert!(!is_users_alone(&at("alone")));
     } else {
         assert!(!is_users_alone(Path::new("/root")));

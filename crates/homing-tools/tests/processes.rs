@@ -247,7 +247,7 @@ impl CallHost for Impatient {
     fn progress(&self, _: &str) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Answer> {
-        Box::pin(async { Answer::Nobody })
+        Box::pin(async { Answer::Unavailable })
     }
 }
 

@@ -105,6 +105,10 @@ impl Availability for Catalog {
     fn owns(&self, model: &str) -> bool {
         self.own.contains_key(model)
     }
+
+    fn key_variables(&self, provider: &str) -> Vec<String> {
+        Availability::key_variables(&self.providers, provider)
+    }
 }
 
 impl Models for Catalog {

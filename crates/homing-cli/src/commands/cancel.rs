@@ -19,7 +19,7 @@ pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
     let request = InboxRequest::Cancel { tree: found.tree, run: found.run, by: "`homing cancel`".to_owned() };
     let (pid, host) = match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, host } => (pid, host),
-        Posted::Nobody => {
+        Posted::NoOwner => {
             let status = super::show::envelope(&journal, &found)?.status;
             let why = if status.is_over() { "it already finished" } else { "its process is gone" };
             terminal::say(&format!("not running: {why}"));

@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
             terminal::say(&format!("message delivered to run {} (process {pid})", found.place));
             return Ok(Exit::Done);
         }
-        Posted::Nobody => (),
+        Posted::NoOwner => (),
     }
     if super::show::envelope(&journal, &found)?.status == Status::Interrupted {
         return Err(Trouble::usage("the run was interrupted")

@@ -8,6 +8,7 @@ mod direction;
 mod failed_teams;
 mod faults;
 mod guide;
+mod house_rules;
 mod map;
 mod mcp;
 mod old_journals;

@@ -29,7 +29,13 @@ impl Observed {
 
     /// Returns what was sent to a path of the collector. Protobuf does not encode text.
     fn received(&self, path: &str) -> String {
-        self.0.provider.requests().iter().filter(|it| it.path == path).map(|it| it.body.as_str()).collect()
+        self.0
+            .provider
+            .requests()
+            .iter()
+            .filter(|request| request.path == path)
+            .map(|request| request.body.as_str())
+            .collect()
     }
 }
 

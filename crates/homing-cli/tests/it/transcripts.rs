@@ -34,10 +34,10 @@ const BAD: &str = "---\nname: Bad Name\ndescription: Use this: now\ntools: Read,
 fn r7_agents_without_home_lists_the_built_in_ones() {
     homing(folder().path(), "agents").assert().success().stderr_eq("").stdout_eq(str![[r#"
 code         built-in  Writes and changes code [..]
-code-review  built-in  Reviews changes to code [..]
-explore      built-in  Finds its way around a code base [..]
-general      built-in  Takes on any task, [..]
-plan         built-in  Works out how a change should be made [..]
+code-review  built-in  Reviews code changes - bugs, security, maintainability - and reports findings by severity. Reads only, apart from git.
+explore      built-in  Explores a code base and answers questions about it - where something is done, how parts fit together, what uses what. Reads only. Start several in parallel when the questions do not depend on each other.
+general      built-in  Handles any task, alone or by delegating to other agents, and reports the result.
+plan         built-in  Plans a change before it is made - steps in order, files to touch, dependencies, risks. Reads only.
 
 "#]]);
 }
@@ -101,7 +101,7 @@ fn check_shows_the_line_and_a_hint() {
     let folder = folder();
     write(folder.path(), ".claude/agents/bad.md", BAD);
     homing(folder.path(), "check").assert().code(1).stderr_eq("").stdout_eq(str![[r#"
-warning: the name `Bad Name` became `bad-name`: names are lower-case letters, digits and hyphens
+warning: the name `Bad Name` was changed to `bad-name`: names consist of lower-case letters, digits and hyphens
  --> .claude/agents/bad.md:2:7
   |
 2 | name: Bad Name
@@ -109,7 +109,7 @@ warning: the name `Bad Name` became `bad-name`: names are lower-case letters, di
   |
   = help: write `name: bad-name`
 
-warning: `description` is not valid YAML without quotes; it was read as text
+warning: `description` is not valid YAML without quotes: read as text
  --> .claude/agents/bad.md:3:14
   |
 3 | description: Use this: now
@@ -117,7 +117,7 @@ warning: `description` is not valid YAML without quotes; it was read as text
   |
   = help: put the value in quotes
 
-warning: there is no tool `Bassh`; the agent does without it
+warning: unknown tool `Bassh`: ignored
  --> .claude/agents/bad.md:4:14
   |
 4 | tools: Read, Bassh
@@ -161,7 +161,7 @@ fn check_for_github_prints_annotations() {
     let folder = folder();
     write(folder.path(), ".claude/agents/a.md", "---\nname: a\ndescription: 100%: done\n---\nBody\n");
     homing(folder.path(), "check --format github").assert().success().stdout_eq(str![[r#"
-::warning file=.claude/agents/a.md,line=3,col=14::`description` is not valid YAML without quotes; it was read as text%0Ahint: put the value in quotes
+::warning file=.claude/agents/a.md,line=3,col=14::`description` is not valid YAML without quotes: read as text%0Ahint: put the value in quotes
 
 "#]]);
 }

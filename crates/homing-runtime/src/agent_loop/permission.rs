@@ -91,7 +91,7 @@ impl CallPermissions {
         match self.scheduler.waiting(context.ask(question)).await? {
             Answer::Yes => Ok(()),
             Answer::No | Answer::Text(_) => Err(RefusedCall::denied("the user declined").into()),
-            Answer::Nobody => Err(RefusedCall::no_approver().into()),
+            Answer::Unavailable => Err(RefusedCall::no_approver().into()),
         }
     }
 }
@@ -129,12 +129,12 @@ impl CallHost for ToolHost {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             self.tree.notify(&self.live_run, || TransientKind::Question(Box::new(question.clone())));
-            let Some(handler) = &self.permission_handler else { return Answer::Nobody };
+            let Some(handler) = &self.permission_handler else { return Answer::Unavailable };
             let answer = tokio::time::timeout(self.answer_within, handler.ask(question));
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => Answer::Nobody,
-                answer = answer => answer.unwrap_or(Answer::Nobody),
+                () = self.stop.cancelled() => Answer::Unavailable,
+                answer = answer => answer.unwrap_or(Answer::Unavailable),
             }
         })
     }

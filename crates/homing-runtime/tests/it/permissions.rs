@@ -61,7 +61,7 @@ fn user(answer: Answer) -> Arc<SameAnswer> {
 #[tokio::test(start_paused = true)]
 async fn call_that_needs_approval_is_denied_without_an_approver() {
     let text = "denied: this call needs approval and no approver is available";
-    for handler in [None, Some(user(Answer::Nobody))] {
+    for handler in [None, Some(user(Answer::Unavailable))] {
         let (envelope, refused, calls) = run_with(handler).await;
         assert_eq!((envelope.output.as_str(), calls), (text, 0));
         assert_eq!((envelope.denied, refused), (vec![text.to_owned()], Some(CallRefusal::Denied)));

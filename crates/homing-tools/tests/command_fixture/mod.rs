@@ -151,10 +151,10 @@ pub fn again_as_ordinary_user(tests: &[&str]) {
     let (home, temp) = (folder.path().join("home"), folder.path().join("tmp"));
     for path in [&home, &temp] {
         fs::create_dir(path).unwrap();
-        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        std::os::unix::fs::chown(path, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
     }
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let id = NOBODY.to_string();
+    let id = ORDINARY_USER.to_string();
     let mut command = std::process::Command::new("setpriv");
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]).arg(test).arg("--exact").args(tests);
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &home).env("TMPDIR", &temp);
@@ -168,7 +168,7 @@ pub fn again_as_ordinary_user(tests: &[&str]) {
 }
 
 /// The user ID of `nobody`.
-pub const NOBODY: u32 = 65_534;
+pub const ORDINARY_USER: u32 = 65_534;
 
 /// A host without a user, which never cancels.
 pub struct NoUser;
@@ -181,7 +181,7 @@ impl CallHost for NoUser {
     fn progress(&self, _: &str) {}
 
     fn ask(&self, _: Question) -> BoxFuture<'_, Answer> {
-        Box::pin(async { Answer::Nobody })
+        Box::pin(async { Answer::Unavailable })
     }
 }
 

@@ -75,7 +75,7 @@ impl ToolFixture {
     }
 
     pub fn run(&self) -> Run<'_> {
-        self.run_answering(Answer::Nobody)
+        self.run_answering(Answer::Unavailable)
     }
 
     pub fn run_answering(&self, answer: Answer) -> Run<'_> {

@@ -24,7 +24,7 @@ pub enum Posted {
         host: String,
     },
     /// The tree has no living owner: it has ended or was interrupted, and nothing was posted.
-    Nobody,
+    NoOwner,
 }
 
 /// The inbox within a transaction.
@@ -41,7 +41,7 @@ impl Inbox<'_> {
             InboxRequest::Tell { tree, run, message } => (tree, run, "tell", message),
         };
         let owner = owner_of(self.connection, *tree)?.ok_or(JournalError::NoSuchTree(*tree))?;
-        let Some(owner) = owner.filter(|owner| owner.is_alive(self.me)) else { return Ok(Posted::Nobody) };
+        let Some(owner) = owner.filter(|owner| owner.is_alive(self.me)) else { return Ok(Posted::NoOwner) };
         let sql = "INSERT INTO inbox (tree, run, kind, body, at) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.connection.execute(sql, params![tree.to_string(), run.to_string(), kind, body, int(now())])?;
         Ok(Posted::ToOwner { pid: owner.pid, host: owner.host })
