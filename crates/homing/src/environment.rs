@@ -7,8 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use secrecy::SecretString;
-
 /// Returns the value of a variable, if it is set and valid UTF-8.
 pub fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
@@ -25,7 +23,8 @@ pub fn folder(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns an API key or a provider's address from a variable. A blank value counts as unset.
-pub fn key(name: &str) -> Option<SecretString> {
+#[cfg(feature = "providers")]
+pub fn key(name: &str) -> Option<secrecy::SecretString> {
     variable(name).filter(|value| !value.trim().is_empty()).map(Into::into)
 }
 
