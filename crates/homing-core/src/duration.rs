@@ -6,8 +6,9 @@ use std::time::Duration;
 const MAX_SECONDS: f64 = 1e9;
 
 /// Units, in the order in which they may follow each other, with their length in seconds.
-const UNITS: [(&[&str], f64); 5] = [
-    (&["d"], 86_400.0),
+const UNITS: [(&[&str], f64); 6] = [
+    (&["w", "week", "weeks"], 604_800.0),
+    (&["d", "day", "days"], 86_400.0),
     (&["h", "hr", "hour", "hours"], 3_600.0),
     (&["m", "min", "mins", "minute", "minutes"], 60.0),
     (&["s", "sec", "secs", "second", "seconds"], 1.0),
@@ -23,7 +24,8 @@ pub struct DurationError(pub String);
 /// the smallest (`1h30m`, `1h 30m`), or a plain number of seconds.
 ///
 /// # Errors
-/// Fails if the text has another form, or if the duration is shorter than a millisecond or longer than about 31 years.
+/// Fails if the text has another form, or if the duration is not zero but shorter than a millisecond, or longer than about
+/// 31 years.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let error = || DurationError(text.to_owned());
     let seconds = if text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
@@ -31,7 +33,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     } else {
         sum_of_parts(text.trim())
     };
-    let seconds = seconds.filter(|seconds| (0.001..=MAX_SECONDS).contains(seconds)).ok_or_else(error)?;
+    let in_range = |seconds: &f64| *seconds == 0.0 || (0.001..=MAX_SECONDS).contains(seconds);
+    let seconds = seconds.filter(in_range).ok_or_else(error)?;
     Ok(Duration::from_secs_f64(seconds))
 }
 
@@ -73,6 +76,9 @@ mod tests {
             ("0.5h", 1_800_000),
             ("250ms", 250),
             ("2d", 172_800_000),
+            ("1w", 604_800_000),
+            ("0", 0),
+            ("0s", 0),
             (" 1H ", 3_600_000),
             ("2 hours 1 minute", 7_260_000),
         ] {
@@ -87,8 +93,7 @@ mod tests {
             " ",
             "soon",
             "5x",
-            "0",
-            "0s",
+            "0.0001s",
             "-1",
             "+1s",
             "1e3",

@@ -1,6 +1,9 @@
 //! Values of limits: counts, amounts of money and durations. A value that cannot be read is an error, never "no limit".
 
-use homing_core::limits::{Cap, Limit, Limits, micros_from_usd};
+use homing_core::{
+    duration::parse_duration,
+    limits::{Cap, Limit, Limits, micros_from_usd},
+};
 
 use crate::{fields::Unit, node::Node};
 
@@ -61,28 +64,12 @@ fn count(text: &str) -> Option<u64> {
     text.replace('_', "").parse().ok()
 }
 
-/// Reads a duration as milliseconds: a bare number of `unit` milliseconds, or numbers with `h`, `m`, `s` or `ms`, such as
-/// `1h30m` or `0.5s`. This is the only reader of durations in this crate.
+/// Reads a duration as milliseconds: a bare number of `unit` milliseconds, or numbers with units, such as `1h30m`.
 fn duration_ms(text: &str, unit: u64) -> Option<u64> {
     if let Some(ms) = decimal(text, unit) {
         return Some(ms);
     }
-    let (mut rest, mut total) = (text, 0_u64);
-    while !rest.is_empty() {
-        let digits = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
-        let letters = rest[digits..].find(|character: char| !character.is_ascii_alphabetic());
-        let letters = letters.unwrap_or(rest.len() - digits);
-        let scale = match &rest[digits..digits + letters] {
-            "h" => 3_600_000,
-            "m" | "min" | "mins" => 60_000,
-            "s" | "sec" | "secs" => 1_000,
-            "ms" => 1,
-            _ => return None,
-        };
-        total = total.checked_add(decimal(&rest[..digits], scale)?)?;
-        rest = rest[digits + letters..].trim_start();
-    }
-    (!text.is_empty()).then_some(total)
+    u64::try_from(parse_duration(text).ok()?.as_millis()).ok()
 }
 
 /// Multiplies a decimal number by `scale` and truncates. Integer arithmetic keeps the result exact.

@@ -66,6 +66,9 @@ impl LimitFields {
         let cost = self.max_cost.as_ref().map(|amount| micros_from_usd(&amount.text())).transpose();
         let timeout = self.timeout.as_ref().map(|amount| parse_duration(&amount.text())).transpose();
         let timeout = timeout.map_err(|error| format!("timeout: {error}"))?;
+        if timeout.is_some_and(|time| time.is_zero()) {
+            return Err("timeout: a team needs more time than none".to_owned());
+        }
         Ok(Limits {
             turns: cap(self.max_turns),
             depth: cap(self.max_depth),

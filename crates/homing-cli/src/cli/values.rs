@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use homing_core::{
     authority::Network,
+    duration::parse_duration,
     envelope::Status,
     limits::{Cap, micros_from_usd},
 };
@@ -43,36 +44,9 @@ pub(crate) fn time(text: &str) -> Result<Cap, String> {
     cap(text, |time| duration(time).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 
-/// Parses `90s`, `5m`, `1h30m`, `500ms`, `2d`; a bare number is seconds.
+/// Parses `90s`, `5m`, `1h30m`, `0.5h`, `500ms`, `2d`; a bare number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("`{text}` is not a duration: write 90s, 5m, 1h, or none");
-    let mut rest = text.trim();
-    if let Ok(seconds) = rest.parse::<u64>() {
-        return Ok(Duration::from_secs(seconds));
-    }
-    let mut total = 0u64;
-    if rest.is_empty() {
-        return Err(bad());
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).filter(|end| *end > 0).ok_or_else(bad)?;
-        let (number, tail) = rest.split_at(digits);
-        let word = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(word);
-        let millis = match unit.trim() {
-            "ms" => 1,
-            "s" | "sec" => 1_000,
-            "m" | "min" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            "w" => 604_800_000,
-            _ => return Err(bad()),
-        };
-        let part = number.parse::<u64>().ok().and_then(|count| count.checked_mul(millis)).ok_or_else(bad)?;
-        total = total.checked_add(part).ok_or_else(bad)?;
-        rest = tail;
-    }
-    Ok(Duration::from_millis(total))
+    parse_duration(text).map_err(|_| format!("`{text}` is not a duration: write 90s, 5m, 1h, or none"))
 }
 
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
@@ -153,11 +127,13 @@ mod tests {
 
     #[test]
     fn durations_and_amounts_are_parsed() {
-        for (text, millis) in [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("500ms", 500), ("7", 7_000)] {
+        for (text, millis) in
+            [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("500ms", 500), ("0.5h", 1_800_000), ("7", 7_000)]
+        {
             assert_eq!(time(text), Ok(Cap::At(millis)), "{text}");
         }
         assert_eq!(time("none"), Ok(Cap::Unlimited));
-        for bad in ["", "m", "5 parsecs", "-1s", "1.5h", "99999999999999999999s"] {
+        for bad in ["", "m", "5 parsecs", "-1s", "99999999999999999999s"] {
             assert!(time(bad).is_err(), "{bad}");
         }
         assert_eq!(money("+1.00"), Ok(Cap::At(1_000_000)));
