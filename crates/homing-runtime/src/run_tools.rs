@@ -48,13 +48,12 @@ pub(crate) enum CallKind {
 
 /// Classifies a call by the name that the model used.
 ///
-/// The only place in this crate where the name of a tool decides how a call is carried out. Once `ToolSpec` states a
-/// tool's effect, delegation is `effect == Delegates` of the specification that `RunTools::find` returns.
+/// The only place in this crate where the name of a tool decides how a call is carried out.
 pub(crate) fn call_kind(name: &str) -> CallKind {
     let name = tool_names::canonical(name).unwrap_or(name);
     if tool_names::is_delegation(name) {
         CallKind::Delegation
-    } else if name == "answer" {
+    } else if name == tool_names::ANSWER {
         CallKind::Answer
     } else {
         CallKind::Tool

@@ -246,12 +246,6 @@ impl TrustStore {
         self.projects.iter().map(|(path, trusted)| (path.as_path(), &trusted.hash))
     }
 
-    /// The former name of [`TrustStore::state`].
-    #[doc(hidden)]
-    pub fn standing(&self, project: &Path, files: &AuthorityFiles) -> TrustState {
-        self.state(project, files)
-    }
-
     fn save(&self) -> io::Result<()> {
         save_private(&self.path, &serde_json::to_vec_pretty(&self.projects)?)
     }

@@ -47,7 +47,7 @@ impl CodingSetup {
     pub(crate) fn read(&self) -> Project {
         let folders = self.places.project_folders();
         let files = AuthorityFiles::of_project(&folders);
-        let trust = match self.trust.as_ref().map(|store| store.standing(files.project(), &files)) {
+        let trust = match self.trust.as_ref().map(|store| store.state(files.project(), &files)) {
             Some(TrustState::Trusted) => Trust::Trusted,
             Some(TrustState::Nothing | TrustState::Changed { .. } | TrustState::Untrusted) | None => Trust::Untrusted,
         };

@@ -15,7 +15,7 @@ use homing_core::{
     tool::{AgentToolSource, Tool},
 };
 use homing_tools::{
-    mcp::{McpScope, Pins, ServerConfig, tools_prefix},
+    mcp::{McpApprovals, McpScope, ServerConfig, tools_prefix},
     shell::commands::Commands,
 };
 use serde_json::Value;
@@ -51,7 +51,7 @@ struct ServerStarter {
     commands: Arc<Commands>,
     /// The folder in which servers work, then the project's other folders. No server's program may be in one of them.
     folders: Vec<PathBuf>,
-    approvals: Pins,
+    approvals: McpApprovals,
 }
 
 /// Tools of servers that agent files define.
@@ -70,7 +70,7 @@ pub(crate) fn serve(
     commands: &Arc<Commands>,
     folders: Vec<PathBuf>,
 ) -> ServerTools {
-    let approvals = approvals.and_then(|path| Pins::load(path).ok()).unwrap_or_default();
+    let approvals = approvals.and_then(|path| McpApprovals::load(path).ok()).unwrap_or_default();
     let starter = ServerStarter { commands: commands.clone(), folders, approvals };
     let mut served = ServerTools { tools: Vec::new(), agent_tools: None, diagnostics: Vec::new(), pending: Vec::new() };
     let scope = starter.scope();

@@ -79,19 +79,9 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
 }
 
 pub(crate) fn status(text: &str) -> Result<Status, String> {
-    let all = [
-        Status::Queued,
-        Status::Running,
-        Status::Waiting,
-        Status::Interrupted,
-        Status::Done,
-        Status::Exhausted,
-        Status::TimedOut,
-        Status::Cancelled,
-        Status::Failed,
-    ];
-    let names = || all.map(Status::name).join(", ");
-    all.into_iter()
+    let names = || Status::ALL.map(Status::name).join(", ");
+    Status::ALL
+        .into_iter()
         .find(|status| status.name() == text.replace('-', "_"))
         .ok_or_else(|| format!("`{text}` is not a status: use one of {}", names()))
 }

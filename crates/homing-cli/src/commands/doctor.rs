@@ -200,7 +200,7 @@ fn checked(journal: &SqliteJournal, path: &Path) -> Finding {
 
 fn trust(setup: &CodingSetup) -> Finding {
     let files = AuthorityFiles::of_project(&setup.places.project_folders());
-    match setup.trust.as_ref().map(|store| store.standing(files.project(), &files)) {
+    match setup.trust.as_ref().map(|store| store.state(files.project(), &files)) {
         Some(TrustState::Nothing) => Finding::Good("this project needs no trust".to_owned()),
         Some(TrustState::Trusted) => Finding::Good("this project's files are trusted".to_owned()),
         Some(TrustState::Changed { .. }) => {

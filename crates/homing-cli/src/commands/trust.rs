@@ -10,7 +10,7 @@ use homing_core::sanitize;
 use homing_load::Places;
 use homing_sandbox::CommandEnv;
 use homing_tools::{
-    mcp::{McpScope, PinState, Pins, ServerConfig},
+    mcp::{ApprovalState, McpApprovals, McpScope, ServerConfig},
     shell::commands::Commands,
     trust::{AuthorityFiles, TrustState, TrustStore},
 };
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     }
     let files = AuthorityFiles::of_project(&folders);
     let project = files.project();
-    let state = store.standing(project, &files);
+    let state = store.state(project, &files);
     describe(&files, &state)?;
     if args.show || matches!(state, TrustState::Trusted | TrustState::Nothing) {
         return Ok(Exit::Done);
@@ -60,8 +60,8 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     terminal::say(&format!("{} is now trusted", project.display()));
     let mut setup = CodingSetup::from_env(&folder);
     setup.trust = Some(store);
-    let approvals = setup.approvals.as_deref().and_then(|path| Pins::load(path).ok()).unwrap_or_default();
-    let is_pending = |server: &KnownServer| !matches!(approvals.state(&server.config), PinState::Approved(_));
+    let approvals = setup.approvals.as_deref().and_then(|path| McpApprovals::load(path).ok()).unwrap_or_default();
+    let is_pending = |server: &KnownServer| !matches!(approvals.state(&server.config), ApprovalState::Approved(_));
     for KnownServer { config, from, .. } in setup.known_servers().into_iter().filter(is_pending) {
         let (name, from) = (sanitize::inert_line(&config.name), sanitize::inert_line(&from));
         terminal::say(&format!("MCP server `{name}` ({from}): approve its tools with `homing trust --server {name}`"));
@@ -75,7 +75,7 @@ pub(crate) async fn server(args: &TrustArgs, name: &str) -> anyhow::Result<Exit>
     let folders = Folders::from_env();
     let path = folders.approvals().ok_or_else(|| Trouble::config("HOME is not set, so approvals cannot be saved"))?;
     let unwritable = |error: std::io::Error| Trouble::config(format!("{}: {error}", path.display()));
-    let mut approvals = Pins::load(&path).map_err(unwritable)?;
+    let mut approvals = McpApprovals::load(&path).map_err(unwritable)?;
     if args.revoke {
         approvals.forget(name);
         approvals.save(&path).map_err(unwritable)?;
@@ -121,7 +121,7 @@ async fn approve(
     args: &TrustArgs,
     scope: &McpScope,
     server: &KnownServer,
-    approvals: &mut Pins,
+    approvals: &mut McpApprovals,
 ) -> anyhow::Result<bool> {
     let KnownServer { config, from, .. } = server;
     let place = sanitize::inert_line(&config.place.to_string());

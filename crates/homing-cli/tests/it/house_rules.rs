@@ -215,7 +215,7 @@ fn text_is_written_in_plain_words() {
     report("not in plain words (see CONTRIBUTING.md)", &found);
 }
 
-/// Whether a doc comment begins with a question word instead of a noun phrase or a verb.
+/// Returns true if a doc comment begins with a question word instead of a noun phrase or a verb.
 fn is_question(line: &str) -> bool {
     let Some(text) = line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")) else {
         return false;

@@ -81,7 +81,7 @@ fn denying_notebook_and_output_tools_keeps_shell_and_editor() {
 }
 
 #[test]
-fn untrusted_agent_cannot_raise_the_users_limits() {
+fn r54_untrusted_agent_cannot_raise_the_users_limits() {
     let world = World::saying("spent");
     world.write(".claude/agents/general.md", GREEDY);
     configure(&world, "[limits]\ncost = 0.50\nturns = 9\n");
@@ -104,7 +104,7 @@ fn untrusted_agent_cannot_raise_the_users_limits() {
 }
 
 #[test]
-fn untrusted_agent_cannot_raise_the_defaults() {
+fn r54_untrusted_agent_cannot_raise_the_defaults() {
     let world = World::saying("spent");
     world.write(".claude/agents/general.md", GREEDY);
     let plan = plan(&world, &[]);

@@ -67,7 +67,7 @@ fn limit_of(envelope: &Envelope) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_text_is_continued_and_joined() {
+async fn r49_cut_text_is_continued_and_joined() {
     let (envelope, heard, _) = run_replies([cut("The answer is for"), say("ty-two.")], task()).await;
     assert_eq!((envelope.status, envelope.partial), (Status::Done, false));
     assert_eq!(envelope.output, "The answer is forty-two.");
@@ -104,7 +104,7 @@ async fn whole_calls_of_a_cut_reply_are_executed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn third_cut_in_a_row_ends_the_run_with_the_text_so_far() {
+async fn r49_third_cut_in_a_row_ends_the_run_with_the_text_so_far() {
     let (envelope, heard, _) = run_replies([cut("one "), cut("two "), cut("three")], task()).await;
     assert_eq!((envelope.status, limit_of(&envelope)), (Status::Exhausted, "output"));
     assert_eq!((envelope.output.as_str(), envelope.partial, envelope.resumable), ("one two three", true, true));

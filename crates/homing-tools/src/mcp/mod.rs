@@ -9,8 +9,6 @@ mod tool;
 
 pub use approvals::{ApprovalState, McpApprovals};
 // The former names, until the hosts use the new ones.
-#[doc(hidden)]
-pub use approvals::{ApprovalState as PinState, McpApprovals as Pins};
 pub use config::{ServerConfig, ServerConfigError, ServerPlace};
 pub use connection::{McpError, McpScope};
 pub use definitions::{ListedTool, ToolListing, tools_prefix};

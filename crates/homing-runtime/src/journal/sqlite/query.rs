@@ -321,18 +321,7 @@ pub(super) fn parsed<T: std::str::FromStr>(row: &Row<'_>, at: usize) -> rusqlite
 
 /// The status with this name.
 fn status(name: &str) -> Option<Status> {
-    let all = [
-        Status::Queued,
-        Status::Running,
-        Status::Waiting,
-        Status::Interrupted,
-        Status::Done,
-        Status::Exhausted,
-        Status::TimedOut,
-        Status::Cancelled,
-        Status::Failed,
-    ];
-    all.into_iter().find(|status| status.name() == name)
+    name.parse().ok()
 }
 
 /// The run that `id` names, or the candidates if it is ambiguous.
