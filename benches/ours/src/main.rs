@@ -47,7 +47,7 @@ async fn homing(job: &Job) -> Homing {
 
 fn agent(name: &str, prompt: &str, tools: &[&str]) -> AgentDefinition {
     let mut agent = AgentDefinition::new(name, "Takes part in the comparison", prompt);
-    agent.tools = Allow::Only(tools.iter().map(|tool| tool.parse().expect("a rule")).collect());
+    agent.tools.allowed = Allow::Only(tools.iter().map(|tool| tool.parse().expect("a rule")).collect());
     agent
 }
 

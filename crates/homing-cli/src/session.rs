@@ -155,7 +155,7 @@ impl Session {
         if self.model.is_some() || self.config.user.model.is_some() {
             return Ok(());
         }
-        let names_a_model = matches!(agent.model, ModelChoice::Named(_));
+        let names_a_model = matches!(agent.model.choice, ModelChoice::Named(_));
         if let Some((_, why)) = self.catalog.default_model() {
             if !names_a_model {
                 terminal::say(&why);

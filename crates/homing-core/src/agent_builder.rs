@@ -75,7 +75,7 @@ impl AgentBuilder {
     /// Sets the model. Default: the parent's.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
-        self.agent.model = ModelChoice::Named(vec![name.into()]);
+        self.agent.model.choice = ModelChoice::Named(vec![name.into()]);
         self
     }
 
@@ -89,35 +89,35 @@ impl AgentBuilder {
     /// Adds skills whose bodies are included in its prompt.
     #[must_use]
     pub fn skills<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.agent.skills.extend(names.into_iter().map(str::to_owned));
+        self.agent.attachments.skills.extend(names.into_iter().map(str::to_owned));
         self
     }
 
     /// Adds keys of the parent's context that it can see.
     #[must_use]
     pub fn shares<'a>(mut self, keys: impl IntoIterator<Item = &'a str>) -> Self {
-        self.agent.shared_context.extend(keys.into_iter().map(str::to_owned));
+        self.agent.context.shared_context.extend(keys.into_iter().map(str::to_owned));
         self
     }
 
     /// Sets the part of the parent's transcript that it starts with.
     #[must_use]
     pub fn inherit(mut self, inherit: Inherit) -> Self {
-        self.agent.inherit = inherit;
+        self.agent.context.inherit = inherit;
         self
     }
 
     /// Sets the JSON schema of its answer.
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
-        self.agent.schema = Some(schema);
+        self.agent.task.schema = Some(schema);
         self
     }
 
     /// Sets the effect of its failure on the parent.
     #[must_use]
     pub fn on_failure(mut self, on_failure: OnFailure) -> Self {
-        self.agent.on_failure = on_failure;
+        self.agent.task.on_failure = on_failure;
         self
     }
 
@@ -135,9 +135,9 @@ impl AgentBuilder {
         }
         let parse = |rules: Vec<String>| rules.iter().map(|rule| rule.parse()).collect::<Result<Vec<Rule>, _>>();
         if let Some(tools) = self.tools {
-            agent.tools = Allow::Only(parse(tools)?);
+            agent.tools.allowed = Allow::Only(parse(tools)?);
         }
-        agent.denied = parse(self.denied)?;
+        agent.tools.denied = parse(self.denied)?;
         Ok(agent)
     }
 }
@@ -164,9 +164,9 @@ mod tests {
             .limits(Limits::small())
             .build()
             .unwrap();
-        assert_eq!(agent.tools, Allow::Only(vec![Rule::tool("read"), Rule::calls("bash", "cargo *")]));
-        assert_eq!(agent.model, ModelChoice::Named(vec!["fast".into()]));
-        assert_eq!(agent.denied.len(), 1);
+        assert_eq!(agent.tools.allowed, Allow::Only(vec![Rule::tool("read"), Rule::calls("bash", "cargo *")]));
+        assert_eq!(agent.model.choice, ModelChoice::Named(vec!["fast".into()]));
+        assert_eq!(agent.tools.denied.len(), 1);
     }
 
     #[test]

@@ -280,7 +280,7 @@ impl Authority {
     #[must_use]
     pub fn child(&self, definition: &AgentDefinition) -> Self {
         let own = narrow(&self.grant, definition);
-        let grant = match &definition.delegates {
+        let grant = match &definition.tools.delegates {
             None => own.clone(),
             Some(rules) => Arc::new(self.grant.under(Layer {
                 from: format!("delegates of agent {}", definition.name),
@@ -296,16 +296,19 @@ impl Authority {
 
 fn narrow(grant: &Arc<Grant>, definition: &AgentDefinition) -> Arc<Grant> {
     let mut own = Grant::clone(grant);
-    if definition.tools != Allow::All || !definition.denied.is_empty() || !definition.asked.is_empty() {
+    if definition.tools.allowed != Allow::All
+        || !definition.tools.denied.is_empty()
+        || !definition.tools.asked.is_empty()
+    {
         own = own.under(Layer {
             from: format!("agent {}", definition.name),
-            allow: definition.tools.clone(),
-            ask: definition.asked.clone(),
-            deny: definition.denied.clone(),
+            allow: definition.tools.allowed.clone(),
+            ask: definition.tools.asked.clone(),
+            deny: definition.tools.denied.clone(),
             settled: Vec::new(),
         });
     }
-    match definition.permission_mode {
+    match definition.execution.permission_mode {
         None | Some(PermissionMode::All | PermissionMode::Edit) => (),
         Some(PermissionMode::Ask) => {
             let ask = ASK_MODE_TOOLS.map(Rule::tool).to_vec();

@@ -8,7 +8,10 @@ use serde_json::Value;
 use crate::{authority::Allow, limits::Limits, model::Effort, rule::Rule};
 
 /// The parsed form of an agent file, or an agent made in code.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+///
+/// Its JSON form is flat: the fields of the parts appear beside its own. Journals contain this form and cache keys are
+/// hashes of its text, so names and order must not change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentDefinition {
     /// Unique within a registry: `^[a-z][a-z0-9-]*$`, or `plugin:name`.
@@ -23,74 +26,32 @@ pub struct AgentDefinition {
     pub description: String,
     /// The system prompt.
     pub prompt: String,
-    /// Tools it may use.
-    pub tools: Allow,
-    /// Calls it may not make.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub denied: Vec<Rule>,
-    /// Calls that need the user's approval.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub asked: Vec<Rule>,
-    /// Tools it may pass on to children beyond its own. Hosts keep this from trusted files only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delegates: Option<Vec<Rule>>,
-    /// Model to use.
-    pub model: ModelChoice,
-    /// Reasoning effort.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub effort: Option<Effort>,
-    /// Sampling temperature in thousandths.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub temperature_milli: Option<u32>,
-    /// Skills whose bodies are included in its prompt.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skills: Vec<String>,
-    /// Files that belong to it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub resources: Vec<String>,
+    /// Rules on the tools that it and its children may use.
+    #[serde(flatten)]
+    pub tools: ToolRules,
+    /// The model and the parameters of its calls.
+    #[serde(flatten)]
+    pub model: ModelSettings,
+    /// Skills and files that belong to it.
+    #[serde(flatten)]
+    pub attachments: Attachments,
     /// Limits.
     pub limits: Limits,
-    /// Keys of the parent's context that it can see.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub shared_context: Vec<String>,
-    /// Part of the parent's transcript that it starts with.
-    pub inherit: Inherit,
-    /// Parts of the project context that its prompt includes.
-    pub surroundings: ProjectContext,
-    /// Permission mode; `None` restricts nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub permission_mode: Option<PermissionMode>,
-    /// True if the parent continues without waiting for it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub background: bool,
-    /// Isolation of its files from its parent's.
-    pub isolation: Isolation,
-    /// Scope of the notes that it keeps between runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemoryScope>,
-    /// MCP servers it uses, by name, with their configuration if the file contains it. They need trust.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub mcp_servers: BTreeMap<String, Value>,
-    /// Hooks, as written in the file. They need trust.
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub hooks: Value,
-    /// JSON schema of its answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Value>,
-    /// Effect of its failure on the parent.
-    pub on_failure: OnFailure,
-    /// Task to use if none is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_prompt: Option<String>,
-    /// Colour for user interfaces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub color: Option<String>,
-    /// Data of the author's own, not interpreted.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: BTreeMap<String, Value>,
-    /// Unknown keys of the file, kept unchanged and ignored.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub unknown: BTreeMap<String, Value>,
+    /// Parts of the parent's and the project's context that it starts with.
+    #[serde(flatten)]
+    pub context: ContextSettings,
+    /// Conditions under which its runs work.
+    #[serde(flatten)]
+    pub execution: ExecutionSettings,
+    /// Programs that its runs start. They need trust.
+    #[serde(flatten)]
+    pub integrations: Integrations,
+    /// Defaults for its tasks.
+    #[serde(flatten)]
+    pub task: TaskDefaults,
+    /// Fields without effect on its runs.
+    #[serde(flatten)]
+    pub extra: ExtraFields,
     /// Origin of the definition.
     pub source: Source,
 }
@@ -102,42 +63,121 @@ impl AgentDefinition {
     }
 }
 
-impl Default for AgentDefinition {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            title: None,
-            aliases: Vec::new(),
-            description: String::new(),
-            prompt: String::new(),
-            tools: Allow::All,
-            denied: Vec::new(),
-            asked: Vec::new(),
-            delegates: None,
-            model: ModelChoice::Inherit,
-            effort: None,
-            temperature_milli: None,
-            skills: Vec::new(),
-            resources: Vec::new(),
-            limits: Limits::default(),
-            shared_context: Vec::new(),
-            inherit: Inherit::None,
-            surroundings: ProjectContext::Full,
-            permission_mode: None,
-            background: false,
-            isolation: Isolation::None,
-            memory: None,
-            mcp_servers: BTreeMap::new(),
-            hooks: Value::Null,
-            schema: None,
-            on_failure: OnFailure::Report,
-            initial_prompt: None,
-            color: None,
-            metadata: BTreeMap::new(),
-            unknown: BTreeMap::new(),
-            source: Source::default(),
-        }
-    }
+/// Rules on the tools that an agent and its children may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ToolRules {
+    /// Tools it may use.
+    #[serde(rename = "tools")]
+    pub allowed: Allow,
+    /// Calls it may not make.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<Rule>,
+    /// Calls that need the user's approval.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<Rule>,
+    /// Tools it may pass on to children beyond its own. Hosts keep this from trusted files only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delegates: Option<Vec<Rule>>,
+}
+
+/// The model of an agent and the parameters of its calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelSettings {
+    /// Model to use.
+    #[serde(rename = "model")]
+    pub choice: ModelChoice,
+    /// Reasoning effort.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+    /// Sampling temperature in thousandths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub temperature_milli: Option<u32>,
+}
+
+/// Skills and files that belong to an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attachments {
+    /// Skills whose bodies are included in its prompt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<String>,
+    /// Files that belong to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+}
+
+/// The parts of its parent's and the project's context that an agent starts with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContextSettings {
+    /// Keys of the parent's context that it can see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared_context: Vec<String>,
+    /// Part of the parent's transcript that it starts with.
+    pub inherit: Inherit,
+    /// Parts of the project context that its prompt includes.
+    #[serde(rename = "surroundings")]
+    pub project_context: ProjectContext,
+}
+
+/// The conditions under which an agent's runs work.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExecutionSettings {
+    /// Permission mode; `None` restricts nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<PermissionMode>,
+    /// True if the parent continues without waiting for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
+    /// Isolation of its files from its parent's.
+    pub isolation: Isolation,
+    /// Scope of the notes that it keeps between runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryScope>,
+}
+
+/// Programs that an agent's runs start. They need trust.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Integrations {
+    /// MCP servers it uses, by name, with their configuration if the file contains it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mcp_servers: BTreeMap<String, Value>,
+    /// Hooks, as written in the file.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub hooks: Value,
+}
+
+/// Defaults for the tasks of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskDefaults {
+    /// JSON schema of its answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Value>,
+    /// Effect of its failure on the parent.
+    pub on_failure: OnFailure,
+    /// Task to use if none is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_prompt: Option<String>,
+}
+
+/// Fields of a definition without effect on its runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExtraFields {
+    /// Colour for user interfaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub color: Option<String>,
+    /// Data of the author's own, not interpreted.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, Value>,
+    /// Unknown keys of the file, kept unchanged and ignored.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// The model that an agent uses.

@@ -38,7 +38,7 @@ pub trait Tool: Send + Sync {
 pub trait AgentToolSource: Send + Sync {
     /// Returns the tools for one run of `agent` and its descendants. They are dropped when the run ends, and dropping
     /// them must stop what they started.
-    fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>>;
+    fn tools_of(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>>;
 }
 
 /// Specification of a tool.

@@ -176,7 +176,7 @@ impl RunTree {
             parent.links.open_background = parent.links.open_background.saturating_sub(1);
         }
         if let (Outcome::Failed { kind, message, .. }, OnFailure::FailParent) =
-            (&ended.outcome, spawned.agent.on_failure)
+            (&ended.outcome, spawned.agent.task.on_failure)
         {
             let message = format!("child agent `{}` failed: {message}", spawned.agent.name);
             parent.stopping.force_outcome(Outcome::failed(*kind, message));

@@ -7,7 +7,7 @@ use std::{
 
 use homing_core::{
     authority::{Allow, Authority, Decision, Grant, Layer, Network, Sandbox},
-    definition::{AgentDefinition, PermissionMode},
+    definition::{AgentDefinition, ExecutionSettings, PermissionMode, ToolRules},
     rule::{Rule, Subject, Subjects},
 };
 
@@ -52,10 +52,13 @@ impl Dice {
         let mode = [None, None, Some(PermissionMode::Plan), Some(PermissionMode::Ask), Some(PermissionMode::All)];
         AgentDefinition {
             name: format!("a{}", self.of(4)),
-            tools: self.allow(),
-            denied: self.rules(2),
-            delegates: (self.of(4) == 0).then(|| self.rules(6)),
-            permission_mode: mode[self.of(mode.len())],
+            tools: ToolRules {
+                allowed: self.allow(),
+                denied: self.rules(2),
+                delegates: (self.of(4) == 0).then(|| self.rules(6)),
+                ..ToolRules::default()
+            },
+            execution: ExecutionSettings { permission_mode: mode[self.of(mode.len())], ..ExecutionSettings::default() },
             ..AgentDefinition::default()
         }
     }
@@ -153,13 +156,13 @@ fn coordinator_may_delegate_tools_it_lacks_if_trusted() {
         network: Network::Off,
         sandbox: Sandbox::WorkspaceWrite,
     };
-    let tools = Allow::Only(vec![Rule::tool("delegate")]);
-    let plain = AgentDefinition { name: "lead".into(), tools, ..AgentDefinition::default() };
-    let worker = AgentDefinition { name: "worker".into(), ..AgentDefinition::default() };
-    let narrow = Authority::root(floor.clone(), &plain).child(&worker);
+    let mut agent = AgentDefinition::new("lead", "", "");
+    agent.tools.allowed = Allow::Only(vec![Rule::tool("delegate")]);
+    let worker = AgentDefinition::new("worker", "", "");
+    let narrow = Authority::root(floor.clone(), &agent).child(&worker);
     assert!(!narrow.own.shows("edit"));
-    let trusted = AgentDefinition { delegates: Some(vec![Rule::tool("edit"), Rule::tool("delegate")]), ..plain };
-    let lead = Authority::root(floor, &trusted);
+    agent.tools.delegates = Some(vec![Rule::tool("edit"), Rule::tool("delegate")]);
+    let lead = Authority::root(floor, &agent);
     assert!(!lead.own.shows("edit") && lead.child(&worker).own.shows("edit") && !lead.child(&worker).own.shows("bash"));
 }
 
@@ -172,10 +175,10 @@ fn plan_mode_changes_nothing_nor_do_its_children() {
         network: Network::On,
         sandbox: Sandbox::WorkspaceWrite,
     };
-    let planner =
-        AgentDefinition { name: "p".into(), permission_mode: Some(PermissionMode::Plan), ..AgentDefinition::default() };
-    let worker =
-        AgentDefinition { name: "w".into(), permission_mode: Some(PermissionMode::All), ..AgentDefinition::default() };
+    let mut planner = AgentDefinition::new("p", "", "");
+    planner.execution.permission_mode = Some(PermissionMode::Plan);
+    let mut worker = AgentDefinition::new("w", "", "");
+    worker.execution.permission_mode = Some(PermissionMode::All);
     let child = Authority::root(floor, &planner).child(&worker);
     assert!(!child.own.shows("edit") && !child.own.shows("write") && child.own.shows("bash"));
     assert_eq!((child.own.sandbox, child.own.write.len()), (Sandbox::ReadOnly, 0));

@@ -16,7 +16,7 @@ use homing_core::{
 };
 
 use self::{
-    field_reader::FieldReader, identity::Identity, model_settings::ModelSettings, run_settings::RunSettings,
+    field_reader::FieldReader, identity::Identity, model_settings::ModelReader, run_settings::RunSettings,
     tool_access::ToolAccess,
 };
 use crate::{
@@ -60,7 +60,7 @@ pub(crate) fn build(partial: &PartialDefinition<'_>, diagnostics: &mut Diagnosti
         seen: Vec::new(),
         identity: Identity::default(),
         tools: ToolAccess::new(partial.names),
-        model: ModelSettings::default(),
+        model: ModelReader::default(),
         limits: Limits::default(),
         run: RunSettings::default(),
         disabled: false,
@@ -83,7 +83,7 @@ struct DefinitionBuilder<'a> {
     seen: Vec<(String, Option<Field>)>,
     identity: Identity,
     tools: ToolAccess<'a>,
-    model: ModelSettings,
+    model: ModelReader,
     limits: Limits,
     run: RunSettings,
     disabled: bool,
@@ -184,7 +184,7 @@ impl DefinitionBuilder<'_> {
             Field::SharedContext => self.run.shared_context = reader.list(),
             Field::Parameters => self.run.parameters(reader),
             Field::Inherit => self.run.inherit(reader),
-            Field::Surroundings => self.run.project_context(reader),
+            Field::ProjectContext => self.run.project_context(reader),
             Field::InheritProject => self.run.inherit_project(reader),
             Field::Background => self.run.background = reader.flag(),
             Field::Memory => self.run.memory(reader),

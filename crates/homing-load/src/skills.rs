@@ -260,8 +260,8 @@ pub fn skill_as_agent(path: &Path, scope: Scope, options: &ParseOptions) -> Pars
     let mut parsed = parse(path, bytes, ParsedFile::SkillAsAgent, scope, options);
     for definition in &mut parsed.definitions {
         let mut files = bundled_files(path);
-        files.retain(|file| !definition.resources.contains(file));
-        definition.resources.extend(files);
+        files.retain(|file| !definition.attachments.resources.contains(file));
+        definition.attachments.resources.extend(files);
     }
     parsed
 }

@@ -15,24 +15,24 @@ use serde_json::Value;
 pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> Vec<Diagnostic> {
     let lowered = lower(&mut definition.limits, ceiling);
     let mut removed = Vec::new();
-    if !std::mem::take(&mut definition.hooks).is_null() {
+    if !std::mem::take(&mut definition.integrations.hooks).is_null() {
         removed.push(("hooks", "hooks do not run"));
     }
-    if !std::mem::take(&mut definition.mcp_servers).is_empty() {
+    if !std::mem::take(&mut definition.integrations.mcp_servers).is_empty() {
         removed.push(("mcpServers", "MCP servers are not started"));
     }
-    if definition.delegates.take().is_some() {
+    if definition.tools.delegates.take().is_some() {
         removed.push(("delegates", "children get no tools beyond the agent's own"));
     }
-    if matches!(definition.permission_mode, Some(PermissionMode::Edit | PermissionMode::All)) {
-        definition.permission_mode = None;
+    if matches!(definition.execution.permission_mode, Some(PermissionMode::Edit | PermissionMode::All)) {
+        definition.execution.permission_mode = None;
         removed.push(("permissionMode", "the default permission mode applies"));
     }
     if let Some(lowered) = &lowered {
         removed.push(("limits", lowered.as_str()));
     }
     for key in ["base_url", "baseUrl", "env", "api_key", "apiKey"] {
-        if definition.unknown.remove(key).is_some() | definition.metadata.remove(key).is_some() {
+        if definition.extra.unknown.remove(key).is_some() | definition.extra.metadata.remove(key).is_some() {
             removed.push((key, "it is ignored"));
         }
     }
@@ -43,7 +43,7 @@ pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> V
             .on(field)
             .hint("review the file, then trust the project")
     };
-    debug_assert_eq!(definition.hooks, Value::Null);
+    debug_assert_eq!(definition.integrations.hooks, Value::Null);
     removed.into_iter().map(warning).collect()
 }
 

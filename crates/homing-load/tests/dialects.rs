@@ -426,8 +426,9 @@ fn vs_code_tools_are_not_mcp_servers_but_defined_servers_are() {
 
 #[test]
 fn all_and_none_are_accepted_as_words() {
-    let tools =
-        |value: &str| show::definition(&format!("---\nname: a\ndescription: d\ntools: {value}\n---\nP\n")).tools;
+    let tools = |value: &str| {
+        show::definition(&format!("---\nname: a\ndescription: d\ntools: {value}\n---\nP\n")).tools.allowed
+    };
     assert_eq!(tools("All tools"), tools("\"*\""));
     assert_eq!(tools("inherit"), tools("\"*\""));
     assert_eq!(tools("none"), tools("[]"));

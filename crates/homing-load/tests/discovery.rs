@@ -203,11 +203,14 @@ fn r8_unknown_tools_are_reported() {
     let lenient = load_file(&path, Scope::Project, &ParseOptions::default());
     assert_eq!(lenient.diagnostics[0].severity, Severity::Warning);
     assert_eq!((lenient.diagnostics[0].line, lenient.diagnostics[0].column), (4, 14));
-    assert_eq!(lenient.definitions[0].tools, Allow::Only(vec!["read".parse().unwrap()]));
+    assert_eq!(lenient.definitions[0].tools.allowed, Allow::Only(vec!["read".parse().unwrap()]));
     let strict = load_file(&path, Scope::Project, &ParseOptions { strict: true, ..ParseOptions::default() });
     assert!(strict.definitions.is_empty());
     let known = load_file(&path, Scope::Project, &ParseOptions { strict: true, tools: vec!["deploy".into()] });
-    assert_eq!(known.definitions[0].tools, Allow::Only(vec!["read".parse().unwrap(), "deploy".parse().unwrap()]));
+    assert_eq!(
+        known.definitions[0].tools.allowed,
+        Allow::Only(vec!["read".parse().unwrap(), "deploy".parse().unwrap()])
+    );
 }
 
 fn built_in(name: &str) -> &'static AgentDefinition {
@@ -215,7 +218,7 @@ fn built_in(name: &str) -> &'static AgentDefinition {
 }
 
 fn tools(name: &str) -> Vec<String> {
-    match &built_in(name).tools {
+    match &built_in(name).tools.allowed {
         Allow::All => vec!["*".into()],
         Allow::Only(rules) => rules.iter().map(ToString::to_string).collect(),
     }
@@ -229,9 +232,9 @@ fn r10_built_in_agents_have_tools_and_can_be_overridden() {
     assert_eq!(tools("plan"), tools("explore"));
     assert_eq!(tools("code-review"), ["glob", "grep", "read", "diff", "bash(git only)"]);
     assert_eq!(tools("general"), ["*"]);
-    assert!(["explore", "plan", "code-review"].iter().all(|name| built_in(name).schema.is_some()));
-    assert_eq!(built_in("explore").surroundings, ProjectContext::Environment);
-    assert_eq!(built_in("plan").surroundings, ProjectContext::Environment);
+    assert!(["explore", "plan", "code-review"].iter().all(|name| built_in(name).task.schema.is_some()));
+    assert_eq!(built_in("explore").context.project_context, ProjectContext::Environment);
+    assert_eq!(built_in("plan").context.project_context, ProjectContext::Environment);
     assert!(built_in("general").prompt.contains("`explore`"));
     let world = World::new();
     // What the prompts in the wild call it.
@@ -255,7 +258,9 @@ fn r10_r12_shipped_agents_need_no_repair() {
         assert_eq!(parsed.diagnostics, [], "{name}");
         assert_eq!(format!("{}.md", parsed.definitions[0].name), *name);
     }
-    assert!(builtin::agents().iter().all(|agent| agent.unknown.is_empty() && agent.source.kind == Scope::BuiltIn));
+    assert!(
+        builtin::agents().iter().all(|agent| agent.extra.unknown.is_empty() && agent.source.kind == Scope::BuiltIn)
+    );
 }
 
 #[test]
@@ -293,8 +298,8 @@ fn untrusted_project_agents_are_registered_without_authority() {
     let trust = TrustPolicy { is_trusted: &is_trusted, ceiling: Limits::default() };
     let found = discover_trusted(&places, &ParseOptions::default(), trust);
     let agent = found.registry.get("db").unwrap();
-    assert!(agent.hooks.is_null() && agent.mcp_servers.is_empty());
-    assert_eq!(agent.tools, Allow::Only(vec!["read".parse().unwrap()]), "restrictions stay");
+    assert!(agent.integrations.hooks.is_null() && agent.integrations.mcp_servers.is_empty());
+    assert_eq!(agent.tools.allowed, Allow::Only(vec!["read".parse().unwrap()]), "restrictions stay");
     let stripped: Vec<(&str, &str)> =
         found.stripped.iter().map(|stripped| (stripped.agent.as_str(), stripped.field.as_str())).collect();
     assert_eq!(stripped, [("db", "hooks"), ("db", "mcpServers")]);
@@ -302,5 +307,5 @@ fn untrusted_project_agents_are_registered_without_authority() {
     assert_eq!(found.registry.names().collect::<Vec<_>>(), ["db"], "built-in agents are left out");
     let trusting = TrustPolicy { is_trusted: &|_| true, ceiling: Limits::default() };
     let found = discover_trusted(&places, &ParseOptions::default(), trusting);
-    assert!(!found.registry.get("db").unwrap().hooks.is_null() && found.stripped.is_empty());
+    assert!(!found.registry.get("db").unwrap().integrations.hooks.is_null() && found.stripped.is_empty());
 }

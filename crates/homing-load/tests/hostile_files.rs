@@ -73,7 +73,7 @@ fn f3_unclosed_front_matter_ends_after_its_last_key() {
 fn f4_fence_inside_a_block_scalar_is_text() {
     let agent = definition("---\nname: a\ndescription: |\n  one\n  ---\n  two\ntools: Read\n---\nP\n");
     assert_eq!(agent.description, "one\n---\ntwo");
-    assert_ne!(agent.tools, Allow::All);
+    assert_ne!(agent.tools.allowed, Allow::All);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn f6_all_line_endings_are_accepted() {
         assert!(parsed.diagnostics.is_empty());
     }
     let odd = bytes("---\nname: a\ndescription: one\u{2028}tools: Bash\ntools: Read\n---\nP\n".as_bytes());
-    assert_eq!(odd.definitions[0].tools, Allow::Only(vec!["read".parse().unwrap()]));
+    assert_eq!(odd.definitions[0].tools.allowed, Allow::Only(vec!["read".parse().unwrap()]));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn f19_invisible_tag_characters_are_removed_and_reported() {
 
 #[test]
 fn f20_unreadable_restriction_stays_closed() {
-    let tools = |value: &str| definition(&format!("---\nname: a\ndescription: d\n{value}\n---\nP\n")).tools;
+    let tools = |value: &str| definition(&format!("---\nname: a\ndescription: d\n{value}\n---\nP\n")).tools.allowed;
     assert_eq!(tools("tools: \"*\""), Allow::All);
     assert_eq!(tools("color: red"), Allow::All);
     for closed in
@@ -267,7 +267,7 @@ fn f20_unreadable_restriction_stays_closed() {
 #[test]
 fn f20_misspelt_denial_denies_the_intended_tool() {
     let agent = definition("---\nname: a\ndescription: d\ndisallowedTools: Bassh, Wriet(x\n---\nP\n");
-    let denied: Vec<String> = agent.denied.iter().map(ToString::to_string).collect();
+    let denied: Vec<String> = agent.tools.denied.iter().map(ToString::to_string).collect();
     assert_eq!(denied, ["bash", "Bassh", "write", "Wriet"]);
 }
 
@@ -279,9 +279,13 @@ fn f21_inv37_untrusted_file_carries_no_authority() {
     let fields: Vec<&str> = removed.iter().filter_map(|diagnostic| diagnostic.field.as_deref()).collect();
     assert_eq!(fields, ["hooks", "mcpServers", "delegates", "permissionMode", "limits", "base_url", "env"]);
     assert!(removed.iter().all(|diagnostic| diagnostic.path.is_some() && diagnostic.hint.is_some()));
-    assert!(agent.hooks.is_null() && agent.mcp_servers.is_empty() && agent.permission_mode.is_none());
+    assert!(
+        agent.integrations.hooks.is_null()
+            && agent.integrations.mcp_servers.is_empty()
+            && agent.execution.permission_mode.is_none()
+    );
     assert_eq!(agent.limits.turns.value(), Some(3), "what narrows stays");
-    assert_eq!(agent.tools, Allow::Only(vec!["read".parse().unwrap()]));
+    assert_eq!(agent.tools.allowed, Allow::Only(vec!["read".parse().unwrap()]));
     assert!(without_authority(&mut agent, Limits::default()).is_empty());
 }
 

@@ -23,7 +23,7 @@ fn refused(yaml: &str) -> String {
 }
 
 fn tools(yaml: &str) -> Allow {
-    front(yaml).definitions.remove(0).tools
+    front(yaml).definitions.remove(0).tools.allowed
 }
 
 fn only(names: &[&str]) -> Allow {
@@ -66,7 +66,7 @@ fn y5_narrower_of_duplicate_restrictions_applies() {
     assert_eq!(tools("tools: Bash\ntools: Bash(git log:*)"), only(&["bash(git log:*)"]));
     let agent = &front("maxTurns: 50\nmax_turns: 5\ndisallowedTools: Write\ndisallowedTools: Edit").definitions[0];
     assert_eq!(agent.limits.turns, Cap::At(5));
-    assert_eq!(agent.denied.len(), 2);
+    assert_eq!(agent.tools.denied.len(), 2);
     let twice = front("model: opus\nmodel: haiku");
     assert_eq!(twice.diagnostics[0].message, "duplicate key `model`: the first one is used");
     assert_eq!((twice.diagnostics[0].line, twice.diagnostics[0].column), (5, 1));
@@ -74,8 +74,8 @@ fn y5_narrower_of_duplicate_restrictions_applies() {
 
 #[test]
 fn y6_norway_problem_and_unusual_numbers() {
-    assert!(front("background: yes").definitions[0].background);
-    assert!(!front("background: no").definitions[0].background);
+    assert!(front("background: yes").definitions[0].execution.background);
+    assert!(!front("background: no").definitions[0].execution.background);
     assert_eq!(front("maxTurns: 1_000").definitions[0].limits.turns, Cap::At(1_000));
     for odd in ["0o17", "12e03", "0x1F", "1 000"] {
         assert!(refused(&format!("maxTurns: {odd}")).contains("is not a whole number"), "{odd}");
@@ -115,7 +115,7 @@ fn y10_merge_key_never_overrides_written_keys() {
 #[test]
 fn y11_second_document_is_body() {
     let parsed = front("tools: Read\n---\ntools: \"*\"\nmodel: evil");
-    assert_eq!(parsed.definitions[0].tools, only(&["read"]));
+    assert_eq!(parsed.definitions[0].tools.allowed, only(&["read"]));
     assert!(parsed.definitions[0].prompt.starts_with("tools:"));
 }
 
@@ -130,7 +130,7 @@ fn y13_tools_of_the_wrong_shape_stay_closed() {
     assert_eq!(tools("tools: [Bash, [Read]]"), only(&["bash"]));
     assert_eq!(tools("tools: {Read: true}"), only(&["read"]));
     assert_eq!(tools("tools: {Read: maybe}"), Allow::All, "see the denial");
-    assert_eq!(front("tools: {Read: maybe}").definitions[0].denied, [homing_core::rule::Rule::tool("read")]);
+    assert_eq!(front("tools: {Read: maybe}").definitions[0].tools.denied, [homing_core::rule::Rule::tool("read")]);
     assert_eq!(tools("tools: ~"), only(&[]));
     assert_eq!(tools("tools: [{a: b}]"), only(&[]));
     assert_eq!(tools("tools: 5"), only(&[]));
@@ -139,7 +139,7 @@ fn y13_tools_of_the_wrong_shape_stay_closed() {
 #[test]
 fn y14_unknown_keys_are_kept_and_reported() {
     let parsed = front("frobnicate: {deep: [1, two]}");
-    let kept = &parsed.definitions[0].unknown["frobnicate"];
+    let kept = &parsed.definitions[0].extra.unknown["frobnicate"];
     assert_eq!(kept.to_string(), r#"{"deep":[1,"two"]}"#);
     let diagnostic = &parsed.diagnostics[0];
     assert_eq!((diagnostic.line, diagnostic.column, diagnostic.field.as_deref()), (4, 1, Some("frobnicate")));
@@ -147,9 +147,11 @@ fn y14_unknown_keys_are_kept_and_reported() {
 
 #[test]
 fn y15_tabs_and_directives_are_accepted() {
-    assert_eq!(front("tools:\n\t- Read").definitions[0].tools, only(&["read"]));
+    assert_eq!(front("tools:\n\t- Read").definitions[0].tools.allowed, only(&["read"]));
     for directive in ["%YAML 9.9", "%TAG ! tag:evil,2000:"] {
-        assert!(front(directive).definitions.iter().all(|agent| agent.tools == Allow::All && agent.name == "a"));
+        assert!(
+            front(directive).definitions.iter().all(|agent| agent.tools.allowed == Allow::All && agent.name == "a")
+        );
     }
 }
 
@@ -179,8 +181,8 @@ fn examples_that_are_not_indented_stay_in_the_description() {
     let text = "---\nname: a\ndescription: Use this. Examples:\n<example>\nContext: The user: wants\nuser: \"hi: there\"\n</example>\nmodel: opus\ntools: [Read, Grep]\n---\nP\n";
     let agent = definition(text);
     assert!(agent.description.contains("Context: The user: wants"), "{}", agent.description);
-    assert_eq!(agent.tools, only(&["read", "grep"]));
-    assert!(agent.unknown.is_empty());
+    assert_eq!(agent.tools.allowed, only(&["read", "grep"]));
+    assert!(agent.extra.unknown.is_empty());
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn later_keys_never_lift_a_restriction() {
         let path = Path::new(".claude/agents/x.md");
         let parsed = parse(path, bytes.clone(), ParsedFile::Named, Scope::Project, &ParseOptions::default());
         for agent in parsed.definitions {
-            assert_ne!(agent.tools, Allow::All, "{}", String::from_utf8_lossy(&bytes));
+            assert_ne!(agent.tools.allowed, Allow::All, "{}", String::from_utf8_lossy(&bytes));
         }
     }
 }

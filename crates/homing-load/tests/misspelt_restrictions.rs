@@ -82,7 +82,7 @@ fn synonyms_of_allow_allow_only_the_listed_tools() {
         ["alowedTools", "allowed-tool", "allow_tools", "allow", "permittedTools", "enabled_tools", "toolWhitelist"];
     for key in keys {
         let (agent, _) = agent(&format!("{key}: Read, Grep"));
-        assert_eq!(agent.tools, Allow::Only(vec!["read".parse().unwrap(), "grep".parse().unwrap()]), "{key}");
+        assert_eq!(agent.tools.allowed, Allow::Only(vec!["read".parse().unwrap(), "grep".parse().unwrap()]), "{key}");
     }
 }
 
@@ -109,7 +109,7 @@ fn permissions_in_all_forms_restrict() {
         assert!(may(&agent(front).0, "read"), "{front}");
     }
     let (agent, _) = agent("permissions: read-only");
-    assert_eq!(agent.permission_mode, Some(PermissionMode::Plan));
+    assert_eq!(agent.execution.permission_mode, Some(PermissionMode::Plan));
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn address_patterns_become_hosts_or_deny() {
 fn tools_of_the_run_itself_need_no_approval() {
     let (agent, _) = agent("permission:\n  \"*\": ask\n  task: allow\n");
     for tool in ["delegate", "wait", "tell", "cancel", "think", "answer"] {
-        assert!(agent.asked.iter().all(|rule| !rule.names(tool)), "{tool}");
+        assert!(agent.tools.asked.iter().all(|rule| !rule.names(tool)), "{tool}");
     }
     assert_eq!(verdict(&agent, "read src/a.rs"), CallVerdict::Ask);
 }

@@ -67,9 +67,9 @@ fn read_only_agent_with_command_observers_gets_no_shell() {
 fn partial_names_grant_nothing() {
     for name in PARTIAL {
         let agent = definition(&format!("---\nname: a\ndescription: d\ntools: Glob, {name}\n---\nP\n"));
-        assert_eq!(agent.tools, Allow::Only(vec!["glob".parse().unwrap()]), "{name}");
+        assert_eq!(agent.tools.allowed, Allow::Only(vec!["glob".parse().unwrap()]), "{name}");
         let alone = definition(&format!("---\nname: a\ndescription: d\ntools: [\"{name}\"]\n---\nP\n"));
-        assert_eq!(alone.tools, Allow::Only(vec![]), "{name}");
+        assert_eq!(alone.tools.allowed, Allow::Only(vec![]), "{name}");
     }
 }
 

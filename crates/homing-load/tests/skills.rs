@@ -76,7 +76,7 @@ fn r9_skill_as_agent_keeps_its_resources() {
     let agent = &parsed.definitions[0];
     assert_eq!((agent.name.as_str(), agent.description.as_str()), ("pdf", "Reads PDF files"));
     assert!(agent.prompt.starts_with("# PDF"));
-    assert_eq!(agent.resources, ["guide.txt", "scripts/x.py"]);
+    assert_eq!(agent.attachments.resources, ["guide.txt", "scripts/x.py"]);
 }
 
 #[test]

@@ -75,9 +75,9 @@ fn run_entries(run: &RunHandle) -> [Resource; 2] {
 fn agent(client: &Client, name: &str) -> Option<Value> {
     let homing = client.server.homing();
     let mut definition = AgentDefinition::clone(homing.registry().get(&decode(name)?).ok()?);
-    definition.mcp_servers.values_mut().for_each(|server| *server = Value::Null);
-    definition.hooks = Value::Null;
-    definition.unknown.clear();
+    definition.integrations.mcp_servers.values_mut().for_each(|server| *server = Value::Null);
+    definition.integrations.hooks = Value::Null;
+    definition.extra.unknown.clear();
     serde_json::to_value(definition).ok()
 }
 

@@ -296,9 +296,9 @@ async fn definitions_results_and_transcripts_are_resources() {
 #[tokio::test]
 async fn definitions_omit_secrets_of_servers_and_hooks() {
     let mut agent = AgentDefinition::new("keeper", "d", "p");
-    agent.mcp_servers.insert("db".into(), json!({"env": {"PASSWORD": "hunter2"}}));
-    agent.hooks = json!({"Stop": "curl -H hunter2"});
-    agent.unknown.insert("x".into(), json!("hunter2"));
+    agent.integrations.mcp_servers.insert("db".into(), json!({"env": {"PASSWORD": "hunter2"}}));
+    agent.integrations.hooks = json!({"Stop": "curl -H hunter2"});
+    agent.extra.unknown.insert("x".into(), json!("hunter2"));
     let homing = Arc::new(builder().agent(agent).build().await.unwrap());
     let (connection, _) = connect(homing, ServerOptions::default(), RecordingClient::default()).await;
     let shown = resource(&connection, "homing://agents/keeper").await.unwrap().to_string();

@@ -27,7 +27,7 @@ pub(crate) fn render(
 ) -> (String, Vec<String>) {
     let mut warnings = Vec::new();
     let mut text = fill(&agent.prompt, task, context);
-    for name in &agent.skills {
+    for name in &agent.attachments.skills {
         match skills.and_then(|library| library.get(name)) {
             Some(Ok(skill)) => push_section(&mut text, &skill.render()),
             Some(Err(why)) => warnings.push(format!("the skill `{name}` cannot be read: {why}")),
@@ -42,7 +42,7 @@ pub(crate) fn render(
         block.push_str("</context>");
         push_section(&mut text, &block);
     }
-    let (instructions, environment) = match agent.surroundings {
+    let (instructions, environment) = match agent.context.project_context {
         ProjectContext::Full => (prompt_context.instructions.as_str(), prompt_context.environment.as_str()),
         ProjectContext::Environment => ("", prompt_context.environment.as_str()),
         ProjectContext::None => ("", ""),

@@ -285,7 +285,7 @@ impl Inner {
     ) -> Result<(Uuid, Commit), SpawnError> {
         let id = self.parts.sources.ids.fresh_id();
         let mut spawned = self.child_spawned(tree, parent, order)?;
-        if spawned.agent.isolation == Isolation::Worktree {
+        if spawned.agent.execution.isolation == Isolation::Worktree {
             self.enter_worktree(id, &mut spawned).await?;
         }
         let spawned = Arc::new(spawned);

@@ -88,12 +88,13 @@ impl Inner {
     /// The first fact of a root.
     pub(crate) fn root_spawned(&self, task: &Task) -> Result<Spawned, SpawnError> {
         let agent = self.parts.registry.get(&task.agent)?.clone();
-        let text = match (task.text.trim(), &agent.initial_prompt) {
+        let text = match (task.text.trim(), &agent.task.initial_prompt) {
             ("", Some(initial)) => initial.clone(),
             ("", None) => return Err(SpawnError::EmptyTask),
             _ => task.text.clone(),
         };
-        let choice = task.model.clone().map_or_else(|| agent.model.clone(), |name| ModelChoice::Named(vec![name]));
+        let choice =
+            task.model.clone().map_or_else(|| agent.model.choice.clone(), |name| ModelChoice::Named(vec![name]));
         let resolved = self.parts.models.resolve(&choice, None).map_err(SpawnError::NoModel)?;
         let requested = task.limits.or(agent.limits);
         let limits = requested.or(Limits::root());
@@ -122,7 +123,7 @@ impl Inner {
             authority,
             limits,
             models: resolved.names,
-            schema: task.schema.clone().or_else(|| agent.schema.clone()).map(Arc::new),
+            schema: task.schema.clone().or_else(|| agent.task.schema.clone()).map(Arc::new),
             until: task.until.clone(),
             key: task.key.clone(),
             account: task.account.clone(),
@@ -193,12 +194,12 @@ impl Inner {
         let (above, inherited) = tree.read_run(parent, |run| {
             let inherited = match &order.continues {
                 Some((_, history)) => history.clone(),
-                None => inherited(run.messages().iter().map(|entry| &entry.message), order.agent.inherit),
+                None => inherited(run.messages().iter().map(|entry| &entry.message), order.agent.context.inherit),
             };
             (run.spawned.clone(), inherited)
         });
         let agent = &order.agent;
-        let models = self.parts.models.resolve(&agent.model, above.models.first().map(String::as_str));
+        let models = self.parts.models.resolve(&agent.model.choice, above.models.first().map(String::as_str));
         let resolved = models.map_err(SpawnError::NoModel)?;
         let requested = order.limits.or(agent.limits);
         let explicit = tree.read(|tree| {
@@ -206,7 +207,7 @@ impl Inner {
         });
         let (limits, mut warnings) = self.enforceable_limits(requested.or(Limits::delegated()), explicit, &resolved)?;
         let authority = tree.spawn_cache.child_authority(&above.authority, agent);
-        let mut context = shared(&above.context, &agent.shared_context);
+        let mut context = shared(&above.context, &agent.context.shared_context);
         context.extend(order.context);
         let prompt_context = (self.parts.setting)(&above.workdir);
         let (system, missing) =
@@ -230,7 +231,7 @@ impl Inner {
             authority,
             limits,
             models: resolved.names,
-            schema: order.schema.or_else(|| agent.schema.clone()).map(Arc::new),
+            schema: order.schema.or_else(|| agent.task.schema.clone()).map(Arc::new),
             until: None,
             key: None,
             account: above.account.clone(),
@@ -241,7 +242,7 @@ impl Inner {
 
     /// Warnings about tools that the agent lists and does not get, and about an agent that gets none at all.
     fn missing_tools(&self, agent: &AgentDefinition, authority: &Authority, agent_tools: &AgentTools) -> Vec<String> {
-        let Allow::Only(rules) = &agent.tools else { return Vec::new() };
+        let Allow::Only(rules) = &agent.tools.allowed else { return Vec::new() };
         let all = || agent_tools.iter().chain(&self.parts.tools);
         let exists = |rule: &Rule| {
             rule.names("delegate") || rule.names("answer") || all().any(|tool| rule.names(&tool.spec().name))
@@ -267,8 +268,8 @@ impl Inner {
 
     /// The tools that a run of `agent` supplies, followed by the `inherited` ones that they do not hide.
     pub(crate) fn agent_tools(&self, agent: &AgentDefinition, inherited: &[Arc<dyn Tool>]) -> AgentTools {
-        let source = self.parts.agent_tools.as_ref().filter(|_| !agent.mcp_servers.is_empty());
-        let own = source.map(|source| source.brought_by(agent)).unwrap_or_default();
+        let source = self.parts.agent_tools.as_ref().filter(|_| !agent.integrations.mcp_servers.is_empty());
+        let own = source.map(|source| source.tools_of(agent)).unwrap_or_default();
         let visible: Vec<_> = inherited.iter().filter(|tool| !has_tool(&own, tool)).cloned().collect();
         own.into_iter().chain(visible).collect()
     }
@@ -293,7 +294,7 @@ impl Inner {
     ) -> Arc<RunTools> {
         let make = || RunTools::new(self.specs(spawned, may_delegate, agent_tools));
         // The grants of roots and of runs with a worktree are their own, so other runs cannot share their tools.
-        let has_siblings = spawned.parent.is_some() && spawned.agent.isolation != Isolation::Worktree;
+        let has_siblings = spawned.parent.is_some() && spawned.agent.execution.isolation != Isolation::Worktree;
         if has_siblings && spawned.schema.is_none() && agent_tools.is_empty() {
             cache.tools(&spawned.authority.own, may_delegate, make)
         } else {

@@ -127,8 +127,8 @@ fn runtime(path: &Path, journal: Arc<SqliteJournal>) -> Runtime {
             })
         },
     );
-    let tools = Allow::Only(["look", "change"].iter().map(|rule| rule.parse().unwrap()).collect());
-    let scout = AgentDefinition { tools, ..AgentDefinition::new("scout", "scouts", "you scout") };
+    let mut scout = AgentDefinition::new("scout", "scouts", "you scout");
+    scout.tools.allowed = Allow::Only(["look", "change"].iter().map(|rule| rule.parse().unwrap()).collect());
     let registry = Registry::from_iter([AgentDefinition::new("lead", "leads", "you are the lead"), scout]);
     let mut parts = RuntimeParts::new(registry, Arc::new(SingleModel(Arc::new(model))), journal);
     parts.tools = vec![

@@ -78,8 +78,8 @@ fn model() -> Arc<dyn Model> {
 
 fn agents() -> Registry {
     let lead = AgentDefinition::new("lead", "leads", "you are the lead");
-    let tools = Allow::Only(vec!["look".parse().unwrap()]);
-    let scout = AgentDefinition { tools, ..AgentDefinition::new("scout", "scouts", "you scout") };
+    let mut scout = AgentDefinition::new("scout", "scouts", "you scout");
+    scout.tools.allowed = Allow::Only(vec!["look".parse().unwrap()]);
     Registry::from_iter([lead, scout])
 }
 
@@ -137,8 +137,8 @@ async fn other_task_fails_and_the_divergence_names_its_turn() {
 async fn changed_prompt_is_answered_and_reported() {
     let (recorded, cassette) = record().await;
     let replay = Replay::new(&cassette);
-    let tools = Allow::Only(vec!["look".parse().unwrap()]);
-    let scout = AgentDefinition { tools, ..AgentDefinition::new("scout", "scouts", "you scout, carefully") };
+    let mut scout = AgentDefinition::new("scout", "scouts", "you scout, carefully");
+    scout.tools.allowed = Allow::Only(vec!["look".parse().unwrap()]);
     let lead = AgentDefinition::new("lead", "leads", "you are the lead");
     let (played, _) = play(&replay, Registry::from_iter([lead, scout]), "what is green?").await;
     assert_eq!(played.output, recorded.output);

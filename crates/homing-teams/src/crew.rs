@@ -186,7 +186,7 @@ impl Crew {
                 .agent
                 .as_deref()
                 .and_then(|name| registry.get(name).ok())
-                .is_some_and(|agent| agent.on_failure == homing_core::definition::OnFailure::Skip),
+                .is_some_and(|agent| agent.task.on_failure == homing_core::definition::OnFailure::Skip),
         };
         match self.last_tasks().as_slice() {
             // If the last task may be skipped, its schema cannot be promised.

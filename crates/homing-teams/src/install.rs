@@ -63,7 +63,7 @@ pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) 
 fn agent(team: &Team, registry: &Registry, tools: &[String]) -> AgentDefinition {
     let mut definition = team.definition(registry);
     if let Some(record) = record(team) {
-        definition.metadata.insert(RECORD.to_owned(), record);
+        definition.extra.metadata.insert(RECORD.to_owned(), record);
     }
     match &team.pattern {
         Pattern::Orchestrator(orchestrator) => match registry.get(&orchestrator.coordinator) {
@@ -90,7 +90,7 @@ fn record(team: &Team) -> Option<Value> {
 ///
 /// `None` if the run is not a team, or if the team has tools or conditions in code: then its host must install it.
 pub fn recorded(spawned: &Spawned) -> Option<Team> {
-    from_record(spawned.agent.metadata.get(RECORD)?)
+    from_record(spawned.agent.extra.metadata.get(RECORD)?)
 }
 
 /// The teams of a recorded tree, each once, which a host installs before it resumes the tree.

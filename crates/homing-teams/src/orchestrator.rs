@@ -1,6 +1,10 @@
 //! Orchestrators: a coordinator with named workers. It is the only pattern that is led by a language model.
 
-use homing_core::{authority::Allow, definition::AgentDefinition, rule::Rule};
+use homing_core::{
+    authority::Allow,
+    definition::{AgentDefinition, ExtraFields, ToolRules},
+    rule::Rule,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,21 +38,25 @@ impl Orchestrator {
         host_tools: &[String],
         team: AgentDefinition,
     ) -> AgentDefinition {
-        let own = match &coordinator.tools {
+        let own = match &coordinator.tools.allowed {
             Allow::All => host_tools.iter().map(Rule::tool).collect(),
             Allow::Only(rules) => rules.iter().filter(|rule| !rule.names("delegate")).cloned().collect::<Vec<_>>(),
         };
         let workers = Rule::calls("delegate", self.workers.join(","));
+        let coordinator = coordinator.clone();
         AgentDefinition {
             name: team.name,
             title: None,
             aliases: Vec::new(),
             description: team.description,
-            tools: Allow::Only(own.into_iter().chain([workers]).collect()),
-            delegates: team.delegates,
+            tools: ToolRules {
+                allowed: Allow::Only(own.into_iter().chain([workers]).collect()),
+                delegates: team.tools.delegates,
+                ..coordinator.tools
+            },
             limits: team.limits.or(coordinator.limits),
-            metadata: team.metadata,
-            ..coordinator.clone()
+            extra: ExtraFields { metadata: team.extra.metadata, ..coordinator.extra },
+            ..coordinator
         }
     }
 }

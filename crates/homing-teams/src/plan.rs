@@ -159,7 +159,7 @@ fn rounds(crew: &crate::crew::Crew) -> u64 {
 fn look_up(entry: PlanEntry<'_>, team: &Team, parts: &RuntimeParts, notes: &mut Vec<String>) -> Planned {
     let own = team.agents.iter().find(|agent| agent.name == entry.agent);
     let agent: Option<&AgentDefinition> = own.or_else(|| parts.registry.get(entry.agent).ok().map(|agent| &**agent));
-    let models = match agent.map(|agent| parts.models.resolve(&agent.model, None)) {
+    let models = match agent.map(|agent| parts.models.resolve(&agent.model.choice, None)) {
         Some(Ok(resolved)) => {
             notes.extend(resolved.warnings.into_iter().map(|warning| format!("{}: {warning}", entry.name)));
             resolved.names

@@ -258,16 +258,15 @@ impl Team {
             "" => format!("A team: {}", members.join(", ")),
             description => description.to_owned(),
         };
-        AgentDefinition {
-            tools: Allow::Only(rules),
-            // A team does nothing itself; its members get what its parent may delegate.
-            delegates: Some(vec![Rule::tool("*")]),
-            model: ModelChoice::Named(vec![self.model_name()]),
-            surroundings: ProjectContext::None,
-            limits: self.effective_limits(),
-            schema: self.schema(registry),
-            ..AgentDefinition::new(&self.name, description, "")
-        }
+        let mut definition = AgentDefinition::new(&self.name, description, "");
+        definition.tools.allowed = Allow::Only(rules);
+        // A team does nothing itself; its members get what its parent may delegate.
+        definition.tools.delegates = Some(vec![Rule::tool("*")]);
+        definition.model.choice = ModelChoice::Named(vec![self.model_name()]);
+        definition.context.project_context = ProjectContext::None;
+        definition.limits = self.effective_limits();
+        definition.task.schema = self.schema(registry);
+        definition
     }
 
     /// The limits of the team: its own, then the defaults plus what its pattern needs.
@@ -289,7 +288,7 @@ impl Team {
     pub(crate) fn own_agents(&self) -> Vec<AgentDefinition> {
         let mut agents = self.agents.clone();
         for agent in agents.iter_mut().filter(|_| self.memory) {
-            if let Allow::Only(rules) = &mut agent.tools {
+            if let Allow::Only(rules) = &mut agent.tools.allowed {
                 rules.extend(memory::NAMES.map(Rule::tool));
             }
         }

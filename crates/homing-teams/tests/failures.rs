@@ -36,7 +36,7 @@ fn host_with(team: Team, own: MembersOwn) -> impl Fn(Arc<MemoryJournal>) -> Runt
     move |journal| {
         let mut members = agents(["ada", "bob", "mute", "tired"]);
         members.iter_mut().for_each(|member| match member.name.as_str() {
-            "mute" => member.on_failure = own,
+            "mute" => member.task.on_failure = own,
             "tired" => member.limits = member.limits.turns(2),
             _ => (),
         });
@@ -422,7 +422,7 @@ fn files_can_exclude_failures() {
     let own = |text: String| -> Vec<MembersOwn> {
         let loaded = load(&text, None);
         assert!(loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
-        loaded.team.unwrap().agents.iter().map(|it: &AgentDefinition| it.on_failure).collect()
+        loaded.team.unwrap().agents.iter().map(|agent: &AgentDefinition| agent.task.on_failure).collect()
     };
     let chat = own(format!("{text}chat: {{members: [a, b], on_failure: skip}}\n"));
     assert_eq!(chat, [MembersOwn::Skip, MembersOwn::Report]);

@@ -201,7 +201,8 @@ async fn team_gets_no_tools_that_its_parent_may_not_delegate() {
             1 => call([("delegate", json!({"agent": "shop", "task": "buy"}))]),
             _ => say(member.task.clone()),
         };
-        let boss = AgentDefinition { tools: Allow::Only(rules), ..AgentDefinition::new("boss", "d", "boss") };
+        let mut boss = AgentDefinition::new("boss", "d", "boss");
+        boss.tools.allowed = Allow::Only(rules);
         parts(MemoryJournal::new(), vec![boss], scripted(script), vec![team.clone()])
     };
     let spawn = |parts| Runtime::new(parts).spawn(Task::new("boss", "shop")).unwrap();

@@ -16,10 +16,8 @@ use serde_json::json;
 use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
 fn orchestra() -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
-    let planner = AgentDefinition {
-        tools: homing_core::authority::Allow::Only(vec![Rule::tool("read")]),
-        ..AgentDefinition::new("planner", "plans", "planner")
-    };
+    let mut planner = AgentDefinition::new("planner", "plans", "planner");
+    planner.tools.allowed = homing_core::authority::Allow::Only(vec![Rule::tool("read")]);
     let team =
         Team::new("orchestra", Orchestrator::new("planner").worker("researcher").worker("writer")).agent(planner);
     move |journal| {

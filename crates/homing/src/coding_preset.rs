@@ -134,7 +134,8 @@ impl CodingSetup {
         builder.diagnostics.extend(served.diagnostics);
         builder.pending.extend(served.pending);
         builder.tools.agent_tools = served.agent_tools;
-        let agent_hooks = builder.agents.iter().map(|agent| agent.hooks.clone()).filter(|hooks| !hooks.is_null());
+        let agent_hooks =
+            builder.agents.iter().map(|agent| agent.integrations.hooks.clone()).filter(|hooks| !hooks.is_null());
         let hooks = CommandHooks::new(commands.clone(), hooks).with_agents(agent_hooks.collect());
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
         let sandbox = homing_core::authority::Sandbox::WorkspaceWrite;

@@ -69,7 +69,7 @@ impl CodingSetup {
             let mut definition = AgentDefinition::clone(definition);
             inactive.extend(project.strip_untrusted(&mut definition, self.limits));
             if let Some(rules) = self.delegates.get(&definition.name) {
-                definition.delegates = Some(rules.clone());
+                definition.tools.delegates = Some(rules.clone());
             }
             project.agents.push(definition);
         }
@@ -91,7 +91,7 @@ impl CodingSetup {
         let mut all = named(&self.servers, "your configuration");
         all.extend(named(&project.servers, ".mcp.json"));
         for agent in &project.agents {
-            all.extend(named(&agent.mcp_servers, &format!("agent {}", agent.name)));
+            all.extend(named(&agent.integrations.mcp_servers, &format!("agent {}", agent.name)));
         }
         all
     }
@@ -104,7 +104,10 @@ impl Project {
         if definition.source.kind != Scope::Project || (self.trust == Trust::Trusted && is_covered()) {
             return Vec::new();
         }
-        let fields = [("mcpServers", !definition.mcp_servers.is_empty()), ("hooks", !definition.hooks.is_null())];
+        let fields = [
+            ("mcpServers", !definition.integrations.mcp_servers.is_empty()),
+            ("hooks", !definition.integrations.hooks.is_null()),
+        ];
         self.diagnostics.extend(without_authority(definition, ceiling));
         let used = fields.iter().filter(|(_, is_used)| *is_used);
         used.map(|(field, _)| format!("`{field}` of agent {}", definition.name)).collect()

@@ -81,8 +81,8 @@ pub(crate) fn serve(
         }
     }
     let mut trusted = Vec::new();
-    for agent in agents.iter_mut().filter(|agent| !agent.mcp_servers.is_empty()) {
-        for (name, value) in &agent.mcp_servers {
+    for agent in agents.iter_mut().filter(|agent| !agent.integrations.mcp_servers.is_empty()) {
+        for (name, value) in &agent.integrations.mcp_servers {
             let refused = match value {
                 Value::Null if common.contains_key(name) => None,
                 Value::Null => Some(Refused { diagnostic: unknown(agent, name), pending: None }),
@@ -105,8 +105,8 @@ pub(crate) fn serve(
 
 /// Adds the tools of the servers that an agent names to its list of tools. The permissions of its parents still bound it.
 fn grant_own(agent: &mut AgentDefinition) {
-    let Allow::Only(rules) = &mut agent.tools else { return };
-    for prefix in agent.mcp_servers.keys().map(|name| tools_prefix(name)) {
+    let Allow::Only(rules) = &mut agent.tools.allowed else { return };
+    for prefix in agent.integrations.mcp_servers.keys().map(|name| tools_prefix(name)) {
         // An agent that lists some of a server's tools gets only those.
         if !rules.iter().any(|rule| rule.tool.starts_with(&prefix)) {
             rules.push(Rule::tool(prefix));
@@ -136,10 +136,10 @@ impl ServerStarter {
 }
 
 impl AgentToolSource for AgentServers {
-    fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
+    fn tools_of(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
         let scope = self.starter.scope();
         let is_trusted = |name: &String, value: &Value| self.trusted.iter().any(|(n, v)| n == name && v == value);
-        let servers = agent.mcp_servers.iter().filter(|(name, value)| is_trusted(name, value));
+        let servers = agent.integrations.mcp_servers.iter().filter(|(name, value)| is_trusted(name, value));
         servers.flat_map(|(name, value)| self.starter.tools(&scope, name, value).unwrap_or_default()).collect()
     }
 }

@@ -147,7 +147,7 @@ pub(crate) async fn follow(
 fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Result<Task, Trouble> {
     let agent =
         session.homing.registry().get(&args.agent).map_err(|error| Trouble::from(homing::SpawnError::from(error)))?;
-    if text.trim().is_empty() && agent.initial_prompt.is_none() {
+    if text.trim().is_empty() && agent.task.initial_prompt.is_none() {
         return Err(homing::SpawnError::EmptyTask.into());
     }
     if !is_replay {

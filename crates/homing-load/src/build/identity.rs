@@ -59,10 +59,10 @@ impl Identity {
         definition.aliases = self.aliases;
         definition.description = self.description;
         definition.prompt = self.prompt;
-        definition.initial_prompt = self.initial_prompt;
-        definition.color = self.color;
-        definition.metadata = self.metadata;
-        definition.unknown = self.unknown;
+        definition.task.initial_prompt = self.initial_prompt;
+        definition.extra.color = self.color;
+        definition.extra.metadata = self.metadata;
+        definition.extra.unknown = self.unknown;
     }
 
     fn finish_name(&mut self, partial: &PartialDefinition<'_>, diagnostics: &mut Diagnostics) -> Option<String> {

@@ -8,9 +8,9 @@ use homing_core::{
 use super::field_reader::FieldReader;
 use crate::{dialect::AbsentModel, node::Node, node::NodeKind};
 
-/// The parts of a definition that choose a model.
+/// The keys of a file that choose a model.
 #[derive(Default)]
-pub(super) struct ModelSettings {
+pub(super) struct ModelReader {
     /// Models by name, the preferred one first.
     models: Vec<String>,
     /// `inherit` or `default`, if written.
@@ -20,7 +20,7 @@ pub(super) struct ModelSettings {
     temperature_milli: Option<u32>,
 }
 
-impl ModelSettings {
+impl ModelReader {
     pub(super) fn model(&mut self, reader: &mut FieldReader<'_>) {
         let value = reader.value;
         match &value.kind {
@@ -91,8 +91,9 @@ impl ModelSettings {
             AbsentModel::Parents => ModelChoice::Inherit,
             AbsentModel::Default => ModelChoice::Default,
         };
-        definition.model = if models.is_empty() { self.choice.unwrap_or(absent) } else { ModelChoice::Named(models) };
-        definition.effort = self.effort;
-        definition.temperature_milli = self.temperature_milli;
+        definition.model.choice =
+            if models.is_empty() { self.choice.unwrap_or(absent) } else { ModelChoice::Named(models) };
+        definition.model.effort = self.effort;
+        definition.model.temperature_milli = self.temperature_milli;
     }
 }

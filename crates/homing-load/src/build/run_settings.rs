@@ -165,18 +165,18 @@ impl RunSettings {
     }
 
     pub(super) fn finish(self, definition: &mut AgentDefinition) {
-        definition.skills = self.skills;
-        definition.resources = self.resources;
-        definition.shared_context = self.shared_context;
-        definition.inherit = self.inherit;
-        definition.surroundings = self.project_context;
-        definition.background = self.background;
-        definition.isolation = self.isolation;
-        definition.memory = self.memory;
-        definition.mcp_servers = self.mcp_servers;
-        definition.hooks = self.hooks;
-        definition.schema = self.schema;
-        definition.on_failure = self.on_failure;
-        definition.metadata.extend(self.notes);
+        definition.attachments.skills = self.skills;
+        definition.attachments.resources = self.resources;
+        definition.context.shared_context = self.shared_context;
+        definition.context.inherit = self.inherit;
+        definition.context.project_context = self.project_context;
+        definition.execution.background = self.background;
+        definition.execution.isolation = self.isolation;
+        definition.execution.memory = self.memory;
+        definition.integrations.mcp_servers = self.mcp_servers;
+        definition.integrations.hooks = self.hooks;
+        definition.task.schema = self.schema;
+        definition.task.on_failure = self.on_failure;
+        definition.extra.metadata.extend(self.notes);
     }
 }

@@ -239,11 +239,11 @@ impl<'a> ToolAccess<'a> {
     }
 
     pub(super) fn finish(self, definition: &mut AgentDefinition) {
-        definition.tools = self.allowed;
-        definition.denied = self.denied;
-        definition.asked = self.asked;
-        definition.delegates = self.delegates;
-        definition.permission_mode = self.permission_mode;
+        definition.tools.allowed = self.allowed;
+        definition.tools.denied = self.denied;
+        definition.tools.asked = self.asked;
+        definition.tools.delegates = self.delegates;
+        definition.execution.permission_mode = self.permission_mode;
     }
 }
 

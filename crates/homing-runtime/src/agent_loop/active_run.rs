@@ -75,7 +75,7 @@ impl ActiveRun {
             agent: run.spawned.agent.name.clone(),
             workdir: run.spawned.workdir.clone(),
             delegated: run.spawned.parent.is_some(),
-            own_hooks: run.spawned.agent.hooks.clone(),
+            own_hooks: run.spawned.agent.integrations.hooks.clone(),
         })
     }
 

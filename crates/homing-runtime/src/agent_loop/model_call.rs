@@ -118,7 +118,7 @@ impl ModelCalls {
         let landing = matches!(reserved.asked.purpose, Purpose::Landing(_));
         let (effort, temperature_milli, single_turn) = self.run.read(|run| {
             let agent = &run.spawned.agent;
-            (agent.effort, agent.temperature_milli, run.limits.turns.value() == Some(1))
+            (agent.model.effort, agent.model.temperature_milli, run.limits.turns.value() == Some(1))
         });
         let model_request = ModelRequest {
             system: &request.system,

@@ -167,7 +167,7 @@ impl RunDriver {
     /// Removes the run's worktree, if it has one.
     async fn close_workspace(&self) {
         let (isolated, workdir) = self.run.read(|run| {
-            let isolated = run.spawned.agent.isolation == Isolation::Worktree;
+            let isolated = run.spawned.agent.execution.isolation == Isolation::Worktree;
             (isolated && run.spawned.parent.is_some(), run.spawned.workdir.clone())
         });
         if let (true, Some(workspaces)) = (isolated, &self.run.runtime.parts.workspaces) {

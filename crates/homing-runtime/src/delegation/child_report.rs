@@ -68,7 +68,7 @@ impl ChildReport {
             error: (!ended.outcome.is_done()).then(|| describe(&ended.outcome)),
             data: ended.data.clone(),
             limit: limit_of(&ended.outcome).cloned(),
-            may_fail: run.spawned.agent.on_failure == OnFailure::Skip,
+            may_fail: run.spawned.agent.task.on_failure == OnFailure::Skip,
         };
         Self { status: Status::from(&ended.outcome), ending: Some(ending), ..Self::started(run) }
     }

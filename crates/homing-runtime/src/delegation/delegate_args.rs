@@ -58,7 +58,7 @@ impl DelegateArgs {
         Ok(Self {
             task: task.to_owned(),
             limits: child_limits(args, &agent)?,
-            background: background.unwrap_or(agent.background),
+            background: background.unwrap_or(agent.execution.background),
             schema: args.get("schema").filter(|schema| schema.is_object()).cloned(),
             context: context.into_iter().collect(),
             reader: ReportReader::of(args),

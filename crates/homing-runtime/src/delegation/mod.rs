@@ -131,7 +131,7 @@ impl Delegation {
                 return Ok(self.started(child, reader));
             }
             let ended = self.wait_for_end(child).await?;
-            match (&ended.outcome, delegation.agent.on_failure) {
+            match (&ended.outcome, delegation.agent.task.on_failure) {
                 (Outcome::Failed { .. }, OnFailure::Retry(times)) if spawned.max(1) <= times as usize => {
                     if let Err(error) = self.spawn(state, &delegation).await {
                         return not_spawned(error, reader);

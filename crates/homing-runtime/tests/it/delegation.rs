@@ -182,7 +182,8 @@ async fn r19_model_is_inherited_over_any_number_of_levels() {
 
 #[tokio::test(start_paused = true)]
 async fn r36_only_named_context_keys_are_shared() {
-    let scout = AgentDefinition { shared_context: vec!["user".into()], ..agent("scout") };
+    let mut scout = agent("scout");
+    scout.context.shared_context = vec!["user".into()];
     let model = TestModel::new(|request| {
         Ok(match (request.system.starts_with("lead"), request.messages.len()) {
             (true, 1) => call([("delegate", json!({"agent": "scout", "task": "look"}))]),
@@ -199,7 +200,8 @@ async fn r36_only_named_context_keys_are_shared() {
 #[tokio::test(start_paused = true)]
 async fn r37_child_can_inherit_its_parents_messages() {
     for (inherit, expected) in [(Inherit::None, 1), (Inherit::All, 4), (Inherit::Last(1), 1), (Inherit::Last(2), 3)] {
-        let scout = AgentDefinition { inherit, ..agent("scout") };
+        let mut scout = agent("scout");
+        scout.context.inherit = inherit;
         let model = TestModel::new(|request| {
             Ok(match (request.system, request.messages.len()) {
                 ("lead", 1) => call([("read", json!({}))]),
@@ -238,7 +240,8 @@ async fn with_failing_scout(policy: OnFailure) -> (homing_core::envelope::Envelo
         ("lead", _) => Ok(say(format!("lead continues: {}", last_words(&request)))),
         _ => Err(AskFailure::free(ModelError::Unusable { reason: "no such model".into() })),
     });
-    let scout = AgentDefinition { on_failure: policy, ..agent("scout") };
+    let mut scout = agent("scout");
+    scout.task.on_failure = policy;
     let setup = TestSetup::new([agent("lead"), scout], model.clone());
     let (envelope, _) = setup.run(Task::new("lead", "go")).await;
     let scouts = model.asked.lock().unwrap().iter().filter(|system| *system == "scout").count();

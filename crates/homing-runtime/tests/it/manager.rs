@@ -218,7 +218,7 @@ async fn shutdown_ends_every_run_with_a_result() {
 #[tokio::test(start_paused = true)]
 async fn r14_skills_of_a_definition_are_in_its_prompt() {
     use homing_core::{
-        definition::{AgentDefinition, Scope},
+        definition::Scope,
         skill::{Skill, SkillCard, SkillLibrary},
     };
     struct One(Vec<SkillCard>);
@@ -238,7 +238,8 @@ async fn r14_skills_of_a_definition_are_in_its_prompt() {
         scope: Scope::User,
     };
     let model = TestModel::new(|request| Ok(say(request.system)));
-    let skilled = AgentDefinition { skills: vec!["carpentry".into(), "magic".into()], ..agent("a") };
+    let mut skilled = agent("a");
+    skilled.attachments.skills = vec!["carpentry".into(), "magic".into()];
     let setup = TestSetup::new([skilled], model);
     let mut parts = setup.parts(homing_runtime::journal::MemoryJournal::new(), crate::support::SimulatedWorld::new(1));
     parts.skills = Some(Arc::new(One(vec![card])));

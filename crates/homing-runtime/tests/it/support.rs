@@ -179,8 +179,9 @@ pub fn agent(name: &str) -> AgentDefinition {
 
 /// The same, with these tools only.
 pub fn agent_with(name: &str, tools: &[&str]) -> AgentDefinition {
-    let tools = Allow::Only(tools.iter().map(|tool| tool.parse().unwrap()).collect());
-    AgentDefinition { tools, ..agent(name) }
+    let mut agent = agent(name);
+    agent.tools.allowed = Allow::Only(tools.iter().map(|tool| tool.parse().unwrap()).collect());
+    agent
 }
 
 /// The agents, model and tools of one test.

@@ -68,7 +68,7 @@ struct WrappedSource {
 }
 
 impl AgentToolSource for WrappedSource {
-    fn brought_by(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
-        self.source.brought_by(agent).into_iter().map(|tool| (self.wrap)(tool)).collect()
+    fn tools_of(&self, agent: &AgentDefinition) -> Vec<Arc<dyn Tool>> {
+        self.source.tools_of(agent).into_iter().map(|tool| (self.wrap)(tool)).collect()
     }
 }

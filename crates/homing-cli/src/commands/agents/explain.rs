@@ -32,19 +32,19 @@ pub(super) fn explain(
     for hidden in &entry.shadows {
         page.line("hides", &origin(hidden))?;
     }
-    page.line("model", &model(&definition.model))?;
+    page.line("model", &model(&definition.model.choice))?;
     page.line("tools", &tools(definition))?;
-    if !definition.denied.is_empty() {
-        page.line("denied", &rules(&definition.denied))?;
+    if !definition.tools.denied.is_empty() {
+        page.line("denied", &rules(&definition.tools.denied))?;
     }
-    if !definition.asked.is_empty() {
-        page.line("asks", &rules(&definition.asked))?;
+    if !definition.tools.asked.is_empty() {
+        page.line("asks", &rules(&definition.tools.asked))?;
     }
-    if let Some(mode) = definition.permission_mode {
+    if let Some(mode) = definition.execution.permission_mode {
         page.line("mode", permission(mode))?;
     }
-    if !definition.skills.is_empty() {
-        page.line("skills", &definition.skills.join(", "))?;
+    if !definition.attachments.skills.is_empty() {
+        page.line("skills", &definition.attachments.skills.join(", "))?;
     }
     page.line("gets", &effective_tools(effective))?;
     for limit in effective["limits"].as_array().into_iter().flatten().filter(|limit| !limit["value"].is_null()) {
@@ -100,7 +100,7 @@ fn model(model: &ModelChoice) -> String {
 }
 
 fn tools(definition: &AgentDefinition) -> String {
-    match &definition.tools {
+    match &definition.tools.allowed {
         Allow::All => "not restricted by its file".to_owned(),
         Allow::Only(list) if list.is_empty() => "none (its file names no tool that exists)".to_owned(),
         Allow::Only(list) => rules(list),

@@ -212,7 +212,7 @@ impl Tape {
             Fact::Spawned(spawned) => {
                 let parent = spawned.parent.and_then(|parent| self.fold.get(parent));
                 let parent = parent.and_then(|parent| parent.spawned.models.first().cloned());
-                self.resolved.insert((chosen(&spawned.agent.model), parent), spawned.models.clone());
+                self.resolved.insert((chosen(&spawned.agent.model.choice), parent), spawned.models.clone());
             }
             Fact::Asked(asked) => {
                 let Some(run) = self.fold.get(record.run) else { return };
