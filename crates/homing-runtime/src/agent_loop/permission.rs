@@ -6,7 +6,7 @@ use homing_core::{
     BoxFuture,
     authority::Decision,
     hooks::{HookCall, HookDecision},
-    tool::{Answer, CallHost, Question, Tool, ToolContext},
+    tool::{Answer, CallHost, Question, Tool, ToolContext, ToolSpec},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -74,8 +74,8 @@ impl CallPermissions {
     /// Applies the run's permission rules, and returns what allows the call.
     async fn apply_rules(&self, tool: &dyn Tool, context: &ToolContext, args: &Value) -> Result<String, CallError> {
         let subjects = tool.subjects(context, args);
-        let name = &tool.spec().name;
-        match context.authority.own.decide(name, &subjects) {
+        let ToolSpec { name, effect, .. } = tool.spec();
+        match context.authority.own.decide(name, *effect, &subjects) {
             Decision::Allow { by } => Ok(by),
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {

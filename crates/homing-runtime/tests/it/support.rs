@@ -141,7 +141,7 @@ impl TestTool {
             description: format!("does {name}"),
             schema,
             replay,
-            effect: homing_core::tool::Effect::Changes,
+            effect: replay.implied_effect(),
         };
         Arc::new(Self { spec, act: Box::new(act), takes, calls: Mutex::default() })
     }
