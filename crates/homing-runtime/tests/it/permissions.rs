@@ -63,7 +63,11 @@ async fn call_that_needs_approval_is_denied_without_an_approver() {
     for handler in [None, Some(user(Answer::Unavailable))] {
         let (envelope, refused, calls) = run_with(handler).await;
         assert_eq!((envelope.output.as_str(), calls), (text, 0));
-        assert_eq!((envelope.denied, refused), (vec![text.to_owned()], Some(CallRefusal::Denied)));
+        assert_eq!(
+            (envelope.denied, refused),
+            (vec![text.to_owned()], Some(CallRefusal::NoApprover { allow: vec!["push".into()] }))
+        );
+        assert_eq!(envelope.needs_approval, ["push"]);
     }
 }
 
@@ -71,6 +75,7 @@ async fn call_that_needs_approval_is_denied_without_an_approver() {
 async fn user_approves_or_declines_a_call() {
     let (envelope, refused, calls) = run_with(Some(user(Answer::No))).await;
     assert_eq!((envelope.output.as_str(), calls), ("the user declined", 0));
+    assert_eq!((envelope.denied.len(), envelope.needs_approval.len()), (1, 0));
     assert_eq!(refused, Some(CallRefusal::Denied));
     let approver = user(Answer::Yes);
     let (envelope, refused, calls) = run_with(Some(approver.clone())).await;
