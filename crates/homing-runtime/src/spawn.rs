@@ -103,7 +103,7 @@ impl Inner {
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
         let policy = task.policy.clone().unwrap_or_else(|| self.parts.policy.clone());
         let authority = Authority::root(policy, &agent);
-        let prompt_context = (self.parts.setting)(&workdir);
+        let prompt_context = (self.parts.prompt_context)(&workdir);
         let (system, missing) =
             prompt::render(&agent, &text, &task.context, self.parts.skills.as_deref(), &prompt_context);
         warnings.extend(resolved.warnings);
@@ -208,7 +208,7 @@ impl Inner {
         let authority = tree.spawn_cache.child_authority(&above.authority, agent);
         let mut context = shared(&above.context, &agent.shared_context);
         context.extend(order.context);
-        let prompt_context = (self.parts.setting)(&above.workdir);
+        let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
         warnings.extend(resolved.warnings);

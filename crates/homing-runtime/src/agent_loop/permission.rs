@@ -119,7 +119,7 @@ impl ToolHost {
         Self {
             tree: run.tree.clone(),
             live_run: run.live_run.clone(),
-            permission_handler: run.runtime.parts.asker.clone(),
+            permission_handler: run.runtime.parts.permission_handler.clone(),
             answer_within: run.config().answer_within,
             stop: run.live_run.stop.child_token(),
         }

@@ -43,7 +43,7 @@ async fn run_with(handler: Option<Arc<SameAnswer>>) -> (Envelope, Option<CallRef
     let setup = TestSetup::new([agent("a")], model).tools([push.clone()]);
     let mut parts = setup.parts(journal.clone(), SimulatedWorld::new(1));
     parts.policy.layers.push(Arc::new(Layer { ask: vec![Rule::tool("push")], ..Layer::everything("test") }));
-    parts.asker = handler.map(|handler| handler as Arc<dyn PermissionHandler>);
+    parts.permission_handler = handler.map(|handler| handler as Arc<dyn PermissionHandler>);
     let run = Runtime::new(parts).spawn(Task::new("a", "go")).unwrap();
     let envelope = wait_for(&run).await;
     let refused = journal.records(root_id()).iter().find_map(|record| match &record.fact {
@@ -122,7 +122,7 @@ async fn run_in_mode(mode: PermissionMode, tools: &GitTools, answer: Answer) -> 
     let setup = TestSetup::new(agents, model).tools([tools.commit.clone(), tools.log.clone()]);
     let handler = user(answer);
     let mut parts = setup.parts(MemoryJournal::new(), SimulatedWorld::new(1));
-    parts.asker = Some(handler.clone());
+    parts.permission_handler = Some(handler.clone());
     let envelope = wait_for(&Runtime::new(parts).spawn(Task::new("lead", "go")).unwrap()).await;
     assert_eq!((envelope.output.as_str(), envelope.children.len()), ("done", 1));
     let offered = offered.lock().unwrap().clone();
