@@ -13,7 +13,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     rule::Subjects,
-    tool::{Effect, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
+    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
@@ -97,7 +97,7 @@ where
     O: Future<Output = Result<String, String>> + Send + 'static,
 {
     let (name, description) = (name.to_owned(), description.to_owned());
-    let spec = ToolSpec { name, description, schema: schema::<A>(), replay, effect: effect_of(replay) };
+    let spec = ToolSpec { name, description, schema: schema::<A>(), replay, effect: replay.implied_effect() };
     Arc::new(FnTool { spec, function, args: PhantomData })
 }
 
@@ -253,14 +253,6 @@ pub(crate) async fn blocking(
         Ok(Ok(output)) => output,
         Ok(Err(why)) => ToolOutput::error(why),
         Err(_) => ToolOutput::error("the tool failed unexpectedly on this call"),
-    }
-}
-
-/// A function that may be repeated safely only reads; any other one is taken to change something.
-fn effect_of(replay: Replay) -> Effect {
-    match replay {
-        Replay::Safe => Effect::Reads,
-        Replay::Keyed | Replay::Unsafe => Effect::Changes,
     }
 }
 

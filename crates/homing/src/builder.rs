@@ -311,11 +311,11 @@ impl HomingBuilder {
         parts.policy = self.permissions.grant(&workdir);
         parts.workdir = workdir;
         self.tools.add_to(&mut parts);
-        parts.asker = self.permission_handler;
+        parts.permission_handler = self.permission_handler;
         parts.on_fact = self.fact_listener;
-        parts.settings = self.config;
+        parts.config = self.config;
         if self.has_project_context {
-            parts.setting = Arc::new(crate::project_context);
+            parts.prompt_context = Arc::new(crate::project_context);
         }
         #[cfg(feature = "teams")]
         homing_teams::install(&mut parts, self.teams).map_err(BuildError::Team)?;

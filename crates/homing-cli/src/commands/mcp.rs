@@ -95,7 +95,7 @@ fn options(args: &McpArgs, session: &Session, parts: Arc<ServerParts>, stamp: u6
     options.budget.cost_micros = args.client_budget.and_then(Cap::value);
     options.model.clone_from(&session.model);
     options.account.clone_from(&args.with.account);
-    options.asker = Some(parts.handler.clone());
+    options.permission_handler = Some(parts.handler.clone());
     let stamp = Arc::new(Mutex::new(stamp));
     options.reload = Some(Arc::new(move || {
         let (parts, stamp) = (parts.clone(), stamp.clone());

@@ -57,7 +57,7 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
 /// Returns each tool of a run with the decision about a call without arguments.
 pub(crate) fn tools_json(spawned: &Spawned, tools: &[ToolSpec]) -> Value {
     let own = &spawned.authority.own;
-    let tool = |spec: &ToolSpec| match own.decide(&spec.name, &Subjects::None) {
+    let tool = |spec: &ToolSpec| match own.decide(&spec.name, spec.effect, &Subjects::None) {
         Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": rule_of(&by)}),
         Decision::Ask { by } => json!({"name": spec.name, "decided": "asked", "by": by}),
         // The runtime's own tool: it takes the structured answer and has no other effect.
