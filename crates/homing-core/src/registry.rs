@@ -144,19 +144,11 @@ fn suggestion(name: &str, known: &[String]) -> String {
     }
 }
 
-/// Returns the Levenshtein distance of two names, considering at most 200 characters of each.
+/// Returns the Levenshtein distance of two names. Only the first 200 characters count, because names come from models and
+/// files, and the time grows with the product of the lengths.
 pub fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(200).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(200).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    let head = |name: &str| name.chars().take(200).collect::<String>();
+    strsim::levenshtein(&head(a), &head(b))
 }
 
 #[cfg(test)]
