@@ -8,7 +8,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     authority::Layer,
-    definition::{AgentDefinition, PermissionMode},
+    definition::PermissionMode,
     envelope::Envelope,
     fact::{CallRefusal, Fact},
     rule::Rule,
