@@ -30,5 +30,5 @@ mod toolchains;
 
 pub use command_env::{CommandEnv, GitHooks, git_guards, is_secret};
 pub use policy::{Access, PolicyError, SandboxOptions, SandboxPolicy};
-pub use private_folder::{Private, is_users_alone};
-pub use probe::{Backend, OwnNetwork, Sandboxes, Variant};
+pub use private_folder::{PrivateFolder, is_private};
+pub use probe::{Backend, BubblewrapFeatures, OwnNetwork, Sandboxes};

@@ -17,9 +17,9 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use crate::{
     bubblewrap,
     command_env::{CommandEnv, GitHooks, git_guards},
-    private_folder::Private,
+    private_folder::PrivateFolder,
     probe::{Backend, OwnNetwork, Sandboxes},
-    process::{CommandNetwork, Jail, KeptFiles, LandlockRules, Sockets},
+    process::{CommandNetwork, Confinement, LandlockRules, ProtectedFiles, Sockets},
     protected_roots, proxy,
     roots::unswapped,
 };
@@ -48,18 +48,18 @@ pub struct Access {
     /// The network it may use.
     pub network: Network,
     /// The socket of the proxy to the listed hosts, if the network is a list of hosts and the back-end can enforce it.
-    pub way_out: Option<PathBuf>,
+    pub proxy_socket: Option<PathBuf>,
 }
 
 /// Confinement, environment and protected paths of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxPolicy {
     /// The confinement.
-    pub jail: Jail,
+    pub confinement: Confinement,
     /// Its environment.
     pub env: BTreeMap<String, String>,
     /// Files that are restored if the command changes them.
-    pub kept: Vec<KeptFiles>,
+    pub protected: Vec<ProtectedFiles>,
 }
 
 /// The reason for which a command cannot be confined and is not started.
@@ -70,7 +70,7 @@ pub enum PolicyError {
     NoSandbox(String),
     /// The private folder cannot be created, or other users can access it.
     #[error("cannot use the private folder {path}: {why}")]
-    Private {
+    PrivateFolder {
         /// The folder.
         path: PathBuf,
         /// The reason.
@@ -101,7 +101,7 @@ impl Access {
             read: unswapped(&with(&grant.read, &options.read), &writable),
             write,
             network: grant.network.clone(),
-            way_out: None,
+            proxy_socket: None,
         }
     }
 
@@ -124,19 +124,19 @@ impl SandboxPolicy {
         sandboxes: &Sandboxes,
         host: &CommandEnv,
         options: &SandboxOptions,
-        private: &Private,
+        private: &PrivateFolder,
         workdir: &Path,
         hooks: GitHooks,
     ) -> Result<Self, PolicyError> {
         private.prepare(host)?;
         let setup = SandboxSetup { access, system: &sandboxes.system, private, workdir };
-        let (jail, tmp) = match (access.sandbox, sandboxes.best()) {
-            (Sandbox::Off, _) => (Jail::Open, private.tmp()),
-            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, variant })) => {
-                (bubblewrap::jail(&setup, program, *variant, &sandboxes.helper), PathBuf::from("/tmp"))
+        let (confinement, tmp) = match (access.sandbox, sandboxes.best()) {
+            (Sandbox::Off, _) => (Confinement::None, private.tmp()),
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, features })) => {
+                (bubblewrap::confinement(&setup, program, *features, &sandboxes.helper), PathBuf::from("/tmp"))
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { network, .. })) => {
-                (Jail::Landlock(setup.landlock(*network)), private.tmp())
+                (Confinement::Landlock(setup.landlock(*network)), private.tmp())
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, None) => {
                 return Err(PolicyError::NoSandbox(sandboxes.why_not()));
@@ -144,17 +144,17 @@ impl SandboxPolicy {
         };
         let mut env = host.confined_env(options, private, &tmp);
         env.extend(git_guards(hooks));
-        if let (Some(_), Network::Hosts(hosts)) = (&access.way_out, &access.network) {
+        if let (Some(_), Network::Hosts(hosts)) = (&access.proxy_socket, &access.network) {
             env.extend(proxy::env(hosts));
         }
-        let kept = match access.sandbox {
+        let protected = match access.sandbox {
             Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
             Sandbox::WorkspaceWrite => protected_roots::in_roots(&access.write)
                 .into_iter()
                 .chain(protected_roots::below_roots(&access.write))
                 .collect(),
         };
-        Ok(Self { jail, env, kept })
+        Ok(Self { confinement, env, protected })
     }
 }
 
@@ -163,7 +163,7 @@ pub(super) struct SandboxSetup<'a> {
     pub(super) access: &'a Access,
     /// System folders and toolchains that are readable besides the run's own folders.
     pub(super) system: &'a [PathBuf],
-    pub(super) private: &'a Private,
+    pub(super) private: &'a PrivateFolder,
     pub(super) workdir: &'a Path,
 }
 
@@ -184,7 +184,7 @@ const MACHINE: &[&str] = &[
 
 impl SandboxSetup<'_> {
     /// Returns the protected paths, for a back-end that can mount them read-only.
-    pub(super) fn kept(&self) -> Vec<KeptFiles> {
+    pub(super) fn protected(&self) -> Vec<ProtectedFiles> {
         protected_roots::in_roots(&self.access.write)
     }
 
@@ -200,7 +200,7 @@ impl SandboxSetup<'_> {
                 write.extend(["home", "tmp", "cargo"].map(|name| self.private.root.join(name)));
             }
         }
-        let own = CommandNetwork::Own { way_out: self.access.way_out.clone() };
+        let own = CommandNetwork::Own { proxy_socket: self.access.proxy_socket.clone() };
         // Landlock's network rules cover ports but not addresses, so only a separate network namespace restricts hosts.
         let (sockets, net) = match (self.access.has_network(), network) {
             (true, _) => (Sockets::Internet, CommandNetwork::Machine),

@@ -6,31 +6,31 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{git_folder, nested_protected, process::KeptFiles, protected_paths, roots::outermost};
+use crate::{git_folder, nested_protected, process::ProtectedFiles, protected_paths, roots::outermost};
 
 /// The largest git configuration that is read.
-const MOST_CONFIG: u64 = 1 << 20;
+const MAX_CONFIG: u64 = 1 << 20;
 
 /// Returns the protected paths directly in each root, including those that do not exist.
 ///
 /// Each is named from the outermost root around it, which no command can replace. A root further in can be replaced by a
 /// link, and restoring files through that link would change the folder that it leads to.
-pub fn in_roots(write: &[PathBuf]) -> Vec<KeptFiles> {
+pub fn in_roots(write: &[PathBuf]) -> Vec<ProtectedFiles> {
     let roots = folders(write);
     let outer = |root: &PathBuf| outermost(&roots).find(|outer| root.starts_with(outer)).unwrap_or(root).clone();
-    let kept = |root: &PathBuf| {
+    let protected = |root: &PathBuf| {
         let outer = outer(root);
         let below = root.strip_prefix(&outer).unwrap_or(Path::new(""));
         let names = names(root, &roots).into_iter().map(|name| below.join(name)).collect();
-        KeptFiles { root: outer, names, unless_gone: None }
+        ProtectedFiles { root: outer, names, unless_removed: None }
     };
-    roots.iter().map(kept).collect()
+    roots.iter().map(protected).collect()
 }
 
 /// Returns the protected paths further down that exist now. Inside the sandbox such folders stay ordinary ones, because
 /// builds create and remove them.
-pub fn below_roots(write: &[PathBuf]) -> Vec<KeptFiles> {
-    outermost(&folders(write)).flat_map(|root| nested_protected::kept(root)).collect()
+pub fn below_roots(write: &[PathBuf]) -> Vec<ProtectedFiles> {
+    outermost(&folders(write)).flat_map(|root| nested_protected::find(root)).collect()
 }
 
 fn folders(write: &[PathBuf]) -> Vec<PathBuf> {
@@ -73,7 +73,7 @@ pub fn is_git_folder(root: &Path, roots: &[PathBuf]) -> bool {
 
 fn has_git_config(root: &Path) -> bool {
     let config = root.join("config");
-    let is_readable = config.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() <= MOST_CONFIG);
+    let is_readable = config.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() <= MAX_CONFIG);
     // Git writes this setting into the configuration of every repository.
     is_readable
         && fs::read(config)

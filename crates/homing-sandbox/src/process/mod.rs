@@ -18,11 +18,9 @@ mod restore_files;
 mod supervise;
 mod wait;
 
-pub use launch::{
-    CommandEnd, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, Running, Server, Streams, WayOut,
-};
+pub use launch::{CommandEnd, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, Running, Server, Streams};
 pub use output::{Captured, Collector};
-pub use protocol::{CommandNetwork, Jail, LandlockRules, ProcessLimits, Sockets};
+pub use protocol::{CommandNetwork, Confinement, LandlockRules, ProcessLimits, Sockets};
 pub(crate) use relay::PORT as RELAY_PORT;
-pub use restore_files::KeptFiles;
+pub use restore_files::ProtectedFiles;
 pub use supervise::run_helper_if_asked;

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::process::restore_files::KeptFiles;
+use crate::process::restore_files::ProtectedFiles;
 
 /// Maximum length of a message in bytes.
 const MAX_FRAME: u32 = 16 << 20;
@@ -25,10 +25,10 @@ pub(super) struct SupervisorRequest {
     pub(super) workdir: PathBuf,
     pub(super) env: BTreeMap<String, String>,
     pub(super) input: StdinSource,
-    pub(super) jail: Jail,
+    pub(super) confinement: Confinement,
     pub(super) limits: ProcessLimits,
     /// Files and folders that are restored when the command has ended.
-    pub(super) kept: Vec<KeptFiles>,
+    pub(super) protected: Vec<ProtectedFiles>,
 }
 
 /// The source of the command's standard input.
@@ -42,9 +42,9 @@ pub(super) enum StdinSource {
 
 /// The confinement of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Jail {
-    /// None.
-    Open,
+pub enum Confinement {
+    /// No confinement.
+    None,
     /// Bubblewrap: namespaces and a separate root file system.
     Bubblewrap {
         /// The program.
@@ -56,7 +56,7 @@ pub enum Jail {
         /// The sockets it may open.
         sockets: Sockets,
         /// The socket of the proxy to listed hosts, if there is one.
-        way_out: Option<PathBuf>,
+        proxy_socket: Option<PathBuf>,
     },
     /// Landlock and seccomp.
     Landlock(LandlockRules),
@@ -85,7 +85,7 @@ pub enum CommandNetwork {
     /// A separate network with a loopback.
     Own {
         /// The socket of the proxy to listed hosts, if there is one.
-        way_out: Option<PathBuf>,
+        proxy_socket: Option<PathBuf>,
     },
 }
 

@@ -25,14 +25,14 @@ const MAX_ENTRIES: usize = 4_000;
 
 /// Protected names below a folder that a command may write to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptFiles {
+pub struct ProtectedFiles {
     /// The folder.
     pub root: PathBuf,
     /// Relative names; they need not exist.
     pub names: Vec<PathBuf>,
     /// A relative name, such as a nested repository. If it no longer exists at the end, nothing is restored.
     #[serde(default)]
-    pub unless_gone: Option<PathBuf>,
+    pub unless_removed: Option<PathBuf>,
 }
 
 /// The recorded state of a path.
@@ -73,7 +73,7 @@ struct RecordedPath {
     root: PathBuf,
     name: PathBuf,
     before: FileState,
-    unless_gone: Option<PathBuf>,
+    unless_removed: Option<PathBuf>,
 }
 
 #[derive(Default)]
@@ -83,14 +83,14 @@ struct SnapshotBudget {
 }
 
 impl Snapshot {
-    pub(super) fn of(kept: &[KeptFiles]) -> Self {
+    pub(super) fn of(protected: &[ProtectedFiles]) -> Self {
         let mut budget = SnapshotBudget::default();
         let mut paths = Vec::new();
-        for KeptFiles { root, names, unless_gone } in kept {
+        for ProtectedFiles { root, names, unless_removed } in protected {
             for name in names.iter().filter(|name| is_plain(name)) {
                 let before = FileState::of(&root.join(name), &mut budget);
-                let (root, unless_gone) = (root.clone(), unless_gone.as_ref().map(|name| root.join(name)));
-                paths.push(RecordedPath { root, name: name.clone(), before, unless_gone });
+                let (root, unless_removed) = (root.clone(), unless_removed.as_ref().map(|name| root.join(name)));
+                paths.push(RecordedPath { root, name: name.clone(), before, unless_removed });
             }
         }
         Self { paths }
@@ -107,8 +107,8 @@ impl Snapshot {
     /// Restores the paths that differ, and returns them.
     pub(super) fn restore(self) -> Vec<PathBuf> {
         let differing = self.paths.into_iter().filter(|recorded| {
-            let RecordedPath { root, name, before, unless_gone } = recorded;
-            let is_gone = unless_gone.as_ref().is_some_and(|path| path.symlink_metadata().is_err());
+            let RecordedPath { root, name, before, unless_removed } = recorded;
+            let is_gone = unless_removed.as_ref().is_some_and(|path| path.symlink_metadata().is_err());
             !is_gone && (remove_link_on_the_way(root, name, before) || !before.matches(&root.join(name)))
         });
         let restore = |recorded: RecordedPath| {
@@ -279,7 +279,7 @@ mod tests {
             fs::write(root.join(name), text).unwrap();
         }
         let names = names.iter().map(PathBuf::from).collect();
-        let snapshot = Snapshot::of(&[KeptFiles { root: root.clone(), names, unless_gone: None }]);
+        let snapshot = Snapshot::of(&[ProtectedFiles { root: root.clone(), names, unless_removed: None }]);
         change(&root);
         let reverted = snapshot.restore();
         let expected: Vec<PathBuf> = restored.iter().map(|name| root.join(name)).collect();
@@ -325,12 +325,12 @@ mod tests {
             fs::create_dir_all(root.join(name)).unwrap();
             fs::write(root.join(name).join("config"), "x").unwrap();
         }
-        let kept = |name: &str| KeptFiles {
+        let protected = |name: &str| ProtectedFiles {
             root: root.clone(),
             names: vec![Path::new(name).join(".git/config")],
-            unless_gone: Some(Path::new(name).join(".git")),
+            unless_removed: Some(Path::new(name).join(".git")),
         };
-        let snapshot = Snapshot::of(&[kept("a"), kept("b")]);
+        let snapshot = Snapshot::of(&[protected("a"), protected("b")]);
         fs::remove_dir_all(root.join("a")).unwrap();
         fs::write(root.join("b/.git/config"), "evil").unwrap();
         assert_eq!(snapshot.restore(), [root.join("b/.git/config")]);

@@ -21,7 +21,7 @@ use crate::{
         cgroup::Cgroup,
         kill::{ProcessTree, SignalReach},
         protocol::{
-            self, CommandNetwork, Jail, LandlockRules, ProcessLimits, Sockets, StdinSource, SupervisorReport,
+            self, CommandNetwork, Confinement, LandlockRules, ProcessLimits, Sockets, StdinSource, SupervisorReport,
             SupervisorRequest,
         },
         relay,
@@ -64,14 +64,14 @@ fn supervise() -> io::Result<()> {
     // If the host dies before the request is complete, there is nothing to do.
     let request: SupervisorRequest = protocol::receive(&mut lifeline)?;
     let cgroup = prepare(&request.limits);
-    let snapshot = Snapshot::of(&request.kept);
+    let snapshot = Snapshot::of(&request.protected);
     // The network comes first: a process with several threads cannot enter a new one.
-    let entered = enter_network(&request.jail);
+    let entered = enter_network(&request.confinement);
     let removed = Arc::new(Mutex::new(BTreeSet::new()));
     remove_while_running(snapshot.missing(), removed.clone());
-    let ran = entered.and_then(|()| match &request.jail {
-        Jail::Open | Jail::Landlock(_) => run_directly(&lifeline, &request),
-        Jail::Bubblewrap { .. } => run_bubblewrap(&request),
+    let ran = entered.and_then(|()| match &request.confinement {
+        Confinement::None | Confinement::Landlock(_) => run_directly(&lifeline, &request),
+        Confinement::Bubblewrap { .. } => run_bubblewrap(&request),
     });
     if let Err(error) = ran {
         protocol::send(&mut lifeline, &SupervisorReport::Refused(error.to_string()))?;
@@ -118,13 +118,13 @@ fn prepare(limits: &ProcessLimits) -> Cgroup {
 }
 
 fn run_directly(lifeline: &UnixStream, request: &SupervisorRequest) -> io::Result<()> {
-    let mut command = match &request.jail {
-        Jail::Landlock(rules) => {
+    let mut command = match &request.confinement {
+        Confinement::Landlock(rules) => {
             let mut command = Command::new(&request.helper);
             command.arg(CONFINE).arg(serde_json::to_string(rules)?).arg("--").args(&request.argv);
             command
         }
-        Jail::Open | Jail::Bubblewrap { .. } => {
+        Confinement::None | Confinement::Bubblewrap { .. } => {
             let (program, args) = request.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
             let mut command = Command::new(program);
             command.args(args);
@@ -136,10 +136,12 @@ fn run_directly(lifeline: &UnixStream, request: &SupervisorRequest) -> io::Resul
 }
 
 /// Moves this process, and all that it will start, into the command's network. Bubblewrap creates its own.
-fn enter_network(jail: &Jail) -> io::Result<()> {
-    let Jail::Landlock(LandlockRules { net: CommandNetwork::Own { way_out }, .. }) = jail else { return Ok(()) };
+fn enter_network(confinement: &Confinement) -> io::Result<()> {
+    let Confinement::Landlock(LandlockRules { net: CommandNetwork::Own { proxy_socket }, .. }) = confinement else {
+        return Ok(());
+    };
     relay::own_network().map_err(|error| io::Error::other(format!("cannot create a network namespace: {error}")))?;
-    match way_out {
+    match proxy_socket {
         Some(socket) => relay::open(socket.clone()),
         None => Ok(()),
     }
@@ -182,11 +184,13 @@ fn pid_of(child: &Child) -> Pid {
 /// Starts bubblewrap and waits for it. It inherits the lifeline: the first process inside reads it, and the kernel ends the
 /// namespace with that process.
 fn run_bubblewrap(request: &SupervisorRequest) -> io::Result<()> {
-    let Jail::Bubblewrap { program, args, helper, sockets, way_out } = &request.jail else { return Ok(()) };
+    let Confinement::Bubblewrap { program, args, helper, sockets, proxy_socket } = &request.confinement else {
+        return Ok(());
+    };
     let mut command = Command::new(program);
     let source = if request.input == StdinSource::Forwarded { "forwarded" } else { "nothing" };
     command.args(args).arg("--").arg(helper).args([INIT, source, sockets.as_str()]);
-    command.arg(request.limits.processes.to_string()).arg(way_out.as_deref().unwrap_or(Path::new("")));
+    command.arg(request.limits.processes.to_string()).arg(proxy_socket.as_deref().unwrap_or(Path::new("")));
     command.arg("--").args(&request.argv);
     command.env_clear().envs(&request.env).current_dir("/");
     let child = command.spawn().map_err(|error| io::Error::other(format!("bubblewrap: {error}")))?;
@@ -212,7 +216,7 @@ fn init(args: &[OsString]) -> i32 {
 }
 
 fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
-    let [source, sockets, processes, way_out, _, program, rest @ ..] = args else {
+    let [source, sockets, processes, proxy_socket, _, program, rest @ ..] = args else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     limit_processes(processes.to_str().and_then(|text| text.parse().ok()));
@@ -220,8 +224,8 @@ fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
     // Children inherit the filter; it blocks nothing that this process needs.
     landlock_seccomp::filter_syscalls(Sockets::from_str(sockets.to_str().unwrap_or_default()))
         .map_err(io::Error::other)?;
-    if !way_out.is_empty() {
-        relay::open(way_out.into())?;
+    if !proxy_socket.is_empty() {
+        relay::open(proxy_socket.into())?;
     }
     let mut command = Command::new(program);
     command.args(rest);

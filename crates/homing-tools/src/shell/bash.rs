@@ -72,7 +72,7 @@ impl Bash {
     async fn network_note(&self, grant: &Grant) -> Option<String> {
         match (&grant.network, grant.sandbox) {
             (Network::On | Network::Off, _) | (_, Sandbox::Off) => None,
-            (Network::Hosts(hosts), _) if self.commands.sandboxes().await.holds_to_hosts() => {
+            (Network::Hosts(hosts), _) if self.commands.sandboxes().await.can_restrict_hosts() => {
                 Some(format!("commands can reach only these hosts, over http and https: {}", hosts.join(", ")))
             }
             (Network::Hosts(_), _) => Some(
@@ -165,7 +165,7 @@ fn time(requested: Option<&Value>) -> Duration {
 
 /// Describes the result of a command for the model.
 fn output(finished: &FinishedCommand, time: Duration, network: Option<String>) -> ToolOutput {
-    let FinishedCommand { ending, output, reverted, limit, complaints: _ } = finished;
+    let FinishedCommand { ending, output, reverted, limit, stderr: _ } = finished;
     let mut text = output.text.trim_end_matches('\n').to_owned();
     let mut add = |line: String| {
         let gap = if text.is_empty() { "" } else { "\n" };

@@ -52,7 +52,7 @@ impl SandboxedGit {
             CommandEnd::Exited(0) => first(finished.output, max_bytes),
             CommandEnd::Refused(why) => Err(why),
             CommandEnd::TimedOut => Err("git timed out".to_owned()),
-            CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Cancelled => Err(finished.complaints.text),
+            CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Cancelled => Err(finished.stderr.text),
         }
     }
 }
