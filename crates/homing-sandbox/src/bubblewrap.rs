@@ -78,6 +78,9 @@ fn mounts(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
         mounts.push((root.clone(), Mount::Writable(root)));
     }
     mounts.extend(protected(setup));
+    // If the workspace is the home folder, the saved files of all runs lie in it.
+    let store = setup.private.store();
+    mounts.extend(setup.is_writable(&store).then_some((store, Mount::Memory)));
     // A later mount of the same path replaces an earlier one; the depth of the path decides the order.
     let mut ordered: Vec<(PathBuf, Mount)> = Vec::new();
     for (path, mount) in mounts {
@@ -115,6 +118,11 @@ fn private(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
     }
 }
 
+/// Returns true if a protected path is mounted read-only: it exists, and no link is on the way to it.
+pub(super) fn is_mounted(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| !found.is_symlink()) && path.canonicalize().is_ok_and(|real| real == path)
+}
+
 /// Mounts protected paths that exist read-only. The folders around them become mounts as well, because a mount point cannot
 /// be renamed or replaced. Paths that do not exist cannot be mounted without creating them in the workspace; the supervisor
 /// removes those if they appear.
@@ -123,9 +131,7 @@ fn protected(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
     for protected in setup.protected() {
         for name in &protected.names {
             let path = protected.root.join(name);
-            if !path.symlink_metadata().is_ok_and(|found| !found.is_symlink())
-                || path.canonicalize().ok() != Some(path.clone())
-            {
+            if !is_mounted(&path) {
                 continue;
             }
             let around = path.ancestors().skip(1).take_while(|folder| **folder != protected.root);

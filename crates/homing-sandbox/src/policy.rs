@@ -19,7 +19,7 @@ use crate::{
     command_env::{CommandEnv, GitHooks, git_guards},
     private_folder::PrivateFolder,
     probe::{Backend, OwnNetwork, Sandboxes},
-    process::{CommandNetwork, Confinement, LandlockRules, ProtectedFiles, Sockets},
+    process::{CommandNetwork, Confinement, LandlockRules, ProtectedFiles, Protection, Sockets},
     protected_roots, proxy,
     roots::unswapped,
 };
@@ -59,7 +59,7 @@ pub struct SandboxPolicy {
     /// Its environment.
     pub env: BTreeMap<String, String>,
     /// Files that are restored if the command changes them.
-    pub protected: Vec<ProtectedFiles>,
+    pub protected: Protection,
 }
 
 /// The reason for which a command cannot be confined and is not started.
@@ -147,13 +147,7 @@ impl SandboxPolicy {
         if let (Some(_), Network::Hosts(hosts)) = (&access.proxy_socket, &access.network) {
             env.extend(proxy::env(hosts));
         }
-        let protected = match access.sandbox {
-            Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
-            Sandbox::WorkspaceWrite => protected_roots::in_roots(&access.write)
-                .into_iter()
-                .chain(protected_roots::below_roots(&access.write))
-                .collect(),
-        };
+        let protected = setup.protection(&confinement)?;
         Ok(Self { confinement, env, protected })
     }
 }
@@ -186,6 +180,33 @@ impl SandboxSetup<'_> {
     /// Returns the protected paths, for a back-end that can mount them read-only.
     pub(super) fn protected(&self) -> Vec<ProtectedFiles> {
         protected_roots::in_roots(&self.access.write)
+    }
+
+    /// Returns the protected paths that must be restored after the command, because its back-end cannot make them read-only.
+    fn protection(&self, confinement: &Confinement) -> Result<Protection, PolicyError> {
+        match self.access.sandbox {
+            Sandbox::ReadOnly | Sandbox::Off => return Ok(Protection::default()),
+            Sandbox::WorkspaceWrite => (),
+        }
+        let mut files = self.protected();
+        let store = self.private.store();
+        match confinement {
+            Confinement::Bubblewrap { .. } => files
+                .iter_mut()
+                .for_each(|files| files.names.retain(|name| !bubblewrap::is_mounted(&files.root.join(name)))),
+            Confinement::Landlock(_) if self.is_writable(&store) => {
+                let why = "it lies in a folder that commands may change, and only bubblewrap can except it".to_owned();
+                return Err(PolicyError::PrivateFolder { path: store, why });
+            }
+            Confinement::Landlock(_) | Confinement::None => (),
+        }
+        files.extend(protected_roots::below_roots(&self.access.write));
+        Ok(Protection { files, store })
+    }
+
+    /// Returns true if a path lies in a folder that the command may change.
+    pub(super) fn is_writable(&self, path: &Path) -> bool {
+        self.access.write.iter().filter_map(|root| root.canonicalize().ok()).any(|root| path.starts_with(root))
     }
 
     fn landlock(&self, network: OwnNetwork) -> LandlockRules {

@@ -83,6 +83,11 @@ impl PrivateFolder {
         self.root.join("tmp")
     }
 
+    /// The folder for copies of protected files, which all runs share. Commands cannot reach it.
+    pub fn store(&self) -> PathBuf {
+        self.root.with_file_name("restore")
+    }
+
     /// Creates the folders with access for the user only. Package registries that the user already has are linked, so that
     /// builds work offline.
     pub fn prepare(&self, host: &CommandEnv) -> Result<(), PolicyError> {

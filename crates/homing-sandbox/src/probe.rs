@@ -13,7 +13,7 @@ use crate::{
     landlock_seccomp,
     policy::{Access, SandboxOptions, SandboxPolicy},
     private_folder::PrivateFolder,
-    process::{Collector, CommandEnd, CommandSpec, Input, Launcher, ProcessLimits, Streams},
+    process::{Collector, CommandEnd, CommandSpec, Input, Launcher, ProcessLimits, Protection, Streams},
     toolchains,
 };
 
@@ -176,7 +176,7 @@ impl Sandboxes {
             input: Input::Nothing,
             confinement: policy.confinement,
             limits: ProcessLimits::default(),
-            protected: Vec::new(),
+            protected: Protection::default(),
             streams: Streams::Together,
             proxy: None,
         };

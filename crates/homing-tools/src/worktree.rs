@@ -19,7 +19,7 @@ use homing_sandbox::{
     PrivateFolder,
     git_folder::{GitFolder, locate},
     private_folder,
-    process::{Collector, CommandEnd, CommandSpec},
+    process::{Collector, CommandEnd, CommandSpec, Protection},
 };
 
 /// Timeout of one git command; checking out a large repository is slow.
@@ -179,7 +179,7 @@ impl GitWorktrees {
         let neutral = self.commands.neutral_git(&job).await.map_err(|error| error.to_string())?;
         job.env.extend(neutral);
         job.argv = std::iter::once("git").chain(args.iter().copied()).map(str::to_owned).collect();
-        let job = CommandSpec { protected: Vec::new(), ..job };
+        let job = CommandSpec { protected: Protection::default(), ..job };
         let running = self.commands.launcher.start(job).await.map_err(|error| error.to_string())?;
         let finished = running.finish(Collector::new(None), TIMEOUT, std::future::pending(), &mut |_| ()).await;
         match finished.ending {

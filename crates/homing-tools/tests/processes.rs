@@ -59,7 +59,7 @@ async fn spawn_and_wait(folder: &str) {
         input: Input::Nothing,
         confinement: serde_json::from_value::<Confinement>(job["confinement"].clone()).unwrap(),
         limits: ProcessLimits::default(),
-        protected: Vec::new(),
+        protected: Default::default(),
         streams: Streams::Together,
         proxy: None,
     };
@@ -280,7 +280,7 @@ async fn inv21_command_outlives_the_thread_that_started_it() {
         input: Input::Nothing,
         confinement: serde_json::from_value(job["confinement"].clone()).unwrap(),
         limits: ProcessLimits::default(),
-        protected: Vec::new(),
+        protected: Default::default(),
         streams: Streams::Together,
         proxy: None,
     };

@@ -20,7 +20,7 @@ use crate::{
     process::{
         output::{Captured, Collector},
         protocol::{self, Confinement, ProcessLimits, StdinSource, SupervisorReport, SupervisorRequest, TERMINATE},
-        restore_files::ProtectedFiles,
+        restore_files::{Protection, Restored, recover},
         supervise::SUPERVISE,
     },
     proxy::Proxy,
@@ -51,7 +51,7 @@ pub struct CommandSpec {
     /// Its resource limits.
     pub limits: ProcessLimits,
     /// Files that are restored if it changes them.
-    pub protected: Vec<ProtectedFiles>,
+    pub protected: Protection,
     /// The capture of its standard output and error.
     pub streams: Streams,
     /// The proxy to listed hosts, kept open while it runs.
@@ -107,6 +107,9 @@ pub struct Running {
     stderr: Option<pipe::Receiver>,
     /// Reaped by the async runtime when it has ended, even after this is dropped.
     supervisor: Child,
+    protected: Protection,
+    /// Paths that were restored before it started, because the supervisor of an earlier command was killed.
+    recovered: Restored,
     _proxy: Option<Arc<Proxy>>,
 }
 
@@ -136,6 +139,8 @@ pub struct FinishedCommand {
     pub stderr: Captured,
     /// Protected files that it had changed and that were restored.
     pub reverted: Vec<PathBuf>,
+    /// Protected files that it had changed and that could not be restored.
+    pub not_restored: Vec<PathBuf>,
     /// The limit that the kernel enforced, if any: `processes` or `memory`.
     pub limit: Option<String>,
 }
@@ -168,9 +173,11 @@ impl Launcher {
             Input::Nothing => StdinSource::Nothing,
             Input::Text(text) => StdinSource::Text(text.clone()),
         };
-        let _proxy = spec.proxy.clone();
+        let (_proxy, protected) = (spec.proxy.clone(), spec.protected.clone());
+        let recovered = recover_in_background(&protected).await;
         let (lifeline, supervisor) = self.supervise(spec, source, (stdout.into(), stderr.into())).await?;
-        Ok(Running { lifeline, output: receiver(output.into())?, stderr: stderr_reader, supervisor, _proxy })
+        let output = receiver(output.into())?;
+        Ok(Running { lifeline, output, stderr: stderr_reader, supervisor, protected, recovered, _proxy })
     }
 
     /// Starts a server whose standard streams stay separate.
@@ -241,8 +248,10 @@ struct FollowedCommand<'a> {
     frames: Vec<u8>,
     started: bool,
     ending: Option<CommandEnd>,
-    reverted: Vec<PathBuf>,
+    restored: Restored,
     limit: Option<String>,
+    /// The supervisor has done everything. If it ends before, it was killed.
+    is_complete: bool,
 }
 
 impl Running {
@@ -255,12 +264,13 @@ impl Running {
     ///
     /// When its time is up or it is cancelled, it gets a termination signal, and is killed two seconds later.
     pub async fn finish(
-        self,
+        mut self,
         collector: Collector,
         time: Duration,
         cancelled: impl Future<Output = ()> + Send,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> FinishedCommand {
+        let restored = std::mem::take(&mut self.recovered);
         let mut followed = FollowedCommand {
             running: self,
             collector,
@@ -272,8 +282,9 @@ impl Running {
             frames: Vec::new(),
             started: false,
             ending: None,
-            reverted: Vec::new(),
+            restored,
             limit: None,
+            is_complete: false,
         };
         if let Some(why) = followed.until_stopped(time, cancelled).await {
             followed.stop().await;
@@ -365,8 +376,10 @@ impl FollowedCommand<'_> {
             SupervisorReport::Refused(why) => self.ending = Some(CommandEnd::Refused(why)),
             SupervisorReport::Exited(code) => self.ending = Some(CommandEnd::Exited(code)),
             SupervisorReport::Signalled(signal) => self.ending = Some(CommandEnd::Signalled(signal)),
-            SupervisorReport::Reverted(paths) => self.reverted.extend(paths),
+            SupervisorReport::Reverted(paths) => self.restored.restored.extend(paths),
+            SupervisorReport::NotRestored(paths) => self.restored.failed.extend(paths),
             SupervisorReport::LimitReached(limit) => self.limit = Some(limit),
+            SupervisorReport::Finished => self.is_complete = true,
         }
     }
 
@@ -392,8 +405,24 @@ impl FollowedCommand<'_> {
                 CommandEnd::Refused(format!("the sandbox did not start: {}", output.text.trim()))
             }
         });
-        FinishedCommand { ending, output, stderr, reverted: self.reverted, limit: self.limit }
+        if !self.is_complete {
+            let Restored { restored, failed } = recover_in_background(&self.running.protected).await;
+            self.restored.restored.extend(restored);
+            self.restored.failed.extend(failed);
+        }
+        let Restored { restored: reverted, failed: not_restored } = self.restored;
+        FinishedCommand { ending, output, stderr, reverted, not_restored, limit: self.limit }
     }
+}
+
+/// Restores what commands of killed supervisors changed in the folders of this protection.
+async fn recover_in_background(protected: &Protection) -> Restored {
+    let roots: Vec<PathBuf> = protected.files.iter().map(|files| files.root.clone()).collect();
+    if roots.is_empty() || !protected.store.is_dir() {
+        return Restored::default();
+    }
+    let store = protected.store.clone();
+    tokio::task::spawn_blocking(move || recover(&store, &roots)).await.unwrap_or_default()
 }
 
 /// Reads from a stream; returns 0 if it has ended.

@@ -9,6 +9,7 @@
 //! asked for it.
 
 mod cgroup;
+mod file_state;
 mod kill;
 mod launch;
 mod output;
@@ -22,5 +23,5 @@ pub use launch::{CommandEnd, CommandSpec, FinishedCommand, Input, LaunchError, L
 pub use output::{Captured, Collector};
 pub use protocol::{CommandNetwork, Confinement, LandlockRules, ProcessLimits, Sockets};
 pub(crate) use relay::PORT as RELAY_PORT;
-pub use restore_files::ProtectedFiles;
+pub use restore_files::{ProtectedFiles, Protection};
 pub use supervise::run_helper_if_asked;

@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::process::restore_files::ProtectedFiles;
+use crate::process::restore_files::Protection;
 
 /// Maximum length of a message in bytes.
 const MAX_FRAME: u32 = 16 << 20;
@@ -28,7 +28,7 @@ pub(super) struct SupervisorRequest {
     pub(super) confinement: Confinement,
     pub(super) limits: ProcessLimits,
     /// Files and folders that are restored when the command has ended.
-    pub(super) protected: Vec<ProtectedFiles>,
+    pub(super) protected: Protection,
 }
 
 /// The source of the command's standard input.
@@ -131,8 +131,12 @@ pub(super) enum SupervisorReport {
     Signalled(i32),
     /// These paths were restored, because the command had changed or created them.
     Reverted(Vec<PathBuf>),
+    /// The command changed these paths, and they could not be restored.
+    NotRestored(Vec<PathBuf>),
     /// The kernel enforced this limit: `processes` or `memory`.
     LimitReached(String),
+    /// Nothing is left to do: every process has ended and every path was restored or reported.
+    Finished,
 }
 
 pub(super) fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {

@@ -25,7 +25,7 @@ use crate::{
             SupervisorRequest,
         },
         relay,
-        restore_files::{Snapshot, remove_appeared},
+        restore_files::{Restored, Snapshot, remove_appeared},
         wait::{CommandWaiter, CommandWatch},
     },
 };
@@ -64,7 +64,15 @@ fn supervise() -> io::Result<()> {
     // If the host dies before the request is complete, there is nothing to do.
     let request: SupervisorRequest = protocol::receive(&mut lifeline)?;
     let cgroup = prepare(&request.limits);
-    let snapshot = Snapshot::of(&request.protected);
+    let snapshot = match Snapshot::take(&request.protected) {
+        Ok(snapshot) => snapshot,
+        Err(error) => {
+            let why = format!("protected files cannot be saved before the command: {error}");
+            protocol::send(&mut lifeline, &SupervisorReport::Refused(why))?;
+            cgroup.leave();
+            return protocol::send(&mut lifeline, &SupervisorReport::Finished);
+        }
+    };
     // The network comes first: a process with several threads cannot enter a new one.
     let entered = enter_network(&request.confinement);
     let removed = Arc::new(Mutex::new(BTreeSet::new()));
@@ -77,14 +85,19 @@ fn supervise() -> io::Result<()> {
         protocol::send(&mut lifeline, &SupervisorReport::Refused(error.to_string()))?;
     }
     let mut reverted = std::mem::take(&mut *removed.lock().unwrap_or_else(PoisonError::into_inner));
-    reverted.extend(snapshot.restore());
+    let Restored { restored, failed } = snapshot.restore();
+    reverted.extend(restored);
     if !reverted.is_empty() {
         let _ = protocol::send(&mut lifeline, &SupervisorReport::Reverted(reverted.into_iter().collect()));
+    }
+    if !failed.is_empty() {
+        let _ = protocol::send(&mut lifeline, &SupervisorReport::NotRestored(failed));
     }
     if let Some(limit) = cgroup.limit_reached() {
         let _ = protocol::send(&mut lifeline, &SupervisorReport::LimitReached(limit.to_owned()));
     }
     cgroup.leave();
+    let _ = protocol::send(&mut lifeline, &SupervisorReport::Finished);
     Ok(())
 }
 

@@ -34,7 +34,7 @@ use crate::{
     mcp::approvals::{ApprovalState, McpApprovals},
     shell::commands::Commands,
 };
-use homing_sandbox::process::{CommandSpec, Confinement, Input, Streams};
+use homing_sandbox::process::{CommandSpec, Confinement, Input, Protection, Streams};
 
 /// Maximum length of a line from a server; longer lines are dropped.
 const MAX_LINE: usize = 8 << 20;
@@ -259,7 +259,7 @@ impl Connection {
             input: Input::Nothing,
             confinement: Confinement::None,
             limits: self.commands.limits.clone(),
-            protected: Vec::new(),
+            protected: Protection::default(),
             streams: Streams::Apart,
             proxy: None,
         })

@@ -18,7 +18,9 @@ use crate::shell::{GIT_ONLY, git_only_env, git_only_env_for, is_read_only_git};
 use homing_sandbox::{
     Access, CommandEnv, GitHooks, PolicyError, PrivateFolder, SandboxOptions, SandboxPolicy, Sandboxes, git_folder,
     private_folder,
-    process::{Collector, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, ProcessLimits, Streams},
+    process::{
+        Collector, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, ProcessLimits, Protection, Streams,
+    },
     proxy::Proxy,
 };
 
@@ -117,7 +119,7 @@ impl Commands {
         let argv = ["git", "config", "--list", "--name-only"].map(str::to_owned).to_vec();
         let mut env = job.env.clone();
         env.extend(git_only_env());
-        let listing = CommandSpec { argv, env, input: Input::Nothing, protected: Vec::new(), ..job.clone() };
+        let listing = CommandSpec { argv, env, input: Input::Nothing, protected: Protection::default(), ..job.clone() };
         let running = self.launcher.start(listing).await?;
         let finished = running.finish(Collector::new(None), LIST_TIMEOUT, std::future::pending(), &mut |_| ()).await;
         if finished.output.total > finished.output.text.len() as u64 {
