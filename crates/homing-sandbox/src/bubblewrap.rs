@@ -81,6 +81,14 @@ fn mounts(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
     // If the workspace is the home folder, the saved files of all runs lie in it.
     let store = setup.private.store();
     mounts.extend(setup.is_writable(&store).then_some((store, Mount::Memory)));
+    let denied = &setup.access.denied;
+    mounts.retain(|(path, mount)| {
+        let is_below = |denied: &PathBuf| path.starts_with(denied);
+        let is_reopened = matches!(mount, Mount::Writable(_)) && denied.read_only.iter().any(is_below);
+        !is_reopened && !denied.unreadable.iter().any(is_below)
+    });
+    let added = denied_mounts(setup, &mounts);
+    mounts.extend(added);
     // A later mount of the same path replaces an earlier one; the depth of the path decides the order.
     let mut ordered: Vec<(PathBuf, Mount)> = Vec::new();
     for (path, mount) in mounts {
@@ -140,6 +148,27 @@ fn protected(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
         }
     }
     mounts
+}
+
+/// Mounts paths that deny rules name, closed or read-only. The folders around them become mounts as well, unless they are
+/// already, because a mount point cannot be renamed.
+fn denied_mounts(setup: &SandboxSetup<'_>, mounts: &[(PathBuf, Mount)]) -> Vec<(PathBuf, Mount)> {
+    let denied = &setup.access.denied;
+    let is_below = |folder: &Path| denied.read_only.iter().any(|denied| folder.starts_with(denied));
+    let around = denied.read_only.iter().chain(&denied.unreadable).flat_map(|path| {
+        path.ancestors().skip(1).take_while(|folder| folder.parent().is_some_and(|outer| setup.is_writable(outer)))
+    });
+    let mut added: Vec<(PathBuf, Mount)> = around
+        .filter(|folder| !is_below(folder) && !mounts.iter().any(|(path, _)| path == folder))
+        .map(|folder| (folder.to_owned(), Mount::Writable(folder.to_owned())))
+        .collect();
+    let closed = |path: &PathBuf| {
+        let from = if path.is_dir() { setup.private.closed_folder() } else { setup.private.closed_file() };
+        (path.clone(), Mount::ReadOnly(from))
+    };
+    let read_only = |path: &PathBuf| (path.clone(), Mount::ReadOnly(path.clone()));
+    added.extend(denied.read_only.iter().map(read_only).chain(denied.unreadable.iter().map(closed)));
+    added
 }
 
 impl Mount {

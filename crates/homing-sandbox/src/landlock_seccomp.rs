@@ -97,6 +97,9 @@ mod files {
         for path in &rules.read {
             created = allow(created, path, read)?;
         }
+        for path in &rules.list {
+            created = allow(created, path, AccessFs::ReadDir.into())?;
+        }
         // No command creates device files.
         let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
         for path in &rules.write {

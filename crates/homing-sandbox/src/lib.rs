@@ -14,6 +14,7 @@
 
 mod bubblewrap;
 mod command_env;
+pub mod denied_paths;
 pub mod egress;
 pub mod git_folder;
 pub(crate) mod landlock_seccomp;

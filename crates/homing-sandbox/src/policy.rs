@@ -17,11 +17,12 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use crate::{
     bubblewrap,
     command_env::{CommandEnv, GitHooks, git_guards},
+    denied_paths::DeniedPaths,
     private_folder::PrivateFolder,
     probe::{Backend, OwnNetwork, Sandboxes},
     process::{CommandNetwork, Confinement, LandlockRules, ProtectedFiles, Protection, Sockets},
     protected_roots, proxy,
-    roots::unswapped,
+    roots::{outermost, unswapped},
 };
 
 /// Folders and variables that the user adds to what commands may use.
@@ -49,6 +50,8 @@ pub struct Access {
     pub network: Network,
     /// The socket of the proxy to the listed hosts, if the network is a list of hosts and the back-end can enforce it.
     pub proxy_socket: Option<PathBuf>,
+    /// Paths that deny rules close to it.
+    pub denied: DeniedPaths,
 }
 
 /// Confinement, environment and protected paths of one command.
@@ -73,6 +76,14 @@ pub enum PolicyError {
     PrivateFolder {
         /// The folder.
         path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// Deny rules on paths cannot be enforced for commands.
+    #[error("commands are refused because these deny rules cannot be enforced for them: {rules}: {why}")]
+    Denied {
+        /// The rules or the paths that they match.
+        rules: String,
         /// The reason.
         why: String,
     },
@@ -102,6 +113,7 @@ impl Access {
             write,
             network: grant.network.clone(),
             proxy_socket: None,
+            denied: DeniedPaths::default(),
         }
     }
 
@@ -118,7 +130,8 @@ impl SandboxPolicy {
     /// Builds the policy for a command, with the best back-end of this machine.
     ///
     /// # Errors
-    /// Fails if no back-end works and the sandbox is not off, or if the private folder cannot be used.
+    /// Fails if no back-end works and the sandbox is not off, if the private folder cannot be used, or if the back-end cannot
+    /// enforce a deny rule on paths.
     pub fn build(
         access: &Access,
         sandboxes: &Sandboxes,
@@ -136,7 +149,7 @@ impl SandboxPolicy {
                 (bubblewrap::confinement(&setup, program, *features, &sandboxes.helper), PathBuf::from("/tmp"))
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { network, .. })) => {
-                (Confinement::Landlock(setup.landlock(*network)), private.tmp())
+                (Confinement::Landlock(setup.landlock(*network)?), private.tmp())
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, None) => {
                 return Err(PolicyError::NoSandbox(sandboxes.why_not()));
@@ -201,7 +214,22 @@ impl SandboxSetup<'_> {
             Confinement::Landlock(_) | Confinement::None => (),
         }
         files.extend(protected_roots::below_roots(&self.access.write));
+        let denied = &self.access.denied;
+        let restored = match confinement {
+            Confinement::Landlock(_) => denied.read_only.as_slice(),
+            // They are mounted read-only.
+            Confinement::Bubblewrap { .. } | Confinement::None => &[],
+        };
+        files.extend(restored.iter().chain(&denied.missing).filter_map(|path| self.in_root(path)));
         Ok(Protection { files, store })
+    }
+
+    /// Names a path from the outermost writable folder around it.
+    fn in_root(&self, path: &Path) -> Option<ProtectedFiles> {
+        let roots: Vec<PathBuf> = self.access.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
+        let root = outermost(&roots).find(|root| path.starts_with(root))?.clone();
+        let name = path.strip_prefix(&root).ok()?.to_owned();
+        Some(ProtectedFiles { root, names: vec![name], unless_removed: None })
     }
 
     /// Returns true if a path lies in a folder that the command may change.
@@ -209,7 +237,15 @@ impl SandboxSetup<'_> {
         self.access.write.iter().filter_map(|root| root.canonicalize().ok()).any(|root| path.starts_with(root))
     }
 
-    fn landlock(&self, network: OwnNetwork) -> LandlockRules {
+    fn landlock(&self, network: OwnNetwork) -> Result<LandlockRules, PolicyError> {
+        // Without a rule for a folder, files that the command creates in it could not be opened.
+        if let Some(path) = self.access.denied.unreadable.iter().find(|path| self.is_writable(path)) {
+            return Err(PolicyError::Denied {
+                rules: path.display().to_string(),
+                why: "Landlock cannot make a path unreadable in a folder that commands may change; install bubblewrap"
+                    .to_owned(),
+            });
+        }
         let mut read = self.system.to_vec();
         read.extend(MACHINE.iter().map(PathBuf::from));
         read.extend(self.access.read.iter().cloned());
@@ -228,6 +264,27 @@ impl SandboxSetup<'_> {
             (false, OwnNetwork::Possible) => (Sockets::Internet, own),
             (false, OwnNetwork::Impossible) => (Sockets::None, CommandNetwork::Machine),
         };
-        LandlockRules { read, write, sockets, net }
+        let (read, list) = around(read, &self.access.denied.unreadable);
+        Ok(LandlockRules { read, list, write, sockets, net })
     }
+}
+
+/// Splits readable paths so that they leave out the denied ones: paths to read, and folders that may only be listed.
+fn around(paths: Vec<PathBuf>, denied: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut read, mut list, mut waiting) = (Vec::new(), Vec::new(), paths);
+    while let Some(path) = waiting.pop() {
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if denied.iter().any(|denied| real.starts_with(denied)) {
+            continue;
+        }
+        if denied.iter().any(|denied| denied.starts_with(&real)) {
+            let entries = std::fs::read_dir(&real).into_iter().flatten().flatten();
+            // A link needs no rule: the file behind it is checked.
+            waiting.extend(entries.map(|entry| entry.path()).filter(|path| !path.is_symlink()));
+            list.push(real);
+        } else {
+            read.push(path);
+        }
+    }
+    (read, list)
 }

@@ -123,8 +123,20 @@ impl PrivateFolder {
         env
     }
 
+    /// An empty file that cannot be opened, to be mounted over files that deny rules name.
+    pub fn closed_file(&self) -> PathBuf {
+        self.root.join("closed-file")
+    }
+
+    /// As [`PrivateFolder::closed_file`], for folders.
+    pub fn closed_folder(&self) -> PathBuf {
+        self.root.join("closed-folder")
+    }
+
     /// Removes the folder.
     pub fn remove(&self) {
+        // A folder that cannot be opened would stop the removal of the others.
+        let _ = fs::remove_dir(self.closed_folder());
         let _ = fs::remove_dir_all(&self.root);
     }
 }
@@ -135,6 +147,12 @@ fn fill(parent: &OwnedFd, name: &Path, host: &CommandEnv) -> io::Result<()> {
     // Commands may widen the modes of the folders in it; other users still cannot get past the folder itself.
     for name in ["home", "tmp", "output"] {
         create(&root, Path::new(name))?;
+    }
+    let closed = mkdirat(&root, "closed-folder", Mode::empty());
+    let created = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let closed_file = openat(&root, "closed-file", created, Mode::empty()).map(drop);
+    for outcome in [closed, closed_file] {
+        outcome.or_else(|error| if error == Errno::EXIST { Ok(()) } else { Err(error) })?;
     }
     let cargo = create(&root, Path::new("cargo"))?;
     let users_cargo = host.var("CARGO_HOME").map_or(host.home.join(".cargo"), PathBuf::from);

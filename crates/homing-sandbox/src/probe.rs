@@ -10,6 +10,7 @@ use homing_core::authority::{Network, Sandbox};
 
 use crate::{
     command_env::{CommandEnv, GitHooks},
+    denied_paths::DeniedPaths,
     landlock_seccomp,
     policy::{Access, SandboxOptions, SandboxPolicy},
     private_folder::PrivateFolder,
@@ -164,6 +165,7 @@ impl Sandboxes {
             write: Vec::new(),
             network: Network::Off,
             proxy_socket: None,
+            denied: DeniedPaths::default(),
         };
         let options = SandboxOptions::default();
         let workdir = private.root.clone();

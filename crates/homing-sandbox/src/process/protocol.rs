@@ -67,6 +67,9 @@ pub enum Confinement {
 pub struct LandlockRules {
     /// Files and folders it may read and execute.
     pub read: Vec<PathBuf>,
+    /// Folders it may list, without reading the files in them.
+    #[serde(default)]
+    pub list: Vec<PathBuf>,
     /// Files and folders it may change.
     pub write: Vec<PathBuf>,
     /// The sockets it may open.

@@ -16,8 +16,9 @@ use uuid::Uuid;
 
 use crate::shell::{GIT_ONLY, git_only_env, git_only_env_for, is_read_only_git};
 use homing_sandbox::{
-    Access, CommandEnv, GitHooks, PolicyError, PrivateFolder, SandboxOptions, SandboxPolicy, Sandboxes, git_folder,
-    private_folder,
+    Access, CommandEnv, GitHooks, PolicyError, PrivateFolder, SandboxOptions, SandboxPolicy, Sandboxes,
+    denied_paths::{self, DeniedPaths},
+    git_folder, private_folder,
     process::{
         Collector, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, ProcessLimits, Protection, Streams,
     },
@@ -151,6 +152,10 @@ impl Commands {
         let hooks = git_hooks(command.grant);
         let proxy = start_proxy(&access, sandboxes, private);
         access.proxy_socket = proxy.as_ref().map(|proxy| proxy.socket.clone());
+        access.denied = match access.sandbox {
+            Sandbox::ReadOnly | Sandbox::WorkspaceWrite => find_denied(grant, &access, command.workdir).await?,
+            Sandbox::Off => DeniedPaths::default(),
+        };
         let (host_env, options) = (&self.host_env, &self.options);
         let policy = SandboxPolicy::build(&access, sandboxes, host_env, options, private, command.workdir, hooks)?;
         Ok(CommandSpec {
@@ -180,6 +185,16 @@ impl Commands {
     pub fn private_folder(&self, run: Uuid, state: &ToolState) -> Arc<PrivateFolder> {
         state.get::<RunFolder>().get_or_make(|| PrivateFolder { root: self.private.join(run.to_string()) })
     }
+}
+
+/// Finds the paths that deny rules close to commands. Large folders take a while, so a thread of its own searches them.
+async fn find_denied(grant: &Grant, access: &Access, workdir: &Path) -> Result<DeniedPaths, PolicyError> {
+    if denied_paths::rules(grant).is_empty() {
+        return Ok(DeniedPaths::default());
+    }
+    let (grant, access, workdir) = (grant.clone(), access.clone(), workdir.to_owned());
+    let search = tokio::task::spawn_blocking(move || DeniedPaths::find(&grant, &access, &workdir));
+    search.await.unwrap_or_else(|error| Err(PolicyError::Denied { rules: String::new(), why: error.to_string() }))
 }
 
 /// Starts the proxy to the hosts that a command may reach. Without a back-end that can enforce the list there is none.
