@@ -40,7 +40,9 @@ pub(super) fn confinement(
     helper: &Path,
 ) -> Confinement {
     let mut args: Vec<String> =
-        ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"].map(str::to_owned).to_vec();
+        ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+            .map(str::to_owned)
+            .to_vec();
     let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
     if features.user_namespace {
         add(&["--unshare-user"]);
@@ -64,7 +66,7 @@ pub(super) fn confinement(
         program: program.to_owned(),
         args,
         helper: HELPER.into(),
-        sockets: Sockets::Namespaced,
+        sockets: if setup.access.unix_sockets { Sockets::Namespaced } else { Sockets::Internet },
         proxy_socket: setup.access.proxy_socket.clone(),
     }
 }

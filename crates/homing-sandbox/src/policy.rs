@@ -20,7 +20,7 @@ use crate::{
     denied_paths::DeniedPaths,
     private_folder::PrivateFolder,
     probe::{Backend, OwnNetwork, Sandboxes},
-    process::{CommandNetwork, Confinement, LandlockRules, ProtectedFiles, Protection, Sockets},
+    process::{CommandNetwork, Confinement, LandlockRules, ProtectedFiles, Protection, Restored, Sockets, recover},
     protected_roots, proxy,
     roots::{outermost, unswapped},
 };
@@ -35,6 +35,9 @@ pub struct SandboxOptions {
     pub write: Vec<PathBuf>,
     /// More variables to pass on; `NAME` or `PREFIX_*`. A pattern does not match secrets.
     pub env: Vec<String>,
+    /// Permits local sockets, if the back-end is bubblewrap. A command can then also connect to the sockets of other programs
+    /// that lie in its folders.
+    pub unix_sockets: bool,
 }
 
 /// The files and network that a command may use.
@@ -50,6 +53,8 @@ pub struct Access {
     pub network: Network,
     /// The socket of the proxy to the listed hosts, if the network is a list of hosts and the back-end can enforce it.
     pub proxy_socket: Option<PathBuf>,
+    /// Permits local sockets, if the back-end supports it.
+    pub unix_sockets: bool,
     /// Paths that deny rules close to it.
     pub denied: DeniedPaths,
 }
@@ -113,6 +118,7 @@ impl Access {
             write,
             network: grant.network.clone(),
             proxy_socket: None,
+            unix_sockets: options.unix_sockets,
             denied: DeniedPaths::default(),
         }
     }
@@ -142,6 +148,8 @@ impl SandboxPolicy {
         hooks: GitHooks,
     ) -> Result<Self, PolicyError> {
         private.prepare(host)?;
+        // Before anything is looked up in the folders: a path that an earlier command created may be removed.
+        let recovered = recover(&private.store(), &canonical(&access.write));
         let setup = SandboxSetup { access, system: &sandboxes.system, private, workdir };
         let (confinement, tmp) = match (access.sandbox, sandboxes.best()) {
             (Sandbox::Off, _) => (Confinement::None, private.tmp()),
@@ -160,7 +168,7 @@ impl SandboxPolicy {
         if let (Some(_), Network::Hosts(hosts)) = (&access.proxy_socket, &access.network) {
             env.extend(proxy::env(hosts));
         }
-        let protected = setup.protection(&confinement)?;
+        let protected = Protection { recovered, ..setup.protection(&confinement)? };
         Ok(Self { confinement, env, protected })
     }
 }
@@ -221,12 +229,12 @@ impl SandboxSetup<'_> {
             Confinement::Bubblewrap { .. } | Confinement::None => &[],
         };
         files.extend(restored.iter().chain(&denied.missing).filter_map(|path| self.in_root(path)));
-        Ok(Protection { files, store })
+        Ok(Protection { files, store, recovered: Restored::default() })
     }
 
     /// Names a path from the outermost writable folder around it.
     fn in_root(&self, path: &Path) -> Option<ProtectedFiles> {
-        let roots: Vec<PathBuf> = self.access.write.iter().filter_map(|root| root.canonicalize().ok()).collect();
+        let roots = canonical(&self.access.write);
         let root = outermost(&roots).find(|root| path.starts_with(root))?.clone();
         let name = path.strip_prefix(&root).ok()?.to_owned();
         Some(ProtectedFiles { root, names: vec![name], unless_removed: None })
@@ -234,7 +242,7 @@ impl SandboxSetup<'_> {
 
     /// Returns true if a path lies in a folder that the command may change.
     pub(super) fn is_writable(&self, path: &Path) -> bool {
-        self.access.write.iter().filter_map(|root| root.canonicalize().ok()).any(|root| path.starts_with(root))
+        canonical(&self.access.write).iter().any(|root| path.starts_with(root))
     }
 
     fn landlock(&self, network: OwnNetwork) -> Result<LandlockRules, PolicyError> {
@@ -267,6 +275,10 @@ impl SandboxSetup<'_> {
         let (read, list) = around(read, &self.access.denied.unreadable);
         Ok(LandlockRules { read, list, write, sockets, net })
     }
+}
+
+fn canonical(roots: &[PathBuf]) -> Vec<PathBuf> {
+    roots.iter().filter_map(|root| root.canonicalize().ok()).collect()
 }
 
 /// Splits readable paths so that they leave out the denied ones: paths to read, and folders that may only be listed.

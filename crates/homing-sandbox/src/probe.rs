@@ -165,6 +165,7 @@ impl Sandboxes {
             write: Vec::new(),
             network: Network::Off,
             proxy_socket: None,
+            unix_sockets: false,
             denied: DeniedPaths::default(),
         };
         let options = SandboxOptions::default();

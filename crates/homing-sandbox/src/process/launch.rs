@@ -108,8 +108,6 @@ pub struct Running {
     /// Reaped by the async runtime when it has ended, even after this is dropped.
     supervisor: Child,
     protected: Protection,
-    /// Paths that were restored before it started, because the supervisor of an earlier command was killed.
-    recovered: Restored,
     _proxy: Option<Arc<Proxy>>,
 }
 
@@ -174,10 +172,9 @@ impl Launcher {
             Input::Text(text) => StdinSource::Text(text.clone()),
         };
         let (_proxy, protected) = (spec.proxy.clone(), spec.protected.clone());
-        let recovered = recover_in_background(&protected).await;
         let (lifeline, supervisor) = self.supervise(spec, source, (stdout.into(), stderr.into())).await?;
         let output = receiver(output.into())?;
-        Ok(Running { lifeline, output, stderr: stderr_reader, supervisor, protected, recovered, _proxy })
+        Ok(Running { lifeline, output, stderr: stderr_reader, supervisor, protected, _proxy })
     }
 
     /// Starts a server whose standard streams stay separate.
@@ -270,7 +267,7 @@ impl Running {
         cancelled: impl Future<Output = ()> + Send,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> FinishedCommand {
-        let restored = std::mem::take(&mut self.recovered);
+        let restored = std::mem::take(&mut self.protected.recovered);
         let mut followed = FollowedCommand {
             running: self,
             collector,

@@ -10,6 +10,7 @@
 
 mod cgroup;
 mod file_state;
+mod init;
 mod kill;
 mod launch;
 mod output;
@@ -23,5 +24,6 @@ pub use launch::{CommandEnd, CommandSpec, FinishedCommand, Input, LaunchError, L
 pub use output::{Captured, Collector};
 pub use protocol::{CommandNetwork, Confinement, LandlockRules, ProcessLimits, Sockets};
 pub(crate) use relay::PORT as RELAY_PORT;
-pub use restore_files::{ProtectedFiles, Protection};
+pub(crate) use restore_files::recover;
+pub use restore_files::{ProtectedFiles, Protection, Restored};
 pub use supervise::run_helper_if_asked;

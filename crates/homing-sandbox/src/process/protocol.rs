@@ -100,7 +100,8 @@ pub enum Sockets {
     None,
     /// Internet sockets.
     Internet,
-    /// Internet and local sockets, inside namespaces that restrict both.
+    /// Internet and local sockets, inside namespaces. A mount cannot keep a command from connecting to a socket that lies in
+    /// one of its folders, not even a read-only one.
     Namespaced,
 }
 

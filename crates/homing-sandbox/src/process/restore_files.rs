@@ -41,6 +41,9 @@ pub struct Protection {
     pub files: Vec<ProtectedFiles>,
     /// The folder for copies of the files. No command may write to it.
     pub store: PathBuf,
+    /// Files that were restored before, because the supervisor of an earlier command was killed.
+    #[serde(default)]
+    pub recovered: Restored,
 }
 
 /// Protected names below a folder that a command may write to.
@@ -56,12 +59,12 @@ pub struct ProtectedFiles {
 }
 
 /// The paths that differed from their recorded state.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Restored {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
     /// Paths in their recorded state again.
-    pub(super) restored: Vec<PathBuf>,
+    pub restored: Vec<PathBuf>,
     /// Paths that could not be restored completely.
-    pub(super) failed: Vec<PathBuf>,
+    pub failed: Vec<PathBuf>,
 }
 
 /// The recorded states of a list of paths. The folder with the copies is removed when this is restored.
@@ -141,7 +144,7 @@ impl Snapshot {
 ///
 /// Time may have passed since then, and the user may have changed such a file: what is replaced is copied to the store first. A
 /// state is believed only for roots that the caller may write to anyway.
-pub(super) fn recover(store: &Path, roots: &[PathBuf]) -> Restored {
+pub(crate) fn recover(store: &Path, roots: &[PathBuf]) -> Restored {
     let mut all = Restored::default();
     let entries = fs::read_dir(store).into_iter().flatten().flatten().filter(|entry| entry.file_name() != REPLACED);
     for folder in entries.map(|entry| entry.path()) {
@@ -248,7 +251,8 @@ mod tests {
         let names = names.iter().map(PathBuf::from).collect();
         let files = vec![ProtectedFiles { root: root.clone(), names, unless_removed: None }];
         let store = tempfile::tempdir().unwrap();
-        let snapshot = Snapshot::take(&Protection { files, store: store.path().join("restore") }).unwrap();
+        let snapshot =
+            Snapshot::take(&Protection { files, store: store.path().join("restore"), ..Default::default() }).unwrap();
         change(&root);
         let reverted = snapshot.restore();
         let restored = restored.iter().map(|name| root.join(name)).collect();
@@ -301,7 +305,9 @@ mod tests {
             unless_removed: Some(Path::new(name).join(".git")),
         };
         let store = root.join("store");
-        let snapshot = Snapshot::take(&Protection { files: vec![protected("a"), protected("b")], store }).unwrap();
+        let snapshot =
+            Snapshot::take(&Protection { files: vec![protected("a"), protected("b")], store, ..Default::default() })
+                .unwrap();
         fs::remove_dir_all(root.join("a")).unwrap();
         fs::write(root.join("b/.git/config"), "evil").unwrap();
         assert_eq!(snapshot.restore().restored, [root.join("b/.git/config")]);
