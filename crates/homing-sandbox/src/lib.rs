@@ -17,6 +17,7 @@ mod command_env;
 pub mod denied_paths;
 pub mod egress;
 pub mod git_folder;
+pub mod git_hooks;
 pub(crate) mod landlock_seccomp;
 mod nested_protected;
 mod policy;

@@ -42,15 +42,25 @@ pub(super) fn find(root: &Path) -> Vec<ProtectedFiles> {
 }
 
 fn is_protected(name: &str) -> bool {
-    name == ".git" || protected_paths::FOLDERS.contains(&name) || protected_paths::FILES.contains(&name)
+    let lists = [
+        protected_paths::FOLDERS,
+        protected_paths::FILES,
+        protected_paths::TOOL_FOLDERS,
+        protected_paths::TOOL_FILES,
+        &[".git", ".hg"],
+    ];
+    lists.iter().any(|list| list.contains(&name))
 }
 
-/// In a git folder only the files that decide what git executes are protected, because git writes the others; everything else
+/// In a git or Mercurial folder only the files that decide what is executed are protected, because the program writes the others; everything else
 /// is protected as a whole.
 fn one(root: &Path, path: PathBuf, is_folder: bool) -> ProtectedFiles {
-    let is_git = path.file_name().is_some_and(|name| name == ".git") && is_folder;
-    let names =
-        if is_git { protected_paths::GIT.iter().map(|name| path.join(name)).collect() } else { vec![path.clone()] };
+    let inside = |names: &[&str]| names.iter().map(|name| path.join(name)).collect();
+    let names = match path.file_name().and_then(|name| name.to_str()) {
+        Some(".git") if is_folder => inside(protected_paths::GIT),
+        Some(".hg") => inside(protected_paths::HG),
+        Some(_) | None => vec![path.clone()],
+    };
     ProtectedFiles { root: root.to_owned(), names, unless_removed: Some(path) }
 }
 

@@ -150,7 +150,7 @@ impl SandboxPolicy {
         private.prepare(host)?;
         // Before anything is looked up in the folders: a path that an earlier command created may be removed.
         let recovered = recover(&private.store(), &canonical(&access.write));
-        let setup = SandboxSetup { access, system: &sandboxes.system, private, workdir };
+        let setup = SandboxSetup { access, system: &sandboxes.system, private, workdir, home: &host.home };
         let (confinement, tmp) = match (access.sandbox, sandboxes.best()) {
             (Sandbox::Off, _) => (Confinement::None, private.tmp()),
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, features })) => {
@@ -180,6 +180,8 @@ pub(super) struct SandboxSetup<'a> {
     pub(super) system: &'a [PathBuf],
     pub(super) private: &'a PrivateFolder,
     pub(super) workdir: &'a Path,
+    /// The user's home, for git's configuration.
+    pub(super) home: &'a Path,
 }
 
 /// Information about the machine that programs read, and that reveals nothing about other processes.
@@ -200,7 +202,7 @@ const MACHINE: &[&str] = &[
 impl SandboxSetup<'_> {
     /// Returns the protected paths, for a back-end that can mount them read-only.
     pub(super) fn protected(&self) -> Vec<ProtectedFiles> {
-        protected_roots::in_roots(&self.access.write)
+        protected_roots::in_roots(&self.access.write, self.home)
     }
 
     /// Returns the protected paths that must be restored after the command, because its back-end cannot make them read-only.

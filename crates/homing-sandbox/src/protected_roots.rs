@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{git_folder, nested_protected, process::ProtectedFiles, protected_paths, roots::outermost};
+use crate::{git_folder, git_hooks, nested_protected, process::ProtectedFiles, protected_paths, roots::outermost};
 
 /// The largest git configuration that is read.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -15,13 +15,13 @@ const MAX_CONFIG: u64 = 1 << 20;
 ///
 /// Each is named from the outermost root around it, which no command can replace. A root further in can be replaced by a
 /// link, and restoring files through that link would change the folder that it leads to.
-pub fn in_roots(write: &[PathBuf]) -> Vec<ProtectedFiles> {
+pub fn in_roots(write: &[PathBuf], home: &Path) -> Vec<ProtectedFiles> {
     let roots = folders(write);
     let outer = |root: &PathBuf| outermost(&roots).find(|outer| root.starts_with(outer)).unwrap_or(root).clone();
     let protected = |root: &PathBuf| {
         let outer = outer(root);
         let below = root.strip_prefix(&outer).unwrap_or(Path::new(""));
-        let names = names(root, &roots).into_iter().map(|name| below.join(name)).collect();
+        let names = names(root, &roots, home).into_iter().map(|name| below.join(name)).collect();
         ProtectedFiles { root: outer, names, unless_removed: None }
     };
     roots.iter().map(protected).collect()
@@ -37,8 +37,9 @@ fn folders(write: &[PathBuf]) -> Vec<PathBuf> {
     write.iter().filter_map(|root| root.canonicalize().ok()).filter(|root| root.is_dir()).collect()
 }
 
-fn names(root: &Path, roots: &[PathBuf]) -> Vec<PathBuf> {
-    let mut names: Vec<PathBuf> = protected_paths::names().chain(dot_git(root)).collect();
+fn names(root: &Path, roots: &[PathBuf], home: &Path) -> Vec<PathBuf> {
+    let hooks = git_hooks::configured(root, Some(home));
+    let mut names: Vec<PathBuf> = protected_paths::names().chain(dot_git(root)).chain(hooks).collect();
     if is_git_folder(root, roots) {
         names.extend(protected_paths::GIT.iter().map(PathBuf::from));
     }
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     fn names_of(root: &Path, roots: &[PathBuf]) -> Vec<String> {
-        names(root, roots).iter().map(|name| name.display().to_string()).collect()
+        names(root, roots, Path::new("/nonexistent")).iter().map(|name| name.display().to_string()).collect()
     }
 
     #[test]

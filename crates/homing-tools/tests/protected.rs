@@ -20,6 +20,15 @@ const PROTECTED: &[&str] = &[
     ".vscode/tasks.json",
     ".mcp.json",
     ".homing/agents/a.md",
+    ".husky/pre-commit",
+    ".idea/workspace.xml",
+    ".envrc",
+    ".devcontainer/devcontainer.json",
+    ".hg/hgrc",
+    ".jj/repo/config.toml",
+    ".zed/tasks.json",
+    "sub/.husky/pre-commit",
+    "sub/.hg/hgrc",
 ];
 
 fn write_all(root: &Path, names: &[&str], text: &str) {
@@ -127,6 +136,24 @@ async fn isolated_run_cannot_change_other_worktrees_or_git_hooks() {
 }
 
 #[tokio::test]
+async fn folder_that_hooks_path_names_is_protected() {
+    for (name, fixture) in each().await {
+        git(&fixture.workspace, &["init", "-q"]);
+        git(&fixture.workspace, &["config", "core.hooksPath", "tools/hooks"]);
+        write_all(&fixture.workspace, &["tools/hooks/pre-commit"], "ours");
+        fixture.bash("mv tools moved; mkdir -p tools/hooks; echo evil > tools/hooks/pre-commit; true").await;
+        attack(&fixture, name, &["tools/hooks/pre-commit"]).await;
+        let context = fixture.context(fixture.grant(homing_core::authority::Sandbox::WorkspaceWrite));
+        let args = serde_json::json!({"path": "tools/hooks/post-commit", "content": "evil"});
+        let output = write_tool().call(&context, args).await;
+        assert!(output.is_error && output.text.contains("hooks"), "{name}: {}", output.text);
+        assert!(!fixture.workspace.join("tools/hooks/post-commit").exists(), "{name}");
+        let output = fixture.bash("echo fine > tools/other && cat tools/other").await;
+        assert_eq!(output.text, "fine", "{name}");
+    }
+}
+
+#[tokio::test]
 async fn many_and_large_protected_files_are_restored() {
     for (name, fixture) in each().await {
         let agents = fixture.workspace.join(".claude/agents");
@@ -164,6 +191,7 @@ async fn command_is_refused_if_its_protected_files_cannot_be_saved() {
 #[test]
 fn protected_paths_stay_protected_for_an_ordinary_user() {
     again_as_ordinary_user(&[
+        "folder_that_hooks_path_names_is_protected",
         "many_and_large_protected_files_are_restored",
         "command_is_refused_if_its_protected_files_cannot_be_saved",
         "root_made_to_look_like_a_git_folder_stays_protected",
