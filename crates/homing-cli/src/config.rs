@@ -95,11 +95,18 @@ pub(crate) struct SandboxConfig {
     pub(crate) env: Vec<String>,
     /// Hosts that may be reached in addition to those of `network`.
     pub(crate) hosts: Vec<String>,
+    /// Permits local sockets.
+    pub(crate) unix_sockets: bool,
 }
 
 impl SandboxConfig {
     pub(crate) fn options(&self) -> SandboxOptions {
-        SandboxOptions { read: self.read.clone(), write: self.write.clone(), env: self.env.clone() }
+        SandboxOptions {
+            read: self.read.clone(),
+            write: self.write.clone(),
+            env: self.env.clone(),
+            unix_sockets: self.unix_sockets,
+        }
     }
 }
 
@@ -213,6 +220,7 @@ impl Layered {
             ("sandbox.write", !project.sandbox.write.is_empty()),
             ("sandbox.env", !project.sandbox.env.is_empty()),
             ("sandbox.hosts", !project.sandbox.hosts.is_empty()),
+            ("sandbox.unix_sockets", project.sandbox.unix_sockets),
         ];
         let path = self.project_path.display();
         let warning = |key: &str| format!("{path}: `{key}` is ignored: a project's configuration can only narrow");

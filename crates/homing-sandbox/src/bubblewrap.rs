@@ -12,8 +12,8 @@ use homing_core::authority::Sandbox;
 
 use crate::{
     policy::SandboxSetup,
-    probe::Variant,
-    process::{Jail, Sockets},
+    probe::BubblewrapFeatures,
+    process::{Confinement, Sockets},
 };
 
 /// The path of the helper inside.
@@ -33,18 +33,25 @@ enum Mount {
 }
 
 /// Builds the confinement of a command.
-pub(super) fn jail(setup: &SandboxSetup<'_>, program: &Path, variant: Variant, helper: &Path) -> Jail {
+pub(super) fn confinement(
+    setup: &SandboxSetup<'_>,
+    program: &Path,
+    features: BubblewrapFeatures,
+    helper: &Path,
+) -> Confinement {
     let mut args: Vec<String> =
-        ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"].map(str::to_owned).to_vec();
+        ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+            .map(str::to_owned)
+            .to_vec();
     let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
-    if variant.user_namespace {
+    if features.user_namespace {
         add(&["--unshare-user"]);
     }
     if !setup.access.has_network() {
         add(&["--unshare-net"]);
     }
     add(&["--cap-drop", "ALL", "--as-pid-1", "--hostname", "homing", "--dev", "/dev"]);
-    if variant.proc {
+    if features.proc {
         // Read-only as a whole: the kernel treats root inside as root, and `/proc/sys` controls the machine.
         add(&["--proc", "/proc", "--remount-ro", "/proc"]);
     }
@@ -55,12 +62,12 @@ pub(super) fn jail(setup: &SandboxSetup<'_>, program: &Path, variant: Variant, h
     add(&["--ro-bind", &helper.display().to_string(), HELPER, "--remount-ro", "/"]);
     let workdir = setup.workdir.display().to_string();
     add(&["--chdir", &workdir]);
-    Jail::Bubblewrap {
+    Confinement::Bubblewrap {
         program: program.to_owned(),
         args,
         helper: HELPER.into(),
-        sockets: Sockets::Namespaced,
-        way_out: setup.access.way_out.clone(),
+        sockets: if setup.access.unix_sockets { Sockets::Namespaced } else { Sockets::Internet },
+        proxy_socket: setup.access.proxy_socket.clone(),
     }
 }
 
@@ -72,7 +79,18 @@ fn mounts(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
     for root in setup.access.write.iter().filter_map(|root| root.canonicalize().ok()) {
         mounts.push((root.clone(), Mount::Writable(root)));
     }
-    mounts.extend(kept(setup));
+    mounts.extend(protected(setup));
+    // If the workspace is the home folder, the saved files of all runs lie in it.
+    let store = setup.private.store();
+    mounts.extend(setup.is_writable(&store).then_some((store, Mount::Memory)));
+    let denied = &setup.access.denied;
+    mounts.retain(|(path, mount)| {
+        let is_below = |denied: &PathBuf| path.starts_with(denied);
+        let is_reopened = matches!(mount, Mount::Writable(_)) && denied.read_only.iter().any(is_below);
+        !is_reopened && !denied.unreadable.iter().any(is_below)
+    });
+    let added = denied_mounts(setup, &mounts);
+    mounts.extend(added);
     // A later mount of the same path replaces an earlier one; the depth of the path decides the order.
     let mut ordered: Vec<(PathBuf, Mount)> = Vec::new();
     for (path, mount) in mounts {
@@ -110,25 +128,49 @@ fn private(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
     }
 }
 
+/// Returns true if a protected path is mounted read-only: it exists, and no link is on the way to it.
+pub(super) fn is_mounted(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| !found.is_symlink()) && path.canonicalize().is_ok_and(|real| real == path)
+}
+
 /// Mounts protected paths that exist read-only. The folders around them become mounts as well, because a mount point cannot
 /// be renamed or replaced. Paths that do not exist cannot be mounted without creating them in the workspace; the supervisor
 /// removes those if they appear.
-fn kept(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
+fn protected(setup: &SandboxSetup<'_>) -> Vec<(PathBuf, Mount)> {
     let mut mounts = Vec::new();
-    for kept in setup.kept() {
-        for name in &kept.names {
-            let path = kept.root.join(name);
-            if !path.symlink_metadata().is_ok_and(|found| !found.is_symlink())
-                || path.canonicalize().ok() != Some(path.clone())
-            {
+    for protected in setup.protected() {
+        for name in &protected.names {
+            let path = protected.root.join(name);
+            if !is_mounted(&path) {
                 continue;
             }
-            let around = path.ancestors().skip(1).take_while(|folder| **folder != kept.root);
+            let around = path.ancestors().skip(1).take_while(|folder| **folder != protected.root);
             mounts.extend(around.map(|folder| (folder.to_owned(), Mount::Writable(folder.to_owned()))));
             mounts.push((path.clone(), Mount::ReadOnly(path)));
         }
     }
     mounts
+}
+
+/// Mounts paths that deny rules name, closed or read-only. The folders around them become mounts as well, unless they are
+/// already, because a mount point cannot be renamed.
+fn denied_mounts(setup: &SandboxSetup<'_>, mounts: &[(PathBuf, Mount)]) -> Vec<(PathBuf, Mount)> {
+    let denied = &setup.access.denied;
+    let is_below = |folder: &Path| denied.read_only.iter().any(|denied| folder.starts_with(denied));
+    let around = denied.read_only.iter().chain(&denied.unreadable).flat_map(|path| {
+        path.ancestors().skip(1).take_while(|folder| folder.parent().is_some_and(|outer| setup.is_writable(outer)))
+    });
+    let mut added: Vec<(PathBuf, Mount)> = around
+        .filter(|folder| !is_below(folder) && !mounts.iter().any(|(path, _)| path == folder))
+        .map(|folder| (folder.to_owned(), Mount::Writable(folder.to_owned())))
+        .collect();
+    let closed = |path: &PathBuf| {
+        let from = if path.is_dir() { setup.private.closed_folder() } else { setup.private.closed_file() };
+        (path.clone(), Mount::ReadOnly(from))
+    };
+    let read_only = |path: &PathBuf| (path.clone(), Mount::ReadOnly(path.clone()));
+    added.extend(denied.read_only.iter().map(read_only).chain(denied.unreadable.iter().map(closed)));
+    added
 }
 
 impl Mount {

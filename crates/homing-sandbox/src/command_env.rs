@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{policy::SandboxOptions, private_folder::Private};
+use crate::{policy::SandboxOptions, private_folder::PrivateFolder};
 
 /// The home folder and environment of the host process, as values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl CommandEnv {
     pub(super) fn confined_env(
         &self,
         options: &SandboxOptions,
-        private: &Private,
+        private: &PrivateFolder,
         tmp: &Path,
     ) -> BTreeMap<String, String> {
         let mut env = self.passed_on(options);
@@ -199,7 +199,7 @@ mod tests {
         env.insert("BASH_ENV".into(), "/evil".into());
         env.insert("SSH_AUTH_SOCK".into(), "/run/agent".into());
         let host = CommandEnv { home: "/home/u".into(), env };
-        let private = Private { root: "/private".into() };
+        let private = PrivateFolder { root: "/private".into() };
         let passed = |env: &[&str]| {
             let options = SandboxOptions { env: env.iter().map(|name| (*name).into()).collect(), ..Default::default() };
             let confined = host.confined_env(&options, &private, Path::new("/tmp"));

@@ -97,6 +97,9 @@ mod files {
         for path in &rules.read {
             created = allow(created, path, read)?;
         }
+        for path in &rules.list {
+            created = allow(created, path, AccessFs::ReadDir.into())?;
+        }
         // No command creates device files.
         let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
         for path in &rules.write {
@@ -220,6 +223,10 @@ mod syscalls {
         (libc::SYS_ioprio_set, 1, 0),
         (libc::SYS_move_pages, 0, 0),
         (libc::SYS_migrate_pages, 0, 0),
+        (libc::SYS_sched_setaffinity, 0, 0),
+        (libc::SYS_sched_setscheduler, 0, 0),
+        (libc::SYS_sched_setparam, 0, 0),
+        (libc::SYS_sched_setattr, 0, 0),
     ];
 
     /// Shared memory, semaphores and queues, which all processes of a user share outside an IPC namespace.
@@ -247,6 +254,9 @@ mod syscalls {
         (libc::SYS_fchmodat, 2),
         (libc::SYS_fchmodat2, 2),
     ];
+
+    /// The bits of a socket's type without its flags.
+    const SOCKET_KIND: u64 = 0xf;
 
     const NAMESPACES: i32 = libc::CLONE_NEWNS
         | libc::CLONE_NEWUSER
@@ -342,8 +352,16 @@ mod syscalls {
             rules.insert(*number, special.into_iter().collect::<Result<_, _>>()?);
         }
         rules.insert(libc::SYS_socket, vec![except_families(sockets.families())?]);
-        // A socket pair connects only its own two ends.
-        rules.insert(libc::SYS_socketpair, vec![except_families(&[libc::AF_UNIX])?]);
+        // A pair of streams connects only its own two ends. A datagram socket can send to any path, even one of a pair.
+        let mut pairs = vec![except_families(&[libc::AF_UNIX])?];
+        if sockets != Sockets::Namespaced {
+            for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+                let is_kind =
+                    SeccompCondition::new(1, Len::Dword, Op::MaskedEq(SOCKET_KIND), u64::from(kind.unsigned_abs()))?;
+                pairs.push(SeccompRule::new(vec![is_kind])?);
+            }
+        }
+        rules.insert(libc::SYS_socketpair, pairs);
         Ok(rules)
     }
 

@@ -14,8 +14,10 @@
 
 mod bubblewrap;
 mod command_env;
+pub mod denied_paths;
 pub mod egress;
 pub mod git_folder;
+pub mod git_hooks;
 pub(crate) mod landlock_seccomp;
 mod nested_protected;
 mod policy;
@@ -30,5 +32,5 @@ mod toolchains;
 
 pub use command_env::{CommandEnv, GitHooks, git_guards, is_secret};
 pub use policy::{Access, PolicyError, SandboxOptions, SandboxPolicy};
-pub use private_folder::{Private, is_users_alone};
-pub use probe::{Backend, OwnNetwork, Sandboxes, Variant};
+pub use private_folder::{PrivateFolder, is_private};
+pub use probe::{Backend, BubblewrapFeatures, OwnNetwork, Sandboxes};

@@ -7,24 +7,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{process::KeptFiles, protected_paths};
+use crate::{process::ProtectedFiles, protected_paths};
 
 /// Bounds of the search, which runs before every command.
-const MOST_SEEN: usize = 10_000;
-const MOST_FOUND: usize = 24;
-const DEEPEST: usize = 6;
+const MAX_SEEN: usize = 10_000;
+const MAX_FOUND: usize = 24;
+const MAX_DEPTH: usize = 6;
 
 /// Folders of build output and dependencies, which are skipped.
 const SKIPPED: &[&str] = &["node_modules", "target", ".venv", "venv", "__pycache__", ".tox", ".cache"];
 
 /// Returns the protected paths below `root`, but not directly in it, nearest first.
-pub(super) fn kept(root: &Path) -> Vec<KeptFiles> {
+pub(super) fn find(root: &Path) -> Vec<ProtectedFiles> {
     let (mut found, mut seen) = (Vec::new(), 0);
     let mut waiting = VecDeque::from([PathBuf::new()]);
     while let Some(folder) = waiting.pop_front() {
         for entry in fs::read_dir(root.join(&folder)).into_iter().flatten().flatten() {
             seen += 1;
-            if seen > MOST_SEEN || found.len() >= MOST_FOUND {
+            if seen > MAX_SEEN || found.len() >= MAX_FOUND {
                 return found;
             }
             let name = entry.file_name();
@@ -33,7 +33,7 @@ pub(super) fn kept(root: &Path) -> Vec<KeptFiles> {
             if is_protected(&name) {
                 // Paths in the root itself are protected more strictly, by the caller.
                 found.extend((folder != Path::new("")).then(|| one(root, path, is_folder)));
-            } else if is_folder && !SKIPPED.contains(&&*name) && path.components().count() < DEEPEST {
+            } else if is_folder && !SKIPPED.contains(&&*name) && path.components().count() < MAX_DEPTH {
                 waiting.push_back(path);
             }
         }
@@ -42,16 +42,26 @@ pub(super) fn kept(root: &Path) -> Vec<KeptFiles> {
 }
 
 fn is_protected(name: &str) -> bool {
-    name == ".git" || protected_paths::FOLDERS.contains(&name) || protected_paths::FILES.contains(&name)
+    let lists = [
+        protected_paths::FOLDERS,
+        protected_paths::FILES,
+        protected_paths::TOOL_FOLDERS,
+        protected_paths::TOOL_FILES,
+        &[".git", ".hg"],
+    ];
+    lists.iter().any(|list| list.contains(&name))
 }
 
-/// In a git folder only the files that decide what git executes are kept, because git writes the others; everything else
-/// is kept as a whole.
-fn one(root: &Path, path: PathBuf, is_folder: bool) -> KeptFiles {
-    let is_git = path.file_name().is_some_and(|name| name == ".git") && is_folder;
-    let names =
-        if is_git { protected_paths::GIT.iter().map(|name| path.join(name)).collect() } else { vec![path.clone()] };
-    KeptFiles { root: root.to_owned(), names, unless_gone: Some(path) }
+/// In a git or Mercurial folder only the files that decide what is executed are protected, because the program writes the others; everything else
+/// is protected as a whole.
+fn one(root: &Path, path: PathBuf, is_folder: bool) -> ProtectedFiles {
+    let inside = |names: &[&str]| names.iter().map(|name| path.join(name)).collect();
+    let names = match path.file_name().and_then(|name| name.to_str()) {
+        Some(".git") if is_folder => inside(protected_paths::GIT),
+        Some(".hg") => inside(protected_paths::HG),
+        Some(_) | None => vec![path.clone()],
+    };
+    ProtectedFiles { root: root.to_owned(), names, unless_removed: Some(path) }
 }
 
 #[cfg(test)]
@@ -69,7 +79,7 @@ mod tests {
         fs::create_dir_all(root.join("module")).unwrap();
         fs::write(root.join("module/.git"), "gitdir: ../.git/modules/module").unwrap();
         std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();
-        let mut found: Vec<PathBuf> = kept(root).into_iter().filter_map(|kept| kept.unless_gone).collect();
+        let mut found: Vec<PathBuf> = find(root).into_iter().filter_map(|protected| protected.unless_removed).collect();
         found.sort();
         assert_eq!(found, ["a/.git", "a/b/.claude", "module/.git"].map(PathBuf::from));
     }
@@ -80,6 +90,6 @@ mod tests {
         for at in 0..200 {
             fs::create_dir_all(folder.path().join(format!("{at}/.git"))).unwrap();
         }
-        assert_eq!(kept(folder.path()).len(), MOST_FOUND);
+        assert_eq!(find(folder.path()).len(), MAX_FOUND);
     }
 }

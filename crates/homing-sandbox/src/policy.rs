@@ -17,11 +17,12 @@ use homing_core::authority::{Grant, Network, Sandbox};
 use crate::{
     bubblewrap,
     command_env::{CommandEnv, GitHooks, git_guards},
-    private_folder::Private,
+    denied_paths::DeniedPaths,
+    private_folder::PrivateFolder,
     probe::{Backend, OwnNetwork, Sandboxes},
-    process::{CommandNetwork, Jail, KeptFiles, LandlockRules, Sockets},
+    process::{CommandNetwork, Confinement, LandlockRules, ProtectedFiles, Protection, Restored, Sockets, recover},
     protected_roots, proxy,
-    roots::unswapped,
+    roots::{outermost, unswapped},
 };
 
 /// Folders and variables that the user adds to what commands may use.
@@ -34,6 +35,9 @@ pub struct SandboxOptions {
     pub write: Vec<PathBuf>,
     /// More variables to pass on; `NAME` or `PREFIX_*`. A pattern does not match secrets.
     pub env: Vec<String>,
+    /// Permits local sockets, if the back-end is bubblewrap. A command can then also connect to the sockets of other programs
+    /// that lie in its folders.
+    pub unix_sockets: bool,
 }
 
 /// The files and network that a command may use.
@@ -48,18 +52,22 @@ pub struct Access {
     /// The network it may use.
     pub network: Network,
     /// The socket of the proxy to the listed hosts, if the network is a list of hosts and the back-end can enforce it.
-    pub way_out: Option<PathBuf>,
+    pub proxy_socket: Option<PathBuf>,
+    /// Permits local sockets, if the back-end supports it.
+    pub unix_sockets: bool,
+    /// Paths that deny rules close to it.
+    pub denied: DeniedPaths,
 }
 
 /// Confinement, environment and protected paths of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxPolicy {
     /// The confinement.
-    pub jail: Jail,
+    pub confinement: Confinement,
     /// Its environment.
     pub env: BTreeMap<String, String>,
     /// Files that are restored if the command changes them.
-    pub kept: Vec<KeptFiles>,
+    pub protected: Protection,
 }
 
 /// The reason for which a command cannot be confined and is not started.
@@ -70,9 +78,17 @@ pub enum PolicyError {
     NoSandbox(String),
     /// The private folder cannot be created, or other users can access it.
     #[error("cannot use the private folder {path}: {why}")]
-    Private {
+    PrivateFolder {
         /// The folder.
         path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// Deny rules on paths cannot be enforced for commands.
+    #[error("commands are refused because these deny rules cannot be enforced for them: {rules}: {why}")]
+    Denied {
+        /// The rules or the paths that they match.
+        rules: String,
         /// The reason.
         why: String,
     },
@@ -101,7 +117,9 @@ impl Access {
             read: unswapped(&with(&grant.read, &options.read), &writable),
             write,
             network: grant.network.clone(),
-            way_out: None,
+            proxy_socket: None,
+            unix_sockets: options.unix_sockets,
+            denied: DeniedPaths::default(),
         }
     }
 
@@ -118,25 +136,28 @@ impl SandboxPolicy {
     /// Builds the policy for a command, with the best back-end of this machine.
     ///
     /// # Errors
-    /// Fails if no back-end works and the sandbox is not off, or if the private folder cannot be used.
+    /// Fails if no back-end works and the sandbox is not off, if the private folder cannot be used, or if the back-end cannot
+    /// enforce a deny rule on paths.
     pub fn build(
         access: &Access,
         sandboxes: &Sandboxes,
         host: &CommandEnv,
         options: &SandboxOptions,
-        private: &Private,
+        private: &PrivateFolder,
         workdir: &Path,
         hooks: GitHooks,
     ) -> Result<Self, PolicyError> {
         private.prepare(host)?;
-        let setup = SandboxSetup { access, system: &sandboxes.system, private, workdir };
-        let (jail, tmp) = match (access.sandbox, sandboxes.best()) {
-            (Sandbox::Off, _) => (Jail::Open, private.tmp()),
-            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, variant })) => {
-                (bubblewrap::jail(&setup, program, *variant, &sandboxes.helper), PathBuf::from("/tmp"))
+        // Before anything is looked up in the folders: a path that an earlier command created may be removed.
+        let recovered = recover(&private.store(), &canonical(&access.write));
+        let setup = SandboxSetup { access, system: &sandboxes.system, private, workdir, home: &host.home };
+        let (confinement, tmp) = match (access.sandbox, sandboxes.best()) {
+            (Sandbox::Off, _) => (Confinement::None, private.tmp()),
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Bubblewrap { program, features })) => {
+                (bubblewrap::confinement(&setup, program, *features, &sandboxes.helper), PathBuf::from("/tmp"))
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { network, .. })) => {
-                (Jail::Landlock(setup.landlock(*network)), private.tmp())
+                (Confinement::Landlock(setup.landlock(*network)?), private.tmp())
             }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, None) => {
                 return Err(PolicyError::NoSandbox(sandboxes.why_not()));
@@ -144,17 +165,11 @@ impl SandboxPolicy {
         };
         let mut env = host.confined_env(options, private, &tmp);
         env.extend(git_guards(hooks));
-        if let (Some(_), Network::Hosts(hosts)) = (&access.way_out, &access.network) {
+        if let (Some(_), Network::Hosts(hosts)) = (&access.proxy_socket, &access.network) {
             env.extend(proxy::env(hosts));
         }
-        let kept = match access.sandbox {
-            Sandbox::ReadOnly | Sandbox::Off => Vec::new(),
-            Sandbox::WorkspaceWrite => protected_roots::in_roots(&access.write)
-                .into_iter()
-                .chain(protected_roots::below_roots(&access.write))
-                .collect(),
-        };
-        Ok(Self { jail, env, kept })
+        let protected = Protection { recovered, ..setup.protection(&confinement)? };
+        Ok(Self { confinement, env, protected })
     }
 }
 
@@ -163,8 +178,10 @@ pub(super) struct SandboxSetup<'a> {
     pub(super) access: &'a Access,
     /// System folders and toolchains that are readable besides the run's own folders.
     pub(super) system: &'a [PathBuf],
-    pub(super) private: &'a Private,
+    pub(super) private: &'a PrivateFolder,
     pub(super) workdir: &'a Path,
+    /// The user's home, for git's configuration.
+    pub(super) home: &'a Path,
 }
 
 /// Information about the machine that programs read, and that reveals nothing about other processes.
@@ -184,11 +201,61 @@ const MACHINE: &[&str] = &[
 
 impl SandboxSetup<'_> {
     /// Returns the protected paths, for a back-end that can mount them read-only.
-    pub(super) fn kept(&self) -> Vec<KeptFiles> {
-        protected_roots::in_roots(&self.access.write)
+    pub(super) fn protected(&self) -> Vec<ProtectedFiles> {
+        protected_roots::in_roots(&self.access.write, self.home)
     }
 
-    fn landlock(&self, network: OwnNetwork) -> LandlockRules {
+    /// Returns the protected paths that must be restored after the command, because its back-end cannot make them read-only.
+    fn protection(&self, confinement: &Confinement) -> Result<Protection, PolicyError> {
+        match self.access.sandbox {
+            Sandbox::ReadOnly | Sandbox::Off => return Ok(Protection::default()),
+            Sandbox::WorkspaceWrite => (),
+        }
+        let mut files = self.protected();
+        let store = self.private.store();
+        match confinement {
+            Confinement::Bubblewrap { .. } => files
+                .iter_mut()
+                .for_each(|files| files.names.retain(|name| !bubblewrap::is_mounted(&files.root.join(name)))),
+            Confinement::Landlock(_) if self.is_writable(&store) => {
+                let why = "it lies in a folder that commands may change, and only bubblewrap can except it".to_owned();
+                return Err(PolicyError::PrivateFolder { path: store, why });
+            }
+            Confinement::Landlock(_) | Confinement::None => (),
+        }
+        files.extend(protected_roots::below_roots(&self.access.write));
+        let denied = &self.access.denied;
+        let restored = match confinement {
+            Confinement::Landlock(_) => denied.read_only.as_slice(),
+            // They are mounted read-only.
+            Confinement::Bubblewrap { .. } | Confinement::None => &[],
+        };
+        files.extend(restored.iter().chain(&denied.missing).filter_map(|path| self.in_root(path)));
+        Ok(Protection { files, store, recovered: Restored::default() })
+    }
+
+    /// Names a path from the outermost writable folder around it.
+    fn in_root(&self, path: &Path) -> Option<ProtectedFiles> {
+        let roots = canonical(&self.access.write);
+        let root = outermost(&roots).find(|root| path.starts_with(root))?.clone();
+        let name = path.strip_prefix(&root).ok()?.to_owned();
+        Some(ProtectedFiles { root, names: vec![name], unless_removed: None })
+    }
+
+    /// Returns true if a path lies in a folder that the command may change.
+    pub(super) fn is_writable(&self, path: &Path) -> bool {
+        canonical(&self.access.write).iter().any(|root| path.starts_with(root))
+    }
+
+    fn landlock(&self, network: OwnNetwork) -> Result<LandlockRules, PolicyError> {
+        // Without a rule for a folder, files that the command creates in it could not be opened.
+        if let Some(path) = self.access.denied.unreadable.iter().find(|path| self.is_writable(path)) {
+            return Err(PolicyError::Denied {
+                rules: path.display().to_string(),
+                why: "Landlock cannot make a path unreadable in a folder that commands may change; install bubblewrap"
+                    .to_owned(),
+            });
+        }
         let mut read = self.system.to_vec();
         read.extend(MACHINE.iter().map(PathBuf::from));
         read.extend(self.access.read.iter().cloned());
@@ -200,13 +267,38 @@ impl SandboxSetup<'_> {
                 write.extend(["home", "tmp", "cargo"].map(|name| self.private.root.join(name)));
             }
         }
-        let own = CommandNetwork::Own { way_out: self.access.way_out.clone() };
+        let own = CommandNetwork::Own { proxy_socket: self.access.proxy_socket.clone() };
         // Landlock's network rules cover ports but not addresses, so only a separate network namespace restricts hosts.
         let (sockets, net) = match (self.access.has_network(), network) {
             (true, _) => (Sockets::Internet, CommandNetwork::Machine),
             (false, OwnNetwork::Possible) => (Sockets::Internet, own),
             (false, OwnNetwork::Impossible) => (Sockets::None, CommandNetwork::Machine),
         };
-        LandlockRules { read, write, sockets, net }
+        let (read, list) = around(read, &self.access.denied.unreadable);
+        Ok(LandlockRules { read, list, write, sockets, net })
     }
+}
+
+fn canonical(roots: &[PathBuf]) -> Vec<PathBuf> {
+    roots.iter().filter_map(|root| root.canonicalize().ok()).collect()
+}
+
+/// Splits readable paths so that they leave out the denied ones: paths to read, and folders that may only be listed.
+fn around(paths: Vec<PathBuf>, denied: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut read, mut list, mut waiting) = (Vec::new(), Vec::new(), paths);
+    while let Some(path) = waiting.pop() {
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        if denied.iter().any(|denied| real.starts_with(denied)) {
+            continue;
+        }
+        if denied.iter().any(|denied| denied.starts_with(&real)) {
+            let entries = std::fs::read_dir(&real).into_iter().flatten().flatten();
+            // A link needs no rule: the file behind it is checked.
+            waiting.extend(entries.map(|entry| entry.path()).filter(|path| !path.is_symlink()));
+            list.push(real);
+        } else {
+            read.push(path);
+        }
+    }
+    (read, list)
 }

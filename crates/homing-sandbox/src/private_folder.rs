@@ -1,4 +1,4 @@
-//! Private folders of runs, and the folder that they lie in. Each is opened by descriptor without following links, and its
+//! PrivateFolder folders of runs, and the folder that they lie in. Each is opened by descriptor without following links, and its
 //! owner and mode are checked before anything is written to it.
 
 use std::{
@@ -21,13 +21,13 @@ const NO_LINK: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NO
 
 /// The private folder of a run, outside its workspace: home, temporary files, caches. It is removed with the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Private {
+pub struct PrivateFolder {
     /// The folder.
     pub root: PathBuf,
 }
 
 /// Returns true if `path` is a folder that belongs to this user and is closed to all others. A link does not count.
-pub fn is_users_alone(path: &Path) -> bool {
+pub fn is_private(path: &Path) -> bool {
     let stat = openat(CWD, path, NO_LINK, Mode::empty()).and_then(|folder| fstat(&folder));
     stat.is_ok_and(|stat| is_ours(&stat) && stat.st_mode & 0o077 == 0)
 }
@@ -77,17 +77,24 @@ fn is_ours(stat: &Stat) -> bool {
     stat.st_uid == geteuid().as_raw()
 }
 
-impl Private {
+impl PrivateFolder {
     /// The folder for temporary files.
     pub fn tmp(&self) -> PathBuf {
         self.root.join("tmp")
     }
 
+    /// The folder for copies of protected files, which all runs share. Commands cannot reach it.
+    pub fn store(&self) -> PathBuf {
+        self.root.with_file_name("restore")
+    }
+
     /// Creates the folders with access for the user only. Package registries that the user already has are linked, so that
     /// builds work offline.
     pub fn prepare(&self, host: &CommandEnv) -> Result<(), PolicyError> {
-        let refuse =
-            |path: &Path, error: io::Error| PolicyError::Private { path: path.to_owned(), why: error.to_string() };
+        let refuse = |path: &Path, error: io::Error| PolicyError::PrivateFolder {
+            path: path.to_owned(),
+            why: error.to_string(),
+        };
         let (parent, name) = (self.root.parent().unwrap_or(&self.root), self.root.file_name().unwrap_or_default());
         let parent = open(parent).map_err(|error| refuse(parent, error))?;
         fill(&parent, Path::new(name), host).map_err(|error| refuse(&self.root, error))
@@ -116,8 +123,20 @@ impl Private {
         env
     }
 
+    /// An empty file that cannot be opened, to be mounted over files that deny rules name.
+    pub fn closed_file(&self) -> PathBuf {
+        self.root.join("closed-file")
+    }
+
+    /// As [`PrivateFolder::closed_file`], for folders.
+    pub fn closed_folder(&self) -> PathBuf {
+        self.root.join("closed-folder")
+    }
+
     /// Removes the folder.
     pub fn remove(&self) {
+        // A folder that cannot be opened would stop the removal of the others.
+        let _ = fs::remove_dir(self.closed_folder());
         let _ = fs::remove_dir_all(&self.root);
     }
 }
@@ -128,6 +147,12 @@ fn fill(parent: &OwnedFd, name: &Path, host: &CommandEnv) -> io::Result<()> {
     // Commands may widen the modes of the folders in it; other users still cannot get past the folder itself.
     for name in ["home", "tmp", "output"] {
         create(&root, Path::new(name))?;
+    }
+    let closed = mkdirat(&root, "closed-folder", Mode::empty());
+    let created = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let closed_file = openat(&root, "closed-file", created, Mode::empty()).map(drop);
+    for outcome in [closed, closed_file] {
+        outcome.or_else(|error| if error == Errno::EXIST { Ok(()) } else { Err(error) })?;
     }
     let cargo = create(&root, Path::new("cargo"))?;
     let users_cargo = host.var("CARGO_HOME").map_or(host.home.join(".cargo"), PathBuf::from);

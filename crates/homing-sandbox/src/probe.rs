@@ -10,10 +10,11 @@ use homing_core::authority::{Network, Sandbox};
 
 use crate::{
     command_env::{CommandEnv, GitHooks},
+    denied_paths::DeniedPaths,
     landlock_seccomp,
     policy::{Access, SandboxOptions, SandboxPolicy},
-    private_folder::Private,
-    process::{Collector, CommandEnd, CommandSpec, Input, Launcher, ProcessLimits, Streams},
+    private_folder::PrivateFolder,
+    process::{Collector, CommandEnd, CommandSpec, Input, Launcher, ProcessLimits, Protection, Streams},
     toolchains,
 };
 
@@ -41,7 +42,7 @@ pub enum Backend {
         /// The program.
         program: PathBuf,
         /// The features that work here.
-        variant: Variant,
+        features: BubblewrapFeatures,
     },
     /// Landlock rules on files, and a seccomp filter on system calls.
     Landlock {
@@ -63,18 +64,18 @@ pub enum OwnNetwork {
 
 /// The features of bubblewrap that work on a machine. Inside a container fewer do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
+pub struct BubblewrapFeatures {
     /// A user namespace. Without it bubblewrap must run as root.
     pub user_namespace: bool,
     /// A separate `/proc`.
     pub proc: bool,
 }
 
-const VARIANTS: [Variant; 4] = [
-    Variant { user_namespace: true, proc: true },
-    Variant { user_namespace: false, proc: true },
-    Variant { user_namespace: true, proc: false },
-    Variant { user_namespace: false, proc: false },
+const FEATURE_SETS: [BubblewrapFeatures; 4] = [
+    BubblewrapFeatures { user_namespace: true, proc: true },
+    BubblewrapFeatures { user_namespace: false, proc: true },
+    BubblewrapFeatures { user_namespace: true, proc: false },
+    BubblewrapFeatures { user_namespace: false, proc: false },
 ];
 
 impl Sandboxes {
@@ -88,8 +89,8 @@ impl Sandboxes {
         let mut found = Self { system: toolchains::system(host), ..Self::none(helper) };
         if let Some(program) = host.find("bwrap", &[]) {
             let mut why = String::new();
-            for variant in VARIANTS {
-                let backend = Backend::Bubblewrap { program: program.clone(), variant };
+            for features in FEATURE_SETS {
+                let backend = Backend::Bubblewrap { program: program.clone(), features };
                 match found.attempt(&backend, host, scratch).await {
                     Ok(()) => {
                         found.ready.push(backend);
@@ -130,7 +131,7 @@ impl Sandboxes {
     }
 
     /// Returns true if commands can be restricted to a list of hosts.
-    pub fn holds_to_hosts(&self) -> bool {
+    pub fn can_restrict_hosts(&self) -> bool {
         match self.best() {
             Some(Backend::Bubblewrap { .. } | Backend::Landlock { network: OwnNetwork::Possible, .. }) => true,
             Some(Backend::Landlock { network: OwnNetwork::Impossible, .. }) | None => false,
@@ -151,19 +152,21 @@ impl Sandboxes {
 
     async fn attempt(&self, backend: &Backend, host: &CommandEnv, scratch: &Path) -> Result<(), String> {
         let only_this = Self { ready: vec![backend.clone()], ..self.clone() };
-        let private = Private { root: scratch.join(format!("probe-{}", uuid::Uuid::new_v4())) };
+        let private = PrivateFolder { root: scratch.join(format!("probe-{}", uuid::Uuid::new_v4())) };
         let outcome = only_this.run_trivial(host, &private).await;
         private.remove();
         outcome
     }
 
-    async fn run_trivial(&self, host: &CommandEnv, private: &Private) -> Result<(), String> {
+    async fn run_trivial(&self, host: &CommandEnv, private: &PrivateFolder) -> Result<(), String> {
         let access = Access {
             sandbox: Sandbox::ReadOnly,
             read: vec![private.root.clone()],
             write: Vec::new(),
             network: Network::Off,
-            way_out: None,
+            proxy_socket: None,
+            unix_sockets: false,
+            denied: DeniedPaths::default(),
         };
         let options = SandboxOptions::default();
         let workdir = private.root.clone();
@@ -174,11 +177,11 @@ impl Sandboxes {
             workdir,
             env: policy.env,
             input: Input::Nothing,
-            jail: policy.jail,
+            confinement: policy.confinement,
             limits: ProcessLimits::default(),
-            kept: Vec::new(),
+            protected: Protection::default(),
             streams: Streams::Together,
-            way_out: None,
+            proxy: None,
         };
         let launcher = Launcher { helper: self.helper.clone() };
         let running = launcher.start(job).await.map_err(|error| error.to_string())?;

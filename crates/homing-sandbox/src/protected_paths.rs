@@ -41,6 +41,16 @@ pub const FILES: &[&str] = &[
     "opencode.jsonc",
 ];
 
+/// Folders of other programs, anywhere below a root: they name commands that an editor, a hook manager or a version control
+/// system executes. They say nothing to agents, so trust in a project does not depend on them.
+pub const TOOL_FOLDERS: &[&str] = &[".devcontainer", ".githooks", ".husky", ".idea", ".jj", ".zed"];
+
+/// As [`TOOL_FOLDERS`], but files.
+pub const TOOL_FILES: &[&str] = &[".devcontainer.json", ".envrc"];
+
+/// Files in `.hg` that decide what Mercurial executes.
+pub const HG: &[&str] = &["hgrc", "hgrc-not-shared"];
+
 /// Folders in `.github` that define agents.
 pub const GITHUB: &[&str] = &["agents", "chatmodes"];
 
@@ -49,6 +59,12 @@ pub const GIT: &[&str] = &["hooks", "config", "config.worktree", "info", "module
 
 /// Returns every protected path outside git folders, relative to the folder it lies in.
 pub fn names() -> impl Iterator<Item = PathBuf> {
+    let mercurial = HG.iter().map(|name| Path::new(".hg").join(name));
+    authority_names().chain(TOOL_FOLDERS.iter().chain(TOOL_FILES).map(PathBuf::from)).chain(mercurial)
+}
+
+/// Returns the protected paths that carry authority: agents, hooks, settings and servers.
+pub fn authority_names() -> impl Iterator<Item = PathBuf> {
     let github = GITHUB.iter().map(|name| Path::new(".github").join(name));
     FOLDERS.iter().chain(FILES).map(PathBuf::from).chain(github)
 }
@@ -63,6 +79,12 @@ pub fn protects(path: &Path) -> Option<String> {
     names.iter().enumerate().find_map(|(at, name)| match name.as_str() {
         ".git" => git(names.get(at + 1..).unwrap_or_default()),
         ".github" if rest(at).is_some_and(|next| GITHUB.contains(&next)) => Some("it defines agents".to_owned()),
+        ".hg" if rest(at).is_some_and(|next| HG.contains(&next)) => {
+            Some("it decides what Mercurial executes".to_owned())
+        }
+        tool if TOOL_FOLDERS.contains(&tool) || TOOL_FILES.contains(&tool) => {
+            Some(format!("`{tool}` decides what an editor or another program executes"))
+        }
         folder if FOLDERS.contains(&folder) => Some(format!("`{folder}` holds agents, hooks or settings")),
         file if FILES.contains(&file) => Some(format!("`{file}` decides what is executed")),
         _ => None,
@@ -117,11 +139,26 @@ mod tests {
             ".codex/config.toml",
             ".github/agents/x.agent.md",
             ".vscode/tasks.json",
+            ".husky/pre-commit",
+            "a/.idea/workspace.xml",
+            ".envrc",
+            ".devcontainer/devcontainer.json",
+            ".hg/hgrc",
+            ".jj/repo/config.toml",
+            ".zed/tasks.json",
         ];
         for path in protected {
             assert!(protects(Path::new(path)).is_some(), "{path:?}");
         }
-        for path in ["src/git/hooks.rs", ".gitignore", ".github/CODEOWNERS", "claude/agents/x.md", "a.git/x", ".env"] {
+        for path in [
+            "src/git/hooks.rs",
+            ".gitignore",
+            ".github/CODEOWNERS",
+            "claude/agents/x.md",
+            "a.git/x",
+            ".env",
+            ".hg/store/x",
+        ] {
             assert_eq!(protects(Path::new(path)), None, "{path:?}");
         }
     }

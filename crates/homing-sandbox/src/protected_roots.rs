@@ -6,39 +6,40 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{git_folder, nested_protected, process::KeptFiles, protected_paths, roots::outermost};
+use crate::{git_folder, git_hooks, nested_protected, process::ProtectedFiles, protected_paths, roots::outermost};
 
 /// The largest git configuration that is read.
-const MOST_CONFIG: u64 = 1 << 20;
+const MAX_CONFIG: u64 = 1 << 20;
 
 /// Returns the protected paths directly in each root, including those that do not exist.
 ///
 /// Each is named from the outermost root around it, which no command can replace. A root further in can be replaced by a
 /// link, and restoring files through that link would change the folder that it leads to.
-pub fn in_roots(write: &[PathBuf]) -> Vec<KeptFiles> {
+pub fn in_roots(write: &[PathBuf], home: &Path) -> Vec<ProtectedFiles> {
     let roots = folders(write);
     let outer = |root: &PathBuf| outermost(&roots).find(|outer| root.starts_with(outer)).unwrap_or(root).clone();
-    let kept = |root: &PathBuf| {
+    let protected = |root: &PathBuf| {
         let outer = outer(root);
         let below = root.strip_prefix(&outer).unwrap_or(Path::new(""));
-        let names = names(root, &roots).into_iter().map(|name| below.join(name)).collect();
-        KeptFiles { root: outer, names, unless_gone: None }
+        let names = names(root, &roots, home).into_iter().map(|name| below.join(name)).collect();
+        ProtectedFiles { root: outer, names, unless_removed: None }
     };
-    roots.iter().map(kept).collect()
+    roots.iter().map(protected).collect()
 }
 
 /// Returns the protected paths further down that exist now. Inside the sandbox such folders stay ordinary ones, because
 /// builds create and remove them.
-pub fn below_roots(write: &[PathBuf]) -> Vec<KeptFiles> {
-    outermost(&folders(write)).flat_map(|root| nested_protected::kept(root)).collect()
+pub fn below_roots(write: &[PathBuf]) -> Vec<ProtectedFiles> {
+    outermost(&folders(write)).flat_map(|root| nested_protected::find(root)).collect()
 }
 
 fn folders(write: &[PathBuf]) -> Vec<PathBuf> {
     write.iter().filter_map(|root| root.canonicalize().ok()).filter(|root| root.is_dir()).collect()
 }
 
-fn names(root: &Path, roots: &[PathBuf]) -> Vec<PathBuf> {
-    let mut names: Vec<PathBuf> = protected_paths::names().chain(dot_git(root)).collect();
+fn names(root: &Path, roots: &[PathBuf], home: &Path) -> Vec<PathBuf> {
+    let hooks = git_hooks::configured(root, Some(home));
+    let mut names: Vec<PathBuf> = protected_paths::names().chain(dot_git(root)).chain(hooks).collect();
     if is_git_folder(root, roots) {
         names.extend(protected_paths::GIT.iter().map(PathBuf::from));
     }
@@ -73,7 +74,7 @@ pub fn is_git_folder(root: &Path, roots: &[PathBuf]) -> bool {
 
 fn has_git_config(root: &Path) -> bool {
     let config = root.join("config");
-    let is_readable = config.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() <= MOST_CONFIG);
+    let is_readable = config.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() <= MAX_CONFIG);
     // Git writes this setting into the configuration of every repository.
     is_readable
         && fs::read(config)
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     fn names_of(root: &Path, roots: &[PathBuf]) -> Vec<String> {
-        names(root, roots).iter().map(|name| name.display().to_string()).collect()
+        names(root, roots, Path::new("/nonexistent")).iter().map(|name| name.display().to_string()).collect()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use homing_core::authority::{Grant, Network, Sandbox};
-use homing_sandbox::{CommandEnv, Private, SandboxOptions, Sandboxes};
+use homing_sandbox::{CommandEnv, PrivateFolder, SandboxOptions, Sandboxes};
 use homing_tools::shell::commands::{Commands, ShellCommand};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_homing-helper");
@@ -58,7 +58,7 @@ async fn measure() {
 async fn one(commands: &Commands, workspace: &Path, sandbox: Sandbox) -> (Duration, Duration) {
     let roots = vec![workspace.to_owned()];
     let grant = Grant { layers: Vec::new(), read: roots.clone(), write: roots, network: Network::Off, sandbox };
-    let private = Private { root: commands.private.join("bench") };
+    let private = PrivateFolder { root: commands.private.join("bench") };
     let (since, before) = (Instant::now(), processor());
     for _ in 0..TIMES {
         let time = Duration::from_secs(60);

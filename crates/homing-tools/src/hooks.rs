@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::shell::commands::{Commands, ShellCommand};
 use homing_sandbox::{
-    Private,
+    PrivateFolder,
     process::{Captured, Collector, CommandEnd, CommandSpec, FinishedCommand, Input, Streams},
 };
 
@@ -169,7 +169,7 @@ impl CommandHooks {
             network: Network::On,
             sandbox: Sandbox::Off,
         };
-        let private = Private { root: self.commands.private.join(format!("hooks-{}", run.run)) };
+        let private = PrivateFolder { root: self.commands.private.join(format!("hooks-{}", run.run)) };
         let command = ShellCommand { command: &hook.command, workdir: &run.workdir, grant: &open, time: hook.time };
         let job = self.commands.job(&command, &private).await.map_err(|error| error.to_string())?;
         let mut env = job.env;
@@ -213,8 +213,8 @@ fn decision(finished: &FinishedCommand) -> HookReply {
     let text = |captured: &Captured| captured.text.trim().to_owned();
     match &finished.ending {
         CommandEnd::Exited(0) => parse_output(&text(&finished.output)),
-        CommandEnd::Exited(EXIT_BLOCK) => HookReply::Block(text(&finished.complaints)),
-        CommandEnd::Exited(code) => HookReply::Failed(format!("exit code {code}: {}", text(&finished.complaints))),
+        CommandEnd::Exited(EXIT_BLOCK) => HookReply::Block(text(&finished.stderr)),
+        CommandEnd::Exited(code) => HookReply::Failed(format!("exit code {code}: {}", text(&finished.stderr))),
         CommandEnd::Signalled(signal) => HookReply::Failed(format!("ended by signal {signal}")),
         CommandEnd::TimedOut => HookReply::Failed("timed out".to_owned()),
         CommandEnd::Cancelled => HookReply::Failed("cancelled".to_owned()),

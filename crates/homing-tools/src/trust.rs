@@ -98,7 +98,7 @@ impl AuthorityFiles {
         for folder in folders {
             let Ok(below) = folder.strip_prefix(root) else { continue };
             let before = found.files.len();
-            for name in protected_paths::names().chain(UNPROTECTED.iter().map(PathBuf::from)) {
+            for name in protected_paths::authority_names().chain(UNPROTECTED.iter().map(PathBuf::from)) {
                 found.visit(root, &below.join(name), 0);
             }
             if found.files.len() > before {

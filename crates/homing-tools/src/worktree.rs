@@ -16,10 +16,10 @@ use uuid::Uuid;
 
 use crate::shell::commands::{Commands, ShellCommand};
 use homing_sandbox::{
-    Private,
+    PrivateFolder,
     git_folder::{GitFolder, locate},
     private_folder,
-    process::{Collector, CommandEnd, CommandSpec},
+    process::{Collector, CommandEnd, CommandSpec, Protection},
 };
 
 /// Timeout of one git command; checking out a large repository is slow.
@@ -166,7 +166,7 @@ impl GitWorktrees {
     }
 
     async fn git(&self, workdir: &Path, args: &[&str], access: GitAccess<'_>) -> Result<String, String> {
-        let private = Private { root: self.commands.private.join(format!("git-{}", Uuid::new_v4())) };
+        let private = PrivateFolder { root: self.commands.private.join(format!("git-{}", Uuid::new_v4())) };
         let grant = access.grant(self.sandbox);
         let command = ShellCommand { command: "git", workdir, grant: &grant, time: TIMEOUT };
         let outcome = self.run(&command, args, &private).await;
@@ -174,12 +174,12 @@ impl GitWorktrees {
         outcome
     }
 
-    async fn run(&self, command: &ShellCommand<'_>, args: &[&str], private: &Private) -> Result<String, String> {
+    async fn run(&self, command: &ShellCommand<'_>, args: &[&str], private: &PrivateFolder) -> Result<String, String> {
         let mut job = self.commands.job(command, private).await.map_err(|error| error.to_string())?;
         let neutral = self.commands.neutral_git(&job).await.map_err(|error| error.to_string())?;
         job.env.extend(neutral);
         job.argv = std::iter::once("git").chain(args.iter().copied()).map(str::to_owned).collect();
-        let job = CommandSpec { kept: Vec::new(), ..job };
+        let job = CommandSpec { protected: Protection::default(), ..job };
         let running = self.commands.launcher.start(job).await.map_err(|error| error.to_string())?;
         let finished = running.finish(Collector::new(None), TIMEOUT, std::future::pending(), &mut |_| ()).await;
         match finished.ending {

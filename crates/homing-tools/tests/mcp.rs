@@ -147,7 +147,8 @@ async fn server_runs_once_per_scope_and_ends_with_it() {
         assert_eq!(server.echo(&tools).await.text, "you said hello");
     }
     assert_eq!(server.starts(), 1, "inv24: one server for one scope");
-    assert_eq!(marked(&server.marker()).len(), 1);
+    // The server and the process that waits for it.
+    assert_eq!(marked(&server.marker()).len(), 2);
     let marker = server.marker();
     let ServerFixture { scope, fixture, .. } = server;
     drop((tools, scope));

@@ -136,7 +136,7 @@ fn sweeping_follows_no_link() {
 
 #[test]
 fn only_a_folder_of_mode_0700_is_private() {
-    use homing_sandbox::is_users_alone;
+    use homing_sandbox::is_private;
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let make = |path: &Path, mode: u32| {
@@ -148,15 +148,15 @@ fn only_a_folder_of_mode_0700_is_private() {
     make(&at("open"), 0o777);
     symlink(at("alone"), at("link")).unwrap();
     fs::write(at("file"), "").unwrap();
-    assert!(is_users_alone(&at("alone")));
+    assert!(is_private(&at("alone")));
     for name in ["shown", "open", "link", "file", "missing"] {
-        assert!(!is_users_alone(&at(name)), "{name}");
+        assert!(!is_private(&at(name)), "{name}");
     }
     if rustix::process::geteuid().is_root() {
         chown(at("alone"), Some(ORDINARY_USER), None).unwrap();
-        assert!(!is_users_alone(&at("alone")));
+        assert!(!is_private(&at("alone")));
     } else {
-        assert!(!is_users_alone(Path::new("/root")));
+        assert!(!is_private(Path::new("/root")));
     }
 }
 

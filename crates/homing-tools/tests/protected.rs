@@ -20,6 +20,15 @@ const PROTECTED: &[&str] = &[
     ".vscode/tasks.json",
     ".mcp.json",
     ".homing/agents/a.md",
+    ".husky/pre-commit",
+    ".idea/workspace.xml",
+    ".envrc",
+    ".devcontainer/devcontainer.json",
+    ".hg/hgrc",
+    ".jj/repo/config.toml",
+    ".zed/tasks.json",
+    "sub/.husky/pre-commit",
+    "sub/.hg/hgrc",
 ];
 
 fn write_all(root: &Path, names: &[&str], text: &str) {
@@ -126,9 +135,65 @@ async fn isolated_run_cannot_change_other_worktrees_or_git_hooks() {
     }
 }
 
+#[tokio::test]
+async fn folder_that_hooks_path_names_is_protected() {
+    for (name, fixture) in each().await {
+        git(&fixture.workspace, &["init", "-q"]);
+        git(&fixture.workspace, &["config", "core.hooksPath", "tools/hooks"]);
+        write_all(&fixture.workspace, &["tools/hooks/pre-commit"], "ours");
+        fixture.bash("mv tools moved; mkdir -p tools/hooks; echo evil > tools/hooks/pre-commit; true").await;
+        attack(&fixture, name, &["tools/hooks/pre-commit"]).await;
+        let context = fixture.context(fixture.grant(homing_core::authority::Sandbox::WorkspaceWrite));
+        let args = serde_json::json!({"path": "tools/hooks/post-commit", "content": "evil"});
+        let output = write_tool().call(&context, args).await;
+        assert!(output.is_error && output.text.contains("hooks"), "{name}: {}", output.text);
+        assert!(!fixture.workspace.join("tools/hooks/post-commit").exists(), "{name}");
+        let output = fixture.bash("echo fine > tools/other && cat tools/other").await;
+        assert_eq!(output.text, "fine", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn many_and_large_protected_files_are_restored() {
+    for (name, fixture) in each().await {
+        let agents = fixture.workspace.join(".claude/agents");
+        fs::create_dir_all(&agents).unwrap();
+        for at in 0..4_500 {
+            fs::write(agents.join(format!("{at}.md")), format!("agent {at}")).unwrap();
+        }
+        let large = vec![b'x'; 9 << 20];
+        fs::write(fixture.workspace.join(".claude/large"), &large).unwrap();
+        let output = fixture
+            .bash("for i in .claude/agents/*; do echo evil > $i; done; rm .claude/agents/7.md; echo evil >> .claude/large; true")
+            .await;
+        let changed = (0..4_500)
+            .filter(|at| fs::read_to_string(agents.join(format!("{at}.md"))).ok() != Some(format!("agent {at}")));
+        assert_eq!(changed.count(), 0, "{name}: {}", output.text);
+        assert!(fs::read(fixture.workspace.join(".claude/large")).unwrap() == large, "{name}: {}", output.text);
+        assert!(!output.text.contains("not restored"), "{name}: {}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn command_is_refused_if_its_protected_files_cannot_be_saved() {
+    for (name, fixture) in each().await {
+        fs::create_dir(fixture.workspace.join(".claude")).unwrap();
+        let large = fs::File::create(fixture.workspace.join(".claude/large")).unwrap();
+        large.set_len(1 << 30).unwrap();
+        let output = fixture.bash("echo evil >> .claude/large; echo ran").await;
+        // Under bubblewrap the file is read-only and needs no copy.
+        let is_refused = output.is_error && output.text.contains("larger than 256 MiB");
+        assert!(is_refused != (name == "bubblewrap"), "{name}: {}", output.text);
+        assert_eq!(large.metadata().unwrap().len(), 1 << 30, "{name}: {}", output.text);
+    }
+}
+
 #[test]
 fn protected_paths_stay_protected_for_an_ordinary_user() {
     again_as_ordinary_user(&[
+        "folder_that_hooks_path_names_is_protected",
+        "many_and_large_protected_files_are_restored",
+        "command_is_refused_if_its_protected_files_cannot_be_saved",
         "root_made_to_look_like_a_git_folder_stays_protected",
         "bare_repository_as_root_stays_protected_without_its_head",
         "separate_git_folder_in_the_workspace_is_protected",

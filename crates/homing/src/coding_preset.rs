@@ -9,7 +9,7 @@ use std::{
 
 use homing_core::{authority::Layer, diagnostic::Diagnostic, limits::Limits, rule::Rule, tool::Tool};
 use homing_load::{ParseOptions, Places};
-use homing_sandbox::{CommandEnv, SandboxOptions, is_users_alone};
+use homing_sandbox::{CommandEnv, SandboxOptions, is_private};
 use homing_tools::{
     hooks::{CommandHooks, HookConfig},
     shell::{bash::Bash, commands::Commands, sandboxed_git::SandboxedGit},
@@ -154,7 +154,7 @@ impl CodingSetup {
 /// A fixed name in the machine's temporary folder would belong to the first user who creates it. The user's own folders
 /// cannot be reached by others; a user who has none gets an unpredictable name.
 fn private_folder(folders: &Folders) -> PathBuf {
-    let runtime = folders.runtime.as_ref().filter(|folder| folder.parent().is_some_and(is_users_alone));
+    let runtime = folders.runtime.as_ref().filter(|folder| folder.parent().is_some_and(is_private));
     let own = runtime.or(folders.state.as_ref()).cloned();
     own.unwrap_or_else(|| environment::temporary_folder().join(format!("homing-{}", Uuid::new_v4())))
 }

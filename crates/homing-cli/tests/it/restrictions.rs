@@ -177,3 +177,20 @@ fn agents_and_plan_agree_about_an_untrusted_agent() {
     assert_eq!(explained, planned);
     assert_eq!(limit(&serde_json::json!({"limits": planned.1}), "turns"), Some(100_000));
 }
+
+#[test]
+fn plan_shows_which_deny_rules_bind_commands() {
+    let world = World::saying("done");
+    let denied = |more: &[&str]| plan(&world, more)["denied_to_commands"].clone();
+    assert_eq!(denied(&["--deny", "bash(rm *)"]), serde_json::json!([]));
+    let rules = ["--deny", "read(**/.env)", "--deny", "edit(vendor/**)"];
+    let expected = serde_json::json!([
+        {"rule": "read(**/.env)", "from": "flags", "effect": "unreadable"},
+        {"rule": "edit(vendor/**)", "from": "flags", "effect": "read-only"},
+    ]);
+    assert_eq!(denied(&rules), expected);
+    let off = denied(&[&rules[..], &["--sandbox", "off"]].concat());
+    assert!(off[0]["effect"].as_str().unwrap().contains("not enforced"), "{off}");
+    let words = out(&world.homing(&run(&["--plan", "--agent", "general", "--deny", "read(**/.env)", "x"])));
+    assert!(words.contains("denied to commands\n  read(**/.env): unreadable (flags)\n"), "{words}");
+}

@@ -61,6 +61,11 @@ impl Cgroup {
         Self { groups: enter_v2(settings, own_groups, name).into_iter().collect() }
     }
 
+    /// Returns true if the group limits the number of processes.
+    pub(super) fn counts_processes(&self) -> bool {
+        self.groups.iter().any(|group| group.folder.join("pids.max").exists())
+    }
+
     /// Returns the limit that the kernel had to enforce, if any.
     pub(super) fn limit_reached(&self) -> Option<&'static str> {
         let has_count = |folder: &Path, file: &str, key: &str| {

@@ -3,9 +3,10 @@
 use std::{collections::HashMap, fs, time::Duration};
 
 use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
+use serde::{Deserialize, Serialize};
 
 /// The way in which a supervisor reaches every process that its command started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum SignalReach {
     /// The supervisor is the first process of a PID namespace: all others in it belong to the command.
     Namespace,
@@ -76,33 +77,49 @@ pub(super) fn reap(main: Pid) -> Option<WaitStatus> {
     main_status
 }
 
+/// Returns the number of threads of all processes below `root`.
+pub(super) fn thread_count(root: Pid) -> usize {
+    below(root).iter().map(|process| process.threads).sum()
+}
+
 /// Returns every process below `root` that has not ended.
-pub(super) fn descendants(root: Pid) -> Vec<Pid> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for (pid, parent) in living() {
-        children.entry(parent).or_default().push(pid);
+fn descendants(root: Pid) -> Vec<Pid> {
+    below(root).iter().filter_map(|process| Pid::from_raw(process.pid)).collect()
+}
+
+#[derive(Clone, Copy)]
+struct LivingProcess {
+    pid: i32,
+    parent: i32,
+    threads: usize,
+}
+
+fn below(root: Pid) -> Vec<LivingProcess> {
+    let mut children: HashMap<i32, Vec<LivingProcess>> = HashMap::new();
+    for process in living() {
+        children.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
     let mut next = vec![root.as_raw_nonzero().get()];
     while let Some(pid) = next.pop() {
         let below = children.remove(&pid).unwrap_or_default();
-        found.extend(below.iter().filter_map(|pid| Pid::from_raw(*pid)));
-        next.extend(below);
+        next.extend(below.iter().map(|process| process.pid));
+        found.extend(below);
     }
     found
 }
 
-/// Returns all processes with their parents, except zombies.
-fn living() -> Vec<(i32, i32)> {
+/// Returns all processes except zombies.
+fn living() -> Vec<LivingProcess> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter_map(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name is in parentheses and may contain anything, so the fields are read from its end.
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let state = fields.next()?;
-        let parent = fields.next()?.parse().ok()?;
-        (!matches!(state, "Z" | "X")).then_some((pid, parent))
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let [state, parent, ..] = fields[..] else { return None };
+        let (parent, threads) = (parent.parse().ok()?, fields.get(17)?.parse().ok()?);
+        (!matches!(state, "Z" | "X")).then_some(LivingProcess { pid, parent, threads })
     })
     .collect()
 }

@@ -19,8 +19,8 @@ use tokio::{
 use crate::{
     process::{
         output::{Captured, Collector},
-        protocol::{self, Jail, ProcessLimits, StdinSource, SupervisorReport, SupervisorRequest, TERMINATE},
-        restore_files::KeptFiles,
+        protocol::{self, Confinement, ProcessLimits, StdinSource, SupervisorReport, SupervisorRequest, TERMINATE},
+        restore_files::{Protection, Restored, recover},
         supervise::SUPERVISE,
     },
     proxy::Proxy,
@@ -47,20 +47,16 @@ pub struct CommandSpec {
     /// Its standard input.
     pub input: Input,
     /// Its confinement.
-    pub jail: Jail,
+    pub confinement: Confinement,
     /// Its resource limits.
     pub limits: ProcessLimits,
     /// Files that are restored if it changes them.
-    pub kept: Vec<KeptFiles>,
+    pub protected: Protection,
     /// The capture of its standard output and error.
     pub streams: Streams,
     /// The proxy to listed hosts, kept open while it runs.
-    pub way_out: Option<WayOut>,
+    pub proxy: Option<Arc<Proxy>>,
 }
-
-/// A shared proxy, which is closed when the last clone of this is dropped.
-#[derive(Clone, Debug)]
-pub struct WayOut(pub Arc<Proxy>);
 
 /// The way in which a command's standard output and error are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +96,7 @@ pub enum LaunchError {
     },
     /// The request could not be sent to the supervisor.
     #[error("cannot send the command to the helper: {0}")]
-    Order(#[from] io::Error),
+    Request(#[from] io::Error),
 }
 
 /// A command that runs or is about to. Dropping this kills it and everything below it.
@@ -108,10 +104,11 @@ pub enum LaunchError {
 pub struct Running {
     lifeline: UnixStream,
     output: pipe::Receiver,
-    complaints: Option<pipe::Receiver>,
+    stderr: Option<pipe::Receiver>,
     /// Reaped by the async runtime when it has ended, even after this is dropped.
     supervisor: Child,
-    _way_out: Option<WayOut>,
+    protected: Protection,
+    _proxy: Option<Arc<Proxy>>,
 }
 
 /// The end of a command.
@@ -137,9 +134,11 @@ pub struct FinishedCommand {
     /// Its output; both streams, unless they are separate.
     pub output: Captured,
     /// Its standard error, if the streams are separate.
-    pub complaints: Captured,
+    pub stderr: Captured,
     /// Protected files that it had changed and that were restored.
     pub reverted: Vec<PathBuf>,
+    /// Protected files that it had changed and that could not be restored.
+    pub not_restored: Vec<PathBuf>,
     /// The limit that the kernel enforced, if any: `processes` or `memory`.
     pub limit: Option<String>,
 }
@@ -152,7 +151,7 @@ pub struct Server {
     /// Its standard output.
     pub output: pipe::Receiver,
     /// Its standard error.
-    pub complaints: pipe::Receiver,
+    pub stderr: pipe::Receiver,
     _supervisor: Child,
 }
 
@@ -163,18 +162,19 @@ impl Launcher {
     /// Fails if the helper cannot be started or does not accept the request.
     pub async fn start(&self, spec: CommandSpec) -> Result<Running, LaunchError> {
         let (output, stdout) = io::pipe()?;
-        let (complaints, stderr) = match spec.streams {
+        let (stderr_reader, stderr) = match spec.streams {
             Streams::Together => (None, stdout.try_clone()?),
             Streams::Apart => io::pipe().map(|(reader, writer)| (Some(reader), writer))?,
         };
-        let complaints = complaints.map(|reader| receiver(reader.into())).transpose()?;
+        let stderr_reader = stderr_reader.map(|reader| receiver(reader.into())).transpose()?;
         let source = match &spec.input {
             Input::Nothing => StdinSource::Nothing,
             Input::Text(text) => StdinSource::Text(text.clone()),
         };
-        let _way_out = spec.way_out.clone();
+        let (_proxy, protected) = (spec.proxy.clone(), spec.protected.clone());
         let (lifeline, supervisor) = self.supervise(spec, source, (stdout.into(), stderr.into())).await?;
-        Ok(Running { lifeline, output: receiver(output.into())?, complaints, supervisor, _way_out })
+        let output = receiver(output.into())?;
+        Ok(Running { lifeline, output, stderr: stderr_reader, supervisor, protected, _proxy })
     }
 
     /// Starts a server whose standard streams stay separate.
@@ -183,10 +183,10 @@ impl Launcher {
     /// Fails if the helper cannot be started or does not accept the request.
     pub async fn serve(&self, spec: CommandSpec) -> Result<Server, LaunchError> {
         let (output, stdout) = io::pipe()?;
-        let (complaints, stderr) = io::pipe()?;
+        let (stderr_reader, stderr) = io::pipe()?;
         let (input, supervisor) = self.supervise(spec, StdinSource::Forwarded, (stdout.into(), stderr.into())).await?;
-        let (output, complaints) = (receiver(output.into())?, receiver(complaints.into())?);
-        Ok(Server { input, output, complaints, _supervisor: supervisor })
+        let (output, stderr) = (receiver(output.into())?, receiver(stderr_reader.into())?);
+        Ok(Server { input, output, stderr, _supervisor: supervisor })
     }
 
     async fn supervise(
@@ -204,8 +204,17 @@ impl Launcher {
         let supervisor = tokio::process::Command::from(command)
             .spawn()
             .map_err(|source| LaunchError::Helper { helper: self.helper.clone(), source })?;
-        let CommandSpec { argv, workdir, env, jail, limits, kept, input: _, streams: _, way_out: _ } = spec;
-        let request = SupervisorRequest { helper: self.helper.clone(), argv, workdir, env, input, jail, limits, kept };
+        let CommandSpec { argv, workdir, env, confinement, limits, protected, input: _, streams: _, proxy: _ } = spec;
+        let request = SupervisorRequest {
+            helper: self.helper.clone(),
+            argv,
+            workdir,
+            env,
+            input,
+            confinement,
+            limits,
+            protected,
+        };
         lifeline.write_all(&protocol::encode(&request)?).await?;
         Ok((lifeline, supervisor))
     }
@@ -227,7 +236,7 @@ enum CommandEvent {
 struct FollowedCommand<'a> {
     running: Running,
     collector: Collector,
-    complaints: Collector,
+    stderr: Collector,
     on_output: &'a mut (dyn FnMut(&[u8]) + Send),
     buffer: Vec<u8>,
     small_buffer: Vec<u8>,
@@ -236,8 +245,10 @@ struct FollowedCommand<'a> {
     frames: Vec<u8>,
     started: bool,
     ending: Option<CommandEnd>,
-    reverted: Vec<PathBuf>,
+    restored: Restored,
     limit: Option<String>,
+    /// The supervisor has done everything. If it ends before, it was killed.
+    is_complete: bool,
 }
 
 impl Running {
@@ -250,16 +261,17 @@ impl Running {
     ///
     /// When its time is up or it is cancelled, it gets a termination signal, and is killed two seconds later.
     pub async fn finish(
-        self,
+        mut self,
         collector: Collector,
         time: Duration,
         cancelled: impl Future<Output = ()> + Send,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> FinishedCommand {
+        let restored = std::mem::take(&mut self.protected.recovered);
         let mut followed = FollowedCommand {
             running: self,
             collector,
-            complaints: Collector::new(None),
+            stderr: Collector::new(None),
             on_output,
             buffer: vec![0; 64 << 10],
             small_buffer: vec![0; 4 << 10],
@@ -267,8 +279,9 @@ impl Running {
             frames: Vec::new(),
             started: false,
             ending: None,
-            reverted: Vec::new(),
+            restored,
             limit: None,
+            is_complete: false,
         };
         if let Some(why) = followed.until_stopped(time, cancelled).await {
             followed.stop().await;
@@ -319,11 +332,11 @@ impl FollowedCommand<'_> {
     }
 
     async fn next_event(&mut self) -> CommandEvent {
-        let Running { output, complaints, lifeline, .. } = &mut self.running;
+        let Running { output, stderr, lifeline, .. } = &mut self.running;
         let mut report_bytes = [0; 4 << 10];
         tokio::select! {
             read = output.read(&mut self.buffer), if !self.output_ended => CommandEvent::Output(read.unwrap_or(0)),
-            read = read_some(complaints, &mut self.small_buffer), if complaints.is_some() => CommandEvent::ErrorOutput(read),
+            read = read_some(stderr, &mut self.small_buffer), if stderr.is_some() => CommandEvent::ErrorOutput(read),
             read = lifeline.read(&mut report_bytes) => match read {
                 Ok(0) | Err(_) => CommandEvent::LifelineEnded,
                 Ok(len) => {
@@ -343,8 +356,8 @@ impl FollowedCommand<'_> {
                 (self.on_output)(&self.buffer[..len]);
                 self.collector.push(&self.buffer[..len]).await;
             }
-            CommandEvent::ErrorOutput(0) => self.running.complaints = None,
-            CommandEvent::ErrorOutput(len) => self.complaints.push(&self.small_buffer[..len]).await,
+            CommandEvent::ErrorOutput(0) => self.running.stderr = None,
+            CommandEvent::ErrorOutput(len) => self.stderr.push(&self.small_buffer[..len]).await,
             CommandEvent::Reports => {
                 while let Some(report) = next_report(&mut self.frames) {
                     self.note(report);
@@ -360,8 +373,10 @@ impl FollowedCommand<'_> {
             SupervisorReport::Refused(why) => self.ending = Some(CommandEnd::Refused(why)),
             SupervisorReport::Exited(code) => self.ending = Some(CommandEnd::Exited(code)),
             SupervisorReport::Signalled(signal) => self.ending = Some(CommandEnd::Signalled(signal)),
-            SupervisorReport::Reverted(paths) => self.reverted.extend(paths),
+            SupervisorReport::Reverted(paths) => self.restored.restored.extend(paths),
+            SupervisorReport::NotRestored(paths) => self.restored.failed.extend(paths),
             SupervisorReport::LimitReached(limit) => self.limit = Some(limit),
+            SupervisorReport::Finished => self.is_complete = true,
         }
     }
 
@@ -372,13 +387,13 @@ impl FollowedCommand<'_> {
                 let len = self.running.output.read(&mut self.buffer).await.unwrap_or(0);
                 self.handle(CommandEvent::Output(len)).await;
             }
-            while self.running.complaints.is_some() {
-                let len = read_some(&mut self.running.complaints, &mut self.small_buffer).await;
+            while self.running.stderr.is_some() {
+                let len = read_some(&mut self.running.stderr, &mut self.small_buffer).await;
                 self.handle(CommandEvent::ErrorOutput(len)).await;
             }
         };
         let _ = tokio::time::timeout(DRAIN, rest).await;
-        let (output, complaints) = (self.collector.finish().await, self.complaints.finish().await);
+        let (output, stderr) = (self.collector.finish().await, self.stderr.finish().await);
         let ending = self.ending.unwrap_or_else(|| {
             if self.started {
                 // The supervisor itself was killed.
@@ -387,8 +402,24 @@ impl FollowedCommand<'_> {
                 CommandEnd::Refused(format!("the sandbox did not start: {}", output.text.trim()))
             }
         });
-        FinishedCommand { ending, output, complaints, reverted: self.reverted, limit: self.limit }
+        if !self.is_complete {
+            let Restored { restored, failed } = recover_in_background(&self.running.protected).await;
+            self.restored.restored.extend(restored);
+            self.restored.failed.extend(failed);
+        }
+        let Restored { restored: reverted, failed: not_restored } = self.restored;
+        FinishedCommand { ending, output, stderr, reverted, not_restored, limit: self.limit }
     }
+}
+
+/// Restores what commands of killed supervisors changed in the folders of this protection.
+async fn recover_in_background(protected: &Protection) -> Restored {
+    let roots: Vec<PathBuf> = protected.files.iter().map(|files| files.root.clone()).collect();
+    if roots.is_empty() || !protected.store.is_dir() {
+        return Restored::default();
+    }
+    let store = protected.store.clone();
+    tokio::task::spawn_blocking(move || recover(&store, &roots)).await.unwrap_or_default()
 }
 
 /// Reads from a stream; returns 0 if it has ended.

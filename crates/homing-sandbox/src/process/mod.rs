@@ -9,6 +9,8 @@
 //! asked for it.
 
 mod cgroup;
+mod file_state;
+mod init;
 mod kill;
 mod launch;
 mod output;
@@ -18,11 +20,10 @@ mod restore_files;
 mod supervise;
 mod wait;
 
-pub use launch::{
-    CommandEnd, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, Running, Server, Streams, WayOut,
-};
+pub use launch::{CommandEnd, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, Running, Server, Streams};
 pub use output::{Captured, Collector};
-pub use protocol::{CommandNetwork, Jail, LandlockRules, ProcessLimits, Sockets};
+pub use protocol::{CommandNetwork, Confinement, LandlockRules, ProcessLimits, Sockets};
 pub(crate) use relay::PORT as RELAY_PORT;
-pub use restore_files::KeptFiles;
+pub(crate) use restore_files::recover;
+pub use restore_files::{ProtectedFiles, Protection, Restored};
 pub use supervise::run_helper_if_asked;

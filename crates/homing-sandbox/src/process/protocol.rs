@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::process::restore_files::KeptFiles;
+use crate::process::restore_files::Protection;
 
 /// Maximum length of a message in bytes.
 const MAX_FRAME: u32 = 16 << 20;
@@ -25,10 +25,10 @@ pub(super) struct SupervisorRequest {
     pub(super) workdir: PathBuf,
     pub(super) env: BTreeMap<String, String>,
     pub(super) input: StdinSource,
-    pub(super) jail: Jail,
+    pub(super) confinement: Confinement,
     pub(super) limits: ProcessLimits,
     /// Files and folders that are restored when the command has ended.
-    pub(super) kept: Vec<KeptFiles>,
+    pub(super) protected: Protection,
 }
 
 /// The source of the command's standard input.
@@ -42,9 +42,9 @@ pub(super) enum StdinSource {
 
 /// The confinement of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Jail {
-    /// None.
-    Open,
+pub enum Confinement {
+    /// No confinement.
+    None,
     /// Bubblewrap: namespaces and a separate root file system.
     Bubblewrap {
         /// The program.
@@ -56,7 +56,7 @@ pub enum Jail {
         /// The sockets it may open.
         sockets: Sockets,
         /// The socket of the proxy to listed hosts, if there is one.
-        way_out: Option<PathBuf>,
+        proxy_socket: Option<PathBuf>,
     },
     /// Landlock and seccomp.
     Landlock(LandlockRules),
@@ -67,6 +67,9 @@ pub enum Jail {
 pub struct LandlockRules {
     /// Files and folders it may read and execute.
     pub read: Vec<PathBuf>,
+    /// Folders it may list, without reading the files in them.
+    #[serde(default)]
+    pub list: Vec<PathBuf>,
     /// Files and folders it may change.
     pub write: Vec<PathBuf>,
     /// The sockets it may open.
@@ -85,7 +88,7 @@ pub enum CommandNetwork {
     /// A separate network with a loopback.
     Own {
         /// The socket of the proxy to listed hosts, if there is one.
-        way_out: Option<PathBuf>,
+        proxy_socket: Option<PathBuf>,
     },
 }
 
@@ -97,7 +100,8 @@ pub enum Sockets {
     None,
     /// Internet sockets.
     Internet,
-    /// Internet and local sockets, inside namespaces that restrict both.
+    /// Internet and local sockets, inside namespaces. A mount cannot keep a command from connecting to a socket that lies in
+    /// one of its folders, not even a read-only one.
     Namespaced,
 }
 
@@ -131,8 +135,12 @@ pub(super) enum SupervisorReport {
     Signalled(i32),
     /// These paths were restored, because the command had changed or created them.
     Reverted(Vec<PathBuf>),
+    /// The command changed these paths, and they could not be restored.
+    NotRestored(Vec<PathBuf>),
     /// The kernel enforced this limit: `processes` or `memory`.
     LimitReached(String),
+    /// Nothing is left to do: every process has ended and every path was restored or reported.
+    Finished,
 }
 
 pub(super) fn encode<T: Serialize>(message: &T) -> io::Result<Vec<u8>> {

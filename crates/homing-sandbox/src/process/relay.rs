@@ -53,20 +53,29 @@ fn relay(inside: &TcpStream, socket: &Path) -> io::Result<()> {
 }
 
 /// Moves this process, and all that it will start, into a network that has only a loopback, and into an IPC namespace that
-/// shares no memory, semaphores or queues with processes outside.
+/// shares no memory, semaphores or queues with processes outside. Returns true if that needed a user namespace.
 #[cfg(target_os = "linux")]
-pub(super) fn own_network() -> io::Result<()> {
+pub(super) fn own_network() -> io::Result<bool> {
     use rustix::thread::UnshareFlags;
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     // Root may create a network namespace directly; other users need a user namespace first.
     let own = UnshareFlags::NEWNET | UnshareFlags::NEWIPC;
-    if unshare(own).is_err() {
+    let needs_users = unshare(own).is_err();
+    if needs_users {
         unshare(UnshareFlags::NEWUSER | own)?;
         std::fs::write("/proc/self/setgroups", "deny")?;
         std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
         std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
-    loopback_up()
+    loopback_up()?;
+    Ok(needs_users)
+}
+
+/// Makes the next child of this process the first process of a PID namespace: the kernel ends all others in it with that
+/// one. Returns false if that is not permitted.
+#[cfg(target_os = "linux")]
+pub(super) fn own_processes() -> bool {
+    unshare(rustix::thread::UnshareFlags::NEWPID).is_ok()
 }
 
 #[cfg(target_os = "linux")]
@@ -95,6 +104,11 @@ fn loopback_up() -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn own_network() -> io::Result<()> {
+pub(super) fn own_network() -> io::Result<bool> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn own_processes() -> bool {
+    false
 }

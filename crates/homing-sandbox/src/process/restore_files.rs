@@ -8,92 +8,118 @@
 //! meanwhile, since otherwise killing the host would be a way to keep a changed hook. Restoring happens only when no
 //! process of the command is left, because a running one could change the files again or swap a folder on the way for a
 //! link. The list of protected files comes with the request.
+//!
+//! The state and the copies are on disk, in a folder that no command can reach: their size is then not limited by memory,
+//! and if the supervisor is killed, the host restores the files from there.
 
 use std::{
-    collections::BTreeMap,
-    fs::{self, Metadata, Permissions},
+    fs::{self, DirBuilder, File},
     io,
-    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    os::unix::fs::{DirBuilderExt, symlink},
     path::{Component, Path, PathBuf},
 };
 
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-/// Bounds of the recorded state. A file beyond them is compared but cannot be restored.
-const MAX_BYTES: u64 = 8 << 20;
-const MAX_ENTRIES: usize = 4_000;
+use crate::{
+    private_folder,
+    process::file_state::{Copies, FileState},
+};
+
+/// The file with the recorded states in the folder of a snapshot. Its supervisor holds a lock on it.
+const STATES: &str = "states.json";
+/// The folder of the copies.
+const COPIES: &str = "copies";
+/// The folder in the store for files that recovery has replaced.
+const REPLACED: &str = "replaced";
+
+/// The protected files of one command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protection {
+    /// The files, by the folder they lie in.
+    pub files: Vec<ProtectedFiles>,
+    /// The folder for copies of the files. No command may write to it.
+    pub store: PathBuf,
+    /// Files that were restored before, because the supervisor of an earlier command was killed.
+    #[serde(default)]
+    pub recovered: Restored,
+}
 
 /// Protected names below a folder that a command may write to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptFiles {
+pub struct ProtectedFiles {
     /// The folder.
     pub root: PathBuf,
     /// Relative names; they need not exist.
     pub names: Vec<PathBuf>,
     /// A relative name, such as a nested repository. If it no longer exists at the end, nothing is restored.
     #[serde(default)]
-    pub unless_gone: Option<PathBuf>,
+    pub unless_removed: Option<PathBuf>,
 }
 
-/// The recorded state of a path.
-#[derive(Debug, PartialEq, Eq)]
-enum FileState {
-    Missing,
-    File {
-        stamp: FileStamp,
-        mode: u32,
-        bytes: Option<Vec<u8>>,
-    },
-    Folder {
-        mode: u32,
-        entries: BTreeMap<PathBuf, FileState>,
-    },
-    Link(PathBuf),
-    /// A pipe, a socket, a device, or something that cannot be read.
-    Other,
+/// The paths that differed from their recorded state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// Paths in their recorded state again.
+    pub restored: Vec<PathBuf>,
+    /// Paths that could not be restored completely.
+    pub failed: Vec<PathBuf>,
 }
 
-/// Distinguishes a changed file from an unchanged one. The kernel sets the change time, and programs cannot set it back.
-#[derive(Debug, PartialEq, Eq)]
-struct FileStamp {
-    inode: u64,
-    size: u64,
-    changed: i64,
-    changed_nanos: i64,
-}
-
-/// The recorded states of a list of paths.
+/// The recorded states of a list of paths. The folder with the copies is removed when this is restored.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     paths: Vec<RecordedPath>,
+    copies: Copies,
+    folder: Option<PathBuf>,
+    /// Locked as long as the supervisor lives.
+    _states: Option<File>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct RecordedPath {
     root: PathBuf,
     name: PathBuf,
     before: FileState,
-    unless_gone: Option<PathBuf>,
-}
-
-#[derive(Default)]
-struct SnapshotBudget {
-    bytes: u64,
-    entries: usize,
+    unless_removed: Option<PathBuf>,
 }
 
 impl Snapshot {
-    pub(super) fn of(kept: &[KeptFiles]) -> Self {
-        let mut budget = SnapshotBudget::default();
+    /// Records the states of the protected files.
+    ///
+    /// # Errors
+    /// Fails if the files exceed the bounds or if their copies cannot be written.
+    pub(super) fn take(protection: &Protection) -> io::Result<Self> {
+        if protection.files.is_empty() {
+            return Ok(Self {
+                paths: Vec::new(),
+                copies: Copies::in_folder(PathBuf::new()),
+                folder: None,
+                _states: None,
+            });
+        }
+        private_folder::open(&protection.store)?;
+        let folder = protection.store.join(uuid::Uuid::new_v4().to_string());
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        Self::record(protection, &folder).inspect_err(|_| drop(fs::remove_dir_all(&folder)))
+    }
+
+    fn record(protection: &Protection, folder: &Path) -> io::Result<Self> {
+        let states = File::create(folder.join(STATES))?;
+        rustix::fs::flock(&states, FlockOperation::NonBlockingLockExclusive)?;
+        DirBuilder::new().mode(0o700).create(folder.join(COPIES))?;
+        let mut copies = Copies::in_folder(folder.join(COPIES));
         let mut paths = Vec::new();
-        for KeptFiles { root, names, unless_gone } in kept {
+        for ProtectedFiles { root, names, unless_removed } in &protection.files {
             for name in names.iter().filter(|name| is_plain(name)) {
-                let before = FileState::of(&root.join(name), &mut budget);
-                let (root, unless_gone) = (root.clone(), unless_gone.as_ref().map(|name| root.join(name)));
-                paths.push(RecordedPath { root, name: name.clone(), before, unless_gone });
+                let before = FileState::record(&root.join(name), &mut copies)?;
+                let unless_removed = unless_removed.as_ref().map(|name| root.join(name));
+                paths.push(RecordedPath { root: root.clone(), name: name.clone(), before, unless_removed });
             }
         }
-        Self { paths }
+        serde_json::to_writer(io::BufWriter::new(&states), &paths)?;
+        Ok(Self { paths, copies, folder: Some(folder.to_owned()), _states: Some(states) })
     }
 
     /// Returns the paths that did not exist and can be removed while the command runs. They lie directly in a root, so no
@@ -105,19 +131,74 @@ impl Snapshot {
     }
 
     /// Restores the paths that differ, and returns them.
-    pub(super) fn restore(self) -> Vec<PathBuf> {
-        let differing = self.paths.into_iter().filter(|recorded| {
-            let RecordedPath { root, name, before, unless_gone } = recorded;
-            let is_gone = unless_gone.as_ref().is_some_and(|path| path.symlink_metadata().is_err());
-            !is_gone && (remove_link_on_the_way(root, name, before) || !before.matches(&root.join(name)))
-        });
-        let restore = |recorded: RecordedPath| {
-            let path = recorded.root.join(recorded.name);
-            let _ = recorded.before.restore(&path);
-            path
-        };
-        differing.map(restore).collect()
+    pub(super) fn restore(self) -> Restored {
+        let restored = restore_all(&self.paths, &self.copies, |_| ());
+        if let Some(folder) = &self.folder {
+            let _ = fs::remove_dir_all(folder);
+        }
+        restored
     }
+}
+
+/// Restores the files of commands whose supervisor was killed, as far as they lie in these roots.
+///
+/// Time may have passed since then, and the user may have changed such a file: what is replaced is copied to the store first. A
+/// state is believed only for roots that the caller may write to anyway.
+pub(crate) fn recover(store: &Path, roots: &[PathBuf]) -> Restored {
+    let mut all = Restored::default();
+    let entries = fs::read_dir(store).into_iter().flatten().flatten().filter(|entry| entry.file_name() != REPLACED);
+    for folder in entries.map(|entry| entry.path()) {
+        let Ok(states) = File::open(folder.join(STATES)) else { continue };
+        // The lock of a living supervisor is left alone.
+        if rustix::fs::flock(&states, FlockOperation::NonBlockingLockExclusive).is_err() {
+            continue;
+        }
+        let Ok(paths) = serde_json::from_reader::<_, Vec<RecordedPath>>(io::BufReader::new(&states)) else {
+            // Killed before the command was started.
+            let _ = fs::remove_dir_all(&folder);
+            continue;
+        };
+        if !paths.iter().all(|path| roots.contains(&path.root) && is_plain(&path.name)) {
+            continue;
+        }
+        let aside = store.join(REPLACED).join(folder.file_name().unwrap_or_default());
+        let restored =
+            restore_all(&paths, &Copies::in_folder(folder.join(COPIES)), |path| drop(copy_aside(path, &aside)));
+        all.restored.extend(restored.restored);
+        all.failed.extend(restored.failed);
+        let _ = fs::remove_dir_all(&folder);
+    }
+    all
+}
+
+fn restore_all(paths: &[RecordedPath], copies: &Copies, before_each: impl Fn(&Path)) -> Restored {
+    let mut all = Restored::default();
+    for RecordedPath { root, name, before, unless_removed } in paths {
+        let path = root.join(name);
+        let is_gone = unless_removed.as_ref().is_some_and(|path| path.symlink_metadata().is_err());
+        if is_gone || !(remove_link_on_the_way(root, name, before) || !before.matches(&path, copies)) {
+            continue;
+        }
+        before_each(&path);
+        let list = if before.restore(&path, copies).is_ok() { &mut all.restored } else { &mut all.failed };
+        list.push(path);
+    }
+    all
+}
+
+/// Copies what is at a path into a folder. No process of the command is left that could swap it for a link meanwhile.
+fn copy_aside(path: &Path, folder: &Path) -> io::Result<()> {
+    let to = folder.join(path.file_name().unwrap_or_default());
+    let found = path.symlink_metadata()?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if found.is_symlink() {
+        return symlink(fs::read_link(path)?, to);
+    }
+    if found.is_dir() {
+        DirBuilder::new().recursive(true).mode(0o700).create(&to)?;
+        return fs::read_dir(path)?.flatten().try_for_each(|entry| copy_aside(&entry.path(), &to));
+    }
+    if found.is_file() { fs::copy(path, to).map(drop) } else { Ok(()) }
 }
 
 /// Removes whatever exists at these paths, and returns those where something did.
@@ -151,117 +232,6 @@ fn remove_link_on_the_way(root: &Path, name: &Path, before: &FileState) -> bool 
     false
 }
 
-impl FileState {
-    fn of(path: &Path, budget: &mut SnapshotBudget) -> Self {
-        // A command can change files behind a link only if they are writable by themselves.
-        if path.parent().is_some_and(|parent| parent.canonicalize().is_ok_and(|real| real != parent)) {
-            return Self::Other;
-        }
-        let Ok(found) = path.symlink_metadata() else { return Self::Missing };
-        budget.entries += 1;
-        if found.is_symlink() {
-            return fs::read_link(path).map_or(Self::Other, Self::Link);
-        }
-        if found.is_dir() && budget.entries < MAX_ENTRIES {
-            return Self::folder(path, &found, budget);
-        }
-        if !found.is_file() {
-            return Self::Other;
-        }
-        budget.bytes += found.len();
-        let bytes = if budget.bytes <= MAX_BYTES { fs::read(path).ok() } else { None };
-        Self::File { stamp: FileStamp::of(&found), mode: found.mode(), bytes }
-    }
-
-    fn folder(path: &Path, found: &Metadata, budget: &mut SnapshotBudget) -> Self {
-        let Ok(list) = fs::read_dir(path) else { return Self::Other };
-        let names = list.flatten().map(|entry| PathBuf::from(entry.file_name()));
-        let entries = names.map(|name| (name.clone(), Self::of(&path.join(name), budget))).collect();
-        Self::Folder { mode: found.mode(), entries }
-    }
-
-    /// Returns true if the path is still in this state.
-    fn matches(&self, path: &Path) -> bool {
-        let found = path.symlink_metadata();
-        match (self, found) {
-            (Self::Missing, found) => found.is_err(),
-            (Self::Other, _) => true,
-            (_, Err(_)) => false,
-            (Self::File { stamp, mode, bytes }, Ok(found)) => {
-                let same = || bytes.as_ref().is_some_and(|bytes| fs::read(path).is_ok_and(|found| found == *bytes));
-                found.is_file() && found.mode() == *mode && (*stamp == FileStamp::of(&found) || same())
-            }
-            (Self::Link(to), Ok(_)) => fs::read_link(path).is_ok_and(|target| target == *to),
-            (Self::Folder { mode, entries }, Ok(found)) => {
-                let names: Vec<PathBuf> = match fs::read_dir(path) {
-                    Ok(list) => list.flatten().map(|entry| entry.file_name().into()).collect(),
-                    Err(_) => return false,
-                };
-                found.is_dir()
-                    && found.mode() == *mode
-                    && names.iter().all(|name| entries.contains_key(name))
-                    && entries.iter().all(|(name, state)| state.matches(&path.join(name)))
-            }
-        }
-    }
-
-    fn restore(&self, path: &Path) -> io::Result<()> {
-        if self.matches(path) {
-            return Ok(());
-        }
-        match self {
-            Self::Other => Ok(()),
-            Self::Missing => remove(path),
-            Self::Link(to) => {
-                remove(path)?;
-                symlink(to, path)
-            }
-            Self::File { bytes: None, .. } => Ok(()),
-            Self::File { mode, bytes: Some(bytes), .. } => {
-                remove(path)?;
-                path.parent().map_or(Ok(()), fs::create_dir_all)?;
-                fs::write(path, bytes)?;
-                fs::set_permissions(path, Permissions::from_mode(*mode))
-            }
-            Self::Folder { mode, entries } => restore_folder(path, *mode, entries),
-        }
-    }
-}
-
-fn restore_folder(path: &Path, mode: u32, entries: &BTreeMap<PathBuf, FileState>) -> io::Result<()> {
-    if !path.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-        remove(path)?;
-        fs::create_dir_all(path)?;
-    }
-    fs::set_permissions(path, Permissions::from_mode(mode | 0o700))?;
-    for entry in fs::read_dir(path)?.flatten() {
-        if !entries.contains_key(Path::new(&entry.file_name())) {
-            remove(&entry.path())?;
-        }
-    }
-    for (name, state) in entries {
-        state.restore(&path.join(name))?;
-    }
-    fs::set_permissions(path, Permissions::from_mode(mode))
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match path.symlink_metadata() {
-        Err(_) => Ok(()),
-        Ok(found) if found.is_dir() => {
-            let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
-            fs::remove_dir_all(path)
-        }
-        Ok(_) => fs::remove_file(path),
-    }
-}
-
-impl FileStamp {
-    fn of(found: &Metadata) -> Self {
-        Self { inode: found.ino(), size: found.len(), changed: found.ctime(), changed_nanos: found.ctime_nsec() }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,11 +249,15 @@ mod tests {
             fs::write(root.join(name), text).unwrap();
         }
         let names = names.iter().map(PathBuf::from).collect();
-        let snapshot = Snapshot::of(&[KeptFiles { root: root.clone(), names, unless_gone: None }]);
+        let files = vec![ProtectedFiles { root: root.clone(), names, unless_removed: None }];
+        let store = tempfile::tempdir().unwrap();
+        let snapshot =
+            Snapshot::take(&Protection { files, store: store.path().join("restore"), ..Default::default() }).unwrap();
         change(&root);
         let reverted = snapshot.restore();
-        let expected: Vec<PathBuf> = restored.iter().map(|name| root.join(name)).collect();
-        assert_eq!(reverted, expected);
+        let restored = restored.iter().map(|name| root.join(name)).collect();
+        assert_eq!(reverted, Restored { restored, failed: Vec::new() });
+        assert_eq!(fs::read_dir(store.path().join("restore")).unwrap().count(), 0, "the copies are removed");
         for (name, text) in before {
             assert_eq!(fs::read_to_string(root.join(name)).unwrap(), *text, "{name}");
         }
@@ -325,15 +299,18 @@ mod tests {
             fs::create_dir_all(root.join(name)).unwrap();
             fs::write(root.join(name).join("config"), "x").unwrap();
         }
-        let kept = |name: &str| KeptFiles {
+        let protected = |name: &str| ProtectedFiles {
             root: root.clone(),
             names: vec![Path::new(name).join(".git/config")],
-            unless_gone: Some(Path::new(name).join(".git")),
+            unless_removed: Some(Path::new(name).join(".git")),
         };
-        let snapshot = Snapshot::of(&[kept("a"), kept("b")]);
+        let store = root.join("store");
+        let snapshot =
+            Snapshot::take(&Protection { files: vec![protected("a"), protected("b")], store, ..Default::default() })
+                .unwrap();
         fs::remove_dir_all(root.join("a")).unwrap();
         fs::write(root.join("b/.git/config"), "evil").unwrap();
-        assert_eq!(snapshot.restore(), [root.join("b/.git/config")]);
+        assert_eq!(snapshot.restore().restored, [root.join("b/.git/config")]);
         assert!(!root.join("a").exists() && fs::read_to_string(root.join("b/.git/config")).unwrap() == "x");
     }
 

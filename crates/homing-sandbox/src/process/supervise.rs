@@ -1,45 +1,48 @@
-//! The helper stages of the host's binary: the supervisor, the first process of a PID namespace, and the last step before a
-//! confined command. Each runs alone in its process and may change that process freely.
+//! The supervisor, a stage of the helper binary: takes the request, sets limits, starts the command's first process, and
+//! restores protected files when the command has ended. It is alone in its process and may change that process freely.
 
 use std::{
     collections::BTreeSet,
     ffi::OsString,
-    io::{self, Write},
-    os::unix::{net::UnixStream, process::CommandExt},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio, exit},
+    io,
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    path::PathBuf,
+    process::{Command, exit},
     sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
 
-use rustix::process::{self as sys, Pid, Resource, Rlimit, WaitOptions};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::FdFlags,
+    process::{self as sys, Pid, Resource, Rlimit},
+};
 
-use crate::{
-    landlock_seccomp,
-    process::{
-        cgroup::Cgroup,
-        kill::{ProcessTree, SignalReach},
-        protocol::{
-            self, CommandNetwork, Jail, LandlockRules, ProcessLimits, Sockets, StdinSource, SupervisorReport,
-            SupervisorRequest,
-        },
-        relay,
-        restore_files::{Snapshot, remove_appeared},
-        wait::{CommandWaiter, CommandWatch},
-    },
+use crate::process::{
+    cgroup::Cgroup,
+    init::{CONFINE, INIT, InitRequest, Rights, confine_and_execute, init},
+    kill::{ProcessTree, SignalReach, reap, thread_count},
+    protocol::{self, CommandNetwork, Confinement, LandlockRules, ProcessLimits, SupervisorReport, SupervisorRequest},
+    relay,
+    restore_files::{Restored, Snapshot, remove_appeared},
+    wait::pidfd,
 };
 
 /// The argument that makes the binary a supervisor.
 pub(super) const SUPERVISE: &str = "__homing-supervise";
-const INIT: &str = "__homing-init";
-const CONFINE: &str = "__homing-confine";
 
 /// Interval at which protected paths that a command creates are removed.
 const REMOVE_EVERY: Duration = Duration::from_millis(25);
 
+/// Interval at which the processes of a command are counted, if no control group limits them.
+const COUNT_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Processes and threads of the supervisor and the sandbox themselves, at most.
+const OWN_PROCESSES: u64 = 16;
+
 /// The exit code of shells for a command that cannot be executed.
-const NOT_EXECUTED: i32 = 126;
+pub(super) const NOT_EXECUTED: i32 = 126;
 
 /// Becomes a helper process if the arguments ask for it, and then does not return. Hosts whose binary is its own helper call
 /// this first in `main`, before any thread is started.
@@ -54,7 +57,18 @@ pub fn run_helper_if_asked(args: impl IntoIterator<Item = OsString>) {
     }
 }
 
-fn lifeline() -> io::Result<UnixStream> {
+/// The isolation and limits that the kernel provides for the command.
+struct KernelSupport {
+    /// The command is in a user namespace, where its user has no other processes.
+    own_users: bool,
+    /// The command's first process is the first of a PID namespace.
+    own_pids: bool,
+    /// A control group limits the number of processes.
+    cgroup_counts: bool,
+}
+
+/// Opens the lifeline, which is the standard input.
+pub(super) fn lifeline() -> io::Result<UnixStream> {
     let fd = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     Ok(UnixStream::from(fd))
 }
@@ -64,27 +78,44 @@ fn supervise() -> io::Result<()> {
     // If the host dies before the request is complete, there is nothing to do.
     let request: SupervisorRequest = protocol::receive(&mut lifeline)?;
     let cgroup = prepare(&request.limits);
-    let snapshot = Snapshot::of(&request.kept);
+    let snapshot = match Snapshot::take(&request.protected) {
+        Ok(snapshot) => snapshot,
+        Err(error) => {
+            let why = format!("protected files cannot be saved before the command: {error}");
+            protocol::send(&mut lifeline, &SupervisorReport::Refused(why))?;
+            cgroup.leave();
+            return protocol::send(&mut lifeline, &SupervisorReport::Finished);
+        }
+    };
     // The network comes first: a process with several threads cannot enter a new one.
-    let entered = enter_network(&request.jail);
+    let entered = enter_namespaces(&request.confinement);
     let removed = Arc::new(Mutex::new(BTreeSet::new()));
     remove_while_running(snapshot.missing(), removed.clone());
-    let ran = entered.and_then(|()| match &request.jail {
-        Jail::Open | Jail::Landlock(_) => run_directly(&lifeline, &request),
-        Jail::Bubblewrap { .. } => run_bubblewrap(&request),
+    let ran = entered.and_then(|own_users| {
+        // Processes come last: a process whose children are in another PID namespace can start no thread.
+        let own_pids = matches!(request.confinement, Confinement::Landlock(_)) && relay::own_processes();
+        let support = KernelSupport { own_users, own_pids, cgroup_counts: cgroup.counts_processes() };
+        run(&request, &support)
     });
-    if let Err(error) = ran {
-        protocol::send(&mut lifeline, &SupervisorReport::Refused(error.to_string()))?;
+    if let Err(error) = &ran {
+        // If the host is gone, the files must be restored all the same.
+        let _ = protocol::send(&mut lifeline, &SupervisorReport::Refused(error.to_string()));
     }
+    let counted = ran.unwrap_or_default();
     let mut reverted = std::mem::take(&mut *removed.lock().unwrap_or_else(PoisonError::into_inner));
-    reverted.extend(snapshot.restore());
+    let Restored { restored, failed } = snapshot.restore();
+    reverted.extend(restored);
     if !reverted.is_empty() {
         let _ = protocol::send(&mut lifeline, &SupervisorReport::Reverted(reverted.into_iter().collect()));
     }
-    if let Some(limit) = cgroup.limit_reached() {
+    if !failed.is_empty() {
+        let _ = protocol::send(&mut lifeline, &SupervisorReport::NotRestored(failed));
+    }
+    if let Some(limit) = counted.or_else(|| cgroup.limit_reached()) {
         let _ = protocol::send(&mut lifeline, &SupervisorReport::LimitReached(limit.to_owned()));
     }
     cgroup.leave();
+    let _ = protocol::send(&mut lifeline, &SupervisorReport::Finished);
     Ok(())
 }
 
@@ -117,157 +148,97 @@ fn prepare(limits: &ProcessLimits) -> Cgroup {
     Cgroup::enter(limits)
 }
 
-fn run_directly(lifeline: &UnixStream, request: &SupervisorRequest) -> io::Result<()> {
-    let mut command = match &request.jail {
-        Jail::Landlock(rules) => {
-            let mut command = Command::new(&request.helper);
-            command.arg(CONFINE).arg(serde_json::to_string(rules)?).arg("--").args(&request.argv);
-            command
+/// Starts the first process of the command and waits for it. It inherits the lifeline, reads it and reports.
+fn run(request: &SupervisorRequest, support: &KernelSupport) -> io::Result<Option<&'static str>> {
+    // The first process reads its request from the pipe. Only this process holds the other end, so that its death closes it.
+    let (reader, mut writer) = io::pipe()?;
+    rustix::io::fcntl_setfd(&reader, FdFlags::empty())?;
+    let (mut command, init) = first_process(request, support);
+    command.arg(INIT).arg(reader.as_raw_fd().to_string()).arg("--").args(&request.argv);
+    command.env_clear().envs(&request.env);
+    let spawned = command.spawn();
+    let child = spawned.map_err(|error| io::Error::other(format!("{}: {error}", command.get_program().display())))?;
+    drop(reader);
+    // If it has already ended, the cause is in its output.
+    let _ = protocol::send(&mut writer, &init);
+    let tree = ProcessTree { main: Pid::from_child(&child), reach: SignalReach::Descendants };
+    let most = (!support.cgroup_counts).then_some(request.limits.processes);
+    let limit = wait_and_count(&tree, most);
+    tree.end();
+    Ok(limit)
+}
+
+/// Builds the command line of the first process, with the sandbox around it, and its request.
+fn first_process(request: &SupervisorRequest, support: &KernelSupport) -> (Command, InitRequest) {
+    // A little more than the limit that the supervisor counts to: it reports it, the kernel only stops a fork bomb.
+    let most = u64::from(request.limits.processes) + OWN_PROCESSES;
+    let processes = support.own_users.then_some(most);
+    let in_namespace = |init: InitRequest| InitRequest { reach: SignalReach::Namespace, ..init };
+    let plain = InitRequest {
+        helper: request.helper.clone(),
+        source: request.input.clone(),
+        processes,
+        proxy_socket: None,
+        rights: Rights::All,
+        reach: SignalReach::Descendants,
+    };
+    let (mut command, init) = match &request.confinement {
+        Confinement::None => (Command::new(&request.helper), plain),
+        Confinement::Landlock(rules) => {
+            let proxy_socket = match &rules.net {
+                CommandNetwork::Own { proxy_socket } => proxy_socket.clone(),
+                CommandNetwork::Machine => None,
+            };
+            let init = InitRequest { proxy_socket, rights: Rights::Landlock(rules.clone()), ..plain };
+            (Command::new(&request.helper), if support.own_pids { in_namespace(init) } else { init })
         }
-        Jail::Open | Jail::Bubblewrap { .. } => {
-            let (program, args) = request.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        Confinement::Bubblewrap { program, args, helper, sockets, proxy_socket } => {
             let mut command = Command::new(program);
-            command.args(args);
-            command
+            command.args(args).arg("--").arg(helper).current_dir("/");
+            // Root is exempt from the limit; any other user is in a user namespace.
+            let processes = (!sys::getuid().is_root()).then_some(most);
+            let (rights, proxy_socket) = (Rights::Namespaces(*sockets), proxy_socket.clone());
+            (command, in_namespace(InitRequest { helper: helper.clone(), processes, proxy_socket, rights, ..plain }))
         }
     };
-    command.env_clear().envs(&request.env).current_dir(&request.workdir);
-    run_and_report(lifeline, command, &request.input, SignalReach::Descendants)
-}
-
-/// Moves this process, and all that it will start, into the command's network. Bubblewrap creates its own.
-fn enter_network(jail: &Jail) -> io::Result<()> {
-    let Jail::Landlock(LandlockRules { net: CommandNetwork::Own { way_out }, .. }) = jail else { return Ok(()) };
-    relay::own_network().map_err(|error| io::Error::other(format!("cannot create a network namespace: {error}")))?;
-    match way_out {
-        Some(socket) => relay::open(socket.clone()),
-        None => Ok(()),
+    if !matches!(request.confinement, Confinement::Bubblewrap { .. }) {
+        command.current_dir(&request.workdir);
     }
+    (command, init)
 }
 
-/// Starts the command, waits for its end, and reports it.
-fn run_and_report(
-    mut lifeline: &UnixStream,
-    mut command: Command,
-    source: &StdinSource,
-    reach: SignalReach,
-) -> io::Result<()> {
-    let stdin = if *source == StdinSource::Nothing { Stdio::null() } else { Stdio::piped() };
-    let mut child = command.stdin(stdin).process_group(0).spawn()?;
-    let tree = ProcessTree { main: pid_of(&child), reach };
-    let pending = match source {
-        StdinSource::Text(text) => text.clone().into_bytes(),
-        StdinSource::Nothing | StdinSource::Forwarded => Vec::new(),
-    };
-    // If the lifeline is already closed, the waiter notices it and ends the command.
-    let _ = protocol::send(&mut lifeline, &SupervisorReport::Started);
-    let waiter = CommandWaiter { lifeline, tree: &tree, stdin: child.stdin.take(), pending, source: source.clone() };
-    match waiter.wait() {
-        CommandWatch::Abandoned => Ok(()),
-        CommandWatch::Exited(status) => protocol::send(&mut lifeline, &ended(status)),
-    }
-}
-
-fn ended(status: sys::WaitStatus) -> SupervisorReport {
-    match status.terminating_signal() {
-        Some(signal) => SupervisorReport::Signalled(signal),
-        None => SupervisorReport::Exited(status.exit_status().unwrap_or(NOT_EXECUTED)),
-    }
-}
-
-fn pid_of(child: &Child) -> Pid {
-    Pid::from_child(child)
-}
-
-/// Starts bubblewrap and waits for it. It inherits the lifeline: the first process inside reads it, and the kernel ends the
-/// namespace with that process.
-fn run_bubblewrap(request: &SupervisorRequest) -> io::Result<()> {
-    let Jail::Bubblewrap { program, args, helper, sockets, way_out } = &request.jail else { return Ok(()) };
-    let mut command = Command::new(program);
-    let source = if request.input == StdinSource::Forwarded { "forwarded" } else { "nothing" };
-    command.args(args).arg("--").arg(helper).args([INIT, source, sockets.as_str()]);
-    command.arg(request.limits.processes.to_string()).arg(way_out.as_deref().unwrap_or(Path::new("")));
-    command.arg("--").args(&request.argv);
-    command.env_clear().envs(&request.env).current_dir("/");
-    let child = command.spawn().map_err(|error| io::Error::other(format!("bubblewrap: {error}")))?;
+/// Waits for the first process. Ends the command if it has `most` processes or more, and returns that limit.
+fn wait_and_count(tree: &ProcessTree, most: Option<u32>) -> Option<&'static str> {
+    let others = total_threads();
     loop {
-        match sys::waitpid(Some(pid_of(&child)), WaitOptions::empty()) {
-            Ok(_) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => (),
-            Err(error) => return Err(error.into()),
+        if reap(tree.main).is_some() {
+            return None;
+        }
+        let pidfd = pidfd(tree.main);
+        let mut fds: Vec<PollFd<'_>> = pidfd.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        let _ = poll(&mut fds, Some(&COUNT_EVERY));
+        // Counting the descendants reads a file of every process, so it is done only if the machine has more of them.
+        let Some(most) = most.and_then(|most| usize::try_from(most).ok()) else { continue };
+        if total_threads().saturating_sub(others) >= most / 2 && thread_count(sys::getpid()) >= most {
+            tree.end();
+            return Some("processes");
         }
     }
 }
 
-/// Runs as the first process of bubblewrap's namespace.
-fn init(args: &[OsString]) -> i32 {
-    let Ok(mut lifeline) = lifeline() else { return NOT_EXECUTED };
-    match init_with(&lifeline, args) {
-        Ok(()) => 0,
-        Err(error) => {
-            let _ = protocol::send(&mut lifeline, &SupervisorReport::Refused(error.to_string()));
-            NOT_EXECUTED
-        }
-    }
+/// Returns the number of threads on the machine.
+fn total_threads() -> usize {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let threads = text.split_whitespace().nth(3).and_then(|field| field.split_once('/')?.1.parse().ok());
+    threads.unwrap_or(usize::MAX)
 }
 
-fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
-    let [source, sockets, processes, way_out, _, program, rest @ ..] = args else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    limit_processes(processes.to_str().and_then(|text| text.parse().ok()));
-    let source = if source == "forwarded" { StdinSource::Forwarded } else { StdinSource::Nothing };
-    // Children inherit the filter; it blocks nothing that this process needs.
-    landlock_seccomp::filter_syscalls(Sockets::from_str(sockets.to_str().unwrap_or_default()))
-        .map_err(io::Error::other)?;
-    if !way_out.is_empty() {
-        relay::open(way_out.into())?;
-    }
-    let mut command = Command::new(program);
-    command.args(rest);
-    run_and_report(lifeline, command, &source, SignalReach::Namespace)
-}
-
-/// Limits the number of processes. The limit has no effect for root, and outside a user namespace it would also count the
-/// user's other processes.
-fn limit_processes(most: Option<u64>) {
-    if !sys::getuid().is_root() && most.is_some() {
-        let _ = sys::setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most });
-    }
-}
-
-/// Confines this process, then becomes the command.
-fn confine_and_execute(args: &[OsString]) -> i32 {
-    let [rules, _, program, rest @ ..] = args else { return NOT_EXECUTED };
-    let error = match confine_by(rules) {
-        Ok(()) => Command::new(program).args(rest).exec().to_string(),
-        Err(error) => error,
-    };
-    let _ = writeln!(io::stderr(), "{}: {error}", program.display());
-    NOT_EXECUTED
-}
-
-fn confine_by(rules: &OsString) -> Result<(), String> {
-    let rules = rules.to_str().ok_or("the rules are not valid UTF-8")?;
-    let rules = serde_json::from_str(rules).map_err(|error| error.to_string())?;
-    landlock_seccomp::apply(&rules)
-}
-
-impl Sockets {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Internet => "internet",
-            Self::Namespaced => "namespaced",
-        }
-    }
-
-    /// Parses the form of [`Sockets::as_str`]; anything unknown is the strictest.
-    fn from_str(text: &str) -> Self {
-        match text {
-            "internet" => Self::Internet,
-            "namespaced" => Self::Namespaced,
-            _ => Self::None,
-        }
+/// Moves this process, and all that it will start, into the namespaces that a command under Landlock gets. Bubblewrap
+/// creates its own.
+fn enter_namespaces(confinement: &Confinement) -> io::Result<bool> {
+    match confinement {
+        Confinement::Landlock(LandlockRules { net: CommandNetwork::Own { .. }, .. }) => relay::own_network()
+            .map_err(|error| io::Error::other(format!("cannot create a network namespace: {error}"))),
+        Confinement::Landlock(_) | Confinement::Bubblewrap { .. } | Confinement::None => Ok(false),
     }
 }

@@ -1,6 +1,7 @@
 //! Waits for a running command until it exits or the lifeline closes, and passes input and termination requests on to it.
 
 use std::{
+    fs::File,
     io::{self, Read, Write},
     os::{
         fd::{AsFd, OwnedFd},
@@ -36,6 +37,8 @@ pub(super) enum CommandWatch {
 /// A running command, its lifeline, and the input that is not yet written.
 pub(super) struct CommandWaiter<'a> {
     pub(super) lifeline: &'a UnixStream,
+    /// A pipe that closes when the supervisor has ended.
+    pub(super) supervisor: File,
     pub(super) tree: &'a ProcessTree,
     pub(super) stdin: Option<ChildStdin>,
     pub(super) pending: Vec<u8>,
@@ -44,6 +47,8 @@ pub(super) struct CommandWaiter<'a> {
 
 /// The result of a poll.
 struct PollResult {
+    /// The supervisor has ended.
+    is_orphaned: bool,
     readable: bool,
     hung_up: bool,
     writable: bool,
@@ -66,6 +71,9 @@ impl CommandWaiter<'_> {
                 return CommandWatch::Exited(status);
             }
             let Ok(polled) = polled else { return CommandWatch::Abandoned };
+            if polled.is_orphaned {
+                return CommandWatch::Abandoned;
+            }
             if polled.writable {
                 self.write_pending();
             }
@@ -79,7 +87,7 @@ impl CommandWaiter<'_> {
     fn poll(&self, pidfd: Option<&OwnedFd>) -> io::Result<PollResult> {
         // While the command does not read, bytes stay in the socket; a hang-up is reported all the same.
         let interest = if self.pending.is_empty() { PollFlags::IN } else { PollFlags::empty() };
-        let mut fds = vec![PollFd::new(&self.lifeline, interest)];
+        let mut fds = vec![PollFd::new(&self.lifeline, interest), PollFd::new(&self.supervisor, PollFlags::IN)];
         let writes = self.stdin.as_ref().filter(|_| !self.pending.is_empty());
         fds.extend(writes.map(|pipe| PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::OUT)));
         fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));
@@ -93,7 +101,8 @@ impl CommandWaiter<'_> {
         Ok(PollResult {
             readable: lifeline.contains(PollFlags::IN),
             hung_up: lifeline.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL),
-            writable: writes.is_some() && !fds[1].revents().is_empty(),
+            is_orphaned: !fds[1].revents().is_empty(),
+            writable: writes.is_some() && !fds[2].revents().is_empty(),
         })
     }
 
@@ -158,12 +167,12 @@ impl CommandWaiter<'_> {
 
 /// Returns a descriptor that becomes readable when the process ends, if the system supports it.
 #[cfg(target_os = "linux")]
-fn pidfd(pid: Pid) -> Option<OwnedFd> {
+pub(super) fn pidfd(pid: Pid) -> Option<OwnedFd> {
     rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn pidfd(_: Pid) -> Option<OwnedFd> {
+pub(super) fn pidfd(_: Pid) -> Option<OwnedFd> {
     None
 }
 

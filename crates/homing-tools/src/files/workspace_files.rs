@@ -22,7 +22,7 @@ use crate::files::{
     path_arg::{RequestedPath, canonical, relative_real},
 };
 use homing_sandbox::{
-    protected_paths,
+    git_hooks, protected_paths,
     protected_roots::is_git_folder,
     roots::{outermost, unswapped},
 };
@@ -193,7 +193,14 @@ fn unprotected(roots: &[PathBuf], path: &Path, requested: &RequestedPath) -> Res
     let below = |root: &PathBuf| {
         let rest = path.strip_prefix(root).or_else(|_| path.strip_prefix(canonical(root))).ok()?;
         let in_git = || is_git_folder(root, roots).then(|| protected_paths::protects_in_git(rest)).flatten();
-        protected_paths::protects(rest).or_else(in_git)
+        let in_hooks = || {
+            let hooks = git_hooks::configured(&canonical(root), None);
+            hooks
+                .iter()
+                .any(|hooks| rest.starts_with(hooks))
+                .then(|| "git executes the hooks in this folder".to_owned())
+        };
+        protected_paths::protects(rest).or_else(in_git).or_else(in_hooks)
     };
     match roots.iter().find_map(below) {
         None => Ok(()),

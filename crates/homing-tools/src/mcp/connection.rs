@@ -34,7 +34,7 @@ use crate::{
     mcp::approvals::{ApprovalState, McpApprovals},
     shell::commands::Commands,
 };
-use homing_sandbox::process::{CommandSpec, Input, Jail, Streams};
+use homing_sandbox::process::{CommandSpec, Confinement, Input, Protection, Streams};
 
 /// Maximum length of a line from a server; longer lines are dropped.
 const MAX_LINE: usize = 8 << 20;
@@ -232,7 +232,7 @@ impl Connection {
         let server = self.commands.launcher.serve(job).await.map_err(|error| error.to_string())?;
         let stdin = server.input.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
         let shutdown = ShutdownOnDrop(stdin.into());
-        let stderr = StderrTail::collect(server.complaints);
+        let stderr = StderrTail::collect(server.stderr);
         let transport = AsyncRwTransport::new(server.output, server.input).with_max_line_length(MAX_LINE);
         let failed = |why: String| match stderr.text() {
             text if text.is_empty() => why,
@@ -257,11 +257,11 @@ impl Connection {
             workdir: self.roots.first().cloned().unwrap_or_else(|| PathBuf::from("/")),
             env: all,
             input: Input::Nothing,
-            jail: Jail::Open,
+            confinement: Confinement::None,
             limits: self.commands.limits.clone(),
-            kept: Vec::new(),
+            protected: Protection::default(),
             streams: Streams::Apart,
-            way_out: None,
+            proxy: None,
         })
     }
 

@@ -2,6 +2,7 @@
 //! rules decide which commands may run; this module checks arguments and reports the result.
 
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -72,7 +73,7 @@ impl Bash {
     async fn network_note(&self, grant: &Grant) -> Option<String> {
         match (&grant.network, grant.sandbox) {
             (Network::On | Network::Off, _) | (_, Sandbox::Off) => None,
-            (Network::Hosts(hosts), _) if self.commands.sandboxes().await.holds_to_hosts() => {
+            (Network::Hosts(hosts), _) if self.commands.sandboxes().await.can_restrict_hosts() => {
                 Some(format!("commands can reach only these hosts, over http and https: {}", hosts.join(", ")))
             }
             (Network::Hosts(_), _) => Some(
@@ -165,7 +166,7 @@ fn time(requested: Option<&Value>) -> Duration {
 
 /// Describes the result of a command for the model.
 fn output(finished: &FinishedCommand, time: Duration, network: Option<String>) -> ToolOutput {
-    let FinishedCommand { ending, output, reverted, limit, complaints: _ } = finished;
+    let FinishedCommand { ending, output, reverted, not_restored, limit, stderr: _ } = finished;
     let mut text = output.text.trim_end_matches('\n').to_owned();
     let mut add = |line: String| {
         let gap = if text.is_empty() { "" } else { "\n" };
@@ -185,9 +186,15 @@ fn output(finished: &FinishedCommand, time: Duration, network: Option<String>) -
     if let Some(file) = &output.file {
         add(format!("{} bytes of output in total, in {}", output.total, file.display()));
     }
+    let list = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     if !reverted.is_empty() {
-        let names: Vec<String> = reverted.iter().map(|path| path.display().to_string()).collect();
-        add(format!("restored, because commands must not change these paths: {}", names.join(", ")));
+        add(format!("restored, because commands must not change these paths: {}", list(reverted)));
+    }
+    if !not_restored.is_empty() {
+        add(format!(
+            "warning: changed although commands must not change these paths, and not restored: {}",
+            list(not_restored)
+        ));
     }
     if let (Some(note), CommandEnd::Exited(1..)) = (network, ending) {
         add(note);
@@ -195,7 +202,7 @@ fn output(finished: &FinishedCommand, time: Duration, network: Option<String>) -
     if text.is_empty() {
         text.push_str("[no output]");
     }
-    let is_error = *ending != CommandEnd::Exited(0) || !reverted.is_empty();
+    let is_error = *ending != CommandEnd::Exited(0) || !reverted.is_empty() || !not_restored.is_empty();
     ToolOutput { text, data: Some(data(finished)), is_error, images: Vec::new() }
 }
 

@@ -16,9 +16,12 @@ use uuid::Uuid;
 
 use crate::shell::{GIT_ONLY, git_only_env, git_only_env_for, is_read_only_git};
 use homing_sandbox::{
-    Access, CommandEnv, GitHooks, PolicyError, Private, SandboxOptions, SandboxPolicy, Sandboxes, git_folder,
-    private_folder,
-    process::{Collector, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, ProcessLimits, Streams, WayOut},
+    Access, CommandEnv, GitHooks, PolicyError, PrivateFolder, SandboxOptions, SandboxPolicy, Sandboxes,
+    denied_paths::{self, DeniedPaths},
+    git_folder, private_folder,
+    process::{
+        Collector, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, ProcessLimits, Protection, Streams,
+    },
     proxy::Proxy,
 };
 
@@ -92,7 +95,7 @@ impl Commands {
     pub async fn run(
         &self,
         command: ShellCommand<'_>,
-        private: &Private,
+        private: &PrivateFolder,
         cancelled: impl Future<Output = ()> + Send,
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<FinishedCommand, CommandError> {
@@ -117,7 +120,7 @@ impl Commands {
         let argv = ["git", "config", "--list", "--name-only"].map(str::to_owned).to_vec();
         let mut env = job.env.clone();
         env.extend(git_only_env());
-        let listing = CommandSpec { argv, env, input: Input::Nothing, kept: Vec::new(), ..job.clone() };
+        let listing = CommandSpec { argv, env, input: Input::Nothing, protected: Protection::default(), ..job.clone() };
         let running = self.launcher.start(listing).await?;
         let finished = running.finish(Collector::new(None), LIST_TIMEOUT, std::future::pending(), &mut |_| ()).await;
         if finished.output.total > finished.output.text.len() as u64 {
@@ -127,7 +130,11 @@ impl Commands {
     }
 
     /// Prepares a command with its sandbox, ready to start.
-    pub(crate) async fn job(&self, command: &ShellCommand<'_>, private: &Private) -> Result<CommandSpec, CommandError> {
+    pub(crate) async fn job(
+        &self,
+        command: &ShellCommand<'_>,
+        private: &PrivateFolder,
+    ) -> Result<CommandSpec, CommandError> {
         // Before probing: a back-end that fails because of an invalid private folder would be reported as broken.
         private.prepare(&self.host_env)?;
         let mut access = Access::of(command.grant, &self.options);
@@ -143,8 +150,12 @@ impl Commands {
             Sandbox::ReadOnly | Sandbox::WorkspaceWrite => self.sandboxes().await,
         };
         let hooks = git_hooks(command.grant);
-        let way_out = way_out(&access, sandboxes, private);
-        access.way_out = way_out.as_ref().map(|way_out| way_out.0.socket.clone());
+        let proxy = start_proxy(&access, sandboxes, private);
+        access.proxy_socket = proxy.as_ref().map(|proxy| proxy.socket.clone());
+        access.denied = match access.sandbox {
+            Sandbox::ReadOnly | Sandbox::WorkspaceWrite => find_denied(grant, &access, command.workdir).await?,
+            Sandbox::Off => DeniedPaths::default(),
+        };
         let (host_env, options) = (&self.host_env, &self.options);
         let policy = SandboxPolicy::build(&access, sandboxes, host_env, options, private, command.workdir, hooks)?;
         Ok(CommandSpec {
@@ -152,11 +163,11 @@ impl Commands {
             workdir: command.workdir.to_owned(),
             env: policy.env,
             input: Input::Nothing,
-            jail: policy.jail,
+            confinement: policy.confinement,
             limits: self.limits.clone(),
-            kept: policy.kept,
+            protected: policy.protected,
             streams: Streams::Together,
-            way_out,
+            proxy,
         })
     }
 
@@ -167,20 +178,30 @@ impl Commands {
         }
         let entries = self.private.read_dir().into_iter().flatten().flatten();
         let named = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<Uuid>().ok()?, entry.path())));
-        named.filter(|(run, _)| !is_alive(*run)).for_each(|(_, root)| Private { root }.remove());
+        named.filter(|(run, _)| !is_alive(*run)).for_each(|(_, root)| PrivateFolder { root }.remove());
     }
 
     /// Returns the private folder of a run. It is removed when the run's tool state is dropped.
-    pub fn private_folder(&self, run: Uuid, state: &ToolState) -> Arc<Private> {
-        state.get::<RunFolder>().get_or_make(|| Private { root: self.private.join(run.to_string()) })
+    pub fn private_folder(&self, run: Uuid, state: &ToolState) -> Arc<PrivateFolder> {
+        state.get::<RunFolder>().get_or_make(|| PrivateFolder { root: self.private.join(run.to_string()) })
     }
 }
 
+/// Finds the paths that deny rules close to commands. Large folders take a while, so a thread of its own searches them.
+async fn find_denied(grant: &Grant, access: &Access, workdir: &Path) -> Result<DeniedPaths, PolicyError> {
+    if denied_paths::rules(grant).is_empty() {
+        return Ok(DeniedPaths::default());
+    }
+    let (grant, access, workdir) = (grant.clone(), access.clone(), workdir.to_owned());
+    let search = tokio::task::spawn_blocking(move || DeniedPaths::find(&grant, &access, &workdir));
+    search.await.unwrap_or_else(|error| Err(PolicyError::Denied { rules: String::new(), why: error.to_string() }))
+}
+
 /// Starts the proxy to the hosts that a command may reach. Without a back-end that can enforce the list there is none.
-fn way_out(access: &Access, sandboxes: &Sandboxes, private: &Private) -> Option<WayOut> {
+fn start_proxy(access: &Access, sandboxes: &Sandboxes, private: &PrivateFolder) -> Option<Arc<Proxy>> {
     match &access.network {
-        Network::Hosts(hosts) if access.sandbox != Sandbox::Off && sandboxes.holds_to_hosts() => {
-            Proxy::start(&private.root, hosts).ok().map(|proxy| WayOut(Arc::new(proxy)))
+        Network::Hosts(hosts) if access.sandbox != Sandbox::Off && sandboxes.can_restrict_hosts() => {
+            Proxy::start(&private.root, hosts).ok().map(Arc::new)
         }
         Network::Hosts(_) | Network::Off | Network::On => None,
     }
@@ -204,10 +225,10 @@ fn is_git_only(grant: &Grant) -> bool {
 
 /// A run's private folder, created on first use.
 #[derive(Default)]
-struct RunFolder(Mutex<Option<Arc<Private>>>);
+struct RunFolder(Mutex<Option<Arc<PrivateFolder>>>);
 
 impl RunFolder {
-    fn get_or_make(&self, make: impl FnOnce() -> Private) -> Arc<Private> {
+    fn get_or_make(&self, make: impl FnOnce() -> PrivateFolder) -> Arc<PrivateFolder> {
         let mut folder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         folder.get_or_insert_with(|| Arc::new(make())).clone()
     }

@@ -38,7 +38,8 @@ impl GitRunner for SandboxedGit {
 impl SandboxedGit {
     async fn run(&self, context: &ToolContext, args: Vec<String>, max_bytes: usize) -> Result<GitOutput, String> {
         let own = &context.authority.own;
-        let grant = Grant { sandbox: read_only(own.sandbox), ..Grant::clone(own) };
+        // The tools filter git's output by the rules themselves; git fails if it cannot read a changed file.
+        let grant = Grant { sandbox: read_only(own.sandbox), layers: Vec::new(), ..Grant::clone(own) };
         let private = self.commands.private_folder(context.key.run, &context.state);
         let command = ShellCommand { command: "git", workdir: &context.workdir, grant: &grant, time: TIMEOUT };
         let mut job = self.commands.job(&command, &private).await.map_err(|error| error.to_string())?;
@@ -52,7 +53,7 @@ impl SandboxedGit {
             CommandEnd::Exited(0) => first(finished.output, max_bytes),
             CommandEnd::Refused(why) => Err(why),
             CommandEnd::TimedOut => Err("git timed out".to_owned()),
-            CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Cancelled => Err(finished.complaints.text),
+            CommandEnd::Exited(_) | CommandEnd::Signalled(_) | CommandEnd::Cancelled => Err(finished.stderr.text),
         }
     }
 }

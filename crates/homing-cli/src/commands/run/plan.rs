@@ -2,14 +2,15 @@
 
 use homing::Task;
 use homing_core::{
-    authority::{Decision, Grant},
+    authority::{Decision, Grant, Sandbox},
     fact::Spawned,
     limits::{Cap, Limit, usd},
     model::{ModelCard, Models},
-    rule::Subjects,
+    rule::{Rule, Subjects},
     sanitize,
     tool::ToolSpec,
 };
+use homing_sandbox::denied_paths::{self, DeniedAccess};
 use serde_json::{Value, json};
 
 use crate::{
@@ -46,12 +47,26 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
         "network": own.network,
         "read": own.read,
         "write": own.write,
+        "denied_to_commands": denied_json(own),
         "limits": limits_json(spawned, task),
         "prompt": {"bytes": spawned.system.len(), "task_bytes": spawned.task.len(), "tools_bytes": schemas, "tokens": input},
         "first_ask_micros": card.rates.as_ref().map(|rates| rates.worst(input, output)),
         "worst_case_micros": spawned.limits.cost_micros.value(),
         "warnings": spawned.warnings,
     })
+}
+
+/// Returns the deny rules on paths and what they take from commands. Without a sandbox they bind the file tools only.
+fn denied_json(own: &Grant) -> Value {
+    let rule = |(rule, from, access): &(&Rule, &str, DeniedAccess)| {
+        let effect = match (own.sandbox, access) {
+            (Sandbox::Off, _) => "not enforced for commands: the sandbox is off",
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, DeniedAccess::Read) => "unreadable",
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, DeniedAccess::Write) => "read-only",
+        };
+        json!({"rule": rule.to_string(), "from": from, "effect": effect})
+    };
+    denied_paths::rules(own).iter().map(rule).collect()
 }
 
 /// Returns each tool of a run with the decision about a call without arguments.
@@ -124,6 +139,12 @@ fn text(plan: &Value) -> String {
             limit_value(&limit),
             limit["from"].as_str().unwrap_or_default()
         ));
+    }
+    let denied = all("denied_to_commands");
+    lines.extend((!denied.is_empty()).then(|| "denied to commands".to_owned()));
+    for denial in denied {
+        let word = |key: &str| sanitize::inert_line(denial[key].as_str().unwrap_or_default());
+        lines.push(format!("  {}: {} ({})", word("rule"), word("effect"), word("from")));
     }
     lines.push("tools".to_owned());
     for tool in all("tools") {
