@@ -196,6 +196,7 @@ impl Providers {
         proxy: Option<String>,
     ) -> Self {
         let mut rows = provider_table::rows();
+        let has_wire = configured.get("openai").is_some_and(|config| config.wire.is_some());
         for (name, config) in configured {
             match rows.iter_mut().find(|row| row.name == name) {
                 Some(row) => apply(row, config),
@@ -209,6 +210,11 @@ impl Providers {
                 row.base_url = url;
                 row.has_own_url = true;
             }
+        }
+        // Few compatible servers have the Responses API, so chat completions are used at an address that is not OpenAI's.
+        let is_moved = |row: &&mut ProviderRow| row.name == "openai" && !provider_table::is_openai(&row.base_url);
+        if let Some(row) = rows.iter_mut().find(is_moved).filter(|_| !has_wire) {
+            row.wire = Wire::Chat;
         }
         Self { rows, lookup, http: Arc::new(Http::new(timeouts, proxy)) }
     }
@@ -263,7 +269,9 @@ impl Providers {
         let key = self.key(row)?;
         let card = card(row, model, &key);
         match row.wire {
-            Wire::Chat | Wire::Anthropic => Ok(Arc::new(NativeModel::new(row, model, key, card, self.http.clone())?)),
+            Wire::Chat | Wire::Responses | Wire::Anthropic => {
+                Ok(Arc::new(NativeModel::new(row, model, key, card, self.http.clone())?))
+            }
             #[cfg(feature = "genai")]
             Wire::Genai => Ok(Arc::new(GenaiModel::new(row, model, key, card, self.http.clone())?)),
             #[cfg(not(feature = "genai"))]

@@ -41,16 +41,19 @@ const CHAT: &[BuiltInProvider] = &[
     ("huggingface", "https://router.huggingface.co/v1", &["HF_TOKEN"], Some("huggingface"), None),
     ("github", "https://models.github.ai/inference", &["GITHUB_MODELS_TOKEN"], Some("github"), None),
     ("azure", "", &["AZURE_OPENAI_API_KEY"], Some("azure"), None),
+    ("openai-responses", "https://api.openai.com/v1", &["OPENAI_API_KEY"], Some("openai"), None),
     ("ollama", "http://localhost:11434/v1", &[], None, None),
     ("lmstudio", "http://localhost:1234/v1", &[], None, None),
     ("llamacpp", "http://localhost:8080/v1", &[], None, None),
     ("vllm", "http://localhost:8000/v1", &[], None, None),
 ];
 
+/// Providers of the Responses API.
+const RESPONSES: &[&str] = &["openai", "openai-responses"];
+
 /// Providers that are called through `genai`, under the names it uses.
 const GENAI: &[BuiltInProvider] = &[
     ("gemini", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), Some("gemini-3.8-flash")),
-    ("openai-responses", "", &["OPENAI_API_KEY"], Some("openai"), None),
     ("gemini-interactions", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), None),
     ("bedrock", "", &["BEDROCK_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"], Some("aws"), None),
     ("vertex", "", &["VERTEX_API_KEY"], Some("google"), None),
@@ -68,13 +71,21 @@ pub(crate) fn rows() -> Vec<ProviderRow> {
     );
     let mut rows = vec![row(&anthropic, Wire::Anthropic)];
     rows[0].auth = Auth::XApiKey;
-    rows.extend(CHAT.iter().map(|line| row(line, Wire::Chat)));
+    rows.extend(
+        CHAT.iter().map(|line| row(line, if RESPONSES.contains(&line.0) { Wire::Responses } else { Wire::Chat })),
+    );
     let gemini_comes_third = 2;
     for line in GENAI.iter().rev() {
         let at = if line.0 == "gemini" { gemini_comes_third } else { rows.len() };
         rows.insert(at, row(line, Wire::Genai));
     }
     rows
+}
+
+/// Returns true for an address of OpenAI itself, such as `https://eu.api.openai.com/v1`.
+pub(crate) fn is_openai(base_url: &str) -> bool {
+    let host = reqwest::Url::parse(base_url.trim()).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.is_some_and(|host| host == "api.openai.com" || host.ends_with(".api.openai.com"))
 }
 
 fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {

@@ -217,7 +217,6 @@ impl Model for GenaiModel {
 
 fn adapter(provider: &str) -> Option<AdapterKind> {
     match provider {
-        "openai-responses" => Some(AdapterKind::OpenAIResp),
         "gemini-interactions" => Some(AdapterKind::GeminiIx),
         "bedrock" => Some(AdapterKind::BedrockApi),
         other => AdapterKind::from_lower_str(&other.replace('-', "_")),
@@ -313,13 +312,13 @@ fn add_part(draft: &mut ReplyBuilder, part: ContentPart) -> Result<(), ModelErro
     match part {
         ContentPart::ThoughtSignature(signature) => {
             let block = json!({ "seal": signature, "from": draft.origin });
-            draft.open(ReplyBlock::Opaque("genai", block)).map(drop)
+            draft.open(ReplyBlock::Opaque("genai".into(), block)).map(drop)
         }
         ContentPart::ToolCall(call) => {
             if let Some(signatures) = &call.thought_signatures {
                 let calls = draft.blocks.iter().filter(|block| matches!(block, ReplyBlock::Call { .. })).count();
                 draft.open(ReplyBlock::Opaque(
-                    "genai",
+                    "genai".into(),
                     json!({ "call": calls, "seals": signatures, "from": draft.origin }),
                 ))?;
             }

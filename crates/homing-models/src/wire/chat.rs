@@ -2,16 +2,19 @@
 //! Providers differ only by their [`Quirks`].
 
 use homing_core::{
-    message::{Args, Image, Message, Reply, ToolResult, TranscriptEntry},
-    model::{Effort, ModelRequest, ToolChoice, Toolbox},
+    message::{Image, Message, Reply, ToolResult, TranscriptEntry},
+    model::{ModelRequest, ToolChoice, Toolbox},
 };
 use serde::Deserialize;
 use serde_json::Value;
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use super::{
-    Delivery, chat_stream, offered, push_string,
+    Delivery, arguments, chat_stream,
+    effort::EffortLevels,
+    join_around, offered, push_string,
     reasoning::{self, ReasoningReturn},
+    reply_before,
 };
 use crate::wire::{
     call_ids::{self, IdStyle},
@@ -37,6 +40,8 @@ pub struct Quirks {
     pub effort_object: bool,
     /// The effort is not sent.
     pub no_effort: bool,
+    /// Responses only: replies contain summaries of their reasoning. OpenAI refuses them to unverified organizations.
+    pub reasoning_summary: bool,
 }
 
 impl Quirks {
@@ -82,17 +87,6 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, deli
     join_around(out, messages(request, quirks), "]}")
 }
 
-/// Joins `head`, the comma-separated `pieces` and `tail`. Copies the long, already encoded history only once.
-fn join_around(mut head: String, mut pieces: Vec<Cow<'_, str>>, tail: &str) -> String {
-    let Some(first) = pieces.first_mut() else { return head + tail };
-    head.push_str(first);
-    *first = Cow::Owned(head);
-    if let Some(last) = pieces.last_mut() {
-        last.to_mut().push_str(tail);
-    }
-    pieces.join(",")
-}
-
 fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
     match delivery {
         Delivery::Streamed if quirks.no_stream_options => out.push_str(",\"stream\":true"),
@@ -119,48 +113,6 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirk
         }
         // Models that do not reason refuse an effort.
         (Some(_), None) | (None, _) => (),
-    }
-}
-
-/// The effort levels that a reasoning model accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EffortLevels {
-    /// `low`, `medium`, `high`.
-    Plain,
-    /// Also `minimal`.
-    Gpt5,
-    /// Also `none` and `xhigh`.
-    Newest,
-}
-
-impl EffortLevels {
-    fn of(model: &str) -> Option<Self> {
-        let name = model.rsplit('/').next().unwrap_or_default();
-        if name.contains("-chat") {
-            return None;
-        }
-        if ["o1", "o3", "o4", "gpt-oss"].iter().any(|start| name.starts_with(start)) {
-            return Some(Self::Plain);
-        }
-        let version = name.strip_prefix("gpt-")?.split('-').next()?;
-        let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
-        match (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?) {
-            (..=4, _) => None,
-            (5, 0) => Some(Self::Gpt5),
-            (5, 1) => Some(Self::Plain),
-            _ => Some(Self::Newest),
-        }
-    }
-
-    fn word(self, effort: Effort) -> &'static str {
-        match (effort, self) {
-            (Effort::None, Self::Newest) => "none",
-            (Effort::None | Effort::Minimal, Self::Gpt5) => "minimal",
-            (Effort::None | Effort::Minimal | Effort::Low, _) => "low",
-            (Effort::Medium, _) => "medium",
-            (Effort::Xhigh | Effort::Max, Self::Newest) => "xhigh",
-            (Effort::High | Effort::Xhigh | Effort::Max, _) => "high",
-        }
     }
 }
 
@@ -209,12 +161,6 @@ fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>>
     }
     pieces.append(&mut images);
     pieces
-}
-
-/// The message at `position`, or the reply whose results are there, with its index.
-fn reply_before(messages: &[Arc<TranscriptEntry>], position: usize) -> Option<(usize, &Message)> {
-    let mut before = messages[..=position].iter().enumerate().rev().map(|(at, entry)| (at, &entry.message));
-    before.find(|(_, message)| !matches!(message, Message::Tool(_)))
 }
 
 fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>, quirks: Quirks) -> String {
@@ -278,14 +224,6 @@ fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     out
 }
 
-/// Some servers parse the arguments again, so malformed ones are wrapped in valid JSON.
-fn arguments(args: &Args) -> String {
-    match args {
-        Args::Json(value) => value.to_string(),
-        Args::Malformed(text) => serde_json::json!({ "malformed_arguments": text }).to_string(),
-    }
-}
-
 /// Appends content in typed parts: the reasoning, then the text.
 fn push_parts(out: &mut String, reasoning_text: &str, text: &str) {
     out.push_str("[{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":");
@@ -311,23 +249,4 @@ fn tool(result: &ToolResult, id: &str) -> String {
         out.push_str(&user(&format!("Images returned by `{}`:", result.name), &result.images));
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn effort_uses_levels_that_the_model_accepts() {
-        let word = |model: &str, effort| EffortLevels::of(model).map(|levels| levels.word(effort));
-        assert_eq!(word("gpt-4.1", Effort::High), None);
-        assert_eq!(word("gpt-4o-mini", Effort::High), None);
-        assert_eq!(word("gpt-5-chat-latest", Effort::High), None);
-        assert_eq!(word("qwen3:4b", Effort::High), None);
-        assert_eq!(word("o3-mini", Effort::Max), Some("high"));
-        assert_eq!(word("openai/gpt-oss-120b", Effort::None), Some("low"));
-        assert_eq!(word("gpt-5-mini", Effort::None), Some("minimal"));
-        assert_eq!(word("gpt-6.1-sol", Effort::Max), Some("xhigh"));
-        assert_eq!(word("gpt-5.6-terra", Effort::None), Some("none"));
-    }
 }

@@ -1,10 +1,11 @@
-//! Requests and replies of the two native wires.
+//! Requests and replies of the native wires.
 #![allow(missing_docs)]
 
 mod anthropic_replies;
 mod both_wires;
 mod chat_replies;
 mod requests;
+mod responses;
 #[path = "../support/mod.rs"]
 mod support;
 
