@@ -25,4 +25,8 @@ mod wire;
 pub use http::Timeouts;
 pub use prices::GivenPrice;
 pub use provider::{Auth, NoModelError, OneOrMore, ProviderConfig, ProviderRow, Providers, RowError};
-pub use wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn};
+pub use wire::{
+    Delivery, Wire,
+    chat::Quirks,
+    reasoning::{KeepThinking, ReasoningReturn},
+};

@@ -196,7 +196,9 @@ impl Providers {
         proxy: Option<String>,
     ) -> Self {
         let mut rows = provider_table::rows();
-        let has_wire = configured.get("openai").is_some_and(|config| config.wire.is_some());
+        let openai = configured.get("openai");
+        let (has_wire, has_quirks) =
+            (openai.is_some_and(|config| config.wire.is_some()), openai.is_some_and(|config| config.quirks.is_some()));
         for (name, config) in configured {
             match rows.iter_mut().find(|row| row.name == name) {
                 Some(row) => apply(row, config),
@@ -211,10 +213,12 @@ impl Providers {
                 row.has_own_url = true;
             }
         }
-        // Few compatible servers have the Responses API, so chat completions are used at an address that is not OpenAI's.
+        // Few compatible servers have the Responses API or accept OpenAI's newer fields, so neither is used at an address
+        // that is not OpenAI's, unless the configuration says otherwise.
         let is_moved = |row: &&mut ProviderRow| row.name == "openai" && !provider_table::is_openai(&row.base_url);
-        if let Some(row) = rows.iter_mut().find(is_moved).filter(|_| !has_wire) {
-            row.wire = Wire::Chat;
+        if let Some(row) = rows.iter_mut().find(is_moved) {
+            row.wire = if has_wire { row.wire } else { Wire::Chat };
+            row.quirks.prompt_cache_key &= has_quirks;
         }
         Self { rows, lookup, http: Arc::new(Http::new(timeouts, proxy)) }
     }

@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     provider::{Auth, ProviderRow},
-    wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn},
+    wire::{
+        Delivery, Wire,
+        chat::Quirks,
+        reasoning::{KeepThinking, ReasoningReturn},
+    },
 };
 
 /// Time for a local server to load a model from disk and to read a long prompt.
@@ -112,10 +116,13 @@ fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
 fn quirks(name: &str) -> Quirks {
     let plain = Quirks { reasoning: reasoning(name), ..Quirks::default() };
     match name {
-        "openai" | "azure" => Quirks { max_completion_tokens: true, ..plain },
-        "openrouter" => Quirks { effort_object: true, ..plain },
+        "openai" => Quirks { max_completion_tokens: true, prompt_cache_key: true, ..plain },
+        "azure" => Quirks { max_completion_tokens: true, ..plain },
+        "openrouter" => Quirks { effort_object: true, cache_marks: true, ..plain },
         "mistral" => Quirks { nine_letter_ids: true, no_stream_options: true, no_effort: true, ..plain },
-        "deepseek" | "moonshot" | "xai" | "zai" => Quirks { no_effort: true, ..plain },
+        "moonshot" => Quirks { no_effort: true, keep_thinking: KeepThinking::Keep, ..plain },
+        "zai" => Quirks { no_effort: true, keep_thinking: KeepThinking::ClearThinking, ..plain },
+        "deepseek" | "xai" => Quirks { no_effort: true, ..plain },
         _ => plain,
     }
 }

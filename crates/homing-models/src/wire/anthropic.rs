@@ -7,13 +7,11 @@ use homing_core::{
 };
 use serde_json::Value;
 
-use super::{Delivery, anthropic_stream, offered, push_string};
+use super::{CACHE_MARK, Delivery, anthropic_stream, offered, push_string};
 use crate::wire::{
     call_ids::{self, IdStyle},
     reply_builder::ReplyBuilder,
 };
-
-const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// Creates a decoder for the reply to `request`.
 pub(crate) fn decoder(request: &ModelRequest<'_>) -> super::Decoder {

@@ -10,10 +10,12 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 use super::{
-    Delivery, arguments, chat_stream,
+    Delivery, arguments, cache_key,
+    chat_cache::{self, CacheMarks},
+    chat_stream,
     effort::EffortLevels,
     join_around, offered, push_string,
-    reasoning::{self, ReasoningReturn},
+    reasoning::{self, KeepThinking, ReasoningReturn},
     reply_before,
 };
 use crate::wire::{
@@ -40,6 +42,12 @@ pub struct Quirks {
     pub effort_object: bool,
     /// The effort is not sent.
     pub no_effort: bool,
+    /// The way to ask for the reasoning of earlier turns to be used.
+    pub keep_thinking: KeepThinking,
+    /// Anthropic and Gemini models are cached up to marks in the messages.
+    pub cache_marks: bool,
+    /// `prompt_cache_key` is accepted; the Responses wire always sends it.
+    pub prompt_cache_key: bool,
     /// Responses only: replies contain summaries of their reasoning. OpenAI refuses them to unverified organizations.
     pub reasoning_summary: bool,
 }
@@ -74,6 +82,10 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, deli
     push_string(&mut out, model);
     push_delivery(&mut out, quirks, delivery);
     push_options(&mut out, request, model, quirks);
+    reasoning::push_thinking(&mut out, request.effort, model, quirks.keep_thinking);
+    if quirks.prompt_cache_key {
+        out.push_str(&format!(",\"prompt_cache_key\":\"{}\"", cache_key(request)));
+    }
     if !request.tools.specs.is_empty() {
         out.push_str(",\"tools\":");
         out.push_str(&tools(request.tools));
@@ -84,7 +96,8 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, deli
         }
     }
     out.push_str(",\"messages\":[");
-    join_around(out, messages(request, quirks), "]}")
+    let marks = if quirks.cache_marks { CacheMarks::of(request, model) } else { CacheMarks::default() };
+    join_around(out, messages(request, quirks, &marks), "]}")
 }
 
 fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
@@ -127,13 +140,13 @@ fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
 }
 
 /// The messages of a request, each as JSON.
-fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>> {
+fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks, marks: &CacheMarks) -> Vec<Cow<'a, str>> {
     let mut pieces = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
         let mut system = String::from("{\"role\":\"system\",\"content\":");
         push_string(&mut system, request.system);
         system.push('}');
-        pieces.push(Cow::Owned(system));
+        pieces.push(Cow::Owned(if marks.system { chat_cache::marked(&system) } else { system }));
     }
     // The results of one reply must be adjacent, so their images follow the last of them.
     let mut images = Vec::new();
@@ -144,7 +157,8 @@ fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>>
         }
         // This runs for the whole history at each turn, so the cache is checked before anything else.
         if let Some(kept) = entry.encoding.kept(name) {
-            pieces.push(Cow::Borrowed(kept));
+            let is_marked = marks.contains(position);
+            pieces.push(if is_marked { Cow::Owned(chat_cache::marked(kept)) } else { Cow::Borrowed(kept) });
             continue;
         }
         let has_images = matches!(&entry.message, Message::Tool(result) if !result.images.is_empty());
@@ -156,6 +170,7 @@ fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>>
                 pieces.push(Cow::Owned(message.to_owned()));
                 images.push(Cow::Owned(more.to_owned()));
             }
+            None if marks.contains(position) => pieces.push(Cow::Owned(chat_cache::marked(&made))),
             None => pieces.push(made),
         }
     }

@@ -4,6 +4,7 @@ pub(crate) mod anthropic;
 mod anthropic_stream;
 mod call_ids;
 pub(crate) mod chat;
+mod chat_cache;
 mod chat_chunk;
 mod chat_stream;
 pub(crate) mod effort;
@@ -28,6 +29,9 @@ pub(crate) use {
 };
 
 pub(crate) use reply_builder::ReplyBuilder;
+
+/// The mark up to which Anthropic caches a request.
+const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
