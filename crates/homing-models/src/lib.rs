@@ -12,9 +12,9 @@ pub mod fuzz;
 #[cfg(feature = "genai")]
 mod genai;
 mod http;
+mod model_table;
 pub mod names;
 mod native_model;
-mod output_limits;
 mod prices;
 mod provider;
 mod provider_table;

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use crate::genai::GenaiModel;
 use crate::{
     http::{Http, Timeouts},
+    model_table,
     native_model::NativeModel,
-    output_limits,
     prices::{self, GivenPrice, PriceTableEntry},
     provider_table,
     secret::ApiKey,
@@ -355,12 +355,15 @@ fn card(row: &ProviderRow, model: &str, key: &ApiKey) -> ModelCard {
     let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
     // A limit of zero tokens is a mistake in the configuration.
     let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|tokens| *tokens > 0);
+    // The limits of a model on this machine are those of its server, whatever its maker publishes.
+    let entry = row.price_table.as_ref().and_then(|table| model_table::listed(table, model));
     ModelCard {
         name: format!("{}/{model}", row.name),
         gate: format!("{} {}", row.name, key.fingerprint()),
         rates: given.or(listed.rates),
-        context_window: listed.context_window,
-        max_output: limit.or_else(|| output_limits::published(model)),
+        context_window: entry.and_then(|entry| entry.context_window).or(listed.context_window),
+        max_output: limit.or_else(|| entry?.max_output),
+        abilities: entry.map(|entry| entry.abilities),
     }
 }
 
@@ -413,6 +416,8 @@ mod tests {
         assert_eq!(providers.model("mine/x").unwrap().card().max_output, None, "a limit of zero is ignored");
         let lookup = |name: &str| name.ends_with("_KEY").then(|| SecretString::from("k"));
         let published = Providers::new(BTreeMap::new(), lookup);
-        assert_eq!(published.model("anthropic/claude-3-haiku-20240307").unwrap().card().max_output, Some(4_096));
+        let card = published.model("anthropic/claude-opus-4-1-20250805").unwrap().card().clone();
+        assert_eq!((card.context_window, card.max_output), (Some(200_000), Some(32_000)));
+        assert!(card.abilities.unwrap().images);
     }
 }

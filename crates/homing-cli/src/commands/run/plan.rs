@@ -5,7 +5,7 @@ use homing_core::{
     authority::Decision,
     fact::Spawned,
     limits::{Cap, Limit, usd},
-    model::{ModelCard, Models},
+    model::{Abilities, ModelCard, Models},
     rule::Subjects,
     sanitize,
     tool::ToolSpec,
@@ -41,6 +41,7 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
         "model": spawned.models.first(),
         "models": spawned.models,
         "priced": card.rates.is_some(),
+        "card": card_json(card),
         "tools": tools_json(spawned, tools),
         "sandbox": own.sandbox,
         "network": own.network,
@@ -52,6 +53,24 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
         "worst_case_micros": spawned.limits.cost_micros.value(),
         "warnings": spawned.warnings,
     })
+}
+
+/// Returns what is published about a model; `null` for what is not known.
+fn card_json(card: &ModelCard) -> Value {
+    json!({
+        "context_window": card.context_window,
+        "max_output": card.max_output,
+        "abilities": card.abilities.map(Abilities::names),
+    })
+}
+
+/// Formats [`card_json`] as one line; `None` if nothing is known.
+fn card_line(card: &Value) -> Option<String> {
+    let tokens = |name: &str, key: &str| Some(format!("{name} {}", figures::tokens(card[key].as_u64()?)));
+    let limits = [tokens("context", "context_window"), tokens("output", "max_output")];
+    let abilities = card["abilities"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    let known: Vec<String> = limits.into_iter().flatten().chain(abilities).collect();
+    (!known.is_empty()).then(|| format!("           {}", known.join(", ")))
 }
 
 /// Returns each tool of a run with the decision about a call without arguments.
@@ -115,6 +134,9 @@ fn text(plan: &Value) -> String {
         format!("worst case {}", money("worst_case_micros", "no cost limit")),
         "limits".to_owned(),
     ];
+    if let Some(card) = card_line(&plan["card"]) {
+        lines.insert(2, card);
+    }
     let all = |key: &str| plan[key].as_array().cloned().unwrap_or_default();
     for limit in all("limits") {
         lines.push(format!(
