@@ -245,12 +245,7 @@ impl Providers {
             return None;
         }
         let is_set = |name: &&String| ApiKey::new((self.lookup)(name)).expose().is_some();
-        match row
-            .key_vars
-            .iter()
-            .find(is_set)
-            .or_else(|| row.base_url_env.as_ref().filter(|_| row.has_own_url).filter(is_set))
-        {
+        match self.key_variable(row).or_else(|| row.base_url_env.as_ref().filter(|_| row.has_own_url).filter(is_set)) {
             Some(name) => Some(format!("{name} is set")),
             None if row.has_own_url => Some("its address is configured".to_owned()),
             None if row.key_vars.is_empty() => Some("it needs no API key".to_owned()),
@@ -274,7 +269,8 @@ impl Providers {
         let card = card(row, model, &key);
         match row.wire {
             Wire::Chat | Wire::Responses | Wire::Anthropic => {
-                Ok(Arc::new(NativeModel::new(row, model, key, card, self.http.clone())?))
+                let row = ProviderRow { auth: self.auth(row), ..row.clone() };
+                Ok(Arc::new(NativeModel::new(&row, model, key, card, self.http.clone())?))
             }
             #[cfg(feature = "genai")]
             Wire::Genai => Ok(Arc::new(GenaiModel::new(row, model, key, card, self.http.clone())?)),
@@ -284,11 +280,22 @@ impl Providers {
     }
 
     fn key(&self, row: &ProviderRow) -> Result<ApiKey, NoModelError> {
-        let key = ApiKey::new(row.key_vars.iter().find_map(|name| (self.lookup)(name)));
+        let key = ApiKey::new(self.key_variable(row).and_then(|name| (self.lookup)(name)));
         if key.expose().is_none() && !row.key_vars.is_empty() && !row.has_own_url {
             return Err(NoModelError::NoKey { provider: row.name.clone(), vars: row.key_vars.join(" or ") });
         }
         Ok(key)
+    }
+
+    /// The first variable that holds a key of the provider.
+    fn key_variable<'a>(&self, row: &'a ProviderRow) -> Option<&'a String> {
+        row.key_vars.iter().find(|name| ApiKey::new((self.lookup)(name)).expose().is_some())
+    }
+
+    /// The header for the key: gateways in front of Anthropic's API issue tokens, which replace the key.
+    fn auth(&self, row: &ProviderRow) -> Auth {
+        let is_token = self.key_variable(row).is_some_and(|name| name.ends_with("_AUTH_TOKEN"));
+        if is_token { Auth::Bearer } else { row.auth }
     }
 }
 
@@ -375,7 +382,7 @@ mod tests {
     fn missing_key_is_reported_before_anything_is_sent() {
         let providers = Providers::new(BTreeMap::new(), |_| None);
         let why = providers.model("anthropic/claude-sonnet-4-5").map(|_| ()).unwrap_err().to_string();
-        assert_eq!(why, "no API key for anthropic: set ANTHROPIC_API_KEY");
+        assert_eq!(why, "no API key for anthropic: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN");
         assert!(providers.model("nowhere/x").is_err());
         assert!(providers.model("claude").is_err());
         assert!(providers.model("ollama/llama3").is_ok());

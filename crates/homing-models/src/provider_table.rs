@@ -69,7 +69,7 @@ pub(crate) fn rows() -> Vec<ProviderRow> {
     let anthropic = (
         "anthropic",
         "https://api.anthropic.com",
-        &["ANTHROPIC_API_KEY"][..],
+        &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"][..],
         Some("anthropic"),
         Some("claude-sonnet-5-5"),
     );
