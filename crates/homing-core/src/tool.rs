@@ -101,7 +101,7 @@ pub enum Replay {
 pub struct ToolOutput {
     /// Text for the model.
     pub text: String,
-    /// Images for the model.
+    /// Images and documents for the model.
     pub images: Vec<Image>,
     /// The result as JSON, for programs.
     pub data: Option<Value>,

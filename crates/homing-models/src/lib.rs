@@ -5,6 +5,7 @@
 //!
 //! Without the feature `genai`, only providers of the native wires are available.
 
+mod attachments;
 mod classify_error;
 mod event_reader;
 #[cfg(fuzzing)]

@@ -10,6 +10,7 @@ use homing_core::{
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
+    attachments,
     http::{self, Http, OutgoingRequest, Peer, Timeouts},
     provider::{Auth, NoModelError, ProviderRow, RowError},
     secret::ApiKey,
@@ -88,6 +89,8 @@ impl Model for NativeModel {
         on_delta: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
+            let messages = attachments::readable(request.messages, &self.card, self.wire);
+            let request = ModelRequest { messages: &messages, ..request };
             let decoder = match self.wire {
                 Wire::Anthropic => anthropic::decoder(&request),
                 Wire::Responses => responses::decoder(&request, &self.origin),

@@ -144,7 +144,7 @@ async fn trap4_images_follow_their_results() {
     let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
     let (mut messages, tools) = (conversation(), tools());
     let Message::Tool(mut result) = messages[2].message.clone() else { panic!("a result") };
-    result.images = vec![Image { media_type: "image/png".into(), base64: "QUJD".into() }];
+    result.images = vec![Image { media_type: "image/png".into(), base64: "QUJD".into(), pages: None }];
     messages[2] = TranscriptEntry::new(Message::Tool(result));
     ask_with(&*gemini(&provider.url()), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();

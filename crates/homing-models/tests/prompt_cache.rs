@@ -76,7 +76,7 @@ async fn openrouter_marks_move_with_the_conversation_of_an_anthropic_model() {
 async fn images_and_blank_results_carry_no_mark() {
     let server = server().await;
     let model = configured("openrouter", "anthropic/claude-opus-5.5", json!({ "base_url": server.url() }));
-    let image = Image { media_type: "image/png".into(), base64: "AAAA".into() };
+    let image = Image { media_type: "image/png".into(), base64: "AAAA".into(), pages: None };
     let messages = [
         TranscriptEntry::new(Message::user("task")),
         reply(3),

@@ -28,11 +28,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    attachments,
     http::{Deadline, Http, NO_RESPONSE, Peer, StreamTimers, Timeouts},
     native_model::price,
     provider::{NoModelError, ProviderRow, RowError},
     secret::ApiKey,
-    wire::{Delivery, ReplyBlock, ReplyBuilder, StreamProgress, cut_stream},
+    wire::{Delivery, ReplyBlock, ReplyBuilder, StreamProgress, Wire, cut_stream},
 };
 
 /// A model that is called through `genai`.
@@ -208,6 +209,8 @@ impl Model for GenaiModel {
         on_delta: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
+            let messages = attachments::readable(request.messages, &self.card, Wire::Genai);
+            let request = ModelRequest { messages: &messages, ..request };
             let mut reply = self.ask(&request, on_delta).await.map_err(|failure| self.key.scrub(failure))?;
             price(&mut reply, &self.card);
             Ok(reply)

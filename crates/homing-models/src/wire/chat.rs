@@ -10,9 +10,9 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 use super::{
-    Delivery, arguments, cache_key,
+    DOCUMENT_NAME, Delivery, arguments, cache_key,
     chat_cache::{self, CacheMarks},
-    chat_stream,
+    chat_stream, data_url,
     effort::EffortLevels,
     join_around, offered, push_string,
     reasoning::{self, KeepThinking, ReasoningReturn},
@@ -196,8 +196,13 @@ fn user(text: &str, images: &[Image]) -> String {
         push_string(&mut out, text);
         out.push('}');
         for image in images {
-            out.push_str(",{\"type\":\"image_url\",\"image_url\":{\"url\":");
-            push_string(&mut out, &format!("data:{};base64,{}", image.media_type, image.base64));
+            if image.is_pdf() {
+                let name = DOCUMENT_NAME;
+                out.push_str(&format!(",{{\"type\":\"file\",\"file\":{{\"filename\":\"{name}\",\"file_data\":"));
+            } else {
+                out.push_str(",{\"type\":\"image_url\",\"image_url\":{\"url\":");
+            }
+            push_string(&mut out, &data_url(image));
             out.push_str("}}");
         }
         out.push(']');
@@ -261,7 +266,7 @@ fn tool(result: &ToolResult, id: &str) -> String {
     out.push('}');
     if !result.images.is_empty() {
         out.push(SEPARATOR);
-        out.push_str(&user(&format!("Images returned by `{}`:", result.name), &result.images));
+        out.push_str(&user(&format!("Files returned by `{}`:", result.name), &result.images));
     }
     out
 }

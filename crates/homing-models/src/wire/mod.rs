@@ -16,7 +16,7 @@ mod text_tool_calls;
 mod usage;
 
 use homing_core::{
-    message::{Args, FNV_START, Message, Reply, TranscriptEntry, fnv},
+    message::{Args, FNV_START, Image, Message, Reply, TranscriptEntry, fnv},
     model::{AskFailure, Delta, ModelError, ModelRequest, ToolChoice},
 };
 use serde::Deserialize;
@@ -29,6 +29,9 @@ pub(crate) use {
 };
 
 pub(crate) use reply_builder::ReplyBuilder;
+
+/// The name of a document in a request, which some wires require.
+pub(crate) const DOCUMENT_NAME: &str = "document.pdf";
 
 /// The mark up to which Anthropic caches a request.
 const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
@@ -153,6 +156,11 @@ fn cache_key(request: &ModelRequest<'_>) -> String {
     let hash =
         names.fold(fnv(FNV_START, request.system.as_bytes()), |hash, name| fnv(fnv(hash, b"\n"), name.as_bytes()));
     format!("homing-{hash:016x}")
+}
+
+/// The content of a file as a data URL.
+fn data_url(image: &Image) -> String {
+    format!("data:{};base64,{}", image.media_type, image.base64)
 }
 
 /// Appends `text` as a JSON string.

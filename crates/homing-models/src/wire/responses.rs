@@ -11,8 +11,8 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 use super::{
-    Delivery, arguments, cache_key, effort::EffortLevels, join_around, offered, push_string, reply_before,
-    responses_stream,
+    DOCUMENT_NAME, Delivery, arguments, cache_key, data_url, effort::EffortLevels, join_around, offered, push_string,
+    reply_before, responses_stream,
 };
 use crate::wire::{
     call_ids::{self, IdStyle},
@@ -140,8 +140,12 @@ fn push_content(out: &mut String, text: &str, images: &[Image]) {
     push_string(out, text);
     out.push('}');
     for image in images {
-        out.push_str(",{\"type\":\"input_image\",\"image_url\":");
-        push_string(out, &format!("data:{};base64,{}", image.media_type, image.base64));
+        if image.is_pdf() {
+            out.push_str(&format!(",{{\"type\":\"input_file\",\"filename\":\"{DOCUMENT_NAME}\",\"file_data\":"));
+        } else {
+            out.push_str(",{\"type\":\"input_image\",\"image_url\":");
+        }
+        push_string(out, &data_url(image));
         out.push('}');
     }
     out.push(']');

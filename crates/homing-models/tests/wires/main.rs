@@ -4,6 +4,7 @@
 mod anthropic_replies;
 mod both_wires;
 mod chat_replies;
+mod documents;
 mod requests;
 mod responses;
 #[path = "../support/mod.rs"]

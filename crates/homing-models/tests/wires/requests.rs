@@ -41,7 +41,7 @@ fn conversation() -> Vec<Arc<TranscriptEntry>> {
         stop: StopReason::Calls,
         ..Reply::default()
     };
-    let picture = Image { media_type: "image/png".into(), base64: "AAAA".into() };
+    let picture = Image { media_type: "image/png".into(), base64: "AAAA".into(), pages: None };
     vec![
         TranscriptEntry::new(Message::User { text: "Look.".into(), images: vec![picture] }),
         TranscriptEntry::new(Message::Assistant(reply)),
@@ -126,7 +126,7 @@ async fn chat_images_follow_all_results_of_their_reply() {
         call_id: "same".into(),
         name: "read".into(),
         text: "a picture".into(),
-        images: vec![Image { media_type: "image/png".into(), base64: "BBBB".into() }],
+        images: vec![Image { media_type: "image/png".into(), base64: "BBBB".into(), pages: None }],
         data: None,
         is_error: false,
     };
