@@ -96,18 +96,16 @@ impl ResponsesTurn {
         });
         lines.collect()
     }
-}
 
-impl FakeProvider {
-    /// Starts a server of the Responses API that sends these responses in turn and then repeats the last one, unless a
-    /// request breaks the rules: that gets the error 400.
+    /// Creates a script for [`FakeProvider::start`] that sends these responses in turn and then repeats the last one, unless
+    /// a request breaks the rules: that gets the error 400.
     ///
     /// # Panics
     /// Panics if `turns` is empty.
-    pub async fn responses(turns: Vec<ResponsesTurn>) -> Self {
+    pub fn script(turns: Vec<Self>) -> impl Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync + 'static {
         assert!(!turns.is_empty(), "a provider needs at least one answer");
         let (next, issued) = (Mutex::new(0), Mutex::new(Vec::new()));
-        Self::start(move |_, request: &ReceivedRequest| {
+        move |_, request| {
             let mut issued = issued.lock().unwrap_or_else(PoisonError::into_inner);
             let body: Value = serde_json::from_str(&request.body).unwrap_or_default();
             if let Err((code, message)) = check(&request.path, &body, &issued) {
@@ -123,8 +121,17 @@ impl FakeProvider {
             } else {
                 FakeResponse::json(200, &turn.whole().to_string())
             }
-        })
-        .await
+        }
+    }
+}
+
+impl FakeProvider {
+    /// Starts a server of the Responses API that plays [`ResponsesTurn::script`].
+    ///
+    /// # Panics
+    /// Panics if `turns` is empty.
+    pub async fn responses(turns: Vec<ResponsesTurn>) -> Self {
+        Self::start(ResponsesTurn::script(turns)).await
     }
 }
 
