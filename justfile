@@ -51,7 +51,7 @@ mcp-peers:
 chaos SECONDS="300":
     HOMING_CHAOS_SECONDS={{SECONDS}} cargo test -p homing-cli --test it chaos -- --nocapture
 
-# Updates the table of prices after an update of genai-prices.
+# Takes over the published tables of prices (genai-prices, as in Cargo.lock) and of limits and abilities (litellm).
 prices:
     crates/homing-models/data/refresh
 

@@ -1,4 +1,4 @@
-//! Any bytes in any chunking into both wires: no panic, no half call, and the same answer however the bytes were cut.
+//! Any bytes in any chunking into the native wires: no panic, no half call, and the same answer however the bytes were cut.
 //! The first byte chooses the wire, the second how the bytes are cut and where they break off.
 #![no_main]
 
@@ -10,7 +10,11 @@ const TOOLS: &[&str] = &["read", "grep"];
 
 fuzz_target!(|data: &[u8]| {
     let [wire, cut, bytes @ ..] = data else { return };
-    let wire = if wire % 2 == 0 { Wire::Chat } else { Wire::Anthropic };
+    let wire = match wire % 4 {
+        3 => Wire::Responses,
+        1 => Wire::Anthropic,
+        _ => Wire::Chat,
+    };
     let at_once = fuzz::streamed(wire, &[bytes], TOOLS);
     let in_pieces = fuzz::streamed(wire, &pieces(bytes, *cut), TOOLS);
     assert_eq!(at_once, in_pieces, "the same bytes in other chunks are the same answer");

@@ -18,7 +18,7 @@ pub enum Message {
     User {
         /// The text.
         text: String,
-        /// Attached images.
+        /// Attached images and documents.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         images: Vec<Image>,
     },
@@ -35,13 +35,26 @@ impl Message {
     }
 }
 
-/// An image.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// An image, or a PDF document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Image {
-    /// Media type, such as `image/png`.
+    /// Media type, such as `image/png`, or [`Image::PDF`].
     pub media_type: String,
     /// The bytes in standard base64.
     pub base64: String,
+    /// Number of pages of a document; `None` for an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<u32>,
+}
+
+impl Image {
+    /// Media type of PDF documents.
+    pub const PDF: &'static str = "application/pdf";
+
+    /// Returns true for a PDF document.
+    pub fn is_pdf(&self) -> bool {
+        self.media_type == Self::PDF
+    }
 }
 
 /// A model's reply.
@@ -164,7 +177,7 @@ pub struct ToolResult {
     pub name: String,
     /// Text for the model.
     pub text: String,
-    /// Images for the model, if its provider supports them.
+    /// Images and documents for the model, if its provider supports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
     /// The result as JSON, for programs.

@@ -53,6 +53,29 @@ pub struct ModelCard {
     pub context_window: Option<u64>,
     /// Maximum number of output tokens, if known.
     pub max_output: Option<u64>,
+    /// Abilities, if known.
+    pub abilities: Option<Abilities>,
+}
+
+/// Abilities of a model, as published.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// It reasons before it replies.
+    pub reasoning: bool,
+    /// It reads images.
+    pub images: bool,
+    /// It reads PDF files.
+    pub pdf: bool,
+    /// It calls tools.
+    pub tools: bool,
+}
+
+impl Abilities {
+    /// Returns the names of the abilities that the model has.
+    pub fn names(self) -> Vec<&'static str> {
+        let all = [("reasoning", self.reasoning), ("images", self.images), ("PDF", self.pdf), ("tools", self.tools)];
+        all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+    }
 }
 
 impl ModelCard {
@@ -60,7 +83,7 @@ impl ModelCard {
     pub fn free(name: impl Into<String>) -> Self {
         let name = name.into();
         let rate_limit_key = name.split('/').next().unwrap_or_default().to_owned();
-        Self { name, rate_limit_key, rates: Some(Rates::default()), context_window: None, max_output: None }
+        Self { name, rate_limit_key, rates: Some(Rates::default()), context_window: None, max_output: None, abilities: None }
     }
 }
 

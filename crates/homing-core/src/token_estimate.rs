@@ -16,7 +16,8 @@ pub struct LastAsk {
     pub messages: usize,
 }
 
-/// Maximum tokens for an image of any size; providers scale large ones down.
+/// Maximum tokens for an image of any size, because providers scale large ones down, and for a page of a document, which
+/// they send as text and as an image.
 const IMAGE_TOKENS: u64 = 5_000;
 
 /// Tokens for the role markers and separators around one message.
@@ -51,7 +52,11 @@ fn message_bound(entry: &TranscriptEntry) -> u64 {
     let images = images(&entry.message);
     let encoded = images.iter().map(|image| image.base64.len() as u64).sum::<u64>();
     let words = text_bound(entry.size().saturating_sub(encoded));
-    words.saturating_add(MESSAGE_TOKENS).saturating_add(IMAGE_TOKENS.saturating_mul(images.len() as u64))
+    words.saturating_add(MESSAGE_TOKENS).saturating_add(images.iter().map(image_bound).sum())
+}
+
+fn image_bound(image: &Image) -> u64 {
+    IMAGE_TOKENS.saturating_mul(u64::from(image.pages.unwrap_or(1).max(1)))
 }
 
 fn images(message: &Message) -> &[Image] {
@@ -102,10 +107,20 @@ mod tests {
 
     #[test]
     fn image_tokens_do_not_depend_on_size() {
-        let picture = |len| Image { media_type: "image/png".into(), base64: "A".repeat(len) };
+        let picture = |len| Image { media_type: "image/png".into(), base64: "A".repeat(len), pages: None };
         let message = |len| TranscriptEntry::new(Message::User { text: "look".into(), images: vec![picture(len)] });
         let small = input_bound("", 0, &[message(8)], None);
         assert_eq!(small, input_bound("", 0, &[message(4_000_000)], None));
         assert!(small > IMAGE_TOKENS);
+    }
+
+    #[test]
+    fn document_counts_each_of_its_pages() {
+        let document = |pages| {
+            let image = Image { media_type: Image::PDF.into(), base64: "A".repeat(80), pages: Some(pages) };
+            TranscriptEntry::new(Message::User { text: "look".into(), images: vec![image] })
+        };
+        let bound = |pages| input_bound("", 0, &[document(pages)], None);
+        assert_eq!(bound(8) - bound(1), 7 * IMAGE_TOKENS);
     }
 }

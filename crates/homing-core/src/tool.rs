@@ -114,7 +114,7 @@ impl Replay {
 pub struct ToolOutput {
     /// Text for the model.
     pub text: String,
-    /// Images for the model.
+    /// Images and documents for the model.
     pub images: Vec<Image>,
     /// The result as JSON, for programs.
     pub data: Option<Value>,

@@ -139,6 +139,7 @@ fn status_of(kind: &str) -> u16 {
         ("rate_limit", 429),
         ("resource_exhausted", 429),
         ("too_many_requests", 429),
+        ("insufficient_quota", 429),
         ("authentication", 401),
         ("unauthorized", 401),
         ("billing", 402),

@@ -5,6 +5,7 @@
 //!
 //! Without the feature `genai`, only providers of the native wires are available.
 
+mod attachments;
 mod classify_error;
 mod event_reader;
 #[cfg(fuzzing)]
@@ -12,9 +13,9 @@ pub mod fuzz;
 #[cfg(feature = "genai")]
 mod genai;
 mod http;
+mod model_table;
 pub mod names;
 mod native_model;
-mod output_limits;
 mod prices;
 mod provider;
 mod provider_table;
@@ -25,4 +26,8 @@ mod wire;
 pub use http::Timeouts;
 pub use prices::GivenPrice;
 pub use provider::{Auth, NoModelError, OneOrMore, ProviderConfig, ProviderRow, Providers, RowError};
-pub use wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn};
+pub use wire::{
+    Delivery, Wire,
+    chat::Quirks,
+    reasoning::{KeepThinking, ReasoningReturn},
+};

@@ -13,11 +13,12 @@ use std::collections::BTreeMap;
 use homing_core::definition::ModelChoice;
 
 use crate::provider::Providers;
-use model_ids::{model_id, provider_of, split_list, successor};
+use model_ids::{provider_of, split_list, successor};
 use tables::{ALIASES, FAMILIES};
 
 pub use default_model::{OfflineCase, default_model, may_go_offline};
 pub use error::{MissingKey, ResolveWarning, Unresolved};
+pub(crate) use model_ids::{family, model_id};
 
 /// The providers as the resolver sees them.
 pub trait Availability {

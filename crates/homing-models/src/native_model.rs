@@ -10,12 +10,15 @@ use homing_core::{
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
+    attachments,
     http::{self, Http, OutgoingRequest, Peer, Timeouts},
     provider::{Auth, NoModelError, ProviderRow, RowError},
     secret::ApiKey,
     wire::{
         Delivery, Wire, anthropic,
         chat::{self, Quirks},
+        effort,
+        responses::{self, ResponsesOptions},
     },
 };
 
@@ -25,6 +28,8 @@ pub(crate) struct NativeModel {
     model: String,
     wire: Wire,
     quirks: Quirks,
+    /// Wire and provider, the origin of items that only this provider can read.
+    origin: String,
     url: reqwest::Url,
     headers: HeaderMap,
     key: ApiKey,
@@ -49,12 +54,18 @@ impl NativeModel {
         let timeouts = http.timeouts.with_patience(row.patience).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
-        Ok(Self { card, model, wire, quirks, url, headers, key, peer, delivery, timeouts, http })
+        let origin = format!("responses/{}", row.name);
+        Ok(Self { card, model, wire, quirks, origin, url, headers, key, peer, delivery, timeouts, http })
     }
 
     fn outgoing(&self, request: &ModelRequest<'_>) -> OutgoingRequest<'_> {
         let body = match self.wire {
             Wire::Anthropic => anthropic::body(request, &self.model, self.delivery),
+            Wire::Responses => {
+                let (model, origin, delivery) = (&self.model, &self.origin, self.delivery);
+                let options = ResponsesOptions { model, origin, delivery, summary: self.quirks.reasoning_summary };
+                responses::body(request, options)
+            }
             Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks, self.delivery),
         };
         let mut headers = self.headers.clone();
@@ -78,11 +89,14 @@ impl Model for NativeModel {
         on_delta: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
+            let messages = attachments::readable(request.messages, &self.card, self.wire);
+            let request = ModelRequest { messages: &messages, ..request };
             let decoder = match self.wire {
                 Wire::Anthropic => anthropic::decoder(&request),
+                Wire::Responses => responses::decoder(&request, &self.origin),
                 Wire::Chat | Wire::Genai => chat::decoder(&request),
             };
-            let timeouts = self.timeouts.for_effort(request.effort);
+            let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));
             let done = http::exchange(&self.http, &timeouts, self.outgoing(&request), decoder, on_delta).await;
             let mut reply = done.map_err(|failure| self.key.scrub(failure))?;
             price(&mut reply, &self.card);
@@ -138,6 +152,10 @@ fn endpoint(base: &str, wire: Wire) -> Result<reqwest::Url, RowError> {
             base = base.strip_suffix("/v1").unwrap_or(base);
             "/v1/messages"
         }
+        Wire::Responses => {
+            base = base.strip_suffix("/responses").unwrap_or(base);
+            if has_path { "/responses" } else { "/v1/responses" }
+        }
         Wire::Chat | Wire::Genai => {
             base = base.strip_suffix("/chat/completions").unwrap_or(base);
             if has_path { "/chat/completions" } else { "/v1/chat/completions" }
@@ -168,6 +186,9 @@ mod tests {
             endpoint("https://h/anthropic", Wire::Anthropic).unwrap().as_str(),
             "https://h/anthropic/v1/messages"
         );
+        for base in ["http://h", "http://h/v1", "http://h/v1/responses"] {
+            assert_eq!(endpoint(base, Wire::Responses).unwrap().as_str(), "http://h/v1/responses", "{base}");
+        }
         assert!(endpoint("file:///etc/passwd", Wire::Chat).is_err());
         assert!(endpoint("", Wire::Chat).is_err());
     }

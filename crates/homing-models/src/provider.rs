@@ -11,8 +11,8 @@ use serde::Deserialize;
 use crate::genai::GenaiModel;
 use crate::{
     http::{Http, Timeouts},
+    model_table,
     native_model::NativeModel,
-    output_limits,
     prices::{self, GivenPrice, PriceTableEntry},
     provider_table,
     secret::ApiKey,
@@ -196,6 +196,9 @@ impl Providers {
         proxy: Option<String>,
     ) -> Self {
         let mut rows = provider_table::rows();
+        let openai = configured.get("openai");
+        let (has_wire, has_quirks) =
+            (openai.is_some_and(|config| config.wire.is_some()), openai.is_some_and(|config| config.quirks.is_some()));
         for (name, config) in configured {
             match rows.iter_mut().find(|row| row.name == name) {
                 Some(row) => apply(row, config),
@@ -209,6 +212,13 @@ impl Providers {
                 row.base_url = url;
                 row.has_own_url = true;
             }
+        }
+        // Few compatible servers have the Responses API or accept OpenAI's newer fields, so neither is used at an address
+        // that is not OpenAI's, unless the configuration says otherwise.
+        let is_moved = |row: &&mut ProviderRow| row.name == "openai" && !provider_table::is_openai(&row.base_url);
+        if let Some(row) = rows.iter_mut().find(is_moved) {
+            row.wire = if has_wire { row.wire } else { Wire::Chat };
+            row.quirks.prompt_cache_key &= has_quirks;
         }
         Self { rows, lookup, http: Arc::new(Http::new(timeouts, proxy)) }
     }
@@ -235,12 +245,7 @@ impl Providers {
             return None;
         }
         let is_set = |name: &&String| ApiKey::new((self.lookup)(name)).expose().is_some();
-        match row
-            .key_vars
-            .iter()
-            .find(is_set)
-            .or_else(|| row.base_url_env.as_ref().filter(|_| row.has_own_url).filter(is_set))
-        {
+        match self.key_variable(row).or_else(|| row.base_url_env.as_ref().filter(|_| row.has_own_url).filter(is_set)) {
             Some(name) => Some(format!("{name} is set")),
             None if row.has_own_url => Some("its address is configured".to_owned()),
             None if row.key_vars.is_empty() => Some("it needs no API key".to_owned()),
@@ -263,7 +268,10 @@ impl Providers {
         let key = self.key(row)?;
         let card = card(row, model, &key);
         match row.wire {
-            Wire::Chat | Wire::Anthropic => Ok(Arc::new(NativeModel::new(row, model, key, card, self.http.clone())?)),
+            Wire::Chat | Wire::Responses | Wire::Anthropic => {
+                let row = ProviderRow { auth: self.auth(row), ..row.clone() };
+                Ok(Arc::new(NativeModel::new(&row, model, key, card, self.http.clone())?))
+            }
             #[cfg(feature = "genai")]
             Wire::Genai => Ok(Arc::new(GenaiModel::new(row, model, key, card, self.http.clone())?)),
             #[cfg(not(feature = "genai"))]
@@ -272,11 +280,22 @@ impl Providers {
     }
 
     fn key(&self, row: &ProviderRow) -> Result<ApiKey, NoModelError> {
-        let key = ApiKey::new(row.key_vars.iter().find_map(|name| (self.lookup)(name)));
+        let key = ApiKey::new(self.key_variable(row).and_then(|name| (self.lookup)(name)));
         if key.expose().is_none() && !row.key_vars.is_empty() && !row.has_own_url {
             return Err(NoModelError::NoKey { provider: row.name.clone(), vars: row.key_vars.join(" or ") });
         }
         Ok(key)
+    }
+
+    /// The first variable that holds a key of the provider.
+    fn key_variable<'a>(&self, row: &'a ProviderRow) -> Option<&'a String> {
+        row.key_vars.iter().find(|name| ApiKey::new((self.lookup)(name)).expose().is_some())
+    }
+
+    /// The header for the key: gateways in front of Anthropic's API issue tokens, which replace the key.
+    fn auth(&self, row: &ProviderRow) -> Auth {
+        let is_token = self.key_variable(row).is_some_and(|name| name.ends_with("_AUTH_TOKEN"));
+        if is_token { Auth::Bearer } else { row.auth }
     }
 }
 
@@ -343,12 +362,15 @@ fn card(row: &ProviderRow, model: &str, key: &ApiKey) -> ModelCard {
     let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
     // A limit of zero tokens is a mistake in the configuration.
     let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|tokens| *tokens > 0);
+    // The limits of a model on this machine are those of its server, whatever its maker publishes.
+    let entry = row.price_table.as_ref().and_then(|table| model_table::listed(table, model));
     ModelCard {
         name: format!("{}/{model}", row.name),
         rate_limit_key: format!("{} {}", row.name, key.fingerprint()),
         rates: given.or(listed.rates),
-        context_window: listed.context_window,
-        max_output: limit.or_else(|| output_limits::published(model)),
+        context_window: entry.and_then(|entry| entry.context_window).or(listed.context_window),
+        max_output: limit.or_else(|| entry?.max_output),
+        abilities: entry.map(|entry| entry.abilities),
     }
 }
 
@@ -360,7 +382,7 @@ mod tests {
     fn missing_key_is_reported_before_anything_is_sent() {
         let providers = Providers::new(BTreeMap::new(), |_| None);
         let why = providers.model("anthropic/claude-sonnet-4-5").map(|_| ()).unwrap_err().to_string();
-        assert_eq!(why, "no API key for anthropic: set ANTHROPIC_API_KEY");
+        assert_eq!(why, "no API key for anthropic: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN");
         assert!(providers.model("nowhere/x").is_err());
         assert!(providers.model("claude").is_err());
         assert!(providers.model("ollama/llama3").is_ok());
@@ -401,6 +423,8 @@ mod tests {
         assert_eq!(providers.model("mine/x").unwrap().card().max_output, None, "a limit of zero is ignored");
         let lookup = |name: &str| name.ends_with("_KEY").then(|| SecretString::from("k"));
         let published = Providers::new(BTreeMap::new(), lookup);
-        assert_eq!(published.model("anthropic/claude-3-haiku-20240307").unwrap().card().max_output, Some(4_096));
+        let card = published.model("anthropic/claude-opus-4-1-20250805").unwrap().card().clone();
+        assert_eq!((card.context_window, card.max_output), (Some(200_000), Some(32_000)));
+        assert!(card.abilities.unwrap().images);
     }
 }

@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     provider::{Auth, ProviderRow},
-    wire::{Delivery, Wire, chat::Quirks, reasoning::ReasoningReturn},
+    wire::{
+        Delivery, Wire,
+        chat::Quirks,
+        reasoning::{KeepThinking, ReasoningReturn},
+    },
 };
 
 /// Time for a local server to load a model from disk and to read a long prompt.
@@ -41,16 +45,19 @@ const CHAT: &[BuiltInProvider] = &[
     ("huggingface", "https://router.huggingface.co/v1", &["HF_TOKEN"], Some("huggingface"), None),
     ("github", "https://models.github.ai/inference", &["GITHUB_MODELS_TOKEN"], Some("github"), None),
     ("azure", "", &["AZURE_OPENAI_API_KEY"], Some("azure"), None),
+    ("openai-responses", "https://api.openai.com/v1", &["OPENAI_API_KEY"], Some("openai"), None),
     ("ollama", "http://localhost:11434/v1", &[], None, None),
     ("lmstudio", "http://localhost:1234/v1", &[], None, None),
     ("llamacpp", "http://localhost:8080/v1", &[], None, None),
     ("vllm", "http://localhost:8000/v1", &[], None, None),
 ];
 
+/// Providers of the Responses API.
+const RESPONSES: &[&str] = &["openai", "openai-responses"];
+
 /// Providers that are called through `genai`, under the names it uses.
 const GENAI: &[BuiltInProvider] = &[
     ("gemini", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), Some("gemini-3.8-flash")),
-    ("openai-responses", "", &["OPENAI_API_KEY"], Some("openai"), None),
     ("gemini-interactions", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), None),
     ("bedrock", "", &["BEDROCK_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"], Some("aws"), None),
     ("vertex", "", &["VERTEX_API_KEY"], Some("google"), None),
@@ -62,19 +69,27 @@ pub(crate) fn rows() -> Vec<ProviderRow> {
     let anthropic = (
         "anthropic",
         "https://api.anthropic.com",
-        &["ANTHROPIC_API_KEY"][..],
+        &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"][..],
         Some("anthropic"),
         Some("claude-sonnet-5-5"),
     );
     let mut rows = vec![row(&anthropic, Wire::Anthropic)];
     rows[0].auth = Auth::XApiKey;
-    rows.extend(CHAT.iter().map(|line| row(line, Wire::Chat)));
+    rows.extend(
+        CHAT.iter().map(|line| row(line, if RESPONSES.contains(&line.0) { Wire::Responses } else { Wire::Chat })),
+    );
     let gemini_comes_third = 2;
     for line in GENAI.iter().rev() {
         let at = if line.0 == "gemini" { gemini_comes_third } else { rows.len() };
         rows.insert(at, row(line, Wire::Genai));
     }
     rows
+}
+
+/// Returns true for an address of OpenAI itself, such as `https://eu.api.openai.com/v1`.
+pub(crate) fn is_openai(base_url: &str) -> bool {
+    let host = reqwest::Url::parse(base_url.trim()).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.is_some_and(|host| host == "api.openai.com" || host.ends_with(".api.openai.com"))
 }
 
 fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
@@ -101,10 +116,13 @@ fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
 fn quirks(name: &str) -> Quirks {
     let plain = Quirks { reasoning: reasoning(name), ..Quirks::default() };
     match name {
-        "openai" | "azure" => Quirks { max_completion_tokens: true, ..plain },
-        "openrouter" => Quirks { effort_object: true, ..plain },
+        "openai" => Quirks { max_completion_tokens: true, prompt_cache_key: true, ..plain },
+        "azure" => Quirks { max_completion_tokens: true, ..plain },
+        "openrouter" => Quirks { effort_object: true, cache_marks: true, ..plain },
         "mistral" => Quirks { nine_letter_ids: true, no_stream_options: true, no_effort: true, ..plain },
-        "deepseek" | "moonshot" | "xai" | "zai" => Quirks { no_effort: true, ..plain },
+        "moonshot" => Quirks { no_effort: true, keep_thinking: KeepThinking::Keep, ..plain },
+        "zai" => Quirks { no_effort: true, keep_thinking: KeepThinking::ClearThinking, ..plain },
+        "deepseek" | "xai" => Quirks { no_effort: true, ..plain },
         _ => plain,
     }
 }

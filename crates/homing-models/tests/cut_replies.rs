@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use homing_core::message::{Message, Part, Reply, StopReason, TranscriptEntry};
-use homing_testing::{FakeProvider, FakeResponse};
+use homing_testing::{FakeProvider, FakeResponse, ResponsesTurn};
 use serde_json::{Value, json};
 use support::*;
 
@@ -64,25 +64,32 @@ async fn text_call_that_was_cut_is_reported_complete_ones_are_made() {
     assert_eq!((calls(&reply), reply.text().as_str()), ((vec![], None), "just te"));
 }
 
-#[cfg(feature = "genai")]
 #[tokio::test]
 async fn responses_call_cut_within_its_json_is_reported_not_made() {
-    let item = json!({"type": "function_call", "id": "f", "call_id": "c", "name": "read", "arguments": ""});
-    let cut = json!({"type": "function_call", "id": "f", "call_id": "c", "name": "read", "arguments": "{\"pa", "status": "incomplete"});
-    let events: String = [
-        json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
-        json!({"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "{\"pa"}),
-        json!({"type": "response.incomplete", "response": {"id": "r", "status": "incomplete", "model": "m", "output": [cut],
-            "incomplete_details": {"reason": "max_output_tokens"},
-            "usage": {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}}}),
-    ]
-    .iter()
-    .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
-    .collect();
-    let provider = FakeProvider::answers(vec![FakeResponse::events(&events)]).await;
-    let model = model_named(&format!("{}/v1", provider.url()), "genai", "openai-responses", "gpt-5", patient());
-    let reply = ask(&*model).await.reply();
-    assert_eq!((calls(&reply), &reply.stop), ((vec![], Some("read")), &StopReason::Length));
+    let whole = ResponsesTurn::call("c0", "read", r#"{"path":"a"}"#);
+    let cut = |arguments: &str| {
+        let mut item = ResponsesTurn::call("c1", "grep", arguments);
+        item["status"] = "incomplete".into();
+        item
+    };
+    for (items, expected) in [
+        (vec![whole.clone(), cut(r#"{"path":"b"#)], (vec!["read"], Some("grep"))),
+        (vec![cut("")], (vec![], Some("grep"))),
+        // The provider says that it is not complete, so it may lack arguments.
+        (vec![cut(r#"{"path":"b"}"#)], (vec![], Some("grep"))),
+        (vec![whole], (vec!["read"], None)),
+    ] {
+        for is_streamed in [true, false] {
+            let provider = FakeProvider::responses(vec![ResponsesTurn::cut(items.clone())]).await;
+            let model = if is_streamed {
+                model_named(&provider.url(), "responses", "fake", "gpt-5", patient())
+            } else {
+                unstreamed_model(&provider.url(), "responses", "fake", "gpt-5")
+            };
+            let reply = ask(&*model).await.reply();
+            assert_eq!((calls(&reply), &reply.stop), (expected.clone(), &StopReason::Length), "{items:?}");
+        }
+    }
 }
 
 /// The assistant message of a reply with these parts in the next request.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
     message::{Args, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
-    model::Model,
+    model::{Effort, Model, ModelRequest},
 };
 use homing_models::{ProviderConfig, Providers};
 use homing_testing::{FakeProvider, FakeResponse, ReceivedRequest};
@@ -237,6 +237,31 @@ async fn reply_with_reasoning_is_encoded_once() {
     assert_eq!(messages[1].encoding.kept("chat, required").map(str::as_ptr), Some(kept));
     let bodies: Vec<String> = server.requests().into_iter().map(|seen| seen.body).collect();
     assert_eq!(bodies[0], bodies[1]);
+}
+
+#[tokio::test]
+async fn providers_are_asked_to_keep_the_reasoning_they_get_back() {
+    let glm = json!({"type": "enabled", "clear_thinking": false});
+    let kimi = json!({"type": "enabled", "keep": "all"});
+    for (provider, model, effort, expected) in [
+        ("zai", "glm-5.1", None, Some(&glm)),
+        ("zai", "glm-4.7", Some(Effort::High), Some(&glm)),
+        ("zai", "glm-5-turbo", Some(Effort::None), None),
+        ("zai", "glm-4.6v", None, None),
+        ("zai", "glm-4.5", None, None),
+        ("moonshot", "kimi-k2.6", None, Some(&kimi)),
+        // It always keeps the reasoning, or refuses the field.
+        ("moonshot", "kimi-k2.7-code", None, None),
+        ("moonshot", "kimi-k3", None, None),
+        ("deepseek", "deepseek-v4-pro", None, None),
+    ] {
+        let server = FakeProvider::answers(vec![FakeResponse::chat_text("ok")]).await;
+        let (messages, tools) = ([TranscriptEntry::new(Message::user("x"))], tools());
+        let request = ModelRequest { effort, ..request(&messages, &tools) };
+        ask_with(&*built_in(&server.url(), provider, model), request).await.reply();
+        let body: Value = serde_json::from_str(&server.requests()[0].body).unwrap();
+        assert_eq!(body.get("thinking"), expected, "{provider}/{model}");
+    }
 }
 
 #[test]

@@ -3,11 +3,13 @@
 //! - [`FakeProvider`] is an HTTP server that plays a model provider: a script decides which bytes it sends at which time, and
 //!   it records every request, so that tests can compare that record with what other parts claim to have sent.
 //! - [`FakeResponse`] has constructors for common responses of the chat completions and Anthropic formats, complete and cut.
+//! - [`ResponsesTurn`] plays OpenAI's Responses API, which refuses requests that break its rules.
 //! - [`FaultProxy`] forwards to a real server and cuts, stalls or slows its responses.
 
 mod answer;
 mod proxy;
 mod request;
+mod responses;
 
 use std::{
     net::SocketAddr,
@@ -28,6 +30,7 @@ use tokio::{
 pub use answer::{FakeResponse, ResponseStep};
 pub use proxy::{Fault, FaultProxy};
 pub use request::ReceivedRequest;
+pub use responses::{ResponsesEnd, ResponsesTurn};
 
 /// Returns the response to a request; the first argument is the number of the request, from 0.
 pub type ResponseScript = Arc<dyn Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync>;

@@ -70,6 +70,22 @@ async fn long_lines_and_long_files_are_cut() {
 }
 
 #[tokio::test]
+async fn pdf_files_are_returned_with_their_pages() {
+    let fixture = fixture();
+    let document = |pages: usize| format!("%PDF-1.4\n<</Type/Pages>>{}\0", "<</Type/Page>>".repeat(pages));
+    fixture.file("a.pdf", document(3));
+    fixture.file("hidden.pdf", "%PDF-1.7\n\0");
+    fixture.file("long.pdf", document(101));
+    let run = fixture.run();
+    let output = run.call("read", json!({"path": "a.pdf"})).await;
+    assert_eq!((output.images[0].media_type.as_str(), output.images[0].pages), ("application/pdf", Some(3)));
+    assert!(output.text.starts_with("a.pdf (application/pdf, 3 pages, "), "{}", output.text);
+    let hidden = run.call("read", json!({"path": "hidden.pdf"})).await;
+    assert_eq!(hidden.images[0].pages, Some(100), "the most that it can be");
+    assert!(run.refused("read", json!({"path": "long.pdf"})).await.contains("has 101 pages; at most 100"));
+}
+
+#[tokio::test]
 async fn images_are_returned() {
     let fixture = fixture();
     fixture.file("a.png", b"\x89PNG\r\n\x1a\n....");

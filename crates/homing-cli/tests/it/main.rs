@@ -13,6 +13,7 @@ mod map;
 mod mcp;
 mod old_journals;
 mod private_folder;
+mod responses;
 mod restrictions;
 mod run;
 mod servers;

@@ -290,6 +290,7 @@ fn plan_spends_nothing() {
     let output = world.homing(&run(&["--plan", "--json", "--max-cost", "0.50", "x"]));
     let plan = json(&output);
     assert_eq!((&plan["model"], &plan["worst_case_micros"]), (&"openai/gpt-4.1".into(), &500_000.into()));
+    assert_eq!((&plan["card"]["context_window"], &plan["card"]["max_output"]), (&1_047_576.into(), &32_768.into()));
     assert!(plan["first_ask_micros"].as_u64().unwrap() > 0 && !plan["tools"].as_array().unwrap().is_empty());
     assert!(out(&world.homing(&run(&["--plan", "x"]))).contains("worst case"));
     assert_eq!(world.provider.requests().len(), 0);

@@ -28,11 +28,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
+    attachments,
     http::{Deadline, Http, NO_RESPONSE, Peer, StreamTimers, Timeouts},
     native_model::price,
     provider::{NoModelError, ProviderRow, RowError},
     secret::ApiKey,
-    wire::{Delivery, ReplyBlock, ReplyBuilder, StreamProgress, cut_stream},
+    wire::{Delivery, ReplyBlock, ReplyBuilder, StreamProgress, Wire, cut_stream},
 };
 
 /// A model that is called through `genai`.
@@ -208,6 +209,8 @@ impl Model for GenaiModel {
         on_delta: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
+            let messages = attachments::readable(request.messages, &self.card, Wire::Genai);
+            let request = ModelRequest { messages: &messages, ..request };
             let mut reply = self.ask(&request, on_delta).await.map_err(|failure| self.key.scrub(failure))?;
             price(&mut reply, &self.card);
             Ok(reply)
@@ -217,7 +220,6 @@ impl Model for GenaiModel {
 
 fn adapter(provider: &str) -> Option<AdapterKind> {
     match provider {
-        "openai-responses" => Some(AdapterKind::OpenAIResp),
         "gemini-interactions" => Some(AdapterKind::GeminiIx),
         "bedrock" => Some(AdapterKind::BedrockApi),
         other => AdapterKind::from_lower_str(&other.replace('-', "_")),
@@ -313,13 +315,13 @@ fn add_part(draft: &mut ReplyBuilder, part: ContentPart) -> Result<(), ModelErro
     match part {
         ContentPart::ThoughtSignature(signature) => {
             let block = json!({ "seal": signature, "from": draft.origin });
-            draft.open(ReplyBlock::Opaque("genai", block)).map(drop)
+            draft.open(ReplyBlock::Opaque("genai".into(), block)).map(drop)
         }
         ContentPart::ToolCall(call) => {
             if let Some(signatures) = &call.thought_signatures {
                 let calls = draft.blocks.iter().filter(|block| matches!(block, ReplyBlock::Call { .. })).count();
                 draft.open(ReplyBlock::Opaque(
-                    "genai",
+                    "genai".into(),
                     json!({ "call": calls, "seals": signatures, "from": draft.origin }),
                 ))?;
             }

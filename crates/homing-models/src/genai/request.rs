@@ -10,7 +10,7 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-use crate::wire::{IdStyle, of_reply, of_result};
+use crate::wire::{DOCUMENT_NAME, IdStyle, of_reply, of_result};
 
 /// The options of a request: everything but its messages and tools.
 pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)]) -> ChatOptions {
@@ -98,7 +98,8 @@ fn tool_response(result: &ToolResult, reply: Option<(usize, &Message)>) -> ToolR
 }
 
 fn image(image: &Image) -> ContentPart {
-    ContentPart::from_binary_base64(image.media_type.clone(), image.base64.clone(), None)
+    let name = image.is_pdf().then(|| DOCUMENT_NAME.to_owned());
+    ContentPart::from_binary_base64(image.media_type.clone(), image.base64.clone(), name)
 }
 
 fn message(message: &Message, position: usize, origin: &str) -> Option<ChatMessage> {

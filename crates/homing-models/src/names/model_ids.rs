@@ -1,6 +1,6 @@
 //! Model ids: reads lists and display names, and finds the successors of retired ids.
 
-use super::tables::RETIRED;
+use super::tables::{FAMILIES, RETIRED};
 
 /// The provider in `provider/model`.
 pub(super) fn provider_of(model: &str) -> &str {
@@ -31,8 +31,13 @@ fn is_retired(id: &str, start: &str) -> bool {
         || (rest.starts_with('-') && (tail.starts_with("latest") || tail.starts_with("20") || tail.starts_with("00")))
 }
 
+/// The provider whose models have ids like `id`.
+pub(crate) fn family(id: &str) -> Option<&'static str> {
+    FAMILIES.iter().find(|(start, _)| id.starts_with(start)).map(|(_, provider)| *provider)
+}
+
 /// Turns a display name into an id: `Claude Sonnet 4.5 (copilot)` becomes `claude-sonnet-4-5`.
-pub(super) fn model_id(name: &str) -> String {
+pub(crate) fn model_id(name: &str) -> String {
     let bare = name.split('(').next().unwrap_or_default().trim().to_lowercase();
     let id: String = bare.split_whitespace().collect::<Vec<_>>().join("-");
     if id.starts_with("claude") { claude_id(&id) } else { id }

@@ -7,13 +7,11 @@ use homing_core::{
 };
 use serde_json::Value;
 
-use super::{Delivery, anthropic_stream, offered, push_string};
+use super::{CACHE_MARK, Delivery, anthropic_stream, offered, push_string};
 use crate::wire::{
     call_ids::{self, IdStyle},
     reply_builder::ReplyBuilder,
 };
-
-const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// Creates a decoder for the reply to `request`.
 pub(crate) fn decoder(request: &ModelRequest<'_>) -> super::Decoder {
@@ -233,7 +231,8 @@ fn text_block(text: &str) -> Option<String> {
 
 fn image_block(image: &Image) -> String {
     let mut out = String::with_capacity(image.base64.len() + 96);
-    out.push_str("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":");
+    let kind = if image.is_pdf() { "document" } else { "image" };
+    out.push_str(&format!("{{\"type\":\"{kind}\",\"source\":{{\"type\":\"base64\",\"media_type\":"));
     push_string(&mut out, &image.media_type);
     out.push_str(",\"data\":");
     push_string(&mut out, &image.base64);

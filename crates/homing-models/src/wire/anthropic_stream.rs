@@ -161,7 +161,7 @@ impl AnthropicDecoder {
             }
             "" => ReplyBlock::Skipped,
             // Redacted reasoning and blocks of the provider's own tools are returned unchanged.
-            _ => ReplyBlock::Opaque("anthropic", json.take()),
+            _ => ReplyBlock::Opaque(Cow::Borrowed("anthropic"), json.take()),
         };
         let progressed = match &block {
             ReplyBlock::Text(text) => {

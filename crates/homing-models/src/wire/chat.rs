@@ -2,16 +2,21 @@
 //! Providers differ only by their [`Quirks`].
 
 use homing_core::{
-    message::{Args, Image, Message, Reply, ToolResult, TranscriptEntry},
-    model::{Effort, ModelRequest, ToolChoice, Toolbox},
+    message::{Image, Message, Reply, ToolResult, TranscriptEntry},
+    model::{ModelRequest, ToolChoice, Toolbox},
 };
 use serde::Deserialize;
 use serde_json::Value;
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 use super::{
-    Delivery, chat_stream, offered, push_string,
-    reasoning::{self, ReasoningReturn},
+    DOCUMENT_NAME, Delivery, arguments, cache_key,
+    chat_cache::{self, CacheMarks},
+    chat_stream, data_url,
+    effort::EffortLevels,
+    join_around, offered, push_string,
+    reasoning::{self, KeepThinking, ReasoningReturn},
+    reply_before,
 };
 use crate::wire::{
     call_ids::{self, IdStyle},
@@ -37,6 +42,14 @@ pub struct Quirks {
     pub effort_object: bool,
     /// The effort is not sent.
     pub no_effort: bool,
+    /// The way to ask for the reasoning of earlier turns to be used.
+    pub keep_thinking: KeepThinking,
+    /// Anthropic and Gemini models are cached up to marks in the messages.
+    pub cache_marks: bool,
+    /// `prompt_cache_key` is accepted; the Responses wire always sends it.
+    pub prompt_cache_key: bool,
+    /// Responses only: replies contain summaries of their reasoning. OpenAI refuses them to unverified organizations.
+    pub reasoning_summary: bool,
 }
 
 impl Quirks {
@@ -69,6 +82,10 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, deli
     push_string(&mut out, model);
     push_delivery(&mut out, quirks, delivery);
     push_options(&mut out, request, model, quirks);
+    reasoning::push_thinking(&mut out, request.effort, model, quirks.keep_thinking);
+    if quirks.prompt_cache_key {
+        out.push_str(&format!(",\"prompt_cache_key\":\"{}\"", cache_key(request)));
+    }
     if !request.tools.specs.is_empty() {
         out.push_str(",\"tools\":");
         out.push_str(&tools(request.tools));
@@ -79,18 +96,8 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, deli
         }
     }
     out.push_str(",\"messages\":[");
-    join_around(out, messages(request, quirks), "]}")
-}
-
-/// Joins `head`, the comma-separated `pieces` and `tail`. Copies the long, already encoded history only once.
-fn join_around(mut head: String, mut pieces: Vec<Cow<'_, str>>, tail: &str) -> String {
-    let Some(first) = pieces.first_mut() else { return head + tail };
-    head.push_str(first);
-    *first = Cow::Owned(head);
-    if let Some(last) = pieces.last_mut() {
-        last.to_mut().push_str(tail);
-    }
-    pieces.join(",")
+    let marks = if quirks.cache_marks { CacheMarks::of(request, model) } else { CacheMarks::default() };
+    join_around(out, messages(request, quirks, &marks), "]}")
 }
 
 fn push_delivery(out: &mut String, quirks: Quirks, delivery: Delivery) {
@@ -122,48 +129,6 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirk
     }
 }
 
-/// The effort levels that a reasoning model accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EffortLevels {
-    /// `low`, `medium`, `high`.
-    Plain,
-    /// Also `minimal`.
-    Gpt5,
-    /// Also `none` and `xhigh`.
-    Newest,
-}
-
-impl EffortLevels {
-    fn of(model: &str) -> Option<Self> {
-        let name = model.rsplit('/').next().unwrap_or_default();
-        if name.contains("-chat") {
-            return None;
-        }
-        if ["o1", "o3", "o4", "gpt-oss"].iter().any(|start| name.starts_with(start)) {
-            return Some(Self::Plain);
-        }
-        let version = name.strip_prefix("gpt-")?.split('-').next()?;
-        let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
-        match (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?) {
-            (..=4, _) => None,
-            (5, 0) => Some(Self::Gpt5),
-            (5, 1) => Some(Self::Plain),
-            _ => Some(Self::Newest),
-        }
-    }
-
-    fn word(self, effort: Effort) -> &'static str {
-        match (effort, self) {
-            (Effort::None, Self::Newest) => "none",
-            (Effort::None | Effort::Minimal, Self::Gpt5) => "minimal",
-            (Effort::None | Effort::Minimal | Effort::Low, _) => "low",
-            (Effort::Medium, _) => "medium",
-            (Effort::Xhigh | Effort::Max, Self::Newest) => "xhigh",
-            (Effort::High | Effort::Xhigh | Effort::Max, _) => "high",
-        }
-    }
-}
-
 fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
     toolbox.encoding.get_or_make("chat", || {
         let tool = |spec: &homing_core::tool::ToolSpec| {
@@ -175,13 +140,13 @@ fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
 }
 
 /// The messages of a request, each as JSON.
-fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>> {
+fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks, marks: &CacheMarks) -> Vec<Cow<'a, str>> {
     let mut pieces = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
         let mut system = String::from("{\"role\":\"system\",\"content\":");
         push_string(&mut system, request.system);
         system.push('}');
-        pieces.push(Cow::Owned(system));
+        pieces.push(Cow::Owned(if marks.system { chat_cache::marked(&system) } else { system }));
     }
     // The results of one reply must be adjacent, so their images follow the last of them.
     let mut images = Vec::new();
@@ -192,7 +157,8 @@ fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>>
         }
         // This runs for the whole history at each turn, so the cache is checked before anything else.
         if let Some(kept) = entry.encoding.kept(name) {
-            pieces.push(Cow::Borrowed(kept));
+            let is_marked = marks.contains(position);
+            pieces.push(if is_marked { Cow::Owned(chat_cache::marked(kept)) } else { Cow::Borrowed(kept) });
             continue;
         }
         let has_images = matches!(&entry.message, Message::Tool(result) if !result.images.is_empty());
@@ -204,17 +170,12 @@ fn messages<'a>(request: &ModelRequest<'a>, quirks: Quirks) -> Vec<Cow<'a, str>>
                 pieces.push(Cow::Owned(message.to_owned()));
                 images.push(Cow::Owned(more.to_owned()));
             }
+            None if marks.contains(position) => pieces.push(Cow::Owned(chat_cache::marked(&made))),
             None => pieces.push(made),
         }
     }
     pieces.append(&mut images);
     pieces
-}
-
-/// The message at `position`, or the reply whose results are there, with its index.
-fn reply_before(messages: &[Arc<TranscriptEntry>], position: usize) -> Option<(usize, &Message)> {
-    let mut before = messages[..=position].iter().enumerate().rev().map(|(at, entry)| (at, &entry.message));
-    before.find(|(_, message)| !matches!(message, Message::Tool(_)))
 }
 
 fn fragment(entry: &TranscriptEntry, reply: Option<(usize, &Message)>, quirks: Quirks) -> String {
@@ -235,8 +196,13 @@ fn user(text: &str, images: &[Image]) -> String {
         push_string(&mut out, text);
         out.push('}');
         for image in images {
-            out.push_str(",{\"type\":\"image_url\",\"image_url\":{\"url\":");
-            push_string(&mut out, &format!("data:{};base64,{}", image.media_type, image.base64));
+            if image.is_pdf() {
+                let name = DOCUMENT_NAME;
+                out.push_str(&format!(",{{\"type\":\"file\",\"file\":{{\"filename\":\"{name}\",\"file_data\":"));
+            } else {
+                out.push_str(",{\"type\":\"image_url\",\"image_url\":{\"url\":");
+            }
+            push_string(&mut out, &data_url(image));
             out.push_str("}}");
         }
         out.push(']');
@@ -278,14 +244,6 @@ fn assistant(reply: &Reply, position: usize, quirks: Quirks) -> String {
     out
 }
 
-/// Some servers parse the arguments again, so malformed ones are wrapped in valid JSON.
-fn arguments(args: &Args) -> String {
-    match args {
-        Args::Json(value) => value.to_string(),
-        Args::Malformed(text) => serde_json::json!({ "malformed_arguments": text }).to_string(),
-    }
-}
-
 /// Appends content in typed parts: the reasoning, then the text.
 fn push_parts(out: &mut String, reasoning_text: &str, text: &str) {
     out.push_str("[{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":");
@@ -308,26 +266,7 @@ fn tool(result: &ToolResult, id: &str) -> String {
     out.push('}');
     if !result.images.is_empty() {
         out.push(SEPARATOR);
-        out.push_str(&user(&format!("Images returned by `{}`:", result.name), &result.images));
+        out.push_str(&user(&format!("Files returned by `{}`:", result.name), &result.images));
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn effort_uses_levels_that_the_model_accepts() {
-        let word = |model: &str, effort| EffortLevels::of(model).map(|levels| levels.word(effort));
-        assert_eq!(word("gpt-4.1", Effort::High), None);
-        assert_eq!(word("gpt-4o-mini", Effort::High), None);
-        assert_eq!(word("gpt-5-chat-latest", Effort::High), None);
-        assert_eq!(word("qwen3:4b", Effort::High), None);
-        assert_eq!(word("o3-mini", Effort::Max), Some("high"));
-        assert_eq!(word("openai/gpt-oss-120b", Effort::None), Some("low"));
-        assert_eq!(word("gpt-5-mini", Effort::None), Some("minimal"));
-        assert_eq!(word("gpt-6.1-sol", Effort::Max), Some("xhigh"));
-        assert_eq!(word("gpt-5.6-terra", Effort::None), Some("none"));
-    }
 }

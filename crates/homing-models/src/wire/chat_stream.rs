@@ -75,7 +75,7 @@ impl ChatDecoder {
     pub(crate) fn finish(mut self) -> Result<Reply, AskFailure> {
         if !self.details.is_empty() {
             let block = serde_json::json!({ "reasoning_details": self.details });
-            self.draft.blocks.push(ReplyBlock::Opaque("chat", block));
+            self.draft.blocks.push(ReplyBlock::Opaque(Cow::Borrowed("chat"), block));
         }
         if self.filtered {
             let reason = "the provider's content filter cut the reply".to_owned();

@@ -4,18 +4,23 @@ pub(crate) mod anthropic;
 mod anthropic_stream;
 mod call_ids;
 pub(crate) mod chat;
+mod chat_cache;
 mod chat_chunk;
 mod chat_stream;
+pub(crate) mod effort;
 pub(crate) mod reasoning;
 mod reply_builder;
+pub(crate) mod responses;
+mod responses_stream;
 mod text_tool_calls;
 mod usage;
 
 use homing_core::{
-    message::Reply,
+    message::{Args, FNV_START, Image, Message, Reply, TranscriptEntry, fnv},
     model::{AskFailure, Delta, ModelError, ModelRequest, ToolChoice},
 };
 use serde::Deserialize;
+use std::{borrow::Cow, sync::Arc};
 
 #[cfg(feature = "genai")]
 pub(crate) use {
@@ -25,6 +30,12 @@ pub(crate) use {
 
 pub(crate) use reply_builder::ReplyBuilder;
 
+/// The name of a document in a request, which some wires require.
+pub(crate) const DOCUMENT_NAME: &str = "document.pdf";
+
+/// The mark up to which Anthropic caches a request.
+const CACHE_MARK: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+
 /// A wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -32,6 +43,9 @@ pub enum Wire {
     /// OpenAI-compatible chat completions.
     #[serde(alias = "openai", alias = "openai-compatible")]
     Chat,
+    /// OpenAI's Responses API.
+    #[serde(alias = "openai-responses")]
+    Responses,
     /// Anthropic messages.
     Anthropic,
     /// The wire that `genai` uses for the provider of that name.
@@ -68,6 +82,8 @@ pub(crate) enum StreamProgress {
 pub(crate) enum Decoder {
     /// Chat completions.
     Chat(chat_stream::ChatDecoder),
+    /// Responses.
+    Responses(responses_stream::ResponsesDecoder),
     /// Messages.
     Anthropic(anthropic_stream::AnthropicDecoder),
 }
@@ -77,6 +93,7 @@ impl Decoder {
     pub(crate) fn push(&mut self, data: &[u8], on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
         match self {
             Self::Chat(decoder) => decoder.push(data, on_delta),
+            Self::Responses(decoder) => decoder.push(data, on_delta),
             Self::Anthropic(decoder) => decoder.push(data, on_delta),
         }
     }
@@ -85,6 +102,7 @@ impl Decoder {
     pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: DeltaListener<'_>) -> Result<(), ModelError> {
         match self {
             Self::Chat(decoder) => decoder.push_whole(body, on_delta),
+            Self::Responses(decoder) => decoder.push_whole(body, on_delta),
             Self::Anthropic(decoder) => decoder.push_whole(body, on_delta),
         }
     }
@@ -93,6 +111,7 @@ impl Decoder {
     pub(crate) fn finish(self) -> Result<Reply, AskFailure> {
         match self {
             Self::Chat(decoder) => decoder.finish(),
+            Self::Responses(decoder) => decoder.finish(),
             Self::Anthropic(decoder) => decoder.finish(),
         }
     }
@@ -105,6 +124,7 @@ impl Decoder {
     fn into_draft(self) -> ReplyBuilder {
         match self {
             Self::Chat(decoder) => decoder.draft,
+            Self::Responses(decoder) => decoder.draft,
             Self::Anthropic(decoder) => decoder.abandon(),
         }
     }
@@ -116,6 +136,7 @@ pub(crate) fn decoder_for(wire: Wire, tools: &[&str]) -> Decoder {
     let draft = ReplyBuilder::new(tools.iter().map(|tool| (*tool).to_owned()).collect());
     match wire {
         Wire::Anthropic => Decoder::Anthropic(anthropic_stream::AnthropicDecoder::new(draft)),
+        Wire::Responses => Decoder::Responses(responses_stream::ResponsesDecoder::new(draft, "responses/test")),
         Wire::Chat | Wire::Genai => Decoder::Chat(chat_stream::ChatDecoder::new(draft)),
     }
 }
@@ -126,6 +147,20 @@ fn offered(request: &ModelRequest<'_>) -> Vec<String> {
         return Vec::new();
     }
     request.tools.specs.iter().map(|spec| spec.name.clone()).collect()
+}
+
+/// A key for the provider's prompt cache. Requests with the same beginning have the same key, so that the provider
+/// sends them to the server that has it: the turns of a run, and sibling runs with the same prompt and tools.
+fn cache_key(request: &ModelRequest<'_>) -> String {
+    let names = request.tools.specs.iter().map(|spec| spec.name.as_str());
+    let hash =
+        names.fold(fnv(FNV_START, request.system.as_bytes()), |hash, name| fnv(fnv(hash, b"\n"), name.as_bytes()));
+    format!("homing-{hash:016x}")
+}
+
+/// The content of a file as a data URL.
+fn data_url(image: &Image) -> String {
+    format!("data:{};base64,{}", image.media_type, image.base64)
 }
 
 /// Appends `text` as a JSON string.
@@ -140,9 +175,34 @@ fn push_string(out: &mut String, text: &str) {
     }
 }
 
+/// Joins `head`, the comma-separated `pieces` and `tail`. Copies the long, already encoded history only once.
+fn join_around(mut head: String, mut pieces: Vec<Cow<'_, str>>, tail: &str) -> String {
+    let Some(first) = pieces.first_mut() else { return head + tail };
+    head.push_str(first);
+    *first = Cow::Owned(head);
+    if let Some(last) = pieces.last_mut() {
+        last.to_mut().push_str(tail);
+    }
+    pieces.join(",")
+}
+
+/// The message at `position`, or the reply whose results are there, with its index.
+fn reply_before(messages: &[Arc<TranscriptEntry>], position: usize) -> Option<(usize, &Message)> {
+    let mut before = messages[..=position].iter().enumerate().rev().map(|(at, entry)| (at, &entry.message));
+    before.find(|(_, message)| !matches!(message, Message::Tool(_)))
+}
+
+/// Some servers parse the arguments again, so malformed ones are wrapped in valid JSON.
+fn arguments(args: &Args) -> String {
+    match args {
+        Args::Json(value) => value.to_string(),
+        Args::Malformed(text) => serde_json::json!({ "malformed_arguments": text }).to_string(),
+    }
+}
+
 /// A string that is borrowed from its event if it has no escapes; a plain `Option<Cow<str>>` would always copy.
 #[derive(Default, Deserialize)]
-struct EventText<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);
+struct EventText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Parses an event. One that cannot be parsed means that the stream is damaged.
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
@@ -175,6 +235,16 @@ mod tests {
         "data: {\"type\":\"message_stop\"}\n\n",
     );
 
+    const RESPONSE: &str = concat!(
+        "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{}}\n\n",
+        "data: {\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":",
+        "{\"type\":\"function_call\",\"id\":\"f\",\"call_id\":\"c\",\"name\":\"read\",\"arguments\":\"\"}}\n\n",
+        "data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":0,\"delta\":\"{\\\"path\\\":\\\"a\\\"}\"}\n\n",
+        "data: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":{\"type\":\"function_call\",\"call_id\":\"c\",",
+        "\"name\":\"read\",\"arguments\":\"{\\\"path\\\":\\\"a\\\"}\",\"status\":\"completed\"}}\n\n",
+        "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[]}}\n\n",
+    );
+
     /// Decodes a stream of `chunks`.
     fn decode(wire: Wire, chunks: &[&[u8]]) -> Result<Reply, AskFailure> {
         let (mut splitter, mut decoder) = (SseSplitter::default(), decoder_for(wire, &["read"]));
@@ -194,7 +264,12 @@ mod tests {
 
     #[test]
     fn fault18_s11_stream_cut_at_any_byte_yields_no_reply_and_no_call() {
-        for (wire, stream, end) in [(Wire::Chat, CHAT, "\n\ndata: [DONE]"), (Wire::Anthropic, MESSAGE, "}\n\n\u{0}")] {
+        let wires = [
+            (Wire::Chat, CHAT, "\n\ndata: [DONE]"),
+            (Wire::Anthropic, MESSAGE, "}\n\n\u{0}"),
+            (Wire::Responses, RESPONSE, "}\n\n\u{0}"),
+        ];
+        for (wire, stream, end) in wires {
             let end = stream.find(end).unwrap_or(stream.len() - 2);
             for len in 0..=stream.len() {
                 match decode(wire, &[&stream.as_bytes()[..len]]) {
@@ -211,7 +286,7 @@ mod tests {
 
     #[test]
     fn s1_s2_stream_split_at_any_byte_yields_the_same_reply() {
-        for (wire, stream) in [(Wire::Chat, CHAT), (Wire::Anthropic, MESSAGE)] {
+        for (wire, stream) in [(Wire::Chat, CHAT), (Wire::Anthropic, MESSAGE), (Wire::Responses, RESPONSE)] {
             let whole = decode(wire, &[stream.as_bytes()]).expect("a reply");
             for cut in 0..stream.len() {
                 let (head, tail) = stream.as_bytes().split_at(cut);

@@ -1,7 +1,10 @@
 //! Returns reasoning to the provider of a chat completion. Some providers refuse the second request of a tool loop
 //! without the reasoning of the first reply, some refuse a request that has it, and the field has several names.
 
-use homing_core::message::{Part, Reply};
+use homing_core::{
+    message::{Part, Reply},
+    model::Effort,
+};
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -69,6 +72,44 @@ impl ReasoningReturn {
             Self::Content => ["chat, content", "chat, content, nine letters"],
         }
     }
+}
+
+/// The way to ask a provider to use the reasoning of earlier turns, which it otherwise ignores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeepThinking {
+    /// Nothing is sent.
+    #[default]
+    Unset,
+    /// `thinking: {type: enabled, clear_thinking: false}`, for GLM models since 4.7.
+    ClearThinking,
+    /// `thinking: {type: enabled, keep: all}`, for Kimi K2.6. Newer models always keep it, and Kimi K3 refuses the field.
+    Keep,
+}
+
+/// Appends the request's `thinking` field, if `model` knows it.
+pub(super) fn push_thinking(out: &mut String, effort: Option<Effort>, model: &str, how: KeepThinking) {
+    if effort == Some(Effort::None) {
+        return;
+    }
+    let name = model.rsplit('/').next().unwrap_or_default();
+    match how {
+        KeepThinking::ClearThinking if keeps_glm_thinking(name) => {
+            out.push_str(",\"thinking\":{\"type\":\"enabled\",\"clear_thinking\":false}");
+        }
+        KeepThinking::Keep if name.starts_with("kimi-k2.6") => {
+            out.push_str(",\"thinking\":{\"type\":\"enabled\",\"keep\":\"all\"}");
+        }
+        KeepThinking::Unset | KeepThinking::ClearThinking | KeepThinking::Keep => (),
+    }
+}
+
+/// Returns true for `glm-4.7`, `glm-5-turbo` and later versions, but not for `glm-4.6v`.
+fn keeps_glm_thinking(name: &str) -> bool {
+    let version = name.strip_prefix("glm-").and_then(|rest| rest.split('-').next()).unwrap_or_default();
+    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
+    let digits = |text: &str| text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic()).parse::<u32>();
+    matches!((digits(major), digits(minor)), (Ok(major), Ok(minor)) if (major, minor) >= (4, 7))
 }
 
 /// Appends the field of an assistant message that carries the reply's reasoning, if it goes into a field.

@@ -41,7 +41,7 @@ pub(crate) enum ReplyBlock {
     /// A call, with the text of its arguments so far.
     Call { id: String, name: String, args: String },
     /// A block of the given wire that is stored unchanged.
-    Opaque(&'static str, Value),
+    Opaque(Cow<'static, str>, Value),
     /// A block that is ignored.
     Skipped,
 }
@@ -158,7 +158,7 @@ fn parts(blocks: Vec<ReplyBlock>, stop: &StopReason, origin: Option<&str>) -> (V
             let signature = Some(signature).filter(|signature| !signature.is_empty());
             Some(Part::Thinking { text, signature, origin: origin.map(str::to_owned) })
         }
-        ReplyBlock::Opaque(wire, block) => Some(Part::Opaque { wire: wire.to_owned(), block }),
+        ReplyBlock::Opaque(wire, block) => Some(Part::Opaque { wire: wire.into_owned(), block }),
         ReplyBlock::Skipped => None,
         ReplyBlock::Call { name, .. } if name.trim().is_empty() => None,
         ReplyBlock::Call { name, args, .. }

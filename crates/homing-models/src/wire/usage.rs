@@ -54,6 +54,21 @@ pub(super) fn of_chat(object: &Value) -> Usage {
     read().unwrap_or_else(unknown)
 }
 
+/// Usage of a response.
+pub(super) fn of_responses(object: &Value) -> Usage {
+    if !has(object, ["input_tokens", "output_tokens"]) {
+        return unknown();
+    }
+    let read = || {
+        let (input, output) = (count(object, &["input_tokens"])?, count(object, &["output_tokens"])?);
+        let cached = count(object, &["input_tokens_details", "cached_tokens"])?.min(input);
+        let cache_write = count(object, &["input_tokens_details", "cache_write_tokens"])?.min(input - cached);
+        let reasoning = count(object, &["output_tokens_details", "reasoning_tokens"])?.min(output);
+        Some(Usage { input, cached, cache_write, output, reasoning, ..Usage::default() })
+    };
+    read().unwrap_or_else(unknown)
+}
+
 /// Usage of a message; `before` is the usage from the beginning of the stream.
 pub(super) fn of_anthropic(object: &Value, before: Option<&Value>) -> Usage {
     let merged = |key: &str| {
@@ -116,6 +131,21 @@ mod tests {
         let within = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
             "completion_tokens_details": {"reasoning_tokens": 3}});
         assert_eq!(of_chat(&within).output, 5);
+    }
+
+    #[test]
+    fn responses_report_cached_and_reasoning_tokens_within_the_totals() {
+        let usage = of_responses(
+            &json!({"input_tokens": 50, "input_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 4},
+            "output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 6}, "total_tokens": 59}),
+        );
+        assert_eq!((usage.input, usage.cached, usage.cache_write), (50, 40, 4));
+        assert_eq!((usage.output, usage.reasoning, usage.estimated), (9, 6, false));
+        assert_eq!(of_responses(&json!({"input_tokens": 50})), unknown());
+        assert_eq!(of_responses(&json!({"input_tokens": 5, "output_tokens": -1})), unknown());
+        let absurd = json!({"input_tokens": 5, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 900},
+            "output_tokens_details": {"reasoning_tokens": 900}});
+        assert_eq!((of_responses(&absurd).cached, of_responses(&absurd).reasoning), (5, 1));
     }
 
     #[test]

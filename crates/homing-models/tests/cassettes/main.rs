@@ -79,7 +79,7 @@ impl ReplayServer {
         let (wire, provider, name) = match speech {
             Speech::Chat => ("chat", "fake", "m"),
             Speech::Messages => ("anthropic", "fake", "m"),
-            Speech::Responses => ("genai", "openai-responses", "gpt-5"),
+            Speech::Responses => ("responses", "fake", "gpt-5"),
             Speech::Gemini => ("genai", "gemini", "gemini-2.5-flash"),
             Speech::Interactions => ("genai", "gemini-interactions", "gemini-3-flash"),
             Speech::Ollama => ("genai", "ollama", "qwen3"),
@@ -99,8 +99,8 @@ fn ways_to_ask(speech: Speech, shape: Shape, status: u16) -> Vec<Shape> {
     match (speech, shape) {
         (_, Shape::Streamed) => vec![Shape::Streamed],
         _ if status >= 400 => vec![Shape::Streamed, Shape::Whole],
-        (Speech::Chat | Speech::Messages, Shape::Whole) => vec![Shape::Streamed, Shape::Whole],
-        (Speech::Responses | Speech::Gemini | Speech::Interactions | Speech::Ollama, Shape::Whole) => {
+        (Speech::Chat | Speech::Messages | Speech::Responses, Shape::Whole) => vec![Shape::Streamed, Shape::Whole],
+        (Speech::Gemini | Speech::Interactions | Speech::Ollama, Shape::Whole) => {
             vec![Shape::Whole]
         }
     }

@@ -1,10 +1,10 @@
-//! Behaviour that both wires share.
+//! Behaviour that all native wires share.
 
 use homing_core::{
     message::{Args, StopReason},
     model::ModelError,
 };
-use homing_testing::{FakeProvider, FakeResponse, ResponseStep};
+use homing_testing::{FakeProvider, FakeResponse, ResponseStep, ResponsesTurn};
 
 use crate::{anthropic, chat, shape, support::*};
 
@@ -102,7 +102,11 @@ async fn inv45_s1_arbitrary_bytes_and_chunks_yield_no_panic_or_half_call() {
         ],
         "tool_use",
     );
-    for (wire, stream) in [("chat", chat), ("anthropic", message)] {
+    let response = ResponsesTurn::items(vec![
+        ResponsesTurn::message("Grüße → 🦀"),
+        ResponsesTurn::call("c", "read", r#"{"path":"abc"}"#),
+    ]);
+    for (wire, stream) in [("chat", chat), ("anthropic", message), ("responses", response.events())] {
         let text = stream.clone();
         let provider = FakeProvider::start(move |count, _| {
             let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ (count as u64 + 1));

@@ -1,10 +1,12 @@
-//! Requests and replies of the two native wires.
+//! Requests and replies of the native wires.
 #![allow(missing_docs)]
 
 mod anthropic_replies;
 mod both_wires;
 mod chat_replies;
+mod documents;
 mod requests;
+mod responses;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,12 +1,14 @@
 //! Encoding of requests.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
     message::{Args, Image, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
     model::{Effort, ModelRequest, ToolChoice},
 };
+use homing_models::Providers;
 use homing_testing::{FakeProvider, FakeResponse, ResponseStep};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -39,7 +41,7 @@ fn conversation() -> Vec<Arc<TranscriptEntry>> {
         stop: StopReason::Calls,
         ..Reply::default()
     };
-    let picture = Image { media_type: "image/png".into(), base64: "AAAA".into() };
+    let picture = Image { media_type: "image/png".into(), base64: "AAAA".into(), pages: None };
     vec![
         TranscriptEntry::new(Message::User { text: "Look.".into(), images: vec![picture] }),
         TranscriptEntry::new(Message::Assistant(reply)),
@@ -124,7 +126,7 @@ async fn chat_images_follow_all_results_of_their_reply() {
         call_id: "same".into(),
         name: "read".into(),
         text: "a picture".into(),
-        images: vec![Image { media_type: "image/png".into(), base64: "BBBB".into() }],
+        images: vec![Image { media_type: "image/png".into(), base64: "BBBB".into(), pages: None }],
         data: None,
         is_error: false,
     };
@@ -176,6 +178,27 @@ async fn key_is_sent_in_one_header_only() {
             seen.headers.iter().filter(|(_, value)| value.contains(KEY)).map(|(name, _)| name.as_str()).collect();
         assert_eq!(carrying, [header]);
         assert!(!seen.body.contains(KEY) && !seen.path.contains(KEY));
+    }
+}
+
+#[tokio::test]
+async fn anthropic_token_is_sent_as_bearer_if_there_is_no_key() {
+    for (set, expected) in [
+        (&["ANTHROPIC_AUTH_TOKEN"][..], [Some("Bearer ANTHROPIC_AUTH_TOKEN"), None]),
+        (&["ANTHROPIC_API_KEY"], [None, Some("ANTHROPIC_API_KEY")]),
+        (&["ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"], [None, Some("ANTHROPIC_API_KEY")]),
+        (&[], [None, None]),
+    ] {
+        let provider = FakeProvider::answers(vec![FakeResponse::anthropic_text("ok")]).await;
+        let url = provider.url();
+        let lookup = move |name: &str| match name {
+            "ANTHROPIC_BASE_URL" => Some(SecretString::from(url.clone())),
+            other => set.contains(&other).then(|| SecretString::from(other)),
+        };
+        let model = Providers::new(BTreeMap::new(), lookup).model("anthropic/claude-sonnet-5-5").unwrap();
+        ask(&*model).await.reply();
+        let seen = provider.requests().remove(0);
+        assert_eq!([seen.header("authorization"), seen.header("x-api-key")], expected, "{set:?}");
     }
 }
 

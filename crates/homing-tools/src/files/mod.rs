@@ -10,6 +10,7 @@ pub(crate) mod glob;
 pub(crate) mod grep;
 pub(crate) mod ls;
 pub(crate) mod path_arg;
+mod pdf_pages;
 pub(crate) mod read;
 pub(crate) mod search_results;
 pub(crate) mod tree;

@@ -1,4 +1,4 @@
-//! The `read` tool: returns a file's lines with their numbers, or an image. It reads little more than it shows.
+//! The `read` tool: returns a file's lines with their numbers, an image or a PDF document. It reads little more than it shows.
 
 use std::{
     fmt::Write as _,
@@ -18,6 +18,7 @@ use crate::{
     files::{
         file_versions::{FileStat, FileVersion, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
+        pdf_pages,
         workspace_files::{OpenFile, open_file},
     },
     lenient_args,
@@ -34,6 +35,10 @@ const MAX_TEXT: usize = 256 * 1024;
 const MAX_SCAN: u64 = 256 * 1024 * 1024;
 /// Maximum size of an image.
 const MAX_IMAGE: u64 = 5 * 1024 * 1024;
+/// Maximum size of a PDF document; providers limit whole requests to about 32 MB.
+const MAX_PDF: u64 = 10 * 1024 * 1024;
+/// Maximum number of pages of a PDF document, which is also Anthropic's.
+const MAX_PAGES: u32 = 100;
 
 /// The `read` tool.
 pub(crate) struct ReadTool;
@@ -64,7 +69,7 @@ impl TypedTool for ReadTool {
     fn description(&self) -> String {
         "Reads a text file and returns its lines, each with its number and a tab before it (they are not part of the \
          file). Shows up to 2000 lines; use `offset` and `limit` for other parts of a long file. PNG, JPEG, GIF and \
-         WebP files are returned as images. Other binary files are rejected; use `ls` for folders."
+         WebP files are returned as images, PDF files of up to 100 pages as documents. Other binary files are rejected; use `ls` for folders."
             .to_owned()
     }
 
@@ -86,6 +91,9 @@ fn read(context: &ToolContext, args: &ReadArgs, stop: &StopSignal) -> Result<Too
     let head = &head[..length];
     if let Some(media_type) = image_type(head) {
         return show_image(&mut opened, media_type, &requested);
+    }
+    if head.starts_with(b"%PDF-") {
+        return show_pdf(&mut opened, &requested);
     }
     reject_binary(head, &requested)?;
     opened.file.rewind().map_err(failed)?;
@@ -123,16 +131,37 @@ fn image_type(head: &[u8]) -> Option<&'static str> {
 }
 
 fn show_image(opened: &mut OpenFile, media_type: &str, requested: &RequestedPath) -> Result<ToolOutput, String> {
-    let length = opened.metadata.len();
-    if length > MAX_IMAGE {
-        return Err(format!("{} is an image of {length} bytes; at most {MAX_IMAGE} can be shown", requested.shown));
-    }
-    let mut bytes = Vec::new();
-    let read = opened.file.rewind().and_then(|()| (&mut opened.file).take(MAX_IMAGE).read_to_end(&mut bytes));
-    read.map_err(|error| format!("cannot read {}: {error}", requested.shown))?;
-    let image = Image { media_type: media_type.to_owned(), base64: BASE64_STANDARD.encode(&bytes) };
+    let bytes = whole_file(opened, MAX_IMAGE, "an image", requested)?;
+    let image = Image { media_type: media_type.to_owned(), base64: BASE64_STANDARD.encode(&bytes), pages: None };
     let text = format!("{} ({media_type}, {} bytes)", requested.shown, bytes.len());
     Ok(ToolOutput { images: vec![image], ..ToolOutput::text(text) })
+}
+
+fn show_pdf(opened: &mut OpenFile, requested: &RequestedPath) -> Result<ToolOutput, String> {
+    let bytes = whole_file(opened, MAX_PDF, "a PDF document", requested)?;
+    // The bound on a request's tokens depends on the pages, so a document whose pages are hidden counts as the longest.
+    let pages = Some(pdf_pages::count(&bytes)).filter(|pages| *pages > 0).unwrap_or(MAX_PAGES);
+    let shown = &requested.shown;
+    if pages > MAX_PAGES {
+        return Err(format!(
+            "{shown} has {pages} pages; at most {MAX_PAGES} can be shown: extract its text or a part of it"
+        ));
+    }
+    let document =
+        Image { media_type: Image::PDF.to_owned(), base64: BASE64_STANDARD.encode(&bytes), pages: Some(pages) };
+    let text = format!("{shown} ({}, {pages} pages, {} bytes)", Image::PDF, bytes.len());
+    Ok(ToolOutput { images: vec![document], ..ToolOutput::text(text) })
+}
+
+fn whole_file(opened: &mut OpenFile, most: u64, kind: &str, requested: &RequestedPath) -> Result<Vec<u8>, String> {
+    let length = opened.metadata.len();
+    if length > most {
+        return Err(format!("{} is {kind} of {length} bytes; at most {most} can be shown", requested.shown));
+    }
+    let mut bytes = Vec::new();
+    let read = opened.file.rewind().and_then(|()| (&mut opened.file).take(most).read_to_end(&mut bytes));
+    read.map_err(|error| format!("cannot read {}: {error}", requested.shown))?;
+    Ok(bytes)
 }
 
 fn reject_binary(head: &[u8], requested: &RequestedPath) -> Result<(), String> {

@@ -42,7 +42,7 @@ fn add_resource(output: &mut ToolOutput, resource: ResourceContents) {
 fn add_image(output: &mut ToolOutput, media_type: String, base64: String) {
     let known = ["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&media_type.as_str());
     if known && output.images.len() < MAX_IMAGES && base64.len() <= MAX_IMAGE {
-        output.images.push(Image { media_type, base64 });
+        output.images.push(Image { media_type, base64, pages: None });
     } else {
         add(output, &format!("[image omitted: {}, {} bytes of base64]", visible(&media_type), base64.len()));
     }

@@ -5,7 +5,7 @@ use homing_core::{
     authority::{Decision, Grant, Sandbox},
     fact::Spawned,
     limits::{Cap, Limit, usd},
-    model::{ModelCard, Models},
+    model::{Abilities, ModelCard, Models},
     rule::{Rule, Subjects},
     sanitize,
     tool::ToolSpec,
@@ -42,6 +42,7 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
         "model": spawned.models.first(),
         "models": spawned.models,
         "priced": card.rates.is_some(),
+        "card": card_json(card),
         "tools": tools_json(spawned, tools),
         "sandbox": own.sandbox,
         "network": own.network,
@@ -67,6 +68,24 @@ fn denied_json(own: &Grant) -> Value {
         json!({"rule": rule.to_string(), "from": from, "effect": effect})
     };
     denied_paths::rules(own).iter().map(rule).collect()
+}
+
+/// Returns what is published about a model; `null` for what is not known.
+fn card_json(card: &ModelCard) -> Value {
+    json!({
+        "context_window": card.context_window,
+        "max_output": card.max_output,
+        "abilities": card.abilities.map(Abilities::names),
+    })
+}
+
+/// Formats [`card_json`] as one line; `None` if nothing is known.
+fn card_line(card: &Value) -> Option<String> {
+    let tokens = |name: &str, key: &str| Some(format!("{name} {}", figures::tokens(card[key].as_u64()?)));
+    let limits = [tokens("context", "context_window"), tokens("output", "max_output")];
+    let abilities = card["abilities"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+    let known: Vec<String> = limits.into_iter().flatten().chain(abilities).collect();
+    (!known.is_empty()).then(|| format!("           {}", known.join(", ")))
 }
 
 /// Returns each tool of a run with the decision about a call without arguments.
@@ -131,6 +150,9 @@ fn text(plan: &Value) -> String {
         format!("worst case {}", money("worst_case_micros", "no cost limit")),
         "limits".to_owned(),
     ];
+    if let Some(card) = card_line(&plan["card"]) {
+        lines.insert(2, card);
+    }
     let all = |key: &str| plan[key].as_array().cloned().unwrap_or_default();
     for limit in all("limits") {
         lines.push(format!(
