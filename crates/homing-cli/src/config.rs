@@ -59,6 +59,7 @@ pub(crate) struct LimitsConfig {
     children: Option<ConfigAmount>,
     depth: Option<ConfigAmount>,
     time: Option<ConfigAmount>,
+    output: Option<ConfigAmount>,
 }
 
 /// A number or text.
@@ -143,6 +144,7 @@ impl LimitsConfig {
             children: read(&self.children, values::count)?,
             wall_ms: read(&self.time, values::time)?,
             work_ms: Cap::Default,
+            output: read(&self.output, values::count)?,
         })
     }
 }
@@ -288,6 +290,7 @@ fn narrow_set(narrowed: Limits, project: Limits, below: Limits) -> Limits {
         children: choose(Limit::Children),
         wall_ms: choose(Limit::Wall),
         work_ms: choose(Limit::Work),
+        output: choose(Limit::Output),
     }
 }
 

@@ -171,8 +171,8 @@ fn resume_line(envelope: &Envelope) -> String {
     let more = match envelope.limit.as_ref().map(|hit| hit.name) {
         Some(Limit::Cost) => " --max-cost +1.00",
         Some(Limit::Tokens) => " --max-tokens +100k",
-        // The output limit cannot be raised yet, but any extension lets the run continue.
-        Some(Limit::Turns | Limit::Output) => " --max-turns +20",
+        Some(Limit::Output) => " --max-output +8192",
+        Some(Limit::Turns) => " --max-turns +20",
         Some(Limit::ToolCalls) => " --max-tool-calls +100",
         Some(Limit::Children) => " --max-children +10",
         Some(Limit::Wall) => " --timeout +10m",

@@ -188,6 +188,9 @@ pub struct Asked {
     pub input_bound: u64,
     /// Upper bound on the cost, reserved until the usage is known.
     pub hold: Reservation,
+    /// Upper bound on the cost of the run's last turn, held in addition from now until the run ends.
+    #[serde(default, skip_serializing_if = "Reservation::is_zero")]
+    pub landing: Reservation,
     /// Instruction added to the transcript before the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nudge: Option<String>,
@@ -235,6 +238,37 @@ pub struct Reservation {
     pub tokens: u64,
     /// Micro-dollars.
     pub cost_micros: u64,
+}
+
+impl Reservation {
+    /// Returns whether nothing is held.
+    pub fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the larger amount of each.
+    #[must_use]
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self { tokens: self.tokens.max(other.tokens), cost_micros: self.cost_micros.max(other.cost_micros) }
+    }
+}
+
+impl std::ops::Add for Reservation {
+    type Output = Self;
+
+    fn add(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+}
+
+impl std::ops::Sub for Reservation {
+    type Output = Self;
+
+    fn sub(mut self, other: Self) -> Self {
+        self -= other;
+        self
+    }
 }
 
 impl std::ops::AddAssign for Reservation {

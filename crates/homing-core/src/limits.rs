@@ -26,6 +26,11 @@ impl Cap {
         }
     }
 
+    /// Returns whether it is not set.
+    pub fn is_default(&self) -> bool {
+        *self == Self::Default
+    }
+
     /// Returns this cap if it is set, otherwise `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
@@ -71,14 +76,23 @@ pub enum Limit {
     Repeats,
     /// Compactions of the history without progress between them.
     Compactions,
-    /// Output tokens of one reply: the provider cut several replies in a row.
+    /// Output tokens of one reply. Reached if the provider cut several replies in a row.
     Output,
 }
 
 impl Limit {
     /// The limits that users can set, in display order.
-    pub const SETTABLE: [Self; 8] =
-        [Self::Turns, Self::Depth, Self::Tokens, Self::Cost, Self::ToolCalls, Self::Children, Self::Wall, Self::Work];
+    pub const SETTABLE: [Self; 9] = [
+        Self::Turns,
+        Self::Depth,
+        Self::Tokens,
+        Self::Cost,
+        Self::ToolCalls,
+        Self::Children,
+        Self::Wall,
+        Self::Work,
+        Self::Output,
+    ];
 
     /// Returns the name used in envelopes, journals and configuration.
     pub fn name(self) -> &'static str {
@@ -147,6 +161,9 @@ pub struct Limits {
     pub wall_ms: Cap,
     /// Milliseconds of own work.
     pub work_ms: Cap,
+    /// Output tokens of one reply; the model's own limit applies in addition.
+    #[serde(skip_serializing_if = "Cap::is_default")]
+    pub output: Cap,
 }
 
 impl Limits {
@@ -161,6 +178,7 @@ impl Limits {
             children: Cap::At(50),
             wall_ms: Cap::At(3_600_000),
             work_ms: Cap::Unlimited,
+            output: Cap::Default,
         }
     }
 
@@ -176,6 +194,7 @@ impl Limits {
             children: Cap::Unlimited,
             wall_ms: Cap::Unlimited,
             work_ms: Cap::At(900_000),
+            output: Cap::Default,
         }
     }
 
@@ -228,6 +247,13 @@ impl Limits {
         self
     }
 
+    /// Sets the limit on output tokens of one reply.
+    #[must_use]
+    pub fn output(mut self, tokens: u64) -> Self {
+        self.output = Cap::At(tokens);
+        self
+    }
+
     /// Sets the time from first step to end.
     #[must_use]
     pub fn wall(mut self, wall: Duration) -> Self {
@@ -246,7 +272,8 @@ impl Limits {
             Limit::Children => self.children,
             Limit::Wall => self.wall_ms,
             Limit::Work => self.work_ms,
-            Limit::Repeats | Limit::Compactions | Limit::Output => Cap::Unlimited,
+            Limit::Output => self.output,
+            Limit::Repeats | Limit::Compactions => Cap::Unlimited,
         }
     }
 
@@ -261,6 +288,7 @@ impl Limits {
             children: choose(self.children, other.children),
             wall_ms: choose(self.wall_ms, other.wall_ms),
             work_ms: choose(self.work_ms, other.work_ms),
+            output: choose(self.output, other.output),
         }
     }
 

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     fact::{Asked, CancelledBy, Ended, LimitHit, Outcome, Purpose, Reservation, Spawned},
+    ledger::Margin,
     limits::{Limit, Limits},
     message::{Message, ToolResult, TranscriptEntry, Usage},
     model::ModelError,
@@ -72,6 +73,14 @@ pub(crate) struct Links {
     pub(crate) open_background: u32,
     /// True if the parent has received the result of this background run.
     pub(crate) told_parent: bool,
+    /// Position of this run, which is the order of spawning.
+    pub(crate) index: usize,
+    /// Number by which the tree looks up what similar runs needed.
+    pub(crate) agent: usize,
+    /// Runs below that have not ended.
+    pub(crate) open_below: u64,
+    /// The part of `held` that is for landings.
+    pub(crate) landings: Reservation,
 }
 
 /// Reasons for the run to end that do not come from its model.
@@ -82,6 +91,10 @@ pub(crate) struct Stopping {
     /// Outcome that the run must end with.
     forced_outcome: Option<Outcome>,
     landing: Landing,
+    /// Amount held for the landing of this run.
+    pub(crate) landing_hold: Reservation,
+    /// The same before the last call.
+    pub(crate) landing_before: Reservation,
 }
 
 /// Progress of the last turn that a run gets when it reaches a limit.
@@ -154,7 +167,7 @@ pub enum Step {
 }
 
 impl Run {
-    pub(crate) fn new(id: Uuid, place: Place, parent: Option<usize>, spawned: Arc<Spawned>) -> Self {
+    pub(crate) fn new(id: Uuid, place: Place, links: Links, spawned: Arc<Spawned>) -> Self {
         Self {
             id,
             place,
@@ -163,7 +176,7 @@ impl Run {
             subtree: Totals::default(),
             held: Reservation::default(),
             ended: None,
-            links: Links { parent, ..Links::default() },
+            links,
             stopping: Stopping::default(),
             work: work_clock::WorkClock::default(),
             conversation: conversation::Conversation::new(&spawned),
@@ -254,6 +267,31 @@ impl Run {
         self.asks.failed
     }
 
+    /// Returns the milliseconds of the slowest reply so far.
+    pub fn slowest_reply_ms(&self) -> u64 {
+        self.asks.slowest_ms
+    }
+
+    /// Returns the output tokens of the run's largest reply, of which older ones count less.
+    pub(crate) fn largest_reply(&self) -> u64 {
+        self.asks.need.output
+    }
+
+    /// Returns the output that the next call needs because the last replies were cut.
+    pub(crate) fn room_after_cuts(&self) -> Option<u64> {
+        self.conversation.cuts.next_room()
+    }
+
+    /// Returns the margin that the reservation of the open call has.
+    pub(crate) fn margin_of_open_ask(&self) -> Margin {
+        self.asks.margin
+    }
+
+    /// Returns whether the run has made a model or tool call.
+    pub fn is_started(&self) -> bool {
+        self.work.began.is_some()
+    }
+
     /// Returns the model of the last attempt.
     pub fn asked_model(&self) -> Option<&str> {
         self.asks.model.as_deref()
@@ -276,9 +314,19 @@ impl Run {
 
     /// Returns whether the run only waits for other runs.
     pub fn is_waiting(&self) -> bool {
-        let open = self.open_calls();
+        if self.ended.is_some() {
+            return false;
+        }
         let delegated = |state: &CallState| state.begun.is_some() && tool_names::is_delegation(&state.call.name);
-        self.ended.is_none() && ((!open.is_empty() && open.iter().all(delegated)) || self.next_step() == Step::Await)
+        if self.calls.open().next().is_some() {
+            return self.calls.open().all(delegated);
+        }
+        self.is_waiting_for_background()
+    }
+
+    /// Returns whether the run has nothing to do until its background children have ended.
+    pub(crate) fn is_waiting_for_background(&self) -> bool {
+        self.links.open_background > 0 && self.asks.open.is_none() && self.next_step() == Step::Await
     }
 
     /// Returns whether the parent has received the result of this background run.

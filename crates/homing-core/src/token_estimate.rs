@@ -67,6 +67,21 @@ fn images(message: &Message) -> &[Image] {
     }
 }
 
+/// Returns an upper bound on the tokens of a request without tools and messages whose system prompt has this many bytes.
+pub(crate) fn request_tokens(system: u64) -> u64 {
+    REQUEST_TOKENS + text_bound(system)
+}
+
+/// Returns an upper bound on the tokens of a message of this many bytes.
+pub(crate) fn message_tokens(bytes: u64) -> u64 {
+    text_bound(bytes).saturating_add(MESSAGE_TOKENS)
+}
+
+/// Returns an upper bound on the output tokens of a reply of which this many bytes have arrived.
+pub fn output_bound(bytes: u64) -> u64 {
+    text_bound(bytes)
+}
+
 /// Bounds the tokens of a text, assuming at least 2.5 bytes per token on average, plus a margin of a tenth.
 fn text_bound(bytes: u64) -> u64 {
     bytes.saturating_mul(11).div_ceil(25)

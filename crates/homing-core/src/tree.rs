@@ -6,11 +6,11 @@ use uuid::Uuid;
 
 use crate::{
     definition::OnFailure,
-    fact::{Ended, Fact, Outcome, Purpose, Record, Spawned},
-    ledger::Ledger,
+    fact::{Asked, Ended, Fact, Outcome, Purpose, Record, Reservation, Spawned},
+    ledger::{Ledger, learned::Learned},
     message::Usage,
     place::Place,
-    run::Run,
+    run::{Links, Run},
     tool::CallKey,
 };
 
@@ -22,6 +22,7 @@ pub struct RunTree {
     by_call: HashMap<CallKey, Vec<usize>>,
     next_seq: u64,
     clock: TreeClock,
+    pub(crate) learned: Learned,
 }
 
 /// Time that has passed for a tree. It passes only while a process owns the tree: gaps between owners do not count.
@@ -95,14 +96,18 @@ impl RunTree {
         let at = self.runs.len();
         let parent = spawned.parent.and_then(|parent| self.by_id.get(&parent).copied());
         self.by_id.insert(id, at);
-        self.runs.push(Run::new(id, place, parent, spawned.clone()));
+        let agent = self.learned.agent(&spawned.agent.name);
+        self.runs.push(Run::new(id, place, Links { parent, index: at, agent, ..Links::default() }, spawned.clone()));
         if let Some(key) = spawned.parent_call {
             self.by_call.entry(key).or_default().push(at);
         }
         if let Some(parent) = parent {
             self.runs[parent].links.children.push(at);
             self.runs[parent].links.open_background += u32::from(spawned.background);
-            self.up_from(Some(parent), |run| run.subtree.children += 1);
+            self.up_from(Some(parent), |run| {
+                run.subtree.children += 1;
+                run.links.open_below += 1;
+            });
         }
     }
 
@@ -111,18 +116,22 @@ impl RunTree {
         match fact {
             Fact::Spawned(_) => (),
             Fact::Asked(asked) => {
-                let hold = asked.hold;
+                let (hold, margin) = (asked.hold, self.learned.margin(&asked.model));
                 self.up_from(Some(at), |run| run.held += hold);
-                self.runs[at].fold(clock).asked(asked);
+                self.runs[at].stopping.landing_before = self.runs[at].stopping.landing_hold;
+                self.hold_landing(at, asked.landing);
+                self.runs[at].fold(clock).asked(asked, margin);
             }
             Fact::Replied { reply } => {
-                let turns = u64::from(self.settle(at, reply.usage));
+                let asked = self.settle(at, reply.usage);
+                let turns = u64::from(asked.is_some_and(|asked| asked.purpose != Purpose::Compaction));
                 self.runs[at].fold(clock).replied(reply);
                 self.up_from(Some(at), |run| run.subtree.turns += turns);
             }
             Fact::AskFailed { failure, charge } => {
-                self.settle(at, *charge);
+                let asked = self.settle(at, *charge);
                 self.runs[at].fold(clock).ask_failed(failure);
+                self.keep_landing(at, asked, *charge);
             }
             Fact::Called(called) => {
                 self.runs[at].fold(clock).called(called);
@@ -132,8 +141,14 @@ impl RunTree {
                 self.runs[at].fold(clock).returned(*key, result, refused.as_ref());
             }
             Fact::Told { from, message } => {
-                self.runs[at].fold(clock).told(message);
-                if let Some(sender) = from.and_then(|id| self.by_id.get(&id).copied()) {
+                let sender = from.and_then(|id| self.by_id.get(&id).copied());
+                let is_child = |sender: usize| self.runs[sender].links.parent == Some(at);
+                if sender.is_some_and(is_child) {
+                    self.runs[at].fold(clock).reported(message);
+                } else {
+                    self.runs[at].fold(clock).told(message);
+                }
+                if let Some(sender) = sender {
                     let links = &mut self.runs[sender].links;
                     links.told_parent |= links.parent == Some(at);
                 }
@@ -145,22 +160,47 @@ impl RunTree {
             Fact::Extended { more } => {
                 let run = &mut self.runs[at];
                 run.limits = run.limits.raised_by(*more);
+                let (had_ended, parent) = (run.ended.is_some(), run.links.parent);
                 run.fold(clock).reopen();
+                let reopened = u64::from(had_ended && run.ended.is_none());
+                self.up_from(parent, |run| run.links.open_below += reopened);
             }
             Fact::Ended(ended) => self.ended(at, ended),
         }
     }
 
-    /// Replaces the open reservation by usage. Returns whether the call was a turn.
-    fn settle(&mut self, at: usize, used: Usage) -> bool {
-        let Some(asked) = self.runs[at].open_ask() else { return false };
-        let (hold, is_turn) = (asked.hold, asked.purpose != Purpose::Compaction);
-        self.runs[at].own.usage += used;
+    /// Replaces the open reservation by usage, and returns the call.
+    fn settle(&mut self, at: usize, used: Usage) -> Option<Asked> {
+        let run = &mut self.runs[at];
+        let asked = run.open_ask()?.clone();
+        run.own.usage += used;
+        self.learned.used(run.links.agent, &asked, run.margin_of_open_ask(), &used);
         self.up_from(Some(at), |run| {
-            run.held -= hold;
+            run.held -= asked.hold;
             run.subtree.usage += used;
         });
-        is_turn
+        Some(asked)
+    }
+
+    /// Replaces what is held for the landing of a run, at the run and its ancestors.
+    fn hold_landing(&mut self, at: usize, landing: Reservation) {
+        let before = std::mem::replace(&mut self.runs[at].stopping.landing_hold, landing);
+        if before == landing {
+            return;
+        }
+        self.up_from(Some(at), |run| {
+            run.held = run.held - before + landing;
+            run.links.landings = run.links.landings - before + landing;
+        });
+    }
+
+    /// Keeps what a failed landing has left of its reservation, so that another run does not take it before the next attempt.
+    fn keep_landing(&mut self, at: usize, asked: Option<Asked>, charge: Usage) {
+        let Some(asked) = asked.filter(|asked| matches!(asked.purpose, Purpose::Landing(_))) else { return };
+        if !self.runs[at].stopping.landing_before.is_zero() {
+            let charged = Reservation { tokens: charge.tokens(), cost_micros: charge.cost_micros };
+            self.hold_landing(at, asked.hold - charged);
+        }
     }
 
     fn ended(&mut self, at: usize, ended: &Arc<Ended>) {
@@ -169,11 +209,19 @@ impl RunTree {
         }
         self.runs[at].ended = Some(ended.clone());
         self.runs[at].work.stop(self.clock.now);
+        self.hold_landing(at, Reservation::default());
+        if self.runs[at].is_started() {
+            self.learned.ended(self.runs[at].links.agent, &self.runs[at].own.usage);
+        }
         let spawned = self.runs[at].spawned.clone();
         let Some(parent) = self.runs[at].links.parent else { return };
+        self.up_from(Some(parent), |run| run.links.open_below = run.links.open_below.saturating_sub(1));
         let parent = &mut self.runs[parent];
         if spawned.background {
             parent.links.open_background = parent.links.open_background.saturating_sub(1);
+            if parent.links.open_background == 0 {
+                parent.fold(self.clock.now).all_reported();
+            }
         }
         if let (Outcome::Failed { kind, message, .. }, OnFailure::FailParent) =
             (&ended.outcome, spawned.agent.task.on_failure)

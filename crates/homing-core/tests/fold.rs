@@ -8,7 +8,7 @@ use homing_core::{
     fact::{
         Asked, CallRefusal, Called, CancelledBy, Ended, Fact, LimitHit, Outcome, Purpose, Record, Reservation, Spawned,
     },
-    ledger::{AskSize, Fit},
+    ledger::{AskSize, Fit, Margin},
     limits::{Cap, Limit, Limits},
     message::{Args, MessageOrigin, ToolCall, ToolResult},
     model::Rates,
@@ -48,7 +48,16 @@ impl Story {
     fn ask(&mut self, purpose: Purpose, nudge: Option<&str>) {
         let hold = Reservation { tokens: 100, cost_micros: 0 };
         let (model, nudge) = ("script/list".to_owned(), nudge.map(str::to_owned));
-        let asked = Asked { purpose, model, max_output: 50, request_hash: 0, input_bound: 50, hold, nudge };
+        let asked = Asked {
+            purpose,
+            model,
+            max_output: 50,
+            request_hash: 0,
+            input_bound: 50,
+            hold,
+            landing: Reservation::default(),
+            nudge,
+        };
         self.record(ROOT, Fact::Asked(asked));
     }
 
@@ -175,12 +184,13 @@ fn reservations_count_at_every_ancestor_until_settled() {
     story.record(CHILD, Fact::Spawned(Arc::new(spawned(Some(ROOT), Limits::default()))));
     story.ask(Purpose::Turn, None);
     assert_eq!(story.root().held.tokens, 100);
-    let size = AskSize { input: 500, output: 480, floor: 450, reserve: 0 };
+    let size =
+        AskSize { input: 500, output: 480, floor: 450, landing_output: 0, margin: Margin::default(), parallel: 4 };
     let fit = |story: &Story| story.tree.ledger().fit(CHILD, size, &Rates::default());
     assert_eq!(fit(&story), Fit::Later, "the root's reservation may be released");
     story.record(ROOT, Fact::Replied { reply: Arc::new(say("done")) });
     let hold = Reservation { tokens: 980, cost_micros: 0 };
-    assert_eq!(fit(&story), Fit::Fits { max_output: 480, hold });
+    assert_eq!(fit(&story), Fit::Fits { max_output: 480, hold, landing: Reservation::default() });
     let large = AskSize { input: 999, ..size };
     assert!(
         matches!(story.tree.ledger().fit(CHILD, large, &Rates::default()), Fit::Full(hit) if hit.place == Place::root())

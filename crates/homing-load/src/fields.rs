@@ -134,6 +134,8 @@ const TABLE: &[(&str, Field)] = &[
     ("timeoutms", F::Limit(Limit::Wall, Unit::Millis)),
     ("wall", F::Limit(Limit::Wall, Unit::Seconds)),
     ("work", F::Limit(Limit::Work, Unit::Seconds)),
+    ("maxoutput", F::Limit(Limit::Output, Unit::Count)),
+    ("maxoutputtokens", F::Limit(Limit::Output, Unit::Count)),
     ("sharedcontext", F::SharedContext),
     ("inherit", F::Inherit),
     ("inheritmessages", F::Inherit),

@@ -49,7 +49,8 @@ pub(crate) fn narrow(limits: &mut Limits, limit: Limit, cap: Cap) {
         Limit::Children => &mut limits.children,
         Limit::Wall => &mut limits.wall_ms,
         Limit::Work => &mut limits.work_ms,
-        Limit::Repeats | Limit::Compactions | Limit::Output => return,
+        Limit::Output => &mut limits.output,
+        Limit::Repeats | Limit::Compactions => return,
     };
     *slot = slot.tighter(cap);
 }

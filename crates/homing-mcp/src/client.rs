@@ -258,6 +258,7 @@ fn narrowed(requested: Limits, allowed: Limits) -> Limits {
         children: pick(requested.children, allowed.children, ceiling.children),
         wall_ms: pick(requested.wall_ms, allowed.wall_ms, ceiling.wall_ms),
         work_ms: pick(requested.work_ms, allowed.work_ms, ceiling.work_ms),
+        output: pick(requested.output, allowed.output, ceiling.output),
     }
 }
 

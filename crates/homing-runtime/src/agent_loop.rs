@@ -4,8 +4,10 @@
 pub(crate) mod active_run;
 pub(crate) mod call_record;
 pub(crate) mod compaction;
+pub(crate) mod landing;
 pub(crate) mod model_call;
 pub(crate) mod permission;
+pub(crate) mod request;
 pub(crate) mod run_driver;
 pub(crate) mod tool_call;
 

@@ -38,6 +38,8 @@ pub struct Transient {
 pub enum TransientKind {
     /// The run waits for a slot.
     Queued,
+    /// The run waits until other runs release budget that is reserved for their calls.
+    WaitingForBudget,
     /// An attempt failed, and another follows.
     Retrying {
         /// The time until the next attempt, in milliseconds.
@@ -61,6 +63,7 @@ impl TransientKind {
     fn kind(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
+            Self::WaitingForBudget => "waiting_for_budget",
             Self::Retrying { .. } => "retrying",
             Self::Progress(_) => "progress",
             Self::Question(_) => "question",
@@ -104,7 +107,7 @@ fn notice_json(notice: &Transient) -> Value {
         "tree": notice.tree, "at": notice.at, "run": notice.run, "place": notice.place, "kind": notice.kind.kind(),
     });
     let more = match &notice.kind {
-        TransientKind::Queued => json!({}),
+        TransientKind::Queued | TransientKind::WaitingForBudget => json!({}),
         TransientKind::Retrying { in_ms, reason } => json!({"in_ms": in_ms, "reason": reason}),
         TransientKind::Progress(text)
         | TransientKind::Text(text)

@@ -77,14 +77,10 @@ pub trait Journal: Send + Sync {
         None
     }
 
-    /// Reserves at an account, which processes share. Returns the limit that is reached, or `None` on success.
-    fn hold_at_account(
-        &self,
-        account: &str,
-        hold: Reservation,
-    ) -> BoxFuture<'_, Result<Option<LimitHit>, JournalError>> {
+    /// Reserves at an account, which processes share.
+    fn hold_at_account(&self, account: &str, hold: Reservation) -> BoxFuture<'_, Result<AccountHold, JournalError>> {
         let _ = (account, hold);
-        Box::pin(std::future::ready(Ok(None)))
+        Box::pin(std::future::ready(Ok(AccountHold::Held)))
     }
 
     /// Replaces a reservation at an account by what was used.
@@ -95,6 +91,17 @@ pub trait Journal: Send + Sync {
 
 /// Called with every record once it is durable. Must not block.
 pub type FactListener = Arc<dyn Fn(&Arc<Record>) + Send + Sync>;
+
+/// The result of reserving at an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountHold {
+    /// The amount is reserved.
+    Held,
+    /// It does not fit now, but may fit when other reservations are settled.
+    Later,
+    /// It does not fit, because this limit is reached.
+    Full(LimitHit),
+}
 
 /// The result of beginning a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The part of a run that exists only while it is running.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool};
 
 use homing_core::{place::Place, tool::ToolState};
 use tokio::sync::Notify;
@@ -19,6 +19,8 @@ pub(crate) struct LiveRun {
     pub(crate) over: CancellationToken,
     /// Notified when a message for the run arrives, or a background child ends.
     pub(crate) wake: Notify,
+    /// True if the next model call repeats one that a crash interrupted. The provider did not fail, so it is made at once.
+    pub(crate) repeats_ask: AtomicBool,
     /// Values that the run's tools keep between calls.
     pub(crate) state: Arc<ToolState>,
     pub(crate) tools: OnceLock<Arc<RunTools>>,
@@ -34,6 +36,7 @@ impl LiveRun {
             stop,
             over: CancellationToken::new(),
             wake: Notify::new(),
+            repeats_ask: AtomicBool::new(false),
             state: Arc::default(),
             tools: OnceLock::new(),
             agent_tools: Mutex::default(),

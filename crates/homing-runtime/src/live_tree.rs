@@ -149,7 +149,11 @@ impl LiveTree {
     }
 
     fn append(&self, tree: &mut RunTree, record: Arc<Record>) -> Commit {
-        let settles = matches!(record.fact, Fact::Replied { .. } | Fact::AskFailed { .. } | Fact::Ended(_));
+        // A returned call releases nothing, but its run may now wait for others, which then must not wait for it.
+        let settles = matches!(
+            record.fact,
+            Fact::Replied { .. } | Fact::AskFailed { .. } | Fact::Returned { .. } | Fact::Ended(_)
+        );
         tree.apply(&record).expect("positions are given out under the lock");
         let commit = self.journal.append(record);
         if settles {

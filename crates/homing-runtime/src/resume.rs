@@ -1,6 +1,6 @@
 //! Resumes a tree of the journal, and accounts for model calls that a crash interrupted.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use homing_core::{
     fact::{Asked, Fact, Outcome},
@@ -59,7 +59,9 @@ impl Inner {
                 tree.read_run(*id, |run| (run.place.clone(), run.spawned.parent, run.open_ask().cloned()));
             let parent = parent.and_then(|id| tree.live_run(id));
             let stop = parent.map_or_else(CancellationToken::new, |parent| parent.stop.child_token());
-            tree.add_live_run(LiveRun::new(*id, place, stop));
+            let live_run = LiveRun::new(*id, place, stop);
+            live_run.repeats_ask.store(ask.is_some(), Ordering::Relaxed);
+            tree.add_live_run(live_run);
             if let Some(asked) = ask {
                 drop(tree.record(*id, interrupted_ask(&asked)));
             }

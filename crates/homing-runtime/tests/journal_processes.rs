@@ -17,7 +17,7 @@ use homing_core::{
     message::Usage,
 };
 use homing_runtime::journal::{
-    Begun, Claim, Journal, JournalError,
+    AccountHold, Begun, Claim, Journal, JournalError,
     sqlite::{Account, Failpoint, Filter, SqliteJournal},
 };
 use journal_support::*;
@@ -283,7 +283,7 @@ fn spend(path: &Path) {
     let journal = SqliteJournal::open(path, options).unwrap();
     let hold = Reservation { tokens: 10, cost_micros: 2 };
     let mut held = 0;
-    while wait(journal.hold_at_account("ci", hold)).unwrap().is_none() {
+    while wait(journal.hold_at_account("ci", hold)).unwrap() == AccountHold::Held {
         held += 1;
         if held % 2 == 0 {
             journal.settle_at_account("ci", hold, Usage { cost_micros: 1, ..Usage::default() });

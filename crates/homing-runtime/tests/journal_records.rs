@@ -15,7 +15,7 @@ use homing_core::{
     place::Place,
 };
 use homing_runtime::journal::{
-    Begun, Claim, InboxRequest, Journal, JournalError,
+    AccountHold, Begun, Claim, InboxRequest, Journal, JournalError,
     sqlite::{Account, Filter, FindError, Posted, SqliteJournal, SumBy, Which},
 };
 use journal_support::*;
@@ -339,16 +339,21 @@ fn account_is_shared_by_all_processes() {
         options.accounts.insert("ci".into(), Account { per_day_micros: Some(100) });
         SqliteJournal::open(&path, options).unwrap()
     };
+    let full = |hold: Result<AccountHold, JournalError>| match hold.unwrap() {
+        AccountHold::Full(hit) => hit,
+        other => panic!("{other:?}"),
+    };
     let (one, two) = (open(), open());
     let hold = |cost_micros| Reservation { tokens: 1, cost_micros };
-    assert_eq!(wait(one.hold_at_account("ci", hold(60))), Ok(None));
-    let hit = wait(two.hold_at_account("ci", hold(60))).unwrap().unwrap();
-    assert_eq!((hit.name, hit.limit, hit.spent), (Limit::Cost, 100, 60));
+    assert_eq!(wait(one.hold_at_account("ci", hold(60))), Ok(AccountHold::Held));
+    assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(AccountHold::Later), "it fits once the first is settled");
+    let hit = full(wait(two.hold_at_account("ci", hold(101))));
+    assert_eq!((hit.name, hit.limit, hit.spent), (Limit::Cost, 100, 0));
     one.settle_at_account("ci", hold(60), Usage { cost_micros: 10, ..Usage::default() });
-    assert_eq!(wait(one.hold_at_account("ci", hold(0))), Ok(None));
-    assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(None));
+    assert_eq!(wait(one.hold_at_account("ci", hold(0))), Ok(AccountHold::Held));
+    assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(AccountHold::Held));
     drop(two);
-    let hit = wait(one.hold_at_account("ci", hold(31))).unwrap().unwrap();
+    let hit = full(wait(one.hold_at_account("ci", hold(31))));
     assert_eq!(hit.spent, 70, "reservations of a process that is gone are charged in full");
-    assert_eq!(wait(one.hold_at_account("unknown", hold(1_000))), Ok(None));
+    assert_eq!(wait(one.hold_at_account("unknown", hold(1_000))), Ok(AccountHold::Held));
 }

@@ -78,6 +78,7 @@ impl LimitFields {
             children: cap(self.max_children),
             wall_ms: cap(timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))),
             work_ms: Cap::Default,
+            output: Cap::Default,
         })
     }
 

@@ -171,6 +171,9 @@ pub(crate) struct LimitArgs {
     /// Maximum depth of delegation; 0 disables it.
     #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Limits")]
     pub(crate) max_depth: Option<Cap>,
+    /// Maximum number of output tokens of one reply.
+    #[arg(long, value_name = "N", value_parser = values::count, help_heading = "Limits")]
+    pub(crate) max_output: Option<Cap>,
     /// Maximum time for the whole run tree: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::time, help_heading = "Limits")]
     pub(crate) timeout: Option<Cap>,
@@ -187,6 +190,7 @@ impl LimitArgs {
             children: self.max_children.unwrap_or_default(),
             wall_ms: self.timeout.unwrap_or_default(),
             work_ms: Cap::Default,
+            output: self.max_output.unwrap_or_default(),
         }
     }
 }

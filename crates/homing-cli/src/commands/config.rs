@@ -69,7 +69,7 @@ fn defaults(folders: &Folders) -> Values {
     let mut add = |key: &str, value: String| {
         values.insert(key.to_owned(), (value, "default".to_owned()));
     };
-    for limit in Limit::SETTABLE.into_iter().filter(|limit| *limit != Limit::Work) {
+    for limit in Limit::SETTABLE.into_iter().filter(|limit| !matches!(limit, Limit::Work | Limit::Output)) {
         let value =
             Limits::root().cap(limit).value().map_or_else(|| "\"none\"".to_owned(), |value| shown(limit, value));
         add(&format!("limits.{}", name(limit)), value);

@@ -41,8 +41,10 @@ pub(crate) fn bar(board: &Board, of: usize, look: Look) -> String {
     let width = (look.width / 3).min(30);
     let full = (width * finished).checked_div(of).unwrap_or(0).min(width);
     let (done, open) = if look.is_unicode { ("█", "░") } else { ("#", ".") };
+    let waiting = board.rows().filter(|row| row.waits_for_budget()).count();
+    let waiting = if waiting > 0 { format!(" · {waiting} waiting for budget") } else { String::new() };
     let line = format!(
-        "{}{} {finished}/{of} · {busy} running · {failed} failed · {} tok · {} · {}",
+        "{}{} {finished}/{of} · {busy} running{waiting} · {failed} failed · {} tok · {} · {}",
         done.repeat(full),
         open.repeat(width - full),
         figures::tokens(tokens),

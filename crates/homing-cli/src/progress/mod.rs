@@ -16,6 +16,9 @@ use homing_core::{
 use homing_runtime::event::{Event, TransientKind};
 use uuid::Uuid;
 
+/// The activity of a run whose next call fits once other runs release what they have reserved.
+const WAITING_FOR_BUDGET: &str = "waiting for budget";
+
 /// All runs of a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
@@ -58,6 +61,7 @@ impl Board {
                 let Some(row) = self.row_mut(notice.run) else { return };
                 match &notice.kind {
                     TransientKind::Queued => row.activity = "queued".to_owned(),
+                    TransientKind::WaitingForBudget => row.activity = WAITING_FOR_BUDGET.to_owned(),
                     TransientKind::Retrying { in_ms, reason } => {
                         row.activity =
                             format!("retrying in {}: {}", figures::time(*in_ms), sanitize::inert_line(reason));
@@ -141,6 +145,10 @@ impl BoardRow {
     fn pay(&mut self, usage: &Usage) {
         self.tokens += usage.input + usage.output;
         self.cost_micros += usage.cost_micros;
+    }
+
+    pub(crate) fn waits_for_budget(&self) -> bool {
+        !self.status.is_over() && self.activity == WAITING_FOR_BUDGET
     }
 
     /// Returns the time it has taken so far, in milliseconds.

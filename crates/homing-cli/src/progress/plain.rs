@@ -14,6 +14,7 @@ pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
                 (notice.run, format!("retrying in {}: {}", figures::time(*in_ms), first_line(reason)))
             }
             TransientKind::Warning(text) => (notice.run, format!("warning: {}", first_line(text))),
+            TransientKind::WaitingForBudget => (notice.run, "waiting for budget".to_owned()),
             TransientKind::Queued
             | TransientKind::Progress(_)
             | TransientKind::Question(_)

@@ -1,7 +1,9 @@
 //! The model calls of a run: the open one, and what is known from the last ones.
 
 use crate::{
-    fact::Asked,
+    fact::{Asked, Purpose},
+    ledger::{Margin, learned::Need},
+    message::Usage,
     model::{AskFailure, ModelError},
     token_estimate::LastAsk,
 };
@@ -20,20 +22,33 @@ pub(super) struct AskState {
     pub(super) partial: String,
     /// Size of the last request, as reported by the provider.
     pub(super) last_size: Option<LastAsk>,
+    /// Output of the replies so far.
+    pub(super) need: Need,
+    /// Margin of the last reservation.
+    pub(super) margin: Margin,
+    /// Milliseconds of the slowest reply so far.
+    pub(super) slowest_ms: u64,
+    /// Time of the last attempt by the tree's clock.
+    began: u64,
 }
 
 impl AskState {
-    pub(super) fn begin(&mut self, asked: &Asked) {
+    pub(super) fn begin(&mut self, asked: &Asked, margin: Margin, clock: u64) {
         if self.model.as_ref() != Some(&asked.model) {
             self.model = Some(asked.model.clone());
             self.failed = 0;
         }
         self.open = Some(asked.clone());
+        (self.margin, self.began) = (margin, clock);
     }
 
     /// Closes the open call because a reply arrived.
-    pub(super) fn succeed(&mut self) -> Option<Asked> {
+    pub(super) fn succeed(&mut self, used: &Usage, clock: u64) -> Option<Asked> {
         let asked = self.open.take()?;
+        self.slowest_ms = self.slowest_ms.max(clock.saturating_sub(self.began));
+        if !used.estimated && asked.purpose == Purpose::Turn {
+            self.need.replied(used.output);
+        }
         self.failed = 0;
         self.last_error = None;
         self.partial.clear();

@@ -16,6 +16,8 @@ pub(super) struct Conversation {
     pub(super) superseded: usize,
     /// Messages to the run that arrived while a call was open.
     waiting: Vec<String>,
+    /// Reports of background children that ended while the run only waits for the rest of them.
+    reports: Vec<String>,
     pub(super) compaction: Compaction,
     pub(super) cuts: Cuts,
 }
@@ -86,6 +88,7 @@ impl Conversation {
             entries: inherited.chain([task]).collect(),
             superseded: 0,
             waiting: Vec::new(),
+            reports: Vec::new(),
             compaction: Compaction::default(),
             cuts: Cuts::default(),
         }
@@ -109,6 +112,18 @@ impl Conversation {
     /// model knew when it replied.
     pub(super) fn hold(&mut self, message: &str) {
         self.waiting.push(message.to_owned());
+    }
+
+    /// Keeps the report of a background child until [`Self::deliver_reports`].
+    pub(super) fn hold_report(&mut self, report: &str) {
+        self.reports.push(report.to_owned());
+    }
+
+    /// Adds the reports of background children that were kept.
+    pub(super) fn deliver_reports(&mut self) {
+        for report in std::mem::take(&mut self.reports) {
+            self.add(report, MessageOrigin::Message);
+        }
     }
 
     /// Adds the messages that waited.

@@ -99,6 +99,12 @@ impl Cuts {
         }
     }
 
+    /// Returns the output that the next reply needs so that it is not cut again: four times as much, then all there is.
+    pub(super) fn next_room(&self) -> Option<u64> {
+        let cut = self.last.as_ref()?;
+        Some(if self.in_a_row < 2 { cut.permitted.saturating_mul(4) } else { u64::MAX })
+    }
+
     /// Returns the limit that ends the run because too many replies in a row were cut.
     pub(super) fn limit_hit(&self, place: &Place) -> Option<LimitHit> {
         let cut = self.last.as_ref().filter(|_| self.in_a_row >= MAX_IN_A_ROW)?;

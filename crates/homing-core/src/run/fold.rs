@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{Landing, Run, VERIFICATION, answer::Check, conversation::PendingCompaction, cut, nudges};
 use crate::{
     fact::{Asked, CallRefusal, Called, FailureKind, LimitHit, Outcome, Purpose},
+    ledger::Margin,
     limits::Limit,
     message::{Message, MessageOrigin, Part, Reply, StopReason, ToolResult},
     model::{AskFailure, ModelError},
@@ -28,9 +29,11 @@ pub(crate) struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    pub(crate) fn asked(&mut self, asked: &Asked) {
+    pub(crate) fn asked(&mut self, asked: &Asked, margin: Margin) {
         let run = &mut *self.run;
         run.work.call_begins(self.clock);
+        // Earlier versions went on at the first report; their journals have the call that followed it.
+        run.conversation.deliver_reports();
         if let Some(nudge) = &asked.nudge {
             run.conversation.add(nudge.clone(), MessageOrigin::Nudge);
             run.conversation.cuts.told();
@@ -40,12 +43,12 @@ impl Fold<'_> {
             Purpose::Repair => run.answer.repair_asked = true,
             Purpose::Turn | Purpose::Compaction => (),
         }
-        run.asks.begin(asked);
+        run.asks.begin(asked, margin, self.clock);
     }
 
     pub(crate) fn replied(&mut self, reply: &Arc<Reply>) {
         let run = &mut *self.run;
-        let Some(asked) = run.asks.succeed() else { return };
+        let Some(asked) = run.asks.succeed(&reply.usage, self.clock) else { return };
         run.work.call_ends(self.clock);
         run.own.turns += u64::from(asked.purpose != Purpose::Compaction);
         match &asked.purpose {
@@ -189,9 +192,25 @@ impl Fold<'_> {
         }
     }
 
+    /// Takes in the report of a background child. A run that only waits is not woken for each of its children: it would spend
+    /// a turn on every report, and reach its limit before the last.
+    pub(crate) fn reported(&mut self, report: &str) {
+        if self.run.is_waiting_for_background() {
+            self.run.conversation.hold_report(report);
+        } else {
+            self.told(report);
+        }
+    }
+
+    /// Delivers the reports that were kept, because the last background child has ended.
+    pub(crate) fn all_reported(&mut self) {
+        self.run.conversation.deliver_reports();
+    }
+
     /// Takes in a message to the run.
     pub(crate) fn told(&mut self, message: &str) {
         let run = &mut *self.run;
+        run.conversation.deliver_reports();
         run.conversation.hold(message);
         if run.asks.open.is_none() && run.calls.states.is_empty() {
             run.conversation.deliver();

@@ -54,6 +54,8 @@ impl Decision<'_> {
         }
         let turns = run.own.turns;
         match run.limits.turns {
+            // The children are paid for, and the last turn needs their reports.
+            Cap::At(limit) if turns + 1 >= limit && run.links.open_background > 0 => Step::Await,
             Cap::At(limit) if turns >= limit => self.stop(Outcome::Exhausted(self.hit(Limit::Turns, limit, turns))),
             Cap::At(limit) if limit > 1 && turns + 1 == limit => self.land(self.hit(Limit::Turns, limit, turns)),
             Cap::At(_) | Cap::Unlimited | Cap::Default => {

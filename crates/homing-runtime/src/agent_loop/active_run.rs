@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use homing_core::{
-    fact::Fact,
+    fact::{Fact, LimitHit},
     hooks::{HookNotes, HookRun},
     run::Run,
+    tree::RunTree,
 };
 use uuid::Uuid;
 
@@ -39,6 +40,13 @@ impl ActiveRun {
     /// Reads the run.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Run) -> T) -> T {
         self.tree.read_run(self.live_run.run, read)
+    }
+
+    /// The time limit for which the run must land now.
+    pub(crate) fn time_nearly_up(&self) -> Option<LimitHit> {
+        let clock = |tree: &RunTree| self.tree.tree_clock(tree);
+        let landing = self.tree.read(|tree| tree.ledger().time_to_landing(self.id(), clock(tree)));
+        landing.filter(|(left, _)| *left == 0).map(|(_, hit)| hit)
     }
 
     /// Records a fact of the run.

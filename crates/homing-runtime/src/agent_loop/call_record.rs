@@ -102,7 +102,7 @@ impl CallRecorder {
         }
     }
 
-    /// Records the beginning of a call, unless the limit of calls is reached. The record is durable when this returns,
+    /// Records the beginning of a call, unless the limit of calls is reached or the run must land. The record is durable when this returns,
     /// so that after a crash a call that may have acted is known to have begun.
     pub(crate) async fn begin(
         &self,
@@ -114,6 +114,10 @@ impl CallRecorder {
     ) -> Result<(), CallError> {
         if state.begun.is_some() {
             return Ok(());
+        }
+        if let Some(hit) = self.run.time_nearly_up() {
+            let text = "not done: the time of this run is nearly up".to_owned();
+            return Err(RefusedCall { why: CallRefusal::Limit(hit), text }.into());
         }
         let call = ToolCall { id: state.call.id.clone(), name: name.to_owned(), args: Args::Json(args.clone()) };
         let called = Called { key: state.key, call, replay, allowed_by };

@@ -1,28 +1,29 @@
 //! Calls models: chooses the model, prepares the request, makes one attempt. A failed attempt is recorded as a fact,
 //! and the loop asks again; the pause before the retry is the scheduler's ([`Scheduler::back_off`]).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use homing_core::{
-    fact::{Asked, FailureKind, LimitHit, Outcome, Purpose},
-    ledger::{AskSize, Fit},
-    message::{FNV_START, Message, Reply, TranscriptEntry, fnv},
-    model::{AskFailure, Charge, Delta, Model, ModelCard, ModelError, ModelRequest, Rates, ToolChoice, Toolbox},
+    fact::{Asked, Ended, FailureKind, LimitHit, Outcome, Purpose, Reservation},
+    ledger::Fit,
+    message::Reply,
+    model::{AskFailure, Charge, Delta, Model, ModelError, ModelRequest, ToolChoice, Toolbox},
     run::{Run, Step},
-    token_estimate::input_bound,
 };
 
 use crate::{
-    agent_loop::{Interrupt, Reserved, active_run::ActiveRun, compaction},
-    config::RuntimeConfig,
+    agent_loop::{Interrupt, Reserved, active_run::ActiveRun, compaction, landing, request::PreparedRequest},
     event::TransientKind,
     ledger::{Reservations, ReserveResult, ReservedCall},
-    run_tools::RunTools,
     scheduler::{CallSlots, Scheduler, rate_limit::RateLimiter},
 };
 
-/// The context window assumed for the digest if the model's is not known, in tokens.
-const ASSUMED_WINDOW: u64 = 100_000;
+/// Time after which a call that waits for budget is checked again.
+const BUDGET_POLL: Duration = Duration::from_millis(500);
 
 /// Makes the model calls of one run.
 pub(crate) struct ModelCalls {
@@ -38,17 +39,6 @@ pub(crate) struct CallPermit {
     reserved: ReservedCall,
     key: String,
     _slots: CallSlots,
-}
-
-/// A request that is ready to be sent.
-struct PreparedRequest {
-    model: Arc<dyn Model>,
-    messages: Vec<Arc<TranscriptEntry>>,
-    system: Arc<str>,
-    tools: Option<Arc<RunTools>>,
-    size: AskSize,
-    rates: Rates,
-    hash: u64,
 }
 
 impl ModelCalls {
@@ -69,18 +59,23 @@ impl ModelCalls {
         let model = self.choose_model()?;
         self.scheduler.back_off().await?;
         let rate_limiter = self.run.runtime.rate_limiters.get(&model.card().rate_limit_key);
-        let request = self.prepare(model, &purpose, nudge.as_deref());
+        let mut request = PreparedRequest::new(&self.run, model, &purpose, nudge.as_deref());
         if let Some(step) = self.compact_if_too_long(&request, &purpose) {
             return Ok(Reserved::Instead(step));
         }
+        let mut waits = false;
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
+            if let Some(step) = self.land_if_time_is_short(&purpose) {
+                return Ok(Reserved::Instead(step));
+            }
             // Enabled before the check: a call that is settled between the check and the wait is not missed.
             let settlement = self.reservations.next_settlement();
             tokio::pin!(settlement);
             settlement.as_mut().enable();
+            request = self.fit_to_budget(request, &purpose, nudge.as_deref());
             if let Fit::Later = self.reservations.fit(request.size, &request.rates) {
-                self.scheduler.working(settlement).await?;
+                self.wait_for_budget(settlement, &purpose, &mut waits).await?;
                 continue;
             }
             let slots = self.scheduler.call_slots(&rate_limiter).await?;
@@ -88,13 +83,14 @@ impl ModelCalls {
                 continue;
             }
             let key = self.run.read(|run| format!("{}:{}", run.id, run.own.turns + 1));
-            let ask = |max_output, hold| Asked {
+            let ask = |max_output, hold, landing| Asked {
                 purpose: purpose.clone(),
                 model: request.model.card().name.clone(),
                 max_output,
                 request_hash: request.hash,
                 input_bound: request.size.input,
                 hold,
+                landing,
                 nudge: nudge.clone(),
             };
             match self.reservations.reserve(request.size, request.rates.clone(), ask).await? {
@@ -102,11 +98,46 @@ impl ModelCalls {
                     let permit = CallPermit { request, rate_limiter, reserved, key, _slots: slots };
                     return Ok(Reserved::Permitted(permit));
                 }
-                ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(&purpose, hit))),
+                ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(&purpose, &request, hit))),
                 ReserveResult::Later => {
                     drop(slots);
-                    self.scheduler.working(settlement).await?;
+                    self.wait_for_budget(settlement, &purpose, &mut waits).await?;
                 }
+            }
+        }
+    }
+
+    /// Chooses the output of the call, and for a landing its input as well, by the budget that is left now. It changes while
+    /// the run waits.
+    fn fit_to_budget(&self, mut request: PreparedRequest, purpose: &Purpose, nudge: Option<&str>) -> PreparedRequest {
+        match purpose {
+            Purpose::Landing(_) => {
+                let model = request.model.clone();
+                PreparedRequest::new(&self.run, model, purpose, nudge).fit_landing(&self.run, nudge)
+            }
+            Purpose::Turn | Purpose::Repair | Purpose::Compaction => {
+                request.choose_output(&self.run);
+                request
+            }
+        }
+    }
+
+    /// Waits until a call is settled, which may release what this one needs. Settlements of other processes at a shared
+    /// account are not announced, so the wait also ends after a moment.
+    async fn wait_for_budget(
+        &self,
+        settlement: impl Future<Output = ()>,
+        purpose: &Purpose,
+        waits: &mut bool,
+    ) -> Result<(), Interrupt> {
+        if !std::mem::replace(waits, true) {
+            self.run.notify(|| TransientKind::WaitingForBudget);
+        }
+        let settlement = tokio::time::timeout(BUDGET_POLL, settlement);
+        match purpose {
+            Purpose::Landing(_) => self.scheduler.waiting(settlement).await.map(drop),
+            Purpose::Turn | Purpose::Repair | Purpose::Compaction => {
+                self.scheduler.waiting(self.scheduler.before_landing(settlement)).await.map(drop)
             }
         }
     }
@@ -171,10 +202,10 @@ impl ModelCalls {
     fn land_if_time_is_short(&self, purpose: &Purpose) -> Option<Step> {
         match purpose {
             Purpose::Landing(_) => None,
-            Purpose::Turn | Purpose::Repair | Purpose::Compaction => self.run.tree.read(|tree| {
-                let hit = tree.ledger().time_nearly_up(self.run.id(), self.run.tree.tree_clock(tree))?;
-                Some(tree.get(self.run.id())?.land(hit))
-            }),
+            Purpose::Turn | Purpose::Repair | Purpose::Compaction => {
+                let hit = self.run.time_nearly_up()?;
+                Some(self.run.read(|run| land(run, hit, Reservation::default())))
+            }
         }
     }
 
@@ -200,30 +231,6 @@ impl ModelCalls {
         Err(Interrupt::Failed(failed_outcome(&error)))
     }
 
-    fn prepare(&self, model: Arc<dyn Model>, purpose: &Purpose, nudge: Option<&str>) -> PreparedRequest {
-        let (mut system, mut messages, last_ask) =
-            self.run.read(|run| (run.spawned.system.clone(), run.messages().to_vec(), run.last_ask()));
-        if let Some(nudge) = nudge {
-            messages.push(TranscriptEntry::new(Message::user(nudge)));
-        }
-        let (tools, input) = if *purpose == Purpose::Compaction {
-            let window = model.card().context_window.unwrap_or(ASSUMED_WINDOW);
-            let digest = compaction::digest(&messages, window);
-            system = Arc::from(compaction::PROMPT);
-            messages = vec![TranscriptEntry::new(Message::user(digest))];
-            (None, input_bound(&system, 0, &messages, None))
-        } else {
-            let tools = self.run.tools();
-            let is_program = is_program(model.card());
-            let input = if is_program { 0 } else { input_bound(&system, tools.bytes, &messages, last_ask) };
-            (Some(tools), input)
-        };
-        let size = ask_size(model.card(), input, purpose, self.run.config());
-        let rates = model.card().rates.clone().unwrap_or_default();
-        let hash = request_hash(&system, tools.as_deref(), &messages);
-        PreparedRequest { model, messages, system, tools, size, rates, hash }
-    }
-
     /// Summarises a history that would not fit the model's context, instead of sending it in vain.
     fn compact_if_too_long(&self, request: &PreparedRequest, purpose: &Purpose) -> Option<Step> {
         let window = request.model.card().context_window?;
@@ -233,38 +240,21 @@ impl ModelCalls {
     }
 
     /// The step to take if a call does not fit the budget: the landing, or the end if that does not fit either.
-    fn land_or_stop(&self, purpose: &Purpose, hit: LimitHit) -> Step {
-        match purpose {
-            Purpose::Landing(_) => Step::Stop(self.run.read(|run| run.ending(homing_core::run::out_of(hit)))),
-            Purpose::Turn | Purpose::Repair | Purpose::Compaction => self.run.read(|run| run.land(hit)),
-        }
+    fn land_or_stop(&self, purpose: &Purpose, request: &PreparedRequest, hit: LimitHit) -> Step {
+        self.run.read(|run| match purpose {
+            Purpose::Landing(_) => Step::Stop(run.ending(homing_core::run::out_of(hit))),
+            Purpose::Turn | Purpose::Repair | Purpose::Compaction => land(run, hit, request.least_hold()),
+        })
     }
 }
 
-/// The tokens to reserve for a call with `input` tokens.
-fn ask_size(card: &ModelCard, input: u64, purpose: &Purpose, config: &RuntimeConfig) -> AskSize {
-    if is_program(card) {
-        return AskSize { input, output: 0, floor: 0, reserve: 0 };
+/// The step that ends a run because of a limit. A run that has not started has nothing to report, so it is not asked.
+fn land(run: &Run, hit: LimitHit, needed: Reservation) -> Step {
+    if run.is_started() {
+        return run.land(hit);
     }
-    // Providers reject requests whose input and output might exceed the context. The input is an upper bound, so a
-    // quarter of the context is always left for the output.
-    let left = card.context_window.map(|window| window.saturating_sub(input).max(window / 4));
-    let most = [card.max_output, left].into_iter().flatten().fold(config.max_output, u64::min);
-    match purpose {
-        Purpose::Landing(_) => {
-            let output = config.landing_output.max(most.min(4_096));
-            AskSize { input, output, floor: config.landing_output.min(256), reserve: 0 }
-        }
-        Purpose::Turn | Purpose::Repair | Purpose::Compaction => {
-            AskSize { input, output: most, floor: config.output_floor.min(most), reserve: config.landing_output }
-        }
-    }
-}
-
-/// Returns true if the model is a program, which uses no tokens. Nothing is reserved for it, so that a team can always
-/// report.
-fn is_program(card: &ModelCard) -> bool {
-    card.max_output == Some(0)
+    let text = landing::not_started(&hit, needed);
+    Step::Stop(Ended { text, ..run.ending(homing_core::run::out_of(hit)) })
 }
 
 /// Returns true if the run stops asking a model after this error.
@@ -293,10 +283,4 @@ fn failed_outcome(error: &ModelError) -> Outcome {
         | ModelError::OutOfTime => FailureKind::Model,
     };
     Outcome::Failed { kind, message: error.to_string(), retryable: error.is_retryable() }
-}
-
-/// A fingerprint of a request: the prompt, the specifications of the tools, the messages.
-pub(crate) fn request_hash(system: &str, tools: Option<&RunTools>, messages: &[Arc<TranscriptEntry>]) -> u64 {
-    let start = fnv(FNV_START, system.as_bytes()) ^ tools.map_or(0, |tools| tools.hash);
-    messages.iter().fold(start, |hash, entry| fnv(hash, &entry.hash().to_le_bytes()))
 }

@@ -18,7 +18,7 @@ use crate::{
     agent_loop::{
         Children, Effects, Interrupt, Ledger, Reserved,
         active_run::ActiveRun,
-        compaction, drive,
+        compaction, drive, landing,
         model_call::{CallPermit, ModelCalls},
         tool_call::ToolCalls,
     },
@@ -140,12 +140,30 @@ impl RunDriver {
         self.wait_for_children().await;
         live_run.drop_agent_tools();
         self.close_workspace().await;
-        if let Some(commit) = self.record_end(ended)
+        if let Some(commit) = self.record_end(self.with_report(ended))
             && let Err(error) = commit.await
         {
             self.run.tree.mark_end_unrecorded(live_run.run, &error);
         }
         self.announce_end();
+    }
+
+    /// Gives a run that a limit ended without any text a report of what there is.
+    fn with_report(&self, ended: Ended) -> Ended {
+        match &ended.outcome {
+            Outcome::Exhausted(hit) | Outcome::TimedOut(hit) if ended.text.trim().is_empty() => {
+                let text = self.run.tree.read(|tree| {
+                    let run = tree.get(self.run.id())?;
+                    Some(landing::report(tree, run, hit))
+                });
+                Ended { text: text.unwrap_or_default(), ..ended }
+            }
+            Outcome::Done
+            | Outcome::Exhausted(_)
+            | Outcome::TimedOut(_)
+            | Outcome::Cancelled { .. }
+            | Outcome::Failed { .. } => ended,
+        }
     }
 
     async fn wait_for_children(&self) {

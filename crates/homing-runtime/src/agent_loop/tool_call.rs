@@ -97,7 +97,8 @@ impl ToolCalls {
         Ok(self.run_after_hooks(name, args, with_notes(output, notes)).await)
     }
 
-    /// Executes the tool. If the run must stop, the tool has a grace period to return what it has.
+    /// Executes the tool. If the run must stop, or land because its time is nearly up, the tool has a grace period to return
+    /// what it has.
     async fn execute(
         &self,
         tool: &dyn Tool,
@@ -107,9 +108,9 @@ impl ToolCalls {
     ) -> Result<ToolOutput, Interrupt> {
         let work = AssertUnwindSafe(tool.call(context, args)).catch_unwind();
         tokio::pin!(work);
-        let done = match self.scheduler.working(&mut work).await {
-            Ok(done) => done,
-            Err(_) => {
+        let done = match self.scheduler.working(self.scheduler.before_landing(&mut work)).await {
+            Ok(Some(done)) => done,
+            Ok(None) | Err(_) => {
                 host.stop.cancel();
                 match tokio::time::timeout(self.run.config().grace, work).await {
                     Ok(done) => done,

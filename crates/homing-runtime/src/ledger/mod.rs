@@ -23,7 +23,7 @@ use homing_core::{
 };
 use tokio::sync::futures::Notified;
 
-use crate::{agent_loop::Interrupt, live_run::LiveRun, live_tree::LiveTree};
+use crate::{agent_loop::Interrupt, journal::AccountHold, live_run::LiveRun, live_tree::LiveTree};
 
 /// The reservations of one run.
 pub(crate) struct Reservations {
@@ -35,11 +35,11 @@ pub(crate) struct Reservations {
 pub(crate) struct ReservedCall {
     pub(crate) asked: Asked,
     rates: Rates,
-    account: Option<AccountHold>,
+    account: Option<AccountPart>,
 }
 
 /// The reservation at the account that pays.
-struct AccountHold {
+struct AccountPart {
     account: String,
     max_output: u64,
     hold: Reservation,
@@ -59,7 +59,8 @@ pub(crate) enum ReserveResult {
 enum AccountFit {
     /// No account pays for the run, or the tree refuses the call anyway.
     NotNeeded,
-    Held(AccountHold),
+    Held(AccountPart),
+    Later,
     Full(LimitHit),
 }
 
@@ -83,11 +84,12 @@ impl Reservations {
         &self,
         size: AskSize,
         rates: Rates,
-        ask: impl FnOnce(u64, Reservation) -> Asked,
+        ask: impl FnOnce(u64, Reservation, Reservation) -> Asked,
     ) -> Result<ReserveResult, Interrupt> {
         let account = match self.reserve_at_account(size, &rates).await? {
             AccountFit::NotNeeded => None,
             AccountFit::Held(held) => Some(held),
+            AccountFit::Later => return Ok(ReserveResult::Later),
             AccountFit::Full(hit) => return Ok(ReserveResult::Full(hit)),
         };
         let output = account.as_ref().map_or(size.output, |account| account.max_output);
@@ -95,8 +97,8 @@ impl Reservations {
         let mut recorded = None;
         let reserved =
             self.tree.record_if(self.live_run.run, |tree| match tree.ledger().fit(self.live_run.run, size, &rates) {
-                Fit::Fits { max_output, hold } => {
-                    let asked = ask(max_output, hold);
+                Fit::Fits { max_output, hold, landing } => {
+                    let asked = ask(max_output, hold, landing);
                     recorded = Some(asked.clone());
                     Ok(Fact::Asked(asked))
                 }
@@ -139,15 +141,21 @@ impl Reservations {
     async fn reserve_at_account(&self, size: AskSize, rates: &Rates) -> Result<AccountFit, Interrupt> {
         let account = self.tree.read_run(self.live_run.run, |run| run.spawned.account.clone());
         let Some(account) = account else { return Ok(AccountFit::NotNeeded) };
-        let Fit::Fits { max_output, hold } = self.fit(size, rates) else { return Ok(AccountFit::NotNeeded) };
-        match self.tree.journal.hold_at_account(&account, hold).await? {
-            None => Ok(AccountFit::Held(AccountHold { account, max_output, hold })),
-            Some(hit) => Ok(AccountFit::Full(hit)),
+        // As at an ancestor, the output shrinks before the call waits.
+        let mut fit = AccountFit::NotNeeded;
+        for output in [size.output, size.floor.min(size.output)] {
+            let Fit::Fits { max_output, hold, .. } = self.fit(AskSize { output, ..size }, rates) else { break };
+            fit = match self.tree.journal.hold_at_account(&account, hold).await? {
+                AccountHold::Held => return Ok(AccountFit::Held(AccountPart { account, max_output, hold })),
+                AccountHold::Later => AccountFit::Later,
+                AccountHold::Full(hit) => AccountFit::Full(hit),
+            };
         }
+        Ok(fit)
     }
 
-    fn settle_at_account(&self, account: Option<AccountHold>, used: Usage) {
-        if let Some(AccountHold { account, hold, .. }) = account {
+    fn settle_at_account(&self, account: Option<AccountPart>, used: Usage) {
+        if let Some(AccountPart { account, hold, .. }) = account {
             self.tree.journal.settle_at_account(&account, hold, used);
         }
     }

@@ -14,7 +14,11 @@
 pub(crate) mod fair_semaphore;
 pub(crate) mod rate_limit;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use homing_core::{
     fact::{FailureKind, LimitHit, Outcome},
@@ -110,6 +114,16 @@ impl Scheduler {
         self.working_time_left().map(|(left, _)| Duration::from_millis(left))
     }
 
+    /// Awaits something until the run must land; `None` if that time has come first.
+    pub(crate) async fn before_landing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let Some((left, _)) = self.time_to_landing() else { return Some(work.await) };
+        tokio::time::timeout(Duration::from_millis(left), work).await.ok()
+    }
+
+    fn time_to_landing(&self) -> Option<(u64, LimitHit)> {
+        self.tree.read(|tree| tree.ledger().time_to_landing(self.live_run.run, self.tree.tree_clock(tree)))
+    }
+
     fn working_time_left(&self) -> Option<(u64, LimitHit)> {
         self.tree.read(|tree| tree.ledger().working_time_left(self.live_run.run, self.tree.tree_clock(tree)))
     }
@@ -167,6 +181,9 @@ impl Scheduler {
         let (failed, error) =
             self.tree.read_run(self.live_run.run, |run| (run.failed_asks(), run.last_error().cloned()));
         let Some(error) = error.filter(ModelError::is_retryable) else { return Ok(()) };
+        if self.live_run.repeats_ask.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
         // If the provider named a time, the rate limiter waits for it.
         if let ModelError::Busy { retry_after_ms: Some(_), .. } = &error {
             return Ok(());

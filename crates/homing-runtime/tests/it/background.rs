@@ -119,3 +119,67 @@ async fn run_cannot_reach_runs_that_are_not_below_it() {
     let (envelope, _) = TestSetup::new([agent("lead"), agent("scout")], model).run(Task::new("lead", "go")).await;
     assert!(envelope.children[0].output.starts_with("there is no run `1` below this one"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn lead_that_only_waits_is_woken_once_for_all_children() {
+    let model = TestModel::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call((0..40).map(|n| ("delegate", background(&n.to_string())))),
+            ("lead", 42) => say("waiting for them"),
+            ("lead", n) => say(format!("{} reports", n - 42)),
+            (_, 1) => call([("nap", json!({"n": last_words(&request)}))]),
+            _ => say("ok"),
+        })
+    });
+    let nap = TestTool::new("nap", Default::default(), std::time::Duration::from_secs(5), |_| Default::default());
+    let mut setup = TestSetup::new([agent("lead"), agent("scout")], model.clone()).tools([nap]);
+    setup.settings.max_runs = 4;
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
+    assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "41 reports"), "40 and its own last words");
+    assert!(envelope.children.iter().all(|child| child.status == Status::Done));
+    assert_eq!(model.asked.lock().unwrap().iter().filter(|system| *system == "lead").count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_of_the_host_wakes_a_waiting_lead_at_once() {
+    let model = TestModel::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call(["quick", "slow"].map(|task| ("delegate", background(task)))),
+            ("lead", 4) => say("waiting for them"),
+            ("lead", 7) => say(format!("heard: {}", last_words(&request))),
+            ("lead", n) => say(format!("{n} messages")),
+            (_, 1) if last_words(&request) == "slow" => call([("nap", json!({}))]),
+            _ => say("ok"),
+        })
+    });
+    let nap = TestTool::new("nap", Default::default(), std::time::Duration::from_secs(600), |_| Default::default());
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model.clone()).tools([nap]);
+    let (runtime, _) = setup.open();
+    let run = runtime.spawn(Task::new("lead", "go")).unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert!(run.tell("how far are you?"));
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    assert!(run.log().iter().any(|line| line.contains("heard: how far are you?")), "{:?}", run.log());
+    assert_eq!(wait_for(&run).await.output, "9 messages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn turn_limit_waits_for_background_children() {
+    let model = TestModel::new(|request| {
+        let reports = |entry: &std::sync::Arc<homing_core::message::TranscriptEntry>| matches!(&entry.message, Message::User { text, .. } if text.starts_with("A background run"));
+        Ok(match (request.system, request.choice, request.messages.len()) {
+            ("lead", homing_core::model::ToolChoice::Off, _) => {
+                say(format!("{} reports", request.messages.iter().filter(|entry| reports(entry)).count()))
+            }
+            ("lead", _, n) => call([("delegate", background(&n.to_string()))]),
+            (_, _, 1) => call([("nap", json!({}))]),
+            _ => say("ok"),
+        })
+    });
+    let nap = TestTool::new("nap", Default::default(), std::time::Duration::from_secs(300), |_| Default::default());
+    let setup = TestSetup::new([agent("lead"), agent("scout")], model).tools([nap]);
+    let limits = homing_core::limits::Limits::default().turns(5);
+    let (envelope, _) = setup.run(Task::new("lead", "go").limits(limits)).await;
+    assert_eq!((envelope.status, envelope.output.as_str()), (Status::Exhausted, "4 reports"));
+    assert!(envelope.children.iter().all(|child| child.status == Status::Done), "{}", envelope.tree());
+}

@@ -247,3 +247,80 @@ async fn exhausted_run_continues_with_a_larger_limit() {
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "finished"));
     assert_eq!(envelope.usage.tool_calls, 6, "nothing was repeated");
 }
+
+#[tokio::test(start_paused = true)]
+async fn tool_under_way_is_ended_so_that_the_run_can_land() {
+    let model = worker(Duration::from_secs(1), ModelCard::free("script/worker"));
+    let slow = TestTool::new("read", Default::default(), Duration::from_secs(6_000), |_| Default::default());
+    let setup = TestSetup::new([agent("a")], model).tools([slow.clone()]);
+    let limits = Limits::default().wall(Duration::from_secs(60));
+    let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
+    assert_eq!((envelope.status, envelope.output.as_str()), (Status::TimedOut, "what I have"));
+    assert_eq!((slow.times_called(), envelope.usage.turns), (1, 2));
+    assert!((54_000..=60_000).contains(&envelope.usage.wall_ms), "{}", envelope.usage.wall_ms);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_replies_leave_time_for_the_landing() {
+    let model = worker(Duration::from_secs(14), ModelCard::free("script/worker"));
+    let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read")]);
+    let limits = Limits::default().wall(Duration::from_secs(60));
+    let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
+    assert_eq!((envelope.status, envelope.output.as_str()), (Status::TimedOut, "what I have"));
+    assert_eq!((envelope.usage.turns, envelope.usage.wall_ms), (4, 56_000), "the landing begins after 42 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_too_small_for_the_first_call_names_its_cost_and_spends_nothing() {
+    let rates = Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() };
+    let model = worker(Duration::ZERO, priced(Some(rates)));
+    let limits = Limits::default().cost_usd("0.005").unwrap();
+    let setup = TestSetup::new([agent("a")], model.clone());
+    let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
+    assert_eq!((envelope.status, model.times_asked()), (Status::Exhausted, 0));
+    assert!(envelope.output.starts_with("Not started: its first model call"), "{}", envelope.output);
+    assert!(envelope.output.contains("may cost up to $0.0"), "{}", envelope.output);
+    let again = setup.run(Task::new("a", "go").limits(Limits::default().tokens(1_500))).await.0;
+    assert!(
+        again.output.contains("tokens. The tokens limit of run 1 is 1500, of which 0 are spent"),
+        "{}",
+        again.output
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn most_of_a_small_limit_can_be_used() {
+    for usd in ["0.05", "0.10", "1.00", "5.00"] {
+        let rates = Rates { input: 2_500_000, output: 10_000_000, ..Rates::default() };
+        let model = worker(Duration::ZERO, priced(Some(rates)));
+        let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read")]);
+        let limits = Limits { turns: Cap::Unlimited, tool_calls: Cap::Unlimited, ..Limits::default() };
+        let limits = limits.cost_usd(usd).unwrap();
+        let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
+        let (spent, limit) = (envelope.usage.cost_micros, limits.cost_micros.value().unwrap());
+        println!("{usd}: {spent} of {limit} micro-dollars");
+        assert!(spent <= limit && spent >= limit * 8 / 10, "{spent} of {limit}");
+        assert_eq!(envelope.output, "what I have");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_exceeds_what_was_asked_gets_larger_reservations() {
+    let rates = Rates { input: 2_500_000, output: 10_000_000, ..Rates::default() };
+    let model = TestModel::with(priced(Some(rates)), Duration::ZERO, |request| {
+        let reply = match request.choice {
+            ToolChoice::Off => say("what I have"),
+            _ => call([("read", json!({"n": request.messages.len()}))]),
+        };
+        // Twice the permitted output at a small room, twice the input always.
+        let output = (2 * request.max_output).min(3_000);
+        Ok(Reply { usage: Usage { input: 3_000, output, ..Usage::default() }, ..reply })
+    });
+    let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read")]);
+    let limits = Limits { turns: Cap::Unlimited, tool_calls: Cap::Unlimited, ..Limits::default() };
+    let limits = limits.cost_usd("0.50").unwrap();
+    let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
+    // Each excess is learned once, so the limit is passed by no more than one call.
+    assert!(envelope.usage.cost_micros <= 525_000, "{}", envelope.usage.cost_micros);
+    assert_eq!(envelope.status, Status::Exhausted);
+}

@@ -1,10 +1,13 @@
-//! Tests of the runtime through its public interface, with scripted models and paused time; no network, no disk.
+//! Tests of the runtime through its public interface, with scripted models and paused time; no network. Only
+//! the accounts, which processes share, need a journal on disk.
 
+mod accounts;
 mod background;
 mod cancel;
 mod cut_anywhere;
 mod cut_replies;
 mod delegation;
+mod fan_out;
 mod full_disk;
 mod ledger;
 mod limits;

@@ -208,3 +208,20 @@ async fn context_that_stays_full_ends_the_run() {
     let (envelope, _) = setup.run(Task::new("a", "go")).await;
     assert!(envelope.status != Status::Done && model.times_asked() < 20, "{:?}", envelope.status);
 }
+
+#[tokio::test(start_paused = true)]
+async fn call_that_a_crash_interrupted_is_repeated_at_once() {
+    let model = TestModel::new(|_| Ok(say("hello")));
+    let setup = TestSetup::new([agent("a")], model);
+    let (_, journal) = setup.run(Task::new("a", "go")).await;
+    let is_open = |record: &&std::sync::Arc<homing_core::fact::Record>| record.seq < 2;
+    let records: Vec<_> = journal.records(crate::support::root_id()).iter().filter(is_open).cloned().collect();
+    assert_eq!(records.last().unwrap().fact.kind(), "asked");
+    let cut = homing_runtime::journal::MemoryJournal::with(records);
+    let runtime = homing_runtime::Runtime::new(setup.parts(cut, crate::support::SimulatedWorld::after(9)));
+    let started = tokio::time::Instant::now();
+    let claim = homing_runtime::journal::Claim::IfGone;
+    let run = runtime.resume(crate::support::root_id(), claim, Default::default()).await.unwrap();
+    assert_eq!(crate::support::wait_for(&run).await.output, "hello");
+    assert_eq!(started.elapsed(), Duration::from_millis(100), "the reply takes 100 ms, and nothing waits before it");
+}

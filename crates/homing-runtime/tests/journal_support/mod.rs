@@ -123,6 +123,7 @@ pub fn asked() -> Fact {
         request_hash: u64::MAX,
         input_bound: 50,
         hold: Reservation { tokens: 150, cost_micros: 7 },
+        landing: Reservation::default(),
         nudge: None,
     })
 }

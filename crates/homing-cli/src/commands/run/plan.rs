@@ -119,7 +119,9 @@ pub(crate) fn limits_json(spawned: &Spawned, task: &Task) -> Value {
         };
         json!({"name": limit.name(), "value": spawned.limits.cap(*limit).value(), "from": from})
     };
-    Limit::SETTABLE.iter().map(limit).collect()
+    // The model's own limit applies to the output, unless it is set.
+    let is_shown = |limit: &&Limit| **limit != Limit::Output || spawned.limits.output.value().is_some();
+    Limit::SETTABLE.iter().filter(is_shown).map(limit).collect()
 }
 
 /// Formats the value of a limit of [`limits_json`] with its unit.

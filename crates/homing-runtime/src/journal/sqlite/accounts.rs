@@ -9,7 +9,7 @@ use homing_core::{
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::journal::{
-    JournalError,
+    AccountHold, JournalError,
     sqlite::{
         index::day,
         owner::{Owner, now},
@@ -32,20 +32,25 @@ pub(super) struct Accounts<'a> {
 }
 
 impl Accounts<'_> {
-    /// Reserves at an account, unless that would exceed the day's limit.
+    /// Reserves at an account, unless that would exceed the day's limit. Reservations of living processes are settled some
+    /// day, mostly for less, so an amount that fits beside what is spent may fit later.
     pub(super) fn reserve(
         &mut self,
         name: &str,
         account: Account,
         reservation: Reservation,
-    ) -> Result<Option<LimitHit>, JournalError> {
+    ) -> Result<AccountHold, JournalError> {
         let today = day(now());
         charge_reservations_of_dead_owners(self.connection, self.me, name)?;
-        let spent = spent_and_reserved(self.connection, name, today)?;
-        if let Some(limit) = account.per_day_micros
-            && spent.saturating_add(reservation.cost_micros) > limit
-        {
-            return Ok(Some(LimitHit { name: Limit::Cost, limit, spent, place: Place::root() }));
+        let (spent, reserved) = spent_and_reserved(self.connection, name, today)?;
+        if let Some(limit) = account.per_day_micros {
+            let needed = spent.saturating_add(reservation.cost_micros);
+            if needed > limit {
+                return Ok(AccountHold::Full(LimitHit { name: Limit::Cost, limit, spent, place: Place::root() }));
+            }
+            if needed.saturating_add(reserved) > limit {
+                return Ok(AccountHold::Later);
+            }
         }
         self.me.beat(self.connection)?;
         self.connection.execute(
@@ -53,7 +58,7 @@ impl Accounts<'_> {
             params![name, self.me.id, today, int(reservation.tokens), int(reservation.cost_micros)],
         )?;
         *self.open_reservations += 1;
-        Ok(None)
+        Ok(AccountHold::Held)
     }
 
     /// Turns a reservation of this process into usage. If the reservation is missing, it was charged in full before.
@@ -96,14 +101,13 @@ fn charge_reservations_of_dead_owners(connection: &Connection, me: &Owner, accou
     Ok(())
 }
 
-fn spent_and_reserved(connection: &Connection, account: &str, day: i64) -> rusqlite::Result<u64> {
-    let sum: i64 = connection
+fn spent_and_reserved(connection: &Connection, account: &str, day: i64) -> rusqlite::Result<(u64, u64)> {
+    connection
         .prepare_cached(
-            "SELECT coalesce((SELECT cost_micros FROM accounts WHERE name = ?1 AND day = ?2), 0)
-             + coalesce((SELECT sum(cost_micros) FROM holds WHERE account = ?1 AND day = ?2), 0)",
+            "SELECT coalesce((SELECT cost_micros FROM accounts WHERE name = ?1 AND day = ?2), 0),
+             coalesce((SELECT sum(cost_micros) FROM holds WHERE account = ?1 AND day = ?2), 0)",
         )?
-        .query_row(params![account, day], |row| row.get(0))?;
-    Ok(count(sum))
+        .query_row(params![account, day], |row| Ok((count(row.get(0)?), count(row.get(1)?))))
 }
 
 fn charge(connection: &Connection, account: &str, day: i64, used: Reservation) -> rusqlite::Result<()> {

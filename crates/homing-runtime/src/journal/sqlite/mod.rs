@@ -36,7 +36,7 @@ use std::{
 
 use homing_core::{
     BoxFuture,
-    fact::{LimitHit, Record, Reservation},
+    fact::{Record, Reservation},
     message::Usage,
     tree::RunTree,
 };
@@ -55,7 +55,7 @@ pub use crate::journal::sqlite::{
     replay::{Divergence, Replay},
 };
 use crate::journal::{
-    Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError,
+    AccountHold, Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError,
     sqlite::{
         failpoint::FailpointCounter,
         owner::Owner,
@@ -268,11 +268,7 @@ impl Journal for SqliteJournal {
         pauses.paused_until(key)
     }
 
-    fn hold_at_account(
-        &self,
-        account: &str,
-        hold: Reservation,
-    ) -> BoxFuture<'_, Result<Option<LimitHit>, JournalError>> {
+    fn hold_at_account(&self, account: &str, hold: Reservation) -> BoxFuture<'_, Result<AccountHold, JournalError>> {
         let (name, account) = (account.to_owned(), self.account(account));
         Box::pin(self.queue.run(move |txn| txn.accounts().reserve(&name, account, hold)))
     }

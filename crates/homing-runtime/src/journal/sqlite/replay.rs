@@ -21,7 +21,7 @@ use homing_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{agent_loop::model_call::request_hash as hash, journal::sqlite::cassette::Cassette, run_tools::RunTools};
+use crate::{agent_loop::request::request_hash as hash, journal::sqlite::cassette::Cassette, run_tools::RunTools};
 
 /// A cassette that is being replayed.
 pub struct Replay {

@@ -1,0 +1,160 @@
+//! Prepares the request of a model call, and fits it to the budget.
+
+use std::sync::Arc;
+
+use homing_core::{
+    fact::{Purpose, Reservation},
+    ledger::{AskSize, Fit, LandingSize, Margin, Room, landing::PROMPT},
+    limits::Limit,
+    message::{FNV_START, Message, TranscriptEntry, fnv},
+    model::{Model, ModelCard, Rates},
+    token_estimate::input_bound,
+};
+
+use crate::{
+    agent_loop::{active_run::ActiveRun, compaction, landing},
+    config::RuntimeConfig,
+    run_tools::RunTools,
+};
+
+/// The context window assumed for the digest if the model's is not known, in tokens.
+const ASSUMED_WINDOW: u64 = 100_000;
+
+/// Most output of a landing that sends the whole conversation, in tokens.
+const LONGEST_LANDING: u64 = 4_096;
+
+/// Least output of a landing, in tokens.
+const SHORTEST_LANDING: u64 = 64;
+
+/// A request that is ready to be sent.
+pub(crate) struct PreparedRequest {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) messages: Vec<Arc<TranscriptEntry>>,
+    pub(crate) system: Arc<str>,
+    pub(crate) tools: Option<Arc<RunTools>>,
+    pub(crate) size: AskSize,
+    pub(crate) rates: Rates,
+    pub(crate) hash: u64,
+}
+
+impl PreparedRequest {
+    /// Prepares the request for a call with this purpose.
+    pub(crate) fn new(run: &ActiveRun, model: Arc<dyn Model>, purpose: &Purpose, nudge: Option<&str>) -> Self {
+        let (system, mut messages, last_ask) =
+            run.read(|run| (run.spawned.system.clone(), run.messages().to_vec(), run.last_ask()));
+        if let Some(nudge) = nudge {
+            messages.push(TranscriptEntry::new(Message::user(nudge)));
+        }
+        if *purpose == Purpose::Compaction {
+            let window = model.card().context_window.unwrap_or(ASSUMED_WINDOW);
+            let digest = compaction::digest(&messages, window);
+            return Self::of_text(model, compaction::PROMPT, TranscriptEntry::new(Message::user(digest)));
+        }
+        let tools = run.tools();
+        let input = if is_program(model.card()) { 0 } else { input_bound(&system, tools.bytes, &messages, last_ask) };
+        let hash = request_hash(&system, Some(&tools), &messages);
+        let rates = model.card().rates.clone().unwrap_or_default();
+        Self { model, messages, system, tools: Some(tools), size: bare_size(input), rates, hash }
+    }
+
+    /// A request with one message and no tools.
+    fn of_text(model: Arc<dyn Model>, system: &str, message: Arc<TranscriptEntry>) -> Self {
+        let messages = vec![message];
+        let input = input_bound(system, 0, &messages, None);
+        let rates = model.card().rates.clone().unwrap_or_default();
+        let hash = request_hash(system, None, &messages);
+        Self { model, messages, system: Arc::from(system), tools: None, size: bare_size(input), rates, hash }
+    }
+
+    /// Returns true if the model is a program, which uses no tokens. Nothing is reserved for it, so that a team can always
+    /// report.
+    fn is_program(&self) -> bool {
+        is_program(self.model.card())
+    }
+
+    /// Chooses the output of the call from the budget that is left now.
+    pub(crate) fn choose_output(&mut self, run: &ActiveRun) {
+        if self.is_program() {
+            return;
+        }
+        let config = run.config();
+        let parallel = config.max_runs.min(config.max_asks) as u64;
+        let size = self.size;
+        self.size = run.tree.read(|tree| {
+            let most = most_output(self.model.card(), size.input, run_cap(tree.get(run.id())), config);
+            let ledger = tree.ledger();
+            let margin = ledger.margin(&self.model.card().name);
+            let size = AskSize { landing_output: config.landing_output, margin, parallel, ..size };
+            let room = Room { most, floor: config.output_floor };
+            ledger.choose_room(run.id(), size, room, &self.rates)
+        });
+    }
+
+    /// The request of a landing: the whole conversation if the budget has room for it now, otherwise a digest that fits
+    /// what was held for it.
+    pub(crate) fn fit_landing(self, run: &ActiveRun, nudge: Option<&str>) -> Self {
+        if self.is_program() {
+            return self;
+        }
+        let config = run.config();
+        let most = run.read(|found| most_output(self.model.card(), self.size.input, run_cap(Some(found)), config));
+        let output = config.landing_output.max(most.min(LONGEST_LANDING));
+        let floor = config.landing_output.min(256);
+        let margin = run.tree.read(|tree| tree.ledger().margin(&self.model.card().name));
+        let full = Self { size: AskSize { output, floor, margin, ..self.size }, ..self };
+        if full.fits(run) {
+            return full;
+        }
+        let mut smallest = None;
+        for landing in LandingSize::all(config.landing_output) {
+            let message = run.read(|run| landing::digest(run, nudge, landing.digest));
+            let mut request = Self::of_text(full.model.clone(), PROMPT, message);
+            let floor = landing.output.min(SHORTEST_LANDING);
+            request.size = AskSize { output: landing.output, floor, margin, ..request.size };
+            if request.fits(run) {
+                return request;
+            }
+            smallest = Some(request);
+        }
+        smallest.unwrap_or(full)
+    }
+
+    fn fits(&self, run: &ActiveRun) -> bool {
+        let fit = run.tree.read(|tree| tree.ledger().fit(run.id(), self.size, &self.rates));
+        matches!(fit, Fit::Fits { .. })
+    }
+
+    /// The least that must be reserved for this call and the landing beside it.
+    pub(crate) fn least_hold(&self) -> Reservation {
+        self.size.least_hold(&self.rates)
+    }
+}
+
+fn run_cap(run: Option<&homing_core::run::Run>) -> Option<u64> {
+    run.and_then(|run| run.limits.cap(Limit::Output).value())
+}
+
+/// A call of which only the input is known.
+fn bare_size(input: u64) -> AskSize {
+    AskSize { input, output: 0, floor: 0, landing_output: 0, margin: Margin::default(), parallel: 1 }
+}
+
+/// The most output that a call may ask for: the model's own limit, what is left of its context, and the run's limit.
+fn most_output(card: &ModelCard, input: u64, cap: Option<u64>, config: &RuntimeConfig) -> u64 {
+    // Providers reject requests whose input and output might exceed the context. The input is an upper bound, so a
+    // quarter of the context is always left for the output.
+    let left = card.context_window.map(|window| window.saturating_sub(input).max(window / 4));
+    let own = card.max_output.unwrap_or(config.max_output);
+    [left, cap].into_iter().flatten().fold(own, u64::min).max(1)
+}
+
+/// Returns true if the model is a program.
+fn is_program(card: &ModelCard) -> bool {
+    card.max_output == Some(0)
+}
+
+/// A fingerprint of a request: the prompt, the specifications of the tools, the messages.
+pub(crate) fn request_hash(system: &str, tools: Option<&RunTools>, messages: &[Arc<TranscriptEntry>]) -> u64 {
+    let start = fnv(FNV_START, system.as_bytes()) ^ tools.map_or(0, |tools| tools.hash);
+    messages.iter().fold(start, |hash, entry| fnv(hash, &entry.hash().to_le_bytes()))
+}
