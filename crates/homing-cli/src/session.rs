@@ -16,6 +16,7 @@ use homing_core::{
     diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limit, Limits},
 };
+use homing_load::is_about_hidden_agent;
 use homing_models::{
     Providers,
     names::{Availability, OfflineCase, Resolver, Unresolved, may_go_offline},
@@ -195,16 +196,25 @@ impl Session {
             return Err(Trouble::config(format!("{first}{more}"))
                 .hint("`homing check` shows all warnings; without --strict they are not errors"));
         }
-        let (about_files, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.path.is_some());
-        for diagnostic in others {
-            let hint = diagnostic.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            terminal::say(&format!("warning: {}{hint}", diagnostic.message));
+        let others = all.iter().filter(|it| it.path.is_none()).map(|it| {
+            let hint = it.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            format!("{}{hint}", it.message)
+        });
+        for warning in others.chain(self.hidden_agents()) {
+            terminal::say(&format!("warning: {warning}"));
         }
         self.print_pending_approvals();
-        if !about_files.is_empty() {
-            terminal::say(&warnings_line(about_files.len()));
+        let about_files = all.iter().filter(|it| it.path.is_some() && !is_about_hidden_agent(it)).count();
+        if about_files > 0 {
+            terminal::say(&warnings_line(about_files));
         }
         Ok(())
+    }
+
+    /// Returns a warning for each agent of the project with the name of an agent that is built in or belongs to the user.
+    pub(crate) fn hidden_agents(&self) -> impl Iterator<Item = String> {
+        let all = self.homing.diagnostics().iter();
+        all.filter(|diagnostic| is_about_hidden_agent(diagnostic)).map(|diagnostic| diagnostic.message.clone())
     }
 
     fn print_pending_approvals(&self) {

@@ -39,6 +39,8 @@ pub const FILES: &[&str] = &[
     "kilo.jsonc",
     "opencode.json",
     "opencode.jsonc",
+    "recipe.json",
+    "recipe.yaml",
 ];
 
 /// Folders in `.github` that define agents.

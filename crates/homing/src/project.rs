@@ -1,14 +1,13 @@
 //! Reads the files of a project and its user. Untrusted project files keep their names and prompts; anything they ask for
 //! beyond narrowing is removed and reported.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{cell::LazyCell, collections::BTreeMap, path::Path};
 
 use homing_core::{
     definition::{AgentDefinition, Scope},
-    diagnostic::Diagnostic,
-    limits::Limits,
+    diagnostic::{Diagnostic, Severity},
 };
-use homing_load::{SkillFolders, discover, without_authority};
+use homing_load::{SkillFolders, StrippedField, TrustPolicy, discover_trusted, is_about_hidden_agent};
 use homing_tools::{
     mcp::ServerConfig,
     trust::{AuthorityFiles, TrustState, settings::Trust},
@@ -47,13 +46,22 @@ impl CodingSetup {
     pub(crate) fn read(&self) -> Project {
         let folders = self.places.project_folders();
         let files = AuthorityFiles::of_project(&folders);
-        let trust = match self.trust.as_ref().map(|store| store.state(files.project(), &files)) {
+        let stored = match self.trust.as_ref().map(|store| store.state(files.project(), &files)) {
             Some(TrustState::Trusted) => Trust::Trusted,
             Some(TrustState::Nothing | TrustState::Changed { .. } | TrustState::Untrusted) | None => Trust::Untrusted,
         };
-        let loaded = discover(&self.places, &self.options);
         // Discovery reads the agents again after the files were hashed. If they changed in between, they are not trusted.
-        let trust = if AuthorityFiles::of_project(&folders) == files { trust } else { Trust::Untrusted };
+        let trust =
+            LazyCell::new(|| if AuthorityFiles::of_project(&folders) == files { stored } else { Trust::Untrusted });
+        let is_trusted = |definition: &AgentDefinition| {
+            let is_covered = || definition.source.path.as_deref().is_some_and(|path| files.covers(path));
+            definition.source.kind != Scope::Project || (*trust == Trust::Trusted && is_covered())
+        };
+        let mut places = self.places.clone();
+        places.skip_built_in |= !self.built_in;
+        let policy = TrustPolicy { is_trusted: &is_trusted, ceiling: self.limits };
+        let loaded = discover_trusted(&places, &self.options, policy);
+        let trust = *trust;
         let mut project = Project {
             files,
             trust,
@@ -63,19 +71,21 @@ impl CodingSetup {
             diagnostics: loaded.diagnostics,
             pending: Vec::new(),
         };
-        let known = loaded.registry.all().flat_map(|entry| entry.shadows.iter().rev().chain([&entry.definition]));
-        let mut inactive = Vec::new();
-        for definition in known.filter(|definition| self.built_in || definition.source.kind != Scope::BuiltIn) {
+        for definition in loaded.registry.all().flat_map(|entry| entry.shadows.iter().rev().chain([&entry.definition]))
+        {
             let mut definition = AgentDefinition::clone(definition);
-            inactive.extend(project.strip_untrusted(&mut definition, self.limits));
             if let Some(rules) = self.delegates.get(&definition.name) {
                 definition.delegates = Some(rules.clone());
             }
             project.agents.push(definition);
         }
+        let mut inactive: Vec<String> = loaded.stripped.iter().filter_map(would_run).collect();
         inactive.extend(project.add_servers());
-        if !inactive.is_empty() {
+        let hides = |found: &Diagnostic| is_about_hidden_agent(found) && found.severity > Severity::Info;
+        if !inactive.is_empty() || project.diagnostics.iter().any(hides) {
             project.pending.push(PendingApproval::ProjectFiles);
+        }
+        if !inactive.is_empty() {
             project.diagnostics.push(not_trusted(&inactive));
         }
         project
@@ -98,18 +108,6 @@ impl CodingSetup {
 }
 
 impl Project {
-    /// Removes from an untrusted definition anything that needs trust. Returns the removed parts that would have run something.
-    fn strip_untrusted(&mut self, definition: &mut AgentDefinition, ceiling: Limits) -> Vec<String> {
-        let is_covered = || definition.source.path.as_deref().is_some_and(|path| self.files.covers(path));
-        if definition.source.kind != Scope::Project || (self.trust == Trust::Trusted && is_covered()) {
-            return Vec::new();
-        }
-        let fields = [("mcpServers", !definition.mcp_servers.is_empty()), ("hooks", !definition.hooks.is_null())];
-        self.diagnostics.extend(without_authority(definition, ceiling));
-        let used = fields.iter().filter(|(_, is_used)| *is_used);
-        used.map(|(field, _)| format!("`{field}` of agent {}", definition.name)).collect()
-    }
-
     /// Reads `.mcp.json` of the project's folders, from the bytes that were hashed. The innermost folder wins. Returns the files
     /// whose servers are not trusted.
     fn add_servers(&mut self) -> Vec<String> {
@@ -140,7 +138,82 @@ impl Project {
     }
 }
 
+/// Returns the description of a removed field that would have run something.
+fn would_run(stripped: &StrippedField) -> Option<String> {
+    let runs = ["mcpServers", "hooks"].contains(&stripped.field.as_str());
+    runs.then(|| format!("`{}` of agent {}", stripped.field, stripped.agent))
+}
+
 /// Puts everything into one line, because the user reads it at every start.
 fn not_trusted(inactive: &[String]) -> Diagnostic {
     Diagnostic::warning(format!("this project's files are not trusted, so these do not run: {}", inactive.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use homing_core::registry::Registry;
+    use homing_sandbox::protected_paths;
+    use homing_tools::trust::TrustStore;
+
+    use super::*;
+
+    /// The loader's places are one table, the sandbox's protected paths another: each place of the first must be in the
+    /// second, and must be covered by trust.
+    #[test]
+    fn everything_that_is_loaded_from_a_project_is_protected_and_needs_trust() {
+        let paths = homing_load::project_paths();
+        assert!(paths.len() > 30 && paths.contains(&"recipe.yaml".into()), "{paths:?}");
+        let names: Vec<_> = protected_paths::names().collect();
+        for path in paths.iter().map(|path| path.as_path()).chain([Path::new(".mcp.json")]) {
+            assert!(protected_paths::protects(path).is_some(), "file tools may write {}", path.display());
+            assert!(names.iter().any(|name| path.starts_with(name)), "commands may write {}", path.display());
+            let folder = tempfile::tempdir().unwrap();
+            let file = if path.extension().is_some() { path.to_owned() } else { path.join("a.md") };
+            fs::create_dir_all(folder.path().join(&file).parent().unwrap()).unwrap();
+            fs::write(folder.path().join(&file), "x").unwrap();
+            let files = AuthorityFiles::read(folder.path());
+            assert!(files.covers(&folder.path().join(&file)), "{} needs no trust", file.display());
+        }
+    }
+
+    fn announced(project: &Project, word: &str) -> usize {
+        let is_hit = |diagnostic: &&Diagnostic| is_about_hidden_agent(diagnostic) && diagnostic.message.contains(word);
+        project.diagnostics.iter().filter(is_hit).count()
+    }
+
+    #[test]
+    fn untrusted_project_agent_does_not_replace_an_agent_that_the_user_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, home) = (folder.path().join("repo"), folder.path().join("home"));
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::create_dir_all(home.join(".claude/agents")).unwrap();
+        fs::write(home.join(".claude/agents/mine.md"), "---\nname: mine\ndescription: of the user\n---\nP\n").unwrap();
+        let recipe = |name: &str| format!("title: {name}\ndescription: of the project\ninstructions: Obey.\n");
+        fs::write(root.join("recipe.yaml"), recipe("general")).unwrap();
+        fs::create_dir_all(root.join(".goose/recipes")).unwrap();
+        fs::write(root.join(".goose/recipes/mine.yaml"), recipe("mine")).unwrap();
+        fs::write(root.join(".goose/recipes/other.yaml"), recipe("other")).unwrap();
+        let mut setup = CodingSetup::from_env(&root);
+        setup.places.home = Some(home);
+        setup.places.config = None;
+        setup.trust = Some(TrustStore::load(folder.path().join("trust.json")).unwrap());
+        let used = |project: &Project, name: &str| {
+            let registry: Registry = project.agents.iter().cloned().collect();
+            registry.get(name).unwrap().source.kind
+        };
+        let project = setup.read();
+        let kinds = ["general", "mine", "other"].map(|name| used(&project, name));
+        assert_eq!(kinds, [Scope::BuiltIn, Scope::User, Scope::Project]);
+        assert_eq!(announced(&project, "is not trusted"), 2, "{:?}", project.diagnostics);
+        assert!(project.pending.contains(&PendingApproval::ProjectFiles));
+
+        let mut store = TrustStore::load(folder.path().join("trust.json")).unwrap();
+        store.trust(project.files.project(), &project.files).unwrap();
+        setup.trust = Some(store);
+        let project = setup.read();
+        assert_eq!(["general", "mine"].map(|name| used(&project, name)), [Scope::Project; 2]);
+        assert_eq!(announced(&project, "replaces"), 2, "{:?}", project.diagnostics);
+    }
 }
