@@ -15,6 +15,7 @@ use homing_core::{
     definition::{AgentDefinition, ModelChoice, Scope},
     diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limit, Limits},
+    redaction::Secrets,
 };
 use homing_load::is_about_hidden_agent;
 use homing_models::{
@@ -245,10 +246,8 @@ const OFFLINE: &str = "using the offline model: a keyword search that needs no A
 
 /// Returns a function that removes the providers' keys from a text.
 pub(crate) fn redactor(providers: &Providers) -> impl Fn(&str) -> String + use<> {
-    let names = providers.rows().iter().flat_map(|row| row.key_vars.clone());
-    let values = names.filter_map(|name| environment::variable(&name));
-    let keys: Vec<String> = values.filter(|key| key.len() >= 8).collect();
-    move |text| keys.iter().fold(text.to_owned(), |text, key| text.replace(key, "[redacted]"))
+    let secrets: Secrets = providers.secrets().into_iter().collect();
+    move |text| secrets.redact(text).into_owned()
 }
 
 /// Returns the absolute path of the working folder.

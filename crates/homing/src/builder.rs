@@ -85,7 +85,7 @@ pub struct HomingBuilder {
     journal: JournalChoice,
     permission_handler: Option<Arc<dyn PermissionHandler>>,
     fact_listener: Option<FactListener>,
-    config: RuntimeConfig,
+    pub(crate) config: RuntimeConfig,
     workdir: PathBuf,
     has_project_context: bool,
     pub(crate) diagnostics: Vec<Diagnostic>,

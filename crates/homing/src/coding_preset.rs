@@ -12,6 +12,7 @@ use homing_load::{ParseOptions, Places};
 use homing_sandbox::{CommandEnv, SandboxOptions, is_users_alone};
 use homing_tools::{
     hooks::{CommandHooks, HookConfig},
+    mcp::ServerConfig,
     shell::{bash::Bash, commands::Commands, sandboxed_git::SandboxedGit},
     toolset::{ToolsConfig, files_tools},
     trust::{
@@ -124,11 +125,15 @@ impl CodingSetup {
         };
         let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
         let command_env = CommandEnv { home, env: self.env };
-        let commands = Arc::new(Commands::new(helper, command_env, self.sandbox, self.private.clone()));
-        self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
         // A server of the user takes precedence over one of the project with the same name.
         let mut common = servers.clone();
         common.extend(self.servers);
+        let known = common.iter().chain(builder.agents.iter().flat_map(|agent| &agent.mcp_servers));
+        let known = known.filter_map(|(name, value)| ServerConfig::parse(name, value).ok());
+        let secrets: Vec<String> = known.flat_map(|config| config.secrets(&command_env)).collect();
+        builder.config.secrets = builder.config.secrets.and(secrets);
+        let commands = Arc::new(Commands::new(helper, command_env, self.sandbox, self.private.clone()));
+        self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
         let folders = server_folders(&self.places);
         let served = serve(&common, &mut builder.agents, self.approvals.as_deref(), &commands, folders);
         builder.diagnostics.extend(served.diagnostics);

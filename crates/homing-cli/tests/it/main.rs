@@ -15,6 +15,7 @@ mod old_journals;
 mod private_folder;
 mod restrictions;
 mod run;
+mod secrets;
 mod servers;
 mod teams;
 mod telemetry;
