@@ -357,6 +357,8 @@ pub(crate) fn no_journal() -> Trouble {
 fn trouble(error: BuildError) -> Trouble {
     match error {
         BuildError::Journal(error) => error.into(),
+        refused @ BuildError::RefusedFolder(..) => Trouble::new(TroubleKind::Refused, refused.to_string())
+            .hint("change to a project's folder, or name one with --cwd"),
         other => Trouble::config(other.to_string()),
     }
 }

@@ -24,7 +24,7 @@ use homing_tools::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Folders, HomingBuilder, PendingApproval, environment, servers::serve};
+use crate::{Folders, HomingBuilder, PendingApproval, environment, servers::serve, user_files::UserFiles};
 
 /// Set-up of a coding agent: where definitions are found, and how commands run.
 ///
@@ -97,6 +97,13 @@ impl CodingSetup {
             servers: BTreeMap::new(),
             approvals: folders.approvals(),
         }
+    }
+
+    /// Returns the user's own files, which agents do not use; `None` for a user without a home.
+    pub(crate) fn user_files(&self) -> Option<UserFiles> {
+        let config = self.places.config.as_ref().map(|config| config.join("homing"));
+        let data = self.approvals.as_ref().and_then(|path| path.parent());
+        Some(UserFiles::new(self.places.home.as_ref()?, config.as_deref(), data))
     }
 
     /// Adds everything to a builder.

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use homing_testing::FakeResponse;
 use serde_json::Value;
 
 use crate::world::*;
@@ -167,6 +168,37 @@ fn untrusted_agent_with_a_known_name_is_announced_and_not_used() {
     assert!(err(&output).contains("replaces the built-in agent of that name"), "{}", err(&output));
     assert!(world.provider.requests()[1].body.contains("OBEY THE RECIPE"));
     assert!(warnings(&json(&world.homing(&run(&["--plan", "--json", "x"])))).contains("replaces"));
+}
+
+#[test]
+fn keys_and_settings_in_the_home_folder_are_out_of_reach_of_file_tools() {
+    let world = World::new(|number, _| match number {
+        0 => FakeResponse::chat_calls(&[
+            ("read", r#"{"path": ".ssh/id_rsa"}"#),
+            ("write", r#"{"path": ".bashrc", "content": "evil"}"#),
+            ("write", r#"{"path": ".config/homing/config.toml", "content": "evil"}"#),
+            ("grep", r#"{"pattern": "PRIVATE"}"#),
+            ("write", r#"{"path": "notes.txt", "content": "fine"}"#),
+        ]),
+        _ => FakeResponse::chat_text("done"),
+    });
+    let home = world.home.path();
+    fs::create_dir_all(home.join(".ssh")).unwrap();
+    fs::write(home.join(".ssh/id_rsa"), "PRIVATE KEY OF THE USER").unwrap();
+    fs::write(home.join(".bashrc"), "ours").unwrap();
+    configure(&world, "# ours\n");
+    let output = world.command(&run(&["x"])).current_dir(home).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(err(&output).contains("contains your home folder"), "{}", err(&output));
+    assert!(!world.provider.requests()[1].body.contains("PRIVATE KEY OF THE USER"));
+    assert_eq!(fs::read_to_string(home.join(".bashrc")).unwrap(), "ours");
+    assert_eq!(fs::read_to_string(home.join(".config/homing/config.toml")).unwrap(), "# ours\n");
+    assert_eq!(fs::read_to_string(home.join("notes.txt")).unwrap(), "fine");
+
+    let output = world.command(&run(&["x"])).current_dir(home.join(".ssh")).output().unwrap();
+    assert_ne!(code(&output), 0);
+    assert!(err(&output).contains("holds keys"), "{}", err(&output));
+    assert_eq!(world.provider.requests().len(), 2);
 }
 
 /// Returns the tools and limits that `agents NAME --json` and `run --plan --json` show.

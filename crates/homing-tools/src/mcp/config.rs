@@ -101,7 +101,7 @@ impl ServerConfig {
     /// Returns the tokens that the server gets: variables and headers with the names of secrets.
     pub fn secrets(&self, host_env: &CommandEnv) -> Vec<String> {
         let (ServerPlace::Program { env: pairs, .. } | ServerPlace::Url { headers: pairs, .. }) = &self.place;
-        let named = pairs.iter().filter(|(name, _)| is_secret(name) && !name.to_ascii_uppercase().contains("AUTHOR"));
+        let named = pairs.iter().filter(|(name, _)| is_secret(name) && !name.to_ascii_uppercase().contains("AUTHOR_"));
         // `Bearer` and the like come before the secret itself.
         let last_word = |value: String| value.rsplit(' ').next().unwrap_or_default().to_owned();
         let values = named.map(|(_, value)| last_word(expand(value, host_env)));
