@@ -15,7 +15,9 @@ use homing_core::{
     definition::{AgentDefinition, ModelChoice, Scope},
     diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limit, Limits},
+    redaction::Secrets,
 };
+use homing_load::is_about_hidden_agent;
 use homing_models::{
     Providers,
     names::{Availability, OfflineCase, Resolver, Unresolved, may_go_offline},
@@ -196,16 +198,25 @@ impl Session {
             return Err(Trouble::config(format!("{first}{more}"))
                 .hint("`homing check` shows all warnings; without --strict they are not errors"));
         }
-        let (about_files, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.path.is_some());
-        for diagnostic in others {
-            let hint = diagnostic.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            terminal::say(&format!("warning: {}{hint}", diagnostic.message));
+        let others = all.iter().filter(|it| it.path.is_none()).map(|it| {
+            let hint = it.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            format!("{}{hint}", it.message)
+        });
+        for warning in others.chain(self.hidden_agents()) {
+            terminal::say(&format!("warning: {warning}"));
         }
         self.print_pending_approvals();
-        if !about_files.is_empty() {
-            terminal::say(&warnings_line(about_files.len()));
+        let about_files = all.iter().filter(|it| it.path.is_some() && !is_about_hidden_agent(it)).count();
+        if about_files > 0 {
+            terminal::say(&warnings_line(about_files));
         }
         Ok(())
+    }
+
+    /// Returns a warning for each agent of the project with the name of an agent that is built in or belongs to the user.
+    pub(crate) fn hidden_agents(&self) -> impl Iterator<Item = String> {
+        let all = self.homing.diagnostics().iter();
+        all.filter(|diagnostic| is_about_hidden_agent(diagnostic)).map(|diagnostic| diagnostic.message.clone())
     }
 
     fn print_pending_approvals(&self) {
@@ -236,10 +247,8 @@ const OFFLINE: &str = "using the offline model: a keyword search that needs no A
 
 /// Returns a function that removes the providers' keys from a text.
 pub(crate) fn redactor(providers: &Providers) -> impl Fn(&str) -> String + use<> {
-    let names = providers.rows().iter().flat_map(|row| row.key_vars.clone());
-    let values = names.filter_map(|name| environment::variable(&name));
-    let keys: Vec<String> = values.filter(|key| key.len() >= 8).collect();
-    move |text| keys.iter().fold(text.to_owned(), |text, key| text.replace(key, "[redacted]"))
+    let secrets: Secrets = providers.secrets().into_iter().collect();
+    move |text| secrets.redact(text).into_owned()
 }
 
 /// Returns the absolute path of the working folder.
@@ -349,6 +358,8 @@ pub(crate) fn no_journal() -> Trouble {
 fn trouble(error: BuildError) -> Trouble {
     match error {
         BuildError::Journal(error) => error.into(),
+        refused @ BuildError::RefusedFolder(..) => Trouble::new(TroubleKind::Refused, refused.to_string())
+            .hint("change to a project's folder, or name one with --cwd"),
         other => Trouble::config(other.to_string()),
     }
 }

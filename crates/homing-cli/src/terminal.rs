@@ -9,11 +9,22 @@ use homing::environment;
 use homing_core::sanitize;
 use serde_json::Value;
 
-/// Formats JSON. Control characters are escaped, so that the output is safe on a terminal.
+/// Formats JSON, safe for a terminal.
 pub(crate) fn json(value: &Value) -> String {
-    let mut out = String::new();
-    for c in format!("{value:#}").chars() {
-        if sanitize::is_active(c) {
+    escaped(&format!("{value:#}"))
+}
+
+/// Formats JSON on one line, safe for a terminal.
+pub(crate) fn json_line(value: &Value) -> String {
+    escaped(&value.to_string())
+}
+
+/// Escapes control characters, invisible ones and those that change the direction of writing in a JSON text. They only occur
+/// in strings, so the text still means the same.
+pub(crate) fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if sanitize::is_active(c) || sanitize::is_invisible(c) {
             c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}"));
         } else {
             out.push(c);
@@ -108,4 +119,18 @@ fn raw(text: &str) {
 /// Returns whether to use colours on stderr.
 pub(crate) fn has_colours() -> bool {
     is_watched() && environment::allows_colours()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_inert_and_means_the_same() {
+        let value = serde_json::json!({"a\u{9b}1m": "\u{1b}[2J \u{202e}gnp \u{200d} \u{e0041} \u{7f} \t\n ümlaut 日本 👩\u{200d}🚀"});
+        for text in [json(&value), json_line(&value)] {
+            assert!(!text.chars().any(|c| sanitize::is_active(c) || sanitize::is_invisible(c)), "{text}");
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+        }
+    }
 }

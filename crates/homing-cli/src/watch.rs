@@ -171,7 +171,7 @@ impl Watcher<'_> {
             Show::Events => {
                 if !matches!(event, Event::Missed(_)) {
                     // A closed pipe does not stop the run.
-                    let _ = print(&event.to_json().to_string());
+                    let _ = print(&terminal::json_line(&event.to_json()));
                 }
             }
         }

@@ -222,6 +222,11 @@ pub trait Models: Send + Sync {
     /// # Errors
     /// Fails if there is no such model, or it is not available.
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
+
+    /// Returns the keys that requests carry, so that they are removed from replies, results and errors.
+    fn secrets(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Models to try, best first.

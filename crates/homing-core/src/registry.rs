@@ -93,8 +93,9 @@ impl Registry {
     /// # Errors
     /// Fails if there is no such agent.
     pub fn registered(&self, name: &str) -> Result<&RegistryEntry, UnknownAgent> {
+        // Names come before titles and aliases, so that one agent's title cannot take another agent's name.
         let by_alias = || self.agents.get(self.aliases.get(&fold(name))?);
-        let found = self.agents.get(name).or_else(by_alias).or_else(|| self.agents.get(&name.trim().to_lowercase()));
+        let found = self.agents.get(name).or_else(|| self.agents.get(&fold(name))).or_else(by_alias);
         found.ok_or_else(|| UnknownAgent { name: name.to_owned(), known: self.names().map(str::to_owned).collect() })
     }
 
@@ -189,5 +190,9 @@ mod tests {
         agent.title = Some("Code Reviewer".into());
         let registry = Registry::from_iter([agent]);
         assert!(registry.has("code reviewer"));
+        let mut other = AgentDefinition::new("other", "d", "p");
+        other.title = Some("Code-Reviewer".into());
+        let registry = Registry::from_iter([other, AgentDefinition::new("code-reviewer", "d", "p")]);
+        assert_eq!(registry.get("Code-Reviewer").unwrap().name, "code-reviewer", "names come before titles");
     }
 }

@@ -223,13 +223,14 @@ pub(crate) fn matches_host(pattern: &str, host: &str) -> bool {
 /// Matches like gitignore: a pattern without a slash matches at any depth, a folder matches everything in it.
 fn matches_path(pattern: &str, path: &str) -> bool {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+    let is_rooted = pattern.starts_with('/');
     let pattern = match pattern.strip_prefix("//") {
         Some(absolute) => format!("/{absolute}"),
         None if pattern.starts_with('/') && !path.starts_with('/') => pattern[1..].to_owned(),
         None => pattern.to_owned(),
     };
     let pattern = pattern.strip_suffix('/').unwrap_or(&pattern);
-    let anchored = pattern.contains('/');
+    let anchored = is_rooted || pattern.contains('/');
     let within = format!("{pattern}/**");
     let matches = |path: &str| path_glob(pattern, path) || path_glob(&within, path);
     matches(path) || (!anchored && path.match_indices('/').any(|(at, _)| matches(&path[at + 1..])))
@@ -354,6 +355,7 @@ mod tests {
         assert!(matches("**/*.lock", "Cargo.lock"));
         assert!(!matches("/repo", "/repo-evil/x"));
         assert!(matches("//etc", "/etc/passwd"));
+        assert!(matches("/.env", ".env") && !matches("/.env", "sub/.env"), "a leading slash means the working folder");
         assert!(matches(".env", "deep/.env"));
     }
 

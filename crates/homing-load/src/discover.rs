@@ -1,5 +1,6 @@
 //! Finds agents and decides which one wins: folders give candidates, candidates form a registry.
 
+mod hidden;
 mod places;
 
 use std::{
@@ -16,9 +17,10 @@ use homing_core::{
     registry::Registry,
 };
 
-pub use places::Places;
+pub use hidden::is_about_hidden_agent;
 pub(crate) use places::repository;
 use places::{AgentFolder, agent_folders};
+pub use places::{Places, project_paths};
 
 use crate::{
     builtin,
@@ -82,7 +84,8 @@ pub fn discover(places: &Places, options: &ParseOptions) -> Discovered {
 }
 
 /// Reads all agents and skills in `places`, and removes from untrusted definitions what only a trusted file may ask for
-/// (see [`without_authority`]). The registry contains the definitions as they may be used.
+/// (see [`without_authority`]). The registry contains the definitions as they may be used: an untrusted definition of a
+/// project shadows nothing.
 pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPolicy<'_>) -> Discovered {
     let mut found = Discovered::default();
     let mut candidates = if places.skip_built_in { Vec::new() } else { built_in() };
@@ -99,8 +102,12 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
     found.skills = skills;
     found.diagnostics.extend(diagnostics);
     for candidate in &mut candidates {
-        found.strip_untrusted(&mut candidate.definition, trust);
+        candidate.is_trusted = (trust.is_trusted)(&candidate.definition);
+        if !candidate.is_trusted {
+            found.strip(&mut candidate.definition, trust.ceiling);
+        }
     }
+    found.diagnostics.extend(hidden::announcements(&candidates));
     found.registry = register(candidates);
     found
 }
@@ -163,15 +170,13 @@ impl Discovered {
                 strength: dialect::strength(folder.dialect),
                 order,
                 plugin: folder.plugin.clone(),
+                is_trusted: true,
             }));
         }
     }
 
-    fn strip_untrusted(&mut self, definition: &mut AgentDefinition, trust: TrustPolicy<'_>) {
-        if (trust.is_trusted)(definition) {
-            return;
-        }
-        let diagnostics = without_authority(definition, trust.ceiling);
+    fn strip(&mut self, definition: &mut AgentDefinition, ceiling: Limits) {
+        let diagnostics = without_authority(definition, ceiling);
         let fields = diagnostics.iter().filter_map(|diagnostic| diagnostic.field.clone());
         self.stripped.extend(fields.map(|field| StrippedField { agent: definition.name.clone(), field }));
         self.diagnostics.extend(diagnostics);
@@ -188,16 +193,19 @@ struct Candidate {
     /// The position in its folder; the smaller one wins.
     order: usize,
     plugin: Option<String>,
+    is_trusted: bool,
 }
 
 impl Candidate {
     fn of(definition: AgentDefinition, dialect: &Dialect) -> Self {
-        Self { definition, nearness: 0, strength: dialect::strength(dialect), order: 0, plugin: None }
+        Self { definition, nearness: 0, strength: dialect::strength(dialect), order: 0, plugin: None, is_trusted: true }
     }
 
-    /// The sort key, the weakest first, because later registrations shadow earlier ones.
+    /// The sort key, the weakest first, because later registrations shadow earlier ones. What a project's untrusted file
+    /// defines is weaker than anything else, so that it cannot take the name of an agent that the user knows.
     fn rank(&self, scope: Scope) -> impl Ord + use<> {
-        (scope, self.nearness, Reverse(self.strength), Reverse(self.order))
+        let may_shadow = self.is_trusted || scope != Scope::Project;
+        (may_shadow, scope, self.nearness, Reverse(self.strength), Reverse(self.order))
     }
 
     fn path(&self) -> PathBuf {

@@ -30,7 +30,8 @@ mod yaml;
 
 pub use check::{CheckReport, check};
 pub use discover::{
-    Discovered, Places, Recurse, StrippedField, TrustPolicy, discover, discover_trusted, load_file, load_folder,
+    Discovered, Places, Recurse, StrippedField, TrustPolicy, discover, discover_trusted, is_about_hidden_agent,
+    load_file, load_folder, project_paths,
 };
 pub use file::{MAX_FILE, MAX_FRONT_MATTER};
 pub use parse::{FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json};

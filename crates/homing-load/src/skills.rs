@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The folders of skills in a project and in a home folder, the weakest first.
-const FOLDERS: &[&str] = &[".acai/skills", ".agents/skills", ".claude/skills", ".homing/skills"];
+pub(crate) const FOLDERS: &[&str] = &[".acai/skills", ".agents/skills", ".claude/skills", ".homing/skills"];
 /// The number of bytes of a file that are read for its card.
 const HEAD: u64 = MAX_FRONT_MATTER as u64 + 8 * 1024;
 

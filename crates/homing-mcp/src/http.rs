@@ -19,20 +19,17 @@ use rmcp::transport::streamable_http_server::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     task::JoinSet,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
+    connections::{ConnectionSlot, Connections},
     guard::{self, HttpRefusal, RequestGuard},
     handler::McpHandler,
     options::ServerOptions,
     server_state::{ReloadTask, ServerState},
 };
-
-/// Maximum number of connections; the next one waits until one is closed.
-const MAX_CONNECTIONS: usize = 64;
 
 /// Maximum size of a request's body in bytes.
 const MAX_BODY: usize = 1 << 20;
@@ -149,28 +146,20 @@ fn mcp_service(state: Arc<ServerState>, stop: CancellationToken) -> McpService {
 }
 
 async fn listen(listener: TcpListener, service: Arc<GuardedService>, stop: CancellationToken) {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let counted = Connections::new();
     let mut connections = JoinSet::new();
     loop {
-        let next = async {
-            let permit = permits.clone().acquire_owned().await;
-            (listener.accept().await, permit)
-        };
-        let (accepted, permit) = tokio::select! {
+        let accepted = tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            connection = next => connection,
+            accepted = listener.accept() => accepted,
         };
         let Ok((stream, _)) = accepted else {
             // Most likely out of file descriptors, which other connections will release.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let service = service.clone();
-        connections.spawn(async move {
-            service.serve(stream).await;
-            drop(permit);
-        });
+        connections.spawn(service.clone().serve(stream, counted.add()));
     }
     connections.shutdown().await;
 }
@@ -184,10 +173,11 @@ struct GuardedService {
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl GuardedService {
-    async fn serve(self: Arc<Self>, stream: TcpStream) {
-        let respond = service_fn(move |request| {
+    async fn serve(self: Arc<Self>, stream: TcpStream, slot: ConnectionSlot) {
+        let slot = &slot;
+        let respond = service_fn(|request| {
             let service = self.clone();
-            async move { Ok::<_, Infallible>(service.respond(request).await) }
+            async move { Ok::<_, Infallible>(service.respond(request, slot).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -195,11 +185,14 @@ impl GuardedService {
             .max_buf_size(MAX_HEAD)
             .serve_connection(TokioIo::new(stream), respond);
         // A connection that breaks needs no report here.
-        let _ = connection.await;
+        tokio::select! {
+            _ = connection => (),
+            () = slot.evicted() => (),
+        }
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> HttpResponse {
-        let mut response = match self.admit(request).await {
+    async fn respond(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
+        let mut response = match self.admit(request, slot).await {
             Ok(request) => self.service.handle(request).await,
             Err(refusal) => refused(refusal),
         };
@@ -210,9 +203,14 @@ impl GuardedService {
     }
 
     /// Checks the head of a request, then reads its body.
-    async fn admit(&self, request: Request<Incoming>) -> Result<Request<Full<Bytes>>, HttpRefusal> {
+    async fn admit(
+        &self,
+        request: Request<Incoming>,
+        slot: &ConnectionSlot,
+    ) -> Result<Request<Full<Bytes>>, HttpRefusal> {
         let (head, body) = request.into_parts();
         self.guard.admit(&head)?;
+        slot.has_token().await;
         let body = tokio::time::timeout(READ_TIMEOUT, read_body(body));
         let late = |_| HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the request body took too long");
         Ok(Request::from_parts(head, Full::new(body.await.map_err(late)??)))

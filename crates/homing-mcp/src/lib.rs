@@ -9,6 +9,7 @@
 
 mod args;
 mod client;
+mod connections;
 mod elicitation;
 mod guard;
 mod handler;

@@ -376,18 +376,44 @@ async fn h11_slow_client_is_disconnected() {
 }
 
 #[tokio::test]
-async fn h13_connection_beyond_64_waits() {
+async fn h13_clients_with_a_token_wait_beyond_64_connections() {
+    let homing = homing().await;
+    let server = server(homing.clone(), ServerOptions::default()).await;
+    let request = RawRequest::new(&server, "GET", "/mcp", Value::Null);
+    let mut known = Vec::new();
+    for _ in 0..64 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(request.bytes().as_bytes()).await.unwrap();
+        assert_ne!(answer(&mut stream).await.0, 0, "the connection stays open");
+        known.push(stream);
+    }
+    let mut late = TcpStream::connect(server.address()).await.unwrap();
+    late.write_all(request.bytes().as_bytes()).await.unwrap();
+    assert!(timeout(Duration::from_millis(500), late.readable()).await.is_err(), "there is no answer yet");
+    known.pop();
+    assert_ne!(answer(&mut late).await.0, 0);
+}
+
+#[tokio::test]
+async fn h13_idle_connections_without_a_token_keep_no_client_out() {
     let homing = homing().await;
     let server = server(homing.clone(), ServerOptions::default()).await;
     let mut idle = Vec::new();
-    for _ in 0..64 {
-        idle.push(TcpStream::connect(server.address()).await.unwrap());
+    for at in 0..200 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        if at % 2 == 0 {
+            stream.write_all(b"GET /mcp HTTP/1.1\r\nHost: ").await.unwrap();
+        }
+        idle.push(stream);
     }
-    let mut late = TcpStream::connect(server.address()).await.unwrap();
-    late.write_all(b"GET /mcp HTTP/1.1\r\n\r\n").await.unwrap();
-    assert!(timeout(Duration::from_millis(500), late.readable()).await.is_err(), "there is no answer yet");
-    idle.pop();
-    assert_eq!(answer(&mut late).await.0, 403);
+    let (status, head) =
+        timeout(Duration::from_secs(5), RawRequest::new(&server, "POST", "/mcp", initialize()).send(&server))
+            .await
+            .expect("an answer before the idle connections time out");
+    assert_eq!(status, 200, "{head}");
+    // The oldest connections were closed, and the newest still wait for their request.
+    assert_eq!(answer(&mut idle[0]).await.0, 0);
+    assert!(timeout(Duration::from_millis(100), idle[199].readable()).await.is_err());
 }
 
 #[tokio::test]

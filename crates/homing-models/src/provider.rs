@@ -283,6 +283,19 @@ impl Providers {
         }
     }
 
+    /// Returns the values that must never be shown: the API keys, and configured headers that carry one.
+    pub fn secrets(&self) -> Vec<String> {
+        let keys = self.rows.iter().flat_map(|row| &row.key_vars).filter_map(|name| (self.lookup)(name));
+        let is_secret = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            ["auth", "key", "token", "secret", "cookie"].iter().any(|word| name.contains(word))
+        };
+        let headers = self.rows.iter().flat_map(|row| &row.headers).filter(|(name, _)| is_secret(name));
+        // `Bearer` and the like come before the secret itself.
+        let values = headers.map(|(_, value)| value.rsplit(' ').next().unwrap_or(value).to_owned());
+        keys.map(|key| key.expose_secret().trim().to_owned()).chain(values).collect()
+    }
+
     /// Returns the model called `provider/model`.
     ///
     /// # Errors

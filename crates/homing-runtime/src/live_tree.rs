@@ -9,6 +9,7 @@ use homing_core::{
     envelope::Envelope,
     fact::{Fact, Record},
     place::Place,
+    redaction::{RedactedStream, Secrets},
     run::Run,
     tree::RunTree,
 };
@@ -38,6 +39,8 @@ pub(crate) struct LiveTree {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) spawn_cache: SpawnCache,
+    /// Removed from every fact and notice.
+    secrets: Secrets,
     /// The reason why the end of a run of this tree could not be recorded.
     unrecorded: OnceLock<String>,
 }
@@ -58,6 +61,7 @@ impl LiveTree {
         fold: RunTree,
         journal: Arc<dyn Journal>,
         clock: Arc<dyn Clock>,
+        secrets: Secrets,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
@@ -69,6 +73,7 @@ impl LiveTree {
             journal,
             clock,
             spawn_cache: SpawnCache::default(),
+            secrets,
             unrecorded: OnceLock::new(),
         })
     }
@@ -145,6 +150,7 @@ impl LiveTree {
 
     pub(crate) fn next_record(&self, tree: &RunTree, run: Uuid, place: Place, fact: Fact) -> Arc<Record> {
         let at = self.clock.now_ms();
+        let fact = self.secrets.redact_fact(fact);
         Arc::new(Record { tree: self.id, seq: tree.next_seq(), at, epoch: self.epoch, run, place, fact })
     }
 
@@ -194,7 +200,8 @@ impl LiveTree {
     pub(crate) fn notify(&self, live_run: &LiveRun, kind: impl FnOnce() -> TransientKind) {
         if let Subscribers::Some(sender) = &*self.subscribers() {
             let (place, at) = (live_run.place.clone(), self.clock.now_ms());
-            let notice = Transient { tree: self.id, run: live_run.run, place, at, kind: kind() };
+            let kind = redacted(kind(), &self.secrets);
+            let notice = Transient { tree: self.id, run: live_run.run, place, at, kind };
             let _ = sender.send(Event::Transient(Arc::new(notice)));
         }
     }
@@ -221,7 +228,25 @@ impl LiveTree {
         tree.clock_at(self.epoch, self.clock.now_ms())
     }
 
+    /// Returns a filter for a reply that arrives in pieces.
+    pub(crate) fn redacted_stream(&self) -> RedactedStream {
+        self.secrets.stream()
+    }
+
     fn lock(&self) -> MutexGuard<'_, RunTree> {
         self.fold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes secrets from a notice. Questions are about calls of recorded replies, which contain none.
+fn redacted(kind: TransientKind, secrets: &Secrets) -> TransientKind {
+    let clean = |text: String| secrets.redact(&text).into_owned();
+    match kind {
+        TransientKind::Retrying { in_ms, reason } => TransientKind::Retrying { in_ms, reason: clean(reason) },
+        TransientKind::Progress(text) => TransientKind::Progress(clean(text)),
+        TransientKind::Text(text) => TransientKind::Text(clean(text)),
+        TransientKind::Thinking(text) => TransientKind::Thinking(clean(text)),
+        TransientKind::Warning(text) => TransientKind::Warning(clean(text)),
+        TransientKind::Queued | TransientKind::Question(_) => kind,
     }
 }

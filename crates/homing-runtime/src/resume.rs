@@ -29,7 +29,7 @@ impl Runtime {
         let mut fold = journal.fold(tree).await?;
         if !continues(&fold, more) {
             let epoch = fold.last_epoch();
-            let tree = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.sources.clock.clone());
+            let tree = self.0.live_tree(tree, epoch, fold);
             let id = tree.id;
             return Ok(RunHandle::new(self.clone(), tree, id));
         }
@@ -38,7 +38,7 @@ impl Runtime {
         for record in journal.since(tree, fold.next_seq()).await? {
             fold.apply(&record).map_err(|error| JournalError::Damaged(error.to_string()))?;
         }
-        let tree = LiveTree::new(tree, epoch, fold, journal.clone(), self.0.parts.sources.clock.clone());
+        let tree = self.0.live_tree(tree, epoch, fold);
         let id = tree.id;
         self.0.add_tree(tree.clone());
         if more != Limits::default() {

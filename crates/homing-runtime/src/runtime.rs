@@ -17,6 +17,7 @@ use homing_core::{
     message::Message,
     model::{ModelError, Models},
     place::Place,
+    redaction::Secrets,
     registry::{Registry, UnknownAgent},
     skill::SkillLibrary,
     tool::{AgentToolSource, Answer, CallKey, Question, Tool, ToolSpec},
@@ -117,6 +118,8 @@ pub struct Runtime(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) parts: RuntimeParts,
+    /// Removed from all facts and notices.
+    secrets: Secrets,
     /// Limits the runs that work at once.
     pub(crate) run_slots: Arc<FairSemaphore>,
     pub(crate) rate_limiters: RateLimiters,
@@ -207,7 +210,8 @@ impl Runtime {
                     tree.publish(record);
                 }
             }));
-            Inner { parts, run_slots, rate_limiters, trees: Mutex::default(), on_complete: Mutex::default() }
+            let secrets = parts.settings.secrets.and(parts.models.secrets());
+            Inner { parts, secrets, run_slots, rate_limiters, trees: Mutex::default(), on_complete: Mutex::default() }
         });
         Self(inner)
     }
@@ -262,11 +266,16 @@ impl Runtime {
 }
 
 impl Inner {
+    /// Creates the in-memory form of a tree.
+    pub(crate) fn live_tree(&self, id: Uuid, epoch: u32, fold: RunTree) -> Arc<LiveTree> {
+        let (journal, clock) = (self.parts.journal.clone(), self.parts.sources.clock.clone());
+        LiveTree::new(id, epoch, fold, journal, clock, self.secrets.clone())
+    }
+
     fn new_root(&self, task: Task) -> Result<NewRoot, SpawnError> {
         let spawned = self.root_spawned(&task)?;
         let id = self.parts.sources.ids.fresh_id();
-        let (journal, clock) = (self.parts.journal.clone(), self.parts.sources.clock.clone());
-        let tree = LiveTree::new(id, 1, RunTree::default(), journal, clock);
+        let tree = self.live_tree(id, 1, RunTree::default());
         let place = Place::root();
         let first = tree.next_record(&RunTree::default(), id, place.clone(), Fact::Spawned(Arc::new(spawned)));
         tree.apply_first(&first);

@@ -39,6 +39,8 @@ pub const FILES: &[&str] = &[
     "kilo.jsonc",
     "opencode.json",
     "opencode.jsonc",
+    "recipe.json",
+    "recipe.yaml",
 ];
 
 /// Folders of other programs, anywhere below a root: they name commands that an editor, a hook manager or a version control

@@ -131,4 +131,8 @@ impl Models for TeamModels {
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         self.programs.get(name).map_or_else(|| self.inner.get(name), |program| Ok(program.clone()))
     }
+
+    fn secrets(&self) -> Vec<String> {
+        self.inner.secrets()
+    }
 }

@@ -23,7 +23,7 @@ const MAX_TOGETHER: usize = 32 << 20;
 const MAX_DEPTH: usize = 8;
 
 /// Files that agents may write, but that carry authority only once the user trusts them.
-const UNPROTECTED: &[&str] = &[".env", "recipe.yaml", "recipe.json"];
+const UNPROTECTED: &[&str] = &[".env"];
 
 /// A project's files that carry authority, with the bytes that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

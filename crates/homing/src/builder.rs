@@ -42,6 +42,9 @@ pub enum BuildError {
     /// The working folder does not exist.
     #[error("cannot use {0} as the working folder: {1}")]
     NoFolder(PathBuf, std::io::Error),
+    /// The working folder holds the user's keys or this program's own data.
+    #[error("agents cannot work in {0}: {1}")]
+    RefusedFolder(PathBuf, String),
     /// A team is invalid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Team(Vec<Diagnostic>),
@@ -85,7 +88,7 @@ pub struct HomingBuilder {
     journal: JournalChoice,
     permission_handler: Option<Arc<dyn PermissionHandler>>,
     fact_listener: Option<FactListener>,
-    config: RuntimeConfig,
+    pub(crate) config: RuntimeConfig,
     workdir: PathBuf,
     has_project_context: bool,
     pub(crate) diagnostics: Vec<Diagnostic>,
@@ -304,6 +307,15 @@ impl HomingBuilder {
             std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;
         #[cfg(feature = "tools")]
         if let Some(setup) = self.coding_setup.take() {
+            if let Some(files) = setup.user_files() {
+                if let Some(why) = files.refuses(&workdir) {
+                    return Err(BuildError::RefusedFolder(workdir, why));
+                }
+                self.diagnostics.extend(files.warning(&workdir));
+                if let Some(layer) = files.layer(&self.permissions.roots(&workdir)) {
+                    self.permissions = self.permissions.layer(layer);
+                }
+            }
             self = setup.add_to(self);
         }
         let opened = self.journal.open()?;

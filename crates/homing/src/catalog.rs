@@ -145,6 +145,10 @@ impl Models for Catalog {
         }
     }
 
+    fn secrets(&self) -> Vec<String> {
+        self.providers.secrets()
+    }
+
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         if let Some(own) = self.own.get(name) {
             return Ok(own.clone());

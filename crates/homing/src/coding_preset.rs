@@ -12,6 +12,7 @@ use homing_load::{ParseOptions, Places};
 use homing_sandbox::{CommandEnv, SandboxOptions, is_private};
 use homing_tools::{
     hooks::{CommandHooks, HookConfig},
+    mcp::ServerConfig,
     shell::{bash::Bash, commands::Commands, sandboxed_git::SandboxedGit},
     toolset::{ToolsConfig, files_tools},
     trust::{
@@ -23,7 +24,7 @@ use homing_tools::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Folders, HomingBuilder, PendingApproval, environment, servers::serve};
+use crate::{Folders, HomingBuilder, PendingApproval, environment, servers::serve, user_files::UserFiles};
 
 /// Set-up of a coding agent: where definitions are found, and how commands run.
 ///
@@ -98,6 +99,13 @@ impl CodingSetup {
         }
     }
 
+    /// Returns the user's own files, which agents do not use; `None` for a user without a home.
+    pub(crate) fn user_files(&self) -> Option<UserFiles> {
+        let config = self.places.config.as_ref().map(|config| config.join("homing"));
+        let data = self.approvals.as_ref().and_then(|path| path.parent());
+        Some(UserFiles::new(self.places.home.as_ref()?, config.as_deref(), data))
+    }
+
     /// Adds everything to a builder.
     pub(crate) fn add_to(self, builder: HomingBuilder) -> HomingBuilder {
         let project = self.read();
@@ -124,11 +132,15 @@ impl CodingSetup {
         };
         let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
         let command_env = CommandEnv { home, env: self.env };
-        let commands = Arc::new(Commands::new(helper, command_env, self.sandbox, self.private.clone()));
-        self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
         // A server of the user takes precedence over one of the project with the same name.
         let mut common = servers.clone();
         common.extend(self.servers);
+        let known = common.iter().chain(builder.agents.iter().flat_map(|agent| &agent.mcp_servers));
+        let known = known.filter_map(|(name, value)| ServerConfig::parse(name, value).ok());
+        let secrets: Vec<String> = known.flat_map(|config| config.secrets(&command_env)).collect();
+        builder.config.secrets = builder.config.secrets.and(secrets);
+        let commands = Arc::new(Commands::new(helper, command_env, self.sandbox, self.private.clone()));
+        self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
         let folders = server_folders(&self.places);
         let served = serve(&common, &mut builder.registry, self.approvals.as_deref(), &commands, folders);
         builder.diagnostics.extend(served.diagnostics);

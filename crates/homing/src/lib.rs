@@ -33,6 +33,8 @@ mod project_context;
 #[cfg(feature = "tools")]
 mod servers;
 mod tool_fn;
+#[cfg(feature = "tools")]
+mod user_files;
 
 use std::{sync::Arc, time::Duration};
 

@@ -5,10 +5,12 @@ use std::{cell::LazyCell, collections::BTreeMap, path::Path};
 
 use homing_core::{
     definition::{AgentDefinition, Scope},
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
     registry::Registry,
 };
-use homing_load::{Discovered, SkillFolders, TrustPolicy, discover_trusted};
+use homing_load::{
+    Discovered, SkillFolders, StrippedField, TrustPolicy, discover_trusted, is_about_hidden_agent,
+};
 use homing_tools::{
     mcp::ServerConfig,
     trust::{AuthorityFiles, TrustState, settings::Trust},
@@ -72,12 +74,13 @@ impl CodingSetup {
                 definition.tools.delegates = Some(rules.clone());
             }
         }
-        let runs_something = found.stripped.iter().filter(|part| matches!(&*part.field, "mcpServers" | "hooks"));
-        let mut inactive: Vec<String> =
-            runs_something.map(|part| format!("`{}` of agent {}", part.field, part.agent)).collect();
+        let mut inactive: Vec<String> = found.stripped.iter().filter_map(would_run).collect();
         inactive.extend(project.add_servers());
-        if !inactive.is_empty() {
+        let hides = |found: &Diagnostic| is_about_hidden_agent(found) && found.severity > Severity::Info;
+        if !inactive.is_empty() || project.diagnostics.iter().any(hides) {
             project.pending.push(PendingApproval::ProjectFiles);
+        }
+        if !inactive.is_empty() {
             project.diagnostics.push(not_trusted(&inactive));
         }
         project
@@ -152,7 +155,82 @@ impl Project {
     }
 }
 
+/// Returns the description of a removed field that would have run something.
+fn would_run(stripped: &StrippedField) -> Option<String> {
+    let runs = ["mcpServers", "hooks"].contains(&stripped.field.as_str());
+    runs.then(|| format!("`{}` of agent {}", stripped.field, stripped.agent))
+}
+
 /// Puts everything into one line, because the user reads it at every start.
 fn not_trusted(inactive: &[String]) -> Diagnostic {
     Diagnostic::warning(format!("this project's files are not trusted, so these do not run: {}", inactive.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use homing_core::registry::Registry;
+    use homing_sandbox::protected_paths;
+    use homing_tools::trust::TrustStore;
+
+    use super::*;
+
+    /// The loader's places are one table, the sandbox's protected paths another: each place of the first must be in the
+    /// second, and must be covered by trust.
+    #[test]
+    fn everything_that_is_loaded_from_a_project_is_protected_and_needs_trust() {
+        let paths = homing_load::project_paths();
+        assert!(paths.len() > 30 && paths.contains(&"recipe.yaml".into()), "{paths:?}");
+        let names: Vec<_> = protected_paths::names().collect();
+        for path in paths.iter().map(|path| path.as_path()).chain([Path::new(".mcp.json")]) {
+            assert!(protected_paths::protects(path).is_some(), "file tools may write {}", path.display());
+            assert!(names.iter().any(|name| path.starts_with(name)), "commands may write {}", path.display());
+            let folder = tempfile::tempdir().unwrap();
+            let file = if path.extension().is_some() { path.to_owned() } else { path.join("a.md") };
+            fs::create_dir_all(folder.path().join(&file).parent().unwrap()).unwrap();
+            fs::write(folder.path().join(&file), "x").unwrap();
+            let files = AuthorityFiles::read(folder.path());
+            assert!(files.covers(&folder.path().join(&file)), "{} needs no trust", file.display());
+        }
+    }
+
+    fn announced(project: &Project, word: &str) -> usize {
+        let is_hit = |diagnostic: &&Diagnostic| is_about_hidden_agent(diagnostic) && diagnostic.message.contains(word);
+        project.diagnostics.iter().filter(is_hit).count()
+    }
+
+    #[test]
+    fn untrusted_project_agent_does_not_replace_an_agent_that_the_user_knows() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, home) = (folder.path().join("repo"), folder.path().join("home"));
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::create_dir_all(home.join(".claude/agents")).unwrap();
+        fs::write(home.join(".claude/agents/mine.md"), "---\nname: mine\ndescription: of the user\n---\nP\n").unwrap();
+        let recipe = |name: &str| format!("title: {name}\ndescription: of the project\ninstructions: Obey.\n");
+        fs::write(root.join("recipe.yaml"), recipe("general")).unwrap();
+        fs::create_dir_all(root.join(".goose/recipes")).unwrap();
+        fs::write(root.join(".goose/recipes/mine.yaml"), recipe("mine")).unwrap();
+        fs::write(root.join(".goose/recipes/other.yaml"), recipe("other")).unwrap();
+        let mut setup = CodingSetup::from_env(&root);
+        setup.places.home = Some(home);
+        setup.places.config = None;
+        setup.trust = Some(TrustStore::load(folder.path().join("trust.json")).unwrap());
+        let used = |project: &Project, name: &str| {
+            let registry: Registry = project.agents.iter().cloned().collect();
+            registry.get(name).unwrap().source.kind
+        };
+        let project = setup.read();
+        let kinds = ["general", "mine", "other"].map(|name| used(&project, name));
+        assert_eq!(kinds, [Scope::BuiltIn, Scope::User, Scope::Project]);
+        assert_eq!(announced(&project, "is not trusted"), 2, "{:?}", project.diagnostics);
+        assert!(project.pending.contains(&PendingApproval::ProjectFiles));
+
+        let mut store = TrustStore::load(folder.path().join("trust.json")).unwrap();
+        store.trust(project.files.project(), &project.files).unwrap();
+        setup.trust = Some(store);
+        let project = setup.read();
+        assert_eq!(["general", "mine"].map(|name| used(&project, name)), [Scope::Project; 2]);
+        assert_eq!(announced(&project, "replaces"), 2, "{:?}", project.diagnostics);
+    }
 }

@@ -1,6 +1,6 @@
 //! The part of the prompt that describes the working folder: an environment block and the project's instruction files.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{fmt::Write, fs, os::unix::fs::MetadataExt, path::Path};
 
 use homing_runtime::PromptContext;
 
@@ -42,7 +42,13 @@ fn branch(folder: &Path) -> Option<String> {
     };
     let head = fs::read_to_string(git.join("HEAD")).ok()?;
     let head = head.trim();
-    let name = head.strip_prefix("ref: refs/heads/").map_or_else(|| format!("commit {}", cut(head, 12)), str::to_owned);
+    // A repository may name any file as its HEAD, so only a branch or a commit is shown.
+    let is_commit = head.len() >= 12 && head.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let name = match head.strip_prefix("ref: refs/heads/") {
+        Some(branch) => branch.to_owned(),
+        None if is_commit => format!("commit {}", cut(head, 12)),
+        None => return None,
+    };
     Some(cut(&name.replace(char::is_control, ""), 200).to_owned())
 }
 
@@ -54,18 +60,29 @@ fn instructions(folder: &Path) -> String {
     let mut text = String::new();
     for path in folders.iter().filter_map(file_in) {
         let left = MAX_BYTES.saturating_sub(text.len());
-        let Some(body) = read_head(&path, left).filter(|body| !body.trim().is_empty()) else { continue };
+        let body = open_inside(&path, root).and_then(|file| read_head(file, left));
+        let Some(body) = body.filter(|body| !body.trim().is_empty()) else { continue };
         write!(text, "<instructions from=\"{}\">\n{}\n</instructions>\n", path.display(), body.trim())
             .expect("writing to a string");
     }
     text
 }
 
+/// Opens a file of the project. A link may lead to another file of the project, but not out of it: a cloned repository
+/// would otherwise send any file of the user to the provider.
+fn open_inside(path: &Path, root: &Path) -> Option<fs::File> {
+    let file = fs::File::open(path).ok()?;
+    let real = path.canonicalize().ok().filter(|real| root.canonicalize().is_ok_and(|root| real.starts_with(root)))?;
+    // The file that was opened must be the one that was checked, even if a link changed in between.
+    let (opened, inside) = (file.metadata().ok()?, real.symlink_metadata().ok()?);
+    let is_same = (opened.dev(), opened.ino()) == (inside.dev(), inside.ino());
+    (is_same && opened.is_file()).then_some(file)
+}
+
 /// Reads at most `max` bytes of a file.
-fn read_head(path: &Path, max: usize) -> Option<String> {
+fn read_head(file: fs::File, max: usize) -> Option<String> {
     use std::io::Read;
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).ok()?;
     file.take(u64::try_from(max).unwrap_or(u64::MAX)).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -92,6 +109,24 @@ mod tests {
         assert!(context.environment.contains("git: on topic"), "{}", context.environment);
         let (outer, inner) = (context.instructions.find("outer rules"), context.instructions.find("inner rules"));
         assert!(outer.unwrap() < inner.unwrap() && !context.instructions.contains("not read"));
+    }
+
+    #[test]
+    fn instruction_files_do_not_lead_out_of_the_project() {
+        let outer = tempfile::tempdir().unwrap();
+        let root = outer.path().join("repo");
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::create_dir_all(root.join("docs/inner")).unwrap();
+        fs::write(outer.path().join("secret"), "SECRET OF THE USER").unwrap();
+        fs::write(outer.path().join("HEAD"), "SECRETHEAD").unwrap();
+        fs::write(root.join("docs/rules.md"), "shared rules").unwrap();
+        std::os::unix::fs::symlink("../secret", root.join("AGENTS.md")).unwrap();
+        std::os::unix::fs::symlink(outer.path().join("HEAD"), root.join(".git/HEAD")).unwrap();
+        std::os::unix::fs::symlink("../rules.md", root.join("docs/inner/CLAUDE.md")).unwrap();
+        let context = project_context(&root.join("docs/inner"));
+        assert!(!context.instructions.contains("SECRET"), "{}", context.instructions);
+        assert!(context.instructions.contains("shared rules"), "{}", context.instructions);
+        assert!(!context.environment.contains("SECRET"), "{}", context.environment);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use homing_core::{
     registry::RegistryEntry,
     sanitize,
 };
+use homing_load::is_about_hidden_agent;
 use serde_json::{Map, Value, json};
 
 use super::{check::diagnostic_as_json, run::plan};
@@ -73,7 +74,12 @@ fn list(session: &Session, out: &mut dyn Write) -> std::io::Result<()> {
     for [name, source, description] in &rows {
         writeln!(out, "{name:names$}  {source:sources$}  {}", terminal::cut(description, width))?;
     }
-    let is_warning = |diagnostic: &&Diagnostic| diagnostic.path.is_some() && diagnostic.severity > Severity::Info;
+    for warning in session.hidden_agents() {
+        terminal::say(&format!("warning: {warning}"));
+    }
+    let is_warning = |diagnostic: &&Diagnostic| {
+        diagnostic.path.is_some() && diagnostic.severity > Severity::Info && !is_about_hidden_agent(diagnostic)
+    };
     let count = session.homing.diagnostics().iter().filter(is_warning).count();
     if count > 0 {
         terminal::say(&warnings_line(count));
@@ -102,11 +108,16 @@ fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// Returns the diagnostics about an agent's own file.
-fn diagnostics<'a>(definition: &'a AgentDefinition, session: &'a Session) -> impl Iterator<Item = &'a Diagnostic> {
-    let path = definition.source.path.as_ref();
-    let all = session.homing.diagnostics().iter();
-    all.filter(move |diagnostic| path.is_some() && diagnostic.path.as_deref() == path)
+/// Returns the diagnostics about an agent's own file, and about files that claim its name.
+fn diagnostics<'a>(entry: &'a RegistryEntry, session: &'a Session) -> impl Iterator<Item = &'a Diagnostic> {
+    let is_of = |definition: &AgentDefinition, diagnostic: &Diagnostic| {
+        let path = definition.source.path.as_ref();
+        path.is_some() && diagnostic.path.as_deref() == path
+    };
+    session.homing.diagnostics().iter().filter(move |diagnostic| {
+        let claims_name = || entry.shadows.iter().any(|hidden| is_of(hidden, diagnostic));
+        is_of(&entry.definition, diagnostic) || (is_about_hidden_agent(diagnostic) && claims_name())
+    })
 }
 
 fn as_json(entry: &RegistryEntry, session: &Session) -> Value {
@@ -123,7 +134,7 @@ fn as_json(entry: &RegistryEntry, session: &Session) -> Value {
         "asked": definition.tools.asked.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "skills": definition.attachments.skills,
         "limits": limits_as_json(definition),
-        "diagnostics": diagnostics(definition, session).map(diagnostic_as_json).collect::<Vec<_>>(),
+        "diagnostics": diagnostics(entry, session).map(diagnostic_as_json).collect::<Vec<_>>(),
     })
 }
 

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fs};
 
+use homing::environment;
+use homing_core::sanitize;
 use homing_models::Providers;
 
 use crate::{
@@ -15,12 +17,12 @@ mod html;
 pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
     let found = super::show::find(&journal, &args.id)?;
-    // Keys never reach the journal, but one may have been pasted into a task.
-    let redact = session::redactor(&Providers::new(BTreeMap::new(), |_| None));
+    // Replies and results are recorded without keys, but one may have been pasted into a task.
+    let redact = session::redactor(&Providers::new(BTreeMap::new(), environment::key));
     let text = match args.format {
         ExportFormat::Json => {
             let cassette = journal.cassette(found.tree).map_err(Trouble::from)?;
-            cassette.write(&redact).map_err(|error| Trouble::config(error.to_string()))?
+            terminal::escaped(&cassette.write(&redact).map_err(|error| Trouble::config(error.to_string()))?)
         }
         ExportFormat::Md | ExportFormat::Html => {
             let tree = journal.tree(found.tree).map_err(Trouble::from)?;
@@ -29,7 +31,7 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
                 ExportFormat::Html => html::page(&tree, &envelope),
                 ExportFormat::Md | ExportFormat::Json => markdown(&tree, &envelope),
             };
-            redact(&text)
+            sanitize::inert(&redact(&text))
         }
     };
     match &args.output {

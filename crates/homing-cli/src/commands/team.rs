@@ -6,6 +6,7 @@ use homing::Task;
 use homing_core::{
     definition::{AgentDefinition, Scope},
     diagnostic::{Diagnostic, Severity},
+    sanitize,
 };
 use homing_otel::Telemetry;
 use homing_teams::Team;
@@ -22,7 +23,7 @@ use crate::{
 pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let team = load(args)?;
     if args.mermaid {
-        print(homing_teams::mermaid(&team).trim_end())?;
+        print(&sanitize::inert(homing_teams::mermaid(&team).trim_end()))?;
         return Ok(Exit::Done);
     }
     let text = super::run::task_text(&args.task)?;
@@ -31,7 +32,8 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
     let request = SessionRequest { teams: vec![team.clone()], needs_journal, telemetry, ..SessionRequest::default() };
     let session = Session::open(&args.with, request).await?;
     if args.plan {
-        print(homing_teams::plan(&team, session.homing.runtime().parts()).to_string().trim_end())?;
+        let plan = homing_teams::plan(&team, session.homing.runtime().parts()).to_string();
+        print(&sanitize::inert(plan.trim_end()))?;
         return Ok(Exit::Done);
     }
     session.choose_model(&member(), false).await?;

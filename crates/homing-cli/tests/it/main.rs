@@ -17,6 +17,7 @@ mod private_folder;
 mod responses;
 mod restrictions;
 mod run;
+mod secrets;
 mod servers;
 mod teams;
 mod telemetry;

@@ -49,20 +49,20 @@ fn r6_agents_name_explains_origin_and_hidden_agents() {
     write(folder.path(), ".claude/agents/e.md", text);
     homing(folder.path(), "agents explore").assert().success().stderr_eq("").stdout_eq(str![[r#"
 agent      explore
-about      Mine
-from       project: [..]/.claude/agents/e.md (claude-code)
-hides      built-in
+about      Explores a code base and answers questions about it - where something is done, how parts fit together, what uses what. Reads only. Start several in parallel when the questions do not depend on each other.
+from       built-in
+hides      project: /tmp/.tmpxM5A8S/.claude/agents/e.md (claude-code)
 model      its parent's, or the default for a root run
-tools      read
-gets       read
-limit      turns: 5 (the agent)
+tools      glob, grep, read, ls, tree
+gets       read, glob, grep, ls, tree, answer
+limit      turns: 100 (default)
 limit      depth: 3 (default)
 limit      cost: $5.00 (default)
 limit      tool_calls: 300 (default)
 limit      children: 50 (default)
 limit      wall: 1h00m (default)
-prompt     4 characters
-warning    `hooks` needs trust: until this file is trusted, hooks do not run
+prompt     708 characters
+warning    this project's agent `explore` (/tmp/.tmpxM5A8S/.claude/agents/e.md) is not trusted, so the built-in agent of that name is used instead
 
 "#]]);
 }
@@ -73,19 +73,22 @@ fn agents_json_has_the_documented_fields() {
     write(
         folder.path(),
         ".claude/agents/e.md",
-        "---\nname: explore\ndescription: Mine\ntools: Read\nmodel: opus\nmaxTurns: 5\n---\nBody\n",
+        "---\nname: scout\ndescription: Mine\ntools: Read\nmodel: opus\nmaxTurns: 5\n---\nBody\n",
     );
+    write(folder.path(), ".claude/agents/explore.md", "---\nname: explore\ndescription: Mine\n---\nBody\n");
     let output = homing(folder.path(), "agents --json").output().unwrap();
     let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let explore = all.as_array().unwrap().iter().find(|agent| agent["name"] == "explore").unwrap();
+    let find = |name: &str| all.as_array().unwrap().iter().find(|agent| agent["name"] == name).unwrap();
+    let scout = find("scout");
     for key in ["name", "description", "source", "shadows", "model", "tools", "limits", "diagnostics"] {
-        assert!(explore.get(key).is_some(), "{key}");
+        assert!(scout.get(key).is_some(), "{key}");
     }
-    assert_eq!(explore["source"]["kind"], "project");
-    assert_eq!(explore["source"]["dialect"], "claude-code");
-    assert_eq!(explore["shadows"][0]["kind"], "built_in");
-    assert_eq!((&explore["model"], &explore["limits"]["turns"]), (&"opus".into(), &5.into()));
-    assert_eq!(explore["tools"], serde_json::json!(["read"]));
+    assert_eq!(scout["source"]["kind"], "project");
+    assert_eq!(scout["source"]["dialect"], "claude-code");
+    assert_eq!((&scout["model"], &scout["limits"]["turns"]), (&"opus".into(), &5.into()));
+    assert_eq!(scout["tools"], serde_json::json!(["read"]));
+    let explore = find("explore");
+    assert_eq!((&explore["source"]["kind"], &explore["shadows"][0]["kind"]), (&"built_in".into(), &"project".into()));
 }
 
 #[test]

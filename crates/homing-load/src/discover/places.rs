@@ -7,6 +7,7 @@ use homing_core::definition::Scope;
 use super::plugin_name;
 use crate::{
     dialect::{self, Depth, Dialect, DialectFolder},
+    skills,
     walk::{self, Listing, WalkFilter},
 };
 
@@ -49,6 +50,17 @@ impl Places {
         folders.retain(|folder| Some(folder) != self.home.as_ref() || *folder == self.cwd);
         folders
     }
+}
+
+/// Returns every path that is read in each folder of a project, relative to the folder: files and folders of agents and of
+/// skills. What agents may write must not be among them, because it decides what later runs do.
+pub fn project_paths() -> Vec<PathBuf> {
+    let of_dialect = |dialect: &&'static Dialect| {
+        let folders = dialect.project.iter().map(|folder| folder.path);
+        folders.chain(dialect.files.iter().copied())
+    };
+    let agents = dialect::ALL.iter().flat_map(of_dialect);
+    agents.chain(skills::FOLDERS.iter().copied()).map(PathBuf::from).collect()
 }
 
 /// The root of the repository that contains a folder.

@@ -12,6 +12,7 @@ use homing_core::{
     ledger::Fit,
     message::Reply,
     model::{AskFailure, Charge, Delta, Model, ModelError, ModelRequest, ToolChoice, Toolbox},
+    redaction::RedactedStream,
     run::{Run, Step},
 };
 
@@ -162,22 +163,11 @@ impl ModelCalls {
             time_left: self.scheduler.time_to_work(),
             key,
         };
-        let partial = Mutex::new(String::new());
-        let on_delta = |delta: Delta<'_>| match delta {
-            Delta::Text(text) => {
-                partial.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
-                self.run.notify(|| TransientKind::Text(text.to_owned()));
-            }
-            Delta::Thinking(text) => self.run.notify(|| TransientKind::Thinking(text.to_owned())),
-            Delta::Call(_) => (),
-        };
-        match self.scheduler.working(request.model.reply(model_request, &on_delta)).await {
-            Ok(reply) => reply,
-            Err(_) => {
-                let partial = partial.into_inner().unwrap_or_else(PoisonError::into_inner);
-                Err(AskFailure { error: ModelError::OutOfTime, charge: Charge::Hold, partial })
-            }
-        }
+        let arriving = Mutex::new(ArrivingReply::new(&self.run));
+        let on_delta = |delta: Delta<'_>| arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
+        let reply = self.scheduler.working(request.model.reply(model_request, &on_delta)).await;
+        let partial = arriving.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
+        reply.unwrap_or_else(|_| Err(AskFailure { error: ModelError::OutOfTime, charge: Charge::Hold, partial }))
     }
 
     /// Settles the reservation, and pauses the provider's calls if it asked for a pause.
@@ -245,6 +235,52 @@ impl ModelCalls {
             Purpose::Landing(_) => Step::Stop(run.ending(homing_core::run::out_of(hit))),
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => land(run, hit, request.least_hold()),
         })
+    }
+}
+
+/// The pieces of a reply while they arrive. Subscribers see them without secrets; a piece that may be the beginning of one is
+/// held back.
+struct ArrivingReply<'a> {
+    run: &'a ActiveRun,
+    /// The text so far. It is recorded only if the call fails, and facts are redacted when they are recorded.
+    text: String,
+    shown_text: RedactedStream,
+    shown_thinking: RedactedStream,
+}
+
+impl<'a> ArrivingReply<'a> {
+    fn new(run: &'a ActiveRun) -> Self {
+        let (shown_text, shown_thinking) = (run.tree.redacted_stream(), run.tree.redacted_stream());
+        Self { run, text: String::new(), shown_text, shown_thinking }
+    }
+
+    fn add(&mut self, delta: Delta<'_>) {
+        match delta {
+            Delta::Text(text) => {
+                self.text.push_str(text);
+                let text = self.shown_text.push(text);
+                self.notify(text, TransientKind::Text);
+            }
+            Delta::Thinking(text) => {
+                let text = self.shown_thinking.push(text);
+                self.notify(text, TransientKind::Thinking);
+            }
+            Delta::Call(_) => (),
+        }
+    }
+
+    /// Shows what was held back, and returns the whole text.
+    fn finish(mut self) -> String {
+        let (thinking, text) = (self.shown_thinking.finish(), self.shown_text.finish());
+        self.notify(thinking, TransientKind::Thinking);
+        self.notify(text, TransientKind::Text);
+        self.text
+    }
+
+    fn notify(&self, text: String, kind: impl FnOnce(String) -> TransientKind) {
+        if !text.is_empty() {
+            self.run.notify(|| kind(text));
+        }
     }
 }
 

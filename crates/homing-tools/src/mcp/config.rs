@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use homing_sandbox::CommandEnv;
+use homing_sandbox::{CommandEnv, is_secret};
 
 const STARTUP: Duration = Duration::from_secs(10);
 const CALL: Duration = Duration::from_secs(60);
@@ -98,6 +98,17 @@ impl ServerConfig {
         Ok(Self { name: name.to_owned(), place, startup, call: seconds(&["tool_timeout_sec", "tool_timeout"], CALL) })
     }
 
+    /// Returns the tokens that the server gets: variables and headers with the names of secrets.
+    pub fn secrets(&self, host_env: &CommandEnv) -> Vec<String> {
+        let (ServerPlace::Program { env: pairs, .. } | ServerPlace::Url { headers: pairs, .. }) = &self.place;
+        let named = pairs.iter().filter(|(name, _)| is_secret(name) && !name.to_ascii_uppercase().contains("AUTHOR_"));
+        // `Bearer` and the like come before the secret itself.
+        let last_word = |value: String| value.rsplit(' ').next().unwrap_or_default().to_owned();
+        let values = named.map(|(_, value)| last_word(expand(value, host_env)));
+        // A path leads to a secret, but is not one.
+        values.filter(|value| !value.starts_with('/')).collect()
+    }
+
     /// Hashes what an approval is bound to: program, arguments and variable names, or address and header names.
     pub(super) fn hash(&self) -> String {
         let names = |pairs: &BTreeMap<String, String>| pairs.keys().cloned().collect::<Vec<_>>();
@@ -181,6 +192,18 @@ mod tests {
         assert_ne!(program.hash(), more.hash());
         let other_value = parse(json!({"command": "npx", "args": ["-y", "x"], "env": {"A": "new token"}})).unwrap();
         assert_eq!(program.hash(), other_value.hash(), "an approval covers the names of variables, not their values");
+    }
+
+    #[test]
+    fn tokens_of_servers_are_known_as_secrets() {
+        let env = BTreeMap::from([("GH".to_owned(), "token-of-the-host".to_owned())]);
+        let host_env = CommandEnv { home: "/".into(), env };
+        let secrets = |value: Value| ServerConfig::parse("s", &value).unwrap().secrets(&host_env);
+        let program = json!({"command": "x", "env": {"GITHUB_TOKEN": "${GH}", "MODE": "production", "KEY_FILE": "/k"}});
+        assert_eq!(secrets(program), ["token-of-the-host"]);
+        let url =
+            json!({"url": "https://x", "headers": {"Authorization": "Bearer abcdefghij", "Accept": "text/plain"}});
+        assert_eq!(secrets(url), ["abcdefghij"]);
     }
 
     #[test]

@@ -112,6 +112,11 @@ impl Permissions {
         self
     }
 
+    /// Returns the folders that agents may use, the working folder first.
+    pub(super) fn roots(&self, workdir: &Path) -> Vec<PathBuf> {
+        [workdir.to_owned()].into_iter().chain(self.read.iter().chain(&self.write).cloned()).collect()
+    }
+
     pub(super) fn grant(self, workdir: &Path) -> Grant {
         let layers = [self.layer].into_iter().chain(self.more_layers).map(Arc::new).collect();
         let with = |more: Vec<PathBuf>| [workdir.to_owned()].into_iter().chain(more).collect();

@@ -51,7 +51,7 @@ pub(super) fn explain(
         page.line("limit", &limit_line(limit))?;
     }
     page.line("prompt", &format!("{} characters", definition.prompt.chars().count()))?;
-    for diagnostic in diagnostics(definition, session) {
+    for diagnostic in diagnostics(entry, session) {
         let line = if diagnostic.line > 0 { format!("line {}: ", diagnostic.line) } else { String::new() };
         page.line("warning", &format!("{line}{}", diagnostic.message))?;
     }

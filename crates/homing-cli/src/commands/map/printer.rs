@@ -15,6 +15,8 @@ use homing_core::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::terminal;
+
 /// The result line of each item, if there is one.
 pub(super) type Results = Vec<Option<Value>>;
 
@@ -109,7 +111,7 @@ impl Printer {
         }
         if let Some((lines, _)) = &self.writer {
             // A closed pipe does not stop the map; `finish` reports it.
-            let _ = lines.send(whole.to_string());
+            let _ = lines.send(terminal::json_line(&whole));
         }
     }
 }

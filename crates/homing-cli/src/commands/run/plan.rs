@@ -27,7 +27,8 @@ pub(crate) fn show(session: &Session, task: Task, is_json: bool) -> anyhow::Resu
     let (spawned, tools) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
     let model = spawned.models.first().cloned().unwrap_or_default();
     let found = session.catalog.get(&model).map_err(|error| Trouble::new(TroubleKind::Auth, error.to_string()))?;
-    let plan = plan(&spawned, &tools, found.card(), &task);
+    let mut plan = plan(&spawned, &tools, found.card(), &task);
+    plan["warnings"] = spawned.warnings.iter().cloned().chain(session.hidden_agents()).collect();
     print(&if is_json { terminal::json(&plan) } else { text(&plan) })?;
     Ok(Exit::Done)
 }
@@ -53,7 +54,6 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
         "prompt": {"bytes": spawned.system.len(), "task_bytes": spawned.task.len(), "tools_bytes": schemas, "tokens": input},
         "first_ask_micros": card.rates.as_ref().map(|rates| rates.worst(input, output)),
         "worst_case_micros": spawned.limits.cost_micros.value(),
-        "warnings": spawned.warnings,
     })
 }
 

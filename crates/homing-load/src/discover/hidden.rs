@@ -1,0 +1,54 @@
+//! Announces agents of a project that have the name of another agent. The files of a project come from strangers, so they
+//! replace an agent that the user knows only if they are trusted, and never silently.
+
+use std::{collections::HashMap, sync::Arc};
+
+use homing_core::{
+    definition::{AgentDefinition, Scope},
+    diagnostic::Diagnostic,
+};
+
+use super::Candidate;
+
+/// The field of the diagnostics about agents of one name, so that hosts can show them prominently.
+const FIELD: &str = "hides";
+
+/// Returns true for a diagnostic about a project's agent that hides another agent, or would hide it if it were trusted.
+pub fn is_about_hidden_agent(diagnostic: &Diagnostic) -> bool {
+    diagnostic.field.as_deref() == Some(FIELD)
+}
+
+/// Returns one diagnostic for each agent of a project with the name of an agent that is built in or belongs to the user.
+pub(super) fn announcements(candidates: &[Candidate]) -> Vec<Diagnostic> {
+    let mut known: HashMap<&str, &AgentDefinition> = HashMap::new();
+    for candidate in candidates.iter().filter(|candidate| candidate.definition.source.kind < Scope::Project) {
+        let of_name = known.entry(&candidate.definition.name).or_insert(&candidate.definition);
+        if of_name.source.kind <= candidate.definition.source.kind {
+            *of_name = &candidate.definition;
+        }
+    }
+    let of_project = candidates.iter().filter(|candidate| candidate.definition.source.kind == Scope::Project);
+    of_project
+        .filter_map(|candidate| Some(announcement(candidate, known.get(candidate.definition.name.as_str())?)))
+        .collect()
+}
+
+fn announcement(candidate: &Candidate, other: &AgentDefinition) -> Diagnostic {
+    let name = &candidate.definition.name;
+    let of_project = match &candidate.definition.source.path {
+        Some(path) => format!("this project's agent `{name}` ({})", path.display()),
+        None => format!("this project's agent `{name}`"),
+    };
+    let other = match (other.source.kind, &other.source.path) {
+        (Scope::BuiltIn, _) => "the built-in agent".to_owned(),
+        (_, Some(path)) => format!("your agent in {}", path.display()),
+        (_, None) => "your own agent".to_owned(),
+    };
+    let diagnostic = if candidate.is_trusted {
+        Diagnostic::info(format!("{of_project} replaces {other} of that name"))
+    } else {
+        Diagnostic::warning(format!("{of_project} is not trusted, so {other} of that name is used instead"))
+            .hint("review the file, then trust the project; or rename the agent")
+    };
+    Diagnostic { path: candidate.definition.source.path.clone().map(Arc::new), ..diagnostic.on(FIELD) }
+}
