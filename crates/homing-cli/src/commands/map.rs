@@ -61,8 +61,7 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
         ..SessionRequest::default()
     };
     let session = Session::open(&args.with, request).await?;
-    let agent =
-        session.homing.registry().get(&args.agent).map_err(|error| Trouble::from(homing::SpawnError::from(error)))?;
+    let agent = &session.agent(&args.agent)?.definition;
     session.choose_model(agent, false)?;
     let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
     task.key = Some(key(&name, generation, args.fresh));
