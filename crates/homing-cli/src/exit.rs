@@ -258,6 +258,7 @@ fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &s
         verified: None,
         warnings: Vec::new(),
         denied: Vec::new(),
+        needs_approval: Vec::new(),
         resumable: false,
         children: Vec::new(),
     }

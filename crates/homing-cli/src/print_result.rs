@@ -1,6 +1,9 @@
 //! Prints the result of a run: the answer to stdout, everything else to stderr.
 
-use std::io::{IsTerminal, Write, stdout};
+use std::{
+    collections::BTreeSet,
+    io::{IsTerminal, Write, stdout},
+};
 
 use homing_core::{
     envelope::{Envelope, Status},
@@ -83,8 +86,8 @@ fn text(envelope: &Envelope, is_recorded: bool) {
     for denied in &envelope.denied {
         terminal::say(&format!("denied: {}", sanitize::inert_line(denied)));
     }
-    if !envelope.denied.is_empty() {
-        terminal::say("hint: allow a call that needs approval with --allow, such as --allow 'bash(git push *)'");
+    if let Some(hint) = approval_hint(envelope) {
+        terminal::say(&hint);
     }
     if let Some(why) = why(envelope) {
         terminal::say(&why);
@@ -93,6 +96,20 @@ fn text(envelope: &Envelope, is_recorded: bool) {
     if is_recorded && envelope.resumable {
         terminal::say(&resume_line(envelope));
     }
+}
+
+/// Names the flags that would have allowed the calls that no one could approve, in the whole tree.
+fn approval_hint(envelope: &Envelope) -> Option<String> {
+    let all = envelope.all();
+    let rules: BTreeSet<&str> = all.iter().flat_map(|run| run.needs_approval.iter().map(String::as_str)).collect();
+    if rules.is_empty() {
+        return None;
+    }
+    let flag = |rule: &str| format!(" --allow '{}'", sanitize::inert_line(rule).replace('\'', r"'\''"));
+    Some(format!(
+        "hint: no one was there to approve a call; allow it with{}",
+        rules.into_iter().map(flag).collect::<String>()
+    ))
 }
 
 /// Says why the run did not finish.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     definition::{AgentDefinition, PermissionMode},
     rule::{Rule, Subjects, matches_host},
+    tool::Effect,
     tool_names,
 };
 
@@ -52,6 +53,10 @@ pub struct Layer {
     /// neither override a denial nor allow anything that another layer does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settled: Vec<Rule>,
+    /// Permission mode that applies to every tool by its effect. Layers in older journals list tool names in `allow` and
+    /// `ask` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<PermissionMode>,
 }
 
 /// Calls that a layer allows.
@@ -112,21 +117,31 @@ pub enum Decision {
 impl Layer {
     /// Returns a layer that allows everything.
     pub fn everything(from: impl Into<String>) -> Self {
-        Self { from: from.into(), allow: Allow::All, ask: Vec::new(), deny: Vec::new(), settled: Vec::new() }
+        let (ask, deny, settled) = (Vec::new(), Vec::new(), Vec::new());
+        Self { from: from.into(), allow: Allow::All, ask, deny, settled, mode: None }
     }
 
     /// Returns whether the model is offered `tool`.
-    fn shows(&self, tool: &str) -> bool {
+    fn shows(&self, tool: &str, effect: Effect) -> bool {
         let denied = self.deny.iter().any(|rule| rule.pattern.is_none() && rule.names(tool));
         let listed = match &self.allow {
             Allow::All => true,
             Allow::Only(rules) => rules.iter().any(|rule| rule.names(tool)),
         };
-        listed && !denied
+        listed && !denied && !self.mode_denies(effect)
     }
 
-    /// Decides on a call. A denial wins over an approval request, which wins over permission.
-    fn decide(&self, tool: &str, subjects: &Subjects) -> Verdict<'_> {
+    /// Decides on a call by the permission mode and the rules.
+    fn decide(&self, tool: &str, effect: Effect, subjects: &Subjects) -> Verdict<'_> {
+        match self.decide_by_rules(tool, subjects) {
+            Verdict::Allow(_) | Verdict::Ask(_) if self.mode_denies(effect) => Verdict::Deny(None),
+            Verdict::Allow(_) if self.mode_asks(effect) => Verdict::Ask(None),
+            verdict => verdict,
+        }
+    }
+
+    /// Decides on a call by the rules. A denial wins over an approval request, which wins over permission.
+    fn decide_by_rules(&self, tool: &str, subjects: &Subjects) -> Verdict<'_> {
         if let Some(rule) = self.deny.iter().find(|rule| rule.guards(tool) && touches(rule, subjects)) {
             return Verdict::Deny(Some(rule));
         }
@@ -136,9 +151,27 @@ impl Layer {
         };
         let Some(by) = allowed else { return Verdict::Deny(None) };
         match self.ask.iter().find(|rule| rule.guards(tool) && touches(rule, subjects)) {
-            Some(rule) => Verdict::Ask(rule),
+            Some(rule) => Verdict::Ask(Some(rule)),
             None => Verdict::Allow(by),
         }
+    }
+
+    /// Returns whether plan mode denies a tool. Commands are allowed, because a run in plan mode has a read-only sandbox.
+    fn mode_denies(&self, effect: Effect) -> bool {
+        self.mode == Some(PermissionMode::Plan)
+            && match effect {
+                Effect::Changes => true,
+                Effect::Reads | Effect::Commands | Effect::Network | Effect::Delegates => false,
+            }
+    }
+
+    /// Returns whether ask mode requires approval for a tool.
+    fn mode_asks(&self, effect: Effect) -> bool {
+        self.mode == Some(PermissionMode::Ask)
+            && match effect {
+                Effect::Changes | Effect::Commands | Effect::Network => true,
+                Effect::Reads | Effect::Delegates => false,
+            }
     }
 
     fn describe(&self, rule: Option<&Rule>) -> String {
@@ -146,7 +179,9 @@ impl Layer {
     }
 
     fn refusal(&self, tool: &str, subjects: &Subjects) -> String {
-        let Allow::Only(rules) = &self.allow else { return format!("`{tool}` is not allowed by {}", self.from) };
+        let Allow::Only(rules) = &self.allow else {
+            return format!("`{tool}` may change something, which {} does not allow", self.from);
+        };
         let patterns: Vec<String> = rules.iter().filter(|rule| rule.names(tool)).map(Rule::to_string).collect();
         match (patterns.is_empty(), subjects) {
             (true, _) => format!("`{tool}` is not among the tools of {}", self.from),
@@ -163,7 +198,9 @@ impl Layer {
 /// Decision of one layer on a call, with the rule that decided.
 enum Verdict<'a> {
     Allow(Option<&'a Rule>),
-    Ask(&'a Rule),
+    /// `None` if the permission mode asks.
+    Ask(Option<&'a Rule>),
+    /// `None` if no rule allows the call, or the permission mode denies it.
     Deny(Option<&'a Rule>),
 }
 
@@ -194,15 +231,16 @@ fn covers<'a>(rules: &'a [Rule], tool: &str, subjects: &Subjects) -> Option<&'a 
 
 impl Grant {
     /// Returns whether the model is offered `tool`.
-    pub fn shows(&self, tool: &str) -> bool {
-        self.layers.iter().all(|layer| layer.shows(tool))
+    pub fn shows(&self, tool: &str, effect: Effect) -> bool {
+        self.layers.iter().all(|layer| layer.shows(tool, effect))
     }
 
-    /// Decides on a call. The first layer that denies wins, then the first that asks for approval.
-    pub fn decide(&self, tool: &str, subjects: &Subjects) -> Decision {
+    /// Decides on a call of a tool with this name and effect. The first layer that denies wins, then the first that asks for
+    /// approval.
+    pub fn decide(&self, tool: &str, effect: Effect, subjects: &Subjects) -> Decision {
         let (mut asks, mut allows) = (None, None);
         for layer in &self.layers {
-            match layer.decide(tool, subjects) {
+            match layer.decide(tool, effect, subjects) {
                 Verdict::Deny(Some(rule)) => {
                     return Decision::Deny { why: format!("`{rule}` is denied by {}", layer.from) };
                 }
@@ -216,7 +254,7 @@ impl Grant {
         match (asks, allows) {
             (Some((layer, rule)), _) => match self.settled(tool, subjects) {
                 Some(by) => Decision::Allow { by },
-                None => Decision::Ask { by: layer.describe(Some(rule)) },
+                None => Decision::Ask { by: layer.describe(Some(rule.unwrap_or(&Rule::tool(tool)))) },
             },
             (None, Some((layer, rule))) => Decision::Allow { by: layer.describe(rule) },
             (None, None) => Decision::Allow { by: "no restriction".to_owned() },
@@ -279,74 +317,46 @@ impl Authority {
     /// from the user's configuration or a trusted file only, and the parent's grant bounds it.
     #[must_use]
     pub fn child(&self, definition: &AgentDefinition) -> Self {
-        let own = narrow(&self.grant, definition);
+        let base = apply_mode(&self.grant, definition);
+        let own = narrow(&base, definition);
         let grant = match &definition.tools.delegates {
             None => own.clone(),
-            Some(rules) => Arc::new(self.grant.under(Layer {
-                from: format!("delegates of agent {}", definition.name),
+            Some(rules) => Arc::new(base.under(Layer {
                 allow: Allow::Only(rules.clone()),
-                ask: Vec::new(),
-                deny: Vec::new(),
-                settled: Vec::new(),
+                ..Layer::everything(format!("delegates of agent {}", definition.name))
             })),
         };
         Self { own, grant }
     }
 }
 
-fn narrow(grant: &Arc<Grant>, definition: &AgentDefinition) -> Arc<Grant> {
-    let mut own = Grant::clone(grant);
-    if definition.tools.allowed != Allow::All
-        || !definition.tools.denied.is_empty()
-        || !definition.tools.asked.is_empty()
-    {
-        own = own.under(Layer {
-            from: format!("agent {}", definition.name),
-            allow: definition.tools.allowed.clone(),
-            ask: definition.tools.asked.clone(),
-            deny: definition.tools.denied.clone(),
-            settled: Vec::new(),
-        });
-    }
-    match definition.execution.permission_mode {
-        None | Some(PermissionMode::All | PermissionMode::Edit) => (),
-        Some(PermissionMode::Ask) => {
-            let ask = ASK_MODE_TOOLS.map(Rule::tool).to_vec();
-            own =
-                own.under(Layer { ask, ..Layer::everything(format!("permission mode of agent {}", definition.name)) });
-        }
+/// Adds the restrictions of the definition's permission mode. They bind its children too, whatever else it may pass on.
+fn apply_mode(grant: &Arc<Grant>, definition: &AgentDefinition) -> Arc<Grant> {
+    let mode = definition.execution.permission_mode;
+    let layer = |source| Layer { mode, ..Layer::everything(format!("{source} mode of agent {}", definition.name)) };
+    match mode {
+        None | Some(PermissionMode::All | PermissionMode::Edit) => grant.clone(),
+        Some(PermissionMode::Ask) => Arc::new(grant.under(layer("permission"))),
         Some(PermissionMode::Plan) => {
-            let allow = Allow::Only(READ_ONLY_TOOLS.iter().map(|tool| Rule::tool(*tool)).collect());
-            let from = format!("plan mode of agent {}", definition.name);
-            own = own.under(Layer { allow, ..Layer::everything(from) });
-            own.sandbox = Sandbox::ReadOnly;
-            own.write.clear();
+            let (sandbox, write) = (Sandbox::ReadOnly, Vec::new());
+            Arc::new(Grant { sandbox, write, ..grant.under(layer("plan")) })
         }
     }
-    if own == **grant { grant.clone() } else { Arc::new(own) }
 }
 
-/// Tools that need approval in ask mode.
-const ASK_MODE_TOOLS: [&str; 4] = [tool_names::WRITE, tool_names::EDIT, tool_names::BASH, tool_names::FETCH];
-
-/// Tools that plan mode allows. `bash` is among them because plan mode confines commands to a read-only sandbox.
-const READ_ONLY_TOOLS: [&str; 15] = [
-    tool_names::READ,
-    tool_names::GLOB,
-    tool_names::GREP,
-    tool_names::LS,
-    tool_names::TREE,
-    tool_names::DIFF,
-    tool_names::BASH,
-    tool_names::FETCH,
-    tool_names::WEBSEARCH,
-    tool_names::THINK,
-    tool_names::TODO,
-    tool_names::SKILL,
-    tool_names::ASK,
-    tool_names::DELEGATE,
-    tool_names::ANSWER,
-];
+/// Adds the rules of the definition.
+fn narrow(grant: &Arc<Grant>, definition: &AgentDefinition) -> Arc<Grant> {
+    let rules = &definition.tools;
+    if rules.allowed == Allow::All && rules.denied.is_empty() && rules.asked.is_empty() {
+        return grant.clone();
+    }
+    Arc::new(grant.under(Layer {
+        allow: rules.allowed.clone(),
+        ask: rules.asked.clone(),
+        deny: rules.denied.clone(),
+        ..Layer::everything(format!("agent {}", definition.name))
+    }))
+}
 
 impl Network {
     /// Returns what both allow.

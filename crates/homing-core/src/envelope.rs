@@ -48,6 +48,9 @@ pub struct Envelope {
     pub warnings: Vec<String>,
     /// Messages of the calls that were denied.
     pub denied: Vec<String>,
+    /// Rules that would allow the calls which were denied because no approver was available.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs_approval: Vec<String>,
     /// True if the run can be resumed.
     pub resumable: bool,
     /// Child runs.
@@ -223,6 +226,7 @@ impl Envelope {
             verified: run.verified(),
             warnings: run.spawned.warnings.clone(),
             denied: run.denied().to_vec(),
+            needs_approval: run.needs_approval().to_vec(),
             resumable: is_resumable(run),
             children,
         }

@@ -200,6 +200,11 @@ pub enum CallRefusal {
     NoTool,
     /// The rules or the user denied it.
     Denied,
+    /// It needs approval, and no approver was available.
+    NoApprover {
+        /// Rules that would allow the call; none if no rule would, such as when a hook requires the approval.
+        allow: Vec<String>,
+    },
     /// A limit was reached; the run gets its last turn.
     Limit(LimitHit),
     /// It had begun before a crash, may have had an effect, and must not be repeated.

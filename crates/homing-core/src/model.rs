@@ -46,7 +46,7 @@ pub struct ModelCard {
     /// `provider/model`.
     pub name: String,
     /// Name of the rate limiter: the provider and a fingerprint of the key, never the key itself.
-    pub gate: String,
+    pub rate_limit_key: String,
     /// Prices; `None` if they are not known.
     pub rates: Option<Rates>,
     /// Maximum number of tokens in a request and its reply, if known.
@@ -59,8 +59,8 @@ impl ModelCard {
     /// Creates the card of a model that is free and has no known limits: models in code, local models.
     pub fn free(name: impl Into<String>) -> Self {
         let name = name.into();
-        let gate = name.split('/').next().unwrap_or_default().to_owned();
-        Self { name, gate, rates: Some(Rates::default()), context_window: None, max_output: None }
+        let rate_limit_key = name.split('/').next().unwrap_or_default().to_owned();
+        Self { name, rate_limit_key, rates: Some(Rates::default()), context_window: None, max_output: None }
     }
 }
 

@@ -56,6 +56,30 @@ impl Registry {
         }
     }
 
+    /// Adds all agents of another registry; they shadow those of the same name.
+    pub fn merge(&mut self, other: Self) {
+        for (name, mut entry) in other.agents {
+            if let Some(shadowed) = self.agents.remove(&name) {
+                entry.shadows.push(shadowed.definition);
+                entry.shadows.extend(shadowed.shadows);
+            }
+            self.agents.insert(name, entry);
+        }
+        self.aliases.extend(other.aliases);
+    }
+
+    /// Returns all definitions, shadowed ones included.
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<AgentDefinition>> {
+        self.agents.values().flat_map(|entry| entry.shadows.iter().rev().chain([&entry.definition]))
+    }
+
+    /// Returns all definitions for changes, shadowed ones included. Names, titles and aliases must stay as they are.
+    pub fn definitions_mut(&mut self) -> impl Iterator<Item = &mut AgentDefinition> {
+        let all =
+            self.agents.values_mut().flat_map(|entry| entry.shadows.iter_mut().rev().chain([&mut entry.definition]));
+        all.map(Arc::make_mut)
+    }
+
     /// Looks up an agent by name, title or alias, ignoring case.
     ///
     /// # Errors
@@ -125,19 +149,11 @@ fn suggestion(name: &str, known: &[String]) -> String {
     }
 }
 
-/// Returns the Levenshtein distance of two names, considering at most 200 characters of each.
+/// Returns the Levenshtein distance of two names. Only the first 200 characters count, because names come from models and
+/// files, and the time grows with the product of the lengths.
 pub fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(200).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(200).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    let head = |name: &str| name.chars().take(200).collect::<String>();
+    strsim::levenshtein(&head(a), &head(b))
 }
 
 #[cfg(test)]
@@ -155,6 +171,21 @@ mod tests {
         assert!(registry.has("Plan") && !registry.has("unknown"));
         let error = registry.get("explor").unwrap_err().to_string();
         assert_eq!(error, "there is no agent named `explor` (did you mean `explore`?); there are: explore, plan");
+    }
+
+    #[test]
+    fn merged_agents_shadow_those_of_the_same_name() {
+        let mut registry = Registry::from_iter([AgentDefinition::new("plan", "host", "p")]);
+        let mut other = Registry::from_iter([
+            AgentDefinition::new("plan", "user", "p"),
+            AgentDefinition { aliases: vec!["planner".into()], ..AgentDefinition::new("plan", "project", "p") },
+        ]);
+        other.definitions_mut().for_each(|definition| definition.prompt.push('!'));
+        registry.merge(other);
+        let entry = registry.registered("Planner").unwrap();
+        let shadows: Vec<_> = entry.shadows.iter().map(|shadow| (&*shadow.description, &*shadow.prompt)).collect();
+        assert_eq!((&*entry.definition.description, &*entry.definition.prompt), ("project", "p!"));
+        assert_eq!(shadows, [("user", "p!"), ("host", "p")]);
     }
 
     #[test]

@@ -34,6 +34,18 @@ pub enum Subject {
     Name(String),
 }
 
+impl Subject {
+    /// Returns a pattern that matches this subject.
+    fn pattern(&self) -> String {
+        match self {
+            Self::Command { text, .. } => text.clone(),
+            Self::Path(path) => format!("={path}"),
+            Self::Host(host) => format!("domain:{host}"),
+            Self::Name(name) => name.clone(),
+        }
+    }
+}
+
 /// All subjects of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subjects {
@@ -61,6 +73,16 @@ impl Rule {
     /// Creates a rule for the calls of `tool` that match `pattern`.
     pub fn calls(tool: impl Into<String>, pattern: impl Into<String>) -> Self {
         Self { tool: tool.into(), pattern: Some(pattern.into()) }
+    }
+
+    /// Creates the narrowest rules that together allow a call of `tool` with these subjects.
+    pub fn for_call(tool: &str, subjects: &Subjects) -> Vec<Self> {
+        match subjects {
+            Subjects::Parts(parts) if !parts.is_empty() => {
+                parts.iter().map(|part| Self::calls(tool, part.pattern())).collect()
+            }
+            Subjects::Parts(_) | Subjects::None | Subjects::Unclear(_) => vec![Self::tool(tool)],
+        }
     }
 
     /// Returns whether this rule, as an allow rule, applies to `tool`.
@@ -342,6 +364,19 @@ mod tests {
         assert!(!matches("=docs", "docs/a.md"));
         assert!(matches("=src/*.rs", "src/a/b.rs") && !matches("=src/*.rs", "x/src/a.rs"));
         assert_eq!(rule("edit(=README.md)").to_string(), "edit(=README.md)");
+    }
+
+    #[test]
+    fn narrowest_rules_match_their_call() {
+        let parts = vec![command("git push origin main"), command("npm test")];
+        let rules = Rule::for_call("bash", &Subjects::Parts(parts.clone()));
+        assert_eq!(rules, [rule("bash(git push origin main)"), rule("bash(npm test)")]);
+        assert!(rules[0].matches(&parts[0]) && !rules[0].matches(&command("git push")));
+        let others = [Subject::Path("src/a.rs".into()), Subject::Host("a.test".into()), Subject::Name("scout".into())];
+        for part in others {
+            assert!(Rule::for_call("x", &Subjects::Parts(vec![part.clone()]))[0].matches(&part));
+        }
+        assert_eq!(Rule::for_call("bash", &Subjects::Unclear("eval".into())), [rule("bash")]);
     }
 
     #[test]

@@ -234,6 +234,11 @@ impl Run {
         &self.calls.denied
     }
 
+    /// Returns the rules that would allow the calls which were denied because no approver was available.
+    pub fn needs_approval(&self) -> &[String] {
+        &self.calls.needs_approval
+    }
+
     /// Returns the open model call, if there is one.
     pub fn open_ask(&self) -> Option<&Asked> {
         self.asks.open.as_ref()

@@ -74,9 +74,11 @@ impl ToolSpec {
 pub enum Effect {
     /// Reads local data only.
     Reads,
-    /// May change files or other state, or run commands.
+    /// May change files or other state.
     #[default]
     Changes,
+    /// Runs commands, which may change only what the run's sandbox permits.
+    Commands,
     /// Reaches the network, but changes nothing locally.
     Network,
     /// Spawns, waits for, messages or cancels runs.
@@ -94,6 +96,17 @@ pub enum Replay {
     /// It is never repeated; the model is told that the outcome is unknown.
     #[default]
     Unsafe,
+}
+
+impl Replay {
+    /// Returns the effect of a tool of which only this is known: one that may be repeated reads, any other one counts as
+    /// changing something.
+    pub fn implied_effect(self) -> Effect {
+        match self {
+            Self::Safe => Effect::Reads,
+            Self::Keyed | Self::Unsafe => Effect::Changes,
+        }
+    }
 }
 
 /// Result of a tool.

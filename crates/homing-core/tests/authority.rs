@@ -9,6 +9,7 @@ use homing_core::{
     authority::{Allow, Authority, Decision, Grant, Layer, Network, Sandbox},
     definition::{AgentDefinition, ExecutionSettings, PermissionMode, ToolRules},
     rule::{Rule, Subject, Subjects},
+    tool::Effect,
 };
 
 const TOOLS: [&str; 8] = ["read", "write", "edit", "bash", "grep", "fetch", "delegate", "mcp__git__log"];
@@ -75,13 +76,7 @@ impl Dice {
             1 => Network::On,
             _ => Network::Hosts((0..self.of(3)).map(|_| hosts[self.of(hosts.len())].to_owned()).collect()),
         };
-        let layer = Layer {
-            from: "user".into(),
-            allow: self.allow(),
-            ask: self.rules(1),
-            deny: self.rules(2),
-            settled: Vec::new(),
-        };
+        let layer = Layer { allow: self.allow(), ask: self.rules(1), deny: self.rules(2), ..Layer::everything("user") };
         Grant {
             layers: vec![Arc::new(layer)],
             read: self.roots(),
@@ -89,6 +84,16 @@ impl Dice {
             network,
             sandbox: [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::Off][self.of(3)],
         }
+    }
+}
+
+fn effect(tool: &str) -> Effect {
+    match tool {
+        "read" | "grep" => Effect::Reads,
+        "bash" => Effect::Commands,
+        "fetch" => Effect::Network,
+        "delegate" => Effect::Delegates,
+        _ => Effect::Changes,
     }
 }
 
@@ -113,8 +118,11 @@ fn calls() -> Vec<(&'static str, Subjects)> {
 fn no_more_than(inner: &Grant, outer: &Grant, calls: &[(&str, Subjects)], seed: u64) {
     assert!(inner.is_within(outer), "seed {seed}");
     for (tool, subjects) in calls {
-        if !matches!(inner.decide(tool, subjects), Decision::Deny { .. }) {
-            assert!(!matches!(outer.decide(tool, subjects), Decision::Deny { .. }), "seed {seed}: {tool} {subjects:?}");
+        if !matches!(inner.decide(tool, effect(tool), subjects), Decision::Deny { .. }) {
+            assert!(
+                !matches!(outer.decide(tool, effect(tool), subjects), Decision::Deny { .. }),
+                "seed {seed}: {tool} {subjects:?}"
+            );
         }
     }
     for host in ["a.example.org", "b.example.org", "x.test", "evil.com"] {
@@ -125,8 +133,11 @@ fn no_more_than(inner: &Grant, outer: &Grant, calls: &[(&str, Subjects)], seed: 
 /// Asserts that every tool that the model is not offered is denied.
 fn shown_is_enforced(grant: &Grant, calls: &[(&str, Subjects)], seed: u64) {
     for (tool, subjects) in calls {
-        if !grant.shows(tool) {
-            assert!(matches!(grant.decide(tool, subjects), Decision::Deny { .. }), "seed {seed}: {tool} {subjects:?}");
+        if !grant.shows(tool, effect(tool)) {
+            assert!(
+                matches!(grant.decide(tool, effect(tool), subjects), Decision::Deny { .. }),
+                "seed {seed}: {tool} {subjects:?}"
+            );
         }
     }
 }
@@ -160,28 +171,101 @@ fn coordinator_may_delegate_tools_it_lacks_if_trusted() {
     agent.tools.allowed = Allow::Only(vec![Rule::tool("delegate")]);
     let worker = AgentDefinition::new("worker", "", "");
     let narrow = Authority::root(floor.clone(), &agent).child(&worker);
-    assert!(!narrow.own.shows("edit"));
+    assert!(!narrow.own.shows("edit", Effect::Changes));
     agent.tools.delegates = Some(vec![Rule::tool("edit"), Rule::tool("delegate")]);
-    let lead = Authority::root(floor, &agent);
-    assert!(!lead.own.shows("edit") && lead.child(&worker).own.shows("edit") && !lead.child(&worker).own.shows("bash"));
+    let lead = Authority::root(floor.clone(), &agent);
+    assert!(
+        !lead.own.shows("edit", Effect::Changes)
+            && lead.child(&worker).own.shows("edit", Effect::Changes)
+            && !lead.child(&worker).own.shows("bash", Effect::Commands)
+    );
+    agent.execution.permission_mode = Some(PermissionMode::Plan);
+    let planner = Authority::root(floor, &agent).child(&worker);
+    assert!(!planner.own.shows("edit", Effect::Changes), "a planner passes on nothing that changes files");
+    assert_eq!(planner.own.sandbox, Sandbox::ReadOnly);
 }
 
-#[test]
-fn plan_mode_changes_nothing_nor_do_its_children() {
-    let floor = Grant {
+fn workspace() -> Grant {
+    Grant {
         layers: vec![],
         read: vec!["/work".into()],
         write: vec!["/work".into()],
         network: Network::On,
         sandbox: Sandbox::WorkspaceWrite,
-    };
-    let mut planner = AgentDefinition::new("p", "", "");
-    planner.execution.permission_mode = Some(PermissionMode::Plan);
-    let mut worker = AgentDefinition::new("w", "", "");
-    worker.execution.permission_mode = Some(PermissionMode::All);
-    let child = Authority::root(floor, &planner).child(&worker);
-    assert!(!child.own.shows("edit") && !child.own.shows("write") && child.own.shows("bash"));
-    assert_eq!((child.own.sandbox, child.own.write.len()), (Sandbox::ReadOnly, 0));
+    }
+}
+
+fn agent(name: &str, mode: PermissionMode) -> AgentDefinition {
+    let mut agent = AgentDefinition::new(name, "", "");
+    agent.execution.permission_mode = Some(mode);
+    agent
+}
+
+#[test]
+fn plan_mode_changes_nothing_nor_do_its_children() {
+    let planner = Authority::root(workspace(), &agent("p", PermissionMode::Plan));
+    let child = planner.child(&agent("w", PermissionMode::All));
+    for own in [&planner.own, &child.own] {
+        for tool in ["edit", "write", "mcp__git__commit", "deploy"] {
+            assert!(!own.shows(tool, Effect::Changes), "{tool}");
+            let why = format!("`{tool}` may change something, which plan mode of agent p does not allow");
+            assert_eq!(own.decide(tool, Effect::Changes, &Subjects::None), Decision::Deny { why });
+        }
+        let harmless = [
+            ("read", Effect::Reads),
+            ("mcp__git__log", Effect::Reads),
+            ("bash", Effect::Commands),
+            ("websearch", Effect::Network),
+            ("delegate", Effect::Delegates),
+            ("wait", Effect::Delegates),
+        ];
+        for (tool, effect) in harmless {
+            assert!(own.shows(tool, effect), "{tool}");
+            assert!(matches!(own.decide(tool, effect, &Subjects::None), Decision::Allow { .. }), "{tool}");
+        }
+        assert_eq!((own.sandbox, own.write.len()), (Sandbox::ReadOnly, 0));
+    }
+}
+
+#[test]
+fn ask_mode_asks_by_effect_and_so_do_its_children() {
+    let careful = Authority::root(workspace(), &agent("c", PermissionMode::Ask));
+    let child = careful.child(&agent("w", PermissionMode::All));
+    for own in [&careful.own, &child.own] {
+        let decide = |tool: &str, effect: Effect| own.decide(tool, effect, &Subjects::None);
+        let asked = [
+            ("write", Effect::Changes),
+            ("mcp__git__commit", Effect::Changes),
+            ("bash", Effect::Commands),
+            ("websearch", Effect::Network),
+        ];
+        for (tool, effect) in asked {
+            let by = format!("{tool} (permission mode of agent c)");
+            assert_eq!(decide(tool, effect), Decision::Ask { by });
+        }
+        for (tool, effect) in [("mcp__git__log", Effect::Reads), ("delegate", Effect::Delegates)] {
+            assert!(matches!(decide(tool, effect), Decision::Allow { .. }), "{tool}");
+        }
+    }
+    let settled = Layer { settled: vec![Rule::tool("mcp__git")], ..Layer::everything("flags") };
+    let own = careful.own.under(settled);
+    let by = "mcp__git (flags)".to_owned();
+    assert_eq!(own.decide("mcp__git__commit", Effect::Changes, &Subjects::None), Decision::Allow { by });
+}
+
+#[test]
+fn layers_of_older_journals_still_decide_by_name() {
+    let plan = r#"{"from":"plan mode of agent p","allow":{"only":["read","bash","delegate","answer"]}}"#;
+    let ask = r#"{"from":"permission mode of agent c","allow":"all","ask":["write","bash"]}"#;
+    let layers = [plan, ask].map(|text| Arc::new(serde_json::from_str::<Layer>(text).unwrap()));
+    for (layer, text) in layers.iter().zip([plan, ask]) {
+        assert_eq!(serde_json::to_string(layer).unwrap(), text);
+    }
+    let [plan, ask] = layers.map(|layer| Grant { layers: vec![layer], ..workspace() });
+    assert!(!plan.shows("write", Effect::Changes) && !plan.shows("mcp__git__log", Effect::Reads));
+    assert!(plan.shows("bash", Effect::Commands) && plan.shows("wait", Effect::Delegates));
+    assert!(matches!(ask.decide("write", Effect::Changes, &Subjects::None), Decision::Ask { .. }));
+    assert!(matches!(ask.decide("read", Effect::Reads, &Subjects::None), Decision::Allow { .. }));
 }
 
 #[test]
@@ -194,7 +278,7 @@ fn advance_approval_skips_asking_but_overrides_no_denial() {
     let grant = Grant { layers, read: vec![], write: vec![], network: Network::Off, sandbox: Sandbox::ReadOnly };
     let decide = |tool: &str, command: &str| {
         let subject = Subject::Command { text: command.to_owned(), classes: vec![] };
-        grant.decide(tool, &Subjects::Parts(vec![subject]))
+        grant.decide(tool, effect(tool), &Subjects::Parts(vec![subject]))
     };
     assert_eq!(decide("bash", "git push origin"), Decision::Allow { by: "bash(git push *) (flags)".into() });
     assert!(matches!(decide("bash", "git pull"), Decision::Ask { .. }));
@@ -203,6 +287,6 @@ fn advance_approval_skips_asking_but_overrides_no_denial() {
         matches!(decide("write", "x"), Decision::Deny { .. }),
         "advance approval allows nothing that another layer does not"
     );
-    let unclear = grant.decide("bash", &Subjects::Unclear("a substitution".into()));
+    let unclear = grant.decide("bash", Effect::Commands, &Subjects::Unclear("a substitution".into()));
     assert!(matches!(unclear, Decision::Deny { .. } | Decision::Ask { .. }), "no pattern allows an unclear call");
 }

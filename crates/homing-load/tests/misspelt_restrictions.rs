@@ -7,6 +7,7 @@ use homing_core::{
     definition::{AgentDefinition, PermissionMode},
     diagnostic::Severity,
     rule::Subjects,
+    tool::Effect,
 };
 use show::parsed;
 
@@ -30,7 +31,8 @@ fn may(agent: &AgentDefinition, tool: &str) -> bool {
         network: Network::Off,
         sandbox: Sandbox::WorkspaceWrite,
     };
-    matches!(Authority::root(policy, agent).own.decide(tool, &Subjects::None), Decision::Allow { .. })
+    let effect = if tool == "bash" { Effect::Commands } else { Effect::Reads };
+    matches!(Authority::root(policy, agent).own.decide(tool, effect, &Subjects::None), Decision::Allow { .. })
 }
 
 #[test]

@@ -10,6 +10,7 @@ use homing_core::{
     definition::AgentDefinition,
     diagnostic::Severity,
     rule::{Subject, Subjects},
+    tool::Effect,
 };
 use serde_json::Value;
 use show::parsed;
@@ -77,11 +78,12 @@ fn verdict(agent: &AgentDefinition, probe: &str) -> CallVerdict {
     };
     let own = Authority::root(policy, agent).own;
     let (name, call) = probe.split_once(' ').expect("a permission and a call");
-    let all = calls(name, call).into_iter().map(|(tool, subjects)| match own.decide(&tool, &subjects) {
-        Decision::Allow { .. } => CallVerdict::Allow,
-        Decision::Ask { .. } => CallVerdict::Ask,
-        Decision::Deny { .. } => CallVerdict::Deny,
-    });
+    let all =
+        calls(name, call).into_iter().map(|(tool, subjects)| match own.decide(&tool, Effect::Changes, &subjects) {
+            Decision::Allow { .. } => CallVerdict::Allow,
+            Decision::Ask { .. } => CallVerdict::Ask,
+            Decision::Deny { .. } => CallVerdict::Deny,
+        });
     all.min().expect("a tool")
 }
 

@@ -6,6 +6,7 @@ use homing_core::{
     authority::{Allow, Authority, Grant, Layer, Network, Sandbox},
     definition::AgentDefinition,
     diagnostic::Severity,
+    tool::Effect,
 };
 use homing_load::{ParseOptions, ParsedFile, parse};
 use show::{definition, parsed};
@@ -45,7 +46,12 @@ fn shows(agent: &AgentDefinition, tool: &str) -> bool {
         network: Network::Off,
         sandbox: Sandbox::WorkspaceWrite,
     };
-    Authority::root(policy, agent).own.shows(tool)
+    let effect = match tool {
+        "bash" => Effect::Commands,
+        "edit" | "write" => Effect::Changes,
+        _ => Effect::Reads,
+    };
+    Authority::root(policy, agent).own.shows(tool, effect)
 }
 
 #[test]

@@ -27,7 +27,7 @@ const FIELD: &str = "answer";
 const MAX_QUESTION: usize = 4_000;
 
 /// Asks the client whose run has a question. Build the [`Homing`](homing::Homing) with it, and pass it to the server in
-/// [`ServerOptions::asker`](crate::ServerOptions::asker).
+/// [`ServerOptions::permission_handler`](crate::ServerOptions::permission_handler).
 #[derive(Clone, Default)]
 pub struct ElicitationHandler {
     pub(crate) clients: Arc<ClientList>,

@@ -26,7 +26,7 @@ pub struct ServerOptions {
     /// Interval between two calls of `reload`.
     pub reload_every: Duration,
     /// Sends questions to clients. Must be the handler that the [`Homing`] was built with. Without it no questions are asked.
-    pub asker: Option<Arc<ElicitationHandler>>,
+    pub permission_handler: Option<Arc<ElicitationHandler>>,
 }
 
 impl Default for ServerOptions {
@@ -38,7 +38,7 @@ impl Default for ServerOptions {
             account: None,
             reload: None,
             reload_every: Duration::from_secs(3),
-            asker: None,
+            permission_handler: None,
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub(crate) fn new(homing: Arc<Homing>, options: ServerOptions) -> Arc<Self> {
-        let clients = options.asker.as_ref().map(|handler| handler.clients.clone()).unwrap_or_default();
+        let clients = options.permission_handler.as_ref().map(|handler| handler.clients.clone()).unwrap_or_default();
         Arc::new(Self { homing: RwLock::new(homing), options, clients })
     }
 

@@ -188,7 +188,7 @@ fn envelope() -> Value {
             "output": text, "data": {"description": "Structured answer: any JSON."}, "partial": flag,
             "error": or_null("object"), "limit": or_null("object"),
             "usage": usage(), "subtree": usage(), "verified": or_null("boolean"),
-            "warnings": texts, "denied": texts, "resumable": flag,
+            "warnings": texts, "denied": texts, "needs_approval": texts, "resumable": flag,
             "children": {"type": "array", "items": {"type": "object"}},
         },
         "required": [

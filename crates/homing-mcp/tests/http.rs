@@ -261,7 +261,7 @@ async fn permission_is_asked_over_http() {
     let handler = Arc::new(ElicitationHandler::new());
     let homing = Arc::new(builder().on_ask(handler.clone()).build().await.unwrap());
     let mut options = ServerOptions::default();
-    options.asker = Some(handler);
+    options.permission_handler = Some(handler);
     let server = server(homing, options).await;
     let recorder = RecordingClient { answer: Some(json!(true)), ..RecordingClient::default() };
     let connection = client(&server, recorder.clone()).await;
@@ -276,7 +276,7 @@ async fn question_is_sent_within_the_request_that_waits() {
     let handler = Arc::new(ElicitationHandler::new());
     let homing = Arc::new(builder().on_ask(handler.clone()).build().await.unwrap());
     let mut options = ServerOptions::default();
-    options.asker = Some(handler);
+    options.permission_handler = Some(handler);
     let server = server(homing, options).await;
     // This client reads only the response of its request.
     let session = session_with(&server, json!({"elicitation": {}})).await;

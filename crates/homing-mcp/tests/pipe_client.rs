@@ -339,7 +339,7 @@ async fn risk(answer: Option<Value>) -> (Value, usize) {
     let handler = Arc::new(ElicitationHandler::new());
     let homing = Arc::new(builder().on_ask(handler.clone()).build().await.unwrap());
     let mut options = ServerOptions::default();
-    options.asker = Some(handler);
+    options.permission_handler = Some(handler);
     let client = RecordingClient { answer, ..RecordingClient::default() };
     let (connection, _) = connect(homing, options, client.clone()).await;
     let result = call_tool(&connection, "delegate", json!({"agent": "echo", "task": "risk"})).await;

@@ -345,7 +345,7 @@ fn card(row: &ProviderRow, model: &str, key: &ApiKey) -> ModelCard {
     let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|tokens| *tokens > 0);
     ModelCard {
         name: format!("{}/{model}", row.name),
-        gate: format!("{} {}", row.name, key.fingerprint()),
+        rate_limit_key: format!("{} {}", row.name, key.fingerprint()),
         rates: given.or(listed.rates),
         context_window: listed.context_window,
         max_output: limit.or_else(|| output_limits::published(model)),
@@ -381,7 +381,7 @@ mod tests {
         let with = |key: &'static str| {
             let lookup = move |name: &str| (name == "OPENAI_API_KEY").then(|| SecretString::from(key));
             let providers = Providers::new(BTreeMap::new(), lookup);
-            providers.model("openai/gpt-4.1").unwrap().card().gate.clone()
+            providers.model("openai/gpt-4.1").unwrap().card().rate_limit_key.clone()
         };
         assert_ne!(with("sk-one-one-one"), with("sk-two-two-two"));
         assert!(!with("sk-one-one-one").contains("one-one"));

@@ -255,6 +255,7 @@ fn tool_error(refused: Option<&CallRefusal>, is_error: bool) -> Option<&'static 
     match refused {
         Some(CallRefusal::Mistake) => Some("mistake"),
         Some(CallRefusal::Denied) => Some("denied"),
+        Some(CallRefusal::NoApprover { .. }) => Some("no_approver"),
         Some(CallRefusal::Limit(_)) => Some("limit"),
         Some(CallRefusal::OutcomeUnknown) => Some("outcome_unknown"),
         Some(CallRefusal::NoTool) | None => is_error.then_some("tool_error"),

@@ -64,7 +64,7 @@ fn runs(what: &str, journal: Arc<dyn Journal>) {
     let mut parts =
         RuntimeParts::new(Registry::from_iter([agent]), Arc::new(SingleModel(Arc::new(SlowModel::new()))), journal);
     parts.tools = vec![Arc::new(NodTool::new())];
-    (parts.settings.max_runs, parts.settings.max_asks) = (1_000, 1_000);
+    (parts.config.max_runs, parts.config.max_asks) = (1_000, 1_000);
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let (began, busy) = (Instant::now(), cpu_seconds());
     tokio.block_on(async {

@@ -98,7 +98,7 @@ fn runtime(worker: Worker) -> Runtime {
     let mut parts =
         RuntimeParts::new(registry, Arc::new(SingleModel(Arc::new(worker))), Arc::new(NullJournal::default()));
     parts.tools = vec![ReadTool::new()];
-    (parts.settings.max_runs, parts.settings.max_asks) = (20_000, 20_000);
+    (parts.config.max_runs, parts.config.max_asks) = (20_000, 20_000);
     Runtime::new(parts)
 }
 

@@ -30,7 +30,7 @@ pub struct Transient {
     /// Milliseconds since 1970.
     pub at: u64,
     /// The kind of notice, with its contents.
-    pub what: TransientKind,
+    pub kind: TransientKind,
 }
 
 /// The kinds of transient notices.
@@ -101,9 +101,9 @@ fn record_json(record: &Record) -> Value {
 
 fn notice_json(notice: &Transient) -> Value {
     let mut value = json!({
-        "tree": notice.tree, "at": notice.at, "run": notice.run, "place": notice.place, "kind": notice.what.kind(),
+        "tree": notice.tree, "at": notice.at, "run": notice.run, "place": notice.place, "kind": notice.kind.kind(),
     });
-    let more = match &notice.what {
+    let more = match &notice.kind {
         TransientKind::Queued => json!({}),
         TransientKind::Retrying { in_ms, reason } => json!({"in_ms": in_ms, "reason": reason}),
         TransientKind::Progress(text)

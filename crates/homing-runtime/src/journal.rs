@@ -67,13 +67,13 @@ pub trait Journal: Send + Sync {
     }
 
     /// Pauses the calls of all processes that share this rate limiter until then, in milliseconds since 1970.
-    fn pause_gate(&self, gate: &str, until: u64) {
-        let _ = (gate, until);
+    fn pause_rate_limit(&self, key: &str, until: u64) {
+        let _ = (key, until);
     }
 
     /// The time until which any process has paused a rate limiter.
-    fn gate_closed_until(&self, gate: &str) -> Option<u64> {
-        let _ = gate;
+    fn rate_limited_until(&self, key: &str) -> Option<u64> {
+        let _ = key;
         None
     }
 

@@ -187,10 +187,10 @@ impl LiveTree {
     }
 
     /// Sends subscribers a transient notice about a run; `what` is called only if there are any.
-    pub(crate) fn notify(&self, live_run: &LiveRun, what: impl FnOnce() -> TransientKind) {
+    pub(crate) fn notify(&self, live_run: &LiveRun, kind: impl FnOnce() -> TransientKind) {
         if let Subscribers::Some(sender) = &*self.subscribers() {
             let (place, at) = (live_run.place.clone(), self.clock.now_ms());
-            let notice = Transient { tree: self.id, run: live_run.run, place, at, what: what() };
+            let notice = Transient { tree: self.id, run: live_run.run, place, at, kind: kind() };
             let _ = sender.send(Event::Transient(Arc::new(notice)));
         }
     }

@@ -62,17 +62,17 @@ pub struct RuntimeParts {
     /// The folder of roots whose task names none.
     pub workdir: PathBuf,
     /// Returns the text about a folder that goes into prompts.
-    pub setting: Arc<dyn Fn(&Path) -> PromptContext + Send + Sync>,
+    pub prompt_context: Arc<dyn Fn(&Path) -> PromptContext + Send + Sync>,
     /// The user's hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Creates the worktrees of runs that have their own.
     pub workspaces: Option<Arc<dyn Workspaces>>,
     /// Answers questions and requests for approval.
-    pub asker: Option<Arc<dyn PermissionHandler>>,
+    pub permission_handler: Option<Arc<dyn PermissionHandler>>,
     /// Called with every record once it is durable, in order per tree. Must not block.
     pub on_fact: Option<FactListener>,
     /// The configuration of the runtime itself.
-    pub settings: RuntimeConfig,
+    pub config: RuntimeConfig,
 }
 
 impl RuntimeParts {
@@ -95,12 +95,12 @@ impl RuntimeParts {
             sources: Sources::default(),
             policy,
             workdir: PathBuf::from("."),
-            setting: Arc::new(|_| PromptContext::default()),
+            prompt_context: Arc::new(|_| PromptContext::default()),
             hooks: None,
             workspaces: None,
-            asker: None,
+            permission_handler: None,
             on_fact: None,
-            settings: RuntimeConfig::default(),
+            config: RuntimeConfig::default(),
         }
     }
 }
@@ -194,8 +194,8 @@ pub enum Submission {
 impl Runtime {
     /// Creates a runtime without runs.
     pub fn new(parts: RuntimeParts) -> Self {
-        let run_slots = FairSemaphore::new(parts.settings.max_runs.max(1));
-        let rate_limiters = RateLimiters::new(parts.settings.max_asks.max(1));
+        let run_slots = FairSemaphore::new(parts.config.max_runs.max(1));
+        let rate_limiters = RateLimiters::new(parts.config.max_asks.max(1));
         let inner = Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let inner = inner.clone();
             let on_fact = parts.on_fact.clone();
@@ -389,7 +389,7 @@ impl Inner {
         tree.spawn_cache.clear();
         let mut trees = self.lock_trees();
         trees.ended.push_back(tree.id);
-        while trees.ended.len() > self.parts.settings.keep_ended {
+        while trees.ended.len() > self.parts.config.keep_ended {
             if let Some(oldest) = trees.ended.pop_front() {
                 trees.by_id.remove(&oldest);
             }

@@ -15,7 +15,7 @@ use homing_core::{
     model::ResolvedModel,
     rule::{Rule, Subject, Subjects},
     run::shared,
-    tool::{Replay, Tool, ToolSpec},
+    tool::{Effect, Replay, Tool, ToolSpec},
     tool_names,
 };
 use uuid::Uuid;
@@ -104,7 +104,7 @@ impl Inner {
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
         let policy = task.policy.clone().unwrap_or_else(|| self.parts.policy.clone());
         let authority = Authority::root(policy, &agent);
-        let prompt_context = (self.parts.setting)(&workdir);
+        let prompt_context = (self.parts.prompt_context)(&workdir);
         let (system, missing) =
             prompt::render(&agent, &text, &task.context, self.parts.skills.as_deref(), &prompt_context);
         warnings.extend(resolved.warnings);
@@ -209,7 +209,7 @@ impl Inner {
         let authority = tree.spawn_cache.child_authority(&above.authority, agent);
         let mut context = shared(&above.context, &agent.context.shared_context);
         context.extend(order.context);
-        let prompt_context = (self.parts.setting)(&above.workdir);
+        let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
         warnings.extend(resolved.warnings);
@@ -257,8 +257,8 @@ impl Inner {
                 None => format!("agent {} lists `{rule}`, but there is no such tool", agent.name),
             })
             .collect();
-        let any = all().any(|tool| authority.own.shows(&tool.spec().name));
-        if !rules.is_empty() && !any && !authority.own.shows("delegate") {
+        let any = all().any(|tool| shows(&authority.own, tool.spec()));
+        if !rules.is_empty() && !any && !authority.own.shows(tool_names::DELEGATE, Effect::Delegates) {
             warnings.push(format!(
                 "agent {} has no tools: its definition and its parent's authority have none in common; give the parent more \
                  tools, or let it pass on more with `delegates`",
@@ -308,11 +308,11 @@ impl Inner {
         let own = &spawned.authority.own;
         let host_tools = self.parts.tools.iter().filter(|tool| !has_tool(agent_tools, tool));
         let tools = host_tools.chain(agent_tools.iter()).map(|tool| tool.spec());
-        let mut specs: Vec<ToolSpec> = tools.filter(|spec| own.shows(&spec.name)).cloned().collect();
-        if may_delegate && own.shows("delegate") {
+        let mut specs: Vec<ToolSpec> = tools.filter(|spec| shows(own, spec)).cloned().collect();
+        if may_delegate && own.shows(tool_names::DELEGATE, Effect::Delegates) {
             let is_allowed = |agent: &&AgentDefinition| {
                 let subject = Subjects::Parts(vec![Subject::Name(agent.name.clone())]);
-                !matches!(own.decide("delegate", &subject), Decision::Deny { .. })
+                !matches!(own.decide(tool_names::DELEGATE, Effect::Delegates, &subject), Decision::Deny { .. })
             };
             let agents = self.parts.registry.offered().map(|agent| &*agent.definition).filter(is_allowed);
             specs.extend(delegation::specs(agents));
@@ -323,11 +323,16 @@ impl Inner {
                 description: "Gives your final answer in the required form. Call it once, at the end.".to_owned(),
                 schema: serde_json::Value::clone(schema),
                 replay: Replay::Safe,
-                effect: homing_core::tool::Effect::Reads,
+                effect: Effect::Reads,
             });
         }
         specs
     }
+}
+
+/// Returns true if a run with this grant is offered the tool.
+fn shows(own: &Grant, spec: &ToolSpec) -> bool {
+    own.shows(&spec.name, spec.effect)
 }
 
 /// Returns true if `tools` has a tool of the same name.

@@ -314,20 +314,20 @@ fn rate_limit_pause_is_shared_by_all_processes() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("journal.db");
     let (one, two) = (open(&path), open(&path));
-    assert_eq!(two.gate_closed_until("p"), None);
+    assert_eq!(two.rate_limited_until("p"), None);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let until = u64::try_from(now.as_millis()).unwrap() + 60_000;
-    one.pause_gate("p", until);
-    one.pause_gate("p", until - 30_000);
-    assert_eq!(one.gate_closed_until("p"), Some(until), "at once, and never shortened");
+    one.pause_rate_limit("p", until);
+    one.pause_rate_limit("p", until - 30_000);
+    assert_eq!(one.rate_limited_until("p"), Some(until), "at once, and never shortened");
     let began = std::time::Instant::now();
-    while two.gate_closed_until("p").is_none() && began.elapsed().as_secs() < 10 {
+    while two.rate_limited_until("p").is_none() && began.elapsed().as_secs() < 10 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    assert_eq!(two.gate_closed_until("p"), Some(until));
-    assert_eq!(two.gate_closed_until("q"), None);
-    one.pause_gate("q", 5);
-    assert_eq!(one.gate_closed_until("q"), None, "a pause that is over does not count");
+    assert_eq!(two.rate_limited_until("p"), Some(until));
+    assert_eq!(two.rate_limited_until("q"), None);
+    one.pause_rate_limit("q", 5);
+    assert_eq!(one.rate_limited_until("q"), None, "a pause that is over does not count");
 }
 
 #[test]

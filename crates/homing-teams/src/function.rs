@@ -23,13 +23,8 @@ pub fn function(
 ) -> Arc<dyn Tool> {
     let name = name.into();
     let description = format!("The function {name} of a team.");
-    let spec = ToolSpec {
-        name,
-        description,
-        schema: json!({"type": "object"}),
-        replay,
-        effect: homing_core::tool::Effect::Changes,
-    };
+    let effect = replay.implied_effect();
+    let spec = ToolSpec { name, description, schema: json!({"type": "object"}), replay, effect };
     Arc::new(FunctionTool { spec, run })
 }
 

@@ -4,28 +4,28 @@ use std::{collections::HashMap, sync::Arc};
 
 use homing_core::{
     envelope::Status,
-    fact::LimitHit,
+    fact::CallRefusal,
     message::{Message, MessageOrigin, ToolResult, TranscriptEntry},
+    place::Place,
+    tool_names::{DELEGATE, WAIT},
 };
+use homing_runtime::{ChildReport, ChildReports};
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-/// The tool that starts a member.
-pub(crate) const DELEGATE: &str = "delegate";
-
-/// The tool that waits for members in the background.
-pub(crate) const WAIT: &str = "wait";
-
-/// The beginning of the runtime's result for a call that was interrupted by a crash.
-const OUTCOME_UNKNOWN: &str = "interrupted, outcome unknown";
 
 /// The transcript of a team, by the IDs of its jobs.
 pub(crate) struct History<'a> {
     /// The task of the team.
     pub(crate) task: &'a str,
-    results: HashMap<&'a str, &'a ToolResult>,
+    calls: HashMap<&'a str, FinishedCall<'a>>,
     /// Members that ran in the background and have ended, by place.
-    ended: HashMap<String, JobResult>,
+    ended: HashMap<Place, JobResult>,
+}
+
+/// A call of the team with its result.
+struct FinishedCall<'a> {
+    result: &'a ToolResult,
+    refusal: Option<&'a CallRefusal>,
 }
 
 /// The result of a job that has ended.
@@ -36,7 +36,7 @@ pub(crate) struct JobResult {
     pub(crate) data: Option<Value>,
     pub(crate) error: Option<String>,
     /// The place of its run; functions and refused delegations have none.
-    pub(crate) place: Option<String>,
+    pub(crate) place: Option<Place>,
     /// True if the agent's own definition says that its failure does not count.
     pub(crate) may_fail: bool,
     /// True if it ended because the team, or a run above it, reached a limit.
@@ -49,64 +49,25 @@ pub(crate) enum JobState {
     /// It has to be started under this ID.
     Open { id: String },
     /// It is running, as the run at this place.
-    Running { place: String },
+    Running { place: Place },
     /// It has ended.
     Ended(JobResult),
 }
 
-/// The runtime's report about a child run, from the `data` of `delegate` and `wait`. All reading of that data is here.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct MemberReport {
-    status: Option<Status>,
-    place: Option<String>,
-    output: Option<String>,
-    data: Option<Value>,
-    error: Option<String>,
-    may_fail: bool,
-    limit: Option<LimitHit>,
+impl FinishedCall<'_> {
+    /// The runtime's report about the run that a `delegate` call started, or the reason why it cannot be read. A delegation
+    /// that never became a run has none.
+    fn report(&self) -> Option<Result<ChildReport, String>> {
+        let data = self.result.data.as_ref().filter(|_| self.result.name == DELEGATE)?;
+        let report = ChildReport::deserialize(data);
+        Some(report.map_err(|error| format!("the report of the run cannot be read: {error}")))
+    }
 }
 
-/// The `data` of `wait`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct WaitReport {
-    runs: Vec<MemberReport>,
-}
-
-impl MemberReport {
-    /// The report in the result of a `delegate` call. A delegation that never became a run has none.
-    fn of_delegate(result: &ToolResult) -> Option<Self> {
-        let data = result.data.as_ref().filter(|_| result.name == DELEGATE)?;
-        let report = Self::deserialize(data);
-        Some(report.unwrap_or_else(|error| Self {
-            error: Some(format!("the report of the run cannot be read: {error}")),
-            ..Self::default()
-        }))
-    }
-
-    /// The reports in the result of a `wait` call.
-    fn of_wait(result: &ToolResult) -> Vec<Self> {
-        let report = result.data.as_ref().and_then(|data| WaitReport::deserialize(data).ok());
-        report.unwrap_or_default().runs
-    }
-
-    /// Returns whether the run ended because of a limit that was not its own: the team's, or one above it.
-    fn ended_by_others_limit(&self) -> bool {
-        self.limit.as_ref().is_some_and(|hit| Some(hit.place.to_string()) != self.place)
-    }
-
-    fn into_result(self, output: String) -> JobResult {
-        JobResult {
-            by_teams_limit: self.ended_by_others_limit(),
-            status: self.status.unwrap_or(Status::Failed),
-            output,
-            data: self.data,
-            error: self.error,
-            place: self.place,
-            may_fail: self.may_fail,
-        }
-    }
+/// Returns whether the run ended because of a limit that was not its own: the team's, or one above it.
+fn ended_by_others_limit(report: &ChildReport) -> bool {
+    let limit = report.ending.as_ref().and_then(|ending| ending.limit.as_ref());
+    limit.is_some_and(|hit| hit.place != report.place)
 }
 
 impl JobResult {
@@ -124,6 +85,25 @@ impl JobResult {
         json!({"status": self.status.name(), "output": self.output, "data": self.data, "error": self.error})
     }
 
+    fn of_run(report: ChildReport, output: String) -> Self {
+        let by_teams_limit = ended_by_others_limit(&report);
+        let (data, error, may_fail) =
+            report.ending.map_or((None, None, false), |ending| (ending.data, ending.error, ending.may_fail));
+        Self { status: report.status, output, data, error, place: Some(report.place), may_fail, by_teams_limit }
+    }
+
+    fn unreadable(why: String, output: String) -> Self {
+        Self {
+            status: Status::Failed,
+            output,
+            data: None,
+            error: Some(why),
+            place: None,
+            may_fail: false,
+            by_teams_limit: false,
+        }
+    }
+
     fn of_tool(result: &ToolResult) -> Self {
         Self {
             status: if result.is_error { Status::Failed } else { Status::Done },
@@ -139,7 +119,7 @@ impl JobResult {
 
 impl<'a> History<'a> {
     pub(crate) fn new(messages: &'a [Arc<TranscriptEntry>]) -> Self {
-        let mut history = Self { task: "", results: HashMap::new(), ended: HashMap::new() };
+        let mut history = Self { task: "", calls: HashMap::new(), ended: HashMap::new() };
         let mut has_begun = false;
         for entry in messages {
             match &entry.message {
@@ -150,7 +130,7 @@ impl<'a> History<'a> {
                 }
                 Message::User { .. } => (),
                 Message::Assistant(_) => has_begun = true,
-                Message::Tool(result) => history.add(result),
+                Message::Tool(result) => history.add(result, entry.refusal.as_ref()),
             }
         }
         history
@@ -158,24 +138,25 @@ impl<'a> History<'a> {
 
     fn forget_jobs_ended_by_limits(&mut self) {
         let by_limit = self.ended.iter().filter(|(_, job)| job.by_teams_limit);
-        let places: Vec<String> = by_limit.map(|(place, _)| place.clone()).collect();
+        let places: Vec<Place> = by_limit.map(|(place, _)| place.clone()).collect();
         self.ended.retain(|_, job| !job.by_teams_limit);
-        self.results.retain(|_, result| match MemberReport::of_delegate(result) {
-            None => result.name != DELEGATE,
-            Some(report) => {
-                !report.ended_by_others_limit() && !places.iter().any(|place| report.place.as_ref() == Some(place))
-            }
+        self.calls.retain(|_, call| match call.report() {
+            None => call.result.name != DELEGATE,
+            Some(Err(_)) => true,
+            Some(Ok(report)) => !ended_by_others_limit(&report) && !places.contains(&report.place),
         });
     }
 
-    fn add(&mut self, result: &'a ToolResult) {
+    fn add(&mut self, result: &'a ToolResult, refusal: Option<&'a CallRefusal>) {
         if result.name != WAIT {
-            self.results.insert(&result.call_id, result);
+            self.calls.insert(&result.call_id, FinishedCall { result, refusal });
             return;
         }
-        for mut report in MemberReport::of_wait(result) {
+        // A `wait` that was refused has no reports; the team waits again.
+        let reports = result.data.as_ref().and_then(|data| ChildReports::deserialize(data).ok());
+        for mut report in reports.unwrap_or_default().runs {
             let output = report.output.take().unwrap_or_default();
-            self.ended.entry(report.place.clone().unwrap_or_default()).or_insert_with(|| report.into_result(output));
+            self.ended.entry(report.place.clone()).or_insert_with(|| JobResult::of_run(report, output));
         }
     }
 
@@ -183,13 +164,13 @@ impl<'a> History<'a> {
     pub(crate) fn job(&self, id: &str, retries: u32) -> JobState {
         for attempt in 0..=retries {
             let key = format!("{id}#{attempt}");
-            let Some(result) = self.results.get(key.as_str()) else { return JobState::Open { id: key } };
-            let job = match self.attempt(result) {
+            let Some(call) = self.calls.get(key.as_str()) else { return JobState::Open { id: key } };
+            let job = match self.attempt(call) {
                 Ok(job) => job,
                 Err(place) => return JobState::Running { place },
             };
             // A run that the user cancelled is not started again, and neither is a call that may have had its effect.
-            let is_final = job.status == Status::Cancelled || result.text.starts_with(OUTCOME_UNKNOWN);
+            let is_final = job.status == Status::Cancelled || call.refusal == Some(&CallRefusal::OutcomeUnknown);
             if job.is_done() || attempt == retries || is_final {
                 return JobState::Ended(job);
             }
@@ -198,11 +179,15 @@ impl<'a> History<'a> {
     }
 
     /// The result of a call, or the place of the run that it left running.
-    fn attempt(&self, result: &ToolResult) -> Result<JobResult, String> {
-        let Some(report) = MemberReport::of_delegate(result) else { return Ok(JobResult::of_tool(result)) };
-        match (report.status, &report.place) {
-            (Some(Status::Running), Some(place)) => self.ended.get(place).cloned().ok_or_else(|| place.clone()),
-            _ => Ok(report.into_result(result.text.clone())),
+    fn attempt(&self, call: &FinishedCall<'_>) -> Result<JobResult, Place> {
+        let output = || call.result.text.clone();
+        match call.report() {
+            None => Ok(JobResult::of_tool(call.result)),
+            Some(Err(why)) => Ok(JobResult::unreadable(why, output())),
+            Some(Ok(report)) if report.status == Status::Running => {
+                self.ended.get(&report.place).cloned().ok_or(report.place)
+            }
+            Some(Ok(report)) => Ok(JobResult::of_run(report, output())),
         }
     }
 
@@ -219,32 +204,45 @@ impl<'a> History<'a> {
 mod tests {
     use super::*;
 
-    fn delegated(data: Value) -> ToolResult {
-        ToolResult {
-            index: 0,
-            call_id: "job#0".into(),
-            name: DELEGATE.into(),
-            text: "text".into(),
-            images: Vec::new(),
-            data: Some(data),
-            is_error: false,
+    fn result(name: &str, text: &str, data: Option<Value>) -> ToolResult {
+        let (call_id, is_error) = ("job#0".to_owned(), data.is_none());
+        ToolResult { index: 0, call_id, name: name.into(), text: text.into(), images: Vec::new(), data, is_error }
+    }
+
+    fn job(result: ToolResult, refusal: Option<CallRefusal>, retries: u32) -> JobState {
+        History::new(&[TranscriptEntry::with_refusal(result, refusal)]).job("job", retries)
+    }
+
+    fn ended(state: JobState) -> JobResult {
+        match state {
+            JobState::Ended(job) => job,
+            other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn member_report_is_read_from_delegate_data() {
         let hit = json!({"name": "cost", "limit": 5, "spent": 5, "place": "1"});
-        let data = json!({"run": "x", "place": "1.2", "agent": "a", "status": "exhausted", "error": "e", "data": null,
-            "limit": hit, "may_fail": true});
-        let job = MemberReport::of_delegate(&delegated(data)).unwrap().into_result("text".into());
-        assert_eq!((job.status, job.place.as_deref(), job.data), (Status::Exhausted, Some("1.2"), None));
+        let data = json!({"run": "00000000-0000-0000-0000-000000000001", "place": "1.2", "agent": "a",
+            "status": "exhausted", "error": "e", "data": null, "limit": hit, "may_fail": true});
+        let job = ended(job(result(DELEGATE, "text", Some(data)), None, 0));
+        assert_eq!((job.status, job.place.unwrap().to_string(), job.data), (Status::Exhausted, "1.2".into(), None));
         assert!(job.may_fail && job.by_teams_limit);
     }
 
     #[test]
     fn unreadable_report_is_a_failure() {
-        let job = MemberReport::of_delegate(&delegated(json!({"status": 3}))).unwrap().into_result(String::new());
+        let job = ended(job(result(DELEGATE, "text", Some(json!({"status": 3}))), None, 0));
         assert_eq!(job.status, Status::Failed);
         assert!(job.why().contains("cannot be read"));
+    }
+
+    #[test]
+    fn recorded_refusal_decides_about_a_retry_not_the_text() {
+        let text = "interrupted, outcome unknown";
+        let again = job(result("deploy", text, None), None, 1);
+        assert_eq!(again, JobState::Open { id: "job#1".to_owned() });
+        let last = ended(job(result("deploy", "any text", None), Some(CallRefusal::OutcomeUnknown), 1));
+        assert_eq!(last.status, Status::Failed);
     }
 }

@@ -6,13 +6,12 @@ use homing_core::{
     BoxFuture,
     message::{Args, Part, Reply, StopReason, ToolCall},
     model::{AskFailure, Charge, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta, ToolChoice},
+    place::Place,
+    tool_names::{DELEGATE, WAIT},
 };
 use serde_json::{Value, json};
 
-use crate::{
-    history::{DELEGATE, History, WAIT},
-    limit_fields::LimitFields,
-};
+use crate::{history::History, limit_fields::LimitFields};
 
 /// Decides the next move of a team. Pure: the same history always gives the same move.
 pub(crate) trait TeamScript: Send + Sync {
@@ -67,7 +66,7 @@ impl DelegateCall<'_> {
 }
 
 /// The tool call that waits until the first of these runs has ended.
-pub(crate) fn wait_for_any(places: Vec<String>) -> TeamCall {
+pub(crate) fn wait_for_any(places: Vec<Place>) -> TeamCall {
     let args = json!({"runs": places, "any": true, "report": "facts"});
     TeamCall { id: "wait".to_owned(), tool: WAIT.to_owned(), args }
 }

@@ -262,7 +262,7 @@ async fn r44_crew_of_200_tasks_takes_as_long_as_its_critical_path() {
     let critical = *ends.iter().max().unwrap();
     let sleeper = Arc::new(SingleModel(Arc::new(Sleeper(ModelCard::free("script/sleeper")))));
     let mut parts = parts(MemoryJournal::new(), agents(["worker"]), sleeper, vec![Team::new("dag", crew)]);
-    (parts.settings.max_runs, parts.settings.max_asks) = (256, 256);
+    (parts.config.max_runs, parts.config.max_asks) = (256, 256);
     let begun = tokio::time::Instant::now();
     let result = Runtime::new(parts).spawn(Task::new("dag", "go")).unwrap().wait().await;
     let took = u64::try_from(begun.elapsed().as_millis()).unwrap();

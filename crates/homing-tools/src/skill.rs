@@ -77,7 +77,7 @@ impl TypedTool for SkillTool {
 }
 
 fn list(context: &ToolContext, library: &dyn SkillLibrary) -> ToolOutput {
-    let filter = ResultFilter::new(context, SkillTool::NAME, Subject::Name(String::new()));
+    let filter = ResultFilter::new(context, SkillTool::NAME, SkillTool::EFFECT, Subject::Name(String::new()));
     let cards = offered(library).filter(|card| filter.allows(|| Subject::Name(card.name.clone())));
     let text = lines(cards);
     ToolOutput::text(if text.is_empty() { "no skills".to_owned() } else { text })

@@ -1,9 +1,7 @@
-//! Tools from typed Rust: a [`TypedTool`] or an async function, with a generated schema and argument errors that name the
-//! argument.
+//! [`TypedTool`]: a tool whose arguments are a Rust type, with a generated schema and argument errors that name the argument.
 
 use std::{
     future::Future,
-    marker::PhantomData,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -29,7 +27,7 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Decides whether a resumed run may repeat a call that was interrupted.
     const REPLAY: Replay;
     /// Effect of a call.
-    const EFFECT: homing_core::tool::Effect;
+    const EFFECT: Effect;
     /// Arguments of a valid call, as JSON; shown when a call's arguments cannot be parsed.
     const EXAMPLE: &'static str;
 
@@ -70,7 +68,7 @@ impl<T: TypedTool> Tool for Typed<T> {
 
     fn subjects(&self, context: &ToolContext, args: &Value) -> Subjects {
         // The arguments are parsed exactly as in `call`, so that the rules see what will be executed.
-        match read_args(T::NAME, Some(T::EXAMPLE), args.clone()) {
+        match read_args(T::NAME, T::EXAMPLE, args.clone()) {
             Ok(args) => self.tool.subjects(context, &args),
             Err(why) => Subjects::Unclear(why),
         }
@@ -78,7 +76,7 @@ impl<T: TypedTool> Tool for Typed<T> {
 
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            match read_args(T::NAME, Some(T::EXAMPLE), args) {
+            match read_args(T::NAME, T::EXAMPLE, args) {
                 Ok(args) => self.tool.run(context, args).await,
                 Err(why) => ToolOutput::error(why),
             }
@@ -86,61 +84,18 @@ impl<T: TypedTool> Tool for Typed<T> {
     }
 }
 
-/// Makes a [`Tool`] from an async function of its arguments.
-///
-/// The schema is generated from the type of the arguments. Arguments that do not match it, and an `Err` of the function,
-/// are returned to the model as error messages. `replay` decides whether a resumed run may repeat an interrupted call.
-pub fn tool_fn<A, F, O>(name: &str, description: &str, replay: Replay, function: F) -> Arc<dyn Tool>
-where
-    A: DeserializeOwned + JsonSchema + Send + 'static,
-    F: Fn(ToolContext, A) -> O + Send + Sync + 'static,
-    O: Future<Output = Result<String, String>> + Send + 'static,
-{
-    let (name, description) = (name.to_owned(), description.to_owned());
-    let spec = ToolSpec { name, description, schema: schema::<A>(), replay, effect: effect_of(replay) };
-    Arc::new(FnTool { spec, function, args: PhantomData })
-}
-
-struct FnTool<A, F> {
-    spec: ToolSpec,
-    function: F,
-    args: PhantomData<fn(A)>,
-}
-
-impl<A, F, O> Tool for FnTool<A, F>
-where
-    A: DeserializeOwned + JsonSchema + Send + 'static,
-    F: Fn(ToolContext, A) -> O + Send + Sync + 'static,
-    O: Future<Output = Result<String, String>> + Send + 'static,
-{
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
-        match read_args(&self.spec.name, None, args) {
-            Ok(args) => {
-                let result = (self.function)(context.clone(), args);
-                Box::pin(async move { result.await.map_or_else(ToolOutput::error, ToolOutput::text) })
-            }
-            Err(why) => Box::pin(std::future::ready(ToolOutput::error(why))),
-        }
-    }
-}
-
-fn read_args<A: DeserializeOwned>(tool: &str, example: Option<&str>, args: Value) -> Result<A, String> {
-    let hint = |lead: &str| example.map(|example| format!("{lead}{example}")).unwrap_or_default();
+fn read_args<A: DeserializeOwned>(tool: &str, example: &str, args: Value) -> Result<A, String> {
     let object = match args {
         Value::Object(object) => object,
         Value::Null => Map::new(),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            return Err(format!("{tool}: the arguments must be a JSON object{}", hint(", for example ")));
+            return Err(format!("{tool}: the arguments must be a JSON object, for example {example}"));
         }
     };
     serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| {
         let path = error.path().to_string();
         let argument = if path == "." { String::new() } else { format!("argument `{path}`: ") };
-        format!("{tool}: {argument}{}{}", error.into_inner(), hint(". Example: "))
+        format!("{tool}: {argument}{}. Example: {example}", error.into_inner())
     })
 }
 
@@ -256,14 +211,6 @@ pub(crate) async fn blocking(
     }
 }
 
-/// A function that may be repeated safely only reads; any other one is taken to change something.
-fn effect_of(replay: Replay) -> Effect {
-    match replay {
-        Replay::Safe => Effect::Reads,
-        Replay::Keyed | Replay::Unsafe => Effect::Changes,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,25 +218,25 @@ mod tests {
     #[derive(serde::Deserialize, JsonSchema)]
     struct GreetArgs {
         /// The person to greet.
+        #[expect(dead_code, reason = "only its schema matters")]
         name: String,
         #[expect(dead_code, reason = "only its schema matters")]
         times: Option<u32>,
     }
 
     #[test]
-    fn function_and_typed_tools_share_schema_and_argument_errors() {
-        let greet = |_: ToolContext, args: GreetArgs| async move { Ok(format!("hello {}", args.name)) };
-        let tool = tool_fn("greet", "Greets.", Replay::Safe, greet);
-        let ToolSpec { name, schema, .. } = tool.spec();
-        assert_eq!(name, "greet");
+    fn schema_is_short_and_argument_errors_name_the_argument() {
+        let schema = schema::<GreetArgs>();
         let properties = serde_json::json!({
             "name": {"type": "string", "description": "The person to greet."}, "times": {"type": "integer", "minimum": 0}
         });
         assert_eq!(schema["properties"], properties);
         assert!(schema.get("title").is_none() && schema.get("$schema").is_none());
-        let error = read_args::<GreetArgs>("greet", None, serde_json::json!({"name": 7})).err();
-        assert_eq!(error.as_deref(), Some("greet: argument `name`: invalid type: integer `7`, expected a string"));
-        let error = read_args::<GreetArgs>("greet", Some("{}"), serde_json::json!([])).err();
-        assert_eq!(error.as_deref(), Some("greet: the arguments must be a JSON object, for example {}"));
+        let error = |args| read_args::<GreetArgs>("greet", "{}", args).err().unwrap();
+        assert_eq!(
+            error(serde_json::json!({"name": 7})),
+            "greet: argument `name`: invalid type: integer `7`, expected a string. Example: {}"
+        );
+        assert_eq!(error(serde_json::json!([])), "greet: the arguments must be a JSON object, for example {}");
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use homing_core::{
     authority::{Allow, Decision, Grant, Layer, Network, Sandbox},
     rule::{Subject, Subjects},
+    tool::Effect,
 };
 use homing_tools::shell::{GIT_ONLY, subjects};
 
@@ -16,7 +17,7 @@ fn grant(rules: &[&str]) -> Grant {
 }
 
 fn is_allowed(rules: &[&str], line: &str) -> bool {
-    match grant(rules).decide("bash", &subjects(line)) {
+    match grant(rules).decide("bash", Effect::Commands, &subjects(line)) {
         Decision::Allow { .. } => true,
         Decision::Ask { .. } | Decision::Deny { .. } => false,
     }
@@ -356,7 +357,7 @@ fn deny_applies_to_every_part_and_to_unclear_lines() {
     let deny = ["bash(rm *)", "bash(git push *)", "bash(npm publish *)"].map(|text| text.parse().unwrap()).to_vec();
     let layer = Layer { deny, ..Layer::everything("user") };
     grant = grant.under(layer);
-    let denied = |line: &str| matches!(grant.decide("bash", &subjects(line)), Decision::Deny { .. });
+    let denied = |line: &str| matches!(grant.decide("bash", Effect::Commands, &subjects(line)), Decision::Deny { .. });
     for line in
         ["ls -la", "git commit -m push", "git log -- push", "npm run publish-docs", "git pull", "npm test -- publish"]
     {

@@ -12,6 +12,7 @@ use std::{
 
 use homing_core::{
     authority::{Allow, Layer, Network},
+    definition::PermissionMode,
     rule::{Rule, Subject, Subjects},
 };
 use homing_sandbox::egress::Reach;
@@ -105,6 +106,12 @@ async fn network_permission_applies_to_every_redirect() {
     let allow = Allow::Only(vec![Rule::calls("fetch", "domain:127.0.0.1")]);
     ruled.grant = ruled.grant.under(Layer { allow, ..Layer::everything("agent x") });
     assert!(ruled.run().refused("fetch", json!({"url": url})).await.contains("localhost"));
+    assert!(inner_requests.lock().unwrap().is_empty());
+    let mut asking = fixture(Reach::Any, Network::On);
+    let settled = vec![Rule::calls("fetch", "domain:127.0.0.1")];
+    let mode = Some(PermissionMode::Ask);
+    asking.grant = asking.grant.under(Layer { settled, mode, ..Layer::everything("agent x") });
+    assert!(asking.run().refused("fetch", json!({"url": url})).await.contains("localhost"));
     assert!(inner_requests.lock().unwrap().is_empty());
     let both = fixture(Reach::Any, Network::On);
     assert!(both.run().ok("fetch", json!({"url": url})).await.contains("SECRET"));

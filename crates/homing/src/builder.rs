@@ -76,7 +76,7 @@ pub enum BuildError {
 /// # }
 /// ```
 pub struct HomingBuilder {
-    pub(crate) agents: Vec<AgentDefinition>,
+    pub(crate) registry: Registry,
     #[cfg(feature = "teams")]
     teams: Vec<homing_teams::Team>,
     models: ModelSource,
@@ -97,7 +97,7 @@ pub struct HomingBuilder {
 impl Default for HomingBuilder {
     fn default() -> Self {
         Self {
-            agents: Vec::new(),
+            registry: Registry::default(),
             #[cfg(feature = "teams")]
             teams: Vec::new(),
             models: ModelSource::default(),
@@ -122,14 +122,14 @@ impl HomingBuilder {
     /// Adds an agent. A later agent hides an earlier one of the same name.
     #[must_use]
     pub fn agent(mut self, agent: AgentDefinition) -> Self {
-        self.agents.push(agent);
+        self.registry.register(agent);
         self
     }
 
     /// Adds several agents.
     #[must_use]
     pub fn agents(mut self, agents: impl IntoIterator<Item = AgentDefinition>) -> Self {
-        self.agents.extend(agents);
+        self.registry.register_all(agents);
         self
     }
 
@@ -307,15 +307,15 @@ impl HomingBuilder {
             self = setup.add_to(self);
         }
         let opened = self.journal.open()?;
-        let mut parts = RuntimeParts::new(Registry::from_iter(self.agents), self.models.build()?, opened.journal);
+        let mut parts = RuntimeParts::new(self.registry, self.models.build()?, opened.journal);
         parts.policy = self.permissions.grant(&workdir);
         parts.workdir = workdir;
         self.tools.add_to(&mut parts);
-        parts.asker = self.permission_handler;
+        parts.permission_handler = self.permission_handler;
         parts.on_fact = self.fact_listener;
-        parts.settings = self.config;
+        parts.config = self.config;
         if self.has_project_context {
-            parts.setting = Arc::new(crate::project_context);
+            parts.prompt_context = Arc::new(crate::project_context);
         }
         #[cfg(feature = "teams")]
         homing_teams::install(&mut parts, self.teams).map_err(BuildError::Team)?;

@@ -104,7 +104,7 @@ impl CodingSetup {
         let (mut builder, hooks) = add_settings(builder, &project.files, project.trust);
         builder.diagnostics.extend(project.diagnostics);
         builder.pending.extend(project.pending);
-        builder = builder.agents(project.agents);
+        builder.registry.merge(project.registry);
         builder.tools.extensions.skills = Some(Arc::new(project.skills));
         self.add_tools(builder, hooks, &project.servers)
     }
@@ -130,12 +130,15 @@ impl CodingSetup {
         let mut common = servers.clone();
         common.extend(self.servers);
         let folders = server_folders(&self.places);
-        let served = serve(&common, &mut builder.agents, self.approvals.as_deref(), &commands, folders);
+        let served = serve(&common, &mut builder.registry, self.approvals.as_deref(), &commands, folders);
         builder.diagnostics.extend(served.diagnostics);
         builder.pending.extend(served.pending);
         builder.tools.agent_tools = served.agent_tools;
-        let agent_hooks =
-            builder.agents.iter().map(|agent| agent.integrations.hooks.clone()).filter(|hooks| !hooks.is_null());
+        let agent_hooks = builder
+            .registry
+            .definitions()
+            .map(|agent| agent.integrations.hooks.clone())
+            .filter(|hooks| !hooks.is_null());
         let hooks = CommandHooks::new(commands.clone(), hooks).with_agents(agent_hooks.collect());
         let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
         let sandbox = homing_core::authority::Sandbox::WorkspaceWrite;

@@ -1,14 +1,14 @@
 //! Reads the files of a project and its user. Untrusted project files keep their names and prompts; anything they ask for
 //! beyond narrowing is removed and reported.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{cell::LazyCell, collections::BTreeMap, path::Path};
 
 use homing_core::{
     definition::{AgentDefinition, Scope},
     diagnostic::Diagnostic,
-    limits::Limits,
+    registry::Registry,
 };
-use homing_load::{SkillFolders, discover, without_authority};
+use homing_load::{Discovered, SkillFolders, TrustPolicy, discover_trusted};
 use homing_tools::{
     mcp::ServerConfig,
     trust::{AuthorityFiles, TrustState, settings::Trust},
@@ -24,12 +24,19 @@ pub(crate) struct Project {
     /// The user's trust in them as they are.
     pub(crate) trust: Trust,
     /// The agents, without anything that needs trust the user has not given.
-    pub(crate) agents: Vec<AgentDefinition>,
+    pub(crate) registry: Registry,
     pub(crate) skills: SkillFolders,
     /// The project's MCP servers, if they are trusted.
     pub(crate) servers: BTreeMap<String, Value>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) pending: Vec<PendingApproval>,
+}
+
+/// The agents and skills of a project, and the files that decided about their authority.
+struct TrustedFiles {
+    found: Discovered,
+    files: AuthorityFiles,
+    trust: Trust,
 }
 
 /// An MCP server that may be started, and its origin.
@@ -43,42 +50,59 @@ pub struct KnownServer {
 }
 
 impl CodingSetup {
+    /// Finds the agents and skills. Definitions that the user does not trust lack everything that needs trust.
+    pub fn discover(&self) -> Discovered {
+        self.find().found
+    }
+
     /// Reads everything once and starts nothing.
     pub(crate) fn read(&self) -> Project {
-        let folders = self.places.project_folders();
-        let files = AuthorityFiles::of_project(&folders);
-        let trust = match self.trust.as_ref().map(|store| store.state(files.project(), &files)) {
-            Some(TrustState::Trusted) => Trust::Trusted,
-            Some(TrustState::Nothing | TrustState::Changed { .. } | TrustState::Untrusted) | None => Trust::Untrusted,
-        };
-        let loaded = discover(&self.places, &self.options);
-        // Discovery reads the agents again after the files were hashed. If they changed in between, they are not trusted.
-        let trust = if AuthorityFiles::of_project(&folders) == files { trust } else { Trust::Untrusted };
+        let TrustedFiles { found, files, trust } = self.find();
         let mut project = Project {
             files,
             trust,
-            agents: Vec::new(),
-            skills: loaded.skills,
+            registry: found.registry,
+            skills: found.skills,
             servers: BTreeMap::new(),
-            diagnostics: loaded.diagnostics,
+            diagnostics: found.diagnostics,
             pending: Vec::new(),
         };
-        let known = loaded.registry.all().flat_map(|entry| entry.shadows.iter().rev().chain([&entry.definition]));
-        let mut inactive = Vec::new();
-        for definition in known.filter(|definition| self.built_in || definition.source.kind != Scope::BuiltIn) {
-            let mut definition = AgentDefinition::clone(definition);
-            inactive.extend(project.strip_untrusted(&mut definition, self.limits));
+        for definition in project.registry.definitions_mut() {
             if let Some(rules) = self.delegates.get(&definition.name) {
                 definition.tools.delegates = Some(rules.clone());
             }
-            project.agents.push(definition);
         }
+        let runs_something = found.stripped.iter().filter(|part| matches!(&*part.field, "mcpServers" | "hooks"));
+        let mut inactive: Vec<String> =
+            runs_something.map(|part| format!("`{}` of agent {}", part.field, part.agent)).collect();
         inactive.extend(project.add_servers());
         if !inactive.is_empty() {
             project.pending.push(PendingApproval::ProjectFiles);
             project.diagnostics.push(not_trusted(&inactive));
         }
         project
+    }
+
+    fn find(&self) -> TrustedFiles {
+        let folders = self.places.project_folders();
+        let files = AuthorityFiles::of_project(&folders);
+        let state = self.trust.as_ref().map(|store| store.state(files.project(), &files));
+        // Discovery reads the agents again after the files were hashed. If they changed in between, they are not trusted.
+        let trust = LazyCell::new(|| match state {
+            Some(TrustState::Trusted) if AuthorityFiles::of_project(&folders) == files => Trust::Trusted,
+            Some(TrustState::Trusted | TrustState::Nothing | TrustState::Changed { .. } | TrustState::Untrusted)
+            | None => Trust::Untrusted,
+        });
+        let is_trusted = |definition: &AgentDefinition| {
+            let is_covered = || definition.source.path.as_deref().is_some_and(|path| files.covers(path));
+            definition.source.kind != Scope::Project || (*trust == Trust::Trusted && is_covered())
+        };
+        let mut places = self.places.clone();
+        places.skip_built_in |= !self.built_in;
+        let policy = TrustPolicy { is_trusted: &is_trusted, ceiling: self.limits };
+        let found = discover_trusted(&places, &self.options, policy);
+        let trust = *trust;
+        TrustedFiles { found, files, trust }
     }
 
     /// Returns every MCP server that may be started: the user's, a trusted project's, and those of trusted agents.
@@ -90,7 +114,7 @@ impl CodingSetup {
         };
         let mut all = named(&self.servers, "your configuration");
         all.extend(named(&project.servers, ".mcp.json"));
-        for agent in &project.agents {
+        for agent in project.registry.definitions() {
             all.extend(named(&agent.integrations.mcp_servers, &format!("agent {}", agent.name)));
         }
         all
@@ -98,21 +122,6 @@ impl CodingSetup {
 }
 
 impl Project {
-    /// Removes from an untrusted definition anything that needs trust. Returns the removed parts that would have run something.
-    fn strip_untrusted(&mut self, definition: &mut AgentDefinition, ceiling: Limits) -> Vec<String> {
-        let is_covered = || definition.source.path.as_deref().is_some_and(|path| self.files.covers(path));
-        if definition.source.kind != Scope::Project || (self.trust == Trust::Trusted && is_covered()) {
-            return Vec::new();
-        }
-        let fields = [
-            ("mcpServers", !definition.integrations.mcp_servers.is_empty()),
-            ("hooks", !definition.integrations.hooks.is_null()),
-        ];
-        self.diagnostics.extend(without_authority(definition, ceiling));
-        let used = fields.iter().filter(|(_, is_used)| *is_used);
-        used.map(|(field, _)| format!("`{field}` of agent {}", definition.name)).collect()
-    }
-
     /// Reads `.mcp.json` of the project's folders, from the bytes that were hashed. The innermost folder wins. Returns the files
     /// whose servers are not trusted.
     fn add_servers(&mut self) -> Vec<String> {

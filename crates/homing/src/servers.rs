@@ -11,6 +11,7 @@ use homing_core::{
     authority::Allow,
     definition::AgentDefinition,
     diagnostic::Diagnostic,
+    registry::Registry,
     rule::Rule,
     tool::{AgentToolSource, Tool},
 };
@@ -65,7 +66,7 @@ struct AgentServers {
 /// of the servers that an agent names to the agent's list of tools.
 pub(crate) fn serve(
     common: &BTreeMap<String, Value>,
-    agents: &mut [AgentDefinition],
+    agents: &mut Registry,
     approvals: Option<&Path>,
     commands: &Arc<Commands>,
     folders: Vec<PathBuf>,
@@ -81,7 +82,7 @@ pub(crate) fn serve(
         }
     }
     let mut trusted = Vec::new();
-    for agent in agents.iter_mut().filter(|agent| !agent.integrations.mcp_servers.is_empty()) {
+    for agent in agents.definitions_mut().filter(|agent| !agent.integrations.mcp_servers.is_empty()) {
         for (name, value) in &agent.integrations.mcp_servers {
             let refused = match value {
                 Value::Null if common.contains_key(name) => None,

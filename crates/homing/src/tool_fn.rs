@@ -32,7 +32,8 @@ impl Tool for FnTool {
 ///
 /// The schema that the model sees is generated from the type `A`. Arguments that do not match it are returned to the model
 /// as an error, and so is an `Err` of the function. `replay` says whether a call that was interrupted by a crash may be
-/// repeated when the run is resumed.
+/// repeated when the run is resumed; a tool with [`Replay::Safe`] counts as reading only, any other one as changing
+/// something, which ask mode asks about and plan mode does not allow.
 ///
 /// # Examples
 ///
@@ -68,7 +69,7 @@ where
         description: description.to_owned(),
         schema,
         replay,
-        effect: homing_core::tool::Effect::Changes,
+        effect: replay.implied_effect(),
     };
     let function: Box<BoxedFn> = Box::new(move |context, args| match serde_json::from_value::<A>(args) {
         Err(error) => {

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use homing::{
-    AgentDefinition, Homing, Task,
+    AgentDefinition, Homing, Replay, Task,
     crates::core::scripted_model::{FunctionModel, call, last_words, say},
+    tool_fn,
 };
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 
 #[tokio::test]
@@ -49,6 +52,32 @@ async fn r42_agents_made_in_code_run_like_those_in_files() {
     let model = FunctionModel::new("demo/smith", |request| Ok(say(request.system)));
     let homing = Homing::builder().agent(agent).own_model(Arc::new(model)).build().await.unwrap();
     assert_eq!(homing.spawn(Task::new("smith", "a nail")).unwrap().wait().await.output, "Forge.");
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct GreetArgs {
+    /// The person to greet.
+    name: String,
+}
+
+#[tokio::test]
+async fn tool_from_a_function_has_a_schema_and_returns_argument_errors() {
+    let greet = |_, args: GreetArgs| async move { Ok(format!("hello {}", args.name)) };
+    let tool = tool_fn("greet", "Greets.", Replay::Safe, greet);
+    let schema = &tool.spec().schema;
+    assert_eq!(schema["properties"], json!({"name": {"type": "string", "description": "The person to greet."}}));
+    assert!(schema.get("title").is_none() && schema.get("$schema").is_none());
+    let model = FunctionModel::new("demo/m", |request| {
+        Ok(match request.messages.len() {
+            1 => call([("greet", json!({"name": "Ada"}))]),
+            3 => call([("greet", json!({"name": last_words(&request).len()}))]),
+            _ => say(last_words(&request)),
+        })
+    });
+    let builder = Homing::builder().agent(AgentDefinition::new("a", "d", "p")).tool(tool).own_model(Arc::new(model));
+    let homing = builder.build().await.unwrap();
+    let output = homing.spawn(Task::new("a", "go")).unwrap().wait().await.output;
+    assert!(output.contains("invalid type: integer `9`, expected a string"), "{output}");
 }
 
 #[tokio::test]

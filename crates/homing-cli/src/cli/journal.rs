@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::{
-    run::{JournalArgs, LimitArgs, WithArgs},
+    run::{JournalArgs, LimitArgs, OutputArgs, WithArgs},
     values,
 };
 
@@ -83,12 +83,8 @@ pub(crate) struct ResumeArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) with: WithArgs,
-    /// Print the result as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print events as JSON lines.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) events: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -112,12 +108,8 @@ pub(crate) struct TellArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) with: WithArgs,
-    /// Print the result as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print events as JSON lines.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) events: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 #[derive(Clone, Debug, Args)]

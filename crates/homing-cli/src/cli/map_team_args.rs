@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::{
-    run::{LimitArgs, WithArgs},
+    run::{LimitArgs, OutputArgs, WithArgs},
     values,
 };
 
@@ -74,10 +74,6 @@ pub(crate) struct TeamArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) with: WithArgs,
-    /// Print the result as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print events as JSON lines.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) events: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use homing_core::{
     authority::Sandbox,
     limits::{Cap, Limits},
@@ -10,6 +10,7 @@ use homing_core::{
 };
 
 use super::values;
+use crate::{print_result::Form, watch::Show};
 
 const EXAMPLES: &str = "Examples:
   homing run \"where are model calls retried?\"
@@ -26,7 +27,7 @@ Exit codes: 0 done, 1 failed, 2 usage or keys, 3 a limit was reached, 4 refused 
 pub(crate) const DEFAULT_AGENT: &str = "general";
 
 #[derive(Clone, Debug, Default, Args)]
-#[command(after_help = EXAMPLES, group = ArgGroup::new("shown").args(["json", "events"]))]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     /// Agent to run.
     #[arg(long, short, value_name = "NAME", default_value = DEFAULT_AGENT)]
@@ -66,12 +67,31 @@ pub(crate) struct RunArgs {
     /// Take replies and tool results from this recording instead of models and tools.
     #[arg(long, value_name = "FILE", conflicts_with = "record", help_heading = "Result")]
     pub(crate) replay: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Result")]
+    pub(crate) output: OutputArgs,
+}
+
+/// The form of the output of a command that runs agents.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct OutputArgs {
     /// Print the result as JSON.
-    #[arg(long, help_heading = "Result")]
+    #[arg(long)]
     pub(crate) json: bool,
     /// Print events as JSON lines.
-    #[arg(long, help_heading = "Result")]
+    #[arg(long, conflicts_with = "json")]
     pub(crate) events: bool,
+}
+
+impl OutputArgs {
+    /// Returns the form in which the result is printed.
+    pub(crate) fn form(self) -> Form {
+        Form::of(self.json, self.events)
+    }
+
+    /// Returns what is shown while runs work.
+    pub(crate) fn show(self) -> Show {
+        Show::choose(self.events)
+    }
 }
 
 /// Arguments of every command that can run agents.

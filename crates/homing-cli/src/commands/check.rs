@@ -8,7 +8,7 @@ use homing_core::{
     diagnostic::{Diagnostic, Severity},
     skill::SkillLibrary,
 };
-use homing_load::{CheckReport, ParseOptions, Places};
+use homing_load::{CheckReport, Discovered, ParseOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -27,12 +27,12 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     }
     let options = ParseOptions { strict: args.strict, ..ParseOptions::default() };
     let (report, teams) = if args.paths.is_empty() {
-        (check_places(&options)?, 0)
+        (check_places(options)?, 0)
     } else {
         // Team files and agent files are both YAML with a name; only the latter are checked as agents.
         let others: Vec<PathBuf> = args.paths.iter().filter(|path| !teams::is_team_file(path)).cloned().collect();
         let mut report = check_paths(&others, &options);
-        let known = homing_load::discover(&places()?, &options).registry;
+        let known = discover(options)?.registry;
         let teams = teams::add(&mut report, &args.paths, &known);
         (report, teams)
     };
@@ -68,8 +68,8 @@ fn bar() -> ProgressBar {
 }
 
 /// Checks everything that would be loaded in this folder.
-fn check_places(options: &ParseOptions) -> anyhow::Result<CheckReport> {
-    let loaded = homing_load::discover(&places()?, options);
+fn check_places(options: ParseOptions) -> anyhow::Result<CheckReport> {
+    let loaded = discover(options)?;
     let mut report = CheckReport::default();
     report.skills = loaded.skills.list().len();
     report.files = loaded.files + report.skills;
@@ -80,8 +80,10 @@ fn check_places(options: &ParseOptions) -> anyhow::Result<CheckReport> {
     Ok(report)
 }
 
-fn places() -> std::io::Result<Places> {
-    Ok(CodingSetup::from_env(&environment::current_folder()?).places)
+/// Finds the agents and skills of this folder as `homing run` does.
+fn discover(options: ParseOptions) -> std::io::Result<Discovered> {
+    let setup = CodingSetup::from_env(&environment::current_folder()?);
+    Ok(CodingSetup { options, ..setup }.discover())
 }
 
 fn as_json(report: &CheckReport, teams: usize) -> Value {

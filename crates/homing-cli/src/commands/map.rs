@@ -14,12 +14,12 @@ use homing::Task;
 use homing_core::{
     envelope::{Envelope, Status},
     fact::{CancelledBy, Record},
-    message::{FNV_START, fnv},
 };
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::SqliteJournal;
 use homing_teams::{LimitFields, Map, Team};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 use self::printer::{Positions, Printer, Results, line};
@@ -160,14 +160,20 @@ fn per_item(args: &MapArgs) -> Result<LimitFields, Trouble> {
     Ok(bounds)
 }
 
-/// Returns the name of the map, derived from agent, task, model, schema and items.
+/// Returns the name of the map, derived from agent, task, model, schema and items. Recorded answers are found by it, so two
+/// maps must never share one.
 fn name(args: &MapArgs, items: &[String]) -> String {
     let model = args.with.model.as_deref().unwrap_or_default();
     let schema = args.schema.as_deref().map(Path::to_string_lossy).unwrap_or_default();
-    let parts = [args.agent.as_str(), &args.each, model, &schema].into_iter();
-    let whole = parts.chain(args.task.iter().map(String::as_str)).chain(items.iter().map(String::as_str));
-    let hash = whole.fold(FNV_START, |hash, part| fnv(fnv(hash, part.as_bytes()), b"\0"));
-    format!("{hash:016x}")
+    let task = args.task.join(" ");
+    let parts = [args.agent.as_str(), &args.each, model, &schema, &task].into_iter();
+    let mut hash = Sha256::new();
+    // Each part follows its length, so that no text can pass for a boundary.
+    for part in parts.chain(items.iter().map(String::as_str)) {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn key(name: &str, generation: usize, fresh: bool) -> String {
@@ -228,5 +234,34 @@ fn exit(results: &Results, envelope: &Envelope) -> Exit {
         | Status::Done
         | Status::Cancelled
         | Status::Failed => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn named(task: &[&str], items: &[&str]) -> String {
+        let args = ["homing", "map", "--each", "-", "--model", "offline"];
+        let cli = Cli::try_parse_from(args.iter().chain(task)).unwrap();
+        let Command::Map(args) = cli.command else { panic!("not a map") };
+        name(&args, &items.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn maps_with_other_items_have_other_names() {
+        let map = named(&["describe", "ants"], &["bees"]);
+        assert_eq!(map, named(&["describe ants"], &["bees"]));
+        for (task, items) in [
+            (&["describe"][..], &["ants", "bees"][..]),
+            (&["describe ants"], &["bees", ""]),
+            (&["describe ants"], &["bee", "s"]),
+            (&["describe ants"], &["bees\0"]),
+        ] {
+            assert_ne!(map, named(task, items), "{task:?} {items:?}");
+        }
     }
 }

@@ -9,7 +9,6 @@ use std::{
 
 use clap::Args;
 use homing::{Cap, CodingSetup, Homing, Task};
-use homing_load::{ParseOptions, discover};
 use homing_mcp::{ElicitationHandler, HttpOptions, ServeError, ServerOptions, serve_http, serve_stdio};
 use homing_otel::Telemetry;
 
@@ -95,7 +94,7 @@ fn options(args: &McpArgs, session: &Session, parts: Arc<ServerParts>, stamp: u6
     options.budget.cost_micros = args.client_budget.and_then(Cap::value);
     options.model.clone_from(&session.model);
     options.account.clone_from(&args.with.account);
-    options.asker = Some(parts.handler.clone());
+    options.permission_handler = Some(parts.handler.clone());
     let stamp = Arc::new(Mutex::new(stamp));
     options.reload = Some(Arc::new(move || {
         let (parts, stamp) = (parts.clone(), stamp.clone());
@@ -129,7 +128,7 @@ impl ServerParts {
         Some(Arc::new(self.open().await.ok()?.homing))
     }
 
-    /// Returns a fingerprint of all agents in their files.
+    /// Returns a fingerprint of all agents in their files, as far as they are trusted.
     fn agents_stamp(&self) -> u64 {
         working_folder(self.with.cwd.as_deref()).map_or(0, |folder| stamp(&folder))
     }
@@ -137,9 +136,8 @@ impl ServerParts {
 
 fn stamp(folder: &Path) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
-    let places = CodingSetup::from_env(folder).places;
     let mut hash = DefaultHasher::new();
-    for entry in discover(&places, &ParseOptions::default()).registry.all() {
+    for entry in CodingSetup::from_env(folder).discover().registry.all() {
         format!("{:?}", entry.definition).hash(&mut hash);
     }
     hash.finish()

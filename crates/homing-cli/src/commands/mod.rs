@@ -35,20 +35,20 @@ pub(crate) fn run(cli: Cli) -> Exit {
     match cli.command {
         Command::Run(args) => {
             let outcome = with_telemetry(|telemetry| run::run(&args, telemetry));
-            if args.json { report_json(outcome, &args.agent) } else { report(outcome) }
+            if args.output.json { report_json(outcome, &args.agent) } else { report(outcome) }
         }
         Command::Map(args) => report(with_telemetry(|telemetry| map::run(&args, telemetry))),
         Command::Team(args) => {
             let outcome = with_telemetry(|telemetry| team::run(&args, telemetry));
-            if args.json { report_json(outcome, "") } else { report(outcome) }
+            if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Resume(args) => {
             let outcome = with_telemetry(|telemetry| resume::run(&args, telemetry));
-            if args.json { report_json(outcome, "") } else { report(outcome) }
+            if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Tell(args) => {
             let outcome = with_telemetry(|telemetry| tell::run(&args, telemetry));
-            if args.json { report_json(outcome, "") } else { report(outcome) }
+            if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Replay(args) => {
             let outcome = wait_for(replay::run(&args));

@@ -10,11 +10,11 @@ use uuid::Uuid;
 use crate::{
     cli::journal::ResumeArgs,
     exit::{Exit, Trouble},
-    print_result::{self, Form},
+    print_result,
     session::{Session, SessionRequest},
     signals::Signals,
     terminal,
-    watch::{Show, watch},
+    watch::watch,
 };
 
 pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
@@ -43,8 +43,8 @@ pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyh
             let status = run.status().name().replace('_', " ");
             terminal::say(&format!("this run has already ended ({status}); its result:"));
         }
-        let result = watch(&session.homing, run, Show::choose(args.events), &session.prompt, &mut signals).await;
-        print_result::print_result(&result.envelope, Form::of(args.json, args.events), true);
+        let result = watch(&session.homing, run, args.output.show(), &session.prompt, &mut signals).await;
+        print_result::print_result(&result.envelope, args.output.form(), true);
         if result.signal.is_some() {
             return Ok(result.exit());
         }

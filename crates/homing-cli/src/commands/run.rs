@@ -18,7 +18,7 @@ use self::skill_task::skill_task;
 use crate::{
     cli::run::{DEFAULT_AGENT, RunArgs, WithArgs},
     exit::{Exit, Trouble, TroubleKind},
-    print_result::{self, Form},
+    print_result,
     session::{Session, SessionRequest},
     signals::Signals,
     terminal,
@@ -57,9 +57,9 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         sandbox_must_work(&session, &args.with).await?;
     }
     if args.plan {
-        return plan::show(&session, task, args.json);
+        return plan::show(&session, task, args.output.json);
     }
-    let show = Show::choose(args.events);
+    let show = args.output.show();
     let result = if args.cache {
         match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
             Cached::Now(run, keep) => {
@@ -79,7 +79,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     if let Some(path) = &args.record {
         record(&session, result.envelope.run, path)?;
     }
-    print_result::print_result(&result.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
+    print_result::print_result(&result.envelope, args.output.form(), session.homing.journal().is_some());
     if let Some(replay) = replay {
         print_divergences(&replay);
     }
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
 /// Prints the recorded result of an earlier run.
 fn print_cached(args: &RunArgs, envelope: &Envelope) -> Exit {
     terminal::say(&format!("cached result of run {}; no model was called", envelope.run));
-    print_result::print_result(envelope, Form::of(args.json, args.events), true);
+    print_result::print_result(envelope, args.output.form(), true);
     Exit::of(envelope)
 }
 
@@ -159,7 +159,7 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
     }
     if !is_replay {
         // JSON is read by programs, which must not take a keyword search for a model's answer.
-        let person_reads = !args.json && !args.events;
+        let person_reads = !args.output.json && !args.output.events;
         session.choose_model(agent, person_reads)?;
     }
     let mut task = session.bounded(Task::new(agent.name.clone(), text), args.limits.limits());

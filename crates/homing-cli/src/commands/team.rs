@@ -13,11 +13,10 @@ use homing_teams::Team;
 use crate::{
     cli::map_team_args::TeamArgs,
     exit::{Exit, Trouble, print},
-    print_result::{self, Form},
+    print_result,
     session::{Session, SessionRequest},
     signals::Signals,
     terminal,
-    watch::Show,
 };
 
 pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
@@ -40,8 +39,8 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
     task.key.clone_from(&args.key);
     task.tags = args.tags.iter().cloned().collect();
     task.account.clone_from(&args.with.account);
-    let result = super::run::follow(&session, task, Show::choose(args.events), &mut signals, &mut |_| ()).await?;
-    print_result::print_result(&result.envelope, Form::of(args.json, args.events), session.homing.journal().is_some());
+    let result = super::run::follow(&session, task, args.output.show(), &mut signals, &mut |_| ()).await?;
+    print_result::print_result(&result.envelope, args.output.form(), session.homing.journal().is_some());
     Ok(result.exit())
 }
 

@@ -8,11 +8,11 @@ use homing_runtime::journal::{InboxRequest, sqlite::Posted};
 use crate::{
     cli::journal::TellArgs,
     exit::{Exit, Trouble},
-    print_result::{self, Form},
+    print_result,
     session::{Session, SessionRequest, no_journal},
     signals::Signals,
     terminal,
-    watch::{Show, watch},
+    watch::watch,
 };
 
 pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
@@ -47,7 +47,7 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     task.context.clone_from(&earlier.spawned.context);
     task.tags = [("continues".to_owned(), found.run.to_string())].into();
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
-    let result = watch(&session.homing, &run, Show::choose(args.events), &session.prompt, &mut signals).await;
-    print_result::print_result(&result.envelope, Form::of(args.json, args.events), true);
+    let result = watch(&session.homing, &run, args.output.show(), &session.prompt, &mut signals).await;
+    print_result::print_result(&result.envelope, args.output.form(), true);
     Ok(result.exit())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use homing_core::{envelope::Status, place::Place};
 
-use super::{Board, RunRow, figures};
+use super::{Board, BoardRow, figures};
 
 /// The size and abilities of the screen.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Look {
 
 /// Draws the tree in at most `height` lines of at most `width` columns. Finished subtrees are folded first, then deep ones.
 pub(crate) fn frame(board: &Board, look: Look) -> Vec<String> {
-    let rows: Vec<&RunRow> = board.rows().collect();
+    let rows: Vec<&BoardRow> = board.rows().collect();
     let most = look.height.max(1);
     let shown = fold(&rows, most);
     let mut lines: Vec<String> =
@@ -53,8 +53,8 @@ pub(crate) fn bar(board: &Board, of: usize, look: Look) -> String {
 }
 
 /// Removes whole subtrees until the rest fits: finished ones first, then the deepest.
-fn fold<'a>(rows: &[&'a RunRow], most: usize) -> Vec<&'a RunRow> {
-    let mut shown: Vec<&RunRow> = rows.to_vec();
+fn fold<'a>(rows: &[&'a BoardRow], most: usize) -> Vec<&'a BoardRow> {
+    let mut shown: Vec<&BoardRow> = rows.to_vec();
     if shown.len() > most {
         let finished: BTreeSet<&Place> = rows.iter().filter(|row| row.status.is_over()).map(|row| &row.place).collect();
         shown.retain(|row| !is_below_any(&row.place, &finished));
@@ -82,7 +82,7 @@ fn is_below_any(place: &Place, tops: &BTreeSet<&Place>) -> bool {
 }
 
 /// Counts the hidden runs whose nearest shown ancestor is this one: unfinished and finished.
-fn hidden_below(row: &RunRow, all: &[&RunRow], shown: &[&RunRow]) -> (usize, usize) {
+fn hidden_below(row: &BoardRow, all: &[&BoardRow], shown: &[&BoardRow]) -> (usize, usize) {
     if all.len() == shown.len() {
         return (0, 0);
     }
@@ -99,11 +99,11 @@ fn hidden_below(row: &RunRow, all: &[&RunRow], shown: &[&RunRow]) -> (usize, usi
     };
     let hidden =
         all.iter().filter(|other| !is_shown(&other.place) && nearest(&other.place).as_ref() == Some(&row.place));
-    let (finished, open): (Vec<&RunRow>, Vec<&RunRow>) = hidden.copied().partition(|other| other.status.is_over());
+    let (finished, open): (Vec<&BoardRow>, Vec<&BoardRow>) = hidden.copied().partition(|other| other.status.is_over());
     (open.len(), finished.len())
 }
 
-fn line(row: &RunRow, (open, finished): (usize, usize), now: u64, look: Look) -> String {
+fn line(row: &BoardRow, (open, finished): (usize, usize), now: u64, look: Look) -> String {
     let indent = " ".repeat((2 * row.place.depth()).min(look.width / 3));
     let head = format!("{indent}{} {}", glyph(row.status, look), row.agent);
     let folded = match (open, finished) {
@@ -120,7 +120,7 @@ fn line(row: &RunRow, (open, finished): (usize, usize), now: u64, look: Look) ->
 }
 
 /// Formats the figures at the right, as many as the width allows.
-fn tail(row: &RunRow, now: u64, look: Look) -> String {
+fn tail(row: &BoardRow, now: u64, look: Look) -> String {
     let time = figures::time(row.took(now));
     match look.width {
         0..30 => String::new(),
@@ -195,8 +195,8 @@ mod tests {
 
     use super::*;
 
-    fn row(place: &str, agent: &str, status: Status, activity: &str) -> RunRow {
-        RunRow {
+    fn row(place: &str, agent: &str, status: Status, activity: &str) -> BoardRow {
+        BoardRow {
             place: place.parse().unwrap(),
             agent: agent.to_owned(),
             status,
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    fn board(rows: Vec<RunRow>) -> Board {
+    fn board(rows: Vec<BoardRow>) -> Board {
         let rows = rows.into_iter().map(|row| (row.place.clone(), row)).collect();
         Board { rows, now: 8_400, ..Board::default() }
     }

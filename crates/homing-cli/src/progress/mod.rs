@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// All runs of a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Board {
-    rows: BTreeMap<Place, RunRow>,
+    rows: BTreeMap<Place, BoardRow>,
     ids: HashMap<Uuid, Place>,
     /// Time of the newest event, in milliseconds since 1970.
     pub(crate) now: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Board {
 
 /// One run.
 #[derive(Clone, Debug)]
-pub(crate) struct RunRow {
+pub(crate) struct BoardRow {
     pub(crate) place: Place,
     pub(crate) agent: String,
     pub(crate) status: Status,
@@ -41,11 +41,11 @@ pub(crate) struct RunRow {
 
 impl Board {
     /// Returns every run, parents before their children.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &RunRow> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &BoardRow> {
         self.rows.values()
     }
 
-    pub(crate) fn row(&self, run: Uuid) -> Option<&RunRow> {
+    pub(crate) fn row(&self, run: Uuid) -> Option<&BoardRow> {
         self.rows.get(self.ids.get(&run)?)
     }
 
@@ -56,7 +56,7 @@ impl Board {
             Event::Transient(notice) => {
                 self.now = self.now.max(notice.at);
                 let Some(row) = self.row_mut(notice.run) else { return };
-                match &notice.what {
+                match &notice.kind {
                     TransientKind::Queued => row.activity = "queued".to_owned(),
                     TransientKind::Retrying { in_ms, reason } => {
                         row.activity =
@@ -112,7 +112,7 @@ impl Board {
     fn add(&mut self, record: &Record, spawned: &Spawned) {
         let key = record.place.clone();
         self.ids.insert(record.run, key.clone());
-        let row = RunRow {
+        let row = BoardRow {
             place: record.place.clone(),
             agent: sanitize::inert_line(&spawned.agent.name),
             status: Status::Queued,
@@ -125,12 +125,12 @@ impl Board {
         self.rows.insert(key, row);
     }
 
-    fn row_mut(&mut self, run: Uuid) -> Option<&mut RunRow> {
+    fn row_mut(&mut self, run: Uuid) -> Option<&mut BoardRow> {
         self.rows.get_mut(self.ids.get(&run)?)
     }
 }
 
-impl RunRow {
+impl BoardRow {
     fn set_activity(&mut self, text: &str) {
         let line = first_line(text);
         if !line.is_empty() {

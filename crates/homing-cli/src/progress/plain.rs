@@ -9,7 +9,7 @@ use super::{Board, call_line, figures, first_line};
 pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
     let (run, text) = match event {
         Event::Missed(_) => return None,
-        Event::Transient(notice) => match &notice.what {
+        Event::Transient(notice) => match &notice.kind {
             TransientKind::Retrying { in_ms, reason } => {
                 (notice.run, format!("retrying in {}: {}", figures::time(*in_ms), first_line(reason)))
             }

@@ -306,6 +306,27 @@ fn closed_pipe_does_not_fail_a_run() {
 }
 
 #[test]
+fn hint_names_the_rules_of_calls_that_no_one_could_approve() {
+    let world = World::new(|_, seen| {
+        if has_results(seen) {
+            FakeResponse::chat_text("ok")
+        } else {
+            FakeResponse::chat_calls(&[("bash", r#"{"command": "echo one && pwd"}"#)])
+        }
+    });
+    world.write(".homing/config.toml", "[rules]\nask = ['bash']\n");
+    let output = world.homing(&run(&["x"]));
+    let shown = err(&output);
+    assert!(shown.contains("denied: this call needs approval"), "{shown}");
+    let flags = "--allow 'bash(echo one)' --allow 'bash(pwd)'";
+    assert!(shown.contains(&format!("hint: no one was there to approve a call; allow it with {flags}")), "{shown}");
+    world.write(".homing/config.toml", "[rules]\ndeny = ['bash(pwd)']\n");
+    let output = world.homing(&run(&["x"]));
+    let shown = err(&output);
+    assert!(shown.contains("denied: ") && !shown.contains("--allow"), "{shown}");
+}
+
+#[test]
 fn project_configuration_only_narrows() {
     let world = World::new(|_, seen| {
         if has_results(seen) { FakeResponse::chat_text("ok") } else { FakeResponse::chat_calls(&[("ls", "{}")]) }

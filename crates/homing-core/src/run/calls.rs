@@ -35,6 +35,8 @@ pub(super) struct Calls {
     pub(super) repeats: Repeats,
     /// Messages of the calls that were denied, over the whole run.
     pub(super) denied: Vec<String>,
+    /// Rules that would allow calls which were denied because no approver was available.
+    pub(super) needs_approval: Vec<String>,
 }
 
 impl Calls {

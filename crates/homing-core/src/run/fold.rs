@@ -117,6 +117,11 @@ impl Fold<'_> {
         }
         match refused {
             Some(CallRefusal::Denied) => run.calls.denied.push(result.text.clone()),
+            Some(CallRefusal::NoApprover { allow }) => {
+                run.calls.denied.push(result.text.clone());
+                let known = &mut run.calls.needs_approval;
+                known.extend(allow.iter().filter(|rule| !known.contains(rule)).cloned().collect::<Vec<_>>());
+            }
             Some(CallRefusal::Limit(hit)) => run.stopping.land(|| hit.clone()),
             Some(CallRefusal::Mistake | CallRefusal::NoTool | CallRefusal::OutcomeUnknown) | None => (),
         }

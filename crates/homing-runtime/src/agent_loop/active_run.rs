@@ -33,7 +33,7 @@ impl ActiveRun {
     }
 
     pub(crate) fn config(&self) -> &RuntimeConfig {
-        &self.runtime.parts.settings
+        &self.runtime.parts.config
     }
 
     /// Reads the run.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use homing_core::{
     fact::{CallRefusal, Called, Fact},
     message::{Args, ToolCall, ToolResult},
+    rule::Rule,
     run::CallState,
     tool::{Replay, ToolOutput},
 };
@@ -30,13 +31,11 @@ impl RefusedCall {
         Self { why: CallRefusal::Denied, text: text.into() }
     }
 
-    /// A denial because the call needs approval and there is no user to approve it.
-    ///
-    /// Kept apart from [`Self::denied`], so that the recorded reason can differ once `CallRefusal` has a variant for
-    /// it.
-    pub(crate) fn no_approver() -> Self {
+    /// A denial because the call needs approval and there is no user to approve it; `allow` are rules that would allow it.
+    pub(crate) fn no_approver(allow: &[Rule]) -> Self {
         let text = "denied: this call needs approval and no approver is available";
-        Self { why: CallRefusal::Denied, text: text.to_owned() }
+        let allow = allow.iter().map(Rule::to_string).collect();
+        Self { why: CallRefusal::NoApprover { allow }, text: text.to_owned() }
     }
 
     /// A call that had begun when the process died and must not be repeated.

@@ -68,7 +68,7 @@ impl ModelCalls {
         }
         let model = self.choose_model()?;
         self.scheduler.back_off().await?;
-        let rate_limiter = self.run.runtime.rate_limiters.get(&model.card().gate);
+        let rate_limiter = self.run.runtime.rate_limiters.get(&model.card().rate_limit_key);
         let request = self.prepare(model, &purpose, nudge.as_deref());
         if let Some(step) = self.compact_if_too_long(&request, &purpose) {
             return Ok(Reserved::Instead(step));

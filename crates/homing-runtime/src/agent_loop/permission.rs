@@ -6,7 +6,8 @@ use homing_core::{
     BoxFuture,
     authority::Decision,
     hooks::{HookCall, HookDecision},
-    tool::{Answer, CallHost, Question, Tool, ToolContext},
+    rule::Rule,
+    tool::{Answer, CallHost, Question, Tool, ToolContext, ToolSpec},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +65,7 @@ impl CallPermissions {
                 Ok(PermittedCall { args, by, notes })
             }
             HookDecision::Ask { why } => {
-                self.request_approval(context, &why, None).await?;
+                self.request_approval(context, &why, None, &[]).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
             HookDecision::Block { why } => Err(RefusedCall::denied(format!("blocked by a hook: {why}")).into()),
@@ -74,24 +75,32 @@ impl CallPermissions {
     /// Applies the run's permission rules, and returns what allows the call.
     async fn apply_rules(&self, tool: &dyn Tool, context: &ToolContext, args: &Value) -> Result<String, CallError> {
         let subjects = tool.subjects(context, args);
-        let name = &tool.spec().name;
-        match context.authority.own.decide(name, &subjects) {
+        let ToolSpec { name, effect, .. } = tool.spec();
+        match context.authority.own.decide(name, *effect, &subjects) {
             Decision::Allow { by } => Ok(by),
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
                 let text = format!("allow {} to call {name} with {args}?", context.agent);
-                self.request_approval(context, &text, Some(by.clone())).await?;
+                let allow = Rule::for_call(name, &subjects);
+                self.request_approval(context, &text, Some(by.clone()), &allow).await?;
                 Ok(format!("the user; {by}"))
             }
         }
     }
 
-    async fn request_approval(&self, context: &ToolContext, text: &str, rule: Option<String>) -> Result<(), CallError> {
+    /// Asks the user. `rule` is the rule that requires approval, `allow` are those that would make it unnecessary.
+    async fn request_approval(
+        &self,
+        context: &ToolContext,
+        text: &str,
+        rule: Option<String>,
+        allow: &[Rule],
+    ) -> Result<(), CallError> {
         let question = Question { text: text.to_owned(), options: Vec::new(), key: context.key, rule };
         match self.scheduler.waiting(context.ask(question)).await? {
             Answer::Yes => Ok(()),
             Answer::No | Answer::Text(_) => Err(RefusedCall::denied("the user declined").into()),
-            Answer::Unavailable => Err(RefusedCall::no_approver().into()),
+            Answer::Unavailable => Err(RefusedCall::no_approver(allow).into()),
         }
     }
 }
@@ -110,7 +119,7 @@ impl ToolHost {
         Self {
             tree: run.tree.clone(),
             live_run: run.live_run.clone(),
-            permission_handler: run.runtime.parts.asker.clone(),
+            permission_handler: run.runtime.parts.permission_handler.clone(),
             answer_within: run.config().answer_within,
             stop: run.live_run.stop.child_token(),
         }

@@ -13,7 +13,8 @@ use homing_core::{
     fact::{CallRefusal, CancelledBy, Ended, LimitHit, Outcome},
     rule::{Subject, Subjects},
     run::{CallState, Run, Step},
-    tool::{Replay, ToolOutput},
+    tool::{Effect, Replay, ToolOutput},
+    tool_names,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -160,7 +161,8 @@ impl Delegation {
 
     fn may_delegate(&self, agent: &str) -> Result<String, RefusedCall> {
         let subjects = Subjects::Parts(vec![Subject::Name(agent.to_owned())]);
-        match self.run.read(|run| run.spawned.authority.own.decide("delegate", &subjects)) {
+        match self.run.read(|run| run.spawned.authority.own.decide(tool_names::DELEGATE, Effect::Delegates, &subjects))
+        {
             Decision::Allow { by } | Decision::Ask { by } => Ok(by),
             Decision::Deny { why } => Err(RefusedCall::denied(why)),
         }

@@ -49,14 +49,14 @@ impl RateLimiter {
         let mut paused_until = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         if until > *paused_until {
             *paused_until = until;
-            journal.pause_gate(&self.name, until);
+            journal.pause_rate_limit(&self.name, until);
         }
     }
 
     /// The time to wait before the next call, if calls are paused. Jitter spreads the calls that follow a pause.
     pub(crate) fn pause(&self, clock: &dyn Clock, ids: &dyn IdSource, journal: &dyn Journal) -> Option<Duration> {
         let here = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = here.max(journal.gate_closed_until(&self.name).unwrap_or(0));
+        let until = here.max(journal.rate_limited_until(&self.name).unwrap_or(0));
         let left = until.checked_sub(clock.now_ms()).filter(|left| *left > 0)?;
         let jitter = ids.roll((left / 10).clamp(50, 2_000));
         Some(Duration::from_millis(left + jitter))

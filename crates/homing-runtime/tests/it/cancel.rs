@@ -28,7 +28,7 @@ async fn inv17_cancel_reaches_queued_asking_acting_sleeping_and_background_runs(
     });
     let nap = TestTool::new("nap", Default::default(), Duration::from_secs(6_000), |_| Default::default());
     let mut setup = TestSetup::new([agent("lead"), agent("worker"), agent("busy")], model).tools([nap]);
-    setup.settings.max_runs = 2;
+    setup.config.max_runs = 2;
     let (runtime, _) = setup.open();
     let run = runtime.spawn(Task::new("lead", "go")).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -82,8 +82,8 @@ async fn crowd(seed: u64, limits: Limits, children: usize) -> Vec<Arc<Record>> {
     });
     let mut setup = TestSetup::new([agent("lead"), agent("worker")], model).tools([TestTool::simple("read")]);
     setup.seed = seed;
-    (setup.settings.max_runs, setup.settings.max_asks) = (64, 64);
-    setup.settings.max_output = 4_000;
+    (setup.config.max_runs, setup.config.max_asks) = (64, 64);
+    setup.config.max_output = 4_000;
     let (envelope, journal) = setup.run(Task::new("lead", "go").limits(limits)).await;
     assert!(envelope.status.is_over());
     journal.records(root_id())

@@ -69,7 +69,7 @@ async fn r25_runtime_spawns_lists_waits_cancels_and_counts() {
 #[tokio::test(start_paused = true)]
 async fn r26_runs_beyond_the_maximum_queue() {
     let mut setup = napper();
-    setup.settings.max_runs = 2;
+    setup.config.max_runs = 2;
     let (runtime, _) = setup.open();
     let started = tokio::time::Instant::now();
     let runs: Vec<_> =
@@ -88,7 +88,7 @@ async fn inv19_one_slot_and_depth_five_do_not_deadlock() {
         })
     });
     let mut setup = TestSetup::new([agent("a")], model);
-    (setup.settings.max_runs, setup.settings.max_asks) = (1, 1);
+    (setup.config.max_runs, setup.config.max_asks) = (1, 1);
     let limits = Limits::default().depth(5).children(100);
     let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
     assert_eq!((envelope.status, envelope.all().len()), (Status::Done, 63));
@@ -373,7 +373,7 @@ async fn inv33_thousand_waiting_runs_use_less_than_200_megabytes() {
     let card = homing_core::model::ModelCard::free("script/slow");
     let model = TestModel::with(card, Duration::from_secs(600), |_| Ok(say("late")));
     let mut setup = TestSetup::new([agent("a")], model);
-    (setup.settings.max_runs, setup.settings.max_asks) = (1_000, 1_000);
+    (setup.config.max_runs, setup.config.max_asks) = (1_000, 1_000);
     let (runtime, _) = setup.open();
     let runs: Vec<_> = runtime.spawn_many((0..1_000).map(|_| Task::new("a", "x"))).into_iter().flatten().collect();
     let since = std::time::Instant::now();

@@ -95,8 +95,8 @@ async fn fault21_retry_after_pauses_all_runs_and_loses_none() {
         })
     };
     let mut setup = TestSetup::new([agent("lead"), agent("scout")], model);
-    setup.settings.max_runs = 64;
-    setup.settings.max_asks = 64;
+    setup.config.max_runs = 64;
+    setup.config.max_asks = 64;
     let limits = Limits::default().children(64);
     let (envelope, _) = setup.run(Task::new("lead", "go").limits(limits)).await;
     assert_eq!(envelope.children.iter().filter(|child| child.status == Status::Done).count(), 64);

@@ -97,9 +97,9 @@ fn simulate(seed: u64) -> Vec<Arc<Record>> {
             ToolOutput::text("worked")
         });
         let mut setup = TestSetup::new([agent("a")], model).tools([work]);
-        setup.settings = RuntimeConfig::default();
-        setup.settings.max_runs = usize::try_from(dice.below(4)).unwrap() + 1;
-        setup.settings.max_asks = usize::try_from(dice.below(3)).unwrap() + 1;
+        setup.config = RuntimeConfig::default();
+        setup.config.max_runs = usize::try_from(dice.below(4)).unwrap() + 1;
+        setup.config.max_asks = usize::try_from(dice.below(3)).unwrap() + 1;
         let journal = MemoryJournal::new();
         let homing = homing_runtime::Runtime::new(setup.parts(journal.clone(), SimulatedWorld::new(seed)));
         let limits = Limits::default()

@@ -141,7 +141,7 @@ impl TestTool {
             description: format!("does {name}"),
             schema,
             replay,
-            effect: homing_core::tool::Effect::Changes,
+            effect: replay.implied_effect(),
         };
         Arc::new(Self { spec, act: Box::new(act), takes, calls: Mutex::default() })
     }
@@ -190,13 +190,13 @@ pub struct TestSetup {
     pub model: Arc<dyn Model>,
     pub tools: Vec<Arc<TestTool>>,
     pub seed: u64,
-    pub settings: homing_runtime::RuntimeConfig,
+    pub config: homing_runtime::RuntimeConfig,
 }
 
 impl TestSetup {
     pub fn new(agents: impl IntoIterator<Item = AgentDefinition>, model: Arc<dyn Model>) -> Self {
         let agents = agents.into_iter().collect();
-        Self { agents, model, tools: Vec::new(), seed: 1, settings: homing_runtime::RuntimeConfig::default() }
+        Self { agents, model, tools: Vec::new(), seed: 1, config: homing_runtime::RuntimeConfig::default() }
     }
 
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<TestTool>>) -> Self {
@@ -209,7 +209,7 @@ impl TestSetup {
         let mut parts = RuntimeParts::new(registry, Arc::new(SingleModel(self.model.clone())), journal);
         parts.sources = Sources { clock: world.clone(), ids: world };
         parts.tools = self.tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
-        parts.settings = self.settings.clone();
+        parts.config = self.config.clone();
         parts
     }
 

@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
+use homing_core::place::Place;
 use serde_json::{Value, json};
 
 use crate::{
@@ -35,7 +36,7 @@ enum TaskState {
     /// It starts or continues with this call.
     Open(TeamCall),
     /// It is running.
-    Running(String),
+    Running(Place),
     /// It was skipped.
     Skipped,
     /// It has ended.
@@ -47,7 +48,7 @@ pub(crate) enum TaskProgress {
     /// A member has to be started.
     Next(TeamCall),
     /// A member is running.
-    Running(String),
+    Running(Place),
     /// It has ended.
     Ended(Box<JobResult>),
 }

@@ -198,7 +198,7 @@ impl DiffTool {
         command: &[String],
         requested: &RequestedPath,
     ) -> Result<Vec<String>, String> {
-        let filter = ResultFilter::new(context, Self::NAME, Subject::Path(requested.shown.clone()));
+        let filter = ResultFilter::new(context, Self::NAME, Self::EFFECT, Subject::Path(requested.shown.clone()));
         let names = ["--name-only", "--no-renames", "--relative", "-z", "--"].map(str::to_owned);
         let names = [command, &names, &[pathspec(requested)]].concat();
         let names = self.git.git(context, names, 1 << 20).await?;

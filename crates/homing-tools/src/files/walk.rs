@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use homing_core::{rule::Subject, tool::ToolContext};
+use homing_core::{
+    rule::Subject,
+    tool::{Effect, ToolContext},
+};
 use ignore::WalkBuilder;
 
 use crate::{
@@ -36,7 +39,7 @@ pub(crate) fn open_target<'a>(
     match find(context, tool, &requested)? {
         FoundPath::File(opened) => Ok(SearchTarget::File(opened, requested)),
         FoundPath::Folder(folder) => {
-            let filter = ResultFilter::new(context, tool, Subject::Path(requested.shown.clone()));
+            let filter = ResultFilter::new(context, tool, Effect::Reads, Subject::Path(requested.shown.clone()));
             Ok(SearchTarget::Folder(SearchRoot { folder, filter, base: requested.shown }))
         }
     }

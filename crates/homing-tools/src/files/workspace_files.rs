@@ -10,7 +10,7 @@ use std::{
 use homing_core::{
     authority::Decision,
     rule::{Subject, Subjects},
-    tool::ToolContext,
+    tool::{Effect, ToolContext},
 };
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat},
@@ -89,7 +89,7 @@ pub(crate) fn find(context: &ToolContext, tool: &str, requested: &RequestedPath)
     if is_kernel_path(&real) {
         return Err(format!("{} is a kernel file system path and cannot be read", requested.shown));
     }
-    rules_allow(context, tool, &real)?;
+    rules_allow(context, tool, Effect::Reads, &real)?;
     inspect(fd, real, requested)
 }
 
@@ -111,9 +111,9 @@ fn is_kernel_path(real: &Path) -> bool {
 
 /// Checks the rules again for the file that was opened: a link may have changed between the first check and the opening.
 /// Approvals were requested before the call, so only a denial matters here.
-fn rules_allow(context: &ToolContext, tool: &str, real: &Path) -> Result<(), String> {
+fn rules_allow(context: &ToolContext, tool: &str, effect: Effect, real: &Path) -> Result<(), String> {
     let path = relative_real(context, real);
-    match context.authority.own.decide(tool, &Subjects::Parts(vec![Subject::Path(path)])) {
+    match context.authority.own.decide(tool, effect, &Subjects::Parts(vec![Subject::Path(path)])) {
         Decision::Deny { why } => Err(format!("not allowed: {why}")),
         Decision::Allow { .. } | Decision::Ask { .. } => Ok(()),
     }
@@ -150,7 +150,7 @@ pub(crate) fn target(context: &ToolContext, tool: &str, requested: &RequestedPat
         Err(error) => return Err(refuse(error)),
     };
     unprotected(roots, &target.real, requested)?;
-    rules_allow(context, tool, &target.real)?;
+    rules_allow(context, tool, Effect::Changes, &target.real)?;
     Ok(target)
 }
 

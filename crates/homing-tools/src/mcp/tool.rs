@@ -18,12 +18,15 @@ pub(super) struct McpTool {
 
 impl McpTool {
     pub(super) fn new(tool: ListedTool, connection: Arc<Connection>) -> Self {
+        // The server's claim to only read counts as the user approved it with the tool; without it a tool counts as changing
+        // something. A server that is not approved has no tools at all.
+        let replay = if tool.read_only { Replay::Safe } else { Replay::Unsafe };
         let spec = ToolSpec {
             name: tool.name.clone(),
             description: tool.description.clone(),
             schema: tool.schema.clone(),
-            replay: if tool.read_only { Replay::Safe } else { Replay::Unsafe },
-            effect: if tool.read_only { homing_core::tool::Effect::Reads } else { homing_core::tool::Effect::Changes },
+            replay,
+            effect: replay.implied_effect(),
         };
         Self { spec, tool, connection }
     }

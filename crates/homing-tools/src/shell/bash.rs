@@ -127,7 +127,7 @@ fn spec() -> ToolSpec {
         description: description.to_owned(),
         schema,
         replay: Replay::Unsafe,
-        effect: homing_core::tool::Effect::Changes,
+        effect: homing_core::tool::Effect::Commands,
     }
 }
 

@@ -1,10 +1,7 @@
 //! `.claude/settings.json` and `settings.local.json`: `deny` and `ask` always apply, `allow` and hooks only if the file is
 //! trusted. This module parses bytes; the caller decides about trust.
 
-use homing_core::{
-    authority::{Allow, Layer},
-    rule::Rule,
-};
+use homing_core::{authority::Layer, rule::Rule};
 use serde_json::Value;
 
 /// The supported part of a settings file.
@@ -51,11 +48,9 @@ impl ClaudeSettings {
             read_rules(list, from, key, on_error, &mut warnings)
         };
         let layer = Layer {
-            from: from.to_owned(),
-            allow: Allow::All,
             ask: rules("ask", OnError::WholeTool),
             deny: rules("deny", OnError::WholeTool),
-            settled: Vec::new(),
+            ..Layer::everything(from)
         };
         let allow = rules("allow", OnError::Drop);
         let hooks = json.get("hooks").cloned().unwrap_or_default();
@@ -128,7 +123,7 @@ mod tests {
         let settings = ClaudeSettings::parse(".claude/settings.json", text.as_bytes()).unwrap();
         assert_eq!(rules(&settings.layer.deny), ["read(.env)", "bash(curl *)"]);
         assert_eq!(rules(&settings.layer.ask), ["fetch"]);
-        assert_eq!(settings.layer.allow, Allow::All);
+        assert_eq!(settings.layer.allow, homing_core::authority::Allow::All);
         assert!(settings.allowed(Trust::Untrusted).is_empty() && settings.hooks(Trust::Untrusted).is_null());
         assert_eq!(rules(settings.allowed(Trust::Trusted)), ["bash(npm run:*)"]);
         assert!(settings.hooks(Trust::Trusted).is_object());

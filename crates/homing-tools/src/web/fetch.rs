@@ -50,7 +50,7 @@ impl FetchTool {
 
     async fn get(&self, context: &ToolContext, args: &FetchArgs) -> Result<ToolOutput, String> {
         let (mut url, host) = checked(&args.url, self.reach)?;
-        let filter = ResultFilter::new(context, Self::NAME, Subject::Host(host));
+        let filter = ResultFilter::new(context, Self::NAME, Self::EFFECT, Subject::Host(host));
         let client = self.client.get_or_init(|| client(self.reach)).as_ref().map_err(Clone::clone)?;
         for _ in 0..=MAX_REDIRECTS {
             permitted(context, &filter, &url, self.reach)?;

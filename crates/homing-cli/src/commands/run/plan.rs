@@ -2,7 +2,7 @@
 
 use homing::Task;
 use homing_core::{
-    authority::Decision,
+    authority::{Decision, Grant},
     fact::Spawned,
     limits::{Cap, Limit, usd},
     model::{ModelCard, Models},
@@ -57,8 +57,8 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
 /// Returns each tool of a run with the decision about a call without arguments.
 pub(crate) fn tools_json(spawned: &Spawned, tools: &[ToolSpec]) -> Value {
     let own = &spawned.authority.own;
-    let tool = |spec: &ToolSpec| match own.decide(&spec.name, &Subjects::None) {
-        Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": rule_of(&by)}),
+    let tool = |spec: &ToolSpec| match own.decide(&spec.name, spec.effect, &Subjects::None) {
+        Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": rule_of(own, &by)}),
         Decision::Ask { by } => json!({"name": spec.name, "decided": "asked", "by": by}),
         // The runtime's own tool: it takes the structured answer and has no other effect.
         Decision::Deny { .. } if spec.name == "answer" => {
@@ -70,8 +70,9 @@ pub(crate) fn tools_json(spawned: &Spawned, tools: &[ToolSpec]) -> Value {
 }
 
 /// Returns the rule that decided, if there is one. The name of a layer alone is not a reason.
-fn rule_of(by: &str) -> &str {
-    if by.contains(" (") { by } else { "nothing forbids it" }
+fn rule_of<'a>(own: &Grant, by: &'a str) -> &'a str {
+    let is_layer = own.layers.is_empty() || own.layers.iter().any(|layer| layer.from == by);
+    if is_layer { "nothing forbids it" } else { by }
 }
 
 /// Returns each limit of a run with its value and origin.

@@ -251,13 +251,13 @@ impl Journal for SqliteJournal {
         Box::pin(async move { taken.await.unwrap_or_default() })
     }
 
-    fn pause_gate(&self, gate: &str, until: u64) {
-        let name = gate.to_owned();
+    fn pause_rate_limit(&self, key: &str, until: u64) {
+        let name = key.to_owned();
         self.pauses.lock().unwrap_or_else(PoisonError::into_inner).pause(name.clone(), until);
         self.queue.submit(move |txn| rate_pauses::store(&txn.connection, &name, until), |_, _| ());
     }
 
-    fn gate_closed_until(&self, gate: &str) -> Option<u64> {
+    fn rate_limited_until(&self, key: &str) -> Option<u64> {
         let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         if pauses.is_stale() {
             let _ = self.read(|connection| {
@@ -265,7 +265,7 @@ impl Journal for SqliteJournal {
                 Ok(())
             });
         }
-        pauses.paused_until(gate)
+        pauses.paused_until(key)
     }
 
     fn hold_at_account(

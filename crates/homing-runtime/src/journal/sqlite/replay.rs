@@ -281,7 +281,7 @@ impl Models for ReplayedModels {
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let mut card = (self.card)(name);
         // No provider is called, so no rate limit applies.
-        "replay".clone_into(&mut card.gate);
+        "replay".clone_into(&mut card.rate_limit_key);
         Ok(Arc::new(ReplayedModel { replay: self.replay.clone(), card }))
     }
 }
