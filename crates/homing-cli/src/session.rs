@@ -16,8 +16,9 @@ use homing_core::{
     diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limit, Limits},
     redaction::Secrets,
+    registry::RegistryEntry,
 };
-use homing_load::is_about_hidden_agent;
+use homing_load::{ParseOptions, Places, is_about_hidden_agent};
 use homing_models::{
     Providers,
     names::{Availability, OfflineCase, Resolver, Unresolved, may_go_offline},
@@ -38,6 +39,9 @@ use crate::{
     terminal,
 };
 
+/// Maximum number of files that are named if an agent is not found.
+const MAX_UNLOADED: usize = 10;
+
 /// Everything that is needed to run agents.
 pub(crate) struct Session {
     pub(crate) homing: Homing,
@@ -45,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) config: Layered,
     pub(crate) model: Option<String>,
     pub(crate) prompt: Arc<TerminalPrompt>,
+    /// The places in which agents and skills were searched.
+    pub(crate) places: Places,
     telemetry: Option<Telemetry>,
 }
 
@@ -81,6 +87,7 @@ impl Session {
         for warning in config.ignored() {
             terminal::say(&format!("warning: {warning}"));
         }
+        let places = setup.places.clone();
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
         let prompt = Arc::new(TerminalPrompt::new(with.yes, config.user_path.clone()));
@@ -102,7 +109,7 @@ impl Session {
             builder = builder.on_fact(telemetry.listener());
         }
         let homing = builder.build().await.map_err(trouble)?;
-        let session = Self { homing, catalog, config, model, prompt, telemetry };
+        let session = Self { homing, catalog, config, model, prompt, places, telemetry };
         session.check_given_agents()?;
         if !request.is_inspection {
             session.print_diagnostics(with.strict)?;
@@ -150,6 +157,23 @@ impl Session {
             format!("agent {} asks for {limit} {asked}; your configuration allows {allowed}", agent.name)
         };
         untrusted.chain(open.filter(is_above).map(warning)).collect()
+    }
+
+    /// Returns the agent of this name.
+    ///
+    /// If there is none, the error also names the files in agent folders that define no agent, with the reason.
+    pub(crate) fn agent(&self, name: &str) -> Result<&RegistryEntry, Trouble> {
+        self.homing.registry().registered(name).map_err(|error| {
+            let mut trouble = Trouble::from(SpawnError::from(error));
+            let unloaded = homing_load::discover(&self.places, &ParseOptions::default()).unloaded();
+            for (path, reason) in unloaded.iter().take(MAX_UNLOADED) {
+                trouble.message.push_str(&format!("\nnot loaded: {}: {reason}", path.display()));
+            }
+            if unloaded.len() > MAX_UNLOADED {
+                trouble.message.push_str(&format!("\n… and {} more files", unloaded.len() - MAX_UNLOADED));
+            }
+            trouble
+        })
     }
 
     /// Makes sure that there is a model for `agent`, and prints which one was chosen if the user chose none.

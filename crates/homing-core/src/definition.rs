@@ -137,6 +137,9 @@ pub struct ExecutionSettings {
     /// Scope of the notes that it keeps between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryScope>,
+    /// Those who may start it.
+    #[serde(skip_serializing_if = "OfferedTo::is_everyone")]
+    pub offered_to: OfferedTo,
 }
 
 /// Programs that an agent's runs start. They need trust.
@@ -267,6 +270,31 @@ pub enum MemoryScope {
     Project,
     /// In the project, for this user.
     Local,
+}
+
+/// Those who may start an agent or a skill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OfferedTo {
+    /// The user and models.
+    #[default]
+    Everyone,
+    /// Only the user; it is not offered to models.
+    User,
+    /// Only models; it is not offered to the user, who can still name it.
+    Models,
+}
+
+impl OfferedTo {
+    /// Returns whether there is no restriction.
+    pub fn is_everyone(&self) -> bool {
+        *self == Self::Everyone
+    }
+
+    /// Returns whether models may start it.
+    pub fn includes_models(self) -> bool {
+        self != Self::User
+    }
 }
 
 /// Effect of a child's failure on its parent.

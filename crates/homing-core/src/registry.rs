@@ -109,6 +109,11 @@ impl Registry {
         self.agents.values()
     }
 
+    /// Returns the agents that are offered to models, ordered by name.
+    pub fn offered(&self) -> impl Iterator<Item = &RegistryEntry> {
+        self.all().filter(|entry| entry.definition.execution.offered_to.includes_models())
+    }
+
     /// Returns all names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.agents.keys().map(String::as_str)

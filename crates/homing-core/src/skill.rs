@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use crate::definition::Scope;
+use crate::definition::{OfferedTo, Scope};
 
 /// Metadata of a skill, known without reading its body.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkillCard {
     /// Unique within a library.
     pub name: String,
@@ -15,6 +15,23 @@ pub struct SkillCard {
     pub path: PathBuf,
     /// Scope that it was found in.
     pub scope: Scope,
+    /// Settings beyond its description.
+    pub settings: SkillSettings,
+}
+
+/// Settings of a skill beyond its description.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SkillSettings {
+    /// Those who may start it.
+    pub offered_to: OfferedTo,
+    /// Names of its arguments, in order.
+    pub arguments: Vec<String>,
+    /// Agent that carries it out if the user starts it, and to which a model delegates it.
+    pub agent: Option<String>,
+    /// True if it is carried out in a run of its own, without the conversation.
+    pub fork: bool,
+    /// Model that carries it out if the user starts it.
+    pub model: Option<String>,
 }
 
 /// A skill with its body.
@@ -29,9 +46,20 @@ pub struct Skill {
 }
 
 impl Skill {
-    /// Renders the skill for a prompt or a tool result.
+    /// Renders the skill for a prompt.
     pub fn render(&self) -> String {
-        let mut text = format!("<skill name=\"{}\">\n{}\n", escape(&self.card.name), self.body.trim());
+        self.render_with("")
+    }
+
+    /// Renders the skill with arguments, for a tool result or as a task. If the body has no placeholder for them, they follow
+    /// it.
+    pub fn render_with(&self, arguments: &str) -> String {
+        let body = fill_arguments(self.body.trim(), arguments.trim(), &self.card.settings.arguments);
+        let mut text = format!("<skill name=\"{}\">\n{body}\n", escape(&self.card.name));
+        if self.card.settings.fork {
+            let agent = self.card.settings.agent.as_deref().unwrap_or("general");
+            text.push_str(&format!("\nThis skill works on its own: delegate it to the agent `{agent}`.\n"));
+        }
         if !self.resources.is_empty() {
             let folder = self.card.path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
             text.push_str(&format!("\nResources in {folder}:\n"));
@@ -42,6 +70,56 @@ impl Skill {
         text.push_str("</skill>");
         text
     }
+}
+
+/// Replaces `$ARGUMENTS`, `$ARGUMENTS[N]`, `$N` and the names of arguments. `$N` is only replaced if there is such an argument,
+/// because bodies contain shell scripts.
+fn fill_arguments(body: &str, arguments: &str, names: &[String]) -> String {
+    const ALL: &str = "ARGUMENTS";
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    let (mut filled, mut rest, mut is_used) = (String::with_capacity(body.len()), body, false);
+    while let Some((before, after)) = rest.split_once('$') {
+        filled.push_str(before);
+        let end = after
+            .find(|letter: char| !(letter.is_alphanumeric() || matches!(letter, '_' | '-')))
+            .unwrap_or(after.len());
+        let (name, tail) = after.split_at(end);
+        let indexed = || tail.strip_prefix('[')?.split_once(']').and_then(|(at, tail)| Some((at.parse().ok()?, tail)));
+        let word = |at: usize| words.get(at).copied().unwrap_or_default();
+        let found: Option<(&str, &str)> = if name == ALL {
+            Some(indexed().map_or((arguments, tail), |(at, tail)| (word(at), tail)))
+        } else if let Some(at) = names.iter().position(|known| known == name) {
+            // The last argument takes the rest.
+            Some((if at + 1 == names.len() { rest_from(arguments, at) } else { word(at) }, tail))
+        } else {
+            name.parse().ok().filter(|at: &usize| *at < words.len()).map(|at| (word(at), tail))
+        };
+        match found {
+            Some((value, tail)) => {
+                is_used = true;
+                filled.push_str(value);
+                rest = tail;
+            }
+            None => {
+                filled.push('$');
+                rest = after;
+            }
+        }
+    }
+    filled.push_str(rest);
+    if !is_used && !arguments.is_empty() {
+        filled.push_str(&format!("\n\nARGUMENTS: {arguments}"));
+    }
+    filled
+}
+
+/// The text from a word on.
+fn rest_from(arguments: &str, at: usize) -> &str {
+    let mut rest = arguments;
+    for _ in 0..at {
+        rest = rest.split_once(char::is_whitespace).map_or("", |(_, rest)| rest).trim_start();
+    }
+    rest
 }
 
 fn escape(name: &str) -> String {
@@ -59,5 +137,22 @@ pub trait SkillLibrary: Send + Sync {
     /// Returns whether there is such a skill.
     fn has(&self, name: &str) -> bool {
         self.list().iter().any(|card| card.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_replace_their_placeholders() {
+        let names = ["issue".to_owned(), "branch".to_owned()];
+        let fill = |body: &str, arguments: &str| fill_arguments(body, arguments, &names);
+        assert_eq!(fill("Fix $ARGUMENTS now", "12 on main"), "Fix 12 on main now");
+        assert_eq!(fill("$ARGUMENTS[0]/$1/$7 $ARGUMENTS[9].", "12 main"), "12/main/$7 .");
+        assert_eq!(fill("Fix $issue in $branch, cost $issues", "12 main line"), "Fix 12 in main line, cost $issues");
+        assert_eq!(fill("awk '{print $1}' ${HOME} $", ""), "awk '{print $1}' ${HOME} $");
+        assert_eq!(fill("Do it.", "well"), "Do it.\n\nARGUMENTS: well");
+        assert_eq!(fill("Do $ARGUMENTS.", "$ARGUMENTS"), "Do $ARGUMENTS.", "arguments are not expanded again");
     }
 }

@@ -261,6 +261,11 @@ pub fn all() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|(ours, _)| *ours)
 }
 
+/// Returns the tools through which a run reaches other runs.
+pub fn delegation() -> impl Iterator<Item = &'static str> {
+    [DELEGATE, WAIT, TELL, CANCEL].into_iter()
+}
+
 /// Returns whether `tool` is one of the tools through which a run reaches other runs.
 pub fn is_delegation(tool: &str) -> bool {
     matches!(tool, DELEGATE | WAIT | TELL | CANCEL)

@@ -161,6 +161,9 @@ impl DefinitionBuilder<'_> {
             Field::Limit(limit, unit) => limits::limit(&mut self.limits, reader, limit, unit),
             Field::Limits => limits::limits(&mut self.limits, reader),
             Field::Isolation => self.run.isolation(reader),
+            Field::Mode => self.run.mode(reader),
+            Field::NotForModels(when) => self.run.not_for_models(reader, when),
+            Field::NotForUser(when) => self.run.not_for_user(reader, when),
             Field::Disable => self.disabled = value.truth() != Some(false),
             Field::Kind => refuse_remote(reader),
             Field::Inline => value.entries().unwrap_or_default().iter().for_each(|inner| self.apply(inner)),
@@ -231,6 +234,8 @@ fn narrows(field: Field) -> bool {
             | Field::PermissionMode
             | Field::ReadOnly
             | Field::Isolation
+            | Field::Mode
+            | Field::NotForModels(_)
             | Field::Disable
     )
 }

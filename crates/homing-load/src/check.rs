@@ -8,8 +8,8 @@ use homing_core::{
 };
 
 use crate::{
-    dialect::Depth,
-    discover::{load_found, repository},
+    dialect::{self, Depth},
+    discover::{load_found, not_an_agent, repository},
     parse::{FileKind, ParseOptions, ParsedFile, is_skill},
     skills::read_card,
     walk::{self, WalkFilter},
@@ -30,6 +30,8 @@ pub struct CheckReport {
     pub skills: usize,
     /// The number of files that are neither.
     pub ignored: usize,
+    /// Files in agent folders that are neither, with the reason.
+    pub ignored_files: Vec<(PathBuf, &'static str)>,
     /// All diagnostics, in the order of files.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -73,7 +75,7 @@ impl CheckReport {
         if is_skill(&path) || (single && path.extension().is_some_and(|extension| extension == "md")) {
             return self.add_skill(path, options);
         }
-        let parsed = load_found(&path, found, Scope::Project, options);
+        let parsed = load_found(&path, found, Scope::Project, None, options);
         let markdown = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("md"));
         match parsed.what {
             FileKind::Agent | FileKind::Skill => {
@@ -82,9 +84,13 @@ impl CheckReport {
             }
             // Projects contain many data files, so those without agents are not counted.
             FileKind::Other(_) if !markdown => return,
-            FileKind::Other(_) => {
+            FileKind::Other(reason) => {
                 self.files += 1;
                 self.ignored += 1;
+                if dialect::by_path(&path).is_some() {
+                    self.diagnostics.extend(not_an_agent(&path, reason));
+                    self.ignored_files.push((path, reason));
+                }
             }
         }
         self.diagnostics.extend(parsed.diagnostics);

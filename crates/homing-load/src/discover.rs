@@ -12,7 +12,7 @@ use std::{
 
 use homing_core::{
     definition::{AgentDefinition, Scope},
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
     limits::Limits,
     registry::Registry,
 };
@@ -25,9 +25,9 @@ pub use places::{Places, project_paths};
 use crate::{
     builtin,
     dialect::{self, Depth, Dialect},
-    file, naming,
-    parse::{FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json},
-    skills::SkillFolders,
+    file, file_references, naming,
+    parse::{DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json},
+    skills::{PLUGIN_FOLDER, SkillFolders},
     strip_authority::without_authority,
     walk::{self, WalkFilter},
 };
@@ -114,7 +114,7 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
 
 /// Reads the agents in one file.
 pub fn load_file(path: &Path, scope: Scope, options: &ParseOptions) -> Parsed {
-    load_found(path, ParsedFile::Named, scope, options)
+    load_found(path, ParsedFile::Named, scope, None, options)
 }
 
 /// Reads the agents in one folder and, if asked for, in the folders below it.
@@ -127,7 +127,7 @@ pub fn load_folder(folder: &Path, recurse: Recurse, scope: Scope, options: &Pars
     let listing = walk::list(folder, WalkFilter { depth, endings: &endings, fence: None, skipped: &[".git"] });
     let problems = Parsed { diagnostics: listing.diagnostics, ..Parsed::default() };
     let dialect = dialect::by_path(&folder.join("x.md")).unwrap_or(dialect::interchange());
-    let parsed = listing.files.iter().map(|path| load_found(path, ParsedFile::Among(dialect), scope, options));
+    let parsed = listing.files.iter().map(|path| load_found(path, ParsedFile::Among(dialect), scope, None, options));
     parsed.chain((!problems.diagnostics.is_empty()).then_some(problems)).collect()
 }
 
@@ -140,9 +140,25 @@ pub enum Recurse {
     Yes,
 }
 
-pub(crate) fn load_found(path: &Path, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
+/// Reads the agents in one file. Files that it refers to must be inside `project`, or else in the file's repository.
+pub(crate) fn load_found(
+    path: &Path,
+    found: ParsedFile,
+    scope: Scope,
+    project: Option<&Path>,
+    options: &ParseOptions,
+) -> Parsed {
     match file::read(path) {
-        Ok(bytes) => parse(path, bytes, found, scope, options),
+        Ok(bytes) => {
+            let is_data = path.extension().is_some_and(|extension| extension == "json" || extension == "jsonc");
+            let source = if is_data { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() };
+            let mut parsed = parse(path, bytes, found, scope, options);
+            let dialect = parsed.definitions.first().map(|definition| definition.source.dialect.clone());
+            if dialect.is_some_and(|dialect| file_references::may_contain(&dialect, &source)) {
+                file_references::expand(&mut parsed, path, &source, project);
+            }
+            parsed
+        }
         Err(message) => {
             let path = Some(Arc::new(path.to_owned()));
             let hint = Some("make it a readable text file of at most 1 MiB, or remove it".to_owned());
@@ -157,11 +173,19 @@ impl Discovered {
         let listing = folder.list();
         self.diagnostics.extend(listing.diagnostics);
         for (order, path) in listing.files.iter().enumerate() {
-            let parsed = load_found(path, ParsedFile::Among(folder.dialect), folder.scope, options);
+            let found = ParsedFile::Among(folder.dialect);
+            let mut parsed = load_found(path, found, folder.scope, folder.fence.as_deref(), options);
+            if let (Some(_), Some(root)) = (&folder.plugin, &folder.fence) {
+                let root = root.display().to_string();
+                for definition in &mut parsed.definitions {
+                    definition.prompt = definition.prompt.replace(PLUGIN_FOLDER, &root);
+                }
+            }
             self.files += 1;
             self.diagnostics.extend(parsed.diagnostics);
             if let FileKind::Other(reason) = parsed.what {
                 self.ignored.push((path.clone(), reason));
+                self.diagnostics.extend(not_an_agent(path, reason));
             }
             self.agent_files += usize::from(!parsed.definitions.is_empty());
             candidates.extend(parsed.definitions.into_iter().map(|definition| Candidate {
@@ -175,12 +199,33 @@ impl Discovered {
         }
     }
 
+    /// The files in agent folders that define no agent, each with the reason: errors, and files that are something else.
+    pub fn unloaded(&self) -> Vec<(PathBuf, String)> {
+        let errors = self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+        let failed = errors.filter_map(|diagnostic| {
+            let path = diagnostic.path.as_ref()?;
+            let line = if diagnostic.line > 0 { format!("line {}: ", diagnostic.line) } else { String::new() };
+            Some((PathBuf::clone(path), format!("{line}{}", diagnostic.message)))
+        });
+        let ignored = self.ignored.iter().filter(|(_, reason)| *reason != DOCUMENTATION);
+        let ignored = ignored.map(|(path, reason)| (path.clone(), (*reason).to_owned()));
+        let mut all: Vec<(PathBuf, String)> = failed.chain(ignored).collect();
+        all.dedup_by(|next, first| next.0 == first.0);
+        all
+    }
+
     fn strip(&mut self, definition: &mut AgentDefinition, ceiling: Limits) {
         let diagnostics = without_authority(definition, ceiling);
         let fields = diagnostics.iter().filter_map(|diagnostic| diagnostic.field.clone());
         self.stripped.extend(fields.map(|field| StrippedField { agent: definition.name.clone(), field }));
         self.diagnostics.extend(diagnostics);
     }
+}
+
+/// A remark about a file in an agent folder that is not an agent; documentation needs none.
+pub(crate) fn not_an_agent(path: &Path, reason: &str) -> Option<Diagnostic> {
+    let diagnostic = Diagnostic::info(format!("not an agent: {reason}")).at(1, 1);
+    (reason != DOCUMENTATION).then(|| Diagnostic { path: Some(Arc::new(path.to_owned())), ..diagnostic })
 }
 
 /// A definition before precedence is decided.

@@ -59,6 +59,12 @@ pub(crate) enum Field {
     Disable,
     /// `local` or `remote`.
     Kind,
+    /// OpenCode's `primary`, `subagent` or `all`.
+    Mode,
+    /// A flag that with this value keeps the agent from models.
+    NotForModels(bool),
+    /// A flag that with this value keeps the agent out of the user's lists.
+    NotForUser(bool),
 }
 
 /// The unit of a bare number.
@@ -172,13 +178,14 @@ const TABLE: &[(&str, Field)] = &[
     ("license", F::Note),
     ("compatibility", F::Note),
     ("homepage", F::Note),
-    ("mode", F::Note),
-    ("hidden", F::Note),
+    ("mode", F::Mode),
+    ("hidden", F::NotForUser(true)),
     ("argumenthint", F::Note),
-    ("disablemodelinvocation", F::Note),
-    ("userinvocable", F::Note),
+    ("disablemodelinvocation", F::NotForModels(true)),
+    ("userinvocable", F::NotForUser(false)),
+    ("userinvokable", F::NotForUser(false)),
     ("target", F::Note),
-    ("infer", F::Note),
+    ("infer", F::NotForModels(false)),
     ("handoffs", F::Note),
     ("agents", F::Agents),
     ("package", F::Note),

@@ -22,6 +22,39 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// Reads a file of at most [`MAX_FILE`] bytes inside the folder `root`. The error is a message for the user.
+pub(crate) fn read_inside(path: &Path, root: &Path) -> Result<Vec<u8>, String> {
+    let message = |error: std::io::Error| format!("cannot be read: {error}");
+    let file = open(path).map_err(message)?;
+    let real = std::fs::canonicalize(path).map_err(message)?;
+    let root = std::fs::canonicalize(root).map_err(message)?;
+    // The opened file must be the one that was checked, even if a link changed in between.
+    let (opened, checked) = (file.metadata().map_err(message)?, std::fs::symlink_metadata(&real).map_err(message)?);
+    if !real.starts_with(root) || !is_same(&opened, &checked) {
+        return Err("is outside of the project".to_owned());
+    }
+    if !opened.is_file() {
+        return Err("is not a regular file".to_owned());
+    }
+    if opened.len() > MAX_FILE {
+        return Err(format!("has {} bytes; the maximum is {MAX_FILE}", opened.len()));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE).read_to_end(&mut bytes).map_err(message)?;
+    Ok(bytes)
+}
+
+#[cfg(unix)]
+fn is_same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    one.len() == other.len()
+}
+
 /// Reads at most `most` bytes and returns them with the size of the file.
 pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<(Vec<u8>, u64), String> {
     let message = |error: std::io::Error| format!("cannot be read: {error}");

@@ -30,14 +30,21 @@ pub(crate) fn split<'a>(text: &'a str, diagnostics: &mut Diagnostics) -> Split<'
             "delete everything above the first `---`",
         );
     }
-    if !found.closed {
-        let position = Position { line: opening.line, column: 1 };
-        diagnostics.warn(
+    let position = Position { line: opening.line, column: 1 };
+    match found.kind {
+        FenceKind::Exact => (),
+        FenceKind::Unusual => diagnostics.warn(
+            position,
+            "",
+            "the fences of the front matter are longer than `---` or indented; other programs do not read it",
+            "write the lines `---` without indentation and with three dashes",
+        ),
+        FenceKind::Missing => diagnostics.warn(
             position,
             "",
             "the front matter is not closed: it ends after its last key",
             "write a line `---` below the last key",
-        );
+        ),
     }
     let mut body = &text[found.body..];
     if opening.in_code_fence {
@@ -56,6 +63,8 @@ fn lines_in(text: &str) -> u32 {
 struct OpeningFence {
     line: u32,
     end: usize,
+    /// The number of bytes before the dashes.
+    indent: usize,
     in_code_fence: bool,
 }
 
@@ -63,16 +72,16 @@ fn opening(text: &str) -> Option<OpeningFence> {
     let (mut at, mut in_code_fence, mut words) = (0, false, false);
     for (index, line) in text.split_inclusive('\n').take(MAX_PRELUDE).enumerate() {
         at += line.len();
-        let line = line.trim_end();
-        if line == "---" {
-            // Below other text a `---` is usually a horizontal rule, unless a key follows it.
-            let next = text[at..].lines().next().unwrap_or_default();
-            let real = !words || (key_of(next).is_some() && text[at..].lines().any(is_fence));
-            return real.then_some(OpeningFence {
-                line: u32::try_from(index + 1).unwrap_or(1),
-                end: at,
-                in_code_fence,
-            });
+        let indent = line.len() - line.trim_start().len();
+        let line = line.trim();
+        if is_fence(line) {
+            // Below other text a `---` is usually a horizontal rule, unless a key follows it. So is an indented or a longer
+            // line of dashes.
+            let usual = !words && indent == 0 && line == "---";
+            let mut below = text[at..].lines().map(str::trim).skip_while(|line| line.is_empty());
+            let real = usual || (below.next().is_some_and(|next| key_of(next).is_some()) && below.any(is_fence));
+            let line = u32::try_from(index + 1).unwrap_or(1);
+            return real.then_some(OpeningFence { line, end: at, indent, in_code_fence });
         }
         in_code_fence |= line.starts_with("```");
         words |= !line.is_empty() && !line.starts_with("```");
@@ -80,21 +89,33 @@ fn opening(text: &str) -> Option<OpeningFence> {
     None
 }
 
+/// Returns true for a line of at least three dashes.
 fn is_fence(line: &str) -> bool {
-    line.trim_end() == "---"
+    line.len() >= 3 && line.bytes().all(|byte| byte == b'-')
 }
 
 struct ClosingFence {
     end: usize,
     body: usize,
-    closed: bool,
+    kind: FenceKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FenceKind {
+    Exact,
+    /// More than three dashes, or indented.
+    Unusual,
+    Missing,
 }
 
 fn closing(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
     let mut at = opening.end;
     for line in text[opening.end..].split_inclusive('\n') {
-        if is_fence(line) {
-            return Some(ClosingFence { end: at, body: at + line.len(), closed: true });
+        let dashes = line.trim();
+        // An indented line of dashes may be part of a value, unless the opening fence is indented alike.
+        if is_fence(dashes) && line.len() - line.trim_start().len() == opening.indent {
+            let kind = if dashes == "---" && opening.indent == 0 { FenceKind::Exact } else { FenceKind::Unusual };
+            return Some(ClosingFence { end: at, body: at + line.len(), kind });
         }
         at += line.len();
     }
@@ -103,16 +124,21 @@ fn closing(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
 
 /// Ends front matter that is not closed at the first line that cannot belong to it.
 fn unclosed(text: &str, opening: OpeningFence) -> Option<ClosingFence> {
-    let mut at = opening.end;
+    let (mut at, mut has_keys) = (opening.end, false);
     for line in text[opening.end..].split_inclusive('\n') {
         let content = line.trim_end();
+        if has_keys && is_fence(content.trim_start()) {
+            return Some(ClosingFence { end: at, body: at + line.len(), kind: FenceKind::Unusual });
+        }
         let belongs = key_of(content).is_some() || line.starts_with([' ', '\t']) || content.starts_with("- ");
-        if !belongs || content.is_empty() {
+        let is_blank_above = content.is_empty() && !has_keys;
+        if (!belongs || content.is_empty()) && !is_blank_above {
             break;
         }
+        has_keys |= belongs;
         at += line.len();
     }
-    (at > opening.end).then_some(ClosingFence { end: at, body: at, closed: false })
+    has_keys.then_some(ClosingFence { end: at, body: at, kind: FenceKind::Missing })
 }
 
 /// The key at the beginning of a line, and the text after its colon.

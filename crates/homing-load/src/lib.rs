@@ -11,6 +11,7 @@ pub mod dialect;
 mod discover;
 mod fields;
 mod file;
+mod file_references;
 mod front_matter;
 mod json;
 mod limit_values;

@@ -21,6 +21,9 @@ use crate::{
     yaml,
 };
 
+/// The reason why a file such as `README.md` is not an agent; it needs no remark.
+pub(crate) const DOCUMENTATION: &str = "documentation";
+
 /// Options of the parser.
 #[derive(Clone, Debug, Default)]
 pub struct ParseOptions {
@@ -268,7 +271,8 @@ fn without_front_matter(text: &str, context: &FileContext<'_>, diagnostics: &mut
             (FileKind::Agent, Vec::new())
         }
         ParsedFile::Named | ParsedFile::SkillAsAgent | ParsedFile::Among(_) | ParsedFile::Anywhere => {
-            (FileKind::Other("no front matter"), Vec::new())
+            let reason = if is_documentation(context.path) { DOCUMENTATION } else { "no front matter" };
+            (FileKind::Other(reason), Vec::new())
         }
     }
 }
@@ -290,7 +294,7 @@ fn not_an_agent(node: &Node, context: &FileContext<'_>) -> Option<&'static str> 
     let has = |keys: &[&str]| keys.iter().any(|key| node.get(key).is_some());
     let known = has(&["name", "description"]);
     if is_documentation(context.path) && !(has(&["name"]) && has(&["description"])) {
-        return Some("documentation");
+        return Some(DOCUMENTATION);
     }
     let evidence = match context.found {
         ParsedFile::Named | ParsedFile::SkillAsAgent => true,

@@ -23,6 +23,14 @@ pub(crate) fn read(text: &str, first_line: u32, diagnostics: &mut Diagnostics) -
         report(&repaired, &error, diagnostics);
         return Ok(node);
     }
+    if let Some(dedented) = dedent(text)
+        && let Ok(node) =
+            yaml::parse(&dedented, first_line).or_else(|_| yaml::parse(&quote(&dedented, first_line).0, first_line))
+    {
+        let hint = "write all keys without indentation";
+        diagnostics.warn(error.position, "", "keys are indented although the first one is not: read as keys", hint);
+        return Ok(node);
+    }
     let node = scan(text, first_line);
     if node.entries().is_none_or(<[NodeEntry]>::is_empty) {
         return Err(error);
@@ -80,6 +88,21 @@ fn quote(text: &str, first_line: u32) -> (String, Vec<(String, Position)>) {
         at += 1 + more;
     }
     (out, repaired)
+}
+
+/// Removes the indentation of all lines below a first key without indentation, if known keys are indented alike.
+fn dedent(text: &str) -> Option<String> {
+    let first = text.lines().find(|line| !line.trim().is_empty())?;
+    known_key(first).filter(|(_, value)| !value.trim().is_empty())?;
+    let indent_of = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let indented = text.lines().find(|line| indent_of(line) > 0 && known_key(line.trim_start()).is_some())?;
+    let indent = indent_of(indented);
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        out.push_str(&line[indent.min(indent_of(line))..]);
+        out.push('\n');
+    }
+    Some(out)
 }
 
 fn needs_quotes(value: &str) -> bool {

@@ -1,5 +1,7 @@
 //! Skills: cards are read once, bodies on demand.
 
+mod card;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -9,7 +11,6 @@ use std::{
 use homing_core::{
     definition::Scope,
     diagnostic::Diagnostic,
-    sanitize,
     skill::{Skill, SkillCard, SkillLibrary},
 };
 
@@ -17,18 +18,38 @@ use crate::{
     diagnostics::Diagnostics,
     dialect::Depth,
     discover::{Places, plugin_name},
-    file::{self, MAX_FRONT_MATTER},
-    front_matter,
-    node::{Node, Position},
+    file, front_matter,
     parse::{ParseOptions, Parsed, ParsedFile, is_skill, parse},
     repair,
     walk::{self, WalkFilter},
 };
 
+pub(crate) use card::read_card;
+
 /// The folders of skills in a project and in a home folder, the weakest first.
-pub(crate) const FOLDERS: &[&str] = &[".acai/skills", ".agents/skills", ".claude/skills", ".homing/skills"];
-/// The number of bytes of a file that are read for its card.
-const HEAD: u64 = MAX_FRONT_MATTER as u64 + 8 * 1024;
+pub(crate) const FOLDERS: &[&str] = &[
+    ".qwen/skills",
+    ".opencode/skills",
+    ".opencode/skill",
+    ".goose/skills",
+    ".github/skills",
+    ".gemini/skills",
+    ".factory/skills",
+    ".cursor/skills",
+    ".copilot/skills",
+    ".codex/skills",
+    ".acai/skills",
+    ".agents/skills",
+    ".claude/skills",
+    ".homing/skills",
+];
+/// The folders of skills in the user's configuration folder, the weakest first.
+const CONFIG_FOLDERS: &[&str] = &["opencode/skills", "opencode/skill", "goose/skills", "homing/skills"];
+
+/// The variable for the folder of a skill.
+const SKILL_FOLDER: &str = "${CLAUDE_SKILL_DIR}";
+/// The variable for the folder of a plugin.
+pub(crate) const PLUGIN_FOLDER: &str = "${CLAUDE_PLUGIN_ROOT}";
 
 /// The skills of a project and its user.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +65,8 @@ impl SkillFolders {
             cards.add(&base.join("skills"), Scope::Plugin, plugin_name(base).as_deref(), Some(base));
         }
         let user = places.home.iter().flat_map(|home| FOLDERS.iter().map(|folder| home.join(folder)));
-        for folder in user.chain(places.config.iter().map(|config| config.join("homing/skills"))) {
+        let config = places.config.iter().flat_map(|config| CONFIG_FOLDERS.iter().map(|folder| config.join(folder)));
+        for folder in user.chain(config) {
             cards.add(&folder, Scope::User, None, None);
         }
         let folders = places.project_folders();
@@ -104,117 +126,6 @@ impl SkillCards {
     }
 }
 
-/// Reads the front matter of a skill; returns no card if the file is not a skill.
-pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Diagnostic>) {
-    let mut diagnostics = Diagnostics::default();
-    let card = match file::read_up_to(path, HEAD) {
-        Ok((_, size)) if size > file::MAX_FILE => {
-            let message = format!("the file has {size} bytes; the maximum for skill files is {}", file::MAX_FILE);
-            diagnostics.error(Position::default(), "", message, "move text into files beside it");
-            None
-        }
-        Ok((bytes, _)) => card_of(path, scope, bytes, &mut diagnostics),
-        Err(message) => {
-            diagnostics.error(Position::default(), "", message, "");
-            None
-        }
-    };
-    (card, diagnostics.into_diagnostics(Some(path)))
-}
-
-fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, diagnostics: &mut Diagnostics) -> Option<SkillCard> {
-    // The bytes that were read may end inside a character.
-    if let Err(error) = std::str::from_utf8(&bytes)
-        && error.error_len().is_none()
-    {
-        bytes.truncate(error.valid_up_to());
-    }
-    let text = file::decode(bytes, diagnostics)?;
-    let split = front_matter::split(&text, diagnostics);
-    let start = Position { line: 1, column: 1 };
-    let Some((yaml, line)) = split.front else {
-        if is_skill(path) {
-            diagnostics.error(
-                start,
-                "",
-                "the skill has no front matter",
-                "begin it with `---`, `name: …`, `description: …`, `---`",
-            );
-        }
-        return None;
-    };
-    if yaml.len() > MAX_FRONT_MATTER {
-        diagnostics.error(start, "", format!("the front matter has more than {MAX_FRONT_MATTER} bytes"), "");
-        return None;
-    }
-    let node = match repair::read(yaml, line, diagnostics) {
-        Ok(node) => node,
-        Err(error) => {
-            diagnostics.error(
-                error.position,
-                "",
-                format!("the front matter cannot be read: {}", error.message),
-                "correct the YAML",
-            );
-            return None;
-        }
-    };
-    let name = card_name(path, &node, diagnostics)?;
-    let description = card_description(&node, split.body, split.body_line, diagnostics)?;
-    Some(SkillCard { name, description, path: path.to_owned(), scope })
-}
-
-fn card_name(path: &Path, node: &Node, diagnostics: &mut Diagnostics) -> Option<String> {
-    let folder = if is_skill(path) { path.parent().and_then(Path::file_name) } else { path.file_stem() };
-    let folder = folder.and_then(|name| name.to_str()).unwrap_or_default();
-    let position = node.get("name").map_or(node.position, |name| name.position);
-    let written = node.get("name").and_then(Node::text).map(str::trim).filter(|name| !name.is_empty());
-    let name = sanitize::inert_line(written.unwrap_or(folder));
-    if written.is_none() {
-        diagnostics.warn(position, "name", format!("missing `name`: using `{folder}`"), "write `name: …`");
-    }
-    let portable = name.len() <= 64
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-        && !name.contains("--")
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if name.is_empty() || name.len() > 256 {
-        diagnostics.error(
-            position,
-            "name",
-            "the skill has no usable name",
-            "use up to 64 lower-case letters, digits, hyphens",
-        );
-        return None;
-    }
-    if !portable {
-        let message = format!("other programs do not accept the name `{name}`");
-        diagnostics.warn(position, "name", message, "use up to 64 lower-case letters, digits and single hyphens");
-    }
-    Some(name)
-}
-
-fn card_description(node: &Node, body: &str, body_line: u32, diagnostics: &mut Diagnostics) -> Option<String> {
-    let written = node.get("description").and_then(Node::text).map(str::trim).filter(|text| !text.is_empty());
-    if let Some(written) = written {
-        return Some(written.to_owned());
-    }
-    let is_prose = |text: &&str| !text.is_empty() && !text.starts_with(['#', '`', '-', '<']);
-    let paragraph = body.split("\n\n").map(str::trim).find(is_prose);
-    let position = Position { line: body_line, column: 1 };
-    match paragraph {
-        Some(paragraph) => {
-            let message = "missing `description`: using the first paragraph";
-            diagnostics.warn(node.position, "description", message, "describe when to use the skill");
-            Some(paragraph.chars().take(1_024).collect())
-        }
-        None => {
-            diagnostics.error(position, "description", "missing `description`", "describe when to use the skill");
-            None
-        }
-    }
-}
-
 fn read_skill(card: &SkillCard) -> Result<Skill, String> {
     let bytes = file::read(&card.path).map_err(|error| format!("{}: {error}", card.path.display()))?;
     let mut diagnostics = Diagnostics::default();
@@ -225,7 +136,27 @@ fn read_skill(card: &SkillCard) -> Result<Skill, String> {
     resources.extend(bundled_files(&card.path));
     resources.sort();
     resources.dedup();
-    Ok(Skill { card: card.clone(), body: split.body.trim().to_owned(), resources })
+    Ok(Skill { card: card.clone(), body: with_folders(split.body.trim(), &card.path), resources })
+}
+
+/// Replaces the variables for the folder of a skill and of its plugin. No others are expanded.
+fn with_folders(body: &str, path: &Path) -> String {
+    let shown = |folder: &Path| folder.display().to_string();
+    let body = match path.parent().filter(|_| body.contains(SKILL_FOLDER)) {
+        Some(folder) => body.replace(SKILL_FOLDER, &shown(folder)),
+        None => body.to_owned(),
+    };
+    match plugin_root(path).filter(|_| body.contains(PLUGIN_FOLDER)) {
+        Some(root) => body.replace(PLUGIN_FOLDER, &shown(root)),
+        None => body,
+    }
+}
+
+/// The folder of the plugin that contains a skill: the one with a manifest, or else the one that contains `skills`.
+fn plugin_root(path: &Path) -> Option<&Path> {
+    let mut folders = path.ancestors().skip(1);
+    let with_manifest = folders.clone().find(|folder| folder.join(".claude-plugin").is_dir());
+    with_manifest.or_else(|| folders.find(|folder| folder.ends_with("skills"))?.parent())
 }
 
 /// The resources that the front matter names.

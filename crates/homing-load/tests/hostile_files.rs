@@ -333,6 +333,7 @@ fn unrelated_files_among_agents_are_counted_separately() {
     let (_folder, loaded) =
         project(|agents| fs::write(agents.join("page.md"), "---\ntitle: A page\nlayout: post\n---\nText\n").unwrap());
     assert_eq!(loaded.ignored[0].1, "unrelated front matter");
+    assert_eq!(loaded.diagnostics[0].message, "not an agent: unrelated front matter");
     let path = Path::new("docs/page.md");
     let text = b"---\ntitle: A page\n---\n".to_vec();
     let parsed = parse(path, text, ParsedFile::Anywhere, Scope::Project, &ParseOptions::default());

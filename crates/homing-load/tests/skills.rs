@@ -2,7 +2,10 @@
 
 use std::{fs, path::Path};
 
-use homing_core::{definition::Scope, skill::SkillLibrary};
+use homing_core::{
+    definition::{OfferedTo, Scope},
+    skill::SkillLibrary,
+};
 use homing_load::{ParseOptions, Places, SkillFolders, skill_as_agent};
 use tempfile::TempDir;
 
@@ -27,7 +30,7 @@ fn r13_library_lists_cards_and_reads_bodies_on_demand() {
     assert_eq!(names, ["pdf", "style"]);
     assert_eq!(library.list()[0].description, "Reads PDF files");
     assert!(library.has("pdf") && !library.has("none") && library.get("none").is_none());
-    assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+    assert_eq!(diagnostics.len(), 2, "{diagnostics:?}");
 
     let skill = library.get("pdf").unwrap().unwrap();
     assert_eq!(
@@ -108,4 +111,58 @@ fn r13_incomplete_skill_is_completed_or_rejected() {
     "###);
     let missing = skill_as_agent(&root.path().join("none/SKILL.md"), Scope::Project, &ParseOptions::default());
     assert!(missing.definitions.is_empty() && missing.diagnostics.len() == 1, "{missing:?}");
+}
+
+#[test]
+fn variables_of_skills_and_plugins_are_their_folders() {
+    let root = TempDir::new().unwrap();
+    let body = "---\nname: x\ndescription: d\n---\nRun ${CLAUDE_SKILL_DIR}/a.sh, ${CLAUDE_PLUGIN_ROOT}/b.sh, ${HOME}, $ARGUMENTS.\n";
+    write(root.path(), "kit/skills/x/SKILL.md", body);
+    write(root.path(), "kit/agents/y.md", "---\nname: y\ndescription: d\n---\nRead ${CLAUDE_PLUGIN_ROOT}/z.\n");
+    let mut places = Places::new(root.path().join("repo"));
+    places.plugins = vec![root.path().join("kit")];
+    let (library, _) = SkillFolders::discover(&places);
+    let kit = root.path().join("kit").display().to_string();
+    let rendered = library.get("kit:x").unwrap().unwrap().render_with("now");
+    assert!(rendered.contains(&format!("Run {kit}/skills/x/a.sh, {kit}/b.sh, ${{HOME}}, now.")), "{rendered}");
+    let found = homing_load::discover(&places, &ParseOptions::default());
+    assert_eq!(found.registry.get("kit:y").unwrap().prompt, format!("Read {kit}/z."));
+}
+
+#[test]
+fn skills_of_other_programs_are_found() {
+    let root = TempDir::new().unwrap();
+    let folders = [".github", ".codex", ".gemini", ".qwen", ".opencode", ".cursor", ".factory", ".goose"];
+    for folder in folders {
+        let name = &folder[1..];
+        let text = format!("---\nname: {name}\ndescription: d\n---\nBody.\n");
+        write(root.path(), &format!("{folder}/skills/{name}/SKILL.md"), &text);
+    }
+    let (library, diagnostics) = SkillFolders::discover(&Places::new(root.path()));
+    assert_eq!(library.list().len(), folders.len(), "{diagnostics:?}");
+}
+
+#[test]
+fn settings_of_a_skill_are_read_or_reported() {
+    let root = TempDir::new().unwrap();
+    let text = "---\nname: fix\ndescription: Fixes.\nwhen_to_use: On bugs.\narguments: [issue, branch]\ncontext: fork\nagent: code\n\
+                model: opus\ndisable-model-invocation: yes\nallowed-tools: Bash(git *)\npaths: src/**\n---\nFix $issue.\n";
+    write(root.path(), "other/SKILL.md", text);
+    let (library, diagnostics) = SkillFolders::in_folder(root.path(), Scope::User);
+    let card = &library.list()[0];
+    assert_eq!(card.description, "Fixes.\nOn bugs.");
+    let settings = &card.settings;
+    assert_eq!(settings.offered_to, OfferedTo::User);
+    assert_eq!(settings.arguments, ["issue", "branch"]);
+    assert_eq!(
+        (settings.agent.as_deref(), settings.model.as_deref(), settings.fork),
+        (Some("code"), Some("opus"), true)
+    );
+    let said: Vec<String> =
+        diagnostics.iter().map(|diagnostic| format!("{}: {}", diagnostic.line, diagnostic.message)).collect();
+    insta::assert_snapshot!(said.join("\n"), @"
+    2: other programs require that the name `fix` is the name of its folder, `other`
+    10: `allowed-tools` is ignored: it approves no calls; the user's rules decide
+    11: `paths` is ignored: the skill is offered for all files
+    ");
 }

@@ -79,7 +79,11 @@ impl Client {
     ) -> Result<ClientRun, SpawnRefusal> {
         let homing = self.server.homing();
         let mut runs = self.lock();
-        let own = homing.registry().get(agent).map(|definition| definition.limits).unwrap_or_default();
+        let definition = homing.registry().get(agent).ok();
+        if definition.is_some_and(|definition| !definition.execution.offered_to.includes_models()) {
+            return Err(SpawnRefusal(format!("only the user can start the agent `{agent}`")));
+        }
+        let own = definition.map(|definition| definition.limits).unwrap_or_default();
         let limits = runs.limits_for(&self.server, own, requested)?;
         let limit = ClientUsage {
             cost_micros: limits.cost_micros.value().unwrap_or(0),

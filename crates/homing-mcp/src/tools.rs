@@ -59,7 +59,7 @@ fn delegate_text(agents: &Registry) -> String {
                     conversation, so the task must contain everything it needs. With `background` it returns immediately; \
                     `wait` for the result.\n\nAgents:"
         .to_owned();
-    for agent in agents.all() {
+    for agent in agents.offered() {
         let line = format!("\n- {}: {}", agent.definition.name, shown_description(&agent.definition.description));
         if text.len() + line.len() > MAX_LIST {
             text.push_str("\n- … more: see the resources homing://agents/NAME");
@@ -83,8 +83,9 @@ pub(crate) fn shown_description(description: &str) -> String {
 fn delegate_input(agents: &Registry) -> Value {
     let mut agent = json!({"type": "string", "description": "Agent to run."});
     // An empty `enum` is not a valid schema.
-    if !agents.is_empty() {
-        agent["enum"] = agents.names().collect();
+    let names: Value = agents.offered().map(|agent| agent.definition.name.as_str()).collect();
+    if names.as_array().is_some_and(|names| !names.is_empty()) {
+        agent["enum"] = names;
     }
     let count = |what: &str| json!({"type": "integer", "minimum": 0, "description": what});
     json!({

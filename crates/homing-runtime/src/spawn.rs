@@ -249,7 +249,9 @@ impl Inner {
         let Allow::Only(rules) = &agent.tools.allowed else { return Vec::new() };
         let all = || agent_tools.iter().chain(&self.parts.tools);
         let exists = |rule: &Rule| {
-            rule.names("delegate") || rule.names("answer") || all().any(|tool| rule.names(&tool.spec().name))
+            rule.names("answer")
+                || tool_names::delegation().any(|tool| rule.names(tool))
+                || all().any(|tool| rule.names(&tool.spec().name))
         };
         let mut warnings: Vec<String> = rules
             .iter()
@@ -316,7 +318,7 @@ impl Inner {
                 let subject = Subjects::Parts(vec![Subject::Name(agent.name.clone())]);
                 !matches!(own.decide(tool_names::DELEGATE, Effect::Delegates, &subject), Decision::Deny { .. })
             };
-            let agents = self.parts.registry.all().map(|agent| &*agent.definition).filter(is_allowed);
+            let agents = self.parts.registry.offered().map(|agent| &*agent.definition).filter(is_allowed);
             specs.extend(delegation::specs(agents));
         }
         if let Some(schema) = &spawned.schema {

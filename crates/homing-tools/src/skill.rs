@@ -32,6 +32,9 @@ pub(crate) struct SkillArgs {
     /// The skill to load; if absent, all skills are listed.
     #[serde(default, alias = "skill", alias = "skill_name", alias = "command")]
     name: Option<String>,
+    /// Arguments of the skill.
+    #[serde(default, alias = "args", alias = "input")]
+    arguments: Option<String>,
 }
 
 impl TypedTool for SkillTool {
@@ -42,13 +45,13 @@ impl TypedTool for SkillTool {
     const EXAMPLE: &'static str = r#"{"name": "release-notes"}"#;
 
     fn description(&self) -> String {
-        let cards = self.library.list();
+        let cards: Vec<&SkillCard> = offered(&*self.library).collect();
         let mut text = "Loads a skill: instructions for a kind of task. Load one before you start a task that it \
                         describes. Without a name, lists the skills."
             .to_owned();
         if !cards.is_empty() {
             text.push_str("\nAvailable skills:\n");
-            text.push_str(&lines(cards.iter().take(MAX_NAMED)));
+            text.push_str(&lines(cards.iter().copied().take(MAX_NAMED)));
         }
         if cards.len() > MAX_NAMED {
             text.push_str(&format!("… and {} more\n", cards.len() - MAX_NAMED));
@@ -67,7 +70,7 @@ impl TypedTool for SkillTool {
         let library = self.library.clone();
         blocking(context, move |context, _| match args.name.as_deref().map(str::trim) {
             None | Some("") => Ok(list(context, &*library)),
-            Some(name) => load(&*library, name),
+            Some(name) => load(&*library, name, args.arguments.as_deref().unwrap_or_default()),
         })
         .await
     }
@@ -75,17 +78,25 @@ impl TypedTool for SkillTool {
 
 fn list(context: &ToolContext, library: &dyn SkillLibrary) -> ToolOutput {
     let filter = ResultFilter::new(context, SkillTool::NAME, SkillTool::EFFECT, Subject::Name(String::new()));
-    let cards = library.list().iter().filter(|card| filter.allows(|| Subject::Name(card.name.clone())));
+    let cards = offered(library).filter(|card| filter.allows(|| Subject::Name(card.name.clone())));
     let text = lines(cards);
     ToolOutput::text(if text.is_empty() { "no skills".to_owned() } else { text })
 }
 
-fn load(library: &dyn SkillLibrary, name: &str) -> Result<ToolOutput, String> {
+/// The skills that are offered to models.
+fn offered(library: &dyn SkillLibrary) -> impl Iterator<Item = &SkillCard> {
+    library.list().iter().filter(|card| card.settings.offered_to.includes_models())
+}
+
+fn load(library: &dyn SkillLibrary, name: &str, arguments: &str) -> Result<ToolOutput, String> {
     match library.get(name) {
-        Some(Ok(skill)) => Ok(ToolOutput::text(skill.render())),
+        Some(Ok(skill)) if !skill.card.settings.offered_to.includes_models() => {
+            Err(format!("only the user can start the skill `{name}`"))
+        }
+        Some(Ok(skill)) => Ok(ToolOutput::text(skill.render_with(arguments))),
         Some(Err(why)) => Err(format!("cannot read the skill `{name}`: {why}")),
         None => {
-            let names: Vec<&str> = library.list().iter().map(|card| card.name.as_str()).collect();
+            let names: Vec<&str> = offered(library).map(|card| card.name.as_str()).collect();
             Err(format!("unknown skill `{name}`; available: {}", names.join(", ")))
         }
     }

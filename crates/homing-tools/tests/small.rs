@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use homing_core::{
     authority::{Allow, Layer},
-    definition::Scope,
+    definition::{OfferedTo, Scope},
     rule::{Rule, Subject, Subjects},
     skill::{Skill, SkillCard, SkillLibrary},
     tool::Answer,
@@ -37,6 +37,7 @@ fn fixture() -> ToolFixture {
         description: description.into(),
         path: format!("/skills/{name}/SKILL.md").into(),
         scope: Scope::User,
+        ..SkillCard::default()
     };
     let mut config = ToolsConfig::default();
     config.skills =
@@ -59,6 +60,25 @@ async fn r15_skills_are_listed_loaded_and_named_in_the_description() {
     let allow = Allow::Only(vec![Rule::calls("skill", "rel*")]);
     fixture.grant = fixture.grant.under(Layer { allow, ..Layer::everything("agent x") });
     assert!(!fixture.run().call("skill", json!({})).await.text.contains("broken"));
+}
+
+#[tokio::test]
+async fn skill_of_the_user_alone_is_not_offered_to_models() {
+    let mut deploy = SkillCard { name: "deploy".into(), description: "Deploys.".into(), ..SkillCard::default() };
+    deploy.settings.offered_to = OfferedTo::User;
+    let lint = SkillCard { name: "lint".into(), description: "Lints.".into(), ..SkillCard::default() };
+    let mut config = ToolsConfig::default();
+    config.skills = Some(Arc::new(Library(vec![deploy, lint])));
+    let fixture = ToolFixture::new(files_tools(config));
+    let run = fixture.run();
+    let description = &run.tool("skill").spec().description;
+    assert!(description.contains("lint") && !description.contains("deploy"), "{description}");
+    assert!(!run.ok("skill", json!({})).await.contains("deploy"));
+    let refused = run.refused("skill", json!({"name": "deploy"})).await;
+    assert!(refused.contains("only the user"), "{refused}");
+    assert!(!run.refused("skill", json!({"name": "nope"})).await.contains("deploy"));
+    let loaded = run.ok("skill", json!({"name": "lint", "arguments": "src tests"})).await;
+    assert!(loaded.contains("ARGUMENTS: src tests"), "{loaded}");
 }
 
 #[tokio::test]

@@ -23,13 +23,17 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 done, 1 failed, 2 usage or keys, 3 a limit was reached, 4 refused by policy, 5 provider unavailable,
 130/143/129 stopped by a signal.";
 
+/// The agent of a run without `--agent`.
+pub(crate) const DEFAULT_AGENT: &str = "general";
+
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
     /// Agent to run.
-    #[arg(long, short, value_name = "NAME", default_value = "general")]
+    #[arg(long, short, value_name = "NAME", default_value = DEFAULT_AGENT)]
     pub(crate) agent: String,
-    /// Task for the agent. `-` reads it from standard input; piped input is appended to a task on the command line.
+    /// Task for the agent. `-` reads it from standard input; piped input is appended to a task on the command line. `/NAME
+    /// ARGUMENTS` runs a skill.
     #[arg(value_name = "TASK")]
     pub(crate) task: Vec<String>,
     #[command(flatten)]

@@ -33,13 +33,13 @@ pub(crate) async fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
     let mut out = anstream::stdout().lock();
     match (&args.name, args.json) {
         (Some(name), true) => {
-            let entry = registry.registered(name)?;
+            let entry = session.agent(name)?;
             let mut value = as_json(entry, &session);
             value["effective"] = effective(&session, &entry.definition)?;
             writeln!(out, "{}", terminal::json(&value))?;
         }
         (Some(name), false) => {
-            let entry = registry.registered(name)?;
+            let entry = session.agent(name)?;
             explain::explain(entry, &session, &effective(&session, &entry.definition)?, &mut out)?;
         }
         (None, true) => {

@@ -75,6 +75,7 @@ fn check_places(options: ParseOptions) -> anyhow::Result<CheckReport> {
     report.files = loaded.files + report.skills;
     report.agents = loaded.agent_files;
     report.ignored = loaded.ignored.len();
+    report.ignored_files = loaded.ignored;
     report.diagnostics = loaded.diagnostics;
     Ok(report)
 }
@@ -93,10 +94,15 @@ fn as_json(report: &CheckReport, teams: usize) -> Value {
         "skills": report.skills,
         "teams": teams,
         "ignored": report.ignored,
+        "ignored_files": report.ignored_files.iter().map(ignored_file).collect::<Vec<_>>(),
         "errors": all(Severity::Error),
         "warnings": all(Severity::Warning),
         "infos": all(Severity::Info),
     })
+}
+
+fn ignored_file((path, reason): &(PathBuf, &str)) -> Value {
+    json!({"path": path.display().to_string(), "reason": reason})
 }
 
 /// Returns a diagnostic in the published JSON format.

@@ -62,8 +62,7 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
         ..SessionRequest::default()
     };
     let session = Session::open(&args.with, request).await?;
-    let agent =
-        session.homing.registry().get(&args.agent).map_err(|error| Trouble::from(homing::SpawnError::from(error)))?;
+    let agent = &session.agent(&args.agent)?.definition;
     session.choose_model(agent, false).await?;
     let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
     replace_unenforceable_cost(&session, args, &mut task)?;

@@ -14,8 +14,9 @@ use homing_runtime::journal::sqlite::{Cassette, Replay};
 use serde_json::Value;
 use uuid::Uuid;
 
+use self::skill_task::skill_task;
 use crate::{
-    cli::run::{RunArgs, WithArgs},
+    cli::run::{DEFAULT_AGENT, RunArgs, WithArgs},
     exit::{Exit, Trouble, TroubleKind},
     print_result,
     session::{Session, SessionRequest},
@@ -26,6 +27,7 @@ use crate::{
 
 mod keyed;
 pub(crate) mod plan;
+mod skill_task;
 
 /// Maximum size of a task in bytes.
 const MAX_TASK: usize = 4 * 1024 * 1024;
@@ -145,8 +147,13 @@ pub(crate) async fn follow(
 }
 
 async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Result<Task, Trouble> {
-    let agent =
-        session.homing.registry().get(&args.agent).map_err(|error| Trouble::from(homing::SpawnError::from(error)))?;
+    let skill = skill_task(&text, session)?;
+    let (text, skill_agent, skill_model) = match skill {
+        Some(skill) => (skill.text, skill.agent, skill.model),
+        None => (text, None, None),
+    };
+    let named = skill_agent.filter(|_| args.agent == DEFAULT_AGENT);
+    let agent = &session.agent(named.as_deref().unwrap_or(&args.agent))?.definition;
     if text.trim().is_empty() && agent.task.initial_prompt.is_none() {
         return Err(homing::SpawnError::EmptyTask.into());
     }
@@ -156,7 +163,7 @@ async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) 
         session.choose_model(agent, person_reads).await?;
     }
     let mut task = session.bounded(Task::new(agent.name.clone(), text), args.limits.limits());
-    task.model = session.model.clone().filter(|_| !is_replay);
+    task.model = session.model.clone().or(skill_model).filter(|_| !is_replay);
     task.schema = args.schema.as_deref().map(schema).transpose()?;
     task.until.clone_from(&args.until);
     task.key.clone_from(&args.key);

@@ -1,6 +1,7 @@
 //! Tests of the program as a process, by its output, its files and the requests that a provider on the loopback received.
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skipped test says so, and chaos reports")]
 
+mod agent_files;
 mod bad_input;
 mod chaos;
 mod cut_replies;

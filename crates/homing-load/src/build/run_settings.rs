@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use homing_core::definition::{AgentDefinition, Inherit, Isolation, MemoryScope, OnFailure, ProjectContext};
+use homing_core::definition::{AgentDefinition, Inherit, Isolation, MemoryScope, OfferedTo, OnFailure, ProjectContext};
 use serde_json::Value;
 
 use super::field_reader::FieldReader;
@@ -22,6 +22,7 @@ pub(super) struct RunSettings {
     pub(super) background: bool,
     isolation: Isolation,
     memory: Option<MemoryScope>,
+    offered_to: OfferedTo,
     pub(super) mcp_servers: BTreeMap<String, Value>,
     pub(super) hooks: Value,
     schema: Option<Value>,
@@ -84,6 +85,33 @@ impl RunSettings {
                 reader.warn(message, "write worktree or none");
                 self.isolation = Isolation::Worktree;
             }
+        }
+    }
+
+    /// Reads OpenCode's mode: a primary agent is never started by another one.
+    pub(super) fn mode(&mut self, reader: &FieldReader<'_>) {
+        if reader.word() == "primary" {
+            self.offered_to = OfferedTo::User;
+        }
+        self.notes.insert(reader.key.to_owned(), reader.value.to_json());
+    }
+
+    /// Reads a flag that keeps the agent from models. An unknown value does so too, because it may be a restriction.
+    pub(super) fn not_for_models(&mut self, reader: &mut FieldReader<'_>, when: bool) {
+        let value = reader.value.truth();
+        if value.is_none() {
+            let message = format!("`{}` is neither true nor false: the agent is not offered to models", reader.key);
+            reader.warn(message, "write true or false");
+        }
+        if value.is_none_or(|value| value == when) {
+            self.offered_to = OfferedTo::User;
+        }
+    }
+
+    /// Reads a flag that keeps the agent out of the user's lists.
+    pub(super) fn not_for_user(&mut self, reader: &mut FieldReader<'_>, when: bool) {
+        if reader.value.truth() == Some(when) && self.offered_to.is_everyone() {
+            self.offered_to = OfferedTo::Models;
         }
     }
 
@@ -173,6 +201,7 @@ impl RunSettings {
         definition.execution.background = self.background;
         definition.execution.isolation = self.isolation;
         definition.execution.memory = self.memory;
+        definition.execution.offered_to = self.offered_to;
         definition.integrations.mcp_servers = self.mcp_servers;
         definition.integrations.hooks = self.hooks;
         definition.task.schema = self.schema;

@@ -77,7 +77,8 @@ pub(super) struct AgentFolder {
     path: PathBuf,
     depth: Depth,
     endings: &'static [&'static str],
-    fence: Option<PathBuf>,
+    /// The project or plugin, which links and references must not leave.
+    pub(super) fence: Option<PathBuf>,
 }
 
 impl AgentFolder {

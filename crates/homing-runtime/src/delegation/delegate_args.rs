@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use homing_core::{definition::AgentDefinition, limits::Limits, registry::Registry};
+use homing_core::{
+    definition::AgentDefinition,
+    limits::Limits,
+    registry::{Registry, UnknownAgent},
+};
 use serde_json::Value;
 
 use crate::agent_loop::call_record::RefusedCall;
@@ -47,12 +51,16 @@ impl DelegateArgs {
     pub(super) fn parse(args: &Value, registry: &Registry) -> Result<Self, RefusedCall> {
         let text = |keys: &[&str]| keys.iter().find_map(|key| args.get(*key)?.as_str()).map(str::trim);
         let name = text(&AGENT_KEYS).ok_or_else(|| {
-            let names = registry.names().collect::<Vec<_>>().join(", ");
+            let names = registry.offered().map(|agent| agent.definition.name.as_str()).collect::<Vec<_>>().join(", ");
             RefusedCall::mistake(format!("`agent` is missing; there are: {names}"))
         })?;
         let task = text(&TASK_KEYS).filter(|task| !task.is_empty());
         let task = task.ok_or_else(|| RefusedCall::mistake("`task` is missing: describe what the agent must do"))?;
-        let agent = registry.get(name).map_err(|unknown| RefusedCall::mistake(unknown.to_string()))?.clone();
+        let agent = registry.get(name).map_err(|unknown| {
+            let known = registry.offered().map(|agent| agent.definition.name.clone()).collect();
+            RefusedCall::mistake(UnknownAgent { known, ..unknown }.to_string())
+        })?;
+        let agent = agent.clone();
         let background = args.get("background").or_else(|| args.get("run_in_background")).and_then(Value::as_bool);
         let context = args.get("context").and_then(Value::as_object).cloned().unwrap_or_default();
         Ok(Self {

@@ -28,6 +28,7 @@ use crate::{
         Interrupt,
         active_run::ActiveRun,
         call_record::{CallError, CallRecorder, RefusedCall},
+        request::is_program,
     },
     live_run::LiveRun,
     runtime::{SpawnError, SpawnOrder},
@@ -113,6 +114,10 @@ impl Delegation {
 
     async fn delegate(&self, state: &CallState, args: &Value) -> Result<DelegationOutput, CallError> {
         let delegation = DelegateArgs::parse(args, &self.run.runtime.parts.registry)?;
+        if !delegation.agent.execution.offered_to.includes_models() && !self.is_program() {
+            let message = format!("only the user can start the agent `{}`", delegation.agent.name);
+            return Err(RefusedCall::denied(message).into());
+        }
         let allowed_by = self.may_delegate(&delegation.agent.name)?;
         self.recorder.begin(state, "delegate", args, Replay::Keyed, allowed_by).await?;
         let reader = delegation.reader;
@@ -145,6 +150,13 @@ impl Delegation {
                 _ => return Ok(self.report(child, &ended, reader)),
             }
         }
+    }
+
+    /// Returns true if the caller is a program, whose author named the agents.
+    fn is_program(&self) -> bool {
+        let model = self.run.read(|run| run.spawned.models.first().cloned());
+        let model = model.and_then(|name| self.run.runtime.parts.models.get(&name).ok());
+        model.is_some_and(|model| is_program(model.card()))
     }
 
     fn may_delegate(&self, agent: &str) -> Result<String, RefusedCall> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homing_core::{
-    definition::{AgentDefinition, Inherit, OnFailure},
+    definition::{AgentDefinition, Inherit, OfferedTo, OnFailure},
     envelope::Status,
     limits::Limits,
     message::Message,
@@ -283,4 +283,24 @@ async fn long_answer_is_cut_and_the_rest_can_be_read() {
     let setup = TestSetup::new([agent("lead"), agent("scout")], model).tools([TestTool::simple("read")]);
     let (envelope, _) = setup.run(Task::new("lead", "go").limits(Limits::default())).await;
     assert_eq!(envelope.output, "line 8999");
+}
+
+#[tokio::test(start_paused = true)]
+async fn agent_of_the_user_alone_is_not_offered_to_models() {
+    let model = TestModel::new(|request| {
+        let offered =
+            request.tools.specs.iter().any(|tool| tool.name == "delegate" && tool.description.contains("scout"));
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([("delegate", json!({"agent": "scout", "task": "look", "report": "facts"}))]),
+            ("lead", _) => say(format!("offered: {offered}; got: {}", last_words(&request))),
+            _ => say("all quiet"),
+        })
+    });
+    let mut scout = agent("scout");
+    scout.execution.offered_to = OfferedTo::User;
+    let setup = TestSetup::new([agent("lead"), agent("other"), scout], model);
+    let (envelope, _) = setup.run(Task::new("lead", "go")).await;
+    assert_eq!(envelope.output, "offered: false; got: only the user can start the agent `scout`");
+    let (envelope, _) = setup.run(Task::new("scout", "go")).await;
+    assert_eq!(envelope.status, Status::Done, "the user can start it");
 }

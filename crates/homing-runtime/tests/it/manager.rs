@@ -236,6 +236,7 @@ async fn r14_skills_of_a_definition_are_in_its_prompt() {
         description: "wood".into(),
         path: "/skills/carpentry/SKILL.md".into(),
         scope: Scope::User,
+        ..SkillCard::default()
     };
     let model = TestModel::new(|request| Ok(say(request.system)));
     let mut skilled = agent("a");

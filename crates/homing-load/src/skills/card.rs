@@ -1,0 +1,205 @@
+//! The card of a skill: its front matter, without its body.
+
+use std::path::Path;
+
+use homing_core::{
+    definition::{OfferedTo, Scope},
+    diagnostic::Diagnostic,
+    sanitize,
+    skill::{SkillCard, SkillSettings},
+};
+
+use crate::{
+    diagnostics::Diagnostics,
+    fields,
+    file::{self, MAX_FRONT_MATTER},
+    front_matter,
+    node::{Node, NodeEntry, Position},
+    parse::is_skill,
+    repair, tools,
+};
+
+/// The number of bytes of a file that are read for its card.
+const HEAD: u64 = MAX_FRONT_MATTER as u64 + 8 * 1024;
+
+/// Folded keys of skills that are known and have no effect here.
+const IGNORED: &[(&str, &str)] = &[
+    ("allowedtools", "it approves no calls; the user's rules decide"),
+    ("disallowedtools", "a skill cannot restrict the agent that loads it"),
+    ("effort", "the effort of the agent applies"),
+    ("hooks", "hooks of skills do not run"),
+    ("paths", "the skill is offered for all files"),
+    ("shell", "`bash` runs commands"),
+    ("background", "the model decides whether it waits"),
+    ("fallback", "it has no effect"),
+];
+
+/// Reads the front matter of a skill; returns no card if the file is not a skill.
+pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Diagnostic>) {
+    let mut diagnostics = Diagnostics::default();
+    let card = match file::read_up_to(path, HEAD) {
+        Ok((_, size)) if size > file::MAX_FILE => {
+            let message = format!("the file has {size} bytes; the maximum for skill files is {}", file::MAX_FILE);
+            diagnostics.error(Position::default(), "", message, "move text into files beside it");
+            None
+        }
+        Ok((bytes, _)) => card_of(path, scope, bytes, &mut diagnostics),
+        Err(message) => {
+            diagnostics.error(Position::default(), "", message, "");
+            None
+        }
+    };
+    (card, diagnostics.into_diagnostics(Some(path)))
+}
+
+fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, diagnostics: &mut Diagnostics) -> Option<SkillCard> {
+    // The bytes that were read may end inside a character.
+    if let Err(error) = std::str::from_utf8(&bytes)
+        && error.error_len().is_none()
+    {
+        bytes.truncate(error.valid_up_to());
+    }
+    let text = file::decode(bytes, diagnostics)?;
+    let split = front_matter::split(&text, diagnostics);
+    let start = Position { line: 1, column: 1 };
+    let Some((yaml, line)) = split.front else {
+        if is_skill(path) {
+            diagnostics.error(
+                start,
+                "",
+                "the skill has no front matter",
+                "begin it with `---`, `name: …`, `description: …`, `---`",
+            );
+        }
+        return None;
+    };
+    if yaml.len() > MAX_FRONT_MATTER {
+        diagnostics.error(start, "", format!("the front matter has more than {MAX_FRONT_MATTER} bytes"), "");
+        return None;
+    }
+    let node = match repair::read(yaml, line, diagnostics) {
+        Ok(node) => node,
+        Err(error) => {
+            diagnostics.error(
+                error.position,
+                "",
+                format!("the front matter cannot be read: {}", error.message),
+                "correct the YAML",
+            );
+            return None;
+        }
+    };
+    let name = card_name(path, &node, diagnostics)?;
+    let mut description = card_description(&node, split.body, split.body_line, diagnostics)?;
+    if let Some(more) = node.get("when_to_use").and_then(Node::text).filter(|text| !text.trim().is_empty()) {
+        description = format!("{description}\n{}", more.trim());
+    }
+    report_lengths(&node, diagnostics);
+    let settings = settings(&node, diagnostics);
+    Some(SkillCard { name, description, path: path.to_owned(), scope, settings })
+}
+
+/// Reads the settings of a skill and reports known keys without effect.
+fn settings(node: &Node, diagnostics: &mut Diagnostics) -> SkillSettings {
+    let mut settings = SkillSettings::default();
+    for entry in node.entries().unwrap_or_default() {
+        let (folded, value) = (fields::fold(&entry.key), &entry.value);
+        let text = || value.text().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+        match folded.as_str() {
+            // A value that cannot be read restricts.
+            "disablemodelinvocation" if value.truth() != Some(false) => settings.offered_to = OfferedTo::User,
+            "userinvocable" if value.truth() == Some(false) && settings.offered_to.is_everyone() => {
+                settings.offered_to = OfferedTo::Models;
+            }
+            "arguments" => settings.arguments = arguments(value, diagnostics),
+            "context" => settings.fork = text().as_deref() == Some("fork"),
+            "agent" => settings.agent = text(),
+            "model" => settings.model = text().filter(|model| model != "inherit"),
+            _ => report_ignored(entry, &folded, diagnostics),
+        }
+    }
+    settings
+}
+
+/// Reads the names of arguments: a list, or words.
+fn arguments(value: &Node, diagnostics: &mut Diagnostics) -> Vec<String> {
+    match value.text() {
+        Some(text) => {
+            text.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        }
+        None => tools::items(value, "arguments", diagnostics).into_iter().map(|(name, _)| name).collect(),
+    }
+}
+
+fn report_ignored(entry: &NodeEntry, folded: &str, diagnostics: &mut Diagnostics) {
+    if let Some((_, effect)) = IGNORED.iter().find(|(key, _)| *key == folded) {
+        diagnostics.info(entry.position, &entry.key, format!("`{}` is ignored: {effect}", entry.key), "");
+    }
+}
+
+/// Reports values that the reference validator of agentskills.io rejects.
+fn report_lengths(node: &Node, diagnostics: &mut Diagnostics) {
+    for (key, most) in [("description", 1_024), ("compatibility", 500)] {
+        let Some(value) = node.get(key) else { continue };
+        let length = value.text().map_or(0, |text| text.trim().chars().count());
+        if length > most {
+            let message = format!("`{key}` has {length} characters; other programs accept up to {most}");
+            diagnostics.info(value.position, key, message, "");
+        }
+    }
+}
+
+fn card_name(path: &Path, node: &Node, diagnostics: &mut Diagnostics) -> Option<String> {
+    let folder = if is_skill(path) { path.parent().and_then(Path::file_name) } else { path.file_stem() };
+    let folder = folder.and_then(|name| name.to_str()).unwrap_or_default();
+    let position = node.get("name").map_or(node.position, |name| name.position);
+    let written = node.get("name").and_then(Node::text).map(str::trim).filter(|name| !name.is_empty());
+    let name = sanitize::inert_line(written.unwrap_or(folder));
+    if written.is_none() {
+        diagnostics.warn(position, "name", format!("missing `name`: using `{folder}`"), "write `name: …`");
+    }
+    let portable = name.len() <= 64
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && !name.contains("--")
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if name.is_empty() || name.len() > 256 {
+        diagnostics.error(
+            position,
+            "name",
+            "the skill has no usable name",
+            "use up to 64 lower-case letters, digits, hyphens",
+        );
+        return None;
+    }
+    if !portable {
+        let message = format!("other programs do not accept the name `{name}`");
+        diagnostics.warn(position, "name", message, "use up to 64 lower-case letters, digits and single hyphens");
+    }
+    if portable && is_skill(path) && written.is_some_and(|written| written != folder) {
+        let message = format!("other programs require that the name `{name}` is the name of its folder, `{folder}`");
+        diagnostics.info(position, "name", message, "rename one of them");
+    }
+    Some(name)
+}
+
+fn card_description(node: &Node, body: &str, body_line: u32, diagnostics: &mut Diagnostics) -> Option<String> {
+    let written = node.get("description").and_then(Node::text).map(str::trim).filter(|text| !text.is_empty());
+    if let Some(written) = written {
+        return Some(written.to_owned());
+    }
+    let is_prose = |text: &&str| !text.is_empty() && !text.starts_with(['#', '`', '-', '<']);
+    let paragraph = body.split("\n\n").map(str::trim).find(is_prose);
+    let position = Position { line: body_line, column: 1 };
+    match paragraph {
+        Some(paragraph) => {
+            let message = "missing `description`: using the first paragraph";
+            diagnostics.warn(node.position, "description", message, "describe when to use the skill");
+            Some(paragraph.chars().take(1_024).collect())
+        }
+        None => {
+            diagnostics.error(position, "description", "missing `description`", "describe when to use the skill");
+            None
+        }
+    }
+}
