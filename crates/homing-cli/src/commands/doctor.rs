@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
             show(&row.name, finding)?;
         }
     }
-    show("model", model(&providers, config.as_ref()))?;
+    show("model", model(&providers, config.as_ref()).await)?;
     show("journal", journal(config.as_ref(), &folders, args.journal))?;
     show("trust", trust(&setup))?;
     show("terminal", screen())?;
@@ -143,11 +143,13 @@ fn address(url: &str) -> Option<(String, u16)> {
     }
 }
 
-fn model(providers: &Providers, config: Option<&Layered>) -> Finding {
+/// Names the model of runs that name none. A server of the user is asked for its list, as a run would.
+async fn model(providers: &Providers, config: Option<&Layered>) -> Finding {
     if let Some(model) = config.and_then(|config| config.user.model.clone()) {
         return Finding::Good(format!("{model}, as configured"));
     }
-    match homing_models::names::default_model(providers) {
+    let served = homing_models::names::served_model(providers).await;
+    match served.or_else(|| homing_models::names::default_model(providers)) {
         Some((_, why)) => Finding::Good(why),
         None => {
             let vars = providers.rows().iter().filter_map(|row| row.key_vars.first()).take(4).cloned();

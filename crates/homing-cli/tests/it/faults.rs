@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use homing_testing::FakeResponse;
+use homing_testing::{FakeResponse, ResponseStep};
 
 use crate::world::*;
 
@@ -203,4 +203,23 @@ fn fault10_timers_work_after_a_long_suspend() {
     };
     assert_eq!((code(&output), &json(&output)["output"]), (0, &"awake".into()), "{}", err(&output));
     assert_eq!(world.provider.requests().len(), 1);
+}
+
+#[test]
+fn endless_reply_ends_the_run_and_leaves_little_behind() {
+    let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"and so on and so on \"}}]}\n\n";
+    let (pause, limit) = (Duration::from_micros(1), Duration::from_secs(300));
+    let flood = ResponseStep::Repeat { bytes: event.repeat(50).into_bytes(), pause, limit };
+    let world = World::new(move |_, _| FakeResponse::open_stream(vec![flood.clone()]));
+    let output = world.homing(&run(&["--json", "x"]));
+    let envelope = json(&output);
+    assert_eq!((code(&output), world.provider.requests().len()), (1, 1), "{}", err(&output));
+    let said = envelope["error"]["message"].as_str().unwrap();
+    assert!(said.contains("far longer than the permitted"), "{said}");
+    assert_eq!(envelope["usage"]["estimated"], true, "{}", envelope["usage"]);
+    assert!(envelope["usage"]["output"].as_u64().unwrap() > 8_192, "what was seen is charged: {}", envelope["usage"]);
+    let journal = world.home.path().join(".local/share/homing");
+    let sizes = std::fs::read_dir(journal).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    let (journal, printed) = (sizes.sum::<u64>(), output.stdout.len());
+    assert!(journal < 8 << 20 && printed < 4 << 20, "{journal} bytes in the journal, {printed} printed");
 }

@@ -28,6 +28,7 @@ fn local_server_is_asked_for_its_models() {
     assert_eq!(model_of(&requests[1]), "tiny-1");
     let said = format!("using openai/tiny-1, the first model that {} offers", world.provider.url());
     assert!(err(&output).contains(&said), "{}", err(&output));
+    assert!(out(&world.homing(&["doctor"])).contains(&said));
 }
 
 #[test]

@@ -44,7 +44,6 @@ impl ModelSource {
     }
 
     #[cfg(not(feature = "providers"))]
-    #[expect(clippy::unused_async, reason = "with providers, a server may be asked for its models")]
     pub(super) async fn build(self) -> Result<Arc<dyn Models>, BuildError> {
         let own = self.own.into_values().next();
         let single = || own.map(|model| Arc::new(homing_core::model::SingleModel(model)) as Arc<dyn Models>);
