@@ -188,7 +188,8 @@ pub(crate) fn failure_hint(error: &EnvelopeError) -> Option<String> {
     let kind = serde_json::from_value::<FailureKind>(error.kind.clone().into()).ok();
     let hint = kind.and_then(|kind| match kind {
         FailureKind::Auth => Some("check the provider's API key; `homing doctor` shows which one is missing"),
-        FailureKind::Model => Some("try again later, or another model with --model"),
+        FailureKind::Model if error.retryable => Some("try again later, or another model with --model"),
+        FailureKind::Model => Some("try another model with --model"),
         FailureKind::Journal => Some("make room on the disk or choose another file with --journal, then resume"),
         FailureKind::CrashLoop => Some(CRASH_LOOP_HINT),
         FailureKind::Team => {

@@ -151,10 +151,11 @@ impl Session {
     }
 
     /// Makes sure that there is a model for `agent`, and prints which one was chosen if the user chose none.
-    pub(crate) fn choose_model(&self, agent: &AgentDefinition, person_reads: bool) -> Result<(), Trouble> {
+    pub(crate) async fn choose_model(&self, agent: &AgentDefinition, person_reads: bool) -> Result<(), Trouble> {
         if self.model.is_some() || self.config.user.model.is_some() {
             return Ok(());
         }
+        self.catalog.ask_served_default().await;
         let names_a_model = matches!(agent.model, ModelChoice::Named(_));
         if let Some((_, why)) = self.catalog.default_model() {
             if !names_a_model {
@@ -372,7 +373,7 @@ fn model_map(with: &WithArgs, config: &Layered) -> Vec<(String, String)> {
 fn checked_model(catalog: &Catalog, config: &Layered, with: &WithArgs, name: &str) -> Result<String, Trouble> {
     let resolver = |providers: &dyn Availability, strict: bool| {
         let (aliases, map) = (config.user.aliases.clone(), model_map(with, config));
-        let choice = ModelChoice::Named(vec![name.to_owned()]);
+        let choice = ModelChoice::Exact(name.to_owned());
         Resolver { providers, default: None, aliases, map, strict }.resolve(&choice, None)
     };
     let providers = catalog.providers();
@@ -392,7 +393,7 @@ fn checked_model(catalog: &Catalog, config: &Layered, with: &WithArgs, name: &st
     }
     let message = match error {
         Unresolved::Strict(warning) => warning.to_string(),
-        other @ (Unresolved::NoDefault | Unresolved::NoKey(_)) => other.to_string(),
+        other @ (Unresolved::NoDefault | Unresolved::NoKey(_) | Unresolved::UnknownModel(_)) => other.to_string(),
     };
     Err(Trouble::usage(message)
         .hint("write provider/model, such as anthropic/claude-sonnet-5-5; `homing doctor` lists the providers"))

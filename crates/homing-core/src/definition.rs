@@ -151,6 +151,19 @@ pub enum ModelChoice {
     Default,
     /// The first available of these; names as written in the file.
     Named(Vec<String>),
+    /// This model and no other, as the user or the host named it. Files cannot express it.
+    Exact(String),
+}
+
+impl ModelChoice {
+    /// Returns the names in it; none for the parent's and the default model.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::Inherit | Self::Default => &[],
+            Self::Named(names) => names,
+            Self::Exact(name) => std::slice::from_ref(name),
+        }
+    }
 }
 
 /// The part of the parent's transcript that a child starts with.

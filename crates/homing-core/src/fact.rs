@@ -148,6 +148,9 @@ pub struct Spawned {
     pub authority: Authority,
     /// Limits, with defaults already applied.
     pub limits: Limits,
+    /// True if its cost limit is the default, not one that was asked for: it does not forbid children without a known price.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub default_cost: bool,
     /// Models that it may use, preferred first.
     pub models: Vec<String>,
     /// JSON schema of its answer.

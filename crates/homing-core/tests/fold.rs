@@ -78,6 +78,7 @@ fn spawned(parent: Option<Uuid>, limits: Limits) -> Spawned {
         inherited: Vec::new(),
         workdir: "/work".into(),
         limits,
+        default_cost: false,
         models: vec!["script/list".to_owned()],
         schema: None,
         until: None,

@@ -4,21 +4,47 @@
 use homing_core::model::{ModelError, OnDelta};
 
 use crate::{
-    sse::{SseFlow, SseSplitter},
+    sse::{MAX_EVENT, SseFlow, SseSplitter},
     wire::{Decoder, StreamProgress},
 };
 
-/// Maximum size of a response body in bytes. It bounds endless streams and decompression bombs.
+/// Maximum size of a response body in bytes, whatever a request permits. It bounds endless streams and decompression bombs.
 pub(crate) const MAX_BODY: usize = 64 * 1024 * 1024;
 
+/// The sizes that a response to a request of so many output tokens may have. Both are generous, because a stream may send
+/// each token in an event of its own, and an event may repeat the whole reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SizeLimits {
+    /// Bytes of a stream.
+    pub(crate) stream: usize,
+    /// Bytes of an event or of a whole response.
+    pub(crate) event: usize,
+}
+
+impl SizeLimits {
+    /// The limits for a reply of at most `max_output` tokens.
+    pub(crate) fn for_output(max_output: u64) -> Self {
+        let tokens = usize::try_from(max_output).unwrap_or(usize::MAX);
+        let sized = |per_token: usize, fixed: usize, most: usize| {
+            tokens.saturating_mul(per_token).saturating_add(fixed).min(most)
+        };
+        Self { stream: sized(1_536, 4 << 20, MAX_BODY), event: sized(64, 2 << 20, MAX_EVENT) }
+    }
+}
+
 /// Splits a stream into events and passes them to a decoder.
-#[derive(Default)]
 pub(crate) struct EventReader {
     splitter: SseSplitter,
     taken: usize,
+    max_stream: usize,
 }
 
 impl EventReader {
+    /// Creates a reader of streams within `limits`.
+    pub(crate) fn new(limits: SizeLimits) -> Self {
+        Self { splitter: SseSplitter::new(limits.event), taken: 0, max_stream: limits.stream }
+    }
+
     /// Reads a chunk and returns the furthest progress of its events. An error ends the stream.
     pub(crate) fn push(
         &mut self,
@@ -27,13 +53,13 @@ impl EventReader {
         on_delta: OnDelta<'_>,
     ) -> Result<StreamProgress, ModelError> {
         self.taken += chunk.len();
-        if self.taken > MAX_BODY {
-            return Err(too_large());
+        if self.taken > self.max_stream {
+            return Err(too_large(self.max_stream));
         }
         let mut result = Ok(StreamProgress::None);
         let flow = self.splitter.push(chunk, |data| take_event(data, decoder, on_delta, &mut result));
         let progress = result?;
-        flow.map_err(|_| too_large())?;
+        flow.map_err(|_| too_large(self.splitter.max_event()))?;
         Ok(progress)
     }
 
@@ -49,8 +75,9 @@ impl EventReader {
     }
 }
 
-pub(crate) fn too_large() -> ModelError {
-    ModelError::Unusable { reason: format!("the response is larger than {} MiB", MAX_BODY >> 20) }
+/// The error for a response of more than `max` bytes.
+pub(crate) fn too_large(max: usize) -> ModelError {
+    ModelError::Unusable { reason: format!("the response is larger than {} MiB", max >> 20) }
 }
 
 /// Passes an event to the decoder and keeps the furthest progress of the chunk's events.
@@ -60,7 +87,8 @@ fn take_event(
     on_delta: OnDelta<'_>,
     result: &mut Result<StreamProgress, ModelError>,
 ) -> SseFlow {
-    match decoder.push(data, &mut |delta| on_delta(delta)) {
+    let pushed = decoder.push(data, &mut |delta| on_delta(delta));
+    match pushed.and_then(|progress| decoder.check_length().map(|()| progress)) {
         Ok(StreamProgress::None) => SseFlow::More,
         Ok(progress @ (StreamProgress::Content | StreamProgress::Whole)) => {
             *result = Ok(progress);

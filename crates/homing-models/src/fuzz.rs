@@ -3,13 +3,13 @@
 use homing_core::{message::Reply, model::AskFailure};
 
 use crate::{
-    event_reader::EventReader,
+    event_reader::{EventReader, SizeLimits},
     wire::{self, StreamProgress, Wire},
 };
 
 /// Decodes a stream of `chunks` that may call `tools`.
 pub fn streamed(wire: Wire, chunks: &[&[u8]], tools: &[&str]) -> Result<Reply, AskFailure> {
-    let (mut events, mut decoder) = (EventReader::default(), wire::decoder_for(wire, tools));
+    let (mut events, mut decoder) = (EventReader::new(SizeLimits::for_output(8_192)), wire::decoder_for(wire, tools));
     for chunk in chunks {
         match events.push(chunk, &mut decoder, &|_| ()) {
             Ok(StreamProgress::Over) => return decoder.finish(),

@@ -11,7 +11,7 @@ use std::{
 
 use homing_core::{
     message::Reply,
-    model::{AskFailure, Effort, ModelError, OnDelta},
+    model::{AskFailure, ModelError, OnDelta},
 };
 use reqwest::{
     Client, Method, Response, Url,
@@ -21,8 +21,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     classify_error::{self, ErrorBody, shortened},
-    event_reader::{EventReader, MAX_BODY, too_large},
-    wire::{Decoder, Delivery, StreamProgress},
+    event_reader::{EventReader, SizeLimits, too_large},
+    timeouts::{Deadline, StreamTimers, Timeouts, no_response},
+    wire::{Decoder, StreamProgress},
 };
 
 /// Maximum number of bytes to read of an error response.
@@ -31,66 +32,11 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Time to wait for the end of the body once the reply is complete.
 const BODY_END_WAIT: Duration = Duration::from_millis(50);
 
-/// The message for a response that has not begun in time.
-pub(crate) const NO_RESPONSE: &str = "timed out waiting for a response";
+/// Maximum number of bytes of a list of models.
+const MAX_LIST: usize = 8 << 20;
 
-/// Timeouts for the phases of a model call. The total is limited by the run's remaining time, which is part of each request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Until the connection is established.
-    pub connect: Duration,
-    /// From the connection to the response headers.
-    pub headers: Duration,
-    /// From the headers to the first content.
-    pub first_content: Duration,
-    /// Between events that carry content; pings, comments and whitespace do not count.
-    pub idle: Duration,
-    /// For the usage that may follow a complete reply.
-    pub tail: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(10),
-            headers: Duration::from_secs(60),
-            first_content: Duration::from_secs(120),
-            idle: Duration::from_secs(90),
-            tail: Duration::from_secs(5),
-        }
-    }
-}
-
-impl Timeouts {
-    /// Extends the timeouts for a provider whose replies may take `patience` to begin.
-    pub(crate) fn with_patience(self, patience: Option<Duration>) -> Self {
-        let longer = |timeout: Duration| patience.map_or(timeout, |patience| patience.max(timeout));
-        Self { headers: longer(self.headers), first_content: longer(self.first_content), ..self }
-    }
-
-    /// Extends the timeouts for `delivery`: a response that is not streamed begins when the reply is complete.
-    pub(crate) fn for_delivery(self, delivery: Delivery) -> Self {
-        match delivery {
-            Delivery::Streamed => self,
-            Delivery::Whole => Self { headers: self.headers * 10, ..self },
-        }
-    }
-
-    /// Extends the timeouts for `effort`: some providers send nothing while the model reasons.
-    pub(crate) fn for_effort(self, effort: Option<Effort>) -> Self {
-        let factor = match effort {
-            None | Some(Effort::None | Effort::Minimal | Effort::Low | Effort::Medium) => return self,
-            Some(Effort::High) => 3,
-            Some(Effort::Xhigh | Effort::Max) => 6,
-        };
-        Self {
-            headers: self.headers * factor,
-            first_content: self.first_content * factor,
-            idle: self.idle * factor,
-            ..self
-        }
-    }
-}
+/// Time for a server to list its models.
+const LIST_WAIT: Duration = Duration::from_secs(3);
 
 /// The HTTP client, shared by all models of a host.
 pub(crate) struct Http {
@@ -153,6 +99,8 @@ pub(crate) struct OutgoingRequest<'a> {
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
     pub(crate) time_left: Option<Duration>,
+    /// The output tokens that it permits.
+    pub(crate) max_output: u64,
 }
 
 /// Sends a request once and reads the response to its end.
@@ -164,14 +112,52 @@ pub(crate) async fn exchange(
     on_delta: OnDelta<'_>,
 ) -> Result<Reply, AskFailure> {
     let (deadline, peer) = (Deadline::new(outgoing.time_left), outgoing.peer);
+    let limits = SizeLimits::for_output(outgoing.max_output);
+    decoder.limit(outgoing.max_output);
     let response = match open(http, timeouts, outgoing, &deadline).await {
         Ok(response) => response,
-        Err(error) => return Err(AskFailure::free(error)),
+        Err(refusal) if decoder.take_failed_attempt(&refusal.body) => return decoder.finish(),
+        Err(refusal) => return Err(AskFailure::free(refusal.error)),
     };
-    let mut body = ResponseBody { response, peer, deadline: &deadline, timers: StreamTimers::new(timeouts) };
+    let mut body = ResponseBody { response, peer, deadline: &deadline, limits, timers: StreamTimers::new(timeouts) };
     match body.read(&mut decoder, on_delta).await {
         Ok(()) => decoder.finish(),
         Err(error) => Err(decoder.fail(error)),
+    }
+}
+
+/// Gets the document at `url`, within a few seconds.
+pub(crate) async fn fetch(http: &Http, url: &Url, peer: &Peer, headers: HeaderMap) -> Result<Vec<u8>, ModelError> {
+    let deadline = Deadline::new(None);
+    let until = Instant::now() + LIST_WAIT;
+    let late = || no_response(peer, LIST_WAIT);
+    let sending = http.client()?.get(url.clone()).headers(headers).send();
+    let mut response = deadline.until(until, late, sending).await?.map_err(|error| transport(&error, peer))?;
+    if !response.status().is_success() {
+        return Err(ModelError::Unusable { reason: format!("{peer} responded with {}", response.status()) });
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) =
+        deadline.until(until, late, response.chunk()).await?.map_err(|error| transport(&error, peer))?
+    {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_LIST {
+            return Err(too_large(MAX_LIST));
+        }
+    }
+    Ok(body)
+}
+
+/// A request that was not answered by a reply.
+struct Refusal {
+    error: ModelError,
+    /// The body of the error response; empty if there was none.
+    body: Vec<u8>,
+}
+
+impl From<ModelError> for Refusal {
+    fn from(error: ModelError) -> Self {
+        Self { error, body: Vec::new() }
     }
 }
 
@@ -180,13 +166,14 @@ async fn open(
     timeouts: &Timeouts,
     outgoing: OutgoingRequest<'_>,
     deadline: &Deadline,
-) -> Result<Response, ModelError> {
+) -> Result<Response, Refusal> {
     let mut request = reqwest::Request::new(Method::POST, outgoing.url.clone());
     *request.headers_mut() = outgoing.headers;
     *request.body_mut() = Some(outgoing.body.into());
     let wait = timeouts.connect + timeouts.headers;
     let sending = http.client()?.execute(request);
-    let response = deadline.until(Instant::now() + wait, NO_RESPONSE, sending).await?;
+    let late = || no_response(outgoing.peer, wait);
+    let response = deadline.until(Instant::now() + wait, late, sending).await?;
     let response = response.map_err(|error| transport(&error, outgoing.peer))?;
     if response.status().is_success() {
         return Ok(response);
@@ -194,12 +181,12 @@ async fn open(
     Err(refusal(response, timeouts, deadline).await)
 }
 
-async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadline) -> ModelError {
+async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadline) -> Refusal {
     let status = response.status().as_u16();
     let mut body = Vec::new();
     let until = Instant::now() + timeouts.headers;
     // The status is enough to classify the error, so a body that is missing or cut is not an error of its own.
-    while let Ok(Ok(Some(chunk))) = deadline.until(until, "", response.chunk()).await {
+    while let Ok(Ok(Some(chunk))) = deadline.until(until, String::new, response.chunk()).await {
         body.extend_from_slice(&chunk);
         if body.len() > MAX_ERROR_BODY {
             body.truncate(MAX_ERROR_BODY);
@@ -209,11 +196,12 @@ async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadlin
     if (300..400).contains(&status) {
         let reason =
             format!("HTTP {status}: the provider redirects to another address, and redirects are not followed");
-        return ModelError::Unusable { reason };
+        return ModelError::Unusable { reason }.into();
     }
     let headers = response.headers();
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    classify_error::from_status(&ErrorBody { status, header: &header, body: &body, now: SystemTime::now() })
+    let error = ErrorBody { status, header: &header, body: &body, now: SystemTime::now() };
+    Refusal { error: classify_error::from_status(&error), body }
 }
 
 /// The form of a response body.
@@ -228,6 +216,7 @@ struct ResponseBody<'a> {
     response: Response,
     peer: &'a Peer,
     deadline: &'a Deadline,
+    limits: SizeLimits,
     timers: StreamTimers<'a>,
 }
 
@@ -268,11 +257,12 @@ impl ResponseBody<'_> {
     ) -> Result<(), ModelError> {
         while let Some(chunk) = self.next_chunk().await? {
             body.extend_from_slice(&chunk);
-            if body.len() > MAX_BODY {
-                return Err(too_large());
+            if body.len() > self.limits.event {
+                return Err(too_large(self.limits.event));
             }
         }
-        decoder.push_whole(&body, &mut |delta| on_delta(delta))
+        decoder.push_whole(&body, &mut |delta| on_delta(delta))?;
+        decoder.check_length()
     }
 
     async fn read_events(
@@ -281,7 +271,7 @@ impl ResponseBody<'_> {
         decoder: &mut Decoder,
         on_delta: OnDelta<'_>,
     ) -> Result<(), ModelError> {
-        let mut events = EventReader::default();
+        let mut events = EventReader::new(self.limits);
         let mut chunk = bytes::Bytes::from(head);
         loop {
             let progress = events.push(&chunk, decoder, on_delta)?;
@@ -302,7 +292,8 @@ impl ResponseBody<'_> {
     }
 
     async fn next_chunk(&mut self) -> Result<Option<bytes::Bytes>, ModelError> {
-        let chunk = self.deadline.until(self.timers.until, self.timers.message(), self.response.chunk()).await?;
+        let late = || self.timers.message(self.peer);
+        let chunk = self.deadline.until(self.timers.until, late, self.response.chunk()).await?;
         chunk.map_err(|error| transport(&error, self.peer))
     }
 }
@@ -328,66 +319,6 @@ fn not_an_api(content_type: &str, head: &[u8]) -> ModelError {
     }
 }
 
-/// The time by which the provider must send more content.
-pub(crate) struct StreamTimers<'a> {
-    timeouts: &'a Timeouts,
-    pub(crate) until: Instant,
-    has_content: bool,
-    is_whole: bool,
-}
-
-impl<'a> StreamTimers<'a> {
-    pub(crate) fn new(timeouts: &'a Timeouts) -> Self {
-        Self { timeouts, until: Instant::now() + timeouts.first_content, has_content: false, is_whole: false }
-    }
-
-    pub(crate) fn note(&mut self, progress: StreamProgress) {
-        match progress {
-            StreamProgress::None | StreamProgress::Over => (),
-            StreamProgress::Content => {
-                self.has_content = true;
-                self.until = Instant::now() + self.timeouts.idle;
-            }
-            StreamProgress::Whole if self.is_whole => (),
-            StreamProgress::Whole => {
-                self.is_whole = true;
-                self.until = Instant::now() + self.timeouts.tail;
-            }
-        }
-    }
-
-    /// The message for a stream that has exceeded the timeout.
-    pub(crate) fn message(&self) -> &'static str {
-        if self.has_content { "the stream stopped sending content" } else { "timed out waiting for the first content" }
-    }
-}
-
-/// The time at which the run's limit ends the call.
-pub(crate) struct Deadline(Option<Instant>);
-
-impl Deadline {
-    pub(crate) fn new(time_left: Option<Duration>) -> Self {
-        Self(time_left.and_then(|left| Instant::now().checked_add(left)))
-    }
-
-    /// Runs `work` until it is done, until `until`, which fails with `message`, or until the run's time is up.
-    pub(crate) async fn until<T>(
-        &self,
-        until: Instant,
-        message: &str,
-        work: impl Future<Output = T>,
-    ) -> Result<T, ModelError> {
-        let limit = self.0.map_or(until, |end| end.min(until));
-        // With a socket that is always readable, `timeout_at` never polls its timer, so the time is checked here as well.
-        let is_late = Instant::now() >= limit;
-        let done = if is_late { None } else { timeout_at(limit, work).await.ok() };
-        done.ok_or_else(|| match self.0 {
-            Some(end) if end <= until => ModelError::OutOfTime,
-            Some(_) | None => ModelError::Broken { reason: message.to_owned() },
-        })
-    }
-}
-
 /// Classifies a failed connection to `peer`.
 pub(crate) fn transport(error: &reqwest::Error, peer: &Peer) -> ModelError {
     let why = cause(error);
@@ -397,7 +328,8 @@ pub(crate) fn transport(error: &reqwest::Error, peer: &Peer) -> ModelError {
     if error.is_builder() {
         return ModelError::Unusable { reason: format!("cannot send the request to {peer}: {why}") };
     }
-    ModelError::Broken { reason: if error.is_connect() { format!("cannot connect to {peer}: {why}") } else { why } }
+    let failed = if error.is_connect() { "cannot connect to" } else { "lost the connection to" };
+    ModelError::Broken { reason: format!("{failed} {peer}: {why}") }
 }
 
 /// The innermost reasons of an error, without the address.

@@ -5,6 +5,7 @@
 //!
 //! Without the feature `genai`, only providers of the native wires are available.
 
+mod address;
 mod attachments;
 mod classify_error;
 mod event_reader;
@@ -19,13 +20,16 @@ mod native_model;
 mod prices;
 mod provider;
 mod provider_table;
+mod sampling;
 mod secret;
 mod sse;
+mod timeouts;
 mod wire;
 
-pub use http::Timeouts;
 pub use prices::GivenPrice;
 pub use provider::{Auth, NoModelError, OneOrMore, ProviderConfig, ProviderRow, Providers, RowError};
+pub use sampling::Sampling;
+pub use timeouts::Timeouts;
 pub use wire::{
     Delivery, Wire,
     chat::Quirks,

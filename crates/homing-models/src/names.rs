@@ -16,7 +16,7 @@ use crate::provider::Providers;
 use model_ids::{provider_of, split_list, successor};
 use tables::{ALIASES, FAMILIES};
 
-pub use default_model::{OfflineCase, default_model, may_go_offline};
+pub use default_model::{OfflineCase, default_model, may_go_offline, served_model};
 pub use error::{MissingKey, ResolveWarning, Unresolved};
 pub(crate) use model_ids::{family, model_id};
 
@@ -28,6 +28,10 @@ pub trait Availability {
     fn is_usable(&self, provider: &str) -> bool;
     /// Returns true if the host supplies `model` itself, regardless of the provider in its name.
     fn owns(&self, _model: &str) -> bool {
+        false
+    }
+    /// Returns true if the user has moved `provider` to an address that is not its own. Such a server may offer any model.
+    fn is_moved(&self, _provider: &str) -> bool {
         false
     }
     /// The environment variables that may hold the API key of `provider`, for error messages.
@@ -43,6 +47,10 @@ impl Availability for Providers {
 
     fn is_usable(&self, provider: &str) -> bool {
         Self::is_usable(self, provider)
+    }
+
+    fn is_moved(&self, provider: &str) -> bool {
+        self.rows().iter().any(|row| row.name == provider && row.is_foreign())
     }
 
     fn key_variables(&self, provider: &str) -> Vec<String> {
@@ -74,11 +82,23 @@ pub struct ResolvedNames {
     pub warnings: Vec<String>,
 }
 
+/// The author of a name.
+#[derive(Clone, Copy)]
+enum NameOrigin {
+    /// An agent file, perhaps of another program: names that mean nothing here are mapped, replaced or skipped.
+    File,
+    /// The user or the host: the name may be an alias, but it is never replaced by another model.
+    User,
+}
+
 /// The meaning of one written name.
 enum NameMeaning {
     Model(String),
     /// A retired model and its successor.
-    Retired(String),
+    Retired {
+        model: String,
+        successor: String,
+    },
     Parent,
     Default,
     Unknown,
@@ -93,26 +113,35 @@ impl Resolver<'_> {
         match choice {
             ModelChoice::Inherit => self.first_available([parent, self.default.as_deref()], Vec::new()),
             ModelChoice::Default => self.first_available([self.default.as_deref(), None], Vec::new()),
-            ModelChoice::Named(names) => self.resolve_names(names, parent),
+            ModelChoice::Named(names) => self.resolve_names(names, NameOrigin::File, parent),
+            ModelChoice::Exact(name) => self.resolve_names(std::slice::from_ref(name), NameOrigin::User, parent),
         }
     }
 
-    fn resolve_names(&self, names: &[String], parent: Option<&str>) -> Result<ResolvedNames, Unresolved> {
+    fn resolve_names(
+        &self,
+        names: &[String],
+        origin: NameOrigin,
+        parent: Option<&str>,
+    ) -> Result<ResolvedNames, Unresolved> {
         let (mut models, mut warnings) = (Vec::new(), Vec::new());
         for name in names.iter().flat_map(|name| split_list(name)) {
-            let model = match self.meaning(&name) {
-                NameMeaning::Parent => {
+            let model = match (self.meaning(&name, origin), origin) {
+                (NameMeaning::Parent, _) => {
                     parent.or(self.default.as_deref()).and_then(|model| self.in_use(&name, model, &mut warnings))
                 }
-                NameMeaning::Default => {
+                (NameMeaning::Default, _) => {
                     self.default.as_deref().and_then(|model| self.in_use(&name, model, &mut warnings))
                 }
-                NameMeaning::Model(model) => self.available(&name, model, &mut warnings),
-                NameMeaning::Retired(successor) => {
+                (NameMeaning::Model(model), _) | (NameMeaning::Retired { model, .. }, NameOrigin::User) => {
+                    self.available(&name, model, &mut warnings)
+                }
+                (NameMeaning::Retired { successor, .. }, NameOrigin::File) => {
                     warnings.push(ResolveWarning::Retired { name: name.clone(), successor: successor.clone() });
                     self.available(&name, successor, &mut warnings)
                 }
-                NameMeaning::Unknown => {
+                (NameMeaning::Unknown, NameOrigin::User) => return Err(Unresolved::UnknownModel(name)),
+                (NameMeaning::Unknown, NameOrigin::File) => {
                     warnings.push(ResolveWarning::UnknownModel { name });
                     None
                 }
@@ -120,8 +149,11 @@ impl Resolver<'_> {
             models.extend(model.filter(|model| !models.contains(model)));
         }
         if models.is_empty() {
-            // None of the named models is available: the user's default wins over the parent's model.
-            return self.first_available([self.default.as_deref(), parent], warnings);
+            return match origin {
+                // None of the named models is available: the user's default wins over the parent's model.
+                NameOrigin::File => self.first_available([self.default.as_deref(), parent], warnings),
+                NameOrigin::User => self.first_available([None, None], warnings),
+            };
         }
         self.check_strict(&warnings)?;
         Ok(ResolvedNames { names: models, warnings: warnings.iter().map(ToString::to_string).collect() })
@@ -144,9 +176,6 @@ impl Resolver<'_> {
             }
         }
         self.check_strict(&warnings)?;
-        if models.iter().all(Option::is_none) {
-            return Err(Unresolved::NoDefault);
-        }
         let missing = warnings.into_iter().find_map(|warning| match warning {
             ResolveWarning::NoKey { key, .. } => Some(key),
             ResolveWarning::UnknownModel { .. } | ResolveWarning::Retired { .. } => None,
@@ -181,7 +210,7 @@ impl Resolver<'_> {
         None
     }
 
-    fn meaning(&self, written: &str) -> NameMeaning {
+    fn meaning(&self, written: &str, origin: NameOrigin) -> NameMeaning {
         let name = written.trim().trim_matches(['\'', '"', '`']).trim();
         match name.to_lowercase().as_str() {
             "" | "default" | "auto" => return NameMeaning::Default,
@@ -189,9 +218,9 @@ impl Resolver<'_> {
             "offline" => return NameMeaning::Model("offline".to_owned()),
             _ => (),
         }
-        match self.mapped(name) {
-            Some(model) => self.meaning_unmapped(&model),
-            None => self.meaning_unmapped(name),
+        match (origin, self.mapped(name)) {
+            (NameOrigin::File, Some(model)) => self.meaning_unmapped(&model),
+            (NameOrigin::File, None) | (NameOrigin::User, _) => self.meaning_unmapped(name),
         }
     }
 
@@ -205,7 +234,7 @@ impl Resolver<'_> {
             return NameMeaning::Model(model);
         }
         if let Some(model) = self.with_provider(name) {
-            return current(model);
+            return self.current(model);
         }
         let id = model_id(name);
         if let Some(model) = self.alias(&id) {
@@ -213,8 +242,16 @@ impl Resolver<'_> {
         }
         let family = FAMILIES.iter().find(|(start, provider)| id.starts_with(start) && self.providers.has(provider));
         match family {
-            Some((_, provider)) => current(format!("{provider}/{id}")),
+            Some((_, provider)) => self.current(format!("{provider}/{id}")),
             None => NameMeaning::Unknown,
+        }
+    }
+
+    /// `model`, with its successor if its provider has switched it off.
+    fn current(&self, model: String) -> NameMeaning {
+        match successor(&model).filter(|_| !self.providers.is_moved(provider_of(&model))) {
+            Some(successor) => NameMeaning::Retired { model, successor },
+            None => NameMeaning::Model(model),
         }
     }
 
@@ -235,14 +272,6 @@ impl Resolver<'_> {
             other => other,
         };
         (self.providers.has(provider) && !model.trim().is_empty()).then(|| format!("{provider}/{}", model.trim()))
-    }
-}
-
-/// `model`, or its successor if it is retired.
-fn current(model: String) -> NameMeaning {
-    match successor(&model) {
-        Some(successor) => NameMeaning::Retired(successor),
-        None => NameMeaning::Model(model),
     }
 }
 
@@ -395,6 +424,45 @@ mod tests {
         assert_eq!(resolve("inherit"), ["a/b"]);
         assert!(parse_map("sonnet").is_err());
         assert!(parse_map("=x").is_err());
+    }
+
+    #[test]
+    fn name_that_the_user_gives_is_never_replaced() {
+        let map = parse_map("gpt-4-turbo=openai/gpt-5, *=ollama/qwen3").unwrap();
+        let resolver = Resolver { map, ..resolver(&ALL) };
+        let exact = |name: &str| resolver.resolve(&ModelChoice::Exact(name.to_owned()), Some("a/b"));
+        for (written, model) in [
+            ("gpt-4-turbo", "openai/gpt-4-turbo"),
+            ("openai/gpt-4-turbo", "openai/gpt-4-turbo"),
+            ("anthropic/claude-3-opus-20240229", "anthropic/claude-3-opus-20240229"),
+            ("sonnet", "anthropic/claude-sonnet-5-5"),
+            ("inherit", "a/b"),
+        ] {
+            let found = exact(written).unwrap();
+            assert_eq!((found.names, found.warnings), (vec![model.to_owned()], Vec::new()), "{written}");
+        }
+        assert_eq!(exact("mystery"), Err(Unresolved::UnknownModel("mystery".to_owned())));
+        let error = exact("grok-4").unwrap_err();
+        assert_eq!(error.to_string(), "no API key for xai: set XAI_API_KEY", "the default does not replace it");
+    }
+
+    #[test]
+    fn retired_name_is_kept_for_a_server_at_another_address() {
+        struct Moved;
+        impl Availability for Moved {
+            fn has(&self, provider: &str) -> bool {
+                ALL.has(provider)
+            }
+            fn is_usable(&self, _: &str) -> bool {
+                true
+            }
+            fn is_moved(&self, provider: &str) -> bool {
+                provider == "openai"
+            }
+        }
+        let resolve = |name: &str| resolver(&Moved).resolve(&named(&[name]), None).unwrap().names;
+        assert_eq!(resolve("gpt-4-turbo"), ["openai/gpt-4-turbo"]);
+        assert_eq!(resolve("claude-3-opus-20240229"), ["anthropic/claude-opus-4-5"]);
     }
 
     #[test]

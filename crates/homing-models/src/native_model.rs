@@ -5,15 +5,16 @@ use std::sync::Arc;
 use homing_core::{
     BoxFuture,
     message::Reply,
-    model::{AskFailure, Model, ModelCard, ModelRequest, OnDelta},
+    model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta},
 };
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
     attachments,
-    http::{self, Http, OutgoingRequest, Peer, Timeouts},
+    http::{self, Http, OutgoingRequest, Peer},
     provider::{Auth, NoModelError, ProviderRow, RowError},
     secret::ApiKey,
+    timeouts::Timeouts,
     wire::{
         Delivery, Wire, anthropic,
         chat::{self, Quirks},
@@ -35,6 +36,8 @@ pub(crate) struct NativeModel {
     key: ApiKey,
     peer: Peer,
     delivery: Delivery,
+    /// Settings of the user, as JSON members.
+    settings: String,
     timeouts: Timeouts,
     http: Arc<Http>,
 }
@@ -54,27 +57,31 @@ impl NativeModel {
         let timeouts = http.timeouts.with_patience(row.patience).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
-        let origin = format!("responses/{}", row.name);
-        Ok(Self { card, model, wire, quirks, origin, url, headers, key, peer, delivery, timeouts, http })
+        let (origin, settings) = (format!("responses/{}", row.name), row.sampling.members(row.wire));
+        Ok(Self { card, model, wire, quirks, origin, url, headers, key, peer, delivery, settings, timeouts, http })
     }
 
     fn outgoing(&self, request: &ModelRequest<'_>) -> OutgoingRequest<'_> {
-        let body = match self.wire {
+        let mut body = match self.wire {
             Wire::Anthropic => anthropic::body(request, &self.model, self.delivery),
             Wire::Responses => {
-                let (model, origin, delivery) = (&self.model, &self.origin, self.delivery);
-                let options = ResponsesOptions { model, origin, delivery, summary: self.quirks.reasoning_summary };
+                let (model, delivery, summary) = (&self.model, self.delivery, self.quirks.reasoning_summary);
+                let origin = &self.origin;
+                let options = ResponsesOptions { model, origin, delivery, summary };
                 responses::body(request, options)
             }
             Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks, self.delivery),
         };
+        // A body is an object whose first member follows the brace.
+        body.insert_str(1, &self.settings);
         let mut headers = self.headers.clone();
         if let Ok(value) = HeaderValue::from_str(request.key)
             && !request.key.is_empty()
         {
             headers.insert(HeaderName::from_static("idempotency-key"), value);
         }
-        OutgoingRequest { url: &self.url, peer: &self.peer, headers, body, time_left: request.time_left }
+        let (time_left, max_output) = (request.time_left, request.max_output);
+        OutgoingRequest { url: &self.url, peer: &self.peer, headers, body, time_left, max_output }
     }
 }
 
@@ -103,6 +110,23 @@ impl Model for NativeModel {
             Ok(reply)
         })
     }
+}
+
+/// Asks the server of `row` for its models.
+pub(crate) async fn served_models(row: &ProviderRow, key: &ApiKey, http: &Http) -> Result<Vec<String>, ModelError> {
+    let unusable = |why: RowError| ModelError::Unusable { reason: format!("provider `{}`: {why}", row.name) };
+    let mut url = endpoint(&row.base_url, row.wire).map_err(unusable)?;
+    let path = ["/chat/completions", "/responses", "/messages"]
+        .iter()
+        .fold(url.path().to_owned(), |path, end| path.replace(end, "/models"));
+    url.set_path(&path);
+    let headers = headers(row, key).map_err(unusable)?;
+    let body = http::fetch(http, &url, &Peer::new(&row.name, Some(&url)), headers).await?;
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    let items =
+        body.get("data").or_else(|| body.get("models")).unwrap_or(&body).as_array().cloned().unwrap_or_default();
+    let id = |item: &serde_json::Value| item.get("id").or_else(|| item.get("name"))?.as_str().map(str::to_owned);
+    Ok(items.iter().filter_map(id).filter(|id| !id.trim().is_empty()).collect())
 }
 
 /// Sets the cost of `reply`, if its price and usage are known.

@@ -3,19 +3,22 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use homing_core::model::{Model, ModelCard, Rates};
+use homing_core::model::{Model, ModelCard, ModelError, Rates};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 #[cfg(feature = "genai")]
 use crate::genai::GenaiModel;
 use crate::{
-    http::{Http, Timeouts},
+    address::{self, Place},
+    http::Http,
     model_table,
-    native_model::NativeModel,
+    native_model::{self, NativeModel},
     prices::{self, GivenPrice, PriceTableEntry},
     provider_table,
+    sampling::Sampling,
     secret::ApiKey,
+    timeouts::Timeouts,
     wire::{Delivery, Wire, chat::Quirks},
 };
 
@@ -45,6 +48,8 @@ pub struct ProviderConfig {
     pub patience: Option<u64>,
     /// `false` for servers that cannot stream replies.
     pub stream: Option<bool>,
+    /// Settings that every request carries.
+    pub sampling: Sampling,
 }
 
 /// One string or a list of strings.
@@ -79,8 +84,6 @@ pub struct ProviderRow {
     pub wire: Wire,
     /// Base URL.
     pub base_url: String,
-    /// Environment variable that overrides the base URL.
-    pub base_url_env: Option<String>,
     /// Environment variables that may hold the API key; empty if it needs none.
     pub key_vars: Vec<String>,
     /// Additional headers for every request.
@@ -104,6 +107,27 @@ pub struct ProviderRow {
     pub patience: Option<Duration>,
     /// Streamed or whole replies.
     pub delivery: Delivery,
+    /// Settings that every request carries.
+    pub sampling: Sampling,
+}
+
+impl ProviderRow {
+    /// Returns true if the user has moved the provider to an address that is not its own: its prices do not apply there, and
+    /// any model may be available.
+    pub fn is_foreign(&self) -> bool {
+        self.has_own_url && !provider_table::is_own_address(&self.name, &self.base_url)
+    }
+
+    /// Prices and context window of `model` in the price table.
+    fn listed(&self, model: &str) -> PriceTableEntry {
+        let free = || PriceTableEntry { rates: Some(Rates::default()), context_window: None };
+        match &self.price_table {
+            None => free(),
+            Some(_) if address::place(&self.base_url) == Place::Local => free(),
+            Some(_) if self.is_foreign() => PriceTableEntry::default(),
+            Some(table) => prices::listed(table, model),
+        }
+    }
 }
 
 /// The reason why [`Providers::model`] has no model of a name.
@@ -207,7 +231,9 @@ impl Providers {
         }
         let lookup: VariableLookup = Box::new(lookup);
         for row in rows.iter_mut().filter(|row| !row.has_own_url) {
-            let url = row.base_url_env.as_deref().and_then(&lookup).map(|url| url.expose_secret().trim().to_owned());
+            let url = provider_table::base_url_variable(&row.name)
+                .and_then(|name| lookup(&name))
+                .map(|url| url.expose_secret().trim().to_owned());
             if let Some(url) = url.filter(|url| !url.is_empty()) {
                 row.base_url = url;
                 row.has_own_url = true;
@@ -215,10 +241,14 @@ impl Providers {
         }
         // Few compatible servers have the Responses API or accept OpenAI's newer fields, so neither is used at an address
         // that is not OpenAI's, unless the configuration says otherwise.
-        let is_moved = |row: &&mut ProviderRow| row.name == "openai" && !provider_table::is_openai(&row.base_url);
+        let is_moved =
+            |row: &&mut ProviderRow| row.name == "openai" && !provider_table::is_own_address("openai", &row.base_url);
         if let Some(row) = rows.iter_mut().find(is_moved) {
             row.wire = if has_wire { row.wire } else { Wire::Chat };
             row.quirks.prompt_cache_key &= has_quirks;
+        }
+        for row in rows.iter_mut().filter(|row| address::place(&row.base_url) != Place::Public) {
+            row.patience.get_or_insert(provider_table::LOCAL_PATIENCE);
         }
         Self { rows, lookup, http: Arc::new(Http::new(timeouts, proxy)) }
     }
@@ -245,7 +275,8 @@ impl Providers {
             return None;
         }
         let is_set = |name: &&String| ApiKey::new((self.lookup)(name)).expose().is_some();
-        match self.key_variable(row).or_else(|| row.base_url_env.as_ref().filter(|_| row.has_own_url).filter(is_set)) {
+        let base_url = provider_table::base_url_variable(&row.name).filter(|_| row.has_own_url);
+        match row.key_vars.iter().chain(&base_url).find(is_set) {
             Some(name) => Some(format!("{name} is set")),
             None if row.has_own_url => Some("its address is configured".to_owned()),
             None if row.key_vars.is_empty() => Some("it needs no API key".to_owned()),
@@ -277,6 +308,18 @@ impl Providers {
             #[cfg(not(feature = "genai"))]
             Wire::Genai => Err(NoModelError::BadRow { provider: row.name.clone(), why: RowError::NoGenai }),
         }
+    }
+
+    /// Asks the server of `provider` which models it offers.
+    ///
+    /// # Errors
+    /// Fails if the server cannot be reached within a few seconds or has no such list.
+    pub async fn served_models(&self, provider: &str) -> Result<Vec<String>, ModelError> {
+        let unusable = |reason: String| ModelError::Unusable { reason };
+        let row = self.rows.iter().find(|row| row.name == provider);
+        let row = row.ok_or_else(|| unusable(format!("unknown provider `{provider}`")))?;
+        let key = self.key(row).map_err(|error| unusable(error.to_string()))?;
+        native_model::served_models(row, &key, &self.http).await
     }
 
     fn key(&self, row: &ProviderRow) -> Result<ApiKey, NoModelError> {
@@ -318,6 +361,7 @@ fn apply(row: &mut ProviderRow, config: ProviderConfig) {
     if let Some(is_streamed) = config.stream {
         row.delivery = if is_streamed { Delivery::Streamed } else { Delivery::Whole };
     }
+    row.sampling = config.sampling.or(std::mem::take(&mut row.sampling));
 }
 
 fn new_row(name: String, config: ProviderConfig) -> ProviderRow {
@@ -327,7 +371,6 @@ fn new_row(name: String, config: ProviderConfig) -> ProviderRow {
         name,
         wire,
         base_url: String::new(),
-        base_url_env: None,
         key_vars: Vec::new(),
         headers: BTreeMap::new(),
         auth: if wire == Wire::Anthropic { Auth::XApiKey } else { Auth::Bearer },
@@ -338,6 +381,7 @@ fn new_row(name: String, config: ProviderConfig) -> ProviderRow {
         has_own_url: false,
         patience: None,
         delivery: Delivery::Streamed,
+        sampling: Sampling::default(),
     };
     apply(&mut row, config);
     // A new provider with a key variable needs that key.
@@ -355,10 +399,7 @@ impl From<OneOrMore> for Vec<String> {
 }
 
 fn card(row: &ProviderRow, model: &str, key: &ApiKey) -> ModelCard {
-    let listed = match &row.price_table {
-        Some(table) => prices::listed(table, model),
-        None => PriceTableEntry { rates: Some(Rates::default()), context_window: None },
-    };
+    let listed = row.listed(model);
     let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
     // A limit of zero tokens is a mistake in the configuration.
     let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|tokens| *tokens > 0);

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
+    address::{self, Place},
     provider::{Auth, ProviderRow},
+    sampling::Sampling,
     wire::{
         Delivery, Wire,
         chat::Quirks,
@@ -12,7 +14,9 @@ use crate::{
 };
 
 /// Time for a local server to load a model from disk and to read a long prompt.
-const LOCAL_PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const LOCAL_PATIENCE: Duration = Duration::from_secs(600);
+
+const ANTHROPIC_URL: &str = "https://api.anthropic.com";
 
 /// Name, base URL, variables that may hold the key, name in the price table, default model.
 type BuiltInProvider =
@@ -68,7 +72,7 @@ const GENAI: &[BuiltInProvider] = &[
 pub(crate) fn rows() -> Vec<ProviderRow> {
     let anthropic = (
         "anthropic",
-        "https://api.anthropic.com",
+        ANTHROPIC_URL,
         &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"][..],
         Some("anthropic"),
         Some("claude-sonnet-5-5"),
@@ -86,10 +90,25 @@ pub(crate) fn rows() -> Vec<ProviderRow> {
     rows
 }
 
-/// Returns true for an address of OpenAI itself, such as `https://eu.api.openai.com/v1`.
-pub(crate) fn is_openai(base_url: &str) -> bool {
-    let host = reqwest::Url::parse(base_url.trim()).ok().and_then(|url| url.host_str().map(str::to_owned));
-    host.is_some_and(|host| host == "api.openai.com" || host.ends_with(".api.openai.com"))
+/// The environment variable that moves a built-in provider to another address.
+pub(crate) fn base_url_variable(provider: &str) -> Option<String> {
+    let is_built_in = provider == "anthropic" || CHAT.iter().chain(GENAI).any(|line| line.0 == provider);
+    is_built_in.then(|| format!("{}_BASE_URL", provider.replace('-', "_").to_uppercase()))
+}
+
+/// Returns true if `url` is an address of the provider itself, not of a proxy or another server in its place.
+pub(crate) fn is_own_address(provider: &str, url: &str) -> bool {
+    let built_in = CHAT.iter().chain(GENAI).find(|line| line.0 == provider).map(|line| line.1);
+    let own = match provider {
+        "anthropic" => ANTHROPIC_URL,
+        "gemini" | "gemini-interactions" | "vertex" => "https://googleapis.com",
+        "bedrock" => "https://amazonaws.com",
+        "minimax" => "https://minimax.io",
+        // Every customer has an address of their own.
+        "azure" => return address::place(url) == Place::Public,
+        _ => built_in.unwrap_or_default(),
+    };
+    address::is_same_domain(url, own)
 }
 
 fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
@@ -98,7 +117,6 @@ fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
         name: name.to_owned(),
         wire,
         base_url: base_url.to_owned(),
-        base_url_env: Some(format!("{}_BASE_URL", name.replace('-', "_").to_uppercase())),
         key_vars: key_vars.iter().map(|name| (*name).to_owned()).collect(),
         headers: BTreeMap::new(),
         auth: if name == "azure" { Auth::ApiKey } else { Auth::Bearer },
@@ -110,6 +128,7 @@ fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
         has_own_url: false,
         patience: key_vars.is_empty().then_some(LOCAL_PATIENCE),
         delivery: Delivery::Streamed,
+        sampling: Sampling::default(),
     }
 }
 

@@ -1,16 +1,17 @@
 //! [`SseSplitter`]: splits a byte stream into server-sent events of bounded size, without reading their data.
 
-/// Maximum size of a line or an event in bytes; those of providers are thousands of times smaller.
-const MAX_EVENT: usize = 16 * 1024 * 1024;
+/// Maximum size of a line or an event in bytes, whatever a request permits.
+pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 
-/// A line or an event is larger than [`MAX_EVENT`].
+/// A line or an event is too large.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EventTooLong;
 
 /// Splits chunks of bytes into the data of complete events. Comments, ids and retry fields are dropped, so that a ping
 /// never counts as content.
-#[derive(Default)]
 pub(crate) struct SseSplitter {
+    /// Maximum size of a line or an event in bytes.
+    max_event: usize,
     /// The beginning of an incomplete line.
     line: Vec<u8>,
     /// The data lines of an incomplete event.
@@ -21,7 +22,23 @@ pub(crate) struct SseSplitter {
     begun: bool,
 }
 
+impl Default for SseSplitter {
+    fn default() -> Self {
+        Self::new(MAX_EVENT)
+    }
+}
+
 impl SseSplitter {
+    /// Creates a splitter of lines and events of at most `max_event` bytes.
+    pub(crate) fn new(max_event: usize) -> Self {
+        Self { max_event, line: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, begun: false }
+    }
+
+    /// Maximum size of a line or an event in bytes.
+    pub(crate) fn max_event(&self) -> usize {
+        self.max_event
+    }
+
     /// Reads a chunk and calls `on_event` with every event that it completes, until that returns `Enough`.
     pub(crate) fn push(
         &mut self,
@@ -56,7 +73,7 @@ impl SseSplitter {
     }
 
     fn keep(&mut self, part: &[u8]) -> Result<(), EventTooLong> {
-        if self.line.len() + part.len() > MAX_EVENT {
+        if self.line.len() + part.len() > self.max_event {
             return Err(EventTooLong);
         }
         self.line.extend_from_slice(part);
@@ -84,7 +101,7 @@ impl SseSplitter {
         }
         if let Some(data) = line.strip_prefix(b"data:") {
             let data = data.strip_prefix(b" ").unwrap_or(data);
-            if self.data.len() + data.len() > MAX_EVENT {
+            if self.data.len() + data.len() > self.max_event {
                 return Err(EventTooLong);
             }
             if std::mem::replace(&mut self.has_data, true) {

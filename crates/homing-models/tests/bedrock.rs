@@ -203,3 +203,23 @@ async fn signed_reasoning_returns_to_minimax() {
     let content = second_turn(&*model, &provider, &reply).await;
     assert_eq!(content[0], json!({"type": "thinking", "thinking": "Hm.", "signature": "seal"}));
 }
+
+#[tokio::test]
+async fn cached_tokens_are_added_to_the_input() {
+    let usage = json!({"usage": {"inputTokens": 10, "outputTokens": 5, "totalTokens": 115,
+        "cacheReadInputTokens": 80, "cacheWriteInputTokens": 20}});
+    let frames = [
+        frame("messageStart", &json!({"role": "assistant"})),
+        delta(0, json!({"text": "Hi."})),
+        stop(0),
+        frame("messageStop", &json!({"stopReason": "end_turn"})),
+        frame("metadata", &usage),
+    ];
+    let answer =
+        FakeResponse::response(200, &[("content-type", "application/vnd.amazon.eventstream")], frames.concat());
+    let provider = FakeProvider::answers(vec![answer]).await;
+    let model = model_named(&provider.url(), "genai", "bedrock", "anthropic.claude-sonnet-4-5", patient());
+    let usage = ask(&*model).await.reply().usage;
+    assert_eq!((usage.input, usage.cached, usage.cache_write, usage.output), (110, 80, 20, 5));
+    assert_eq!(usage.cost_micros, 160, "110 tokens at $1 and 5 at $10 per million");
+}

@@ -37,6 +37,9 @@ async fn fails_within(answer: FakeResponse, timeouts: Timeouts) -> AskFailure {
     failure
 }
 
+const LATE: &str = "no content from fake at http://127.0.0.1:";
+const SILENT: &str = " stopped sending content";
+
 fn broken(failure: &AskFailure) -> &str {
     match &failure.error {
         ModelError::Broken { reason } => reason,
@@ -61,27 +64,28 @@ async fn fault11_listener_that_never_accepts_times_out() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let failure = ask(&*model(&url, "chat", fast())).await.failure();
-    assert!(broken(&failure).contains("timed out waiting for a response"), "{failure:?}");
+    assert!(broken(&failure).contains("no response from fake at http://127.0.0.1:"), "{failure:?}");
 }
 
 #[tokio::test]
 async fn fault12_missing_headers_time_out() {
     let failure = is_ended(FakeResponse::steps(vec![ResponseStep::Stall])).await;
-    assert_eq!(broken(&failure), "timed out waiting for a response");
+    let said = broken(&failure);
+    assert!(said.contains("no response from fake at http://127.0.0.1:") && said.contains("`patience`"), "{said}");
     assert_eq!(failure.charge, Charge::Nothing);
 }
 
 #[tokio::test]
 async fn fault13_silent_stream_times_out_and_keeps_its_text() {
     let failure = is_ended(FakeResponse::open_stream(vec![bytes(HELLO), ResponseStep::Stall])).await;
-    assert_eq!(broken(&failure), "the stream stopped sending content");
+    assert!(broken(&failure).ends_with(SILENT), "{failure:?}");
     assert_eq!((failure.charge, failure.partial.as_str()), (Charge::Hold, "Hello"));
 }
 
 #[tokio::test]
 async fn fault13_stream_without_content_costs_nothing() {
     let failure = is_ended(FakeResponse::open_stream(vec![ResponseStep::Stall])).await;
-    assert_eq!(broken(&failure), "timed out waiting for the first content");
+    assert!(broken(&failure).starts_with(LATE), "{failure:?}");
     assert_eq!(failure.charge, Charge::Nothing);
 }
 
@@ -103,11 +107,8 @@ async fn fault14_inv15_s7_endless_pings_time_out() {
             is_ended(FakeResponse::open_stream(vec![bytes(HELLO), pings])),
         );
         for failure in [bare, begun] {
-            assert!(
-                ["timed out waiting for the first content", "the stream stopped sending content"]
-                    .contains(&broken(&failure)),
-                "{ping}: {failure:?}"
-            );
+            let said = broken(&failure);
+            assert!(said.starts_with(LATE) || said.ends_with(SILENT), "{ping}: {failure:?}");
         }
     }
 }
@@ -120,7 +121,7 @@ async fn fault14_flood_of_pings_does_not_delay_the_timeout() {
         limit: Duration::from_secs(60),
     };
     let failure = is_ended(FakeResponse::open_stream(vec![pings])).await;
-    assert_eq!(broken(&failure), "timed out waiting for the first content");
+    assert!(broken(&failure).starts_with(LATE), "{failure:?}");
 }
 
 #[tokio::test]
@@ -131,7 +132,7 @@ async fn fault15_endless_whitespace_times_out() {
         limit: Duration::from_secs(60),
     };
     let failure = is_ended(FakeResponse::open_stream(vec![bytes(HELLO), blanks])).await;
-    assert_eq!(broken(&failure), "the stream stopped sending content");
+    assert!(broken(&failure).ends_with(SILENT), "{failure:?}");
 }
 
 #[tokio::test]
@@ -343,7 +344,7 @@ async fn fault29_missing_or_implausible_usage_is_flagged() {
     ] {
         let provider = FakeProvider::answers(vec![FakeResponse::events(&stream(usage))]).await;
         let reply = ask(&*model(&provider.url(), "chat", patient())).await.reply();
-        assert_eq!(reply.usage, Usage { estimated: true, ..Usage::default() }, "{usage}");
+        assert_eq!(reply.usage, Usage { output: 2, estimated: true, ..Usage::default() }, "{usage}");
     }
 }
 

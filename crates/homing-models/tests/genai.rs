@@ -102,6 +102,23 @@ async fn trap3_cached_tokens_are_counted_once() {
     }
 }
 
+#[tokio::test]
+async fn gemini_reply_without_a_count_of_its_output_is_measured() {
+    let usage = async |content: Value, reported: &str| {
+        let stream = gemini_stream(content)
+            .replace("\"candidatesTokenCount\":7,", "")
+            .replace("\"totalTokenCount\":107", reported);
+        let provider = FakeProvider::answers(vec![FakeResponse::events(&stream)]).await;
+        ask(&*gemini(&provider.url())).await.reply().usage
+    };
+    let empty = usage(json!([{"text": ""}]), "\"totalTokenCount\":100").await;
+    assert_eq!((empty.input, empty.output, empty.estimated), (100, 0, false));
+    let total = usage(json!([{"text": "Hello"}]), "\"totalTokenCount\":107").await;
+    assert_eq!((total.input, total.output, total.estimated), (100, 7, false));
+    let text = usage(json!([{"text": "twelve bytes"}]), "\"totalTokenCount\":100").await;
+    assert_eq!((text.input, text.output, text.estimated), (100, 4, true));
+}
+
 fn conversation() -> Vec<Arc<TranscriptEntry>> {
     let call = |id: &str, path: &str| {
         Part::Call(ToolCall { id: id.into(), name: "read".into(), args: Args::Json(json!({ "path": path })) })

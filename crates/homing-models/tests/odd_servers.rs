@@ -3,11 +3,13 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use homing_core::{
-    message::{Args, Part, StopReason},
-    model::ModelError,
+    message::{Args, Part, StopReason, Usage},
+    model::{Charge, ModelError},
 };
-use homing_testing::{FakeProvider, FakeResponse};
+use homing_testing::{FakeProvider, FakeResponse, ResponseStep};
 use serde_json::{Value, json};
 use support::*;
 
@@ -157,4 +159,86 @@ async fn server_that_cannot_stream_is_asked_for_whole_responses() {
         let sent: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
         assert_eq!((&sent["stream"], sent.get("stream_options")), (&json!(false), None), "{wire}");
     }
+}
+
+/// Events that never end: `delta` again and again.
+fn endless(delta: &str) -> FakeResponse {
+    let event = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n");
+    let (pause, limit) = (Duration::from_micros(1), Duration::from_secs(120));
+    FakeResponse::open_stream(vec![ResponseStep::Repeat { bytes: event.repeat(20).into_bytes(), pause, limit }])
+}
+
+#[tokio::test]
+async fn endless_reply_is_ended_and_charged_for_what_was_seen() {
+    let text = r#"{"content":"and so on and so on "}"#;
+    let reasoning = r#"{"reasoning_content":"hm, and so on and so on "}"#;
+    let args = r#"{"tool_calls":[{"index":0,"id":"c","function":{"name":"read","arguments":"and so on and so on "}}]}"#;
+    let details = r#"{"reasoning_details":[{"type":"reasoning.text","index":0,"text":"and so on and so on "}]}"#;
+    for delta in [text, reasoning, args, details] {
+        let begun = Instant::now();
+        let failure = chat(endless(delta)).await.failure();
+        let ModelError::Unusable { reason } = &failure.error else { panic!("{failure:?}") };
+        assert!(reason.contains("far longer than the permitted 1000 tokens"), "{reason}");
+        let Charge::Used(Usage { output, estimated: true, .. }) = failure.charge else { panic!("{failure:?}") };
+        assert!((1_001..100_000).contains(&output), "{output}");
+        assert!(failure.partial.len() < 64 * 1024, "{}", failure.partial.len());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn endless_line_and_huge_whole_reply_are_refused() {
+    let (pause, limit) = (Duration::from_micros(1), Duration::from_secs(120));
+    let line = ResponseStep::Repeat { bytes: vec![b'a'; 64 * 1024], pause, limit };
+    let failure = chat(FakeResponse::open_stream(vec![ResponseStep::Bytes(b"data: {".to_vec()), line])).await.failure();
+    let ModelError::Unusable { reason } = &failure.error else { panic!("{failure:?}") };
+    assert_eq!(reason, "the response is larger than 2 MiB");
+    let whole = |bytes: usize| {
+        let message = json!({"role": "assistant", "content": "a".repeat(bytes)});
+        json!({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}).to_string()
+    };
+    let failure = chat(FakeResponse::json(200, &whole(1 << 20))).await.failure();
+    assert!(failure.error.to_string().contains("far longer than the permitted"), "{failure:?}");
+    let failure = chat(FakeResponse::json(200, &whole(4 << 20))).await.failure();
+    assert!(failure.error.to_string().contains("larger than 2 MiB"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn usage_that_cannot_be_true_is_estimated_from_the_reply() {
+    let stream = chat_stream(&[r#"{"content":"twelve bytes"}"#], "stop");
+    let real = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}"#;
+    assert!(stream.contains(real));
+    for (reported, input) in [
+        (r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#, 0),
+        (r#"{"prompt_tokens":10,"completion_tokens":0,"total_tokens":10}"#, 10),
+        (r#"{"prompt_tokens":-10,"completion_tokens":-5}"#, 0),
+        (r#"{"prompt_tokens":10,"completion_tokens":900000000000}"#, 0),
+        ("null", 0),
+    ] {
+        let usage = chat(FakeResponse::events(&stream.replace(real, reported))).await.reply().usage;
+        assert_eq!((usage.input, usage.output, usage.estimated), (input, 4, true), "{reported}");
+    }
+    let usage = chat(FakeResponse::events(&stream)).await.reply().usage;
+    assert_eq!((usage.input, usage.output, usage.estimated), (10, 5, false));
+}
+
+#[tokio::test]
+async fn call_that_groq_refuses_goes_back_to_the_model() {
+    let refusal = |attempt: &str| {
+        json!({"error": {"message": "Failed to call a function.", "type": "invalid_request_error",
+            "code": "tool_use_failed", "failed_generation": attempt}})
+        .to_string()
+    };
+    let wrong = r#"{"name": "read", "arguments": {"file": "a"}}"#;
+    let streamed = format!("event: error\ndata: {}\n\n", refusal(wrong));
+    for answer in [FakeResponse::json(400, &refusal(wrong)), FakeResponse::events(&streamed)] {
+        let reply = chat(answer).await.reply();
+        let call = reply.calls().next().expect("a call");
+        assert_eq!((call.name.as_str(), &call.args), ("read", &Args::Json(json!({"file": "a"}))));
+        assert_eq!((reply.stop, reply.usage.estimated), (StopReason::Calls, true));
+    }
+    let reply = chat(FakeResponse::json(400, &refusal("<function=read{\"path\": </function>"))).await.reply();
+    assert!(matches!(reply.calls().next().expect("a call").args, Args::Malformed(_)), "{reply:?}");
+    let failure = chat(FakeResponse::json(400, &refusal("no idea"))).await.failure();
+    assert!(matches!(failure.error, ModelError::Broken { .. }), "{failure:?}");
 }

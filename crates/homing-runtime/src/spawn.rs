@@ -14,7 +14,7 @@ use homing_core::{
     message::Message,
     model::ResolvedModel,
     rule::{Rule, Subject, Subjects},
-    run::shared,
+    run::{Run, shared},
     tool::{Replay, Tool, ToolSpec},
     tool_names,
 };
@@ -93,7 +93,7 @@ impl Inner {
             ("", None) => return Err(SpawnError::EmptyTask),
             _ => task.text.clone(),
         };
-        let choice = task.model.clone().map_or_else(|| agent.model.clone(), |name| ModelChoice::Named(vec![name]));
+        let choice = task.model.clone().map_or_else(|| agent.model.clone(), ModelChoice::Exact);
         let resolved = self.parts.models.resolve(&choice, None).map_err(SpawnError::NoModel)?;
         let requested = task.limits.or(agent.limits);
         let limits = requested.or(Limits::root());
@@ -120,6 +120,7 @@ impl Inner {
             inherited: task.history.clone(),
             workdir,
             authority,
+            default_cost: requested.cost_micros == Cap::Default && limits.cost_micros != Cap::Unlimited,
             limits,
             models: resolved.names,
             schema: task.schema.clone().or_else(|| agent.schema.clone()).map(Arc::new),
@@ -201,8 +202,11 @@ impl Inner {
         let models = self.parts.models.resolve(&agent.model, above.models.first().map(String::as_str));
         let resolved = models.map_err(SpawnError::NoModel)?;
         let requested = order.limits.or(agent.limits);
+        // A default that was raised afterwards is a limit that the user asked for.
+        let is_default = |run: &Run| run.spawned.default_cost && run.limits == run.spawned.limits;
         let explicit = tree.read(|tree| {
-            tree.lineage(parent).fold(requested.cost_micros, |cap, run| cap.tighter(run.limits.cost_micros))
+            let asked = tree.lineage(parent).filter(|run| !is_default(run));
+            asked.fold(requested.cost_micros, |cap, run| cap.tighter(run.limits.cost_micros))
         });
         let (limits, mut warnings) = self.enforceable_limits(requested.or(Limits::delegated()), explicit, &resolved)?;
         let authority = tree.spawn_cache.child_authority(&above.authority, agent);
@@ -229,6 +233,7 @@ impl Inner {
             workdir: above.workdir.clone(),
             authority,
             limits,
+            default_cost: false,
             models: resolved.names,
             schema: order.schema.or_else(|| agent.schema.clone()).map(Arc::new),
             until: None,

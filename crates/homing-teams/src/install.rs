@@ -120,9 +120,8 @@ pub struct TeamModels {
 
 impl Models for TeamModels {
     fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedModel, ModelError> {
-        if let ModelChoice::Named(names) = choice
-            && let Some(name) = names.iter().find(|name| self.programs.contains_key(*name))
-        {
+        let program = choice.names().iter().find(|name| self.programs.contains_key(*name));
+        if let Some(name) = program {
             return Ok(ResolvedModel { names: vec![name.clone()], warnings: Vec::new() });
         }
         // A member does not inherit its team's program as its model, but the model of the run above the team.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use homing_core::{
     definition::AgentDefinition,
     envelope::Status,
+    model::{ModelCard, SingleModel},
     rule::Rule,
-    scripted_model::{call, say},
+    scripted_model::{FunctionModel, call, last_words, say},
 };
 use homing_runtime::{RuntimeParts, journal::MemoryJournal};
 use homing_teams::{LimitFields, Map, Orchestrator, Team, TeamResult, map_results, plan};
@@ -124,4 +125,20 @@ fn plan_lists_runs_and_worst_case_cost() {
     "###);
     let dear = plan(&team.limits(bounds("0.10")), &parts);
     assert_eq!((dear.worst_cost_micros, dear.notes[0].as_str()), (Some(100_000), "$0.10 is the team's own limit"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn map_without_a_known_price_is_limited_by_tokens() {
+    let team = Team::new("each", Map::new("researcher", "look at {{ item }}").items(["a".to_owned(), "b".to_owned()]));
+    let make = move |journal| {
+        let card = ModelCard { rates: None, ..ModelCard::free("script/unpriced") };
+        let model = FunctionModel::with_card(card, |request| Ok(say(last_words(&request))));
+        parts(journal, agents(["researcher"]), Arc::new(SingleModel(Arc::new(model))), vec![team.clone()])
+    };
+    let (envelope, _) = run(&make, "each", "all").await;
+    assert_eq!((envelope.status, envelope.children.len()), (Status::Done, 2), "{envelope:?}");
+    for child in &envelope.children {
+        assert_eq!(child.status, Status::Done);
+        assert!(child.warnings.iter().any(|warning| warning.contains("tokens instead of a cost")), "{child:?}");
+    }
 }

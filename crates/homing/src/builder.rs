@@ -307,7 +307,7 @@ impl HomingBuilder {
             self = setup.add_to(self);
         }
         let opened = self.journal.open()?;
-        let mut parts = RuntimeParts::new(Registry::from_iter(self.agents), self.models.build()?, opened.journal);
+        let mut parts = RuntimeParts::new(Registry::from_iter(self.agents), self.models.build().await?, opened.journal);
         parts.policy = self.permissions.grant(&workdir);
         parts.workdir = workdir;
         self.tools.add_to(&mut parts);

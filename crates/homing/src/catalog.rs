@@ -45,12 +45,14 @@ pub struct Catalog {
     own: BTreeMap<String, Arc<dyn Model>>,
     created: Mutex<HashMap<String, Arc<dyn Model>>>,
     fallback: OnceLock<String>,
+    /// The first model that the default provider's own server offers, and why it was chosen.
+    served: OnceLock<(String, String)>,
 }
 
 impl Catalog {
     /// Creates a catalog of the models of `providers` and of the host's own models.
     pub fn new(providers: Providers, options: ModelOptions, own: BTreeMap<String, Arc<dyn Model>>) -> Self {
-        Self { providers, options, own, created: Mutex::default(), fallback: OnceLock::new() }
+        Self { providers, options, own, created: Mutex::default(), fallback: OnceLock::new(), served: OnceLock::new() }
     }
 
     /// The providers.
@@ -62,8 +64,20 @@ impl Catalog {
     pub fn default_model(&self) -> Option<(String, String)> {
         match &self.options.default {
             Some(name) => Some((name.clone(), "as configured".to_owned())),
-            None => homing_models::names::default_model(&self.providers)
+            None => (self.served.get().cloned())
+                .or_else(|| homing_models::names::default_model(&self.providers))
                 .or_else(|| Some((self.fallback.get()?.clone(), "no other model is available".to_owned()))),
+        }
+    }
+
+    /// Asks the server of the default provider for its models, if it is on this machine or in its network, and takes the
+    /// first as the model of runs that name none. Does nothing if a model is configured.
+    pub async fn ask_served_default(&self) {
+        if self.options.default.is_some() {
+            return;
+        }
+        if let Some(served) = homing_models::names::served_model(&self.providers).await {
+            let _ = self.served.set(served);
         }
     }
 
@@ -86,7 +100,7 @@ impl Catalog {
             if self.own.contains_key(&name) {
                 return name;
             }
-            let resolved = resolver.resolve(&ModelChoice::Named(vec![name.clone()]), None).ok();
+            let resolved = resolver.resolve(&ModelChoice::Exact(name.clone()), None).ok();
             resolved.and_then(|resolved| resolved.names.into_iter().next()).unwrap_or(name)
         });
         resolver
@@ -106,6 +120,10 @@ impl Availability for Catalog {
         self.own.contains_key(model)
     }
 
+    fn is_moved(&self, provider: &str) -> bool {
+        Availability::is_moved(&self.providers, provider)
+    }
+
     fn key_variables(&self, provider: &str) -> Vec<String> {
         Availability::key_variables(&self.providers, provider)
     }
@@ -113,9 +131,7 @@ impl Availability for Catalog {
 
 impl Models for Catalog {
     fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedModel, ModelError> {
-        if let ModelChoice::Named(names) = choice
-            && let Some(own) = names.iter().find(|name| self.own.contains_key(*name))
-        {
+        if let Some(own) = choice.names().iter().find(|name| self.own.contains_key(*name)) {
             return Ok(ResolvedModel { names: vec![own.clone()], warnings: Vec::new() });
         }
         match self.resolver().resolve(choice, parent) {
@@ -123,7 +139,9 @@ impl Models for Catalog {
             Err(error @ (Unresolved::NoDefault | Unresolved::NoKey(_))) => {
                 Err(ModelError::Unauthorized { reason: error.to_string() })
             }
-            Err(error @ Unresolved::Strict(_)) => Err(ModelError::Unusable { reason: error.to_string() }),
+            Err(error @ (Unresolved::Strict(_) | Unresolved::UnknownModel(_))) => {
+                Err(ModelError::Unusable { reason: error.to_string() })
+            }
         }
     }
 

@@ -143,6 +143,7 @@ fn model_as_json(model: &ModelChoice) -> Value {
             [one] => json!(one),
             several => json!(several),
         },
+        ModelChoice::Exact(name) => json!(name),
     }
 }
 

@@ -14,6 +14,7 @@ use homing::Task;
 use homing_core::{
     envelope::{Envelope, Status},
     fact::{CancelledBy, Record},
+    limits::{Cap, Limit},
     message::{FNV_START, fnv},
 };
 use homing_otel::Telemetry;
@@ -63,8 +64,9 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     let session = Session::open(&args.with, request).await?;
     let agent =
         session.homing.registry().get(&args.agent).map_err(|error| Trouble::from(homing::SpawnError::from(error)))?;
-    session.choose_model(agent, false)?;
+    session.choose_model(agent, false).await?;
     let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
+    replace_unenforceable_cost(&session, args, &mut task)?;
     task.key = Some(key(&name, generation, args.fresh));
     task.tags = [("map".to_owned(), name)].into();
     task.account.clone_from(&args.with.account);
@@ -85,6 +87,23 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
         Some(_) => result.exit(),
         None => exit(printer.results(), &result.envelope),
     })
+}
+
+/// Checks that the limits can be enforced for the items. If no price is known for their model, the default cost limit of
+/// the whole map is replaced by one on tokens; a limit that the user set is an error.
+fn replace_unenforceable_cost(session: &Session, args: &MapArgs, map: &mut Task) -> Result<(), Trouble> {
+    let item = session.bounded(Task::new(args.agent.clone(), "an item"), args.limits.limits());
+    let (planned, _) = session.homing.runtime().plan(item).map_err(Trouble::from)?;
+    if map.limits.cost_micros == Cap::Default && planned.limits.cost_micros == Cap::Unlimited {
+        map.limits.cost_micros = Cap::Unlimited;
+        map.limits.tokens = map.limits.tokens.tighter(planned.limits.tokens);
+        let model = planned.models.first().map(String::as_str).unwrap_or_default();
+        let limit = Limit::Tokens.shown(map.limits.tokens);
+        terminal::say(&format!(
+            "warning: no price is known for {model}: the limit is {limit} tokens instead of a cost"
+        ));
+    }
+    Ok(())
 }
 
 fn lock(printer: &Mutex<Printer>) -> MutexGuard<'_, Printer> {

@@ -115,7 +115,9 @@ impl ServerParts {
     async fn open(&self) -> anyhow::Result<Session> {
         let handler = Some(self.handler.clone() as Arc<dyn homing::PermissionHandler>);
         let request = SessionRequest { handler, telemetry: self.telemetry.clone(), ..SessionRequest::default() };
-        Session::open(&self.with, request).await
+        let session = Session::open(&self.with, request).await?;
+        session.catalog.ask_served_default().await;
+        Ok(session)
     }
 
     /// Rebuilds the server if agents have changed since the last stamp.

@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         ..SessionRequest::default()
     };
     let session = Session::open(&args.with, request).await?;
-    let task = task(args, text, &session, replay.is_some())?;
+    let task = task(args, text, &session, replay.is_some()).await?;
     let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
     if let (true, Some(first)) = (args.with.strict, spawned.warnings.first()) {
         return Err(Trouble::config(format!("{first} (--strict)")).into());
@@ -144,7 +144,7 @@ pub(crate) async fn follow(
     }
 }
 
-fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Result<Task, Trouble> {
+async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Result<Task, Trouble> {
     let agent =
         session.homing.registry().get(&args.agent).map_err(|error| Trouble::from(homing::SpawnError::from(error)))?;
     if text.trim().is_empty() && agent.initial_prompt.is_none() {
@@ -153,7 +153,7 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
     if !is_replay {
         // JSON is read by programs, which must not take a keyword search for a model's answer.
         let person_reads = !args.json && !args.events;
-        session.choose_model(agent, person_reads)?;
+        session.choose_model(agent, person_reads).await?;
     }
     let mut task = session.bounded(Task::new(agent.name.clone(), text), args.limits.limits());
     task.model = session.model.clone().filter(|_| !is_replay);

@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
         print(homing_teams::plan(&team, session.homing.runtime().parts()).to_string().trim_end())?;
         return Ok(Exit::Done);
     }
-    session.choose_model(&member(), false)?;
+    session.choose_model(&member(), false).await?;
     let mut task = session.bounded(Task::new(&team.name, text), args.limits.limits());
     task.key.clone_from(&args.key);
     task.tags = args.tags.iter().cloned().collect();

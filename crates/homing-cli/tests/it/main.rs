@@ -9,6 +9,7 @@ mod failed_teams;
 mod faults;
 mod guide;
 mod house_rules;
+mod local_server;
 mod map;
 mod mcp;
 mod old_journals;

@@ -1,7 +1,5 @@
 //! Restrictions in agent files hold, and untrusted files gain nothing.
 
-use std::fs;
-
 use serde_json::Value;
 
 use crate::world::*;
@@ -14,12 +12,6 @@ limits: {cost: 1000000, tokens: none, turns: 100000, tool_calls: 100000, childre
 ---
 Spend.
 ";
-
-fn configure(world: &World, text: &str) {
-    let folder = world.home.path().join(".config/homing");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("config.toml"), text).unwrap();
-}
 
 fn plan(world: &World, more: &[&str]) -> Value {
     let args = run(&[&["--plan", "--json", "--agent", "general"], more, &["x"]].concat());
@@ -84,7 +76,7 @@ fn denying_notebook_and_output_tools_keeps_shell_and_editor() {
 fn r54_untrusted_agent_cannot_raise_the_users_limits() {
     let world = World::saying("spent");
     world.write(".claude/agents/general.md", GREEDY);
-    configure(&world, "[limits]\ncost = 0.50\nturns = 9\n");
+    world.configure("[limits]\ncost = 0.50\nturns = 9\n");
     let plan = plan(&world, &[]);
     assert_eq!((limit(&plan, "cost"), limit(&plan, "turns")), (Some(500_000), Some(9)));
     let said = warnings(&plan);
@@ -93,7 +85,7 @@ fn r54_untrusted_agent_cannot_raise_the_users_limits() {
     assert!(words.contains("warning: `limits` needs trust"), "{words}");
 
     // The configured limit is too small for one request, and the file does not change that.
-    configure(&world, "[limits]\ncost = 0.000001\n");
+    world.configure("[limits]\ncost = 0.000001\n");
     let output = world.homing(&run(&["--json", "--agent", "general", "x"]));
     let envelope = json(&output);
     assert_eq!((&envelope["status"], &envelope["limit"]["name"]), (&"exhausted".into(), &"cost".into()), "{envelope}");
@@ -122,7 +114,7 @@ fn trust_raises_defaults_and_a_flag_raises_user_limits() {
     assert_eq!(limit(&trusted, "cost"), Some(1_000_000_000_000), "the user sets no limit and trusts the file");
     assert_eq!(warnings(&trusted), "[]");
 
-    configure(&world, "[limits]\ncost = 0.50\n");
+    world.configure("[limits]\ncost = 0.50\n");
     let bounded = plan(&world, &[]);
     assert_eq!((limit(&bounded, "cost"), limit(&bounded, "turns")), (Some(500_000), Some(100_000)));
     let said = warnings(&bounded);
@@ -139,7 +131,7 @@ fn untrusted_agent_may_narrow() {
         ".claude/agents/general.md",
         "---\nname: general\ndescription: d\nlimits: {cost: 0.1, turns: 3}\n---\nP\n",
     );
-    configure(&world, "[limits]\ncost = 0.50\n");
+    world.configure("[limits]\ncost = 0.50\n");
     let plan = plan(&world, &[]);
     assert_eq!((limit(&plan, "cost"), limit(&plan, "turns")), (Some(100_000), Some(3)));
     assert_eq!(warnings(&plan), "[]");
@@ -162,7 +154,7 @@ fn agents_and_plan_agree_about_an_untrusted_agent() {
     let file = "---\nname: greedy\ndescription: d\ntools: Read, Bash, Write\npermissionMode: bypassPermissions\nmcpServers: {own: \
                 {command: own}}\nlimits: {cost: 1000, turns: 100000}\n---\nP\n";
     world.write(".claude/agents/greedy.md", file);
-    configure(&world, "[limits]\ncost = 0.50\n[rules]\nask = ['write']\ndeny = ['bash']\n");
+    world.configure("[limits]\ncost = 0.50\n[rules]\nask = ['write']\ndeny = ['bash']\n");
     let [explained, planned] = explained_and_planned(&world, "greedy");
     assert_eq!(explained, planned);
     let tools = planned.0.as_array().unwrap();

@@ -298,7 +298,7 @@ fn plan_spends_nothing() {
 
 #[test]
 fn closed_pipe_does_not_fail_a_run() {
-    let world = World::new(|_, _| FakeResponse::chat_text(&"line\n".repeat(100_000)));
+    let world = World::new(|_, _| FakeResponse::chat_text(&"line\n".repeat(20_000)));
     let mut child = world.command(&run(&["x"])).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();

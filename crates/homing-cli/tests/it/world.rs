@@ -23,7 +23,17 @@ impl World {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let provider = runtime.block_on(FakeProvider::start(script));
         let folder = || TempDir::new().expect("a temporary folder");
-        Self { home: folder(), project: folder(), provider, _runtime: runtime }
+        let world = Self { home: folder(), project: folder(), provider, _runtime: runtime };
+        world.configure("");
+        world
+    }
+
+    /// Writes the user's configuration. A server on this machine would be free and get ten minutes for its first content, so it
+    /// gets the prices and the patience of the real one.
+    pub fn configure(&self, text: &str) {
+        let folder = self.home.path().join(".config/homing");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.toml"), format!("{text}\n{PRICED}")).unwrap();
     }
 
     /// Answers every request with this text.
@@ -52,6 +62,11 @@ impl World {
         fs::write(path, text).unwrap();
     }
 }
+
+const PRICED: &str = r#"[providers.openai]
+patience = 60
+prices = { "gpt-4.1" = { input = 2, cached = 0.5, output = 8 } }
+"#;
 
 pub const MODEL: [&str; 2] = ["--model", "openai/gpt-4.1"];
 

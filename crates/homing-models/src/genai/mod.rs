@@ -29,11 +29,14 @@ use tokio::time::Instant;
 
 use crate::{
     attachments,
-    http::{Deadline, Http, NO_RESPONSE, Peer, StreamTimers, Timeouts},
+    event_reader::{SizeLimits, too_large},
+    http::{Http, Peer},
     native_model::price,
     provider::{NoModelError, ProviderRow, RowError},
+    sampling::Sampling,
     secret::ApiKey,
-    wire::{Delivery, ReplyBlock, ReplyBuilder, StreamProgress, Wire, cut_stream},
+    timeouts::{Deadline, StreamTimers, Timeouts, no_response},
+    wire::{Delivery, MAX_TOKENS, ReplyBlock, ReplyBuilder, StreamProgress, Wire, cut_stream},
 };
 
 /// A model that is called through `genai`.
@@ -42,6 +45,7 @@ pub(crate) struct GenaiModel {
     model: ModelIden,
     endpoint: Option<String>,
     headers: Vec<(String, String)>,
+    sampling: Sampling,
     key: ApiKey,
     /// The origin under which reasoning from this provider is recorded.
     origin: String,
@@ -70,7 +74,8 @@ impl GenaiModel {
         let headers = row.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let (delivery, timeouts) = (row.delivery, http.timeouts.with_patience(row.patience).for_delivery(row.delivery));
         let (model, origin) = (ModelIden::new(adapter, model.to_owned()), format!("genai/{}", row.name));
-        Ok(Self { card, model, endpoint, headers, key, origin, delivery, timeouts, peer, http })
+        let sampling = row.sampling.clone();
+        Ok(Self { card, model, endpoint, headers, sampling, key, origin, delivery, timeouts, peer, http })
     }
 
     /// Creates a client with our key and address; by default `genai` would read the environment.
@@ -91,7 +96,7 @@ impl GenaiModel {
     async fn ask(&self, request: &ModelRequest<'_>, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
         let client = self.client().map_err(AskFailure::free)?;
         let chat = request::chat_request(request, &self.origin);
-        let options = request::options(request, &self.headers);
+        let options = request::options(request, &self.headers, &self.sampling);
         let call = GenaiCall {
             client,
             model: self.model.clone(),
@@ -99,6 +104,7 @@ impl GenaiModel {
             deadline: Deadline::new(request.time_left),
             timeouts: self.timeouts.for_effort(request.effort),
             peer: self.peer.clone(),
+            max_output: request.max_output,
         };
         match self.delivery {
             Delivery::Streamed => call.stream(chat, options, on_delta).await,
@@ -115,11 +121,13 @@ struct GenaiCall {
     deadline: Deadline,
     timeouts: Timeouts,
     peer: Arc<Peer>,
+    max_output: u64,
 }
 
 impl GenaiCall {
     fn reply_builder(&self) -> ReplyBuilder {
-        ReplyBuilder { origin: Some(self.origin.clone().into()), ..ReplyBuilder::default() }
+        let (origin, max_output) = (Some(self.origin.clone().into()), Some(self.max_output));
+        ReplyBuilder { origin, max_output, ..ReplyBuilder::default() }
     }
 
     async fn stream(self, chat: ChatRequest, options: ChatOptions, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
@@ -131,18 +139,19 @@ impl GenaiCall {
         let mut timers = StreamTimers::new(&self.timeouts);
         timers.until += self.timeouts.connect + self.timeouts.headers;
         let opening = self.client.exec_chat_stream(self.model.clone(), chat, Some(&options));
-        let opened = self.deadline.until(timers.until, NO_RESPONSE, opening).await;
+        let wait = self.timeouts.connect + self.timeouts.headers + self.timeouts.first_content;
+        let opened = self.deadline.until(timers.until, || no_response(&self.peer, wait), opening).await;
         let opened = opened.map_err(AskFailure::free)?;
         let mut stream = opened.map_err(|error| AskFailure::free(classify(&error, &self.peer)))?.stream;
         let mut draft = self.reply_builder();
-        let read = self.read(&mut stream, &mut timers, &mut draft, on_delta).await;
+        let read = self.read(&mut stream, &mut timers, &mut draft, (&frames, on_delta)).await;
         let frames = std::mem::take(&mut *frames.lock().unwrap_or_else(PoisonError::into_inner));
         match read {
             Ok(_) if !frames.has_events && frames.error.is_none() => {
                 let reason = "the response was not an event stream: if the server cannot stream, set `stream = false`";
                 Err(draft.fail(ModelError::Broken { reason: reason.to_owned() }))
             }
-            Ok(end) => CallEnd::of_stream(end).finish(draft, frames, on_delta),
+            Ok(end) => CallEnd::of_stream(end).finish(draft, frames, self.model.adapter_kind, on_delta),
             Err(error) => Err(draft.fail(frames.error.unwrap_or(error))),
         }
     }
@@ -153,10 +162,11 @@ impl GenaiCall {
         stream: &mut ChatStream,
         timers: &mut StreamTimers<'_>,
         draft: &mut ReplyBuilder,
-        on_delta: OnDelta<'_>,
+        (frames, on_delta): (&Mutex<RawFrames>, OnDelta<'_>),
     ) -> Result<StreamEnd, ModelError> {
+        let max_stream = SizeLimits::for_output(self.max_output).stream;
         loop {
-            let next = self.deadline.until(timers.until, timers.message(), stream.next()).await?;
+            let next = self.deadline.until(timers.until, || timers.message(&self.peer), stream.next()).await?;
             let Some(event) = next else { return Err(cut_stream()) };
             let progress = match event.map_err(|error| classify(&error, &self.peer))? {
                 ChatStreamEvent::Chunk(chunk) => draft.text(&chunk.content, &mut |delta| on_delta(delta))?,
@@ -172,6 +182,11 @@ impl GenaiCall {
                 }
                 ChatStreamEvent::End(end) => return Ok(end),
             };
+            // Arguments of calls grow inside `genai`, so its frames are counted as well.
+            if frames.lock().unwrap_or_else(PoisonError::into_inner).bytes > max_stream {
+                return Err(too_large(max_stream));
+            }
+            draft.check_length()?;
             timers.note(progress);
         }
     }
@@ -179,14 +194,17 @@ impl GenaiCall {
     /// Asks for a whole response, for servers that cannot stream.
     async fn whole(self, chat: ChatRequest, options: ChatOptions, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
         let options = options.with_capture_raw_body(true);
-        let until = Instant::now() + self.timeouts.connect + self.timeouts.headers;
+        let wait = self.timeouts.connect + self.timeouts.headers;
+        let until = Instant::now() + wait;
         let asking = self.client.exec_chat(self.model.clone(), chat, Some(&options));
-        let asked = self.deadline.until(until, NO_RESPONSE, asking).await.map_err(AskFailure::free)?;
+        let asked =
+            self.deadline.until(until, || no_response(&self.peer, wait), asking).await.map_err(AskFailure::free)?;
         let mut frames = RawFrames::default();
         match asked {
             Ok(response) => {
                 frames.note_whole(response.captured_raw_body.as_ref().unwrap_or(&Value::Null));
-                CallEnd::of_whole(response).finish(self.reply_builder(), frames, on_delta)
+                let adapter = self.model.adapter_kind;
+                CallEnd::of_whole(response).finish(self.reply_builder(), frames, adapter, on_delta)
             }
             Err(error) => {
                 if let genai::Error::ChatResponseGeneration { response_body, .. } = &error {
@@ -249,8 +267,14 @@ impl CallEnd {
         Self { parts, usage: Some(response.usage), reason: response.stop_reason, unstreamed }
     }
 
-    fn finish(self, mut draft: ReplyBuilder, frames: RawFrames, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
-        draft.usage = self.usage.as_ref().map(usage);
+    fn finish(
+        self,
+        mut draft: ReplyBuilder,
+        frames: RawFrames,
+        adapter: AdapterKind,
+        on_delta: OnDelta<'_>,
+    ) -> Result<Reply, AskFailure> {
+        draft.usage = self.usage.as_ref().map(|from| usage(from, adapter));
         draft.model = frames.model;
         draft.stop = self.reason.as_ref().and_then(stop);
         let listener = &mut |delta: Delta<'_>| on_delta(delta);
@@ -351,16 +375,30 @@ fn stop(reason: &GenaiStopReason) -> Option<StopReason> {
     }
 }
 
-/// Converts `genai`'s usage, whose counts are signed. Its prompt tokens include the cached ones.
-fn usage(from: &genai::chat::Usage) -> Usage {
-    let unknown = Usage { estimated: true, ..Usage::default() };
-    let count = |tokens: Option<i32>| tokens.map_or(Some(0), |tokens| u64::try_from(tokens).ok());
-    let (Some(input), Some(output)) = (from.prompt_tokens, from.completion_tokens) else { return unknown };
-    let (Some(input), Some(output)) = (count(Some(input)), count(Some(output))) else { return unknown };
-    let details = from.prompt_tokens_details.as_ref();
-    let cached = count(details.and_then(|details| details.cached_tokens)).unwrap_or(0).min(input);
-    let cache_write = count(details.and_then(|details| details.cache_creation_tokens)).unwrap_or(0).min(input - cached);
-    let reasoning = from.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
-    let reasoning = count(reasoning).unwrap_or(0).min(output);
-    Usage { input, cached, cache_write, output, reasoning, ..Usage::default() }
+/// Converts `genai`'s usage, whose counts are signed. Its prompt tokens include the cached ones, except for Bedrock. A missing
+/// count of the output is what remains of the total: Gemini leaves it out if it is zero.
+fn usage(from: &genai::chat::Usage, adapter: AdapterKind) -> Usage {
+    let count = |tokens: Option<i32>| match tokens {
+        None => Some(0),
+        Some(tokens) => u64::try_from(tokens).ok().filter(|tokens| *tokens < MAX_TOKENS),
+    };
+    let read = || {
+        let details = from.prompt_tokens_details.as_ref();
+        let cached = count(details.and_then(|details| details.cached_tokens))?;
+        let cache_write = count(details.and_then(|details| details.cache_creation_tokens))?;
+        let mut input = count(Some(from.prompt_tokens?))?;
+        let reasoning = from.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
+        let reasoning = count(reasoning)?;
+        let output = match from.completion_tokens {
+            Some(tokens) => count(Some(tokens))?,
+            None => count(from.total_tokens)?.saturating_sub(input).max(reasoning),
+        };
+        if adapter == AdapterKind::BedrockApi {
+            input += cached + cache_write;
+        }
+        let cached = cached.min(input);
+        let cache_write = cache_write.min(input - cached);
+        Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
+    };
+    read().unwrap_or(Usage { estimated: true, ..Usage::default() })
 }

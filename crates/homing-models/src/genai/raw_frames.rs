@@ -17,12 +17,15 @@ pub(super) struct RawFrames {
     pub(super) model: Option<String>,
     /// At least one event carried data.
     pub(super) has_events: bool,
+    /// Bytes of all events.
+    pub(super) bytes: usize,
 }
 
 impl RawFrames {
     /// Reads one frame of a stream.
     pub(super) fn note(&mut self, frame: &str) {
         self.has_events |= !frame.is_empty();
+        self.bytes += frame.len();
         // Most frames carry text only, so they are not parsed a second time.
         let matters = ["error", "refusal", "block", "fail", "incomplete"].iter().any(|word| frame.contains(word));
         if !matters && self.model.is_some() {

@@ -10,10 +10,13 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-use crate::wire::{DOCUMENT_NAME, IdStyle, of_reply, of_result};
+use crate::{
+    sampling::Sampling,
+    wire::{DOCUMENT_NAME, IdStyle, of_reply, of_result},
+};
 
 /// The options of a request: everything but its messages and tools.
-pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)]) -> ChatOptions {
+pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)], sampling: &Sampling) -> ChatOptions {
     let mut options = ChatOptions::default()
         .with_max_tokens(u32::try_from(request.max_output).unwrap_or(u32::MAX))
         .with_capture_usage(true)
@@ -33,6 +36,9 @@ pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)]) 
             ToolChoice::Required => options.with_tool_choice(GenaiToolChoice::Required),
         };
     }
+    options.seed = sampling.seed;
+    options.top_p = sampling.top_p;
+    options.service_tier = sampling.service_tier.as_deref().and_then(|tier| tier.parse().ok());
     if !headers.is_empty() {
         options = options.with_extra_headers(headers.to_vec());
     }

@@ -1,17 +1,36 @@
 //! The choice of a model if nothing names one.
 
-use crate::provider::Providers;
+use crate::{
+    address::{self, Place},
+    provider::{ProviderRow, Providers},
+};
 
 /// The default model of the first provider, in the table's order, that has its API key or a configured address, and a
 /// sentence that says why it was chosen. Providers that need no key are never chosen, because they may not be running.
 pub fn default_model(providers: &Providers) -> Option<(String, String)> {
+    let (row, model, cause) = default_row(providers)?;
+    let name = format!("{}/{model}", row.name);
+    let why = format!("using {name}, because {cause}");
+    Some((name, why))
+}
+
+/// The first model that the default provider's server offers, and a sentence that says why it was chosen. Only a server on
+/// this machine or in its network is asked: such a server hardly ever has the provider's own default model.
+pub async fn served_model(providers: &Providers) -> Option<(String, String)> {
+    let (row, _, _) = default_row(providers)?;
+    if !row.has_own_url || address::place(&row.base_url) == Place::Public {
+        return None;
+    }
+    let model = providers.served_models(&row.name).await.ok()?.into_iter().next()?;
+    let name = format!("{}/{model}", row.name);
+    let why = format!("using {name}, the first model that {} offers", row.base_url);
+    Some((name, why))
+}
+
+/// The provider to use if nothing names a model, with its default model and why it is usable.
+fn default_row(providers: &Providers) -> Option<(&ProviderRow, &str, String)> {
     let mut rows = providers.rows().iter().filter(|row| !row.key_vars.is_empty());
-    rows.find_map(|row| {
-        let (model, cause) = (row.default_model.as_ref()?, providers.why_usable(&row.name)?);
-        let name = format!("{}/{model}", row.name);
-        let why = format!("using {name}, because {cause}");
-        Some((name, why))
-    })
+    rows.find_map(|row| Some((row, row.default_model.as_deref()?, providers.why_usable(&row.name)?)))
 }
 
 /// The situation of a run for which no provider has a key.

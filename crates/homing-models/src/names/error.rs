@@ -55,6 +55,9 @@ pub enum Unresolved {
     /// The provider of the chosen model has no API key, and there is no other model to use.
     #[error("{0}")]
     NoKey(MissingKey),
+    /// No alias, provider or model family matches the name that the user or the host gave.
+    #[error("unknown model `{0}`")]
+    UnknownModel(String),
     /// The choice can only be resolved with a guess, which strict resolution does not allow.
     #[error("{0} (strict mode allows no substitutes)")]
     Strict(ResolveWarning),

@@ -218,6 +218,7 @@ impl AnthropicDecoder {
             }
             (ReplyBlock::Opaque(_, block), EventDelta { partial_json: Some(EventText(more)), .. }) => {
                 grow_opaque(block, more);
+                self.draft.bytes_elsewhere += more.len();
                 progress(more)
             }
             _ => StreamProgress::None,

@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     classify_error::{self, shortened},
-    wire::reply_builder::{ReplyBlock, ReplyBuilder, progress},
+    wire::{
+        reply_builder::{ReplyBlock, ReplyBuilder, progress},
+        text_tool_calls::failed_calls,
+    },
 };
 
 /// Decodes chat completion chunks into a reply.
@@ -84,6 +87,29 @@ impl ChatDecoder {
         self.draft.finish()
     }
 
+    /// Reads the attempt at a call from the body of an error response.
+    pub(crate) fn take_failed_attempt(&mut self, body: &[u8]) -> bool {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        self.take_failed_call(body.get("error").unwrap_or(&body))
+    }
+
+    /// Reads the calls that Groq's server could not accept. They are returned as calls with whatever name and arguments they
+    /// have: executing them fails, or succeeds where the server was too strict.
+    fn take_failed_call(&mut self, error: &Value) -> bool {
+        let text = |key: &str| error.get(key).and_then(Value::as_str);
+        let Some(attempt) = text("failed_generation").filter(|_| text("code") == Some("tool_use_failed")) else {
+            return false;
+        };
+        let calls = failed_calls(attempt, &self.draft.offered);
+        let has_calls = !calls.is_empty();
+        let block = |(name, args)| ReplyBlock::Call { id: String::new(), name, args };
+        self.draft.blocks.extend(calls.into_iter().map(block));
+        if has_calls {
+            self.draft.stop = Some(StopReason::Calls);
+        }
+        has_calls
+    }
+
     /// Handles the end mark. Text alone is then complete; a call needs its finish reason.
     fn done(&mut self) {
         self.over = true;
@@ -100,8 +126,11 @@ impl ChatDecoder {
         form: MessageForm,
         on_delta: DeltaListener<'_>,
     ) -> Result<StreamProgress, ModelError> {
-        if let Some(error) = chunk.error.filter(|raw| raw.get() != "null") {
-            return Err(classify_error::from_event(&parsed(error)));
+        if let Some(error) = chunk.error.filter(|raw| raw.get() != "null").map(parsed) {
+            if self.take_failed_call(&error) {
+                return Ok(StreamProgress::Whole);
+            }
+            return Err(classify_error::from_event(&error));
         }
         if self.draft.model.is_none() {
             self.draft.model = chunk.model.filter(|name| !name.0.is_empty()).map(|name| name.0.into_owned());
@@ -164,6 +193,7 @@ impl ChatDecoder {
     ) -> Result<StreamProgress, ModelError> {
         let mut best = StreamProgress::None;
         let details = delta.reasoning_details.map(parsed);
+        self.draft.bytes_elsewhere += delta.reasoning_details.map_or(0, |raw| raw.get().len());
         // The name of the field varies, and some servers send the same reasoning under two names.
         let reasoning = [delta.reasoning, delta.reasoning_content, delta.reasoning_text, delta.thinking];
         if let Some((field, text)) = FIELDS.into_iter().zip(reasoning).find(|(_, text)| !text.is_empty()) {

@@ -26,6 +26,7 @@ use std::{borrow::Cow, sync::Arc};
 pub(crate) use {
     call_ids::{IdStyle, of_reply, of_result},
     reply_builder::{ReplyBlock, cut_stream},
+    usage::MAX_TOKENS,
 };
 
 pub(crate) use reply_builder::ReplyBuilder;
@@ -119,6 +120,34 @@ impl Decoder {
     /// Ends the stream with `error`, and returns it with its charge and the partial text.
     pub(crate) fn fail(self, error: ModelError) -> AskFailure {
         self.into_draft().fail(error)
+    }
+
+    /// Bounds the reply by the output tokens that the request permits.
+    pub(crate) fn limit(&mut self, max_output: u64) {
+        let draft = match self {
+            Self::Chat(decoder) => &mut decoder.draft,
+            Self::Responses(decoder) => &mut decoder.draft,
+            Self::Anthropic(decoder) => &mut decoder.draft,
+        };
+        draft.max_output = Some(max_output);
+    }
+
+    /// Fails if the reply is far longer than the request permits.
+    pub(crate) fn check_length(&self) -> Result<(), ModelError> {
+        match self {
+            Self::Chat(decoder) => decoder.draft.check_length(),
+            Self::Responses(decoder) => decoder.draft.check_length(),
+            Self::Anthropic(decoder) => decoder.draft.check_length(),
+        }
+    }
+
+    /// Reads the attempt at a call from an error response, if the provider returns it there. The call then fails like any
+    /// other that is wrong, so that the model can correct it.
+    pub(crate) fn take_failed_attempt(&mut self, body: &[u8]) -> bool {
+        match self {
+            Self::Chat(decoder) => decoder.take_failed_attempt(body),
+            Self::Responses(_) | Self::Anthropic(_) => false,
+        }
     }
 
     fn into_draft(self) -> ReplyBuilder {

@@ -12,6 +12,13 @@ use crate::wire::{DeltaListener, StreamProgress, text_tool_calls};
 /// Maximum number of blocks in a reply, which bounds endless streams.
 const MAX_BLOCKS: usize = 4_096;
 
+/// Bytes of a reply for each token that the request permits: about four times as many as text has, so that a provider that
+/// keeps to the limit is never cut, and one that ignores it is not read for long.
+const BYTES_PER_TOKEN: u64 = 16;
+
+/// Bytes of a reply beside those for its tokens: ids, names and signatures.
+const SPARE_BYTES: u64 = 16 * 1024;
+
 /// A reply that is still being received.
 #[derive(Default)]
 pub(crate) struct ReplyBuilder {
@@ -29,6 +36,10 @@ pub(crate) struct ReplyBuilder {
     pub(crate) origin: Option<Cow<'static, str>>,
     /// The tool whose call the output limit cut, if its block has already been removed.
     pub(crate) cut_call: Option<String>,
+    /// The output tokens that the request permits; `None` if the length of the reply is not checked.
+    pub(crate) max_output: Option<u64>,
+    /// Bytes of content that are not in the blocks.
+    pub(crate) bytes_elsewhere: usize,
 }
 
 /// One block of a reply.
@@ -97,10 +108,52 @@ impl ReplyBuilder {
         })
     }
 
+    /// Fails if the reply is far longer than the request permits.
+    pub(crate) fn check_length(&self) -> Result<(), ModelError> {
+        match self.max_output.filter(|tokens| self.content_bytes() > max_bytes(*tokens)) {
+            None => Ok(()),
+            Some(tokens) => Err(ModelError::Unusable {
+                reason: format!("the reply was ended: it is far longer than the permitted {tokens} tokens"),
+            }),
+        }
+    }
+
+    fn content_bytes(&self) -> u64 {
+        let blocks = self.blocks.iter().map(|block| match block {
+            ReplyBlock::Text(text) => text.len(),
+            ReplyBlock::Thinking(text, signature) => text.len() + signature.len(),
+            ReplyBlock::Call { id, name, args } => id.len() + name.len() + args.len(),
+            ReplyBlock::Opaque(..) | ReplyBlock::Skipped => 0,
+        });
+        (blocks.sum::<usize>() + self.bytes_elsewhere) as u64
+    }
+
+    /// The usage of a complete reply. Zero tokens for a request that was sent, or for a reply that has content, mean that the
+    /// provider reported nothing; then the output is estimated from the content, and the input is left to the caller.
+    fn complete_usage(&self) -> Usage {
+        let reported = self.usage.filter(|usage| !usage.estimated).unwrap_or_default();
+        // OpenAI reports no output for a reply that was cut before its reasoning, which is hidden, had ended.
+        let is_blank = self.content_bytes() == 0;
+        let has_output = reported.output > 0 || (self.usage.is_some_and(|usage| !usage.estimated) && is_blank);
+        if reported.input > 0 && has_output {
+            return reported;
+        }
+        let output = if reported.output > 0 { reported.output } else { self.estimated_output() };
+        Usage { output, estimated: true, ..reported }
+    }
+
+    /// About three bytes are a token, which rather counts too many.
+    fn estimated_output(&self) -> u64 {
+        self.content_bytes().div_ceil(3).max(1)
+    }
+
     /// Ends the reply with `error`, and returns it with its charge and the partial text.
     pub(crate) fn fail(self, error: ModelError) -> AskFailure {
         let charge = match self.usage {
             Some(usage) if self.stop.is_some() && !usage.estimated => Charge::Used(usage),
+            _ if self.check_length().is_err() => {
+                Charge::Used(Usage { output: self.estimated_output(), estimated: true, ..Usage::default() })
+            }
             _ if self.has_content() => Charge::Hold,
             _ => Charge::Nothing,
         };
@@ -116,7 +169,7 @@ impl ReplyBuilder {
         let Some(mut stop) = self.stop.clone() else {
             return Err(self.fail(cut_stream()));
         };
-        let usage = self.usage.unwrap_or(Usage { estimated: true, ..Usage::default() });
+        let usage = self.complete_usage();
         let (mut parts, cut_call) = parts(self.blocks, &stop, self.origin.as_deref());
         let mut cut_call = cut_call.or(self.cut_call);
         let has_calls = parts.iter().any(|part| matches!(part, Part::Call(_)));
@@ -134,6 +187,10 @@ impl ReplyBuilder {
         };
         Ok(Reply { parts, stop, usage, model: self.model, cut_call })
     }
+}
+
+fn max_bytes(tokens: u64) -> u64 {
+    tokens.saturating_mul(BYTES_PER_TOKEN).saturating_add(SPARE_BYTES)
 }
 
 /// The error for a stream that ended early.

@@ -1,7 +1,7 @@
 //! Reads tool calls that a small model wrote as text. They count only if the reply has no real calls and the tool was
 //! offered, so that prose about calls is not executed.
 
-use homing_core::message::{Part, ToolCall};
+use homing_core::message::{Args, Part, ToolCall};
 use serde_json::Value;
 
 use crate::wire::reply_builder::read_args;
@@ -54,6 +54,29 @@ pub(super) fn drop_cut_call(parts: &mut Vec<Part>, offered: &[String]) -> Option
         parts.pop();
     }
     Some(tool)
+}
+
+/// Reads the calls, as names and arguments, from text that is known to be an attempt at calls. Names and arguments may be
+/// wrong. Empty if no tool can be found in it.
+pub(super) fn failed_calls(text: &str, offered: &[String]) -> Vec<(String, String)> {
+    let args = |args: Args| match args {
+        Args::Json(value) => value.to_string(),
+        Args::Malformed(text) => text,
+    };
+    let (_, calls) = take_calls(text, offered);
+    if !calls.is_empty() {
+        return calls.into_iter().map(|call| (call.name, args(call.args))).collect();
+    }
+    let value: Value = serde_json::from_str(text.trim()).unwrap_or_default();
+    if let Some(name) = value.get("name").and_then(Value::as_str)
+        && let Some(call) = call_of(&value, &[name.to_owned()])
+    {
+        return vec![(call.name, args(call.args))];
+    }
+    // The longest name wins, because one may contain another.
+    let named = offered.iter().filter(|tool| text.contains(tool.as_str())).max_by_key(|tool| tool.len());
+    let inside = text.find('{').zip(text.rfind('}')).and_then(|(from, to)| text.get(from..=to));
+    named.map(|tool| (tool.clone(), inside.unwrap_or(text).to_owned())).into_iter().collect()
 }
 
 /// Splits a text into the rest and its calls.
@@ -160,7 +183,6 @@ fn parameters(mut text: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use homing_core::message::Args;
     use serde_json::json;
 
     use super::*;
@@ -239,5 +261,20 @@ mod tests {
         ] {
             assert_eq!(read(text), (text.to_owned(), vec![]), "{text}");
         }
+    }
+
+    #[test]
+    fn failed_attempts_at_calls_keep_their_tool() {
+        let offered = ["read".to_owned(), "read_all".to_owned()];
+        let calls = |text: &str| failed_calls(text, &offered);
+        let one = |name: &str, args: &str| vec![(name.to_owned(), args.to_owned())];
+        assert_eq!(calls(r#"<function=read>{"path":"a"}</function>"#), one("read", r#"{"path":"a"}"#));
+        assert_eq!(
+            calls(r#"<function=read_all{"path": "a"</function>"#),
+            one("read_all", r#"<function=read_all{"path": "a"</function>"#)
+        );
+        assert_eq!(calls(r#"<function=read{"path": "a"}</function>"#), one("read", r#"{"path": "a"}"#));
+        assert_eq!(calls(r#"{"name": "open_file", "arguments": {"p": 1}}"#), one("open_file", r#"{"p":1}"#));
+        assert_eq!(calls("I would rather talk."), []);
     }
 }

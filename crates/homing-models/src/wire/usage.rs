@@ -4,7 +4,7 @@ use homing_core::message::Usage;
 use serde_json::Value;
 
 /// More tokens than any request can have; larger numbers are errors.
-const MAX_TOKENS: u64 = 1 << 40;
+pub(crate) const MAX_TOKENS: u64 = 100_000_000;
 
 /// A token count: `Some(0)` if it is absent, `None` if it is implausible.
 fn count(object: &Value, path: &[&str]) -> Option<u64> {

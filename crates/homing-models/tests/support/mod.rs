@@ -49,6 +49,8 @@ pub fn unstreamed_model(url: &str, wire: &str, provider: &str, name: &str) -> Ar
 
 fn configured(mut config: serde_json::Value, provider: &str, name: &str, timeouts: Timeouts) -> Arc<dyn Model> {
     config["api_key_env"] = "FAKE_KEY".into();
+    // A server on this machine would get ten minutes for its first content.
+    config["patience"] = 1.into();
     config["prices"] = json!({"*": {"input": 1.0, "output": 10.0}});
     let config: ProviderConfig = serde_json::from_value(config).unwrap();
     let lookup = |name: &str| (name == "FAKE_KEY").then(|| SecretString::from(KEY));

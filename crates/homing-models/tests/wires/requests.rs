@@ -249,3 +249,20 @@ async fn reasoning_details_of_a_gateway_are_returned_unchanged() {
     let details = json!([{"type": "reasoning.text", "text": "Hm yes", "index": 0, "signature": "seal"}]);
     assert_eq!(body["messages"][2]["reasoning_details"], details);
 }
+
+#[tokio::test]
+async fn settings_of_a_provider_are_sent_with_every_request() {
+    let chat = FakeResponse::chat_text("Hi");
+    let message = FakeResponse::anthropic_text("Hi");
+    for (wire, answer, seed) in [("chat", chat, json!(7)), ("anthropic", message, Value::Null)] {
+        let provider = FakeProvider::answers(vec![answer]).await;
+        let sampling = json!({"seed": 7, "top_p": 0.5, "service_tier": "flex"});
+        let config = json!({"wire": wire, "base_url": provider.url(), "sampling": sampling});
+        let config = serde_json::from_value(config).unwrap();
+        let providers = homing_models::Providers::new([("mine".to_owned(), config)].into(), |_| None);
+        ask(&*providers.model("mine/m").unwrap()).await.reply();
+        let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
+        assert_eq!((&body["seed"], &body["top_p"], &body["service_tier"]), (&seed, &json!(0.5), &json!("flex")));
+        assert_eq!(body["model"], "m");
+    }
+}

@@ -166,6 +166,18 @@ async fn reasoning_goes_only_to_the_provider_that_issued_it() {
 }
 
 #[tokio::test]
+async fn settings_of_the_user_are_sent_as_the_wire_knows_them() {
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&ResponsesTurn::items(vec![]).events())]).await;
+    let config =
+        json!({"wire": "responses", "base_url": provider.url(), "sampling": {"seed": 7, "service_tier": "flex"}});
+    let config: ProviderConfig = serde_json::from_value(config).unwrap();
+    let providers = Providers::new(BTreeMap::from([("mine".to_owned(), config)]), |_| None);
+    ask(&*providers.model("mine/gpt-5").unwrap()).await.reply();
+    let body = body(&provider.requests()[0]);
+    assert_eq!((&body["service_tier"], body.get("seed")), (&json!("flex"), None));
+}
+
+#[tokio::test]
 async fn phase_of_a_message_is_returned() {
     let mut comment = ResponsesTurn::message("I look.");
     comment["phase"] = "commentary".into();

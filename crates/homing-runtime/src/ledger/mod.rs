@@ -153,9 +153,16 @@ impl Reservations {
     }
 }
 
-/// The usage to charge: the worst case if the provider did not report any.
+/// The usage to charge: as reported, else as estimated from what the provider sent, else the worst case.
 fn settled_usage(usage: Usage, call: &ReservedCall) -> Usage {
-    if usage.estimated { worst_case(&call.asked) } else { Usage { cost_micros: call.rates.cost(&usage), ..usage } }
+    if !usage.estimated {
+        return Usage { cost_micros: call.rates.cost(&usage), ..usage };
+    }
+    if usage.tokens() == 0 {
+        return worst_case(&call.asked);
+    }
+    let input = if usage.input == 0 { call.asked.input_bound } else { usage.input };
+    Usage { input, cost_micros: call.rates.worst(input, usage.output), ..usage }
 }
 
 /// The usage that is charged for a call whose usage is unknown: its whole reservation.

@@ -137,6 +137,18 @@ async fn unknown_price_replaces_the_default_cost_limit_by_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn estimated_output_is_charged_instead_of_the_reservation() {
+    let rates = Rates { output: 15_000_000, ..Rates::default() };
+    let model = TestModel::with(priced(Some(rates)), Duration::ZERO, |_| {
+        Ok(Reply { usage: Usage { output: 7, estimated: true, ..Usage::default() }, ..say("hi") })
+    });
+    let (envelope, _) = TestSetup::new([agent("a")], model).run(Task::new("a", "go")).await;
+    let usage = envelope.usage;
+    assert_eq!((usage.output, usage.cost_micros, usage.estimated), (7, 105, true));
+    assert!(usage.input > 0, "the input is bounded by the request");
+}
+
+#[tokio::test(start_paused = true)]
 async fn r33_cost_is_summed_exactly_over_the_tree() {
     let rates = Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() };
     let model = TestModel::with(priced(Some(rates)), Duration::from_millis(5), |request| {

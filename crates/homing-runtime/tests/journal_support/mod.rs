@@ -96,6 +96,7 @@ pub fn spawned() -> Spawned {
         workdir: "/work".into(),
         authority: Authority { own: grant.clone(), grant },
         limits: Limits::root(),
+        default_cost: false,
         models: vec!["test/one".to_owned()],
         schema: None,
         until: None,

@@ -29,7 +29,7 @@ impl ModelSource {
     }
 
     #[cfg(feature = "providers")]
-    pub(super) fn build(mut self) -> Result<Arc<dyn Models>, BuildError> {
+    pub(super) async fn build(mut self) -> Result<Arc<dyn Models>, BuildError> {
         if let Some(models) = self.given {
             return Ok(models);
         }
@@ -38,11 +38,14 @@ impl ModelSource {
         }
         let keys = self.keys.unwrap_or_else(|| Box::new(|_| None));
         let providers = homing_models::Providers::new(std::mem::take(&mut self.options.providers), keys);
-        Ok(Arc::new(crate::Catalog::new(providers, self.options, self.own)))
+        let catalog = crate::Catalog::new(providers, self.options, self.own);
+        catalog.ask_served_default().await;
+        Ok(Arc::new(catalog))
     }
 
     #[cfg(not(feature = "providers"))]
-    pub(super) fn build(self) -> Result<Arc<dyn Models>, BuildError> {
+    #[expect(clippy::unused_async, reason = "with providers, a server may be asked for its models")]
+    pub(super) async fn build(self) -> Result<Arc<dyn Models>, BuildError> {
         let own = self.own.into_values().next();
         let single = || own.map(|model| Arc::new(homing_core::model::SingleModel(model)) as Arc<dyn Models>);
         self.given.or_else(single).ok_or(BuildError::NoModels)

@@ -96,6 +96,7 @@ fn model(model: &ModelChoice) -> String {
         ModelChoice::Inherit => "its parent's, or the default for a root run".to_owned(),
         ModelChoice::Default => "the default".to_owned(),
         ModelChoice::Named(names) => names.join(", else "),
+        ModelChoice::Exact(name) => name.clone(),
     }
 }
 
