@@ -13,6 +13,7 @@ use crate::{
     attachments,
     http::{self, Http, OutgoingRequest, Peer},
     provider::{Auth, NoModelError, ProviderRow, RowError},
+    rejected_reasoning::RejectedReasoning,
     secret::ApiKey,
     timeouts::Timeouts,
     wire::{
@@ -31,6 +32,7 @@ pub(crate) struct NativeModel {
     quirks: Quirks,
     /// Wire and provider, the origin of items that only this provider can read.
     origin: String,
+    rejected: RejectedReasoning,
     url: reqwest::Url,
     headers: HeaderMap,
     key: ApiKey,
@@ -58,7 +60,23 @@ impl NativeModel {
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
         let (origin, settings) = (format!("responses/{}", row.name), row.sampling.members(row.wire));
-        Ok(Self { card, model, wire, quirks, origin, url, headers, key, peer, delivery, settings, timeouts, http })
+        let rejected = RejectedReasoning::default();
+        Ok(Self {
+            card,
+            model,
+            wire,
+            quirks,
+            origin,
+            rejected,
+            url,
+            headers,
+            key,
+            peer,
+            delivery,
+            settings,
+            timeouts,
+            http,
+        })
     }
 
     fn outgoing(&self, request: &ModelRequest<'_>) -> OutgoingRequest<'_> {
@@ -66,7 +84,7 @@ impl NativeModel {
             Wire::Anthropic => anthropic::body(request, &self.model, self.delivery),
             Wire::Responses => {
                 let (model, delivery, summary) = (&self.model, self.delivery, self.quirks.reasoning_summary);
-                let origin = &self.origin;
+                let origin = if self.rejected.contains(request.messages) { "" } else { &self.origin };
                 let options = ResponsesOptions { model, origin, delivery, summary };
                 responses::body(request, options)
             }
@@ -105,7 +123,7 @@ impl Model for NativeModel {
             };
             let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));
             let done = http::exchange(&self.http, &timeouts, self.outgoing(&request), decoder, on_delta).await;
-            let mut reply = done.map_err(|failure| self.key.scrub(failure))?;
+            let mut reply = done.map_err(|failure| self.rejected.note(request.messages, self.key.scrub(failure)))?;
             price(&mut reply, &self.card);
             Ok(reply)
         })
