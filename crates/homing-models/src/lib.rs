@@ -20,6 +20,7 @@ mod native_model;
 mod prices;
 mod provider;
 mod provider_table;
+mod rejected_reasoning;
 mod sampling;
 mod secret;
 mod sse;

@@ -13,6 +13,7 @@ use crate::{
     attachments,
     http::{self, Http, OutgoingRequest, Peer},
     provider::{Auth, NoModelError, ProviderRow, RowError},
+    rejected_reasoning::RejectedReasoning,
     secret::ApiKey,
     timeouts::Timeouts,
     wire::{
@@ -31,6 +32,7 @@ pub(crate) struct NativeModel {
     quirks: Quirks,
     /// Wire and provider, the origin of items that only this provider can read.
     origin: String,
+    rejected: RejectedReasoning,
     url: reqwest::Url,
     headers: HeaderMap,
     key: ApiKey,
@@ -57,17 +59,33 @@ impl NativeModel {
         let timeouts = http.timeouts.with_patience(row.patience).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
-        let origin = format!("responses/{}", row.name);
-        let settings = row.sampling.members(row.wire);
-        Ok(Self { card, model, wire, quirks, origin, url, headers, key, peer, delivery, settings, timeouts, http })
+        let (origin, settings) = (format!("responses/{}", row.name), row.sampling.members(row.wire));
+        let rejected = RejectedReasoning::default();
+        Ok(Self {
+            card,
+            model,
+            wire,
+            quirks,
+            origin,
+            rejected,
+            url,
+            headers,
+            key,
+            peer,
+            delivery,
+            settings,
+            timeouts,
+            http,
+        })
     }
 
     fn outgoing(&self, request: &ModelRequest<'_>) -> OutgoingRequest<'_> {
         let mut body = match self.wire {
             Wire::Anthropic => anthropic::body(request, &self.model, self.delivery),
             Wire::Responses => {
-                let (model, origin, delivery) = (&self.model, &self.origin, self.delivery);
-                let options = ResponsesOptions { model, origin, delivery, summary: self.quirks.reasoning_summary };
+                let (model, delivery, summary) = (&self.model, self.delivery, self.quirks.reasoning_summary);
+                let origin = if self.rejected.contains(request.messages) { "" } else { &self.origin };
+                let options = ResponsesOptions { model, origin, delivery, summary };
                 responses::body(request, options)
             }
             Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks, self.delivery),
@@ -105,7 +123,7 @@ impl Model for NativeModel {
             };
             let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));
             let done = http::exchange(&self.http, &timeouts, self.outgoing(&request), decoder, on_delta).await;
-            let mut reply = done.map_err(|failure| self.key.scrub(failure))?;
+            let mut reply = done.map_err(|failure| self.rejected.note(request.messages, self.key.scrub(failure)))?;
             price(&mut reply, &self.card);
             Ok(reply)
         })
@@ -116,7 +134,9 @@ impl Model for NativeModel {
 pub(crate) async fn served_models(row: &ProviderRow, key: &ApiKey, http: &Http) -> Result<Vec<String>, ModelError> {
     let unusable = |why: RowError| ModelError::Unusable { reason: format!("provider `{}`: {why}", row.name) };
     let mut url = endpoint(&row.base_url, row.wire).map_err(unusable)?;
-    let path = url.path().replace("/chat/completions", "/models").replace("/messages", "/models");
+    let path = ["/chat/completions", "/responses", "/messages"]
+        .iter()
+        .fold(url.path().to_owned(), |path, end| path.replace(end, "/models"));
     url.set_path(&path);
     let headers = headers(row, key).map_err(unusable)?;
     let body = http::fetch(http, &url, &Peer::new(&row.name, Some(&url)), headers).await?;

@@ -241,7 +241,8 @@ impl Providers {
         }
         // Few compatible servers have the Responses API or accept OpenAI's newer fields, so neither is used at an address
         // that is not OpenAI's, unless the configuration says otherwise.
-        let is_moved = |row: &&mut ProviderRow| row.name == "openai" && !provider_table::is_own_address("openai", &row.base_url);
+        let is_moved =
+            |row: &&mut ProviderRow| row.name == "openai" && !provider_table::is_own_address("openai", &row.base_url);
         if let Some(row) = rows.iter_mut().find(is_moved) {
             row.wire = if has_wire { row.wire } else { Wire::Chat };
             row.quirks.prompt_cache_key &= has_quirks;
@@ -275,7 +276,7 @@ impl Providers {
         }
         let is_set = |name: &&String| ApiKey::new((self.lookup)(name)).expose().is_some();
         let base_url = provider_table::base_url_variable(&row.name).filter(|_| row.has_own_url);
-        match self.key_variable(row).or(base_url.as_ref().filter(is_set)) {
+        match row.key_vars.iter().chain(&base_url).find(is_set) {
             Some(name) => Some(format!("{name} is set")),
             None if row.has_own_url => Some("its address is configured".to_owned()),
             None if row.key_vars.is_empty() => Some("it needs no API key".to_owned()),

@@ -101,7 +101,6 @@ pub(crate) fn is_own_address(provider: &str, url: &str) -> bool {
     let built_in = CHAT.iter().chain(GENAI).find(|line| line.0 == provider).map(|line| line.1);
     let own = match provider {
         "anthropic" => ANTHROPIC_URL,
-        "openai-responses" => "https://api.openai.com",
         "gemini" | "gemini-interactions" | "vertex" => "https://googleapis.com",
         "bedrock" => "https://amazonaws.com",
         "minimax" => "https://minimax.io",

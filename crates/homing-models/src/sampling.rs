@@ -26,9 +26,10 @@ impl Sampling {
         }
     }
 
-    /// The settings as JSON members, each followed by a comma. Anthropic's wire has no seed.
+    /// The settings as JSON members, each followed by a comma. The wires of Anthropic and of the Responses
+    /// API have no seed.
     pub(crate) fn members(&self, wire: Wire) -> String {
-        let seed = self.seed.filter(|_| wire != Wire::Anthropic).map(|seed| ("seed", seed.into()));
+        let seed = self.seed.filter(|_| matches!(wire, Wire::Chat | Wire::Genai)).map(|seed| ("seed", seed.into()));
         let top_p = self.top_p.map(|share| ("top_p", share.into()));
         let tier = self.service_tier.as_deref().map(|tier| ("service_tier", tier.into()));
         let member = |(name, value): (&str, serde_json::Value)| format!("\"{name}\":{value},");

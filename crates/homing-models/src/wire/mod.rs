@@ -126,6 +126,7 @@ impl Decoder {
     pub(crate) fn limit(&mut self, max_output: u64) {
         let draft = match self {
             Self::Chat(decoder) => &mut decoder.draft,
+            Self::Responses(decoder) => &mut decoder.draft,
             Self::Anthropic(decoder) => &mut decoder.draft,
         };
         draft.max_output = Some(max_output);
@@ -135,6 +136,7 @@ impl Decoder {
     pub(crate) fn check_length(&self) -> Result<(), ModelError> {
         match self {
             Self::Chat(decoder) => decoder.draft.check_length(),
+            Self::Responses(decoder) => decoder.draft.check_length(),
             Self::Anthropic(decoder) => decoder.draft.check_length(),
         }
     }
@@ -144,7 +146,7 @@ impl Decoder {
     pub(crate) fn take_failed_attempt(&mut self, body: &[u8]) -> bool {
         match self {
             Self::Chat(decoder) => decoder.take_failed_attempt(body),
-            Self::Anthropic(_) => false,
+            Self::Responses(_) | Self::Anthropic(_) => false,
         }
     }
 

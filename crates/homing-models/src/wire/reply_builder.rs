@@ -132,8 +132,9 @@ impl ReplyBuilder {
     /// provider reported nothing; then the output is estimated from the content, and the input is left to the caller.
     fn complete_usage(&self) -> Usage {
         let reported = self.usage.filter(|usage| !usage.estimated).unwrap_or_default();
-        let has_output =
-            reported.output > 0 || (self.usage.is_some_and(|usage| !usage.estimated) && !self.has_content());
+        // OpenAI reports no output for a reply that was cut before its reasoning, which is hidden, had ended.
+        let is_blank = self.content_bytes() == 0;
+        let has_output = reported.output > 0 || (self.usage.is_some_and(|usage| !usage.estimated) && is_blank);
         if reported.input > 0 && has_output {
             return reported;
         }

@@ -166,6 +166,39 @@ async fn reasoning_goes_only_to_the_provider_that_issued_it() {
 }
 
 #[tokio::test]
+async fn reasoning_that_the_provider_cannot_decrypt_is_left_out_of_the_next_attempt() {
+    let items = || vec![ResponsesTurn::reasoning("rs_1", "Hm."), ResponsesTurn::message("Hi")];
+    let first = FakeProvider::responses(vec![ResponsesTurn::items(items())]).await;
+    let (tools, mut messages) = (tools(), vec![TranscriptEntry::new(Message::user("x"))]);
+    turn(&*responses(&first), &mut messages, &tools).await.reply();
+    // The same provider with the key of another organization.
+    let second = FakeProvider::responses(vec![ResponsesTurn::items(items())]).await;
+    let model = responses(&second);
+    let failure = ask_with(&*model, request(&messages, &tools)).await.failure();
+    assert!(failure.error.is_retryable() && failure.to_string().contains("could not be verified"), "{failure:?}");
+    assert_eq!(failure.charge, Charge::Nothing);
+    ask_with(&*model, request(&messages, &tools)).await.reply();
+    assert!(!second.requests()[1].body.contains("rs_1"));
+    // Other conversations keep theirs.
+    let mut others = vec![TranscriptEntry::new(Message::user("y"))];
+    turn(&*model, &mut others, &tools).await.reply();
+    turn(&*model, &mut others, &tools).await.reply();
+    assert!(second.requests()[3].body.contains("rs_1"));
+}
+
+#[tokio::test]
+async fn settings_of_the_user_are_sent_as_the_wire_knows_them() {
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&ResponsesTurn::items(vec![]).events())]).await;
+    let config =
+        json!({"wire": "responses", "base_url": provider.url(), "sampling": {"seed": 7, "service_tier": "flex"}});
+    let config: ProviderConfig = serde_json::from_value(config).unwrap();
+    let providers = Providers::new(BTreeMap::from([("mine".to_owned(), config)]), |_| None);
+    ask(&*providers.model("mine/gpt-5").unwrap()).await.reply();
+    let body = body(&provider.requests()[0]);
+    assert_eq!((&body["service_tier"], body.get("seed")), (&json!("flex"), None));
+}
+
+#[tokio::test]
 async fn phase_of_a_message_is_returned() {
     let mut comment = ResponsesTurn::message("I look.");
     comment["phase"] = "commentary".into();
