@@ -6,6 +6,7 @@ pub mod commands;
 mod git_rules;
 mod indirect_exec;
 mod indirect_exec_tables;
+mod program_launchers;
 pub mod sandboxed_git;
 mod syntax;
 
