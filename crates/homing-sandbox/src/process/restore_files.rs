@@ -158,6 +158,10 @@ pub(crate) fn recover(store: &Path, roots: &[PathBuf]) -> Restored {
             let _ = fs::remove_dir_all(&folder);
             continue;
         };
+        if paths.iter().all(|path| !path.root.exists()) {
+            let _ = fs::remove_dir_all(&folder);
+            continue;
+        }
         if !paths.iter().all(|path| roots.contains(&path.root) && is_plain(&path.name)) {
             continue;
         }

@@ -3,7 +3,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, Once, PoisonError},
     time::Duration,
 };
 
@@ -47,6 +47,7 @@ pub struct Commands {
     /// Resource limits of one command.
     pub limits: ProcessLimits,
     sandboxes: OnceCell<Sandboxes>,
+    swept: Once,
 }
 
 /// The reason why a command was not started.
@@ -84,7 +85,7 @@ impl Commands {
     pub fn new(helper: PathBuf, host_env: CommandEnv, options: SandboxOptions, private: PathBuf) -> Self {
         let launcher = Launcher { helper };
         let limits = ProcessLimits::default();
-        Self { launcher, host_env, options, private, limits, sandboxes: OnceCell::new() }
+        Self { launcher, host_env, options, private, limits, sandboxes: OnceCell::new(), swept: Once::new() }
     }
 
     /// Uses these back-ends instead of probing.
@@ -155,6 +156,8 @@ impl Commands {
     ) -> Result<CommandSpec, CommandError> {
         // Before probing: a back-end that fails because of an invalid private folder would be reported as broken.
         private.prepare(&self.host_env)?;
+        // After it: the folder of a resumed run belongs to this process now.
+        self.sweep_once();
         let mut access = Access::of(command.grant, &self.options);
         // In a linked worktree of the user, git must be able to read the repository. A folder that this run may only read
         // may be writable for another run, so all folders of the grant count as roots.
@@ -189,14 +192,12 @@ impl Commands {
         })
     }
 
-    /// Removes private folders that a killed process has left behind: those of runs that are no longer alive.
-    pub fn sweep(&self, is_alive: impl Fn(Uuid) -> bool) {
-        if private_folder::open(&self.private).is_err() {
-            return;
-        }
-        let entries = self.private.read_dir().into_iter().flatten().flatten();
-        let named = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<Uuid>().ok()?, entry.path())));
-        named.filter(|(run, _)| !is_alive(*run)).for_each(|(_, root)| PrivateFolder { root }.remove());
+    /// Removes private folders of killed processes, once, in the background.
+    fn sweep_once(&self) {
+        self.swept.call_once(|| {
+            let parent = self.private.clone();
+            std::thread::spawn(move || private_folder::sweep(&parent));
+        });
     }
 
     /// Returns the private folder of a run. It is removed when the run's tool state is dropped.
