@@ -170,6 +170,16 @@ fn denied_mounts(setup: &SandboxSetup<'_>, mounts: &[(PathBuf, Mount)]) -> Vec<(
     };
     let read_only = |path: &PathBuf| (path.clone(), Mount::ReadOnly(path.clone()));
     added.extend(denied.read_only.iter().map(read_only).chain(denied.unreadable.iter().map(closed)));
+    // A folder that is reached through a link is mounted under a second name, where the file must be closed, too.
+    let other_names = mounts.iter().flat_map(|(path, mount)| {
+        let from = match mount {
+            Mount::ReadOnly(from) | Mount::Writable(from) if from != path => Some(from),
+            Mount::ReadOnly(_) | Mount::Writable(_) | Mount::Memory | Mount::Link(_) => None,
+        };
+        let below = from.into_iter().flat_map(|from| denied.unreadable.iter().map(move |denied| (from, denied)));
+        below.filter_map(|(from, denied)| Some((path.join(denied.strip_prefix(from).ok()?), closed(denied).1)))
+    });
+    added.extend(other_names.collect::<Vec<_>>());
     added
 }
 

@@ -16,6 +16,7 @@ mod bubblewrap;
 mod command_env;
 pub mod denied_paths;
 pub mod egress;
+mod folder_owner;
 pub mod git_folder;
 pub mod git_hooks;
 pub(crate) mod landlock_seccomp;

@@ -15,9 +15,12 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{command_env::CommandEnv, policy::PolicyError};
+use crate::{command_env::CommandEnv, folder_owner, policy::PolicyError};
 
 const NO_LINK: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Beginnings of the names of private folders; an ID follows.
+const FOLDER_PREFIXES: [&str; 3] = ["hooks-", "git-", "probe-"];
 
 /// The private folder of a run, outside its workspace: home, temporary files, caches. It is removed with the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,9 +144,28 @@ impl PrivateFolder {
     }
 }
 
+/// Removes the private folders in `parent` whose process was killed.
+pub fn sweep(parent: &Path) {
+    if open(parent).is_err() {
+        return;
+    }
+    let is_private = |name: &str| {
+        let name = FOLDER_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+        name.parse::<uuid::Uuid>().is_ok()
+    };
+    for entry in parent.read_dir().into_iter().flatten().flatten() {
+        let root = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && entry.file_name().to_str().is_some_and(is_private) && folder_owner::is_abandoned(&root) {
+            PrivateFolder { root }.remove();
+        }
+    }
+}
+
 /// Creates a run's folder in `parent`, with everything in it.
 fn fill(parent: &OwnedFd, name: &Path, host: &CommandEnv) -> io::Result<()> {
     let root = create_closed(parent, name)?;
+    folder_owner::record(&root)?;
     // Commands may widen the modes of the folders in it; other users still cannot get past the folder itself.
     for name in ["home", "tmp", "output"] {
         create(&root, Path::new(name))?;

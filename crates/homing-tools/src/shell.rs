@@ -6,6 +6,7 @@ pub mod commands;
 mod git_rules;
 mod indirect_exec;
 mod indirect_exec_tables;
+mod program_launchers;
 pub mod sandboxed_git;
 mod syntax;
 
@@ -44,13 +45,28 @@ pub fn subjects(command: &str) -> Subjects {
     }
 }
 
-/// Returns true if all commands of a line are read-only git commands.
-pub(crate) fn is_read_only_git(command: &str) -> bool {
+/// The share of read-only git commands in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadOnlyGit {
+    /// None, or the line is unclear.
+    None,
+    /// Some; others may change the folder.
+    Some,
+    /// All.
+    All,
+}
+
+/// Finds read-only git commands in a line.
+pub(crate) fn read_only_git(command: &str) -> ReadOnlyGit {
     let is_git_only = |part: &Subject| match part {
         Subject::Command { classes, .. } => classes.iter().any(|class| class == GIT_ONLY),
-        _ => false,
+        Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
     };
-    parts(command).is_ok_and(|parts| parts.iter().all(is_git_only))
+    match parts(command) {
+        Ok(parts) if parts.iter().all(is_git_only) => ReadOnlyGit::All,
+        Ok(parts) if parts.iter().any(is_git_only) => ReadOnlyGit::Some,
+        Ok(_) | Err(_) => ReadOnlyGit::None,
+    }
 }
 
 fn parts(command: &str) -> Result<Vec<Subject>, Unclear> {

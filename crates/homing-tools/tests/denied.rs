@@ -60,6 +60,22 @@ async fn files_that_a_rule_denies_to_read_are_unreadable_for_commands() {
 }
 
 #[tokio::test]
+async fn denied_files_are_unreadable_under_a_second_name() {
+    for (name, fixture) in each().await {
+        fill(&fixture);
+        let alias = fixture.outside.join("alias");
+        symlink(&fixture.workspace, &alias).unwrap();
+        let mut grant = denying(&fixture, Sandbox::ReadOnly, &["read(**/.env)"]);
+        grant.read.push(alias.join("a"));
+        let alias = alias.join("a").display().to_string();
+        let command = format!("cat {alias}/.env; cat {alias}/plain");
+        let output = fixture.bash_with(&fixture.context(grant), &command).await;
+        assert!(!output.text.contains("content of a/.env"), "{name}: {}", output.text);
+        assert!(output.text.contains("content of a/plain"), "{name}: {}", output.text);
+    }
+}
+
+#[tokio::test]
 async fn commands_work_beside_denied_files() {
     for (name, fixture) in each().await {
         fill(&fixture);
@@ -104,6 +120,7 @@ fn deny_rules_bind_commands_of_an_ordinary_user() {
     again_as_ordinary_user(&[
         "files_that_a_rule_denies_to_read_are_unreadable_for_commands",
         "commands_work_beside_denied_files",
+        "denied_files_are_unreadable_under_a_second_name",
         "files_that_a_rule_denies_to_edit_stay_unchanged",
     ]);
 }

@@ -1,17 +1,20 @@
 //! The parent of the runs' private folders: it must belong to this user alone, and links to it are not followed.
-#![allow(clippy::print_stderr, reason = "a skipped test says why")]
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skipped test says why; a role tells its parent")]
 
 mod command_fixture;
 
 use std::{
     fs::{self, Permissions},
+    io::{BufRead, BufReader},
     os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
     path::Path,
 };
 
-use command_fixture::{CommandFixture, ORDINARY_USER, again_as_ordinary_user, each, helper, isolated::git, sandboxes};
+use command_fixture::{
+    CommandFixture, ORDINARY_USER, again_as_ordinary_user, each, helper, host_env, isolated::git, sandboxes,
+};
 use homing_core::{authority::Sandbox, tool::ToolOutput, workspace::Workspaces};
-use homing_sandbox::{SandboxOptions, Sandboxes};
+use homing_sandbox::{PrivateFolder, SandboxOptions, Sandboxes, private_folder::sweep};
 use homing_tools::{shell::commands::Commands, worktree::GitWorktrees};
 
 /// Creates a folder outside for links to point to.
@@ -120,18 +123,72 @@ async fn worktrees_are_not_made_through_a_link() {
     }
 }
 
+/// Prepares private folders of every kind in a process that is then killed; returns their names.
+fn leave_folders(private: &Path) -> Vec<String> {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "role_that_is_killed", "--nocapture", "--test-threads=1"])
+        .env("HOMING_TEST_PRIVATE", private);
+    let mut process = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let names = lines.filter_map(|line| Some(line.strip_prefix("left ")?.to_owned())).take(4).collect();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    names
+}
+
+#[test]
+fn role_that_is_killed() {
+    let Some(private) = std::env::var_os("HOMING_TEST_PRIVATE") else { return };
+    for prefix in ["", "hooks-", "git-", "probe-"] {
+        let name = format!("{prefix}{}", uuid::Uuid::new_v4());
+        PrivateFolder { root: Path::new(&private).join(&name) }.prepare(&host_env()).unwrap();
+        println!("\nleft {name}");
+    }
+    std::thread::sleep(std::time::Duration::from_secs(300));
+}
+
+#[tokio::test]
+async fn folders_of_killed_processes_are_swept() {
+    let fixture = CommandFixture::with(Sandboxes::none(helper()), |commands| commands);
+    let private = fixture.commands.private.clone();
+    let mut left = leave_folders(&private);
+    assert_eq!(left.len(), 4);
+    let living = uuid::Uuid::new_v4().to_string();
+    PrivateFolder { root: private.join(&living) }.prepare(&host_env()).unwrap();
+    for name in ["worktrees", "restore", "other"] {
+        fs::create_dir(private.join(name)).unwrap();
+    }
+    // The first command of a process starts the sweeping.
+    let context = fixture.context(fixture.grant(Sandbox::Off));
+    let output = fixture.bash_with(&context, "true").await;
+    assert!(!output.is_error, "{}", output.text);
+    let since = std::time::Instant::now();
+    while !left.is_empty() && since.elapsed() < std::time::Duration::from_secs(20) {
+        left.retain(|name| private.join(name).exists());
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!(left.is_empty(), "{left:?}");
+    let mut expected = vec![living, "worktrees".into(), "restore".into(), "other".into(), context.key.run.to_string()];
+    expected.sort();
+    assert_eq!(fixture.files(&private), expected);
+}
+
 #[test]
 fn sweeping_follows_no_link() {
     let fixture = CommandFixture::with(Sandboxes::none(helper()), |commands| commands);
-    let victim = victim(&fixture);
-    fs::create_dir(victim.join(uuid::Uuid::new_v4().to_string())).unwrap();
-    symlink(&victim, &fixture.commands.private).unwrap();
-    fixture.commands.sweep(|_| false);
-    assert_eq!(fixture.files(&victim).len(), 1);
-    fs::remove_file(&fixture.commands.private).unwrap();
-    fs::rename(&victim, &fixture.commands.private).unwrap();
-    fixture.commands.sweep(|_| false);
-    assert!(fixture.files(&fixture.commands.private).is_empty());
+    let (victim, private) = (victim(&fixture), fixture.commands.private.clone());
+    leave_folders(&victim);
+    symlink(&victim, &private).unwrap();
+    sweep(&private);
+    assert_eq!(fixture.files(&victim).len(), 4);
+    fs::remove_file(&private).unwrap();
+    fs::create_dir(&private).unwrap();
+    symlink(victim.join(&fixture.files(&victim)[0]), private.join(uuid::Uuid::new_v4().to_string())).unwrap();
+    sweep(&private);
+    assert_eq!(fixture.files(&victim).len(), 4);
+    sweep(&victim);
+    assert!(fixture.files(&victim).is_empty());
 }
 
 #[test]
@@ -169,6 +226,7 @@ fn private_folders_are_checked_for_an_ordinary_user() {
         "link_in_the_private_folder_is_not_followed",
         "worktrees_are_not_made_through_a_link",
         "sweeping_follows_no_link",
+        "folders_of_killed_processes_are_swept",
         "only_a_folder_of_mode_0700_is_private",
     ]);
 }

@@ -154,6 +154,22 @@ async fn folder_that_hooks_path_names_is_protected() {
 }
 
 #[tokio::test]
+async fn closing_a_folder_does_not_hide_changes_in_it() {
+    for (name, fixture) in each().await {
+        write_all(&fixture.workspace, &[".git/config", "sub/.git/config", "sub/.claude/settings.json"], "ours");
+        let attack = "mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; echo evil > .git/config; \
+            echo evil > sub/.git/config; echo evil > sub/.claude/settings.json; \
+            chmod 000 sub/.claude sub/.git sub .git/hooks .git; true";
+        let output = fixture.bash(attack).await;
+        for path in [".git/config", "sub/.git/config", "sub/.claude/settings.json"] {
+            let text = fs::read_to_string(fixture.workspace.join(path)).unwrap_or_default();
+            assert_eq!(text, "ours", "{name}: {path}: {}", output.text);
+        }
+        assert!(!fixture.workspace.join(".git/hooks").exists(), "{name}: {}", output.text);
+    }
+}
+
+#[tokio::test]
 async fn many_and_large_protected_files_are_restored() {
     for (name, fixture) in each().await {
         let agents = fixture.workspace.join(".claude/agents");
@@ -164,7 +180,7 @@ async fn many_and_large_protected_files_are_restored() {
         let large = vec![b'x'; 9 << 20];
         fs::write(fixture.workspace.join(".claude/large"), &large).unwrap();
         let output = fixture
-            .bash("for i in .claude/agents/*; do echo evil > $i; done; rm .claude/agents/7.md; echo evil >> .claude/large; true")
+            .bash("truncate -s 0 .claude/agents/*; rm .claude/agents/7.md; echo evil >> .claude/large; true")
             .await;
         let changed = (0..4_500)
             .filter(|at| fs::read_to_string(agents.join(format!("{at}.md"))).ok() != Some(format!("agent {at}")));
@@ -191,6 +207,7 @@ async fn command_is_refused_if_its_protected_files_cannot_be_saved() {
 #[test]
 fn protected_paths_stay_protected_for_an_ordinary_user() {
     again_as_ordinary_user(&[
+        "closing_a_folder_does_not_hide_changes_in_it",
         "folder_that_hooks_path_names_is_protected",
         "many_and_large_protected_files_are_restored",
         "command_is_refused_if_its_protected_files_cannot_be_saved",

@@ -230,6 +230,56 @@ fn b1_to_b18_no_gadget_of_the_second_list_is_allowed() {
     assert!(allowed.is_empty(), "{} of {tried} were allowed:\n{}", allowed.len(), allowed.join("\n"));
 }
 
+/// Programs that start others, under rules that name just these programs.
+#[rustfmt::skip]
+const LAUNCHES: &[&str] = &[
+    "logsave log rm x", "gcc -wrapper sh,-c,id a.c", "gcc-12 -wrapper sh,-c,id a.c", "x86_64-linux-gnu-gcc -wrapper sh,-c a.c", "c++ -wrapper sh,-c a.cc",
+    "cc -fplugin=./x.so a.c", "clang++ -fplugin=./x.so a.cc", "clang-15 -fpass-plugin=./x.so a.c", "gcc -Wl,-plugin,./x.so a.c", "gfortran -B. a.f", "cpp -wrapper x a",
+    "pylint --init-hook='import os' a.py", "pylint --init-hook x a.py", "pylint --load-plugins=evil a.py", "pylint --rcfile=x a.py", "python -m pylint --init-hook=x a.py",
+    "python3 -m pytest -p evil", "python -m pytest --rootdir=/tmp/x", "pytest -p evil", "pytest -c x.ini", "pytest -o python_files=x", "py.test --rootdir=/x", "mypy --config-file=x a.py",
+    "flake8 --config=x a.py", "coverage run x.py", "aa-exec -p x rm x", "choom -n 0 rm x", "chpst -u a rm x", "ccache rm x", "sccache rm x", "bear -- rm x", "scan-build rm x",
+    "multitime rm x", "grc rm x", "gtimeout 5 rm x", "tini -- rm x", "dumb-init rm x", "su-exec a rm x", "setlock f rm x", "envdir d rm x", "sshpass -p x ssh h", "msgexec rm x",
+    "msgfilter rm x", "csvtool call f x", "hg --config alias.x='!rm x' x", "hg log -R /tmp/x", "svn diff --diff-cmd x", "svn log --config-option=a:b:c=d", "jj util exec -- rm x",
+    "jj --config=a=b log", "cpio --rsh-command=x -F h:a", "dpkg --pre-invoke=x --list", "rustdoc --test --runtool x a.rs", "bazel run --run_under=x //a", "aria2c --on-download-complete=x u",
+    "yt-dlp --exec x u", "youtube-dl --exec x u", "certbot renew --deploy-hook x", "restic --password-command=x snapshots", "rclone --password-command x ls", "borg --rsh x list",
+    "just --shell x build", "just -c x", "tox exec -- rm x", "tox -x a=b", "nox -f /tmp/x", "stack exec -- rm x", "cabal exec rm", "mix eval x", "mix cmd rm x", "dotnet exec x.dll",
+    "repo forall -c rm", "flatpak run x", "patch -e x", "mamba run rm x", "volta run rm", "fnm exec rm", "gem exec x", "sbcl --eval x", "racket -e x", "octave --eval x", "iex -e x",
+    "escript -e x", "ipython x.py", "xterm -e rm", "xdg-open x", "open x", "mpv x", "lftp -e x", "tig", "psftp h", "rust-gdb x", "daemonize /bin/rm x", "tsp rm x", "nq rm x",
+    "unknown-tool --exec rm", "unknown-tool --pre-exec=rm", "unknown-tool --rsh-command=rm", "unknown-tool --hook rm", "unknown-tool --before_cmd rm",
+];
+
+#[test]
+fn b10_programs_that_start_others_are_allowed_by_no_prefix() {
+    let allowed: Vec<&str> = LAUNCHES
+        .iter()
+        .filter(|line| is_allowed(&[&format!("bash({} *)", line.split(' ').next().unwrap())], line))
+        .copied()
+        .collect();
+    assert!(allowed.is_empty(), "{} of {}: {allowed:#?}", allowed.len(), LAUNCHES.len());
+    // Their ordinary uses still are.
+    for line in [
+        "gcc -O2 -c a.c",
+        "gcc-12 -Wall a.c",
+        "clang++ -std=c++20 a.cc",
+        "pylint --disable=all a.py",
+        "python -m pytest tests -q",
+        "pytest tests -q -k name",
+        "mypy src",
+        "hg log -l 3",
+        "svn log",
+        "coverage report",
+        "tox list",
+        "just build",
+        "dotnet build",
+        "unknown-tool --no-hooks --verbose",
+        "cargo test -- --exec",
+        "echo --exec",
+    ] {
+        let rule = format!("bash({} *)", line.split(' ').next().unwrap());
+        assert!(is_allowed(&[&rule], line), "{line}: {:?}", subjects(line));
+    }
+}
+
 #[test]
 fn b13_oversized_lines_are_quickly_unclear() {
     let started = std::time::Instant::now();

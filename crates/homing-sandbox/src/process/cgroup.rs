@@ -9,6 +9,9 @@ use std::{
 
 use crate::process::{kill::reap_all, protocol::ProcessLimits};
 
+/// The beginning of a group's name; the ID of its supervisor follows.
+const PREFIX: &str = "homing-";
+
 /// A group that holds this process and everything it starts.
 #[derive(Debug)]
 pub(super) struct Cgroup {
@@ -46,7 +49,7 @@ impl Cgroup {
             value,
         }));
         let own_groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let name = format!("homing-{}", std::process::id());
+        let name = format!("{PREFIX}{}", std::process::id());
         Self { groups: settings.iter().filter_map(|setting| enter_v1(setting, &own_groups, &name)).collect() }.or_v2(
             &settings,
             &own_groups,
@@ -98,6 +101,17 @@ impl Cgroup {
     }
 }
 
+/// Removes the groups of supervisors that were killed. The kernel removes only empty groups.
+fn remove_abandoned(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
 fn enter_v1(setting: &CgroupSetting, own_groups: &str, name: &str) -> Option<CgroupFolder> {
     let place = own_groups.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -106,6 +120,7 @@ fn enter_v1(setting: &CgroupSetting, own_groups: &str, name: &str) -> Option<Cgr
     })?;
     let mount = Path::new("/sys/fs/cgroup").join(setting.controller);
     let parent = mount.join(place.trim_start_matches('/'));
+    remove_abandoned(&parent);
     let folder = parent.join(name);
     fs::create_dir(&folder).ok()?;
     join(CgroupFolder { folder, parent }, &[(setting.v1, setting.value)])
@@ -114,6 +129,7 @@ fn enter_v1(setting: &CgroupSetting, own_groups: &str, name: &str) -> Option<Cgr
 fn enter_v2(settings: &[CgroupSetting], own_groups: &str, name: &str) -> Option<CgroupFolder> {
     let place = own_groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let parent = Path::new("/sys/fs/cgroup").join(place.trim_start_matches('/'));
+    remove_abandoned(&parent);
     let folder = parent.join(name);
     fs::create_dir(&folder).ok()?;
     let values: Vec<(&str, u64)> = settings

@@ -162,6 +162,11 @@ fn confine(rights: &OsString) -> Result<(), String> {
     match serde_json::from_slice(rights.as_encoded_bytes()).map_err(|error| error.to_string())? {
         Rights::All => Ok(()),
         Rights::Namespaces(sockets) => landlock_seccomp::filter_syscalls(sockets),
-        Rights::Landlock(rules) => landlock_seccomp::apply(&rules),
+        Rights::Landlock(rules) => {
+            // Without a PID namespace, this at least ends the command itself if all of its supervisors are killed at once.
+            #[cfg(target_os = "linux")]
+            let _ = sys::set_parent_process_death_signal(Some(sys::Signal::KILL));
+            landlock_seccomp::apply(&rules)
+        }
     }
 }

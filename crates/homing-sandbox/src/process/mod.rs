@@ -6,7 +6,8 @@
 //! is sent down the lifeline, later possibly a byte that asks to terminate, and reports come back. When the host's end
 //! closes, because the call is over, was cancelled, or the host was killed, the supervisor kills everything below it. A
 //! parent-death signal would not be enough: it is bound to a thread, and lost if the parent dies before the child has
-//! asked for it.
+//! asked for it. Between the supervisor and the command is one more process of the helper, [`init`], so that a command also
+//! ends if its supervisor is killed.
 
 mod cgroup;
 mod file_state;

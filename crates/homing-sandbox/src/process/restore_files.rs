@@ -13,9 +13,9 @@
 //! and if the supervisor is killed, the host restores the files from there.
 
 use std::{
-    fs::{self, DirBuilder, File},
+    fs::{self, DirBuilder, File, Permissions},
     io,
-    os::unix::fs::{DirBuilderExt, symlink},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink},
     path::{Component, Path, PathBuf},
 };
 
@@ -158,6 +158,10 @@ pub(crate) fn recover(store: &Path, roots: &[PathBuf]) -> Restored {
             let _ = fs::remove_dir_all(&folder);
             continue;
         };
+        if paths.iter().all(|path| !path.root.exists()) {
+            let _ = fs::remove_dir_all(&folder);
+            continue;
+        }
         if !paths.iter().all(|path| roots.contains(&path.root) && is_plain(&path.name)) {
             continue;
         }
@@ -175,10 +179,13 @@ fn restore_all(paths: &[RecordedPath], copies: &Copies, before_each: impl Fn(&Pa
     let mut all = Restored::default();
     for RecordedPath { root, name, before, unless_removed } in paths {
         let path = root.join(name);
+        open_way(root, name, 0o500);
         let is_gone = unless_removed.as_ref().is_some_and(|path| path.symlink_metadata().is_err());
-        if is_gone || !(remove_link_on_the_way(root, name, before) || !before.matches(&path, copies)) {
+        let is_same = || !remove_link_on_the_way(root, name, before) && before.matches(&path, copies);
+        if is_gone || is_same() {
             continue;
         }
+        open_way(root, name, 0o700);
         before_each(&path);
         let list = if before.restore(&path, copies).is_ok() { &mut all.restored } else { &mut all.failed };
         list.push(path);
@@ -215,6 +222,18 @@ pub(super) fn remove_appeared(paths: &[PathBuf]) -> Vec<PathBuf> {
 /// Returns true if the name has only ordinary components, no `..` or `/`.
 fn is_plain(name: &Path) -> bool {
     name.components().all(|component| matches!(component, Component::Normal(_))) && name.components().next().is_some()
+}
+
+/// Gives the user these rights to the folders on the way to a path, which a command may have closed to hide a change.
+fn open_way(root: &Path, name: &Path, bits: u32) {
+    let mut path = root.to_owned();
+    for component in std::iter::once(None).chain(name.parent().into_iter().flat_map(Path::components).map(Some)) {
+        path.extend(component);
+        let Ok(found) = path.symlink_metadata() else { return };
+        if found.is_dir() && found.mode() & bits != bits {
+            let _ = fs::set_permissions(&path, Permissions::from_mode(found.mode() | 0o700));
+        }
+    }
 }
 
 /// Removes a link that has replaced a folder on the way to a path, because it would lead out of the root. Returns true if

@@ -3,7 +3,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, Once, PoisonError},
     time::Duration,
 };
 
@@ -14,16 +14,21 @@ use homing_core::{
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use crate::shell::{GIT_ONLY, git_only_env, git_only_env_for, is_read_only_git};
+use crate::shell::{GIT_ONLY, ReadOnlyGit, git_only_env, git_only_env_for, read_only_git};
 use homing_sandbox::{
     Access, CommandEnv, GitHooks, PolicyError, PrivateFolder, SandboxOptions, SandboxPolicy, Sandboxes,
     denied_paths::{self, DeniedPaths},
     git_folder, private_folder,
     process::{
-        Collector, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, ProcessLimits, Protection, Streams,
+        Collector, CommandEnd, CommandSpec, FinishedCommand, Input, LaunchError, Launcher, ProcessLimits, Protection,
+        Streams,
     },
     proxy::Proxy,
 };
+
+/// Lists the names of git's settings, and of those in the repository's `.gitmodules`.
+const LIST_SETTINGS: &str = "git config --list --name-only; top=$(git rev-parse --show-toplevel 2>/dev/null) && \
+    git config --file \"$top/.gitmodules\" --list --name-only 2>/dev/null";
 
 /// Timeout for listing git's settings.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,6 +47,7 @@ pub struct Commands {
     /// Resource limits of one command.
     pub limits: ProcessLimits,
     sandboxes: OnceCell<Sandboxes>,
+    swept: Once,
 }
 
 /// The reason why a command was not started.
@@ -56,6 +62,9 @@ pub enum CommandError {
     /// The repository's git settings cannot all be neutralised.
     #[error("this repository has too many git settings to run git safely")]
     TooManySettings,
+    /// The repository's git settings cannot be listed.
+    #[error("cannot list this repository's git settings, which may name programs: {0}")]
+    UnknownSettings(String),
 }
 
 /// A shell command of a run.
@@ -76,7 +85,7 @@ impl Commands {
     pub fn new(helper: PathBuf, host_env: CommandEnv, options: SandboxOptions, private: PathBuf) -> Self {
         let launcher = Launcher { helper };
         let limits = ProcessLimits::default();
-        Self { launcher, host_env, options, private, limits, sandboxes: OnceCell::new() }
+        Self { launcher, host_env, options, private, limits, sandboxes: OnceCell::new(), swept: Once::new() }
     }
 
     /// Uses these back-ends instead of probing.
@@ -100,14 +109,16 @@ impl Commands {
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<FinishedCommand, CommandError> {
         let mut job = self.job(&command, private).await?;
-        // Without a sandbox, nothing else stops the programs that a repository configures for git's read-only commands.
-        let is_unconfined_git = command.grant.sandbox == Sandbox::Off && is_read_only_git(command.command);
-        if is_unconfined_git || is_git_only(command.grant) {
-            let neutral = match command.grant.sandbox {
-                Sandbox::ReadOnly | Sandbox::WorkspaceWrite => git_only_env(),
-                Sandbox::Off => self.neutral_git(&job).await?,
-            };
+        // A rule that allows git must not allow the programs that a repository configures for git's read-only commands.
+        // Without a sandbox, nothing else stops them either.
+        let git = read_only_git(command.command);
+        let is_restricted = command.grant.sandbox == Sandbox::Off || has_patterns(command.grant);
+        if is_git_only(command.grant) || (is_restricted && git != ReadOnlyGit::None) {
+            let neutral = self.neutral_git(&job).await?;
             job.env.extend(neutral);
+            if git == ReadOnlyGit::Some {
+                job.env.extend(pinned_repository(command.workdir));
+            }
         }
         let output = private.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
         let running = self.launcher.start(job).await?;
@@ -117,12 +128,20 @@ impl Commands {
     /// Returns the environment in which git runs no program configured by the repository of `job`.
     pub(crate) async fn neutral_git(&self, job: &CommandSpec) -> Result<Vec<(String, String)>, CommandError> {
         // Listing the settings runs no program; each setting that names one is then overridden.
-        let argv = ["git", "config", "--list", "--name-only"].map(str::to_owned).to_vec();
+        let argv = ["bash", "--noprofile", "--norc", "-c", LIST_SETTINGS].map(str::to_owned).to_vec();
         let mut env = job.env.clone();
         env.extend(git_only_env());
         let listing = CommandSpec { argv, env, input: Input::Nothing, protected: Protection::default(), ..job.clone() };
         let running = self.launcher.start(listing).await?;
         let finished = running.finish(Collector::new(None), LIST_TIMEOUT, std::future::pending(), &mut |_| ()).await;
+        match &finished.ending {
+            // Git fails where its settings cannot be read, and so does the command itself.
+            CommandEnd::Exited(_) => (),
+            CommandEnd::Refused(why) => return Err(CommandError::UnknownSettings(why.clone())),
+            CommandEnd::Signalled(_) | CommandEnd::TimedOut | CommandEnd::Cancelled => {
+                return Err(CommandError::UnknownSettings("listing them did not finish".to_owned()));
+            }
+        }
         if finished.output.total > finished.output.text.len() as u64 {
             return Err(CommandError::TooManySettings);
         }
@@ -137,6 +156,8 @@ impl Commands {
     ) -> Result<CommandSpec, CommandError> {
         // Before probing: a back-end that fails because of an invalid private folder would be reported as broken.
         private.prepare(&self.host_env)?;
+        // After it: the folder of a resumed run belongs to this process now.
+        self.sweep_once();
         let mut access = Access::of(command.grant, &self.options);
         // In a linked worktree of the user, git must be able to read the repository. A folder that this run may only read
         // may be writable for another run, so all folders of the grant count as roots.
@@ -171,14 +192,12 @@ impl Commands {
         })
     }
 
-    /// Removes private folders that a killed process has left behind: those of runs that are no longer alive.
-    pub fn sweep(&self, is_alive: impl Fn(Uuid) -> bool) {
-        if private_folder::open(&self.private).is_err() {
-            return;
-        }
-        let entries = self.private.read_dir().into_iter().flatten().flatten();
-        let named = entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<Uuid>().ok()?, entry.path())));
-        named.filter(|(run, _)| !is_alive(*run)).for_each(|(_, root)| PrivateFolder { root }.remove());
+    /// Removes private folders of killed processes, once, in the background.
+    fn sweep_once(&self) {
+        self.swept.call_once(|| {
+            let parent = self.private.clone();
+            std::thread::spawn(move || private_folder::sweep(&parent));
+        });
     }
 
     /// Returns the private folder of a run. It is removed when the run's tool state is dropped.
@@ -213,6 +232,24 @@ fn git_hooks(grant: &Grant) -> GitHooks {
         (Sandbox::ReadOnly, _) | (_, true) => GitHooks::Off,
         (Sandbox::WorkspaceWrite | Sandbox::Off, false) => GitHooks::Run,
     }
+}
+
+/// Returns variables that make git use the repository of `workdir`, whose settings are known, in every folder.
+fn pinned_repository(workdir: &Path) -> Vec<(String, String)> {
+    let Some(git) = git_folder::locate(workdir, &[]) else { return Vec::new() };
+    let variables = [("GIT_DIR", git.top.join(".git")), ("GIT_WORK_TREE", git.top)];
+    variables.map(|(name, path)| (name.to_owned(), path.display().to_string())).to_vec()
+}
+
+/// Returns true if a layer allows the shell only by patterns.
+fn has_patterns(grant: &Grant) -> bool {
+    grant.layers.iter().any(|layer| match &layer.allow {
+        Allow::All => false,
+        Allow::Only(rules) => {
+            let mut named = rules.iter().filter(|rule| rule.names("bash")).peekable();
+            named.peek().is_some() && named.all(|rule| rule.pattern.is_some())
+        }
+    })
 }
 
 /// Returns true if a layer allows the shell only for git.

@@ -295,37 +295,39 @@ const VARIABLES: &[(&str, &str)] = &[
 /// A plain diff command that replaces the repository's diff program; git has no setting for none.
 const PLAIN_DIFF: &str = r#"sh -c 'diff -u -L "a/$0" -L "b/$0" "$1" "$4"; :'"#;
 
-/// Returns the environment for a `git only` command inside a sandbox: git starts no hook, file watcher, pager, editor,
-/// signature check or transport that the repository configures.
+/// Returns the environment for listing a repository's settings: git starts no hook, file watcher, pager, editor, signature
+/// check or transport that the repository configures.
 ///
 /// Settings under names that the repository chose (`filter.x.clean`, `diff.x.textconv`) and `diff.external` are only
-/// overridden by [`git_only_env_for`]; with this function the sandbox must confine their programs.
+/// overridden by [`git_only_env_for`].
 pub fn git_only_env() -> Vec<(String, String)> {
     git_only_env_for([])
 }
 
-/// As [`git_only_env`], but for use without a sandbox: also overrides every filter and diff program.
+/// Returns the environment for read-only git commands: as [`git_only_env`], and overrides every filter and diff program.
 ///
-/// `settings` are the names of the repository's settings, as `git config --list --name-only` prints them under
-/// [`git_only_env`]; that command runs nothing.
+/// `settings` are the names of the settings of the repository and of its `.gitmodules`, as `git config --list --name-only`
+/// prints them under [`git_only_env`]; that command runs nothing.
 pub fn git_only_env_for<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
-    let drivers = settings.into_iter().filter_map(|name| Some((name, neutral_driver(name)?)));
-    let config: Vec<(&str, &str)> = NEUTRAL.iter().copied().chain(drivers).collect();
+    let known = NEUTRAL.iter().map(|(key, value)| ((*key).to_owned(), *value));
+    let config: Vec<(String, &str)> = known.chain(settings.into_iter().filter_map(neutral)).collect();
     let mut env: Vec<(String, String)> =
         VARIABLES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     env.push(("GIT_CONFIG_COUNT".to_owned(), config.len().to_string()));
     for (at, (key, value)) in config.into_iter().enumerate() {
-        env.push((format!("GIT_CONFIG_KEY_{at}"), key.to_owned()));
+        env.push((format!("GIT_CONFIG_KEY_{at}"), key));
         env.push((format!("GIT_CONFIG_VALUE_{at}"), value.to_owned()));
     }
     env
 }
 
-/// Returns the harmless value for a setting that names a program.
-fn neutral_driver(setting: &str) -> Option<&'static str> {
+/// Returns a setting with a harmless value for a setting that names a program, or that makes git look into a submodule, which
+/// has a configuration of its own.
+fn neutral(setting: &str) -> Option<(String, &'static str)> {
     let (section, rest) = setting.split_once('.')?;
-    let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
-    match (section.to_ascii_lowercase().as_str(), name.to_ascii_lowercase().as_str()) {
+    let (named, name) = rest.rsplit_once('.').unwrap_or(("", rest));
+    let value = match (section.to_ascii_lowercase().as_str(), name.to_ascii_lowercase().as_str()) {
+        ("submodule", _) if !named.is_empty() => return Some((format!("submodule.{named}.ignore"), "all")),
         ("filter", "clean" | "smudge" | "process") => Some(""),
         ("filter", "required") => Some("false"),
         ("diff", "textconv") => Some("cat"),
@@ -334,5 +336,6 @@ fn neutral_driver(setting: &str) -> Option<&'static str> {
         ("credential", "helper") => Some(""),
         ("pager", _) => Some("false"),
         _ => None,
-    }
+    };
+    Some((setting.to_owned(), value?))
 }

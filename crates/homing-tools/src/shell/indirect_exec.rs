@@ -4,6 +4,7 @@
 use crate::shell::{
     Unclear, Word,
     indirect_exec_tables::{ALWAYS, CURL, INTERPRETERS, LONG, PREFIXES, PYTHON_MODULES, SHORT, SUBCOMMANDS},
+    program_launchers::{self, ALIASES, EXECUTING, LAUNCHERS, OWN_OPTIONS, RUNNERS, lists},
 };
 
 /// Returns the command inside a simple wrapper (`timeout 5 …`); an error if the wrapper is not simple.
@@ -32,21 +33,50 @@ pub(super) fn check(words: &[Word]) -> Result<(), Unclear> {
     let name = name(program);
     let args: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
     let runs = |by: &str| Err(format!("`{name}` can run or write anything through `{by}`"));
-    if ALWAYS.contains(&name) || name.starts_with("ld-") || name.starts_with("ld.so") || name.contains("-sh") {
+    let is_launcher = ALWAYS.contains(&name) || lists(LAUNCHERS, name) || lists(LAUNCHERS, without_version(name));
+    if is_launcher || name.starts_with("ld-") || name.starts_with("ld.so") || name.contains("-sh") {
         return Err(format!("`{name}` runs other commands, which rules cannot check"));
     }
     if program.text.starts_with("/proc/") || program.text.contains("/../") {
         return Err("the program's path is indirect".to_owned());
     }
-    if let Some(by) = args.iter().find(|arg| is_listed(name, arg)) {
+    let known = family(name);
+    if let Some(by) = args.iter().find(|arg| is_listed(name, arg) || is_listed(known, arg)) {
         return runs(by);
     }
-    if let Some(by) = args.iter().find(|arg| !arg.starts_with('-'))
-        && entry(SUBCOMMANDS, name).is_some_and(|subcommands| subcommands.contains(by))
-    {
+    let own = args.iter().take_while(|arg| **arg != "--");
+    if let Some(by) = own.clone().find(|arg| !OWN_OPTIONS.contains(&name) && sounds_executing(arg)) {
+        return runs(by);
+    }
+    let lists_subcommand = |by: &&&str| {
+        let tables = [SUBCOMMANDS, program_launchers::SUBCOMMANDS];
+        tables.iter().any(|table| entry(table, known).is_some_and(|subcommands| subcommands.contains(by)))
+    };
+    if let Some(by) = args.iter().find(|arg| !arg.starts_with('-')).filter(lists_subcommand) {
         return runs(by);
     }
     special(name, &args)
+}
+
+/// Returns the name of a program in the tables: `x86_64-linux-gnu-gcc-12` is `gcc`, `clang++-15` is `clang`.
+fn family(name: &str) -> &str {
+    let alias = |name: &str| entry(ALIASES, name);
+    if let Some(known) = alias(name) {
+        return known;
+    }
+    let plain = without_version(name);
+    let compiler = ["gcc", "g++", "c++", "cc", "clang", "clang++", "gfortran", "cpp"].into_iter().find(|compiler| {
+        plain == *compiler || plain.strip_suffix(compiler).is_some_and(|prefix| prefix.ends_with('-'))
+    });
+    let plain = compiler.unwrap_or(plain);
+    alias(plain).unwrap_or(plain)
+}
+
+/// Returns true if the name of a long option says that its value is executed, such as `--init-hook` or `--rsh-command`.
+fn sounds_executing(arg: &str) -> bool {
+    let option = arg.split_once('=').map_or(arg, |(option, _)| option);
+    let Some(words) = option.strip_prefix("--").filter(|words| !words.starts_with("no-")) else { return false };
+    words.split(['-', '_']).any(|word| EXECUTING.contains(&word))
 }
 
 fn is_listed(name: &str, arg: &str) -> bool {
@@ -58,7 +88,8 @@ fn is_listed(name: &str, arg: &str) -> bool {
         && !arg.starts_with("--")
         && entry(SHORT, name).is_some_and(|letters| arg.contains(|letter| letters.contains(letter)));
     let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| arg.starts_with(prefix));
-    long || short || entry(PREFIXES, name).is_some_and(starts)
+    let tables = [PREFIXES, program_launchers::PREFIXES];
+    long || short || tables.iter().any(|table| entry(table, name).is_some_and(starts))
 }
 
 fn entry<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
@@ -79,7 +110,9 @@ fn special(name: &str, args: &[&str]) -> Result<(), Unclear> {
         "man" => !args.iter().any(|arg| arg.starts_with('-')),
         "make" | "gmake" | "gradle" | "gradlew" => !args.iter().any(|arg| arg.contains('=')),
         _ if name.starts_with("python") || name.starts_with("pypy") => python_is_plain(args),
-        _ if INTERPRETERS.contains(&without_version(name)) => args.first().is_some_and(|arg| !arg.starts_with('-')),
+        _ if INTERPRETERS.contains(&without_version(name)) || lists(RUNNERS, without_version(name)) => {
+            args.first().is_some_and(|arg| !arg.starts_with('-'))
+        }
         _ => true,
     };
     if is_plain { Ok(()) } else { Err(format!("`{name}` can run or write anything with these arguments")) }
@@ -124,7 +157,9 @@ fn tar_is_plain(args: &[&str]) -> bool {
 
 fn python_is_plain(args: &[&str]) -> bool {
     match args {
-        ["-m", module, ..] => PYTHON_MODULES.contains(module),
+        ["-m", module, rest @ ..] => {
+            PYTHON_MODULES.contains(module) && !rest.iter().any(|arg| is_listed(module, arg) || sounds_executing(arg))
+        }
         ["--version" | "-V"] => true,
         [script, ..] => !script.starts_with('-'),
         [] => false,
