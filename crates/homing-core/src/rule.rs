@@ -63,6 +63,29 @@ impl Rule {
         Self { tool: tool.into(), pattern: Some(pattern.into()) }
     }
 
+    /// Returns rules that together allow exactly a call with these subjects; none if rules cannot express it.
+    pub fn exactly(tool: &str, subjects: &Subjects) -> Vec<Self> {
+        let parts = match subjects {
+            Subjects::None => return vec![Self::tool(tool)],
+            Subjects::Unclear(_) => return Vec::new(),
+            Subjects::Parts(parts) => parts,
+        };
+        // A star or a list in the call itself would match other calls, and some texts cannot be written as a rule.
+        let rule = |part: &Subject| {
+            let (text, pattern) = match part {
+                Subject::Command { text, .. } => (text, text.clone()),
+                Subject::Path(path) => (path, format!("={path}")),
+                Subject::Host(host) => (host, format!("domain:{host}")),
+                Subject::Name(name) if name.contains(',') => return None,
+                Subject::Name(name) => (name, name.clone()),
+            };
+            let rule = Self::calls(tool, pattern);
+            let is_kept = rule.to_string().parse::<Self>().is_ok_and(|parsed| parsed == rule);
+            (is_kept && !text.contains(['*', '\n'])).then_some(rule)
+        };
+        parts.iter().map(rule).collect::<Option<_>>().unwrap_or_default()
+    }
+
     /// Returns whether this rule, as an allow rule, applies to `tool`.
     pub fn names(&self, tool: &str) -> bool {
         matches_name(&self.tool, tool) || (self.tool == tool_names::DELEGATE && tool_names::is_delegation(tool))
@@ -367,5 +390,25 @@ mod tests {
         let text = "a".repeat(5_000);
         assert!(!matches_glob(&"*a".repeat(50), &format!("{text}b")));
         assert!(!path_glob(&"**/".repeat(20), &format!("{}b", "a/".repeat(200))));
+    }
+
+    #[test]
+    fn exact_rules_allow_one_call_only() {
+        let command = |text: &str| Subject::Command { text: text.to_owned(), classes: Vec::new() };
+        let exactly = |parts: Vec<Subject>| Rule::exactly("bash", &Subjects::Parts(parts));
+        let rules = exactly(vec![command("git push origin main"), command("ls -l")]);
+        assert_eq!(
+            rules.iter().map(Rule::to_string).collect::<Vec<_>>(),
+            ["bash(git push origin main)", "bash(ls -l)"]
+        );
+        assert!(!rules[0].matches(&command("git push origin main --force")));
+        assert!(exactly(vec![command("ls"), command("rm *")]).is_empty(), "a star would allow more");
+        let path = Rule::exactly("write", &Subjects::Parts(vec![Subject::Path("a/b.rs".to_owned())]));
+        assert_eq!(path[0].to_string(), "write(=a/b.rs)");
+        assert!(
+            path[0].matches(&Subject::Path("a/b.rs".into())) && !path[0].matches(&Subject::Path("x/a/b.rs".into()))
+        );
+        assert_eq!(Rule::exactly("mcp__x__y", &Subjects::None), [Rule::tool("mcp__x__y")]);
+        assert!(Rule::exactly("bash", &Subjects::Unclear("why".into())).is_empty());
     }
 }

@@ -6,6 +6,7 @@ use homing_core::{
     BoxFuture,
     authority::Decision,
     hooks::{HookCall, HookDecision},
+    rule::Rule,
     tool::{Answer, CallHost, Question, Tool, ToolContext},
 };
 use serde_json::Value;
@@ -15,6 +16,7 @@ use crate::{
     agent_loop::{
         active_run::ActiveRun,
         call_record::{CallError, RefusedCall},
+        call_text,
     },
     event::TransientKind,
     live_run::LiveRun,
@@ -64,7 +66,9 @@ impl CallPermissions {
                 Ok(PermittedCall { args, by, notes })
             }
             HookDecision::Ask { why } => {
-                self.request_approval(context, &why, None).await?;
+                let question =
+                    Question { text: why, options: Vec::new(), key: context.key, rule: None, exact: Vec::new() };
+                self.request_approval(context, question).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
             HookDecision::Block { why } => Err(RefusedCall::denied(format!("blocked by a hook: {why}")).into()),
@@ -79,15 +83,16 @@ impl CallPermissions {
             Decision::Allow { by } => Ok(by),
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
-                let text = format!("allow {} to call {name} with {args}?", context.agent);
-                self.request_approval(context, &text, Some(by.clone())).await?;
+                let text = call_text::question(&context.agent, name, &subjects, args);
+                let exact = Rule::exactly(name, &subjects);
+                let question = Question { text, options: Vec::new(), key: context.key, rule: Some(by.clone()), exact };
+                self.request_approval(context, question).await?;
                 Ok(format!("the user; {by}"))
             }
         }
     }
 
-    async fn request_approval(&self, context: &ToolContext, text: &str, rule: Option<String>) -> Result<(), CallError> {
-        let question = Question { text: text.to_owned(), options: Vec::new(), key: context.key, rule };
+    async fn request_approval(&self, context: &ToolContext, question: Question) -> Result<(), CallError> {
         match self.scheduler.waiting(context.ask(question)).await? {
             Answer::Yes => Ok(()),
             Answer::No | Answer::Text(_) => Err(RefusedCall::denied("the user declined").into()),
