@@ -8,6 +8,7 @@ use homing_core::{
     fact::FailureKind,
     model::ModelError,
     place::Place,
+    receipts::Receipts,
     sanitize,
 };
 use homing_runtime::{SpawnError, journal::JournalError};
@@ -259,6 +260,7 @@ fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &s
         warnings: Vec::new(),
         denied: Vec::new(),
         resumable: false,
+        receipts: Receipts::default(),
         children: Vec::new(),
     }
 }

@@ -15,6 +15,7 @@ pub mod limits;
 pub mod message;
 pub mod model;
 pub mod place;
+pub mod receipts;
 pub mod redaction;
 pub mod registry;
 pub mod rule;

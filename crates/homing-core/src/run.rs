@@ -28,7 +28,7 @@ mod next_step;
 mod nudges;
 mod work_clock;
 
-pub use calls::CallState;
+pub use calls::{CallEffects, CallState};
 use fold::Fold;
 use next_step::Decision;
 
@@ -229,9 +229,10 @@ impl Run {
         earlier.chain(self.calls.results()).filter(move |result| result.name == tool)
     }
 
-    /// Returns the messages of the calls that were denied.
-    pub fn denied(&self) -> &[String] {
-        &self.calls.denied
+    /// Returns what the run's calls did.
+    pub fn effects(&self) -> CallEffects<'_> {
+        let calls::Calls { denied, receipts, .. } = &self.calls;
+        CallEffects { denied, receipts: &receipts.receipts }
     }
 
     /// Returns the open model call, if there is one.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     fact::CallRefusal,
     message::{Args, FNV_START, ToolCall, ToolResult, fnv},
+    receipts::{ReceiptLog, Receipts},
     tool::{CallKey, Replay},
 };
 
@@ -28,6 +29,15 @@ impl CallState {
     }
 }
 
+/// Effects of the calls of a whole run.
+#[derive(Clone, Copy, Debug)]
+pub struct CallEffects<'a> {
+    /// Messages of the calls that were denied.
+    pub denied: &'a [String],
+    /// Files, commands and hosts.
+    pub receipts: &'a Receipts,
+}
+
 /// The calls of the last reply, until all have returned.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
@@ -35,6 +45,8 @@ pub(super) struct Calls {
     pub(super) repeats: Repeats,
     /// Messages of the calls that were denied, over the whole run.
     pub(super) denied: Vec<String>,
+    /// Receipts of the calls, over the whole run.
+    pub(super) receipts: ReceiptLog,
 }
 
 impl Calls {

@@ -107,6 +107,7 @@ impl Fold<'_> {
         } else {
             run.calls.begin(called.key, called.replay);
         }
+        run.calls.receipts.called(called);
         run.own.tool_calls += 1;
     }
 
@@ -120,6 +121,7 @@ impl Fold<'_> {
             Some(CallRefusal::Limit(hit)) => run.stopping.land(|| hit.clone()),
             Some(CallRefusal::Mistake | CallRefusal::NoTool | CallRefusal::OutcomeUnknown) | None => (),
         }
+        run.calls.receipts.returned(key, result);
         if key.index == VERIFICATION {
             return self.checked(result);
         }
