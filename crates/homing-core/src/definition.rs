@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{authority::Allow, limits::Limits, model::Effort, rule::Rule};
+use crate::{authority::Allow, limits::Limits, model::Effort, rule::Rule, taint::TaintMode};
 
 /// The parsed form of an agent file, or an agent made in code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +77,9 @@ pub struct AgentDefinition {
     /// JSON schema of its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// Treatment of network use after it has read untrusted content; `None` asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taint: Option<TaintMode>,
     /// Effect of its failure on the parent.
     pub on_failure: OnFailure,
     /// Task to use if none is given.
@@ -130,6 +133,7 @@ impl Default for AgentDefinition {
             mcp_servers: BTreeMap::new(),
             hooks: Value::Null,
             schema: None,
+            taint: None,
             on_failure: OnFailure::Report,
             initial_prompt: None,
             color: None,

@@ -23,6 +23,7 @@ pub mod run;
 pub mod sanitize;
 pub mod scripted_model;
 pub mod skill;
+pub mod taint;
 pub mod token_estimate;
 pub mod tool;
 pub mod tool_names;

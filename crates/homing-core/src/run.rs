@@ -231,8 +231,8 @@ impl Run {
 
     /// Returns what the run's calls did.
     pub fn effects(&self) -> CallEffects<'_> {
-        let calls::Calls { denied, receipts, .. } = &self.calls;
-        CallEffects { denied, receipts: &receipts.receipts }
+        let calls::Calls { denied, origins, receipts, .. } = &self.calls;
+        CallEffects { denied, origins, receipts: &receipts.receipts }
     }
 
     /// Returns the open model call, if there is one.

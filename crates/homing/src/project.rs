@@ -22,6 +22,8 @@ pub(crate) struct Project {
     pub(crate) files: AuthorityFiles,
     /// The user's trust in them as they are.
     pub(crate) trust: Trust,
+    /// True if the project has files that need trust, and the user does not trust them.
+    pub(crate) is_untrusted: bool,
     /// The agents, without anything that needs trust the user has not given.
     pub(crate) agents: Vec<AgentDefinition>,
     pub(crate) skills: SkillFolders,
@@ -62,9 +64,11 @@ impl CodingSetup {
         let policy = TrustPolicy { is_trusted: &is_trusted, ceiling: self.limits };
         let loaded = discover_trusted(&places, &self.options, policy);
         let trust = *trust;
+        let is_untrusted = trust == Trust::Untrusted && files.paths().next().is_some();
         let mut project = Project {
             files,
             trust,
+            is_untrusted,
             agents: Vec::new(),
             skills: loaded.skills,
             servers: BTreeMap::new(),

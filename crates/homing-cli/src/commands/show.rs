@@ -121,6 +121,14 @@ pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> Stri
     if let Some(why) = print_result::why(envelope) {
         let _ = writeln!(out, "\n{why}");
     }
+    let read: Vec<&str> = run.effects().origins.iter().map(|origin| origin.description()).collect();
+    if !read.is_empty() {
+        let _ = writeln!(
+            out,
+            "\nread untrusted content: {} (network use needs approval if secrets are in reach)",
+            read.join(", ")
+        );
+    }
     add_receipts(&envelope.receipts, &mut out);
     let _ = write!(out, "\n{} (own: {})", print_result::cost_line(envelope), usd(envelope.usage.cost_micros));
     sanitize::inert(&out)

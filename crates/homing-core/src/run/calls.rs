@@ -1,11 +1,12 @@
 //! The tool calls of a run's last reply, and the guard against repeating the same call.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     fact::CallRefusal,
     message::{Args, FNV_START, ToolCall, ToolResult, fnv},
     receipts::{ReceiptLog, Receipts},
+    taint::Origin,
     tool::{CallKey, Replay},
 };
 
@@ -34,6 +35,8 @@ impl CallState {
 pub struct CallEffects<'a> {
     /// Messages of the calls that were denied.
     pub denied: &'a [String],
+    /// Origins of untrusted content that they read.
+    pub origins: &'a BTreeSet<Origin>,
     /// Files, commands and hosts.
     pub receipts: &'a Receipts,
 }
@@ -45,6 +48,8 @@ pub(super) struct Calls {
     pub(super) repeats: Repeats,
     /// Messages of the calls that were denied, over the whole run.
     pub(super) denied: Vec<String>,
+    /// Untrusted content that the calls read, over the whole run.
+    pub(super) origins: BTreeSet<Origin>,
     /// Receipts of the calls, over the whole run.
     pub(super) receipts: ReceiptLog,
 }

@@ -108,6 +108,7 @@ impl Fold<'_> {
             run.calls.begin(called.key, called.replay);
         }
         run.calls.receipts.called(called);
+        run.calls.origins.extend(called.origin);
         run.own.tool_calls += 1;
     }
 

@@ -1,12 +1,13 @@
 //! Decides whether a call may be made: permission rules, hooks, and approval by the user.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use homing_core::{
     BoxFuture,
     authority::Decision,
     hooks::{HookCall, HookDecision},
-    rule::Rule,
+    rule::{Rule, Subjects},
+    taint::{Origin, TaintMode, uses_network},
     tool::{Answer, CallHost, Question, Tool, ToolContext},
 };
 use serde_json::Value;
@@ -80,7 +81,7 @@ impl CallPermissions {
         let subjects = tool.subjects(context, args);
         let name = &tool.spec().name;
         match context.authority.own.decide(name, &subjects) {
-            Decision::Allow { by } => Ok(by),
+            Decision::Allow { by } => self.apply_taint(tool, context, &subjects, args, by).await,
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
                 let text = call_text::question(&context.agent, name, &subjects, args);
@@ -90,6 +91,41 @@ impl CallPermissions {
                 Ok(format!("the user; {by}"))
             }
         }
+    }
+
+    /// Asks before a call that could send secrets away because untrusted content told it to, unless the user approved the
+    /// call in advance. `by` is what allows the call otherwise.
+    async fn apply_taint(
+        &self,
+        tool: &dyn Tool,
+        context: &ToolContext,
+        subjects: &Subjects,
+        args: &Value,
+        by: String,
+    ) -> Result<String, CallError> {
+        let (name, own) = (&tool.spec().name, &context.authority.own);
+        let mode = self.run.read(|run| run.spawned.agent.taint.unwrap_or_default());
+        if mode == TaintMode::Off || !uses_network(tool.spec(), own) || own.is_approved(name, subjects) {
+            return Ok(by);
+        }
+        // Runs of a tree exchange texts, so content that one of them read may steer all of them.
+        let origins: BTreeSet<Origin> = self
+            .run
+            .tree
+            .read(|tree| tree.runs().iter().flat_map(|run| run.effects().origins.iter().copied()).collect());
+        let finder = self.run.config().taint.secrets.as_ref().filter(|_| !origins.is_empty());
+        let Some(secret) = finder.and_then(|find| find(own, &context.workdir)) else { return Ok(by) };
+        let read: Vec<&str> = origins.into_iter().map(Origin::description).collect();
+        let why = format!("this run has read {} and can read {}", read.join(", "), secret.display());
+        if mode == TaintMode::Deny {
+            return Err(RefusedCall::denied(format!("denied: {why}, so it may not use the network")).into());
+        }
+        let text = format!("{}\n  {why}", call_text::question(&context.agent, name, subjects, args));
+        let rule = Some(format!("{name} (untrusted content and secrets)"));
+        let exact = Rule::exactly(name, subjects);
+        let question = Question { text, options: Vec::new(), key: context.key, rule, exact };
+        self.request_approval(context, question).await?;
+        Ok(format!("the user; {why}"))
     }
 
     async fn request_approval(&self, context: &ToolContext, question: Question) -> Result<(), CallError> {

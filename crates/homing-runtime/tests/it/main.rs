@@ -14,3 +14,4 @@ mod replies;
 mod retries;
 mod simulation;
 mod support;
+mod taint;
