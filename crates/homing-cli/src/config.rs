@@ -44,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) rules: RuleLists,
     /// Tools that agents may give to child runs beyond their own, by agent.
     pub(crate) delegates: BTreeMap<String, Vec<Rule>>,
+    /// Pre-approved calls by project, whose folder is the key.
+    pub(crate) projects: BTreeMap<PathBuf, ProjectRules>,
     /// MCP servers, by name: `command`, `args` and `env`, or `url` and `headers`.
     pub(crate) mcp: BTreeMap<String, serde_json::Value>,
 }
@@ -129,6 +131,14 @@ pub(crate) struct RuleLists {
     pub(crate) deny: Vec<Rule>,
 }
 
+/// Rules for one project, in the user's configuration.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ProjectRules {
+    /// Pre-approved calls.
+    pub(crate) allow: Vec<Rule>,
+}
+
 impl LimitsConfig {
     fn limits(&self) -> Result<Limits, String> {
         let read = |amount: &Option<ConfigAmount>, parse: fn(&str) -> Result<Cap, String>| match amount {
@@ -205,6 +215,12 @@ impl Layered {
         Ok(Self { user, user_path, project, project_path })
     }
 
+    /// The project's folder, by which the user's configuration names it.
+    pub(crate) fn project_folder(&self) -> PathBuf {
+        let folder = self.project_path.ancestors().nth(2).unwrap_or(&self.project_path);
+        folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+    }
+
     /// Returns warnings about settings of the project that are ignored because they do not narrow anything.
     pub(crate) fn ignored(&self) -> Vec<String> {
         let project = &self.project;
@@ -216,6 +232,7 @@ impl Layered {
             ("providers", !project.providers.is_empty()),
             ("accounts", !project.accounts.is_empty()),
             ("rules.allow", !project.rules.allow.is_empty()),
+            ("projects", !project.projects.is_empty()),
             ("delegates", !project.delegates.is_empty()),
             ("mcp", !project.mcp.is_empty()),
             ("sandbox.read", !project.sandbox.read.is_empty()),
@@ -271,6 +288,8 @@ impl Layered {
     pub(crate) fn layers(&self) -> Vec<Layer> {
         let mut user = self.user.layer("your configuration".to_owned());
         user.settled.clone_from(&self.user.rules.allow);
+        let own = self.user.projects.get(&self.project_folder());
+        user.settled.extend(own.into_iter().flat_map(|project| project.allow.clone()));
         vec![user, self.project.layer("the project's configuration".to_owned())]
     }
 }
@@ -294,8 +313,29 @@ fn narrow_set(narrowed: Limits, project: Limits, below: Limits) -> Limits {
     }
 }
 
-/// Adds a rule to `rules.allow` of the user's file and leaves the rest of it unchanged.
-pub(crate) fn add_allow_rule(path: &Path, rule: &str) -> io::Result<()> {
+/// The table of the configuration that gets a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RuleTable {
+    /// `[rules]`: all projects.
+    Everywhere,
+    /// `[projects."…"]`: one project.
+    Project(PathBuf),
+}
+
+impl std::fmt::Display for RuleTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Everywhere => f.write_str("[rules]"),
+            // Quoted as in JSON, which is valid as a key of TOML, too.
+            Self::Project(folder) => {
+                write!(f, "[projects.{}]", serde_json::Value::from(folder.display().to_string()))
+            }
+        }
+    }
+}
+
+/// Adds rules to `allow` of a table in the user's file and leaves the rest of it unchanged.
+pub(crate) fn add_allow_rules(path: &Path, table: &RuleTable, rules: &[Rule]) -> io::Result<()> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -305,21 +345,18 @@ pub(crate) fn add_allow_rule(path: &Path, rule: &str) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     let next = path.with_extension("toml.new");
-    fs::write(&next, with_rule(&text, rule))?;
+    let text = rules.iter().fold(text, |text, rule| with_rule(&text, table, &rule.to_string()));
+    fs::write(&next, text)?;
     fs::rename(&next, path)
 }
 
 /// Returns the file's text with one more rule. It is edited as text to keep comments and order.
-fn with_rule(text: &str, rule: &str) -> String {
+fn with_rule(text: &str, table: &RuleTable, rule: &str) -> String {
     let quoted = toml::Value::String(rule.to_owned()).to_string();
+    let head = table.to_string();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let table = lines.iter().position(|line| line.trim() == "[rules]");
-    let Some(table) = table else {
-        return format!(
-            "{}{}[rules]\nallow = [{quoted}]\n",
-            text.trim_end(),
-            if text.is_empty() { "" } else { "\n\n" }
-        );
+    let Some(table) = lines.iter().position(|line| line.trim() == head) else {
+        return format!("{}{}{head}\nallow = [{quoted}]\n", text.trim_end(), if text.is_empty() { "" } else { "\n\n" });
     };
     let end =
         lines[table + 1..].iter().position(|line| line.trim_start().starts_with('[')).map(|line| table + 1 + line);
@@ -379,12 +416,17 @@ mod tests {
     fn adding_a_rule_keeps_the_rest() {
         let mut text = String::new();
         for rule in ["bash(git push *)", "write"] {
-            text = with_rule(&text, rule);
+            text = with_rule(&text, &RuleTable::Everywhere, rule);
         }
         assert_eq!(config(&text).rules.allow.len(), 2);
-        let text = with_rule("# mine\nmodel = 'x'\n\n[rules]\ndeny = ['bash(rm *)']\n[limits]\nturns = 3\n", "write");
+        let text = "# mine\nmodel = 'x'\n\n[rules]\ndeny = ['bash(rm *)']\n[limits]\nturns = 3\n";
+        let text = with_rule(text, &RuleTable::Everywhere, "write");
         assert!(text.starts_with("# mine\n") && text.contains("turns = 3"));
         let read = config(&text);
         assert_eq!((read.rules.allow.len(), read.rules.deny.len()), (1, 1));
+        let table = RuleTable::Project("/home/u/it's \"here\"".into());
+        let text = with_rule(&with_rule(&text, &table, "bash(make)"), &table, "write(=a)");
+        let read = config(&text);
+        assert_eq!((read.rules.allow.len(), read.projects[Path::new("/home/u/it's \"here\"")].allow.len()), (1, 2));
     }
 }

@@ -8,6 +8,7 @@ use homing_core::{
     fact::FailureKind,
     model::ModelError,
     place::Place,
+    receipts::Receipts,
     sanitize,
 };
 use homing_runtime::{SpawnError, journal::JournalError};
@@ -261,6 +262,7 @@ fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &s
         denied: Vec::new(),
         needs_approval: Vec::new(),
         resumable: false,
+        receipts: Receipts::default(),
         children: Vec::new(),
     }
 }

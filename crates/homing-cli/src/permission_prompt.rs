@@ -1,7 +1,6 @@
 //! Asks the user at the terminal. Without a terminal there is no answer, and the runtime denies the call.
 
 use std::{
-    collections::HashSet,
     io::{BufRead, BufReader, IsTerminal, stdin},
     path::PathBuf,
     sync::{
@@ -18,22 +17,56 @@ use homing_core::{
 };
 use homing_runtime::PermissionHandler;
 
-use crate::{config, terminal};
+use crate::{
+    config::{self, RuleTable},
+    terminal,
+};
 
 /// Asks the user at the terminal, one question at a time.
 pub(crate) struct TerminalPrompt {
     yes: bool,
-    user_config: Option<PathBuf>,
+    /// The user's configuration, and the project whose rules it may contain.
+    store: Option<RuleStore>,
     one_at_a_time: tokio::sync::Mutex<()>,
-    always: Mutex<HashSet<String>>,
+    always: Mutex<Vec<Remembered>>,
     open: AtomicUsize,
 }
 
+/// The file to which rules are added, and the folder of the project.
+pub(crate) struct RuleStore {
+    pub(crate) config: PathBuf,
+    pub(crate) project: PathBuf,
+}
+
+/// Calls that need no further approval in this process.
+#[derive(Debug, PartialEq, Eq)]
+enum Remembered {
+    /// Calls that these rules allow.
+    Exact(Vec<Rule>),
+    /// All calls for which this rule asks.
+    AskedBy(String),
+}
+
+/// The next step of a question about a permission.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Answer(Answer),
+    /// Shows what would be written, and asks whether to write it.
+    Confirm(NewRules),
+}
+
+/// Rules that the user may add to the configuration.
+#[derive(Debug, PartialEq, Eq)]
+struct NewRules {
+    table: RuleTable,
+    rules: Vec<Rule>,
+}
+
 impl TerminalPrompt {
-    pub(crate) fn new(yes: bool, user_config: Option<PathBuf>) -> Self {
+    pub(crate) fn new(yes: bool, store: Option<RuleStore>) -> Self {
         Self {
             yes,
-            user_config,
+            store,
             one_at_a_time: tokio::sync::Mutex::default(),
             always: Mutex::default(),
             open: AtomicUsize::new(0),
@@ -45,9 +78,12 @@ impl TerminalPrompt {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    fn is_always_allowed(&self, rule: Option<&String>) -> bool {
+    fn is_always_allowed(&self, question: &Question) -> bool {
         let always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
-        rule.is_some_and(|rule| always.contains(rule))
+        always.iter().any(|remembered| match remembered {
+            Remembered::Exact(rules) => !question.exact.is_empty() && *rules == question.exact,
+            Remembered::AskedBy(rule) => question.rule.as_ref() == Some(rule),
+        })
     }
 
     async fn ask_user(&self, question: Question) -> Answer {
@@ -59,56 +95,118 @@ impl TerminalPrompt {
             return Answer::Unavailable;
         }
         let _turn = self.one_at_a_time.lock().await;
-        if self.is_always_allowed(question.rule.as_ref()) {
+        if self.is_always_allowed(&question) {
             return Answer::Yes;
         }
-        let open = OpenPrompt::new(&self.open);
+        let _open = OpenPrompt::new(&self.open);
         terminal::clear_live();
         terminal::say(&format!("\n? {}", sanitize::inert(&question.text)));
-        for (at, option) in question.options.iter().enumerate() {
-            terminal::say(&format!("  {}. {option}", at + 1));
-        }
-        terminal::prompt(if is_permission { "  [y]es, [n]o, [a]lways: " } else { "  > " });
-        let line = tokio::task::spawn_blocking(read_line).await.ok().flatten();
-        drop(open);
-        match line {
-            None => Answer::Unavailable,
-            Some(line) => self.parse_answer(line.trim(), &question, is_permission),
-        }
+        if is_permission { self.ask_permission(&question).await } else { ask_text(&question).await }
     }
 
-    fn parse_answer(&self, line: &str, question: &Question, is_permission: bool) -> Answer {
-        if !is_permission {
-            let chosen = line.parse::<usize>().ok().and_then(|number| question.options.get(number.checked_sub(1)?));
-            return match (line, chosen) {
-                ("", _) => Answer::Unavailable,
-                (_, Some(option)) => Answer::Text(option.clone()),
-                (line, None) => Answer::Text(line.to_owned()),
-            };
-        }
-        match line.to_lowercase().as_str() {
-            "y" | "yes" => Answer::Yes,
-            "a" | "always" => {
-                self.remember(question.rule.as_deref().unwrap_or_default());
+    async fn ask_permission(&self, question: &Question) -> Answer {
+        terminal::say(&format!("  asked by: {}", sanitize::inert_line(question.rule.as_deref().unwrap_or_default())));
+        let Some(line) = answer_to("  [y]es, [n]o, [a]lways this call in this project, [w]ider: ").await else {
+            return Answer::Unavailable;
+        };
+        match self.first_step(&line, question) {
+            Step::Answer(answer) => answer,
+            Step::Confirm(new) => {
+                terminal::say(&self.preview(&new));
+                let line = answer_to("  write it? [y]es, [n]o (allow only this call): ").await;
+                if line.is_some_and(|line| is_yes(&line)) {
+                    self.remember(question, &new);
+                }
                 Answer::Yes
             }
-            _ => Answer::No,
         }
     }
 
-    /// Adds the rule to the user's configuration and allows its calls in this process from now on.
-    fn remember(&self, asked_by: &str) {
-        self.always.lock().unwrap_or_else(PoisonError::into_inner).insert(asked_by.to_owned());
-        // The name of the layer that asks follows the rule, in parentheses.
-        let rule = asked_by.rsplit_once(" (").map_or(asked_by, |(rule, _)| rule);
-        let (Some(path), Ok(rule)) = (&self.user_config, rule.parse::<Rule>()) else { return };
-        match config::add_allow_rule(path, &rule.to_string()) {
-            Ok(()) => terminal::say(&format!("  `{rule}` is allowed from now on ({})", path.display())),
-            Err(error) => {
-                terminal::say(&format!("  allowed for this session; cannot write {}: {error}", path.display()))
-            }
+    /// Interprets the first answer. A lasting approval is shown before it is given.
+    fn first_step(&self, line: &str, question: &Question) -> Step {
+        let line = line.trim().to_lowercase();
+        match line.as_str() {
+            yes if is_yes(yes) => Step::Answer(Answer::Yes),
+            "a" | "always" => match &self.store {
+                Some(store) if !question.exact.is_empty() => {
+                    let table = RuleTable::Project(store.project.clone());
+                    Step::Confirm(NewRules { table, rules: question.exact.clone() })
+                }
+                Some(_) | None => {
+                    terminal::say("  this call cannot be remembered, because no rule describes it; it is allowed once");
+                    Step::Answer(Answer::Yes)
+                }
+            },
+            "w" | "wider" => match asking_rule(question) {
+                Some(rule) => Step::Confirm(NewRules { table: RuleTable::Everywhere, rules: vec![rule] }),
+                None => {
+                    terminal::say("  the question comes from no rule; the call is allowed once");
+                    Step::Answer(Answer::Yes)
+                }
+            },
+            _ => Step::Answer(Answer::No),
         }
     }
+
+    /// Describes what would be added to the configuration, and for which calls it holds.
+    fn preview(&self, new: &NewRules) -> String {
+        let list: Vec<String> = new.rules.iter().map(|rule| format!("\"{rule}\"")).collect();
+        let scope = match &new.table {
+            RuleTable::Everywhere => "all calls that match, in all projects, from now on",
+            RuleTable::Project(_) => "only this call, only in this project",
+        };
+        let file = self.store.as_ref().map(|store| store.config.display().to_string()).unwrap_or_default();
+        format!("  {scope}; added to {file}:\n    {}\n    allow = [{}]", new.table, list.join(", "))
+    }
+
+    /// Adds the rules to the user's configuration, and allows their calls in this process from now on.
+    fn remember(&self, question: &Question, new: &NewRules) {
+        let remembered = match &new.table {
+            RuleTable::Everywhere => Remembered::AskedBy(question.rule.clone().unwrap_or_default()),
+            RuleTable::Project(_) => Remembered::Exact(new.rules.clone()),
+        };
+        self.always.lock().unwrap_or_else(PoisonError::into_inner).push(remembered);
+        let Some(store) = &self.store else { return };
+        let path = store.config.display();
+        match config::add_allow_rules(&store.config, &new.table, &new.rules) {
+            Ok(()) => terminal::say(&format!("  allowed from now on; remove it from {path} to be asked again")),
+            Err(error) => terminal::say(&format!("  allowed for this session; cannot write {path}: {error}")),
+        }
+    }
+}
+
+/// Returns the rule that asks, without the name of its layer, which follows in parentheses.
+fn asking_rule(question: &Question) -> Option<Rule> {
+    let asked_by = question.rule.as_deref()?;
+    asked_by.rsplit_once(" (").map_or(asked_by, |(rule, _)| rule).parse().ok()
+}
+
+async fn ask_text(question: &Question) -> Answer {
+    for (at, option) in question.options.iter().enumerate() {
+        terminal::say(&format!("  {}. {option}", at + 1));
+    }
+    match answer_to("  > ").await {
+        None => Answer::Unavailable,
+        Some(line) => text_answer(line.trim(), question),
+    }
+}
+
+fn text_answer(line: &str, question: &Question) -> Answer {
+    let chosen = line.parse::<usize>().ok().and_then(|number| question.options.get(number.checked_sub(1)?));
+    match (line, chosen) {
+        ("", _) => Answer::Unavailable,
+        (_, Some(option)) => Answer::Text(option.clone()),
+        (line, None) => Answer::Text(line.to_owned()),
+    }
+}
+
+fn is_yes(line: &str) -> bool {
+    matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+async fn answer_to(prompt: &str) -> Option<String> {
+    terminal::prompt(prompt);
+    tokio::task::spawn_blocking(read_line).await.ok().flatten()
 }
 
 impl PermissionHandler for TerminalPrompt {
@@ -143,39 +241,72 @@ fn read_line() -> Option<String> {
 mod tests {
     use super::*;
 
-    fn question(rule: Option<&str>, options: &[&str]) -> Question {
+    fn question(rule: Option<&str>, exact: &[&str], options: &[&str]) -> Question {
         let key = homing_core::tool::CallKey { run: uuid::Uuid::nil(), turn: 1, index: 0 };
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        Question { text: "?".to_owned(), options, key, rule: rule.map(str::to_owned) }
+        let exact = exact.iter().map(|rule| rule.parse().unwrap()).collect();
+        Question { text: "?".to_owned(), options, key, rule: rule.map(str::to_owned), exact }
+    }
+
+    fn confirm(prompt: &TerminalPrompt, line: &str, question: &Question) -> NewRules {
+        match prompt.first_step(line, question) {
+            Step::Confirm(new) => new,
+            Step::Answer(answer) => panic!("nothing to confirm: {answer:?}"),
+        }
     }
 
     #[test]
-    fn always_adds_the_rule_to_the_users_configuration() {
+    fn always_is_for_this_call_in_this_project_and_shown_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("homing/config.toml");
-        let prompt = TerminalPrompt::new(false, Some(path.clone()));
-        let asked = question(Some("bash(git push *) (permission mode of agent x)"), &[]);
-        assert_eq!(prompt.parse_answer("A", &asked, true), Answer::Yes);
-        assert!(prompt.is_always_allowed(asked.rule.as_ref()));
+        let prompt = TerminalPrompt::new(false, Some(RuleStore { config: path.clone(), project: "/home/u/p".into() }));
+        let asked =
+            question(Some("bash(git push *) (permission mode of agent x)"), &["bash(git push origin main)"], &[]);
+        let other = question(asked.rule.as_deref(), &["bash(git push --force)"], &[]);
+        let new = confirm(&prompt, "A", &asked);
+        let shown = prompt.preview(&new);
+        let entry = "[projects.\"/home/u/p\"]\n    allow = [\"bash(git push origin main)\"]";
+        assert!(shown.contains("only this call, only in this project") && shown.contains(entry), "{shown}");
+        assert!(!path.exists() && !prompt.is_always_allowed(&asked), "nothing is written before it is confirmed");
+        prompt.remember(&asked, &new);
+        assert!(prompt.is_always_allowed(&asked) && !prompt.is_always_allowed(&other));
         let config = config::Config::read(&path).unwrap();
-        assert_eq!(config.rules.allow[0].to_string(), "bash(git push *)");
-        assert_eq!(prompt.parse_answer("", &asked, true), Answer::No);
+        assert!(config.rules.allow.is_empty());
+        assert_eq!(
+            config.projects[std::path::Path::new("/home/u/p")].allow[0].to_string(),
+            "bash(git push origin main)"
+        );
+        assert_eq!(prompt.first_step("", &asked), Step::Answer(Answer::No));
+        assert_eq!(prompt.first_step("y", &asked), Step::Answer(Answer::Yes));
+    }
+
+    #[test]
+    fn wider_approval_is_given_on_request_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("homing/config.toml");
+        let prompt = TerminalPrompt::new(false, Some(RuleStore { config: path.clone(), project: "/p".into() }));
+        let asked = question(Some("bash(git push *) (your configuration)"), &[], &[]);
+        assert_eq!(prompt.first_step("a", &asked), Step::Answer(Answer::Yes), "no rule describes this call");
+        let new = confirm(&prompt, "w", &asked);
+        assert!(prompt.preview(&new).contains("in all projects"), "{}", prompt.preview(&new));
+        prompt.remember(&asked, &new);
+        assert!(prompt.is_always_allowed(&question(asked.rule.as_deref(), &["bash(git push x)"], &[])));
+        assert_eq!(config::Config::read(&path).unwrap().rules.allow[0].to_string(), "bash(git push *)");
     }
 
     #[test]
     fn option_is_chosen_by_number_or_text() {
-        let prompt = TerminalPrompt::new(false, None);
-        let asked = question(None, &["SQLite", "Postgres"]);
-        assert_eq!(prompt.parse_answer("2", &asked, false), Answer::Text("Postgres".into()));
-        assert_eq!(prompt.parse_answer("neither", &asked, false), Answer::Text("neither".into()));
+        let asked = question(None, &[], &["SQLite", "Postgres"]);
+        assert_eq!(text_answer("2", &asked), Answer::Text("Postgres".into()));
+        assert_eq!(text_answer("neither", &asked), Answer::Text("neither".into()));
     }
 
     #[tokio::test]
     async fn yes_flag_approves_and_no_terminal_means_no_answer() {
-        assert_eq!(TerminalPrompt::new(true, None).ask(question(Some("write (x)"), &[])).await, Answer::Yes);
+        assert_eq!(TerminalPrompt::new(true, None).ask(question(Some("write (x)"), &[], &[])).await, Answer::Yes);
         if !stdin().is_terminal() {
             assert_eq!(
-                TerminalPrompt::new(false, None).ask(question(Some("write (x)"), &[])).await,
+                TerminalPrompt::new(false, None).ask(question(Some("write (x)"), &[], &[])).await,
                 Answer::Unavailable
             );
         }

@@ -35,7 +35,7 @@ use crate::{
     },
     config::Layered,
     exit::{NO_KEY_HINT, Trouble, TroubleKind},
-    permission_prompt::TerminalPrompt,
+    permission_prompt::{RuleStore, TerminalPrompt},
     terminal,
 };
 
@@ -90,7 +90,8 @@ impl Session {
         let places = setup.places.clone();
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
-        let prompt = Arc::new(TerminalPrompt::new(with.yes, config.user_path.clone()));
+        let store = config.user_path.clone().map(|path| RuleStore { config: path, project: config.project_folder() });
+        let prompt = Arc::new(TerminalPrompt::new(with.yes, store));
         let handler: Arc<dyn PermissionHandler> = match request.handler.take() {
             Some(other) if !with.yes => other,
             Some(_) | None => prompt.clone(),

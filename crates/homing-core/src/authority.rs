@@ -261,6 +261,11 @@ impl Grant {
         }
     }
 
+    /// Returns whether the user approved the call in advance.
+    pub fn is_approved(&self, tool: &str, subjects: &Subjects) -> bool {
+        self.settled(tool, subjects).is_some()
+    }
+
     /// Finds the rule by which the user approved the call in advance.
     fn settled(&self, tool: &str, subjects: &Subjects) -> Option<String> {
         self.layers.iter().find_map(|layer| Some(layer.describe(Some(covers(&layer.settled, tool, subjects)?))))

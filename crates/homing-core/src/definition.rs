@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{authority::Allow, limits::Limits, model::Effort, rule::Rule};
+use crate::{authority::Allow, limits::Limits, model::Effort, rule::Rule, taint::TaintMode};
 
 /// The parsed form of an agent file, or an agent made in code.
 ///
@@ -140,6 +140,9 @@ pub struct ExecutionSettings {
     /// Those who may start it.
     #[serde(skip_serializing_if = "OfferedTo::is_everyone")]
     pub offered_to: OfferedTo,
+    /// Treatment of network use after it has read untrusted content; `None` asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taint: Option<TaintMode>,
 }
 
 /// Programs that an agent's runs start. They need trust.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::{
     fact::{FailureKind, LimitHit, Outcome},
     place::Place,
+    receipts::Receipts,
     run::{Run, Totals},
     tree::RunTree,
 };
@@ -53,6 +54,9 @@ pub struct Envelope {
     pub needs_approval: Vec<String>,
     /// True if the run can be resumed.
     pub resumable: bool,
+    /// Receipts from the facts of the run; absent if it changed, ran and reached nothing.
+    #[serde(default, skip_serializing_if = "Receipts::is_empty")]
+    pub receipts: Receipts,
     /// Child runs.
     pub children: Vec<Envelope>,
 }
@@ -225,9 +229,10 @@ impl Envelope {
             subtree: EnvelopeUsage::new(&run.subtree, wall_ms),
             verified: run.verified(),
             warnings: run.spawned.warnings.clone(),
-            denied: run.denied().to_vec(),
-            needs_approval: run.needs_approval().to_vec(),
+            denied: run.effects().denied.to_vec(),
+            needs_approval: run.effects().needs_approval.to_vec(),
             resumable: is_resumable(run),
+            receipts: run.effects().receipts.clone(),
             children,
         }
     }

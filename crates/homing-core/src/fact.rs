@@ -14,6 +14,7 @@ use crate::{
     message::{Message, Reply, ToolCall, ToolResult, Usage},
     model::AskFailure,
     place::Place,
+    taint::Origin,
     tool::{CallKey, Replay},
 };
 
@@ -296,6 +297,9 @@ pub struct Called {
     pub replay: Replay,
     /// The rule or the user decision that allowed it.
     pub allowed_by: String,
+    /// Origin of untrusted content that it reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// Origin of a request to stop a run.

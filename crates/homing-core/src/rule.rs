@@ -34,18 +34,6 @@ pub enum Subject {
     Name(String),
 }
 
-impl Subject {
-    /// Returns a pattern that matches this subject.
-    fn pattern(&self) -> String {
-        match self {
-            Self::Command { text, .. } => text.clone(),
-            Self::Path(path) => format!("={path}"),
-            Self::Host(host) => format!("domain:{host}"),
-            Self::Name(name) => name.clone(),
-        }
-    }
-}
-
 /// All subjects of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subjects {
@@ -75,14 +63,27 @@ impl Rule {
         Self { tool: tool.into(), pattern: Some(pattern.into()) }
     }
 
-    /// Creates the narrowest rules that together allow a call of `tool` with these subjects.
-    pub fn for_call(tool: &str, subjects: &Subjects) -> Vec<Self> {
-        match subjects {
-            Subjects::Parts(parts) if !parts.is_empty() => {
-                parts.iter().map(|part| Self::calls(tool, part.pattern())).collect()
-            }
-            Subjects::Parts(_) | Subjects::None | Subjects::Unclear(_) => vec![Self::tool(tool)],
-        }
+    /// Returns rules that together allow exactly a call with these subjects; none if rules cannot express it.
+    pub fn exactly(tool: &str, subjects: &Subjects) -> Vec<Self> {
+        let parts = match subjects {
+            Subjects::None => return vec![Self::tool(tool)],
+            Subjects::Unclear(_) => return Vec::new(),
+            Subjects::Parts(parts) => parts,
+        };
+        // A star or a list in the call itself would match other calls, and some texts cannot be written as a rule.
+        let rule = |part: &Subject| {
+            let (text, pattern) = match part {
+                Subject::Command { text, .. } => (text, text.clone()),
+                Subject::Path(path) => (path, format!("={path}")),
+                Subject::Host(host) => (host, format!("domain:{host}")),
+                Subject::Name(name) if name.contains(',') => return None,
+                Subject::Name(name) => (name, name.clone()),
+            };
+            let rule = Self::calls(tool, pattern);
+            let is_kept = rule.to_string().parse::<Self>().is_ok_and(|parsed| parsed == rule);
+            (is_kept && !text.contains(['*', '\n'])).then_some(rule)
+        };
+        parts.iter().map(rule).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// Returns whether this rule, as an allow rule, applies to `tool`.
@@ -369,16 +370,16 @@ mod tests {
     }
 
     #[test]
-    fn narrowest_rules_match_their_call() {
+    fn exact_rules_match_their_call() {
         let parts = vec![command("git push origin main"), command("npm test")];
-        let rules = Rule::for_call("bash", &Subjects::Parts(parts.clone()));
+        let rules = Rule::exactly("bash", &Subjects::Parts(parts.clone()));
         assert_eq!(rules, [rule("bash(git push origin main)"), rule("bash(npm test)")]);
         assert!(rules[0].matches(&parts[0]) && !rules[0].matches(&command("git push")));
         let others = [Subject::Path("src/a.rs".into()), Subject::Host("a.test".into()), Subject::Name("scout".into())];
         for part in others {
-            assert!(Rule::for_call("x", &Subjects::Parts(vec![part.clone()]))[0].matches(&part));
+            assert!(Rule::exactly("x", &Subjects::Parts(vec![part.clone()]))[0].matches(&part));
         }
-        assert_eq!(Rule::for_call("bash", &Subjects::Unclear("eval".into())), [rule("bash")]);
+        assert_eq!(Rule::exactly("bash", &Subjects::Unclear("eval".into())), []);
     }
 
     #[test]
@@ -402,5 +403,25 @@ mod tests {
         let text = "a".repeat(5_000);
         assert!(!matches_glob(&"*a".repeat(50), &format!("{text}b")));
         assert!(!path_glob(&"**/".repeat(20), &format!("{}b", "a/".repeat(200))));
+    }
+
+    #[test]
+    fn exact_rules_allow_one_call_only() {
+        let command = |text: &str| Subject::Command { text: text.to_owned(), classes: Vec::new() };
+        let exactly = |parts: Vec<Subject>| Rule::exactly("bash", &Subjects::Parts(parts));
+        let rules = exactly(vec![command("git push origin main"), command("ls -l")]);
+        assert_eq!(
+            rules.iter().map(Rule::to_string).collect::<Vec<_>>(),
+            ["bash(git push origin main)", "bash(ls -l)"]
+        );
+        assert!(!rules[0].matches(&command("git push origin main --force")));
+        assert!(exactly(vec![command("ls"), command("rm *")]).is_empty(), "a star would allow more");
+        let path = Rule::exactly("write", &Subjects::Parts(vec![Subject::Path("a/b.rs".to_owned())]));
+        assert_eq!(path[0].to_string(), "write(=a/b.rs)");
+        assert!(
+            path[0].matches(&Subject::Path("a/b.rs".into())) && !path[0].matches(&Subject::Path("x/a/b.rs".into()))
+        );
+        assert_eq!(Rule::exactly("mcp__x__y", &Subjects::None), [Rule::tool("mcp__x__y")]);
+        assert!(Rule::exactly("bash", &Subjects::Unclear("why".into())).is_empty());
     }
 }

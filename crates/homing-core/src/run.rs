@@ -29,7 +29,7 @@ mod next_step;
 mod nudges;
 mod work_clock;
 
-pub use calls::CallState;
+pub use calls::{CallEffects, CallState};
 use fold::Fold;
 use next_step::Decision;
 
@@ -242,14 +242,10 @@ impl Run {
         earlier.chain(self.calls.results()).filter(move |result| result.name == tool)
     }
 
-    /// Returns the messages of the calls that were denied.
-    pub fn denied(&self) -> &[String] {
-        &self.calls.denied
-    }
-
-    /// Returns the rules that would allow the calls which were denied because no approver was available.
-    pub fn needs_approval(&self) -> &[String] {
-        &self.calls.needs_approval
+    /// Returns what the run's calls did.
+    pub fn effects(&self) -> CallEffects<'_> {
+        let calls::Calls { denied, needs_approval, origins, receipts, .. } = &self.calls;
+        CallEffects { denied, needs_approval, origins, receipts: &receipts.receipts }
     }
 
     /// Returns the open model call, if there is one.

@@ -13,7 +13,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    BoxFuture, authority::Authority, definition::AgentDefinition, message::Image, place::Place, rule::Subjects,
+    BoxFuture,
+    authority::Authority,
+    definition::AgentDefinition,
+    message::Image,
+    place::Place,
+    rule::{Rule, Subjects},
 };
 
 /// A tool that a model can call.
@@ -215,8 +220,11 @@ pub struct Question {
     pub options: Vec<String>,
     /// The call that it concerns.
     pub key: CallKey,
-    /// Rule that would approve such calls permanently, if the user answers "always".
+    /// The rule that requires approval, followed by its layer in parentheses, if it is one.
     pub rule: Option<String>,
+    /// Rules that allow exactly this call, and no others; empty if no rule can express it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exact: Vec<Rule>,
 }
 
 /// The user's answer.

@@ -153,7 +153,7 @@ fn sixth_identical_call_leads_to_the_last_turn() {
         story.record(ROOT, Fact::Replied { reply: Arc::new(call([("read", json!({"path": "a"}))])) });
         let key = CallKey { run: ROOT, turn, index: 0 };
         let call = ToolCall { id: "c0".into(), name: "read".into(), args: Args::Json(json!({"path": "a"})) };
-        let called = Called { key, call, replay: Replay::Safe, allowed_by: "test".into() };
+        let called = Called { key, call, replay: Replay::Safe, allowed_by: "test".into(), origin: None };
         story.record(ROOT, Fact::Called(Box::new(called)));
         story.record(ROOT, Fact::Returned { key, result: result("read", "same"), refused: None });
     }

@@ -196,6 +196,7 @@ impl DefinitionBuilder<'_> {
             Field::Schema => self.run.schema(reader),
             Field::Response => self.run.response(reader),
             Field::OnFailure => self.run.on_failure(reader),
+            Field::Taint => self.run.taint(reader),
             Field::Retry => self.run.retry(reader),
         }
     }

@@ -6,6 +6,7 @@ use homing_core::{
     definition::{AgentDefinition, PermissionMode},
     diagnostic::Diagnostic,
     limits::{Limit, Limits},
+    taint::TaintMode,
 };
 use serde_json::Value;
 
@@ -27,6 +28,10 @@ pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> V
     if matches!(definition.execution.permission_mode, Some(PermissionMode::Edit | PermissionMode::All)) {
         definition.execution.permission_mode = None;
         removed.push(("permissionMode", "the default permission mode applies"));
+    }
+    if definition.execution.taint == Some(TaintMode::Off) {
+        definition.execution.taint = None;
+        removed.push(("taint", "network use after untrusted content needs approval"));
     }
     if let Some(lowered) = &lowered {
         removed.push(("limits", lowered.as_str()));

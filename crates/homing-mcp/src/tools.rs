@@ -189,6 +189,7 @@ fn envelope() -> Value {
             "error": or_null("object"), "limit": or_null("object"),
             "usage": usage(), "subtree": usage(), "verified": or_null("boolean"),
             "warnings": texts, "denied": texts, "needs_approval": texts, "resumable": flag,
+            "receipts": {"type": "object", "description": "What the run really did: files, commands, hosts."},
             "children": {"type": "array", "items": {"type": "object"}},
         },
         "required": [

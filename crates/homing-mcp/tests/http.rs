@@ -268,7 +268,7 @@ async fn permission_is_asked_over_http() {
     let done = call_tool(&connection, "delegate", json!({"agent": "echo", "task": "risk"})).await;
     assert_eq!(data(&done)["output"], "echo: did the risky thing");
     let question = recorder.received.lock().unwrap().questions[0].clone();
-    assert_eq!(question, "allow echo to call risky with {}?");
+    assert_eq!(question, "allow echo to use risky?");
 }
 
 #[tokio::test]

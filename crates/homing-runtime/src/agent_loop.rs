@@ -3,6 +3,7 @@
 
 pub(crate) mod active_run;
 pub(crate) mod call_record;
+mod call_text;
 pub(crate) mod compaction;
 pub(crate) mod landing;
 pub(crate) mod model_call;

@@ -1,8 +1,12 @@
 //! The configuration of the runtime itself.
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use homing_core::redaction::Secrets;
+use homing_core::{authority::Grant, redaction::Secrets};
 
 /// The configuration of the runtime itself.
 #[derive(Clone, Debug)]
@@ -34,6 +38,26 @@ pub struct RuntimeConfig {
     pub keep_ended: usize,
     /// Secrets that are removed from facts and events, in addition to the keys of the models.
     pub secrets: Secrets,
+    /// Knowledge of the host about untrusted content and secret files.
+    pub taint: TaintConfig,
+}
+
+/// Finds a file with secrets that a run in this folder can read.
+pub type SecretFinder = Arc<dyn Fn(&Grant, &Path) -> Option<PathBuf> + Send + Sync>;
+
+/// Knowledge of the host about untrusted content and secret files. By default nothing is known, and nothing is asked.
+#[derive(Clone, Default)]
+pub struct TaintConfig {
+    /// True if the project has files that need trust, and the user does not trust them.
+    pub project_is_untrusted: bool,
+    /// Finds secrets in reach of a run.
+    pub secrets: Option<SecretFinder>,
+}
+
+impl std::fmt::Debug for TaintConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaintConfig").field("project_is_untrusted", &self.project_is_untrusted).finish_non_exhaustive()
+    }
 }
 
 impl Default for RuntimeConfig {
@@ -52,6 +76,7 @@ impl Default for RuntimeConfig {
             inline_answer: 24_000,
             keep_ended: 1_000,
             secrets: Secrets::default(),
+            taint: TaintConfig::default(),
         }
     }
 }

@@ -2,16 +2,21 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use homing_core::{agent_builder::is_name, diagnostic::Diagnostic, registry::Registry};
+use homing_core::{agent_builder::is_name, diagnostic::Diagnostic, registry::Registry, tool_names};
 use serde_json::Value;
 
 use crate::{
     chat::{Chat, NextSpeaker},
     crew::{Crew, Process, script::in_order},
-    graph::{Graph, Node, Work, script::is_end, state},
+    graph::{
+        Graph, Node, Work,
+        script::{COMMAND, is_end},
+        state,
+    },
     limit_fields::LimitFields,
     map::Map,
     references::references,
+    shell_template,
     team::{Pattern, Team},
     template,
 };
@@ -353,6 +358,22 @@ impl Checker<'_> {
             used.extend(self.template(&format!("{path}.args"), text, &provided));
         }
         self.fields(graph, path, &used);
+        if let (Some(tool_names::BASH), Some(command)) = (node.tool.as_deref(), node.args.get(COMMAND)) {
+            self.command(format!("{path}.args.{COMMAND}"), command.as_str().unwrap_or_default());
+        }
+    }
+
+    /// Checks that values in a command can be quoted, and warns about those that become shell code.
+    fn command(&mut self, path: String, command: &str) {
+        let found = shell_template::check(command);
+        if let Some(raw) = found.raw {
+            let message = format!("`{raw}` is inserted as shell code: the author of its value runs commands");
+            let diagnostic = Diagnostic::warning(message).hint("remove `safe`: values are quoted as one word");
+            self.problems.push(Problem { diagnostic, ..Problem::new(path.clone(), "") });
+        }
+        if let Some(error) = found.error {
+            self.report(path, error);
+        }
     }
 
     /// Checks that the fields of the state that are used are declared.

@@ -109,7 +109,8 @@ pub struct Node {
     pub tool: Option<String>,
     /// Task of the agent or team: a template over `task`, `state`, `failures`, and `item` if there is `each`.
     pub task: String,
-    /// Arguments of the tool: templates; one that is a single expression keeps its type.
+    /// Arguments of the tool: templates; one that is a single expression keeps its type. In the command of `bash`, values are
+    /// quoted as one word; the filter `safe` inserts one as shell code.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub args: Value,
     /// Expression for a list: the node runs once for each `item`, concurrently, and continues when all have ended.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
     definition::{AgentDefinition, ModelChoice},
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
     fact::{Fact, Record, Spawned},
     model::{Model, ModelError, Models, ResolvedModel},
     registry::Registry,
@@ -38,9 +38,10 @@ pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) 
     if all.iter().any(|team| team.memory) {
         tools.extend(memory::NAMES.map(str::to_owned));
     }
-    let problems = check::problems(&all, &registry, Some(&tools));
-    if !problems.is_empty() {
-        return Err(problems.into_iter().map(|problem| problem.diagnostic).collect());
+    let problems = check::problems(&all, &registry, Some(&tools)).into_iter().map(|problem| problem.diagnostic);
+    let errors: Vec<Diagnostic> = problems.filter(|problem| problem.severity == Severity::Error).collect();
+    if !errors.is_empty() {
+        return Err(errors);
     }
     for team in &all {
         registry.register(agent(team, &registry, &tools));

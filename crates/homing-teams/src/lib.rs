@@ -23,6 +23,7 @@ mod plan;
 mod program;
 mod references;
 mod result;
+mod shell_template;
 mod team;
 mod template;
 mod yaml_positions;

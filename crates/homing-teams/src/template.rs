@@ -5,14 +5,17 @@ use std::{collections::BTreeSet, sync::LazyLock};
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
 use serde_json::Value;
 
+use crate::shell_template;
+
 /// Maximum number of steps of one template, so that a loop in a hostile file ends.
-const FUEL: u64 = 200_000;
+pub(crate) const FUEL: u64 = 200_000;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
+    environment.add_filter("shell_quote", |text: String| shell_template::quoted(&text));
     environment
 });
 
@@ -90,7 +93,7 @@ fn problem(error: &Error) -> TemplateError {
     TemplateError { line: error.line().unwrap_or(1), message: message(error) }
 }
 
-fn message(error: &Error) -> String {
+pub(crate) fn message(error: &Error) -> String {
     let kind = error.kind().to_string();
     error.detail().map_or(kind.clone(), |detail| format!("{kind}: {detail}"))
 }

@@ -9,6 +9,7 @@ pub mod hooks;
 mod lenient_args;
 pub mod mcp;
 mod result_filter;
+pub mod secret_files;
 pub mod shell;
 mod skill;
 mod think;

@@ -112,6 +112,8 @@ impl CodingSetup {
         let (mut builder, hooks) = add_settings(builder, &project.files, project.trust);
         builder.diagnostics.extend(project.diagnostics);
         builder.pending.extend(project.pending);
+        builder.config.taint.project_is_untrusted = project.is_untrusted;
+        builder.config.taint.secrets = Some(Arc::new(homing_tools::secret_files::in_reach));
         builder.registry.merge(project.registry);
         builder.tools.extensions.skills = Some(Arc::new(project.skills));
         self.add_tools(builder, hooks, &project.servers)

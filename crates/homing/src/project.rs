@@ -25,6 +25,8 @@ pub(crate) struct Project {
     pub(crate) files: AuthorityFiles,
     /// The user's trust in them as they are.
     pub(crate) trust: Trust,
+    /// True if the project has files that need trust, and the user does not trust them.
+    pub(crate) is_untrusted: bool,
     /// The agents, without anything that needs trust the user has not given.
     pub(crate) registry: Registry,
     pub(crate) skills: SkillFolders,
@@ -60,9 +62,11 @@ impl CodingSetup {
     /// Reads everything once and starts nothing.
     pub(crate) fn read(&self) -> Project {
         let TrustedFiles { found, files, trust } = self.find();
+        let is_untrusted = trust == Trust::Untrusted && files.paths().next().is_some();
         let mut project = Project {
             files,
             trust,
+            is_untrusted,
             registry: found.registry,
             skills: found.skills,
             servers: BTreeMap::new(),

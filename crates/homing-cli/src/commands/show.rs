@@ -8,6 +8,7 @@ use homing_core::{
     fact::Record,
     limits::usd,
     message::{Message, Part},
+    receipts::Receipts,
     run::Run,
     sanitize,
     tree::RunTree,
@@ -120,8 +121,41 @@ pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> Stri
     if let Some(why) = print_result::why(envelope) {
         let _ = writeln!(out, "\n{why}");
     }
+    let read: Vec<&str> = run.effects().origins.iter().map(|origin| origin.description()).collect();
+    if !read.is_empty() {
+        let _ = writeln!(
+            out,
+            "\nread untrusted content: {} (network use needs approval if secrets are in reach)",
+            read.join(", ")
+        );
+    }
+    add_receipts(&envelope.receipts, &mut out);
     let _ = write!(out, "\n{} (own: {})", print_result::cost_line(envelope), usd(envelope.usage.cost_micros));
     sanitize::inert(&out)
+}
+
+/// Lists what the run really did, whatever its answer says.
+fn add_receipts(receipts: &Receipts, out: &mut String) {
+    if receipts.is_empty() {
+        return;
+    }
+    out.push_str("\nreceipts (recorded by the tools; files and hosts that commands use are not seen)\n");
+    for file in &receipts.files {
+        let change = if file.created { "created" } else { "changed" };
+        let _ = writeln!(out, "  {change} {} (sha256 {})", sanitize::inert_line(&file.path), file.sha256);
+    }
+    for command in &receipts.commands {
+        let end = match (command.exit_code, command.signal, command.timed_out) {
+            (_, _, true) => "timed out".to_owned(),
+            (Some(code), _, false) => format!("exit {code}"),
+            (None, Some(signal), false) => format!("signal {signal}"),
+            (None, None, false) => "no exit code".to_owned(),
+        };
+        let _ = writeln!(out, "  ran {} ({end})", sanitize::inert_line(&command.command));
+    }
+    for host in &receipts.hosts {
+        let _ = writeln!(out, "  reached {}", sanitize::inert_line(host));
+    }
 }
 
 fn add_part(part: &Part, out: &mut String) {

@@ -13,8 +13,10 @@ fn folder() -> TempDir {
 }
 
 fn homing(home: &Path) -> Command {
+    let project = home.join("project");
+    fs::create_dir_all(&project).expect("a project");
     Command::new(cargo_bin!("homing"))
-        .current_dir(home)
+        .current_dir(project)
         .env_clear()
         .env("HOME", home)
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -51,7 +51,7 @@ fn r6_agents_name_explains_origin_and_hidden_agents() {
 agent      explore
 about      Explores a code base and answers questions about it - where something is done, how parts fit together, what uses what. Reads only. Start several in parallel when the questions do not depend on each other.
 from       built-in
-hides      project: /tmp/.tmpxM5A8S/.claude/agents/e.md (claude-code)
+hides      project: [..]/.claude/agents/e.md (claude-code)
 model      its parent's, or the default for a root run
 tools      glob, grep, read, ls, tree
 gets       read, glob, grep, ls, tree, answer
@@ -62,7 +62,7 @@ limit      tool_calls: 300 (default)
 limit      children: 50 (default)
 limit      wall: 1h00m (default)
 prompt     708 characters
-warning    this project's agent `explore` (/tmp/.tmpxM5A8S/.claude/agents/e.md) is not trusted, so the built-in agent of that name is used instead
+warning    this project's agent `explore` ([..]/.claude/agents/e.md) is not trusted, so the built-in agent of that name is used instead
 
 "#]]);
 }

@@ -1,10 +1,12 @@
 //! The tool calls of a run's last reply, and the guard against repeating the same call.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     fact::CallRefusal,
     message::{Args, FNV_START, ToolCall, ToolResult, fnv},
+    receipts::{ReceiptLog, Receipts},
+    taint::Origin,
     tool::{CallKey, Replay},
 };
 
@@ -28,6 +30,19 @@ impl CallState {
     }
 }
 
+/// Effects of the calls of a whole run.
+#[derive(Clone, Copy, Debug)]
+pub struct CallEffects<'a> {
+    /// Messages of the calls that were denied.
+    pub denied: &'a [String],
+    /// Rules that would allow the calls which were denied because no approver was available.
+    pub needs_approval: &'a [String],
+    /// Origins of untrusted content that they read.
+    pub origins: &'a BTreeSet<Origin>,
+    /// Files, commands and hosts.
+    pub receipts: &'a Receipts,
+}
+
 /// The calls of the last reply, until all have returned.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
@@ -37,6 +52,10 @@ pub(super) struct Calls {
     pub(super) denied: Vec<String>,
     /// Rules that would allow calls which were denied because no approver was available.
     pub(super) needs_approval: Vec<String>,
+    /// Untrusted content that the calls read, over the whole run.
+    pub(super) origins: BTreeSet<Origin>,
+    /// Receipts of the calls, over the whole run.
+    pub(super) receipts: ReceiptLog,
 }
 
 impl Calls {

@@ -110,6 +110,8 @@ impl Fold<'_> {
         } else {
             run.calls.begin(called.key, called.replay);
         }
+        run.calls.receipts.called(called);
+        run.calls.origins.extend(called.origin);
         run.own.tool_calls += 1;
     }
 
@@ -128,6 +130,7 @@ impl Fold<'_> {
             Some(CallRefusal::Limit(hit)) => run.stopping.land(|| hit.clone()),
             Some(CallRefusal::Mistake | CallRefusal::NoTool | CallRefusal::OutcomeUnknown) | None => (),
         }
+        run.calls.receipts.returned(key, result);
         if key.index == VERIFICATION {
             return self.checked(result);
         }

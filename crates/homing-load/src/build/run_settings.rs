@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use homing_core::definition::{AgentDefinition, Inherit, Isolation, MemoryScope, OfferedTo, OnFailure, ProjectContext};
+use homing_core::{
+    definition::{AgentDefinition, Inherit, Isolation, MemoryScope, OfferedTo, OnFailure, ProjectContext},
+    taint::TaintMode,
+};
 use serde_json::Value;
 
 use super::field_reader::FieldReader;
@@ -27,6 +30,7 @@ pub(super) struct RunSettings {
     pub(super) hooks: Value,
     schema: Option<Value>,
     on_failure: OnFailure,
+    taint: Option<TaintMode>,
     /// Values that are kept as metadata in addition.
     notes: BTreeMap<String, Value>,
 }
@@ -180,6 +184,20 @@ impl RunSettings {
         };
     }
 
+    /// Reads the treatment of network use after untrusted content. An unknown value asks, as the default does.
+    pub(super) fn taint(&mut self, reader: &mut FieldReader<'_>) {
+        self.taint = match fields::fold(reader.value.text().unwrap_or_default()).as_str() {
+            "off" | "false" => Some(TaintMode::Off),
+            "ask" => Some(TaintMode::Ask),
+            "deny" => Some(TaintMode::Deny),
+            other => {
+                let message = format!("`{other}` is not a valid `{}`: treated as `ask`", reader.key);
+                reader.warn(message, "write off, ask or deny");
+                Some(TaintMode::Ask)
+            }
+        };
+    }
+
     pub(super) fn retry(&mut self, reader: &mut FieldReader<'_>) {
         let value = reader.value;
         let times = value.get("max_retries").or_else(|| value.get("retry")).unwrap_or(value);
@@ -202,6 +220,7 @@ impl RunSettings {
         definition.execution.isolation = self.isolation;
         definition.execution.memory = self.memory;
         definition.execution.offered_to = self.offered_to;
+        definition.execution.taint = self.taint;
         definition.integrations.mcp_servers = self.mcp_servers;
         definition.integrations.hooks = self.hooks;
         definition.task.schema = self.schema;

@@ -7,6 +7,7 @@ use homing_core::{
     message::{Args, ToolCall, ToolResult},
     rule::Rule,
     run::CallState,
+    taint::Origin,
     tool::{Replay, ToolOutput},
 };
 use serde_json::{Value, json};
@@ -120,7 +121,9 @@ impl CallRecorder {
             return Err(RefusedCall { why: CallRefusal::Limit(hit), text }.into());
         }
         let call = ToolCall { id: state.call.id.clone(), name: name.to_owned(), args: Args::Json(args.clone()) };
-        let called = Called { key: state.key, call, replay, allowed_by };
+        let trusts_project = !self.run.config().taint.project_is_untrusted;
+        let origin = self.run.read(|run| Origin::of_call(name, &run.spawned.authority.own, trusts_project));
+        let called = Called { key: state.key, call, replay, allowed_by, origin };
         let recorded =
             self.run.tree.record_if(self.run.id(), |tree| match tree.ledger().no_more_calls(self.run.id()) {
                 None => Ok(Fact::Called(Box::new(called))),

@@ -1,12 +1,13 @@
 //! Decides whether a call may be made: permission rules, hooks, and approval by the user.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use homing_core::{
     BoxFuture,
     authority::Decision,
     hooks::{HookCall, HookDecision},
-    rule::Rule,
+    rule::{Rule, Subjects},
+    taint::{Origin, TaintMode, uses_network},
     tool::{Answer, CallHost, Question, Tool, ToolContext, ToolSpec},
 };
 use serde_json::Value;
@@ -16,6 +17,7 @@ use crate::{
     agent_loop::{
         active_run::ActiveRun,
         call_record::{CallError, RefusedCall},
+        call_text,
     },
     event::TransientKind,
     live_run::LiveRun,
@@ -65,7 +67,9 @@ impl CallPermissions {
                 Ok(PermittedCall { args, by, notes })
             }
             HookDecision::Ask { why } => {
-                self.request_approval(context, &why, None, &[]).await?;
+                let question =
+                    Question { text: why, options: Vec::new(), key: context.key, rule: None, exact: Vec::new() };
+                self.request_approval(context, question, &[]).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
             HookDecision::Block { why } => Err(RefusedCall::denied(format!("blocked by a hook: {why}")).into()),
@@ -77,32 +81,73 @@ impl CallPermissions {
         let subjects = tool.subjects(context, args);
         let ToolSpec { name, effect, .. } = tool.spec();
         match context.authority.own.decide(name, *effect, &subjects) {
-            Decision::Allow { by } => Ok(by),
+            Decision::Allow { by } => self.apply_taint(tool, context, &subjects, args, by).await,
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
-                let text = format!("allow {} to call {name} with {args}?", context.agent);
-                let allow = Rule::for_call(name, &subjects);
-                self.request_approval(context, &text, Some(by.clone()), &allow).await?;
+                let text = call_text::question(&context.agent, name, &subjects, args);
+                let exact = Rule::exactly(name, &subjects);
+                let allow = allowing(name, &exact);
+                let question = Question { text, options: Vec::new(), key: context.key, rule: Some(by.clone()), exact };
+                self.request_approval(context, question, &allow).await?;
                 Ok(format!("the user; {by}"))
             }
         }
     }
 
-    /// Asks the user. `rule` is the rule that requires approval, `allow` are those that would make it unnecessary.
+    /// Asks before a call that could send secrets away because untrusted content told it to, unless the user approved the
+    /// call in advance. `by` is what allows the call otherwise.
+    async fn apply_taint(
+        &self,
+        tool: &dyn Tool,
+        context: &ToolContext,
+        subjects: &Subjects,
+        args: &Value,
+        by: String,
+    ) -> Result<String, CallError> {
+        let (name, own) = (&tool.spec().name, &context.authority.own);
+        let mode = self.run.read(|run| run.spawned.agent.execution.taint.unwrap_or_default());
+        if mode == TaintMode::Off || !uses_network(tool.spec(), own) || own.is_approved(name, subjects) {
+            return Ok(by);
+        }
+        // Runs of a tree exchange texts, so content that one of them read may steer all of them.
+        let origins: BTreeSet<Origin> = self
+            .run
+            .tree
+            .read(|tree| tree.runs().iter().flat_map(|run| run.effects().origins.iter().copied()).collect());
+        let finder = self.run.config().taint.secrets.as_ref().filter(|_| !origins.is_empty());
+        let Some(secret) = finder.and_then(|find| find(own, &context.workdir)) else { return Ok(by) };
+        let read: Vec<&str> = origins.into_iter().map(Origin::description).collect();
+        let why = format!("this run has read {} and can read {}", read.join(", "), secret.display());
+        if mode == TaintMode::Deny {
+            return Err(RefusedCall::denied(format!("denied: {why}, so it may not use the network")).into());
+        }
+        let text = format!("{}\n  {why}", call_text::question(&context.agent, name, subjects, args));
+        let rule = Some(format!("{name} (untrusted content and secrets)"));
+        let exact = Rule::exactly(name, subjects);
+        let allow = allowing(name, &exact);
+        let question = Question { text, options: Vec::new(), key: context.key, rule, exact };
+        self.request_approval(context, question, &allow).await?;
+        Ok(format!("the user; {why}"))
+    }
+
+    /// Asks the user. The rules `allow` would make the question unnecessary.
     async fn request_approval(
         &self,
         context: &ToolContext,
-        text: &str,
-        rule: Option<String>,
+        question: Question,
         allow: &[Rule],
     ) -> Result<(), CallError> {
-        let question = Question { text: text.to_owned(), options: Vec::new(), key: context.key, rule };
         match self.scheduler.waiting(context.ask(question)).await? {
             Answer::Yes => Ok(()),
             Answer::No | Answer::Text(_) => Err(RefusedCall::denied("the user declined").into()),
             Answer::Unavailable => Err(RefusedCall::no_approver(allow).into()),
         }
     }
+}
+
+/// The narrowest rules that allow a call: `exact`, or the whole tool if rules cannot express the call.
+fn allowing(tool: &str, exact: &[Rule]) -> Vec<Rule> {
+    if exact.is_empty() { vec![Rule::tool(tool)] } else { exact.to_vec() }
 }
 
 /// The services that a tool may use during a call.

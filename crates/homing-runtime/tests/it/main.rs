@@ -17,3 +17,4 @@ mod replies;
 mod retries;
 mod simulation;
 mod support;
+mod taint;

@@ -80,7 +80,7 @@ async fn user_approves_or_declines_a_call() {
     let approver = user(Answer::Yes);
     let (envelope, refused, calls) = run_with(Some(approver.clone())).await;
     assert_eq!((envelope.output.as_str(), refused, calls), ("ok", None, 1));
-    assert_eq!(*approver.questions.lock().unwrap(), ["allow a to call push with {}?"]);
+    assert_eq!(*approver.questions.lock().unwrap(), ["allow a to use push?"]);
 }
 
 /// The tools of an MCP server: one that changes something and one that only reads.

@@ -136,7 +136,7 @@ pub fn replied(text: &str) -> Fact {
 pub fn called(run: Uuid, turn: u32) -> Fact {
     let call = ToolCall { id: "c".into(), name: "read".into(), args: Args::Json(serde_json::json!({"path": "a"})) };
     let key = CallKey { run, turn, index: 0 };
-    Fact::Called(Box::new(Called { key, call, replay: Replay::Safe, allowed_by: "test".into() }))
+    Fact::Called(Box::new(Called { key, call, replay: Replay::Safe, allowed_by: "test".into(), origin: None }))
 }
 
 pub fn returned(run: Uuid, turn: u32, text: &str) -> Fact {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use homing_core::tool_names;
 use serde_json::{Map as Object, Value, json};
 
 use crate::{
@@ -10,9 +11,13 @@ use crate::{
     graph::{END, Edge, Graph, Node, Work, state},
     history::{History, JobResult, JobState},
     program::{DelegateCall, Move, TeamCall, TeamScript},
+    shell_template,
     team::{Team, TemplateScope},
     template,
 };
+
+/// The argument of `bash` with the command.
+pub(crate) const COMMAND: &str = "command";
 
 pub(crate) struct GraphScript {
     graph: Graph,
@@ -158,7 +163,7 @@ impl GraphScript {
                 Ok(DelegateCall { agent, task, schema, limits, background: false }.call(id))
             }
             Some(Work::Tool(tool)) => {
-                let args = match template::fill(&node.args, scope)? {
+                let args = match tool_args(tool, &node.args, scope)? {
                     Value::Null => json!({}),
                     args => args,
                 };
@@ -298,6 +303,22 @@ fn parts(node: &Node, failed: &[(usize, &JobResult)]) -> Vec<String> {
         None => format!("node `{}`", node.name),
     };
     failed.iter().map(|(at, done)| failed::part(&name(at), done)).collect()
+}
+
+/// Renders the arguments of a tool. In a command, values are quoted: they come from models and must not become shell code.
+fn tool_args(tool: &str, args: &Value, scope: &Value) -> Result<Value, String> {
+    let command = args.get(COMMAND).and_then(Value::as_str).filter(|_| tool == tool_names::BASH);
+    let Some(command) = command else { return template::fill(args, scope) };
+    let mut others = args.clone();
+    let command = shell_template::render(command, scope)?;
+    if let Some(fields) = others.as_object_mut() {
+        fields.remove(COMMAND);
+    }
+    let mut filled = template::fill(&others, scope)?;
+    if let Some(fields) = filled.as_object_mut() {
+        fields.insert(COMMAND.to_owned(), Value::String(command));
+    }
+    Ok(filled)
 }
 
 impl Failures {

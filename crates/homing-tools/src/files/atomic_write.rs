@@ -11,11 +11,13 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use homing_core::tool::ToolContext;
+use homing_core::{receipts::FileReceipt, tool::ToolContext};
 use rustix::{
     fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat},
     io::Errno,
 };
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::files::{
     file_versions::{FileStat, FileVersion, LastWriter, LastWriters, SeenVersions, hash},
@@ -51,6 +53,13 @@ pub(crate) fn replace(
         context.state.get::<SeenVersions>().note(&target.real, version);
     }
     Ok(())
+}
+
+/// Describes a write for the run's receipts.
+pub(crate) fn receipt(requested: &RequestedPath, target: &WriteTarget, content: &[u8]) -> Option<Value> {
+    let sha256 = format!("{:x}", Sha256::digest(content));
+    let receipt = FileReceipt { path: requested.shown.clone(), sha256, created: target.existing.is_none() };
+    serde_json::to_value(receipt).ok()
 }
 
 /// Returns the metadata of `name` in `folder`; `None` if it does not exist.

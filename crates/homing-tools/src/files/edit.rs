@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     files::{
-        atomic_write::replace,
+        atomic_write::{receipt, replace},
         change_diff::{diff, read_all},
         file_versions::{FileStat, FileVersion, LastWriters, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
@@ -120,7 +120,8 @@ fn edit(context: &ToolContext, writers: &LastWriters, args: EditArgs) -> Result<
     };
     let after = apply(&before, &replacements)?;
     replace(context, writers, &requested, &target, after.as_bytes())?;
-    Ok(ToolOutput::text(diff(&before, &after, &requested)))
+    let data = receipt(&requested, &target, after.as_bytes());
+    Ok(ToolOutput { data, ..ToolOutput::text(diff(&before, &after, &requested)) })
 }
 
 fn replacements(args: EditArgs) -> Result<Vec<Replacement>, String> {

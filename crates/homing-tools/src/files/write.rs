@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     files::{
-        atomic_write::replace,
+        atomic_write::{receipt, replace},
         change_diff::{diff, read_all},
         file_versions::{FileStat, FileVersion, LastWriters, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
@@ -81,7 +81,7 @@ fn write(context: &ToolContext, writers: &LastWriters, args: &WriteArgs) -> Resu
     }
     replace(context, writers, &requested, &target, args.content.as_bytes())?;
     let lines = args.content.lines().count();
-    Ok(match before.as_deref().map(std::str::from_utf8) {
+    let output = match before.as_deref().map(std::str::from_utf8) {
         Some(Ok(before)) => ToolOutput::text(format!(
             "{} replaced ({lines} lines)\n{}",
             requested.shown,
@@ -89,7 +89,8 @@ fn write(context: &ToolContext, writers: &LastWriters, args: &WriteArgs) -> Resu
         )),
         Some(Err(_)) => ToolOutput::text(format!("{} replaced ({lines} lines)", requested.shown)),
         None => ToolOutput::text(format!("{} created ({lines} lines)", requested.shown)),
-    })
+    };
+    Ok(ToolOutput { data: receipt(&requested, &target, args.content.as_bytes()), ..output })
 }
 
 /// Returns the contents to replace if this run has seen them, or if no other run wrote them.

@@ -3,6 +3,7 @@
 use std::{sync::OnceLock, time::Duration};
 
 use homing_core::{
+    receipts::ReachedHosts,
     rule::{Subject, Subjects},
     tool::{Replay, ToolContext, ToolOutput},
 };
@@ -48,12 +49,17 @@ impl FetchTool {
         Self { reach, client: OnceLock::new() }
     }
 
-    async fn get(&self, context: &ToolContext, args: &FetchArgs) -> Result<ToolOutput, String> {
+    async fn get(
+        &self,
+        context: &ToolContext,
+        args: &FetchArgs,
+        reached: &mut ReachedHosts,
+    ) -> Result<ToolOutput, String> {
         let (mut url, host) = checked(&args.url, self.reach)?;
         let filter = ResultFilter::new(context, Self::NAME, Self::EFFECT, Subject::Host(host));
         let client = self.client.get_or_init(|| client(self.reach)).as_ref().map_err(Clone::clone)?;
         for _ in 0..=MAX_REDIRECTS {
-            permitted(context, &filter, &url, self.reach)?;
+            reached.hosts.push(permitted(context, &filter, &url, self.reach)?);
             let response = client
                 .get(url.clone())
                 .header(header::ACCEPT, "text/html, text/plain, text/markdown, application/json, */*;q=0.5")
@@ -69,14 +75,14 @@ impl FetchTool {
     }
 }
 
-/// Checks the rules and the network permission; every redirect is checked like the first address.
-fn permitted(context: &ToolContext, filter: &ResultFilter<'_>, url: &Url, reach: Reach) -> Result<(), String> {
+/// Checks the rules and the network permission, and returns the host; every redirect is checked like the first address.
+fn permitted(context: &ToolContext, filter: &ResultFilter<'_>, url: &Url, reach: Reach) -> Result<String, String> {
     let (_, host) = checked(url.as_str(), reach)?;
     if !context.authority.own.network.allows(&host) {
         return Err(network_denied(&host));
     }
     if filter.allows(|| Subject::Host(host.clone())) {
-        return Ok(());
+        return Ok(host);
     }
     Err(format!("the page redirects to {host}, which needs a separate permission: fetch {url} directly"))
 }
@@ -163,12 +169,14 @@ impl TypedTool for FetchTool {
     }
 
     async fn run(&self, context: &ToolContext, args: FetchArgs) -> ToolOutput {
+        let mut reached = ReachedHosts::default();
         let result = tokio::select! {
-            result = tokio::time::timeout(TIMEOUT, self.get(context, &args)) => {
+            result = tokio::time::timeout(TIMEOUT, self.get(context, &args, &mut reached)) => {
                 result.unwrap_or_else(|_| Err(format!("{} timed out after {} s", args.url, TIMEOUT.as_secs())))
             }
             () = context.cancelled() => Err("the call was cancelled".to_owned()),
         };
-        result.unwrap_or_else(ToolOutput::error)
+        // A host counts as reached even if its answer could not be used: the request told it something.
+        ToolOutput { data: serde_json::to_value(reached).ok(), ..result.unwrap_or_else(ToolOutput::error) }
     }
 }

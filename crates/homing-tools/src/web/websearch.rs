@@ -2,7 +2,10 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use homing_core::tool::{Replay, ToolContext, ToolOutput};
+use homing_core::{
+    receipts::ReachedHosts,
+    tool::{Replay, ToolContext, ToolOutput},
+};
 use reqwest::{Client, Url, header::HeaderValue};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
@@ -91,9 +94,10 @@ impl WebSearchTool {
         if !context.authority.own.network.allows(&host) {
             return Err(network_denied(&host));
         }
-        let response = self.request(url).await?;
         let limit = args.limit.unwrap_or(8).clamp(1, MAX_RESULTS) as usize;
-        self.render(&response, limit)
+        let found = self.request(url).await.and_then(|response| self.render(&response, limit));
+        let data = serde_json::to_value(ReachedHosts { hosts: vec![host] }).ok();
+        Ok(ToolOutput { data, ..found.unwrap_or_else(ToolOutput::error) })
     }
 
     async fn request(&self, url: Url) -> Result<Value, String> {
