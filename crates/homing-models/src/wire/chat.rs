@@ -122,6 +122,11 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirk
     }
 }
 
+/// Returns true if the effort is sent to this model.
+pub(crate) fn takes_effort(model: &str, quirks: Quirks) -> bool {
+    !quirks.no_effort && (quirks.effort_object || EffortLevels::of(model).is_some())
+}
+
 /// The effort levels that a reasoning model accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EffortLevels {

@@ -263,7 +263,7 @@ fn ask_size(card: &ModelCard, input: u64, purpose: &Purpose, config: &RuntimeCon
 
 /// Returns true if the model is a program, which uses no tokens. Nothing is reserved for it, so that a team can always
 /// report.
-pub(crate) fn is_program(card: &ModelCard) -> bool {
+fn is_program(card: &ModelCard) -> bool {
     card.max_output == Some(0)
 }
 
