@@ -14,7 +14,7 @@ use crate::{authority::Allow, limits::Limits, model::Effort, rule::Rule, taint::
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AgentDefinition {
-    /// Unique within a registry: `^[a-z][a-z0-9-]*$`, or `plugin:name`.
+    /// Unique within a registry: `^[a-z0-9][a-z0-9-]*$` with a letter, or `plugin:name`.
     pub name: String,
     /// The name as written in the file, or a display name, if it differs from `name`.
     #[serde(skip_serializing_if = "Option::is_none")]

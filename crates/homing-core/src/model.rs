@@ -16,6 +16,11 @@ pub trait Model: Send + Sync {
     /// Returns the model's card.
     fn card(&self) -> &ModelCard;
 
+    /// Returns whether the model takes a reasoning effort. If not, [`ModelRequest::effort`] has no effect.
+    fn takes_effort(&self) -> bool {
+        true
+    }
+
     /// Replies to `request` in one attempt; the runtime does the retries.
     ///
     /// Parts of the reply are passed to `on_delta` as they arrive. Dropping the future abandons the request.

@@ -92,6 +92,13 @@ impl RunTree {
         Ok(())
     }
 
+    /// Replaces the first fact of a tree that is not recorded yet.
+    pub fn replace_root(&mut self, spawned: Arc<Spawned>) {
+        if let Some(root) = self.runs.first_mut() {
+            root.spawned = spawned;
+        }
+    }
+
     fn add(&mut self, id: Uuid, place: Place, spawned: &Arc<Spawned>) {
         let at = self.runs.len();
         let parent = spawned.parent.and_then(|parent| self.by_id.get(&parent).copied());

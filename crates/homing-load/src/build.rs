@@ -159,6 +159,7 @@ impl DefinitionBuilder<'_> {
             Field::PermissionMode => self.tools.permission_mode(reader),
             Field::ReadOnly => self.tools.read_only(reader),
             Field::Limit(limit, unit) => limits::limit(&mut self.limits, reader, limit, unit),
+            Field::MaxTokens => limits::max_tokens(&mut self.limits, reader),
             Field::Limits => limits::limits(&mut self.limits, reader),
             Field::Isolation => self.run.isolation(reader),
             Field::Mode => self.run.mode(reader),
@@ -232,6 +233,7 @@ fn narrows(field: Field) -> bool {
             | Field::Agents
             | Field::Limit(..)
             | Field::Limits
+            | Field::MaxTokens
             | Field::PermissionMode
             | Field::ReadOnly
             | Field::Isolation

@@ -1,6 +1,10 @@
 //! Checks agent and skill files in any folder. It lists, reads and counts; the host displays the result.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use homing_core::{
     definition::Scope,
@@ -32,6 +36,8 @@ pub struct CheckReport {
     pub ignored: usize,
     /// Files in agent folders that are neither, with the reason.
     pub ignored_files: Vec<(PathBuf, &'static str)>,
+    /// The number of agent files in folders that are not searched for agents.
+    pub not_searched: usize,
     /// All diagnostics, in the order of files.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -60,12 +66,34 @@ pub fn check(paths: &[PathBuf], options: &ParseOptions, on_file: &mut dyn FnMut(
             files.push((path.clone(), ParsedFile::Named));
         }
     }
+    let mut not_searched = BTreeMap::new();
     let total = files.len();
     for (index, (path, found)) in files.into_iter().enumerate() {
-        report.add(path, found, options);
+        let agents = report.agents;
+        report.add(path.clone(), found, options);
+        if report.agents > agents && !dialect::is_searched(&std::path::absolute(&path).unwrap_or(path.clone())) {
+            let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+            not_searched.entry(folder).or_insert_with(Vec::new).push(path);
+        }
         on_file(index + 1, total);
     }
+    for files in not_searched.into_values() {
+        report.not_searched += files.len();
+        report.diagnostics.extend(not_searched_remark(files));
+    }
     report
+}
+
+/// A remark about the agents of one folder, at its first file: a page of remarks about a collection of agents helps less.
+fn not_searched_remark(files: Vec<PathBuf>) -> Option<Diagnostic> {
+    let more = match files.len() - 1 {
+        0 => String::new(),
+        more => format!(", like {more} more in its folder"),
+    };
+    let message = format!("this agent is not loaded by its place{more}: its folder is not searched for agents");
+    let hint = "move it to `.claude/agents` or another folder for agents, or run it by its path";
+    let first = files.into_iter().next()?;
+    Some(Diagnostic { path: Some(Arc::new(first)), ..Diagnostic::info(message).at(1, 1).hint(hint) })
 }
 
 impl CheckReport {

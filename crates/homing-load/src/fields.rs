@@ -32,6 +32,8 @@ pub(crate) enum Field {
     Limit(Limit, Unit),
     /// A map of limits.
     Limits,
+    /// The tokens of one reply or of the whole run, depending on the value.
+    MaxTokens,
     SharedContext,
     Parameters,
     Inherit,
@@ -125,7 +127,7 @@ const TABLE: &[(&str, Field)] = &[
     ("maxsteps", F::Limit(Limit::Turns, Unit::Count)),
     ("maxdepth", F::Limit(Limit::Depth, Unit::Count)),
     ("depth", F::Limit(Limit::Depth, Unit::Count)),
-    ("maxtokens", F::Limit(Limit::Tokens, Unit::Count)),
+    ("maxtokens", F::MaxTokens),
     ("tokens", F::Limit(Limit::Tokens, Unit::Count)),
     ("maxcost", F::Limit(Limit::Cost, Unit::Dollars)),
     ("cost", F::Limit(Limit::Cost, Unit::Dollars)),

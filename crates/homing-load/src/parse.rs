@@ -296,6 +296,10 @@ fn not_an_agent(node: &Node, context: &FileContext<'_>) -> Option<&'static str> 
     if is_documentation(context.path) && !(has(&["name"]) && has(&["description"])) {
         return Some(DOCUMENTATION);
     }
+    let is_page = has(PAGE_KEYS) || (has(&["title"]) && !has(&["name"]));
+    if is_page && !has(AGENT_KEYS) && matches!(context.found, ParsedFile::Among(_) | ParsedFile::Anywhere) {
+        return Some("a page of documentation");
+    }
     let evidence = match context.found {
         ParsedFile::Named | ParsedFile::SkillAsAgent => true,
         ParsedFile::Among(_) => known || has(&["tools", "model", "mode", "permission", "disable"]),
@@ -304,6 +308,37 @@ fn not_an_agent(node: &Node, context: &FileContext<'_>) -> Option<&'static str> 
     };
     (!evidence).then_some("unrelated front matter")
 }
+
+/// Keys of programs that make websites from Markdown.
+const PAGE_KEYS: &[&str] = &[
+    "layout",
+    "permalink",
+    "sidebar_position",
+    "sidebar_label",
+    "sidebar",
+    "nav_order",
+    "weight",
+    "date",
+    "pubDate",
+    "lastmod",
+    "draft",
+    "toc",
+    "hide_title",
+    "slug",
+];
+
+/// Keys that pages do not have.
+const AGENT_KEYS: &[&str] = &[
+    "tools",
+    "allowedTools",
+    "disallowedTools",
+    "model",
+    "mode",
+    "permission",
+    "permissionMode",
+    "skills",
+    "instructions",
+];
 
 /// Returns true for slash commands, whose files look much like agents.
 fn is_command(path: &Path) -> bool {

@@ -108,6 +108,14 @@ impl Model for NativeModel {
         &self.card
     }
 
+    fn takes_effort(&self) -> bool {
+        match self.wire {
+            Wire::Anthropic => anthropic::can_think(&self.model),
+            Wire::Chat => chat::takes_effort(&self.model, self.quirks),
+            Wire::Genai => true,
+        }
+    }
+
     fn reply<'a>(
         &'a self,
         request: ModelRequest<'a>,

@@ -7,7 +7,7 @@ use std::{
 
 use homing_core::{
     envelope::Envelope,
-    fact::{Fact, Record},
+    fact::{Fact, Record, Spawned},
     place::Place,
     redaction::{RedactedStream, Secrets},
     run::Run,
@@ -171,6 +171,11 @@ impl LiveTree {
     /// Applies a first record that the journal already has.
     pub(crate) fn apply_first(&self, record: &Record) {
         self.lock().apply(record).expect("the first record of a tree");
+    }
+
+    /// Replaces the first fact before the journal has it.
+    pub(crate) fn replace_root(&self, spawned: Arc<Spawned>) {
+        self.lock().replace_root(spawned);
     }
 
     pub(crate) fn add_live_run(&self, live_run: Arc<LiveRun>) {

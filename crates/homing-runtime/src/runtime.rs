@@ -22,7 +22,7 @@ use homing_core::{
     skill::SkillLibrary,
     tool::{AgentToolSource, Answer, CallKey, Question, Tool, ToolSpec},
     tree::RunTree,
-    workspace::Workspaces,
+    workspace::{Workspace, Workspaces},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -223,11 +223,17 @@ impl Runtime {
 
     /// Spawns a run and returns its handle at once. Use [`Self::submit`] for a task with a key.
     pub fn spawn(&self, task: Task) -> Result<RunHandle, SpawnError> {
-        let NewRoot { tree, live_run, first } = self.0.new_root(task)?;
+        let root = self.0.new_root(task)?;
         let inner = self.0.clone();
-        let handle = RunHandle::new(self.clone(), tree.clone(), live_run.run);
+        let handle = RunHandle::new(self.clone(), root.tree.clone(), root.live_run.run);
         tokio::spawn(async move {
-            match inner.parts.journal.begin(first).await {
+            let (tree, live_run, shared) = (root.tree.clone(), root.live_run.clone(), root.first.clone());
+            let (first, refused) = match inner.isolate(root).await {
+                Ok(isolated) => (isolated.first, None),
+                Err(error) => (shared, Some(error)),
+            };
+            let begun = inner.parts.journal.begin(first).await.map_err(SpawnError::from);
+            match refused.map_or(begun, Err) {
                 Ok(Begun::New | Begun::Earlier(_)) => inner.drive(tree, live_run),
                 Err(error) => inner.fail_to_begin(&tree, &live_run, &error),
             }
@@ -237,7 +243,15 @@ impl Runtime {
 
     /// Spawns a run once its task is durable, or returns the earlier tree that has its key.
     pub async fn submit(&self, task: Task) -> Result<Submission, SpawnError> {
-        let NewRoot { tree, live_run, first } = self.0.new_root(task)?;
+        let root = self.0.new_root(task)?;
+        let (tree, live_run) = (root.tree.clone(), root.live_run.clone());
+        let first = match self.0.isolate(root).await {
+            Ok(root) => root.first,
+            Err(error) => {
+                self.0.lock_trees().by_id.remove(&tree.id);
+                return Err(error);
+            }
+        };
         match self.0.parts.journal.begin(first).await {
             Ok(Begun::New) => {
                 let handle = RunHandle::new(self.clone(), tree.clone(), live_run.run);
@@ -245,6 +259,7 @@ impl Runtime {
                 Ok(Submission::New(handle))
             }
             Ok(Begun::Earlier(earlier)) => {
+                abandon_worktree(&self.0.parts, &tree, live_run.run).await;
                 self.0.lock_trees().by_id.remove(&tree.id);
                 Ok(Submission::Earlier(earlier))
             }
@@ -262,6 +277,15 @@ impl Runtime {
         let agent_tools = self.0.agent_tools(&spawned.agent, &[]);
         let tools = self.0.run_tools(&SpawnCache::default(), &spawned, may_delegate, &agent_tools);
         Ok((spawned, tools.toolbox.specs.clone()))
+    }
+}
+
+/// Removes the worktree of a root that is not driven.
+async fn abandon_worktree(parts: &RuntimeParts, tree: &LiveTree, run: Uuid) {
+    let (isolation, workdir) =
+        tree.read_run(run, |run| (run.spawned.agent.execution.isolation, run.spawned.workdir.clone()));
+    if let (Isolation::Worktree, Some(workspaces)) = (isolation, &parts.workspaces) {
+        workspaces.leave(run, &Workspace { workdir, read: Vec::new(), write: Vec::new() }).await;
     }
 }
 
@@ -283,6 +307,21 @@ impl Inner {
         tree.add_live_run(live_run.clone());
         self.add_tree(tree.clone());
         Ok(NewRoot { tree, live_run, first })
+    }
+
+    /// Gives a root its own worktree, if its agent asks for one. Nothing is recorded before, because the first fact contains the
+    /// folder.
+    async fn isolate(&self, root: NewRoot) -> Result<NewRoot, SpawnError> {
+        let Fact::Spawned(spawned) = &root.first.fact else { return Ok(root) };
+        if spawned.agent.execution.isolation != Isolation::Worktree {
+            return Ok(root);
+        }
+        let mut spawned = Spawned::clone(spawned);
+        self.enter_worktree(root.live_run.run, &mut spawned).await?;
+        let spawned = Arc::new(spawned);
+        root.tree.replace_root(spawned.clone());
+        let first = Arc::new(Record { fact: Fact::Spawned(spawned), ..Record::clone(&root.first) });
+        Ok(NewRoot { first, ..root })
     }
 
     /// Spawns a child of a live run.
@@ -372,8 +411,10 @@ impl Inner {
     }
 
     /// Ends a root whose first record could not be written.
-    fn fail_to_begin(&self, tree: &Arc<LiveTree>, live_run: &LiveRun, error: &JournalError) {
-        let outcome = Outcome::Failed { kind: FailureKind::Journal, message: error.to_string(), retryable: true };
+    fn fail_to_begin(&self, tree: &Arc<LiveTree>, live_run: &LiveRun, error: &SpawnError) {
+        let kind = if matches!(error, SpawnError::Journal(_)) { FailureKind::Journal } else { FailureKind::Config };
+        let retryable = kind == FailureKind::Journal;
+        let outcome = Outcome::Failed { kind, message: error.to_string(), retryable };
         let ended = tree.read_run(live_run.run, |run| run.ending(outcome));
         drop(tree.record(live_run.run, Fact::Ended(Arc::new(ended))));
         live_run.over.cancel();

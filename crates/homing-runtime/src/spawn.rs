@@ -12,7 +12,7 @@ use homing_core::{
     fact::Spawned,
     limits::{Cap, Limits},
     message::Message,
-    model::ResolvedModel,
+    model::{Effort, ResolvedModel},
     rule::{Rule, Subject, Subjects},
     run::{Run, shared},
     tool::{Effect, Replay, Tool, ToolSpec},
@@ -26,7 +26,7 @@ use crate::{
     live_tree::LiveTree,
     prompt,
     run_tools::{AgentTools, RunTools},
-    runtime::{Inner, SpawnError, SpawnOrder},
+    runtime::{Inner, RuntimeParts, SpawnError, SpawnOrder},
     task::Task,
 };
 
@@ -106,6 +106,7 @@ impl Inner {
         let prompt_context = (self.parts.prompt_context)(&workdir);
         let (system, missing) =
             prompt::render(&agent, &text, &task.context, self.parts.skills.as_deref(), &prompt_context);
+        warnings.extend(ignored_effort(&self.parts, &agent, &resolved.names));
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
         warnings.extend(self.missing_tools(&agent, &authority, &self.agent_tools(&agent, &[])));
@@ -180,6 +181,11 @@ impl Inner {
         };
         let authority = Authority { own: replace(&spawned.authority.own), grant: replace(&spawned.authority.grant) };
         spawned.authority = authority;
+        // The prompt names the folder; a model that uses the old one would be refused.
+        let (old, new) = (spawned.workdir.display().to_string(), workspace.workdir.display().to_string());
+        if spawned.system.contains(&old) {
+            spawned.system = Arc::from(spawned.system.replace(&old, &new));
+        }
         spawned.workdir = workspace.workdir;
         Ok(())
     }
@@ -215,6 +221,7 @@ impl Inner {
         let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
+        warnings.extend(ignored_effort(&self.parts, agent, &resolved.names));
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
         let inherited_tools =
@@ -339,6 +346,17 @@ fn shows(own: &Grant, spec: &ToolSpec) -> bool {
     own.shows(&spec.name, spec.effect)
 }
 
+/// A warning if the agent asks for an effort that its model does not take.
+fn ignored_effort(parts: &RuntimeParts, agent: &AgentDefinition, models: &[String]) -> Option<String> {
+    let effort = agent.model.effort.filter(|effort| *effort != Effort::None)?;
+    let name = models.first()?;
+    let model = parts.models.get(name).ok()?;
+    let effort = serde_json::to_value(effort).ok()?;
+    let word = effort.as_str().unwrap_or_default();
+    (!model.takes_effort())
+        .then(|| format!("agent {} asks for effort {word}, which {name} does not take: ignored", agent.name))
+}
+
 /// Returns true if `tools` has a tool of the same name.
 fn has_tool(tools: &[Arc<dyn Tool>], tool: &Arc<dyn Tool>) -> bool {
     tools.iter().any(|other| other.spec().name == tool.spec().name)
@@ -377,10 +395,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        journal::NullJournal,
-        runtime::{Runtime, RuntimeParts},
-    };
+    use crate::{journal::NullJournal, runtime::Runtime};
 
     #[tokio::test(start_paused = true)]
     async fn spawn_caches_of_a_long_lived_runtime_do_not_grow() {

@@ -81,6 +81,9 @@ impl Workspaces for GitWorktrees {
     fn leave<'a>(&'a self, run: Uuid, _: &'a Workspace) -> BoxFuture<'a, Left> {
         Box::pin(async move {
             let place = self.place(run);
+            if !place.is_dir() {
+                return Left::Removed;
+            }
             match self.unchanged(run).await {
                 Ok(git) => match self.remove(run, &git).await {
                     Ok(()) => Left::Removed,

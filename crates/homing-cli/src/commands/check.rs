@@ -94,6 +94,7 @@ fn as_json(report: &CheckReport, teams: usize) -> Value {
         "skills": report.skills,
         "teams": teams,
         "ignored": report.ignored,
+        "not_searched": report.not_searched,
         "ignored_files": report.ignored_files.iter().map(ignored_file).collect::<Vec<_>>(),
         "errors": all(Severity::Error),
         "warnings": all(Severity::Warning),

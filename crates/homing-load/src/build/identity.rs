@@ -115,7 +115,7 @@ impl Identity {
         let slug = naming::slug(&name).or_else(|| stem.and_then(naming::slug));
         let Some(slug) = slug.filter(|_| name.len() <= naming::MAX_LENGTH) else {
             let shown: String = sanitize::inert_line(&name).chars().take(40).collect();
-            let hint = "use up to 128 lower-case letters, digits and hyphens, starting with a letter";
+            let hint = "use up to 128 lower-case letters, digits and hyphens, with at least one letter";
             diagnostics.error(position, "name", format!("`{shown}` is not a valid agent name"), hint);
             return None;
         };

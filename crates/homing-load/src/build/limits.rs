@@ -25,6 +25,25 @@ pub(super) fn limit(limits: &mut Limits, reader: &mut FieldReader<'_>, limit: Li
     }
 }
 
+/// Reads `max_tokens` beside the other keys. A number that fits a reply is the maximum of one reply, as in the programs that have
+/// this key: a whole run with so few tokens could not begin. A larger one limits the run.
+pub(super) fn max_tokens(limits: &mut Limits, reader: &mut FieldReader<'_>) {
+    const MAX_REPLY: u64 = 64 * 1024;
+    let is_of_reply = limit_values::read(reader.value, Unit::Count)
+        .is_ok_and(|cap| cap.value().is_some_and(|tokens| tokens <= MAX_REPLY));
+    if !is_of_reply {
+        return limit(limits, reader, Limit::Tokens, Unit::Count);
+    }
+    let message = format!("`{}` is read as the maximum of one reply", reader.key);
+    reader.diagnostics.info(
+        reader.value.position,
+        reader.key,
+        message,
+        "write `limits: {tokens: …}` to limit the whole run",
+    );
+    limit(limits, reader, Limit::Output, Unit::Count);
+}
+
 /// Reads a map of limits.
 pub(super) fn limits(limits: &mut Limits, reader: &mut FieldReader<'_>) {
     let Some(entries) = reader.value.entries() else {
@@ -48,6 +67,7 @@ pub(super) fn limits(limits: &mut Limits, reader: &mut FieldReader<'_>) {
 fn limit_named(folded: &str) -> Option<(Limit, Unit)> {
     match fields::lookup(folded) {
         Some(Field::Limit(limit, unit)) => Some((limit, unit)),
+        Some(Field::MaxTokens) => Some((Limit::Tokens, Unit::Count)),
         Some(_) | None => match folded {
             "seconds" | "time" => Some((Limit::Wall, Unit::Seconds)),
             "costusd" | "usd" | "maxcostusd" => Some((Limit::Cost, Unit::Dollars)),

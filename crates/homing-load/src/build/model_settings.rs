@@ -24,7 +24,10 @@ impl ModelReader {
     pub(super) fn model(&mut self, reader: &mut FieldReader<'_>) {
         let value = reader.value;
         match &value.kind {
-            NodeKind::Plain(text) | NodeKind::Quoted(text) => self.model_text(text),
+            NodeKind::Plain(text) | NodeKind::Quoted(text) => {
+                self.model_text(text);
+                self.drop_window(reader);
+            }
             NodeKind::List(items) => {
                 let models = items.iter().filter_map(Node::text).map(str::to_owned).collect::<Vec<_>>();
                 self.models.splice(0..0, models);
@@ -33,6 +36,17 @@ impl ModelReader {
                 Some(model) => self.models.insert(0, model.to_owned()),
                 None => reader.warn(format!("`{}` is a map without `model`: ignored", reader.key), ""),
             },
+        }
+    }
+
+    /// Removes Claude Code's mark for a large context window (`sonnet[1m]`), which is not part of a model's name.
+    fn drop_window(&mut self, reader: &mut FieldReader<'_>) {
+        for model in &mut self.models {
+            if let Some(bare) = model.strip_suffix("[1m]") {
+                *model = bare.trim_end().to_owned();
+                let message = format!("`[1m]` is ignored: {model} has the context window that its provider gives it");
+                reader.diagnostics.info(reader.value.position, reader.key, message, "");
+            }
         }
     }
 

@@ -173,6 +173,19 @@ pub(crate) fn by_path(path: &Path) -> Option<&'static Dialect> {
     dialects.find(|dialect| dialect.project.iter().chain(dialect.home).any(|folder| is_in(path, folder.path)))
 }
 
+/// Returns true if a file at `path` is loaded in a project that contains its folder.
+pub(crate) fn is_searched(path: &Path) -> bool {
+    let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let holds = |folder: &DialectFolder| {
+        let is_near = folder.depth == Depth::Deep || path.parent().is_some_and(|parent| parent.ends_with(folder.path));
+        is_near && is_in(path, folder.path) && folder.endings.iter().any(|ending| file.ends_with(ending))
+    };
+    let is_plugin = || path.ancestors().skip(1).any(|folder| folder.join(".claude-plugin").is_dir());
+    ALL.iter().any(|dialect| {
+        dialect.files.iter().any(|name| path.ends_with(name)) || dialect.project.iter().chain(dialect.home).any(holds)
+    }) || is_plugin()
+}
+
 /// The dialect of a document according to its content.
 pub(crate) fn by_content(node: &Node) -> Option<&'static Dialect> {
     ALL.iter().copied().find(|dialect| (dialect.recognises)(node))

@@ -118,7 +118,8 @@ fn version(model: &str) -> Option<(u32, u32)> {
     numbers.first().map(|major| (*major, numbers.get(1).copied().unwrap_or(0)))
 }
 
-fn can_think(model: &str) -> bool {
+/// Returns true if the model can reason before it replies.
+pub(crate) fn can_think(model: &str) -> bool {
     version(model).is_none_or(|version| version >= (3, 7))
 }
 

@@ -129,6 +129,11 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirk
     }
 }
 
+/// Returns true if the effort is sent to this model.
+pub(crate) fn takes_effort(model: &str, quirks: Quirks) -> bool {
+    !quirks.no_effort && (quirks.effort_object || EffortLevels::of(model).is_some())
+}
+
 fn tools(toolbox: &Toolbox) -> Cow<'_, str> {
     toolbox.encoding.get_or_make("chat", || {
         let tool = |spec: &homing_core::tool::ToolSpec| {

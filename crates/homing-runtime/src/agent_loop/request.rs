@@ -149,7 +149,7 @@ fn most_output(card: &ModelCard, input: u64, cap: Option<u64>, config: &RuntimeC
 }
 
 /// Returns true if the model is a program.
-pub(crate) fn is_program(card: &ModelCard) -> bool {
+fn is_program(card: &ModelCard) -> bool {
     card.max_output == Some(0)
 }
 

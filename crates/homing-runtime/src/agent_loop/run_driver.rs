@@ -186,7 +186,7 @@ impl RunDriver {
     async fn close_workspace(&self) {
         let (isolated, workdir) = self.run.read(|run| {
             let isolated = run.spawned.agent.execution.isolation == Isolation::Worktree;
-            (isolated && run.spawned.parent.is_some(), run.spawned.workdir.clone())
+            (isolated, run.spawned.workdir.clone())
         });
         if let (true, Some(workspaces)) = (isolated, &self.run.runtime.parts.workspaces) {
             let workspace = Workspace { workdir, read: Vec::new(), write: Vec::new() };

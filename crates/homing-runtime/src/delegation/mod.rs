@@ -28,7 +28,6 @@ use crate::{
         Interrupt,
         active_run::ActiveRun,
         call_record::{CallError, CallRecorder, RefusedCall},
-        request::is_program,
     },
     live_run::LiveRun,
     runtime::{SpawnError, SpawnOrder},
@@ -156,7 +155,8 @@ impl Delegation {
     fn is_program(&self) -> bool {
         let model = self.run.read(|run| run.spawned.models.first().cloned());
         let model = model.and_then(|name| self.run.runtime.parts.models.get(&name).ok());
-        model.is_some_and(|model| is_program(model.card()))
+        // A program has no output tokens.
+        model.is_some_and(|model| model.card().max_output == Some(0))
     }
 
     fn may_delegate(&self, agent: &str) -> Result<String, RefusedCall> {

@@ -25,11 +25,13 @@ pub(super) fn human(report: &CheckReport, teams: usize, out: &mut dyn Write) -> 
     }
     let count = |severity| report.of(severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let CheckReport { files, agents, skills, ignored, .. } = report;
+    let CheckReport { files, agents, skills, ignored, not_searched, .. } = report;
+    let elsewhere =
+        if *not_searched == 0 { String::new() } else { format!(" ({not_searched} not in a searched folder)") };
     let teams = if teams == 0 { String::new() } else { counted(teams, "team file") + ", " };
     writeln!(
         out,
-        "{}, {}: {}, {}, {teams}{ignored} ignored ({})",
+        "{}, {}: {}{elsewhere}, {}, {teams}{ignored} ignored ({})",
         counted(errors, "error"),
         counted(warnings, "warning"),
         counted(*agents, "agent file"),
