@@ -16,6 +16,7 @@ mod private_folder;
 mod restrictions;
 mod run;
 mod servers;
+mod structured_answers;
 mod teams;
 mod telemetry;
 mod terminal;

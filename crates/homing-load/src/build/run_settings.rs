@@ -25,6 +25,7 @@ pub(super) struct RunSettings {
     pub(super) mcp_servers: BTreeMap<String, Value>,
     pub(super) hooks: Value,
     schema: Option<Value>,
+    pub(super) schema_optional: bool,
     on_failure: OnFailure,
     /// Values that are kept as metadata in addition.
     notes: BTreeMap<String, Value>,
@@ -176,6 +177,7 @@ impl RunSettings {
         definition.integrations.mcp_servers = self.mcp_servers;
         definition.integrations.hooks = self.hooks;
         definition.task.schema = self.schema;
+        definition.task.schema_optional = self.schema_optional;
         definition.task.on_failure = self.on_failure;
         definition.extra.metadata.extend(self.notes);
     }

@@ -72,7 +72,12 @@ impl Delegation {
         let woken = self.run.live_run.wake.notified();
         match self.run.read(Run::next_step) {
             Step::Await => self.scheduler.waiting(woken).await,
-            Step::Ask { .. } | Step::Act(_) | Step::Verify { .. } | Step::Supersede { .. } | Step::Stop(_) => Ok(()),
+            Step::Ask { .. }
+            | Step::Act(_)
+            | Step::Verify { .. }
+            | Step::CheckAnswer { .. }
+            | Step::Supersede { .. }
+            | Step::Stop(_) => Ok(()),
         }
     }
 

@@ -80,6 +80,18 @@ fn structured_after_repair() -> (TestSetup, Arc<TestModel>) {
     staged(&["a"], model, vec![])
 }
 
+/// JSON as text that does not match the schema, then JSON that does.
+fn structured_as_text() -> (TestSetup, Arc<TestModel>) {
+    let model = TestModel::new(|request| {
+        Ok(match request.messages.len() {
+            1 => say("```json\n{\"m\": 7}\n```"),
+            3 => say("{\"n\": 7}"),
+            _ => say("too late"),
+        })
+    });
+    staged(&["a"], model, vec![])
+}
+
 fn landing_on_turns() -> (TestSetup, Arc<TestModel>) {
     let model = TestModel::new(|request| {
         Ok(match request.choice {
@@ -136,6 +148,13 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
     (
         "structured",
         Scenario { setup: structured_after_repair, task: || Task::new("a", "go").schema(json!({"type": "object"})) },
+    ),
+    (
+        "structured as text",
+        Scenario {
+            setup: structured_as_text,
+            task: || Task::new("a", "go").schema(json!({"type": "object", "required": ["n"]})),
+        },
     ),
     ("landing", Scenario { setup: landing_on_turns, task: || Task::new("a", "go").limits(Limits::default().turns(4)) }),
     (
