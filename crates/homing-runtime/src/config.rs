@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::on_demand::OnDemand;
+
 /// The configuration of the runtime itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -30,6 +32,8 @@ pub struct RuntimeConfig {
     pub inline_answer: usize,
     /// Number of ended trees that are kept in memory.
     pub keep_ended: usize,
+    /// The size from which on tools are offered on demand.
+    pub on_demand: OnDemand,
 }
 
 impl Default for RuntimeConfig {
@@ -47,6 +51,7 @@ impl Default for RuntimeConfig {
             grace: Duration::from_secs(2),
             inline_answer: 24_000,
             keep_ended: 1_000,
+            on_demand: OnDemand::default(),
         }
     }
 }

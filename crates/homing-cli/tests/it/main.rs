@@ -20,5 +20,6 @@ mod structured_answers;
 mod teams;
 mod telemetry;
 mod terminal;
+mod tools_on_demand;
 mod transcripts;
 mod world;

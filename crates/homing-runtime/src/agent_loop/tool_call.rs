@@ -21,7 +21,8 @@ use crate::{
         permission::{CallPermissions, PermittedCall, ToolHost},
         run_driver::panic_message,
     },
-    delegation::child_report,
+    delegation::{self, child_report},
+    on_demand,
     run_tools::{CallKind, call_kind},
     scheduler::Scheduler,
 };
@@ -64,6 +65,10 @@ impl ToolCalls {
             self.accept_answer(&state, args);
             return Ok(());
         }
+        if let Some(found) = self.search(&name, &args) {
+            self.recorder.returned(&state, &name, found, Some(CallRefusal::NoTool));
+            return Ok(());
+        }
         match self.carry_out(&state, &name, args).await {
             Ok(output) => {
                 self.recorder.returned(&state, &name, output, None);
@@ -75,6 +80,19 @@ impl ToolCalls {
             }
             Err(CallError::Interrupted(interrupt)) => Err(interrupt),
         }
+    }
+
+    /// Searches the tools that are offered on demand, or the agents. A tool of the host with the same name is not a search.
+    fn search(&self, name: &str, args: &Value) -> Option<ToolOutput> {
+        if call_kind(name) != CallKind::Search || self.run.runtime.tool(name).is_some() {
+            return None;
+        }
+        if name == tool_names::FIND_TOOLS {
+            return Some(on_demand::find_tools(&self.run.tools().on_demand, args));
+        }
+        let own = self.run.read(|run| run.spawned.authority.own.clone());
+        let agents = self.run.runtime.delegates(&own).map(delegation::entry);
+        Some(on_demand::find_agents(agents, args))
     }
 
     async fn carry_out(&self, state: &CallState, name: &str, args: Value) -> Result<ToolOutput, CallError> {

@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 pub use self::child_report::{ChildEnding, ChildReport, ChildReports};
 use self::delegate_args::{DelegateArgs, ReportReader};
-pub(crate) use self::specs::specs;
+pub(crate) use self::specs::{entry, specs};
 use crate::{
     agent_loop::{
         Interrupt,
