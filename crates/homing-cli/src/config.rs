@@ -12,6 +12,7 @@ use homing_core::{
     rule::Rule,
 };
 use homing_models::ProviderConfig;
+use homing_runtime::OnDemand;
 use homing_runtime::journal::sqlite::Account;
 use homing_sandbox::SandboxOptions;
 use serde::Deserialize;
@@ -46,8 +47,20 @@ pub(crate) struct Config {
     pub(crate) delegates: BTreeMap<String, Vec<Rule>>,
     /// Pre-approved calls by project, whose folder is the key.
     pub(crate) projects: BTreeMap<PathBuf, ProjectRules>,
+    /// Size from which on tools are offered on demand.
+    pub(crate) on_demand: OnDemandConfig,
     /// MCP servers, by name: `command`, `args` and `env`, or `url` and `headers`.
     pub(crate) mcp: BTreeMap<String, serde_json::Value>,
+}
+
+/// The size from which on tools are offered on demand.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct OnDemandConfig {
+    /// Number of tools.
+    tools: Option<usize>,
+    /// Bytes of their specifications.
+    bytes: Option<usize>,
 }
 
 /// Limits as written in the file: numbers, amounts, durations, `none`.
@@ -282,6 +295,20 @@ impl Layered {
 
     pub(crate) fn parallel(&self, flag: Option<u64>) -> Option<u64> {
         flag.or_else(|| [self.user.parallel, self.project.parallel].into_iter().flatten().min())
+    }
+
+    /// Returns the size from which on tools are offered on demand. A project can only lower it.
+    pub(crate) fn on_demand(&self) -> OnDemand {
+        let (user, project) = (self.user.on_demand, self.project.on_demand);
+        let OnDemand { tools, bytes } = OnDemand::default();
+        let narrowed = |user: Option<usize>, project: Option<usize>, default: usize| {
+            let user = user.unwrap_or(default);
+            project.map_or(user, |project| project.min(user))
+        };
+        OnDemand {
+            tools: narrowed(user.tools, project.tools, tools),
+            bytes: narrowed(user.bytes, project.bytes, bytes),
+        }
     }
 
     /// Returns the permission layers of the user and the project.

@@ -99,6 +99,7 @@ impl Session {
         let mut builder = Homing::builder().workdir(&folder).with_project_context().on_ask(handler);
         builder = builder.coding_setup(with_config(setup, with, &request, &config));
         builder = builder.permissions(permissions(with, &config)?);
+        builder = builder.on_demand(config.on_demand());
         if let Some(parallel) = config.parallel(with.parallel) {
             builder = builder.parallel(usize::try_from(parallel).unwrap_or(usize::MAX));
         }

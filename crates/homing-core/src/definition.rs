@@ -164,6 +164,9 @@ pub struct TaskDefaults {
     /// JSON schema of its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// True if prose is also an answer. Does not apply to a schema that comes with a task.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub schema_optional: bool,
     /// Effect of its failure on the parent.
     pub on_failure: OnFailure,
     /// Task to use if none is given.

@@ -174,6 +174,14 @@ pub struct Spawned {
     pub warnings: Vec<String>,
 }
 
+impl Spawned {
+    /// Returns whether prose is an answer although there is a schema: the schema is the agent's own, and it is optional.
+    pub fn accepts_prose(&self) -> bool {
+        let defaults = &self.agent.task;
+        defaults.schema_optional && defaults.schema.as_ref() == self.schema.as_deref()
+    }
+}
+
 /// One attempt at a model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Asked {

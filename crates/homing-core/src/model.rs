@@ -192,6 +192,8 @@ pub enum ToolChoice {
     Off,
     /// At least one call.
     Required,
+    /// A call of this tool.
+    Tool(&'static str),
 }
 
 /// Reasoning effort.

@@ -36,6 +36,9 @@ use next_step::Decision;
 /// Position of the `until` command among the calls of a turn. No reply has this many calls.
 pub const VERIFICATION: u32 = u32::MAX;
 
+/// Position of the check of an answer that a reply gave as JSON text among the calls of a turn.
+pub const TEXT_ANSWER: u32 = u32::MAX - 1;
+
 /// State of one run, folded from its facts.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -154,6 +157,11 @@ pub enum Step {
         command: String,
         /// Set if it had begun before a crash.
         begun: Option<Replay>,
+    },
+    /// Check whether this answer, which the last reply gave as text, matches the schema.
+    CheckAnswer {
+        /// The answer.
+        value: Value,
     },
     /// Replace the older history by this summary.
     Supersede {
@@ -372,6 +380,11 @@ impl From<LimitHit> for Outcome {
 /// Returns the outcome of a run that reached this limit.
 pub fn out_of(hit: LimitHit) -> Outcome {
     hit.into()
+}
+
+/// Returns whether a run needs a structured answer that it does not have yet.
+pub fn lacks_answer(run: &Run) -> bool {
+    run.spawned.schema.is_some() && run.answer.data.is_none()
 }
 
 /// Returns the context variables that a child can see: only those that its definition names.

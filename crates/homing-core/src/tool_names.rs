@@ -45,6 +45,10 @@ pub const TELL: &str = "tell";
 pub const CANCEL: &str = "cancel";
 /// Gives the structured answer.
 pub const ANSWER: &str = "answer";
+/// Finds and loads tools that are offered on demand.
+pub const FIND_TOOLS: &str = "find_tools";
+/// Finds agents to delegate to.
+pub const FIND_AGENTS: &str = "find_agents";
 
 /// Canonical names, each with the names of the same tool in other programs. Matching ignores case, `-`, `_` and spaces.
 const TABLE: &[(&str, &[&str])] = &[
@@ -269,6 +273,11 @@ pub fn delegation() -> impl Iterator<Item = &'static str> {
 /// Returns whether `tool` is one of the tools through which a run reaches other runs.
 pub fn is_delegation(tool: &str) -> bool {
     matches!(tool, DELEGATE | WAIT | TELL | CANCEL)
+}
+
+/// Returns whether `tool` is carried out by the runtime itself and has no effect outside it.
+pub fn is_answer_or_search(tool: &str) -> bool {
+    matches!(tool, ANSWER | FIND_TOOLS | FIND_AGENTS)
 }
 
 fn fold(name: &str) -> String {

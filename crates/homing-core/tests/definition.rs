@@ -85,6 +85,7 @@ fn full() -> AgentDefinition {
         },
         task: TaskDefaults {
             schema: Some(json!({"type": "object", "required": ["verdict"]})),
+            schema_optional: false,
             on_failure: OnFailure::Retry(2),
             initial_prompt: Some("Review the last commit.".into()),
         },

@@ -195,6 +195,7 @@ impl DefinitionBuilder<'_> {
             Field::McpServers => self.run.mcp_servers(reader),
             Field::Hooks => self.run.hooks = value.to_json(),
             Field::Schema => self.run.schema(reader),
+            Field::SchemaOptional => self.run.schema_optional = reader.flag(),
             Field::Response => self.run.response(reader),
             Field::OnFailure => self.run.on_failure(reader),
             Field::Taint => self.run.taint(reader),

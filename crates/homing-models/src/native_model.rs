@@ -112,6 +112,7 @@ impl Model for NativeModel {
         match self.wire {
             Wire::Anthropic => anthropic::can_think(&self.model),
             Wire::Chat => chat::takes_effort(&self.model, self.quirks),
+            Wire::Responses => responses::takes_effort(&self.model),
             Wire::Genai => true,
         }
     }

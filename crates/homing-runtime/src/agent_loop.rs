@@ -19,6 +19,7 @@ use homing_core::{
     run::{CallState, Step},
     tool::Replay,
 };
+use serde_json::Value;
 
 use crate::{
     journal::JournalError,
@@ -47,6 +48,9 @@ pub(crate) trait Effects: Ledger {
 
     /// Runs the command that must succeed before the run is done.
     async fn verify(&self, command: String, begun: Option<Replay>) -> Result<(), Interrupt>;
+
+    /// Checks an answer that the model gave as text against the run's schema.
+    fn check_answer(&self, value: Value);
 
     /// Replaces the older history by a summary.
     fn supersede(&self, summary: String) -> Result<(), Interrupt>;
@@ -110,6 +114,10 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
             }
             Step::Verify { command, begun } => {
                 run.verify(command, begun).await?;
+                next_step()
+            }
+            Step::CheckAnswer { value } => {
+                run.check_answer(value);
                 next_step()
             }
             Step::Supersede { summary } => {

@@ -8,6 +8,8 @@ use std::{
 
 use homing_core::{authority::Grant, redaction::Secrets};
 
+use crate::on_demand::OnDemand;
+
 /// The configuration of the runtime itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -40,6 +42,8 @@ pub struct RuntimeConfig {
     pub secrets: Secrets,
     /// Knowledge of the host about untrusted content and secret files.
     pub taint: TaintConfig,
+    /// The size from which on tools are offered on demand.
+    pub on_demand: OnDemand,
 }
 
 /// Finds a file with secrets that a run in this folder can read.
@@ -77,6 +81,7 @@ impl Default for RuntimeConfig {
             keep_ended: 1_000,
             secrets: Secrets::default(),
             taint: TaintConfig::default(),
+            on_demand: OnDemand::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! host; this crate does not depend on files, providers or terminals.
 
 mod agent_loop;
+mod catalog;
 pub mod clock;
 mod config;
 mod delegation;
@@ -11,6 +12,7 @@ pub mod journal;
 mod ledger;
 mod live_run;
 mod live_tree;
+mod on_demand;
 mod prompt;
 mod resume;
 mod run_tools;
@@ -23,6 +25,7 @@ mod transcript_lines;
 pub use config::RuntimeConfig;
 pub use delegation::{ChildEnding, ChildReport, ChildReports};
 pub use handle::{RunHandle, Statistics, aggregate};
+pub use on_demand::OnDemand;
 pub use prompt::PromptContext;
 pub use runtime::{OnComplete, PermissionHandler, Runtime, RuntimeParts, SpawnError, Submission};
 pub use task::Task;

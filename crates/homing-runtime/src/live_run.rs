@@ -24,6 +24,8 @@ pub(crate) struct LiveRun {
     /// Values that the run's tools keep between calls.
     pub(crate) state: Arc<ToolState>,
     pub(crate) tools: OnceLock<Arc<RunTools>>,
+    /// The same with the tools that the run has loaded, by their names.
+    loaded_tools: Mutex<Option<(Vec<String>, Arc<RunTools>)>>,
     /// The tools that its agent and its ancestors' agents supply; `None` until they are needed.
     agent_tools: Mutex<Option<AgentTools>>,
 }
@@ -39,8 +41,18 @@ impl LiveRun {
             repeats_ask: AtomicBool::new(false),
             state: Arc::default(),
             tools: OnceLock::new(),
+            loaded_tools: Mutex::default(),
             agent_tools: Mutex::default(),
         })
+    }
+
+    /// The run's tools after `loaded` were loaded, made again when the list changes.
+    pub(crate) fn tools_with(&self, tools: &RunTools, loaded: Vec<String>) -> Arc<RunTools> {
+        let mut cached = self.loaded_tools.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*cached {
+            Some((known, tools)) if *known == loaded => tools.clone(),
+            Some(_) | None => cached.insert((loaded.clone(), tools.with_loaded(&loaded))).1.clone(),
+        }
     }
 
     /// The tools that agents supply for this run, made on first use.

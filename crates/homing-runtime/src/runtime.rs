@@ -270,12 +270,14 @@ impl Runtime {
         }
     }
 
-    /// Plans a task without starting it: returns its first fact and its tools.
+    /// Plans a task without starting it: returns its first fact and the tools that its requests carry. The warnings say what
+    /// they leave out.
     pub fn plan(&self, task: Task) -> Result<(Spawned, Vec<ToolSpec>), SpawnError> {
-        let spawned = self.0.root_spawned(&task)?;
+        let mut spawned = self.0.root_spawned(&task)?;
         let may_delegate = !matches!(spawned.limits.depth, Cap::At(0));
         let agent_tools = self.0.agent_tools(&spawned.agent, &[]);
         let tools = self.0.run_tools(&SpawnCache::default(), &spawned, may_delegate, &agent_tools);
+        spawned.warnings.extend(tools.notes.iter().cloned());
         Ok((spawned, tools.toolbox.specs.clone()))
     }
 }

@@ -305,7 +305,10 @@ impl Inner {
         may_delegate: bool,
         agent_tools: &AgentTools,
     ) -> Arc<RunTools> {
-        let make = || RunTools::new(self.specs(spawned, may_delegate, agent_tools));
+        let make = || {
+            let (specs, notes) = self.specs(spawned, may_delegate, agent_tools);
+            RunTools::new(specs, self.parts.config.on_demand, notes)
+        };
         // The grants of roots and of runs with a worktree are their own, so other runs cannot share their tools.
         let has_siblings = spawned.parent.is_some() && spawned.agent.execution.isolation != Isolation::Worktree;
         if has_siblings && spawned.schema.is_none() && agent_tools.is_empty() {
@@ -315,18 +318,17 @@ impl Inner {
         }
     }
 
-    fn specs(&self, spawned: &Spawned, may_delegate: bool, agent_tools: &AgentTools) -> Vec<ToolSpec> {
+    /// The specifications of a run's tools, with notes about what they leave out.
+    fn specs(&self, spawned: &Spawned, may_delegate: bool, agent_tools: &AgentTools) -> (Vec<ToolSpec>, Vec<String>) {
         let own = &spawned.authority.own;
         let host_tools = self.parts.tools.iter().filter(|tool| !has_tool(agent_tools, tool));
         let tools = host_tools.chain(agent_tools.iter()).map(|tool| tool.spec());
         let mut specs: Vec<ToolSpec> = tools.filter(|spec| shows(own, spec)).cloned().collect();
+        let mut notes = Vec::new();
         if may_delegate && own.shows(tool_names::DELEGATE, Effect::Delegates) {
-            let is_allowed = |agent: &&AgentDefinition| {
-                let subject = Subjects::Parts(vec![Subject::Name(agent.name.clone())]);
-                !matches!(own.decide(tool_names::DELEGATE, Effect::Delegates, &subject), Decision::Deny { .. })
-            };
-            let agents = self.parts.registry.offered().map(|agent| &*agent.definition).filter(is_allowed);
-            specs.extend(delegation::specs(agents));
+            let (delegation, note) = delegation::specs(self.delegates(own));
+            specs.extend(delegation);
+            notes.extend(note);
         }
         if let Some(schema) = &spawned.schema {
             specs.push(ToolSpec {
@@ -337,7 +339,15 @@ impl Inner {
                 effect: Effect::Reads,
             });
         }
-        specs
+        (specs, notes)
+    }
+
+    /// The agents that a run with this grant may delegate to.
+    pub(crate) fn delegates<'a>(&'a self, own: &'a Grant) -> impl Iterator<Item = &'a AgentDefinition> {
+        self.parts.registry.offered().map(|agent| &*agent.definition).filter(|agent| {
+            let subject = Subjects::Parts(vec![Subject::Name(agent.name.clone())]);
+            !matches!(own.decide(tool_names::DELEGATE, Effect::Delegates, &subject), Decision::Deny { .. })
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use homing_core::{
     tool::Tool,
 };
 use homing_runtime::{
-    PermissionHandler, Runtime, RuntimeConfig, RuntimeParts,
+    OnDemand, PermissionHandler, Runtime, RuntimeConfig, RuntimeParts,
     journal::{FactListener, JournalError},
 };
 
@@ -293,6 +293,13 @@ impl HomingBuilder {
     #[must_use]
     pub fn parallel(mut self, runs: usize) -> Self {
         (self.config.max_runs, self.config.max_asks) = (runs, runs);
+        self
+    }
+
+    /// Sets the size from which on tools are offered on demand, instead of with their schemas in every request.
+    #[must_use]
+    pub fn on_demand(mut self, most: OnDemand) -> Self {
+        self.config.on_demand = most;
         self
     }
 

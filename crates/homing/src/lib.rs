@@ -60,7 +60,8 @@ pub use homing_core::{
     tool::{Answer, Question, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 pub use homing_runtime::{
-    PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError, Statistics, Submission, Task, aggregate,
+    OnDemand, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError, Statistics, Submission, Task,
+    aggregate,
     event::{Event, Events},
     journal::{Claim, FactListener, JournalError},
 };

@@ -8,6 +8,7 @@ use homing_core::{
     sanitize,
 };
 use homing_load::Places;
+use homing_runtime::OnDemand;
 
 use crate::{
     cli::{ConfigArgs, ConfigCommand},
@@ -77,6 +78,9 @@ fn defaults(folders: &Folders) -> Values {
     add("sandbox.mode", "\"workspace-write\"".to_owned());
     add("sandbox.network", "\"off\"".to_owned());
     add("parallel", "16".to_owned());
+    let OnDemand { tools, bytes } = OnDemand::default();
+    add("on_demand.tools", tools.to_string());
+    add("on_demand.bytes", bytes.to_string());
     add("model", "the first provider with a key".to_owned());
     let journal = folders.journal().map_or_else(|| "off".to_owned(), |path| path.display().to_string());
     add("journal", format!("{journal:?}"));
@@ -146,6 +150,12 @@ fn add_narrowed(values: &mut Values, layered: &Layered) {
     }
     if let Some(parallel) = layered.parallel(None).filter(|runs| Some(*runs) != without.parallel(None)) {
         values.insert("parallel".to_owned(), (parallel.to_string(), from.clone()));
+    }
+    let (OnDemand { tools, bytes }, before) = (layered.on_demand(), without.on_demand());
+    for (key, now, before) in [("tools", tools, before.tools), ("bytes", bytes, before.bytes)] {
+        if now != before {
+            values.insert(format!("on_demand.{key}"), (now.to_string(), from.clone()));
+        }
     }
     for (key, rules) in [("rules.deny", &layered.project.rules.deny), ("rules.ask", &layered.project.rules.ask)] {
         if !rules.is_empty() {

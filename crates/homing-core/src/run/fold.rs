@@ -3,7 +3,12 @@
 
 use std::sync::Arc;
 
-use super::{Landing, Run, VERIFICATION, answer::Check, conversation::PendingCompaction, cut, nudges};
+use super::{
+    Landing, Run, TEXT_ANSWER, VERIFICATION,
+    answer::{Check, TextAnswer},
+    conversation::PendingCompaction,
+    cut, nudges,
+};
 use crate::{
     fact::{Asked, CallRefusal, Called, FailureKind, LimitHit, Outcome, Purpose},
     ledger::Margin,
@@ -85,6 +90,7 @@ impl Fold<'_> {
             run.asks.last_size = Some(LastAsk { input: reply.usage.tokens(), messages });
         }
         run.answer.check = run.answer.check.after_reply();
+        run.answer.text = TextAnswer::Unchecked;
         if run.calls.states.is_empty() {
             run.conversation.deliver();
         }
@@ -134,6 +140,9 @@ impl Fold<'_> {
         if key.index == VERIFICATION {
             return self.checked(result);
         }
+        if key.index == TEXT_ANSWER {
+            return self.answered_in_text(result);
+        }
         if !run.calls.finish(key, result, refused) {
             return;
         }
@@ -158,6 +167,18 @@ impl Fold<'_> {
         if run.answer.repairs > 1 {
             let message = format!("the answer does not match its schema: {}", result.text);
             run.stopping.forced_outcome = Some(Outcome::failed(FailureKind::Schema, message));
+        }
+    }
+
+    /// Takes in the check of an answer that the last reply gave as text.
+    fn answered_in_text(&mut self, result: &ToolResult) {
+        let answer = &mut self.run.answer;
+        match &result.data {
+            Some(data) if !result.is_error => {
+                answer.data.get_or_insert(data.clone());
+                answer.text = TextAnswer::Valid;
+            }
+            Some(_) | None => answer.text = TextAnswer::Invalid(result.text.clone()),
         }
     }
 

@@ -3,7 +3,11 @@
 use serde_json::Value;
 
 use super::{
-    Landing, Run, Step, answer::Check, conversation::MAX_COMPACTIONS, conversation::PendingCompaction, nudges,
+    Landing, Run, Step,
+    answer::{self, Check, TextAnswer},
+    conversation::MAX_COMPACTIONS,
+    conversation::PendingCompaction,
+    lacks_answer, nudges,
 };
 use crate::{
     fact::{FailureKind, LimitHit, Outcome, Purpose},
@@ -59,7 +63,8 @@ impl Decision<'_> {
             Cap::At(limit) if turns >= limit => self.stop(Outcome::Exhausted(self.hit(Limit::Turns, limit, turns))),
             Cap::At(limit) if limit > 1 && turns + 1 == limit => self.land(self.hit(Limit::Turns, limit, turns)),
             Cap::At(_) | Cap::Unlimited | Cap::Default => {
-                Step::Ask { purpose: Purpose::Turn, nudge: run.conversation.cut_nudge() }
+                let purpose = if run.answer.repair_is_open() { Purpose::Repair } else { Purpose::Turn };
+                Step::Ask { purpose, nudge: run.conversation.cut_nudge() }
             }
         }
     }
@@ -92,14 +97,42 @@ impl Decision<'_> {
         if run.conversation.cuts.is_cut() {
             return self.turn();
         }
-        if run.spawned.schema.is_some() && run.answer.data.is_none() {
-            let message = "the model answered with text instead of the structured answer";
-            return self.repair(nudges::USE_ANSWER, FailureKind::Schema, message);
+        if lacks_answer(run) {
+            return self.without_answer_call();
         }
         if run.conversation.joined_text().trim().is_empty() && run.answer.data.is_none() {
             return self.repair(nudges::EMPTY, FailureKind::Model, "the model ended without an answer");
         }
         self.finish(run.answer.data.clone())
+    }
+
+    /// The step after text of a run that needs a structured answer. JSON in the text counts if it matches the schema, prose
+    /// if the schema is optional; otherwise the model gets one more attempt.
+    fn without_answer_call(&self) -> Step {
+        let run = self.0;
+        let text = run.conversation.joined_text();
+        let problems = match &run.answer.text {
+            TextAnswer::Invalid(problems) => Some(problems),
+            TextAnswer::Unchecked | TextAnswer::Valid => None,
+        };
+        if problems.is_none()
+            && let Some(value) = answer::json_in(&text)
+        {
+            return Step::CheckAnswer { value };
+        }
+        if run.spawned.accepts_prose() && !text.trim().is_empty() {
+            return self.finish(None);
+        }
+        match problems {
+            Some(problems) => {
+                let message = format!("the answer does not match its schema: {problems}");
+                self.repair(&nudges::answer_problems(problems), FailureKind::Schema, &message)
+            }
+            None => {
+                let message = "the model answered with text instead of the structured answer";
+                self.repair(nudges::USE_ANSWER, FailureKind::Schema, message)
+            }
+        }
     }
 
     /// One more attempt at the answer, then the failure.
@@ -133,7 +166,8 @@ impl Decision<'_> {
             Some(command) if check != Check::Passed => Step::Verify { command: command.clone(), begun: check.begun() },
             Some(_) | None => {
                 let mut ended = run.ending(Outcome::Done);
-                if let (Some(data), true) = (&data, ended.text.trim().is_empty()) {
+                let only_data = matches!(run.answer.text, TextAnswer::Valid) || ended.text.trim().is_empty();
+                if let (Some(data), true) = (&data, only_data) {
                     ended.text = serde_json::to_string_pretty(data).unwrap_or_default();
                 }
                 ended.data = data;

@@ -18,6 +18,11 @@ pub(super) fn is_more_budget(text: &str) -> bool {
 pub(super) const USE_ANSWER: &str =
     "Give your answer by calling the tool `answer`; its parameters define the expected format.";
 
+/// The run needs a structured answer, and the JSON that the model replied with has these problems.
+pub(super) fn answer_problems(problems: &str) -> String {
+    format!("The JSON in your reply does not match the expected format: {problems}. {USE_ANSWER}")
+}
+
 /// The model replied without text or calls.
 pub(super) const EMPTY: &str = "Your last message was empty. Report what you found or did.";
 

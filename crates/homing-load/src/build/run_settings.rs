@@ -29,6 +29,7 @@ pub(super) struct RunSettings {
     pub(super) mcp_servers: BTreeMap<String, Value>,
     pub(super) hooks: Value,
     schema: Option<Value>,
+    pub(super) schema_optional: bool,
     on_failure: OnFailure,
     taint: Option<TaintMode>,
     /// Values that are kept as metadata in addition.
@@ -224,6 +225,7 @@ impl RunSettings {
         definition.integrations.mcp_servers = self.mcp_servers;
         definition.integrations.hooks = self.hooks;
         definition.task.schema = self.schema;
+        definition.task.schema_optional = self.schema_optional;
         definition.task.on_failure = self.on_failure;
         definition.extra.metadata.extend(self.notes);
     }

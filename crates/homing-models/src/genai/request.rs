@@ -34,6 +34,7 @@ pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)], 
             ToolChoice::Auto => options,
             ToolChoice::Off => options.with_tool_choice(GenaiToolChoice::None),
             ToolChoice::Required => options.with_tool_choice(GenaiToolChoice::Required),
+            ToolChoice::Tool(name) => options.with_tool_choice(GenaiToolChoice::tool(name)),
         };
     }
     options.seed = sampling.seed;

@@ -36,6 +36,9 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, delivery: Delivery) 
             ToolChoice::Auto => (),
             ToolChoice::Off => out.push_str(",\"tool_choice\":{\"type\":\"none\"}"),
             ToolChoice::Required => out.push_str(",\"tool_choice\":{\"type\":\"any\"}"),
+            ToolChoice::Tool(name) => {
+                out.push_str(&format!(",\"tool_choice\":{{\"type\":\"tool\",\"name\":\"{name}\"}}"));
+            }
         }
     }
     if !request.system.trim().is_empty() {
@@ -89,7 +92,7 @@ fn thinking(request: &ModelRequest<'_>, model: &str) -> ThinkingMode {
         return ThinkingMode::Off;
     }
     // The provider refuses a required call together with thinking.
-    if request.choice == ToolChoice::Required || !can_think(model) {
+    if matches!(request.choice, ToolChoice::Required | ToolChoice::Tool(_)) || !can_think(model) {
         return ThinkingMode::Unset;
     }
     if is_adaptive(model) {

@@ -93,6 +93,10 @@ pub(crate) fn body(request: &ModelRequest<'_>, model: &str, quirks: Quirks, deli
             ToolChoice::Auto => (),
             ToolChoice::Off => out.push_str(",\"tool_choice\":\"none\""),
             ToolChoice::Required => out.push_str(",\"tool_choice\":\"required\""),
+            ToolChoice::Tool(name) => {
+                let choice = format!("{{\"type\":\"function\",\"function\":{{\"name\":\"{name}\"}}}}");
+                out.push_str(&format!(",\"tool_choice\":{choice}"));
+            }
         }
     }
     out.push_str(",\"messages\":[");

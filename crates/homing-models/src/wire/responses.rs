@@ -68,6 +68,11 @@ pub(crate) fn body(request: &ModelRequest<'_>, options: ResponsesOptions<'_>) ->
     join_around(out, input(request, options.origin), "]}")
 }
 
+/// Returns true if the effort is sent to this model.
+pub(crate) fn takes_effort(model: &str) -> bool {
+    EffortLevels::of(model).is_some()
+}
+
 fn push_options(out: &mut String, request: &ModelRequest<'_>, options: ResponsesOptions<'_>) {
     out.push_str(&format!(",\"max_output_tokens\":{}", request.max_output.max(MIN_OUTPUT)));
     out.push_str(&format!(",\"prompt_cache_key\":\"{}\"", cache_key(request)));

@@ -16,6 +16,7 @@ use crate::{
     journal::Commit,
     live_run::LiveRun,
     live_tree::LiveTree,
+    on_demand,
     run_tools::{AgentTools, RunTools},
     runtime::Inner,
 };
@@ -59,7 +60,7 @@ impl ActiveRun {
         self.tree.notify(&self.live_run, kind);
     }
 
-    /// The tools of the run, made from the authority that also decides each call.
+    /// The tools of the run, made from the authority that also decides each call, with those that it has loaded.
     pub(crate) fn tools(&self) -> Arc<RunTools> {
         let make = || {
             let (spawned, may_delegate) = self.tree.read(|tree| {
@@ -68,7 +69,12 @@ impl ActiveRun {
             });
             self.runtime.run_tools(&self.tree.spawn_cache, &spawned, may_delegate, &self.agent_tools())
         };
-        self.live_run.tools.get_or_init(make).clone()
+        let tools = self.live_run.tools.get_or_init(make).clone();
+        if tools.on_demand.is_empty() {
+            return tools;
+        }
+        let loaded = self.read(on_demand::loaded);
+        if loaded.is_empty() { tools } else { self.live_run.tools_with(&tools, loaded) }
     }
 
     /// The tools that the run's agent and its ancestors' agents supply.

@@ -13,7 +13,8 @@ use homing_core::{
     message::Reply,
     model::{AskFailure, Charge, Delta, Model, ModelError, ModelRequest, ToolChoice, Toolbox},
     redaction::RedactedStream,
-    run::{Run, Step},
+    run::{Run, Step, lacks_answer},
+    tool_names,
 };
 
 use crate::{
@@ -57,7 +58,7 @@ impl ModelCalls {
         if let Some(step) = self.land_if_time_is_short(&purpose) {
             return Ok(Reserved::Instead(step));
         }
-        let model = self.choose_model()?;
+        let model = self.choose_model(&purpose)?;
         self.scheduler.back_off().await?;
         let rate_limiter = self.run.runtime.rate_limiters.get(&model.card().rate_limit_key);
         let mut request = PreparedRequest::new(&self.run, model, &purpose, nudge.as_deref());
@@ -148,15 +149,20 @@ impl ModelCalls {
         let no_tools = Toolbox::default();
         let CallPermit { request, reserved, key, .. } = permit;
         let landing = matches!(reserved.asked.purpose, Purpose::Landing(_));
-        let (effort, temperature_milli, single_turn) = self.run.read(|run| {
+        let (effort, temperature_milli, single_turn, forced) = self.run.read(|run| {
             let agent = &run.spawned.agent;
-            (agent.model.effort, agent.model.temperature_milli, run.limits.turns.value() == Some(1))
+            let forced = forces_answer(run, &reserved.asked.purpose);
+            (agent.model.effort, agent.model.temperature_milli, run.limits.turns.value() == Some(1), forced)
         });
         let model_request = ModelRequest {
             system: &request.system,
             messages: &request.messages,
             tools: request.tools.as_ref().map_or(&no_tools, |tools| &tools.toolbox),
-            choice: if landing || single_turn { ToolChoice::Off } else { ToolChoice::Auto },
+            choice: match (landing || single_turn, forced) {
+                (true, _) => ToolChoice::Off,
+                (false, true) => ToolChoice::Tool(tool_names::ANSWER),
+                (false, false) => ToolChoice::Auto,
+            },
             max_output: reserved.asked.max_output,
             effort,
             temperature_milli,
@@ -200,17 +206,17 @@ impl ModelCalls {
     }
 
     /// The first model of the run's list that is not given up; fails if none is left.
-    fn choose_model(&self) -> Result<Arc<dyn Model>, Interrupt> {
-        let (models, current, failed, mut error) = self.run.read(|run| {
+    fn choose_model(&self, purpose: &Purpose) -> Result<Arc<dyn Model>, Interrupt> {
+        let (models, current, failed, mut error, unforced) = self.run.read(|run| {
             let models = run.spawned.models.clone();
             let asked = run.asked_model();
             let current = asked.and_then(|asked| models.iter().position(|name| name == asked)).unwrap_or(0);
-            (models, current, run.failed_asks(), run.last_error().cloned())
+            (models, current, run.failed_asks(), run.last_error().cloned(), retries_unforced(run, purpose))
         });
         let max_attempts = self.run.config().max_attempts;
         let has_another = current + 1 < models.len();
         let give_up = error.as_ref().is_some_and(|error| gives_up(error, failed, max_attempts, has_another));
-        let next = if give_up { current + 1 } else { current };
+        let next = if give_up && !unforced { current + 1 } else { current };
         for name in models.iter().skip(next) {
             match self.run.runtime.parts.models.get(name) {
                 Ok(model) => return Ok(model),
@@ -291,6 +297,19 @@ fn land(run: &Run, hit: LimitHit, needed: Reservation) -> Step {
     }
     let text = landing::not_started(&hit, needed);
     Step::Stop(Ended { text, ..run.ending(homing_core::run::out_of(hit)) })
+}
+
+/// Returns true if a reply must call the tool `answer`: the model has not used it, and the provider has not rejected such a
+/// request before.
+fn forces_answer(run: &Run, purpose: &Purpose) -> bool {
+    *purpose == Purpose::Repair && lacks_answer(run) && !matches!(run.last_error(), Some(ModelError::Unusable { .. }))
+}
+
+/// Returns true if the last attempt may have failed because it prescribed the tool, which some servers reject. It is made
+/// once more without.
+fn retries_unforced(run: &Run, purpose: &Purpose) -> bool {
+    let rejected = matches!(run.last_error(), Some(ModelError::Unusable { .. }));
+    *purpose == Purpose::Repair && lacks_answer(run) && rejected && run.failed_asks() == 1
 }
 
 /// Returns true if the run stops asking a model after this error.

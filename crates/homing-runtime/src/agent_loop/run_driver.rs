@@ -13,6 +13,7 @@ use homing_core::{
     tool::Replay,
     workspace::{Left, Workspace},
 };
+use serde_json::Value;
 
 use crate::{
     agent_loop::{
@@ -252,6 +253,10 @@ impl Effects for RunDriver {
 
     async fn verify(&self, command: String, begun: Option<Replay>) -> Result<(), Interrupt> {
         self.tool_calls.verify(command, begun).await
+    }
+
+    fn check_answer(&self, value: Value) {
+        self.tool_calls.check_text_answer(value);
     }
 
     fn supersede(&self, summary: String) -> Result<(), Interrupt> {

@@ -7,8 +7,9 @@ use homing_core::{
     fact::{CallRefusal, FailureKind, Outcome},
     hooks::HookCall,
     message::{Args, ToolCall},
-    run::{CallState, VERIFICATION},
+    run::{CallState, TEXT_ANSWER, VERIFICATION},
     tool::{CallHost, CallKey, Replay, Tool, ToolContext, ToolOutput},
+    tool_names,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +21,8 @@ use crate::{
         permission::{CallPermissions, PermittedCall, ToolHost},
         run_driver::panic_message,
     },
-    delegation::child_report,
+    delegation::{self, child_report},
+    on_demand,
     run_tools::{CallKind, call_kind},
     scheduler::Scheduler,
 };
@@ -63,6 +65,10 @@ impl ToolCalls {
             self.accept_answer(&state, args);
             return Ok(());
         }
+        if let Some(found) = self.search(&name, &args) {
+            self.recorder.returned(&state, &name, found, Some(CallRefusal::NoTool));
+            return Ok(());
+        }
         match self.carry_out(&state, &name, args).await {
             Ok(output) => {
                 self.recorder.returned(&state, &name, output, None);
@@ -74,6 +80,19 @@ impl ToolCalls {
             }
             Err(CallError::Interrupted(interrupt)) => Err(interrupt),
         }
+    }
+
+    /// Searches the tools that are offered on demand, or the agents. A tool of the host with the same name is not a search.
+    fn search(&self, name: &str, args: &Value) -> Option<ToolOutput> {
+        if call_kind(name) != CallKind::Search || self.run.runtime.tool(name).is_some() {
+            return None;
+        }
+        if name == tool_names::FIND_TOOLS {
+            return Some(on_demand::find_tools(&self.run.tools().on_demand, args));
+        }
+        let own = self.run.read(|run| run.spawned.authority.own.clone());
+        let agents = self.run.runtime.delegates(&own).map(delegation::entry);
+        Some(on_demand::find_agents(agents, args))
     }
 
     async fn carry_out(&self, state: &CallState, name: &str, args: Value) -> Result<ToolOutput, CallError> {
@@ -147,13 +166,29 @@ impl ToolCalls {
     fn accept_answer(&self, state: &CallState, args: Value) {
         let Some(schema) = self.run.read(|run| run.spawned.schema.clone()) else {
             let refused = RefusedCall::mistake("there is no tool `answer` here");
-            return self.recorder.refused(state, "answer", refused);
+            return self.recorder.refused(state, tool_names::ANSWER, refused);
         };
         let output = match schema_problems(&schema, &args) {
-            None => ToolOutput { text: "accepted".to_owned(), data: Some(args), ..ToolOutput::default() },
+            None => accepted(args),
             Some(problems) => ToolOutput::error(format!("the answer does not match its schema: {problems}")),
         };
-        self.recorder.returned(state, "answer", output, Some(CallRefusal::NoTool));
+        self.recorder.returned(state, tool_names::ANSWER, output, Some(CallRefusal::NoTool));
+    }
+
+    /// Checks an answer that the model gave as text. The result is recorded as that of a call, so that a resumed run does
+    /// not depend on the validator's version.
+    pub(crate) fn check_text_answer(&self, value: Value) {
+        let (schema, key) = self.run.read(|run| {
+            let key = CallKey { run: run.id, turn: run.turn(), index: TEXT_ANSWER };
+            (run.spawned.schema.clone(), key)
+        });
+        let output = match schema.and_then(|schema| schema_problems(&schema, &value)) {
+            None => accepted(value.clone()),
+            Some(problems) => ToolOutput::error(problems),
+        };
+        let call = ToolCall { id: "text".to_owned(), name: tool_names::ANSWER.to_owned(), args: Args::Json(value) };
+        let state = CallState::new(key, call, None);
+        self.recorder.returned(&state, tool_names::ANSWER, output, Some(CallRefusal::NoTool));
     }
 
     /// Reads part of a child's long answer: the path `run:PLACE` of the `read` tool.
@@ -191,6 +226,10 @@ impl ToolCalls {
         self.recorder.returned(&state, "bash", output, None);
         self.scheduler.check_stopped()
     }
+}
+
+fn accepted(answer: Value) -> ToolOutput {
+    ToolOutput { text: "accepted".to_owned(), data: Some(answer), ..ToolOutput::default() }
 }
 
 fn with_notes(mut output: ToolOutput, notes: Vec<String>) -> ToolOutput {

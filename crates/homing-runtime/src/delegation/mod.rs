@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 pub use self::child_report::{ChildEnding, ChildReport, ChildReports};
 use self::delegate_args::{DelegateArgs, ReportReader};
-pub(crate) use self::specs::specs;
+pub(crate) use self::specs::{entry, specs};
 use crate::{
     agent_loop::{
         Interrupt,
@@ -72,7 +72,12 @@ impl Delegation {
         let woken = self.run.live_run.wake.notified();
         match self.run.read(Run::next_step) {
             Step::Await => self.scheduler.waiting(woken).await,
-            Step::Ask { .. } | Step::Act(_) | Step::Verify { .. } | Step::Supersede { .. } | Step::Stop(_) => Ok(()),
+            Step::Ask { .. }
+            | Step::Act(_)
+            | Step::Verify { .. }
+            | Step::CheckAnswer { .. }
+            | Step::Supersede { .. }
+            | Step::Stop(_) => Ok(()),
         }
     }
 

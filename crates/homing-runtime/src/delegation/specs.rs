@@ -3,28 +3,69 @@
 use homing_core::{
     definition::AgentDefinition,
     tool::{Effect, Replay, ToolSpec},
+    tool_names,
 };
 use serde_json::{Value, json};
+
+use crate::{
+    catalog::{Catalog, Detail, Entry},
+    on_demand::search_tool,
+};
 
 /// The longest description of an agent, in bytes: published descriptions are pages long, and every turn pays for them.
 const MAX_DESCRIPTION: usize = 400;
 
-/// The delegation tools of a run that may delegate to these agents; none if there are no agents.
-pub(crate) fn specs<'a>(agents: impl Iterator<Item = &'a AgentDefinition>) -> Vec<ToolSpec> {
-    let (mut names, mut lines) = (Vec::new(), String::new());
-    for agent in agents {
-        names.push(agent.name.clone());
-        lines.push_str(&format!("\n- {}: {}", agent.name, brief(&agent.description)));
+/// The size of the list of agents, in bytes. A longer list has shorter descriptions, then only names, then a search tool.
+const MAX_LISTING: usize = 24_000;
+
+/// The delegation tools of a run that may delegate to these agents, and a note if they do not describe all agents in full;
+/// none if there are no agents.
+pub(crate) fn specs<'a>(agents: impl Iterator<Item = &'a AgentDefinition>) -> (Vec<ToolSpec>, Option<String>) {
+    let agents: Vec<&AgentDefinition> = agents.collect();
+    if agents.is_empty() {
+        return (Vec::new(), None);
     }
-    if names.is_empty() {
-        return Vec::new();
+    let catalog = Catalog::new(agents.iter().map(|agent| entry(agent)));
+    let (count, search) = (catalog.len(), tool_names::FIND_AGENTS);
+    let detail = catalog.detail(MAX_DESCRIPTION, MAX_LISTING);
+    let (listing, note) = match detail {
+        Detail::Described(MAX_DESCRIPTION) => (catalog.listing(detail), None),
+        Detail::Described(bytes) => {
+            (catalog.listing(detail), Some(format!("the descriptions of {count} agents are cut to {bytes} bytes")))
+        }
+        Detail::Names => (catalog.listing(detail), Some(format!("{count} agents are listed without descriptions"))),
+        Detail::Search => {
+            let listing = format!(" {count}, too many to list. Find them with `{search}`.");
+            (listing, Some(format!("{count} agents are not listed: the model finds them with `{search}`")))
+        }
+    };
+    let mut specs = delegation_specs(&listing, &agents, detail);
+    if detail == Detail::Names || detail == Detail::Search {
+        let about =
+            format!("Finds agents for `delegate` by words of their names and descriptions. There are {count} agents.");
+        specs.push(search_tool(search, about));
     }
+    (specs, note)
+}
+
+/// An agent as an entry of a catalog.
+pub(crate) fn entry(agent: &AgentDefinition) -> Entry<'_> {
+    Entry { name: &agent.name, description: &agent.description }
+}
+
+fn delegation_specs(listing: &str, agents: &[&AgentDefinition], detail: Detail) -> Vec<ToolSpec> {
     let delegate = format!(
         "Delegates a task to another agent, which works on its own and returns its answer. Several calls in one reply run \
          in parallel. The agent does not see this conversation: put everything it needs into the task, and say what it \
-         must report.\n\nAgents:{lines}"
+         must report.\n\nAgents:{listing}"
     );
     let run = json!({"type": "string", "description": "Place of a run you started, such as 1.2"});
+    let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+    let agent = match detail {
+        Detail::Described(_) => json!({"type": "string", "enum": names, "description": "Agent to run"}),
+        // The names would be sent twice.
+        Detail::Names | Detail::Search => json!({"type": "string", "description": "Agent to run"}),
+    };
     vec![
         spec(
             "delegate",
@@ -32,7 +73,7 @@ pub(crate) fn specs<'a>(agents: impl Iterator<Item = &'a AgentDefinition>) -> Ve
             Replay::Keyed,
             &["agent", "task"],
             json!({
-                "agent": {"type": "string", "enum": names, "description": "Agent to run"},
+                "agent": agent,
                 "task": {"type": "string", "description": "Complete description of the task"},
                 "timeout": {"type": "number", "description": "Maximum time in seconds"},
                 "background": {"type": "boolean", "description": "Return at once; the result is sent to you later"},
@@ -68,14 +109,4 @@ pub(crate) fn specs<'a>(agents: impl Iterator<Item = &'a AgentDefinition>) -> Ve
 fn spec(name: &str, description: String, replay: Replay, required: &[&str], properties: Value) -> ToolSpec {
     let schema = json!({"type": "object", "properties": properties, "required": required});
     ToolSpec { name: name.to_owned(), description, schema, replay, effect: Effect::Delegates }
-}
-
-/// The first paragraph of a description, cut.
-fn brief(description: &str) -> String {
-    let line = description.split("\n\n").next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.len() > MAX_DESCRIPTION {
-        format!("{}…", &line[..line.floor_char_boundary(MAX_DESCRIPTION)])
-    } else {
-        line
-    }
 }

@@ -80,6 +80,33 @@ fn structured_after_repair() -> (TestSetup, Arc<TestModel>) {
     staged(&["a"], model, vec![])
 }
 
+/// JSON as text that does not match the schema, then JSON that does.
+fn structured_as_text() -> (TestSetup, Arc<TestModel>) {
+    let model = TestModel::new(|request| {
+        Ok(match request.messages.len() {
+            1 => say("```json\n{\"m\": 7}\n```"),
+            3 => say("{\"n\": 7}"),
+            _ => say("too late"),
+        })
+    });
+    staged(&["a"], model, vec![])
+}
+
+/// Finds a tool among many, calls it, and looks whether it is still loaded.
+fn tools_on_demand() -> (TestSetup, Arc<TestModel>) {
+    let model = TestModel::new(|request| {
+        let has = |name: &str| request.tools.specs.iter().any(|spec| spec.name == name);
+        let (search, loaded) = (has("find_tools"), has("mcp__many__tool_77"));
+        Ok(match (request.messages.len(), search, loaded) {
+            (1, true, false) => call([("find_tools", json!({"query": "mcp__many__tool_77"}))]),
+            (3, true, true) => call([("mcp__many__tool_77", json!({}))]),
+            (5, true, true) => say("still loaded"),
+            _ => say(format!("{} tools", request.tools.specs.len())),
+        })
+    });
+    staged(&["a"], model, (0..150).map(|n| TestTool::simple(&format!("mcp__many__tool_{n}"))).collect())
+}
+
 fn landing_on_turns() -> (TestSetup, Arc<TestModel>) {
     let model = TestModel::new(|request| {
         Ok(match request.choice {
@@ -137,6 +164,14 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
         "structured",
         Scenario { setup: structured_after_repair, task: || Task::new("a", "go").schema(json!({"type": "object"})) },
     ),
+    (
+        "structured as text",
+        Scenario {
+            setup: structured_as_text,
+            task: || Task::new("a", "go").schema(json!({"type": "object", "required": ["n"]})),
+        },
+    ),
+    ("tools on demand", Scenario { setup: tools_on_demand, task: || Task::new("a", "go") }),
     ("landing", Scenario { setup: landing_on_turns, task: || Task::new("a", "go").limits(Limits::default().turns(4)) }),
     (
         "calls",

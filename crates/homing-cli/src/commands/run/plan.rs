@@ -9,6 +9,7 @@ use homing_core::{
     rule::{Rule, Subjects},
     sanitize,
     tool::ToolSpec,
+    tool_names,
 };
 use homing_sandbox::denied_paths::{self, DeniedAccess};
 use serde_json::{Value, json};
@@ -94,9 +95,12 @@ pub(crate) fn tools_json(spawned: &Spawned, tools: &[ToolSpec]) -> Value {
     let tool = |spec: &ToolSpec| match own.decide(&spec.name, spec.effect, &Subjects::None) {
         Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": rule_of(own, &by)}),
         Decision::Ask { by } => json!({"name": spec.name, "decided": "asked", "by": by}),
-        // The runtime's own tool: it takes the structured answer and has no other effect.
-        Decision::Deny { .. } if spec.name == "answer" => {
-            json!({"name": "answer", "decided": "allowed", "by": "the schema"})
+        // The runtime's own tools: they take the structured answer or search, and have no other effect.
+        Decision::Deny { .. } if spec.name == tool_names::ANSWER => {
+            json!({"name": spec.name, "decided": "allowed", "by": "the schema"})
+        }
+        Decision::Deny { .. } if tool_names::is_answer_or_search(&spec.name) => {
+            json!({"name": spec.name, "decided": "allowed", "by": "nothing forbids it"})
         }
         Decision::Deny { why } => json!({"name": spec.name, "decided": "depends", "by": why}),
     };

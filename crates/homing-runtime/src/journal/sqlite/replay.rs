@@ -147,7 +147,7 @@ enum RecordedMatch {
 
 /// The first recorded request that is the same and was not used yet.
 fn take_ask(asks: &mut [RecordedAsk], request: &ModelRequest<'_>) -> RecordedMatch {
-    let run_tools = RunTools::new(request.tools.specs.clone());
+    let run_tools = RunTools::of_request(request.tools.specs.clone());
     let with_tools = hash(request.system, Some(&run_tools), request.messages);
     // The request of a compaction has no tool list, which has another hash than an empty list.
     let without = request.tools.specs.is_empty().then(|| hash(request.system, None, request.messages));
