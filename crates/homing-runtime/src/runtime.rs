@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    agent_loop::{active_run::ActiveRun, run_driver::RunDriver},
+    agent_loop::{active_run::ActiveRun, request::too_small_for_first_call, run_driver::RunDriver},
     clock::Sources,
     config::RuntimeConfig,
     handle::RunHandle,
@@ -251,12 +251,17 @@ impl Runtime {
         }
     }
 
-    /// Plans a task without starting it: returns its first fact and its tools.
+    /// Plans a task without starting it: returns its first fact and its tools. Its warnings say if its limits are too small for
+    /// its first model call, and what that call may cost.
     pub fn plan(&self, task: Task) -> Result<(Spawned, Vec<ToolSpec>), SpawnError> {
-        let spawned = self.0.root_spawned(&task)?;
+        let mut spawned = self.0.root_spawned(&task)?;
         let may_delegate = !matches!(spawned.limits.depth, Cap::At(0));
         let agent_tools = self.0.agent_tools(&spawned.agent, &[]);
         let tools = self.0.run_tools(&SpawnCache::default(), &spawned, may_delegate, &agent_tools);
+        let model = spawned.models.first().and_then(|name| self.0.parts.models.get(name).ok());
+        let too_small =
+            model.and_then(|model| too_small_for_first_call(&spawned, &tools, model.card(), &self.0.parts.settings));
+        spawned.warnings.extend(too_small);
         Ok((spawned, tools.toolbox.specs.clone()))
     }
 }
