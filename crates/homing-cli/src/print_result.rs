@@ -149,8 +149,7 @@ pub(crate) fn cost_line(envelope: &Envelope) -> String {
     }
     parts.push(figures::count(all.turns, "turn"));
     parts.push(format!("{} tokens", figures::tokens(all.input + all.output)));
-    let about = if all.estimated { "at most " } else { "" };
-    parts.push(format!("{about}{}", figures::money(all.cost_micros)));
+    parts.push(figures::cost(all));
     parts.push(figures::time(all.wall_ms));
     match envelope.verified {
         Some(true) => parts.push("verified".to_owned()),

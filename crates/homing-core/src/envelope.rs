@@ -182,6 +182,9 @@ pub struct EnvelopeUsage {
     pub cost_micros: u64,
     /// True if part of it is a worst-case estimate, because a provider reported no usage.
     pub estimated: bool,
+    /// Of `cost_micros`, the part that is such an estimate: the cost was at most this.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub at_most_micros: u64,
     /// Model replies.
     pub turns: u64,
     /// Tool calls.
@@ -198,11 +201,17 @@ impl EnvelopeUsage {
             output: totals.usage.output,
             cost_micros: totals.usage.cost_micros,
             estimated: totals.usage.estimated,
+            at_most_micros: totals.at_most_micros,
             turns: totals.turns,
             tool_calls: totals.tool_calls,
             wall_ms,
         }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 impl Envelope {

@@ -146,7 +146,7 @@ impl<'a> Ledger<'a> {
                     output = output.min(fits);
                     continue;
                 }
-                let lasting = if run.is_started() { holder.links.landings - run.stopping.landing_hold } else { above };
+                let lasting = if has_started(run) { holder.links.landings - run.stopping.landing_hold } else { above };
                 let spent = budget.spent.saturating_add(budget.amount(lasting));
                 if budget.largest_output(size, spent, needed).is_none() || !self.will_release(holder, run) {
                     return Fit::Full(budget.hit(holder));
@@ -185,7 +185,7 @@ impl<'a> Ledger<'a> {
         let call = size.hold(price, size.floor) + landing;
         let first = size.hold(price, size.floor.min(room::LEAST));
         let whole = self.whole_need(run, first);
-        let own = if run.is_started() { call } else { whole.max(call) };
+        let own = if has_started(run) { call } else { whole.max(call) };
         self.0.lineage(run.id).skip(1).any(|holder| {
             budgets(holder).any(|budget| {
                 let left = budget.limit.saturating_sub(budget.spent);
@@ -200,7 +200,7 @@ impl<'a> Ledger<'a> {
                 let landings = budget.amount(holder.links.landings - run.stopping.landing_hold);
                 let is_short = needed.saturating_add(landings).saturating_add(budget.amount(own)) > left;
                 let ahead = ahead.count() as u64;
-                ahead > 0 && (is_short || (!run.is_started() && ahead >= size.parallel))
+                ahead > 0 && (is_short || (!has_started(run) && ahead >= size.parallel))
             })
         })
     }
@@ -209,8 +209,8 @@ impl<'a> Ledger<'a> {
     fn ahead_of(&self, run: &'a Run, holder: &'a Run) -> impl Iterator<Item = &'a Run> + Clone {
         let ledger = *self;
         self.0.runs().iter().filter(move |other| {
-            let precedes = !run.is_started() || other.links.index < run.links.index;
-            other.is_started() && precedes && ledger.is_at_work(other) && is_beside(other, holder, run)
+            let precedes = !has_started(run) || other.links.index < run.links.index;
+            has_started(other) && precedes && ledger.is_at_work(other) && is_beside(other, holder, run)
         })
     }
 
@@ -285,7 +285,7 @@ impl<'a> Ledger<'a> {
     /// The last tenth of a limit is kept for the landing, or twice the slowest reply so far if that is longer: one for this
     /// run and one for its parent, which lands after it. At least half of the limit remains for the work itself.
     pub fn time_to_landing(&self, id: Uuid, clock: u64) -> Option<(u64, LimitHit)> {
-        let slowest = self.0.lineage(id).map(Run::slowest_reply_ms).max().unwrap_or(0);
+        let slowest = self.0.lineage(id).map(|run| run.asks.slowest_ms).max().unwrap_or(0);
         let limits = self.wall_limits(id, clock).chain(self.work_limit(id, clock));
         let until = limits.map(|(_, hit)| {
             let kept = (hit.limit / 10).max(slowest.saturating_mul(2).min(hit.limit / 2));
@@ -311,6 +311,11 @@ fn time_under(run: &Run, name: Limit, spent: u64) -> Option<(u64, LimitHit)> {
 /// Returns whether a run is within the subtree of `holder`, and neither `waiter` nor an ancestor of it.
 fn is_beside(run: &Run, holder: &Run, waiter: &Run) -> bool {
     run.place.is_within(&holder.place) && !waiter.place.is_within(&run.place)
+}
+
+/// Returns whether a run has made a model or tool call.
+fn has_started(run: &Run) -> bool {
+    run.began().is_some()
 }
 
 /// Returns what a run itself has used.

@@ -9,7 +9,6 @@ use uuid::Uuid;
 
 use crate::{
     fact::{Asked, CancelledBy, Ended, LimitHit, Outcome, Purpose, Reservation, Spawned},
-    ledger::Margin,
     limits::{Limit, Limits},
     message::{Message, ToolResult, TranscriptEntry, Usage},
     model::ModelError,
@@ -61,8 +60,8 @@ pub struct Run {
     pub(crate) links: Links,
     pub(crate) stopping: Stopping,
     pub(crate) work: work_clock::WorkClock,
-    conversation: conversation::Conversation,
-    asks: ask_state::AskState,
+    pub(crate) conversation: conversation::Conversation,
+    pub(crate) asks: ask_state::AskState,
     calls: calls::Calls,
     answer: answer::AnswerState,
 }
@@ -131,6 +130,8 @@ impl Stopping {
 pub struct Totals {
     /// Tokens and money.
     pub usage: Usage,
+    /// Of the money, the part that is an upper estimate, because the provider reported no usage.
+    pub at_most_micros: u64,
     /// Replies that entered the transcript.
     pub turns: u64,
     /// Tool calls that began.
@@ -271,31 +272,6 @@ impl Run {
         self.asks.failed
     }
 
-    /// Returns the milliseconds of the slowest reply so far.
-    pub fn slowest_reply_ms(&self) -> u64 {
-        self.asks.slowest_ms
-    }
-
-    /// Returns the output tokens of the run's largest reply, of which older ones count less.
-    pub(crate) fn largest_reply(&self) -> u64 {
-        self.asks.need.output
-    }
-
-    /// Returns the output that the next call needs because the last replies were cut.
-    pub(crate) fn room_after_cuts(&self) -> Option<u64> {
-        self.conversation.cuts.next_room()
-    }
-
-    /// Returns the margin that the reservation of the open call has.
-    pub(crate) fn margin_of_open_ask(&self) -> Margin {
-        self.asks.margin
-    }
-
-    /// Returns whether the run has made a model or tool call.
-    pub fn is_started(&self) -> bool {
-        self.work.began.is_some()
-    }
-
     /// Returns the model of the last attempt.
     pub fn asked_model(&self) -> Option<&str> {
         self.asks.model.as_deref()
@@ -325,11 +301,6 @@ impl Run {
         if self.calls.open().next().is_some() {
             return self.calls.open().all(delegated);
         }
-        self.is_waiting_for_background()
-    }
-
-    /// Returns whether the run has nothing to do until its background children have ended.
-    pub(crate) fn is_waiting_for_background(&self) -> bool {
         self.links.open_background > 0 && self.asks.open.is_none() && self.next_step() == Step::Await
     }
 

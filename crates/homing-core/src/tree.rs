@@ -180,11 +180,14 @@ impl RunTree {
     fn settle(&mut self, at: usize, used: Usage) -> Option<Asked> {
         let run = &mut self.runs[at];
         let asked = run.open_ask()?.clone();
+        let at_most = if used.estimated { used.cost_micros } else { 0 };
         run.own.usage += used;
-        self.learned.used(run.links.agent, &asked, run.margin_of_open_ask(), &used);
+        run.own.at_most_micros += at_most;
+        self.learned.used(run.links.agent, &asked, run.asks.margin, &used);
         self.up_from(Some(at), |run| {
             run.held -= asked.hold;
             run.subtree.usage += used;
+            run.subtree.at_most_micros += at_most;
         });
         Some(asked)
     }
@@ -217,7 +220,7 @@ impl RunTree {
         self.runs[at].ended = Some(ended.clone());
         self.runs[at].work.stop(self.clock.now);
         self.hold_landing(at, Reservation::default());
-        if self.runs[at].is_started() {
+        if self.runs[at].began().is_some() {
             self.learned.ended(self.runs[at].links.agent, &self.runs[at].own.usage);
         }
         let spawned = self.runs[at].spawned.clone();

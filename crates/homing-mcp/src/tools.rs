@@ -170,7 +170,7 @@ fn usage() -> Value {
         "type": "object",
         "properties": {
             "input": count, "cached": count, "output": count, "cost_micros": count, "estimated": {"type": "boolean"},
-            "turns": count, "tool_calls": count, "wall_ms": count,
+            "at_most_micros": count, "turns": count, "tool_calls": count, "wall_ms": count,
         },
         "required": ["input", "cached", "output", "cost_micros", "estimated", "turns", "tool_calls", "wall_ms"],
     })

@@ -234,6 +234,7 @@ fn add(total: &mut EnvelopeUsage, more: &EnvelopeUsage) {
     total.output += more.output;
     total.cost_micros += more.cost_micros;
     total.estimated |= more.estimated;
+    total.at_most_micros += more.at_most_micros;
     total.turns += more.turns;
     total.tool_calls += more.tool_calls;
     total.wall_ms = total.wall_ms.max(more.wall_ms);

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
-    agent_loop::{active_run::ActiveRun, run_driver::RunDriver},
+    agent_loop::{active_run::ActiveRun, request::too_small_for_first_call, run_driver::RunDriver},
     clock::Sources,
     config::RuntimeConfig,
     handle::RunHandle,
@@ -271,13 +271,17 @@ impl Runtime {
     }
 
     /// Plans a task without starting it: returns its first fact and the tools that its requests carry. The warnings say what
-    /// they leave out.
+    /// they leave out, and what the first model call may cost if the limits are too small for it.
     pub fn plan(&self, task: Task) -> Result<(Spawned, Vec<ToolSpec>), SpawnError> {
         let mut spawned = self.0.root_spawned(&task)?;
         let may_delegate = !matches!(spawned.limits.depth, Cap::At(0));
         let agent_tools = self.0.agent_tools(&spawned.agent, &[]);
         let tools = self.0.run_tools(&SpawnCache::default(), &spawned, may_delegate, &agent_tools);
         spawned.warnings.extend(tools.notes.iter().cloned());
+        let model = spawned.models.first().and_then(|name| self.0.parts.models.get(name).ok());
+        let too_small =
+            model.and_then(|model| too_small_for_first_call(&spawned, &tools, model.card(), &self.0.parts.config));
+        spawned.warnings.extend(too_small);
         Ok((spawned, tools.toolbox.specs.clone()))
     }
 }

@@ -12,6 +12,7 @@ use homing_core::{
     fact::{Fact, Reservation, Spawned},
     limits::Limit,
     message::Usage,
+    model::{AskFailure, Charge, ModelError},
     place::Place,
 };
 use homing_runtime::journal::{
@@ -270,6 +271,30 @@ fn runs_are_listed_found_and_summed() {
     assert_eq!(journal.envelope(second.tree).unwrap().children[0].status, Status::Interrupted);
     assert_eq!(wait(journal.cached("cache")).unwrap().unwrap().run, first.tree);
     assert_eq!(wait(journal.cached("other")).unwrap(), None);
+}
+
+#[test]
+fn sums_show_estimates_apart_from_measured_usage() {
+    let dir = tempdir().unwrap();
+    let journal = open(&dir.path().join("journal.db"));
+    let mut writer = RecordWriter::new();
+    assert_eq!(writer.begin(&*journal, plain()), Ok(Begun::New));
+    for fact in [asked(), replied("one")] {
+        writer.write(&*journal, fact).unwrap();
+    }
+    let measured = journal.sum_by(&SumBy::Agent, None).unwrap()[0].usage;
+    assert_eq!((measured.estimated, measured.at_most_micros), (false, 0));
+    let error = ModelError::Broken { reason: "the process died".to_owned() };
+    let charge = Usage { input: 50, output: 100, cost_micros: 7, estimated: true, ..Usage::default() };
+    let failure = AskFailure { error, charge: Charge::Hold, partial: String::new() };
+    for fact in [asked(), Fact::AskFailed { failure, charge }] {
+        writer.write(&*journal, fact).unwrap();
+    }
+    let sum = journal.sum_by(&SumBy::Agent, None).unwrap()[0].usage;
+    assert_eq!((sum.cost_micros, sum.at_most_micros), (measured.cost_micros + 7, 7));
+    let listed = journal.runs(&Filter::default()).unwrap()[0].usage;
+    assert_eq!((listed.cost_micros, listed.at_most_micros, listed.estimated), (sum.cost_micros, 7, true));
+    assert_eq!(journal.envelope(writer.tree).unwrap().usage.at_most_micros, 7);
 }
 
 #[test]

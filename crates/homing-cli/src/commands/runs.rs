@@ -83,7 +83,7 @@ fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
             "{id}  {:<11}  {agent:<agents$}  {:>9}  {:>8}  {:>7}  ",
             row.status.name(),
             format!("{} tok", figures::tokens(row.usage.input + row.usage.output)),
-            figures::money(row.usage.cost_micros),
+            figures::cost(&row.usage),
             format!("{} ago", ago(now.saturating_sub(row.started))),
         );
         let task = format!("{place}{}", sanitize::inert_line(&row.task));
@@ -105,14 +105,14 @@ fn ago(millis: u64) -> String {
 fn print_sums(sums: &[UsageSum]) -> anyhow::Result<()> {
     let names = sums.iter().map(|sum| sum.name.chars().count()).max().unwrap_or(0).clamp(5, 40);
     for sum in sums {
-        let EnvelopeUsage { input, output, cost_micros, turns, .. } = sum.usage;
+        let EnvelopeUsage { input, output, turns, .. } = sum.usage;
         print(&format!(
             "{:<names$}  {:>10}  {:>10}  {:>9} tok  {:>10}",
             terminal::cut(&sanitize::inert_line(&sum.name), names),
             figures::count(sum.runs, "run"),
             figures::count(turns, "turn"),
             figures::tokens(input + output),
-            figures::money(cost_micros),
+            figures::cost(&sum.usage),
         ))?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Formats numbers for people.
 
-use homing_core::limits::usd;
+use homing_core::{envelope::EnvelopeUsage, limits::usd};
 
 /// Formats a count of tokens: `950`, `12.3k`, `4.5M`.
 pub(crate) fn tokens(count: u64) -> String {
@@ -19,6 +19,18 @@ pub(crate) fn time(millis: u64) -> String {
         10..60 => format!("{seconds}s"),
         60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         _ => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// Formats the cost of runs: what providers reported, and apart from it the most that calls without a report may have cost.
+pub(crate) fn cost(usage: &EnvelopeUsage) -> String {
+    let EnvelopeUsage { cost_micros, at_most_micros, estimated, .. } = *usage;
+    match (estimated, cost_micros.saturating_sub(at_most_micros)) {
+        (false, _) => money(cost_micros),
+        (true, 0) => format!("at most {}", money(cost_micros)),
+        // Records of earlier versions do not say which part was estimated.
+        (true, _) if at_most_micros <= 1 => format!("at most {}", money(cost_micros)),
+        (true, measured) => format!("{} + at most {}", money(measured), money(at_most_micros)),
     }
 }
 

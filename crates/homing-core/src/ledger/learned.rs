@@ -8,7 +8,7 @@ use crate::{
     message::Usage,
 };
 
-/// What the runs of each agent needed so far, and the overruns of each model.
+/// The needs of each agent's runs so far, and the overruns of each model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Learned {
     needs: Vec<Need>,
@@ -16,7 +16,7 @@ pub(crate) struct Learned {
     margins: HashMap<String, Margin>,
 }
 
-/// What the runs of one agent needed so far.
+/// The needs of one agent's runs so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Need {
     /// Output tokens of one reply: at least the largest of the last ones. 0 if there was none.

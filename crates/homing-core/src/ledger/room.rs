@@ -29,7 +29,7 @@ impl Ledger<'_> {
         let Some(share) = self.room_in_share(run, size, room, price) else {
             return AskSize { output: room.most, floor, ..size };
         };
-        let seen = self.0.learned.need(run.links.agent).output.max(run.largest_reply());
+        let seen = self.0.learned.need(run.links.agent).output.max(run.asks.need.output);
         let (needed, least) = match seen {
             0 => (floor, floor),
             seen => {
@@ -37,7 +37,7 @@ impl Ledger<'_> {
                 (needed, needed.min(floor))
             }
         };
-        let grown = run.room_after_cuts().unwrap_or(0);
+        let grown = run.conversation.cuts.next_room().unwrap_or(0);
         AskSize { output: share.max(needed).max(grown).min(room.most), floor: least.min(room.most), ..size }
     }
 

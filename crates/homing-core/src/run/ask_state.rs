@@ -10,7 +10,7 @@ use crate::{
 
 /// The open model call of a run, and the outcome of the previous ones.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AskState {
+pub(crate) struct AskState {
     pub(super) open: Option<Asked>,
     /// Attempts in a row that failed with `model`.
     pub(super) failed: u32,
@@ -23,11 +23,11 @@ pub(super) struct AskState {
     /// Size of the last request, as reported by the provider.
     pub(super) last_size: Option<LastAsk>,
     /// Output of the replies so far.
-    pub(super) need: Need,
+    pub(crate) need: Need,
     /// Margin of the last reservation.
-    pub(super) margin: Margin,
+    pub(crate) margin: Margin,
     /// Milliseconds of the slowest reply so far.
-    pub(super) slowest_ms: u64,
+    pub(crate) slowest_ms: u64,
     /// Time of the last attempt by the tree's clock.
     began: u64,
 }

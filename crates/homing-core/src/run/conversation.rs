@@ -10,7 +10,7 @@ use crate::{
 
 /// The transcript of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     pub(super) entries: Vec<Arc<TranscriptEntry>>,
     /// Number of entries that the latest summary replaces.
     pub(super) superseded: usize,
@@ -19,7 +19,7 @@ pub(super) struct Conversation {
     /// Reports of background children that ended while the run only waits for the rest of them.
     reports: Vec<String>,
     pub(super) compaction: Compaction,
-    pub(super) cuts: Cuts,
+    pub(crate) cuts: Cuts,
 }
 
 /// Progress of shortening the history.

@@ -17,7 +17,7 @@ const MAX_IN_A_ROW: u32 = 3;
 
 /// Cut replies at the end of a transcript.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cuts {
+pub(crate) struct Cuts {
     in_a_row: u32,
     /// The last reply, if it was cut.
     last: Option<Cut>,
@@ -100,7 +100,7 @@ impl Cuts {
     }
 
     /// Returns the output that the next reply needs so that it is not cut again: four times as much, then all there is.
-    pub(super) fn next_room(&self) -> Option<u64> {
+    pub(crate) fn next_room(&self) -> Option<u64> {
         let cut = self.last.as_ref()?;
         Some(if self.in_a_row < 2 { cut.permitted.saturating_mul(4) } else { u64::MAX })
     }

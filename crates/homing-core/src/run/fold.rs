@@ -219,7 +219,7 @@ impl Fold<'_> {
     /// Takes in the report of a background child. A run that only waits is not woken for each of its children: it would spend
     /// a turn on every report, and reach its limit before the last.
     pub(crate) fn reported(&mut self, report: &str) {
-        if self.run.is_waiting_for_background() {
+        if self.run.calls.open().next().is_none() && self.run.is_waiting() {
             self.run.conversation.hold_report(report);
         } else {
             self.told(report);

@@ -58,6 +58,11 @@ pub(crate) fn body(request: &ModelRequest<'_>, options: ResponsesOptions<'_>) ->
             ToolChoice::Auto => (),
             ToolChoice::Off => out.push_str(",\"tool_choice\":\"none\""),
             ToolChoice::Required => out.push_str(",\"tool_choice\":\"required\""),
+            ToolChoice::Tool(name) => {
+                out.push_str(",\"tool_choice\":{\"type\":\"function\",\"name\":");
+                push_string(&mut out, name);
+                out.push('}');
+            }
         }
     }
     if !request.system.is_empty() {

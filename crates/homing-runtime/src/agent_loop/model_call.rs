@@ -3,7 +3,10 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,7 +17,7 @@ use homing_core::{
     model::{AskFailure, Charge, Delta, Model, ModelError, ModelRequest, ToolChoice, Toolbox},
     redaction::RedactedStream,
     run::{Run, Step, lacks_answer},
-    tool_names,
+    token_estimate, tool_names,
 };
 
 use crate::{
@@ -39,8 +42,34 @@ pub(crate) struct CallPermit {
     request: PreparedRequest,
     rate_limiter: Arc<RateLimiter>,
     reserved: ReservedCall,
+    streamed: Streamed,
     key: String,
     _slots: CallSlots,
+}
+
+/// The part of a reply that has arrived.
+#[derive(Default)]
+struct Streamed {
+    bytes: AtomicU64,
+    has_call: AtomicBool,
+}
+
+impl Streamed {
+    fn take(&self, delta: Delta<'_>) {
+        match delta {
+            Delta::Text(text) | Delta::Thinking(text) => {
+                self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+            }
+            Delta::Call(_) => self.has_call.store(true, Ordering::Relaxed),
+        }
+    }
+
+    /// An upper bound on the output tokens so far. It is not known if nothing has arrived, because the model may have reasoned
+    /// in secret, or if a call has begun, because its arguments are not streamed.
+    fn output_bound(&self) -> Option<u64> {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        (bytes > 0 && !self.has_call.load(Ordering::Relaxed)).then(|| token_estimate::output_bound(bytes))
+    }
 }
 
 impl ModelCalls {
@@ -97,7 +126,8 @@ impl ModelCalls {
             };
             match self.reservations.reserve(request.size, request.rates.clone(), ask).await? {
                 ReserveResult::Reserved(reserved) => {
-                    let permit = CallPermit { request, rate_limiter, reserved, key, _slots: slots };
+                    let streamed = Streamed::default();
+                    let permit = CallPermit { request, rate_limiter, reserved, streamed, key, _slots: slots };
                     return Ok(Reserved::Permitted(permit));
                 }
                 ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(&purpose, &request, hit))),
@@ -170,7 +200,10 @@ impl ModelCalls {
             key,
         };
         let arriving = Mutex::new(ArrivingReply::new(&self.run));
-        let on_delta = |delta: Delta<'_>| arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
+        let on_delta = |delta: Delta<'_>| {
+            permit.streamed.take(delta);
+            arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
+        };
         let reply = self.scheduler.working(request.model.reply(model_request, &on_delta)).await;
         let partial = arriving.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
         reply.unwrap_or_else(|_| Err(AskFailure { error: ModelError::OutOfTime, charge: Charge::Hold, partial }))
@@ -189,7 +222,7 @@ impl ModelCalls {
             self.scheduler.pause_provider(&permit.rate_limiter, *wait_ms);
         }
         let out_of_time = failure.error == ModelError::OutOfTime;
-        self.reservations.settle_failure(permit.reserved, failure);
+        self.reservations.settle_failure(permit.reserved, failure, permit.streamed.output_bound());
         self.scheduler.check_stopped()?;
         if out_of_time { Err(self.scheduler.time_is_up()) } else { Ok(()) }
     }
@@ -292,7 +325,7 @@ impl<'a> ArrivingReply<'a> {
 
 /// The step that ends a run because of a limit. A run that has not started has nothing to report, so it is not asked.
 fn land(run: &Run, hit: LimitHit, needed: Reservation) -> Step {
-    if run.is_started() {
+    if run.began().is_some() {
         return run.land(hit);
     }
     let text = landing::not_started(&hit, needed);

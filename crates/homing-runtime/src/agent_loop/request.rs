@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use homing_core::{
-    fact::{Purpose, Reservation},
+    fact::{LimitHit, Purpose, Reservation, Spawned},
     ledger::{AskSize, Fit, LandingSize, Margin, Room, landing::PROMPT},
     limits::Limit,
     message::{FNV_START, Message, TranscriptEntry, fnv},
     model::{Model, ModelCard, Rates},
+    place::Place,
     token_estimate::input_bound,
 };
 
@@ -128,6 +129,31 @@ impl PreparedRequest {
     pub(crate) fn least_hold(&self) -> Reservation {
         self.size.least_hold(&self.rates)
     }
+}
+
+/// Returns why a new root cannot make its first call, if its limits are too small for it: what the call may cost.
+pub(crate) fn too_small_for_first_call(
+    spawned: &Spawned,
+    tools: &RunTools,
+    card: &ModelCard,
+    config: &RuntimeConfig,
+) -> Option<String> {
+    if is_program(card) {
+        return None;
+    }
+    let task = Message::user(spawned.task.clone());
+    let messages: Vec<_> = spawned.inherited.iter().cloned().chain([task]).map(TranscriptEntry::new).collect();
+    let input = input_bound(&spawned.system, tools.bytes, &messages, None);
+    let most = most_output(card, input, spawned.limits.output.value(), config);
+    let size =
+        AskSize { floor: config.output_floor.min(most), landing_output: config.landing_output, ..bare_size(input) };
+    let needed = size.least_hold(&card.rates.clone().unwrap_or_default());
+    let amounts = [(Limit::Tokens, needed.tokens), (Limit::Cost, needed.cost_micros)];
+    let hit = amounts.into_iter().find_map(|(name, needed)| {
+        let limit = spawned.limits.cap(name).value().filter(|limit| needed > *limit)?;
+        Some(LimitHit { name, limit, spent: 0, place: Place::root() })
+    });
+    hit.map(|hit| landing::not_started(&hit, needed))
 }
 
 fn run_cap(run: Option<&homing_core::run::Run>) -> Option<u64> {

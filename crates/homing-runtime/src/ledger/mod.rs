@@ -6,8 +6,9 @@
 //! case (all input tokens at full price, all output tokens it may use) at the run and at every ancestor. The check and
 //! the record of the reservation happen under the tree's lock, so that a budget can never be exceeded, whatever the
 //! calls return. Settling replaces the reservation by the usage that the provider reports, which is usually far less,
-//! and wakes the runs that wait for budget. A call whose usage is unknown (a broken connection, a crash) is charged its
-//! whole reservation, because the provider may have billed it.
+//! and wakes the runs that wait for budget. A call that breaks off is charged its input and an upper bound of what was
+//! streamed; if that is not known (nothing arrived, a crash), its whole reservation, because the provider may have billed
+//! it. Both are marked as estimates.
 //!
 //! The account is reserved first, because it is shared between processes and must be awaited; the tree follows, under
 //! its lock and with no more output than the account allowed. If the tree then refuses, the account's reservation is
@@ -127,11 +128,12 @@ impl Reservations {
         drop(self.tree.record(self.live_run.run, Fact::Replied { reply: Arc::new(reply) }));
     }
 
-    /// Replaces the reservation by what the failed call is charged, and records the failure.
-    pub(crate) fn settle_failure(&self, call: ReservedCall, failure: AskFailure) {
+    /// Replaces the reservation by what the failed call is charged, and records the failure. If its usage is not known, its
+    /// output is `streamed`, or as much as it was permitted.
+    pub(crate) fn settle_failure(&self, call: ReservedCall, failure: AskFailure, streamed: Option<u64>) {
         let charge = match failure.charge {
             Charge::Nothing => Usage::default(),
-            Charge::Hold => worst_case(&call.asked),
+            Charge::Hold => interrupted(&call, streamed),
             Charge::Used(usage) => settled_usage(usage, &call),
         };
         self.settle_at_account(call.account, charge);
@@ -171,6 +173,14 @@ fn settled_usage(usage: Usage, call: &ReservedCall) -> Usage {
     }
     let input = if usage.input == 0 { call.asked.input_bound } else { usage.input };
     Usage { input, cost_micros: call.rates.worst(input, usage.output), ..usage }
+}
+
+/// The usage that is charged for a call that broke off after `streamed` output tokens: at most its reservation.
+fn interrupted(call: &ReservedCall, streamed: Option<u64>) -> Usage {
+    let worst = worst_case(&call.asked);
+    let Some(output) = streamed.filter(|output| *output < worst.output) else { return worst };
+    let cost_micros = call.rates.worst(worst.input, output).min(worst.cost_micros);
+    Usage { output, cost_micros, ..worst }
 }
 
 /// The usage that is charged for a call whose usage is unknown: its whole reservation.

@@ -280,6 +280,8 @@ async fn limit_too_small_for_the_first_call_names_its_cost_and_spends_nothing() 
     assert_eq!((envelope.status, model.times_asked()), (Status::Exhausted, 0));
     assert!(envelope.output.starts_with("Not started: its first model call"), "{}", envelope.output);
     assert!(envelope.output.contains("may cost up to $0.0"), "{}", envelope.output);
+    let (planned, _) = setup.open().0.plan(Task::new("a", "go").limits(limits)).unwrap();
+    assert_eq!(planned.warnings, [envelope.output], "a plan says the same");
     let again = setup.run(Task::new("a", "go").limits(Limits::default().tokens(1_500))).await.0;
     assert!(
         again.output.contains("tokens. The tokens limit of run 1 is 1500, of which 0 are spent"),

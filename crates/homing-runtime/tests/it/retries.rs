@@ -225,3 +225,27 @@ async fn call_that_a_crash_interrupted_is_repeated_at_once() {
     assert_eq!(crate::support::wait_for(&run).await.output, "hello");
     assert_eq!(started.elapsed(), Duration::from_millis(100), "the reply takes 100 ms, and nothing waits before it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn interrupted_call_is_charged_what_was_streamed() {
+    let rates = homing_core::model::Rates { output: 10_000_000, ..Default::default() };
+    let card = homing_core::model::ModelCard { rates: Some(rates), ..ModelCard::free("script/paid") };
+    let model = TestModel::with(card, Duration::from_secs(6_000), |_| Ok(say("words ".repeat(500))));
+    let limits = homing_core::limits::Limits::default().wall(Duration::from_secs(5));
+    let setup = TestSetup::new([agent("a")], model);
+    let (envelope, journal) = setup.run(Task::new("a", "go").limits(limits)).await;
+    assert_eq!(envelope.status, Status::TimedOut);
+    assert!(envelope.output.starts_with("words words"), "{}", envelope.output);
+    assert_eq!(
+        (envelope.usage.output, envelope.usage.estimated),
+        (1_320, true),
+        "3,000 bytes are at most 1,320 tokens"
+    );
+    assert_eq!((envelope.usage.cost_micros, envelope.usage.at_most_micros), (13_200, 13_200));
+    let records = journal.records(crate::support::root_id());
+    let charged = records.iter().find_map(|record| match &record.fact {
+        homing_core::fact::Fact::AskFailed { failure, .. } => Some(failure.charge),
+        _ => None,
+    });
+    assert_eq!(charged, Some(Charge::Hold), "the record says that the usage is not known");
+}

@@ -139,14 +139,15 @@ fn add_usage(
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
          ON CONFLICT (run, model, day) DO UPDATE SET input = input + excluded.input, cached = cached + excluded.cached,
          output = output + excluded.output, cost_micros = cost_micros + excluded.cost_micros,
-         estimated = max(estimated, excluded.estimated), turns = turns + excluded.turns,
+         estimated = estimated + excluded.estimated, turns = turns + excluded.turns,
          tool_calls = tool_calls + excluded.tool_calls",
     )?;
     // Sums must stay within an integer, whatever a provider reports.
     let bounded = |figure: u64| int(figure.min(1 << 52));
     let (input, cached, output, cost) =
         (bounded(used.input), bounded(used.cached), bounded(used.output), bounded(used.cost_micros));
-    let estimated = used.estimated;
+    // The column has the estimated part of the cost, at least 1 if there is any: earlier versions wrote 1 for `true`.
+    let estimated = if used.estimated { cost.max(1) } else { 0 };
     statement.execute(params![run, model, day, tree, input, cached, output, cost, estimated, turns, tool_calls])?;
     Ok(())
 }

@@ -259,7 +259,7 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
         "SELECT runs.id, runs.tree, runs.place, runs.agent, runs.model, runs.task, runs.status, runs.started,
          coalesce(runs.ended, trees.last_at) - runs.started, trees.owner, trees.tags, trees.key,
          coalesce(sum(input), 0), coalesce(sum(cached), 0), coalesce(sum(output), 0), coalesce(sum(cost_micros), 0),
-         coalesce(max(estimated), 0), coalesce(sum(turns), 0), coalesce(sum(tool_calls), 0)
+         coalesce(sum(estimated), 0), coalesce(sum(turns), 0), coalesce(sum(tool_calls), 0)
          FROM runs JOIN trees ON trees.id = runs.tree LEFT JOIN spend ON spend.{group} = runs.id
          WHERE {} GROUP BY runs.id ORDER BY runs.started DESC, runs.id DESC",
         clauses.join(" AND ")
@@ -305,6 +305,7 @@ fn figures(row: &Row<'_>, at: usize) -> rusqlite::Result<EnvelopeUsage> {
         output: figure(2)?,
         cost_micros: figure(3)?,
         estimated: figure(4)? > 0,
+        at_most_micros: figure(4)?.min(figure(3)?),
         turns: figure(5)?,
         tool_calls: figure(6)?,
         wall_ms: 0,
@@ -392,7 +393,7 @@ fn sums(connection: &Connection, by: &SumBy, since: u64) -> rusqlite::Result<Vec
         }
     };
     let sql = format!(
-        "SELECT {name}, count(DISTINCT spend.run), sum(input), sum(cached), sum(output), sum(cost_micros), max(estimated),
+        "SELECT {name}, count(DISTINCT spend.run), sum(input), sum(cached), sum(output), sum(cost_micros), sum(estimated),
          sum(turns), sum(tool_calls) FROM spend JOIN runs ON runs.id = spend.run JOIN trees ON trees.id = spend.tree
          WHERE spend.day >= ?1 AND runs.started >= ?3 AND ?2 IS ?2 GROUP BY 1 ORDER BY 6 DESC, 1"
     );
