@@ -252,6 +252,6 @@ fn redacted(kind: TransientKind, secrets: &Secrets) -> TransientKind {
         TransientKind::Text(text) => TransientKind::Text(clean(text)),
         TransientKind::Thinking(text) => TransientKind::Thinking(clean(text)),
         TransientKind::Warning(text) => TransientKind::Warning(clean(text)),
-        TransientKind::Queued | TransientKind::Question(_) => kind,
+        TransientKind::Queued | TransientKind::WaitingForBudget | TransientKind::Question(_) => kind,
     }
 }

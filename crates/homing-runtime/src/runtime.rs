@@ -210,7 +210,7 @@ impl Runtime {
                     tree.publish(record);
                 }
             }));
-            let secrets = parts.settings.secrets.and(parts.models.secrets());
+            let secrets = parts.config.secrets.and(parts.models.secrets());
             Inner { parts, secrets, run_slots, rate_limiters, trees: Mutex::default(), on_complete: Mutex::default() }
         });
         Self(inner)

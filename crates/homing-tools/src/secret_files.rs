@@ -8,6 +8,7 @@ use std::{
 use homing_core::{
     authority::{Decision, Grant},
     rule::{Subject, Subjects},
+    tool::Effect,
     tool_names,
 };
 
@@ -47,8 +48,9 @@ const ENDINGS: &[&str] = &[".jks", ".key", ".keystore", ".p12", ".pem", ".pfx"];
 
 /// Returns a file with secrets that a run with this grant can read; `None` if none is found.
 pub fn in_reach(grant: &Grant, workdir: &Path) -> Option<PathBuf> {
-    let reads = [tool_names::READ, tool_names::GREP, tool_names::BASH].iter().any(|tool| grant.shows(tool));
-    if !reads {
+    let tools =
+        [(tool_names::READ, Effect::Reads), (tool_names::GREP, Effect::Reads), (tool_names::BASH, Effect::Commands)];
+    if !tools.iter().any(|(tool, effect)| grant.shows(tool, *effect)) {
         return None;
     }
     let mut folders: VecDeque<(PathBuf, usize)> = grant.read.iter().map(|root| (root.clone(), 0)).collect();
@@ -85,7 +87,7 @@ fn is_secret(name: &str) -> bool {
 
 fn may_read(grant: &Grant, path: &Path, workdir: &Path) -> bool {
     let subjects = Subjects::Parts(vec![Subject::Path(relative(path, workdir))]);
-    !matches!(grant.decide(tool_names::READ, &subjects), Decision::Deny { .. })
+    !matches!(grant.decide(tool_names::READ, Effect::Reads, &subjects), Decision::Deny { .. })
 }
 
 #[cfg(test)]
