@@ -137,6 +137,9 @@ impl ShellPlace {
             (Quotes::None | Quotes::Double, '\\') => self.is_escaped = true,
             (Quotes::None | Quotes::Double, '`') => self.unclear = Some("a backquote"),
             (Quotes::None | Quotes::Double, '{') if before == Some('$') => self.unclear = Some("`${`"),
+            (Quotes::None | Quotes::Double, '[') if before == Some('$') => self.unclear = Some("`$[`"),
+            // Bash evaluates the subscript of an array as arithmetic, in which quotes do not protect.
+            (Quotes::None, '[') if !starts_word => self.unclear = Some("`[` within a word"),
             (Quotes::Double, '(') if before == Some('$') => self.unclear = Some("`$(` in quotes"),
             (Quotes::None, '(') if before == Some('(') => self.unclear = Some("`((`"),
             (Quotes::None, '<') if before == Some('<') => self.unclear = Some("`<<`"),
@@ -208,6 +211,7 @@ mod tests {
             "true \"it's\" && printf %s {{ v }}",
             "printf %s $(printf %s {{ v }})",
             "printf %s \\\"{{ v }}\\\"",
+            "[ {{ v }} = x ] || printf %s {{ v }}",
         ];
         for value in HOSTILE {
             for command in commands {
@@ -233,6 +237,8 @@ mod tests {
             "echo \"$(echo \"{{ v }}\")\"",
             "echo `echo {{ v }}`",
             "echo $(( {{ v }} ))",
+            "echo $[ {{ v }} ]",
+            "a[{{ v }}]=1",
             "echo ${x:-{{ v }}}",
             "echo \\{{ v }}",
             "echo $'{{ v }}'",
