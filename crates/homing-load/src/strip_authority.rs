@@ -9,7 +9,7 @@ use homing_core::{
 };
 use serde_json::Value;
 
-/// Removes hooks, MCP servers, delegated authority, permission modes that act without asking, and limits above `ceiling`
+/// Removes hooks, MCP servers, memory, delegated authority, permission modes that act without asking, and limits above `ceiling`
 /// (the user's limits; the built-in defaults apply to those that are not set). Returns one warning per removed field. Name,
 /// description, prompt, model and all restrictions stay.
 pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> Vec<Diagnostic> {
@@ -27,6 +27,9 @@ pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> V
     if matches!(definition.execution.permission_mode, Some(PermissionMode::Edit | PermissionMode::All)) {
         definition.execution.permission_mode = None;
         removed.push(("permissionMode", "the default permission mode applies"));
+    }
+    if definition.execution.memory.take().is_some() {
+        removed.push(("memory", "it keeps no notes between runs"));
     }
     if let Some(lowered) = &lowered {
         removed.push(("limits", lowered.as_str()));
