@@ -159,6 +159,9 @@ impl From<SpawnError> for Trouble {
                     .hint("configure its price, limit tokens with --max-tokens, or lift the limit with --max-cost none")
             }
             SpawnError::EmptyTask => Self::usage(message),
+            SpawnError::MissingParameter { parameter, .. } => {
+                Self::usage(message).hint(format!("set it with --set {parameter}=VALUE"))
+            }
             SpawnError::Limit(_) => Self::new(TroubleKind::Limit, message),
             SpawnError::Journal(error) => error.into(),
             _ => Self::config(message),

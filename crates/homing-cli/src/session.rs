@@ -82,6 +82,7 @@ impl Session {
         let folders = Folders::from_env();
         let mut setup = coding_setup(with, &folder)?;
         setup.places.plugins.append(&mut request.plugins);
+        setup.places.files.extend(request.agent.map(agent_file).transpose()?.flatten());
         let project = setup.places.project_folders().into_iter().next().unwrap_or_else(|| folder.clone());
         let config = Layered::read(folders.config.as_deref(), &project)?;
         for warning in config.ignored() {
@@ -165,6 +166,9 @@ impl Session {
     ///
     /// If there is none, the error also names the files in agent folders that define no agent, with the reason.
     pub(crate) fn agent(&self, name: &str) -> Result<&RegistryEntry, Trouble> {
+        if let Some(path) = agent_file(name)? {
+            return self.agent_in(&path);
+        }
         self.homing.registry().registered(name).map_err(|error| {
             let mut trouble = Trouble::from(SpawnError::from(error));
             let unloaded = homing_load::discover(&self.places, &ParseOptions::default()).unloaded();
@@ -175,6 +179,20 @@ impl Session {
                 trouble.message.push_str(&format!("\n… and {} more files", unloaded.len() - MAX_UNLOADED));
             }
             trouble
+        })
+    }
+
+    /// Returns the agent that a file defines.
+    fn agent_in(&self, path: &Path) -> Result<&RegistryEntry, Trouble> {
+        let is_it = |entry: &&RegistryEntry| entry.definition.source.path.as_deref() == Some(path);
+        self.homing.registry().all().find(is_it).ok_or_else(|| {
+            let about_it = |diagnostic: &&Diagnostic| {
+                diagnostic.severity == Severity::Error
+                    && diagnostic.path.as_ref().is_some_and(|other| other.as_path() == path)
+            };
+            let reason = self.homing.diagnostics().iter().find(about_it).map(|error| error.message.clone());
+            let reason = reason.unwrap_or_else(|| "another agent of its name takes precedence".to_owned());
+            Trouble::usage(format!("{} defines no agent that can run: {reason}", path.display()))
         })
     }
 
@@ -260,6 +278,17 @@ impl Session {
             }
         }
     }
+}
+
+/// Returns the absolute path of the agent file that a `--agent` names: anything with a slash or the ending of such files.
+fn agent_file(name: &str) -> Result<Option<PathBuf>, Trouble> {
+    let has_ending = [".md", ".json", ".jsonc", ".yaml", ".yml", ".toml"].iter().any(|ending| name.ends_with(ending));
+    if !name.contains('/') && !has_ending {
+        return Ok(None);
+    }
+    let path = std::fs::canonicalize(name)
+        .map_err(|error| Trouble::usage(format!("cannot open the agent file {name}: {error}")))?;
+    if path.is_file() { Ok(Some(path)) } else { Err(Trouble::usage(format!("{name} is not a file"))) }
 }
 
 /// Returns the line that counts the warnings about agent files.

@@ -172,6 +172,9 @@ pub struct TaskDefaults {
     /// Task to use if none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_prompt: Option<String>,
+    /// Values of `{{KEY}}` in its prompts, with their defaults; `None` if the task must set the value.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, Option<Value>>,
 }
 
 /// Fields of a definition without effect on its runs.

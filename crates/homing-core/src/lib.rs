@@ -12,6 +12,7 @@ pub mod fact;
 pub mod hooks;
 pub mod ledger;
 pub mod limits;
+pub mod memory;
 pub mod message;
 pub mod model;
 pub mod place;

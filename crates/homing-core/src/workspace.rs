@@ -1,16 +1,21 @@
-//! Interface to isolated workspaces: a run with `isolation: worktree` works on a copy of its parent's folder. How the copy
+//! Interface to the folders of runs: a run with `isolation: worktree` works on a copy of its parent's folder. How the copy
 //! is made is up to the implementation.
 
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use crate::BoxFuture;
+use crate::{BoxFuture, memory::AgentMemories};
 
 /// Creates and removes folders for isolated runs.
 pub trait Workspaces: Send + Sync {
     /// Creates a folder for `run` from `workdir`, or returns the existing one if the run is resumed.
     fn enter<'a>(&'a self, run: Uuid, workdir: &'a Path) -> BoxFuture<'a, Result<Workspace, String>>;
+
+    /// Returns the folders in which agents keep notes between runs, if the host has them.
+    fn memories(&self) -> Option<&dyn AgentMemories> {
+        None
+    }
 
     /// Called when the run has ended. Removes the folder if nothing in it has changed.
     fn leave<'a>(&'a self, run: Uuid, workspace: &'a Workspace) -> BoxFuture<'a, Left>;

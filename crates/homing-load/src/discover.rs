@@ -26,9 +26,10 @@ use crate::{
     builtin,
     dialect::{self, Depth, Dialect},
     file, file_references, naming,
-    parse::{DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json},
-    skills::{PLUGIN_FOLDER, SkillFolders},
+    parse::{DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, is_skill, parse, parse_json},
+    skills::{PLUGIN_FOLDER, SkillFolders, skill_as_agent},
     strip_authority::without_authority,
+    sub_recipes,
     walk::{self, WalkFilter},
 };
 
@@ -91,6 +92,9 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
     let mut candidates = if places.skip_built_in { Vec::new() } else { built_in() };
     for folder in agent_folders(places) {
         found.read_folder(&folder, options, &mut candidates);
+    }
+    for path in &places.files {
+        found.read_named(path, options, &mut candidates);
     }
     if let Some(json) = &places.agents_json {
         let parsed = parse_json(json, Scope::CommandLine, options);
@@ -181,6 +185,11 @@ impl Discovered {
                     definition.prompt = definition.prompt.replace(PLUGIN_FOLDER, &root);
                 }
             }
+            for at in 0..parsed.definitions.len() {
+                let sub = sub_recipes::load(&mut parsed.definitions[at], path, folder.fence.as_deref(), options);
+                parsed.definitions.extend(sub.definitions);
+                parsed.diagnostics.extend(sub.diagnostics);
+            }
             self.files += 1;
             self.diagnostics.extend(parsed.diagnostics);
             if let FileKind::Other(reason) = parsed.what {
@@ -197,6 +206,20 @@ impl Discovered {
                 is_trusted: true,
             }));
         }
+    }
+
+    /// Reads a file that the user named. It is the nearest of the project's files.
+    fn read_named(&mut self, path: &Path, options: &ParseOptions, candidates: &mut Vec<Candidate>) {
+        let parsed = if is_skill(path) {
+            skill_as_agent(path, Scope::Project, options)
+        } else {
+            load_found(path, ParsedFile::Named, Scope::Project, None, options)
+        };
+        self.files += 1;
+        self.diagnostics.extend(parsed.diagnostics);
+        self.agent_files += usize::from(!parsed.definitions.is_empty());
+        let nearest = |definition| Candidate { nearness: usize::MAX, ..Candidate::of(definition, dialect::own()) };
+        candidates.extend(parsed.definitions.into_iter().map(nearest));
     }
 
     /// The files in agent folders that define no agent, each with the reason: errors, and files that are something else.

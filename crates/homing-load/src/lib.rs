@@ -23,6 +23,7 @@ mod repair;
 mod restrictions;
 mod skills;
 mod strip_authority;
+mod sub_recipes;
 mod toml_nodes;
 mod tools;
 mod walk;

@@ -10,7 +10,7 @@ use homing_core::{
 };
 use serde_json::Value;
 
-/// Removes hooks, MCP servers, delegated authority, permission modes that act without asking, and limits above `ceiling`
+/// Removes hooks, MCP servers, memory, delegated authority, permission modes that act without asking, and limits above `ceiling`
 /// (the user's limits; the built-in defaults apply to those that are not set). Returns one warning per removed field. Name,
 /// description, prompt, model and all restrictions stay.
 pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> Vec<Diagnostic> {
@@ -32,6 +32,9 @@ pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> V
     if definition.execution.taint == Some(TaintMode::Off) {
         definition.execution.taint = None;
         removed.push(("taint", "network use after untrusted content needs approval"));
+    }
+    if definition.execution.memory.take().is_some() {
+        removed.push(("memory", "it keeps no notes between runs"));
     }
     if let Some(lowered) = &lowered {
         removed.push(("limits", lowered.as_str()));

@@ -2,6 +2,7 @@
 //! host; this crate does not depend on files, providers or terminals.
 
 mod agent_loop;
+mod agent_memory;
 mod catalog;
 pub mod clock;
 mod config;

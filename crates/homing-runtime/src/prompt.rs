@@ -62,7 +62,7 @@ fn push_section(text: &mut String, more: &str) {
 }
 
 /// Replaces `{{task}}` and `{{KEY}}` in a prompt. Inserted text is not expanded again.
-fn fill(prompt: &str, task: &str, context: &BTreeMap<String, Value>) -> String {
+pub(crate) fn fill(prompt: &str, task: &str, context: &BTreeMap<String, Value>) -> String {
     let mut filled = String::with_capacity(prompt.len());
     let mut rest = prompt;
     while let Some((before, after)) = rest.split_once("{{") {

@@ -30,6 +30,7 @@ use uuid::Uuid;
 
 use crate::{
     agent_loop::{active_run::ActiveRun, request::too_small_for_first_call, run_driver::RunDriver},
+    agent_memory,
     clock::Sources,
     config::RuntimeConfig,
     handle::RunHandle,
@@ -144,6 +145,14 @@ pub enum SpawnError {
     /// There is no such agent.
     #[error(transparent)]
     UnknownAgent(#[from] UnknownAgent),
+    /// A parameter of the agent has neither a value nor a default.
+    #[error("agent {agent} needs a value for `{parameter}`")]
+    MissingParameter {
+        /// The agent.
+        agent: String,
+        /// The key.
+        parameter: String,
+    },
     /// No model of the agent is available.
     #[error("no model for this agent: {0}")]
     NoModel(ModelError),
@@ -304,6 +313,7 @@ impl Inner {
 
     fn new_root(&self, task: Task) -> Result<NewRoot, SpawnError> {
         let spawned = self.root_spawned(&task)?;
+        agent_memory::prepare(&self.parts, &spawned.agent)?;
         let id = self.parts.sources.ids.fresh_id();
         let tree = self.live_tree(id, 1, RunTree::default());
         let place = Place::root();
@@ -339,6 +349,7 @@ impl Inner {
     ) -> Result<(Uuid, Commit), SpawnError> {
         let id = self.parts.sources.ids.fresh_id();
         let mut spawned = self.child_spawned(tree, parent, order)?;
+        agent_memory::prepare(&self.parts, &spawned.agent)?;
         if spawned.agent.execution.isolation == Isolation::Worktree {
             self.enter_worktree(id, &mut spawned).await?;
         }

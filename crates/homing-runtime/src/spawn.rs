@@ -18,10 +18,11 @@ use homing_core::{
     tool::{Effect, Replay, Tool, ToolSpec},
     tool_names,
 };
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    delegation,
+    agent_memory, delegation,
     live_run::LiveRun,
     live_tree::LiveTree,
     prompt,
@@ -88,8 +89,12 @@ impl Inner {
     /// The first fact of a root.
     pub(crate) fn root_spawned(&self, task: &Task) -> Result<Spawned, SpawnError> {
         let agent = self.parts.registry.get(&task.agent)?.clone();
+        let context = with_parameters(&agent, task.context.clone());
+        if let Some(missing) = missing_parameters(&agent, &context).next() {
+            return Err(SpawnError::MissingParameter { agent: agent.name.clone(), parameter: missing.to_owned() });
+        }
         let text = match (task.text.trim(), &agent.task.initial_prompt) {
-            ("", Some(initial)) => initial.clone(),
+            ("", Some(initial)) => prompt::fill(initial, "", &context),
             ("", None) => return Err(SpawnError::EmptyTask),
             _ => task.text.clone(),
         };
@@ -102,10 +107,10 @@ impl Inner {
         warnings.extend(unpriced);
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
         let policy = task.policy.clone().unwrap_or_else(|| self.parts.policy.clone());
-        let authority = Authority::root(policy, &agent);
+        let authority = agent_memory::granted(&self.parts, &agent, Authority::root(policy, &agent));
         let prompt_context = (self.parts.prompt_context)(&workdir);
-        let (system, missing) =
-            prompt::render(&agent, &text, &task.context, self.parts.skills.as_deref(), &prompt_context);
+        let (system, missing) = prompt::render(&agent, &text, &context, self.parts.skills.as_deref(), &prompt_context);
+        let system = with_section(system, agent_memory::section(&self.parts, &agent));
         warnings.extend(ignored_effort(&self.parts, &agent, &resolved.names));
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
@@ -117,7 +122,7 @@ impl Inner {
             background: false,
             system: Arc::from(system),
             task: text,
-            context: task.context.clone(),
+            context,
             inherited: task.history.clone(),
             workdir,
             authority,
@@ -215,12 +220,18 @@ impl Inner {
             asked.fold(requested.cost_micros, |cap, run| cap.tighter(run.limits.cost_micros))
         });
         let (limits, mut warnings) = self.enforceable_limits(requested.or(Limits::delegated()), explicit, &resolved)?;
-        let authority = tree.spawn_cache.child_authority(&above.authority, agent);
+        let authority =
+            agent_memory::granted(&self.parts, agent, tree.spawn_cache.child_authority(&above.authority, agent));
         let mut context = shared(&above.context, &agent.context.shared_context);
         context.extend(order.context);
+        let context = with_parameters(agent, context);
+        warnings.extend(
+            missing_parameters(agent, &context).map(|key| format!("agent {} needs a value for `{key}`", agent.name)),
+        );
         let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
+        let system = with_section(system, agent_memory::section(&self.parts, agent));
         warnings.extend(ignored_effort(&self.parts, agent, &resolved.names));
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
@@ -310,7 +321,9 @@ impl Inner {
             RunTools::new(specs, self.parts.config.on_demand, notes)
         };
         // The grants of roots and of runs with a worktree are their own, so other runs cannot share their tools.
-        let has_siblings = spawned.parent.is_some() && spawned.agent.execution.isolation != Isolation::Worktree;
+        let execution = &spawned.agent.execution;
+        let shares = execution.isolation != Isolation::Worktree && execution.memory.is_none();
+        let has_siblings = spawned.parent.is_some() && shares;
         if has_siblings && spawned.schema.is_none() && agent_tools.is_empty() {
             cache.tools(&spawned.authority.own, may_delegate, make)
         } else {
@@ -370,6 +383,33 @@ fn ignored_effort(parts: &RuntimeParts, agent: &AgentDefinition, models: &[Strin
 /// Returns true if `tools` has a tool of the same name.
 fn has_tool(tools: &[Arc<dyn Tool>], tool: &Arc<dyn Tool>) -> bool {
     tools.iter().any(|other| other.spec().name == tool.spec().name)
+}
+
+/// The context with the defaults of the agent's parameters.
+fn with_parameters(agent: &AgentDefinition, mut context: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    for (key, default) in &agent.task.parameters {
+        if let Some(default) = default {
+            context.entry(key.clone()).or_insert_with(|| default.clone());
+        }
+    }
+    context
+}
+
+/// The parameters of an agent that have no value.
+fn missing_parameters<'a>(
+    agent: &'a AgentDefinition,
+    context: &'a BTreeMap<String, Value>,
+) -> impl Iterator<Item = &'a str> {
+    agent.task.parameters.keys().filter(|key| !context.contains_key(*key)).map(String::as_str)
+}
+
+/// Adds a section to a prompt.
+fn with_section(system: String, section: Option<String>) -> String {
+    match section {
+        Some(section) if system.is_empty() => section,
+        Some(section) => format!("{system}\n\n{section}"),
+        None => system,
+    }
 }
 
 /// The definition without its prompt, which is recorded rendered beside it.

@@ -93,6 +93,13 @@ pub fn protects(path: &Path) -> Option<String> {
     })
 }
 
+/// Returns true for the folder of one agent's memory, which only that agent gets as a root of its own, and for files in it.
+pub fn is_agent_memory(path: &Path) -> bool {
+    let names: Vec<String> = path.components().filter_map(name).collect();
+    let is_memories = |name: &str| matches!(name, "agent-memory" | "agent-memory-local");
+    names.windows(3).any(|names| names[0] == ".claude" && is_memories(&names[1]))
+}
+
 /// Returns the reason why an agent must not write `path`, which is relative to a git folder; `None` if it may.
 pub fn protects_in_git(path: &Path) -> Option<String> {
     let first = path.components().find_map(name)?;

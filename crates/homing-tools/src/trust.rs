@@ -150,6 +150,10 @@ impl AuthorityFiles {
     fn visit(&mut self, root: &Path, name: &Path, depth: usize) {
         let path = root.join(name);
         let Ok(found) = path.symlink_metadata() else { return };
+        // Agents write their memories, so trust cannot depend on them.
+        if protected_paths::is_agent_memory(name) {
+            return;
+        }
         if found.is_dir() && depth < MAX_DEPTH {
             let mut names: Vec<PathBuf> = match path.read_dir() {
                 Ok(list) => list.flatten().map(|entry| name.join(entry.file_name())).collect(),

@@ -7,7 +7,16 @@ use std::{
     sync::Arc,
 };
 
-use homing_core::{authority::Layer, diagnostic::Diagnostic, limits::Limits, rule::Rule, tool::Tool};
+use homing_core::{
+    BoxFuture,
+    authority::Layer,
+    diagnostic::Diagnostic,
+    limits::Limits,
+    memory::AgentMemories,
+    rule::Rule,
+    tool::Tool,
+    workspace::{Left, Workspace, Workspaces},
+};
 use homing_load::{ParseOptions, Places};
 use homing_sandbox::{CommandEnv, SandboxOptions, is_private};
 use homing_tools::{
@@ -24,7 +33,10 @@ use homing_tools::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{Folders, HomingBuilder, PendingApproval, environment, servers::serve, user_files::UserFiles};
+use crate::{
+    Folders, HomingBuilder, PendingApproval, agent_memory::MemoryFolders, environment, servers::serve,
+    user_files::UserFiles,
+};
 
 /// Set-up of a coding agent: where definitions are found, and how commands run.
 ///
@@ -126,10 +138,12 @@ impl CodingSetup {
         servers: &BTreeMap<String, Value>,
     ) -> HomingBuilder {
         self.tools.skills = builder.tools.extensions.skills.clone();
+        let memories = MemoryFolders::new(&self.places);
         let Some(helper) = self.helper else {
             let what = "commands, hooks and MCP servers do not run, because this program is not set up as their helper: \
                         `bash` is missing";
             builder.diagnostics.push(Diagnostic::warning(what));
+            builder.tools.extensions.workspaces = Some(Arc::new(RunFolders { worktrees: None, memories }));
             return builder.tools(files_tools(self.tools));
         };
         let home = self.places.home.clone().unwrap_or_else(|| self.private.join("home"));
@@ -158,8 +172,38 @@ impl CodingSetup {
         let sandbox = homing_core::authority::Sandbox::WorkspaceWrite;
         let extensions = &mut builder.tools.extensions;
         extensions.hooks = Some(Arc::new(hooks));
-        extensions.workspaces = Some(Arc::new(GitWorktrees { commands, folder: self.worktrees, sandbox }));
+        let worktrees = Some(GitWorktrees { commands, folder: self.worktrees, sandbox });
+        extensions.workspaces = Some(Arc::new(RunFolders { worktrees, memories }));
         builder.tools(files_tools(self.tools)).tools(served.tools).tool(bash)
+    }
+}
+
+/// The folders that runs work in beside the project: worktrees and memories.
+struct RunFolders {
+    /// Needs commands.
+    worktrees: Option<GitWorktrees>,
+    memories: MemoryFolders,
+}
+
+impl Workspaces for RunFolders {
+    fn enter<'a>(&'a self, run: Uuid, workdir: &'a Path) -> BoxFuture<'a, Result<Workspace, String>> {
+        match &self.worktrees {
+            Some(worktrees) => worktrees.enter(run, workdir),
+            None => {
+                Box::pin(async { Err("this host does not run commands, so it cannot create worktrees".to_owned()) })
+            }
+        }
+    }
+
+    fn memories(&self) -> Option<&dyn AgentMemories> {
+        Some(&self.memories)
+    }
+
+    fn leave<'a>(&'a self, run: Uuid, workspace: &'a Workspace) -> BoxFuture<'a, Left> {
+        match &self.worktrees {
+            Some(worktrees) => worktrees.leave(run, workspace),
+            None => Box::pin(async { Left::Removed }),
+        }
     }
 }
 

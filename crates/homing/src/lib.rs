@@ -19,6 +19,8 @@
 //! file unless it is told to. There is no global state, so several instances can live in one process.
 //! [`environment`] is the only module that reads the environment.
 
+#[cfg(feature = "tools")]
+mod agent_memory;
 mod builder;
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 mod cache;

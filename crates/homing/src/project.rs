@@ -17,7 +17,7 @@ use homing_tools::{
 };
 use serde_json::Value;
 
-use crate::{CodingSetup, PendingApproval};
+use crate::{CodingSetup, PendingApproval, agent_memory::MemoryFolders};
 
 /// The contents of a project and of the user's folders.
 pub(crate) struct Project {
@@ -73,7 +73,9 @@ impl CodingSetup {
             diagnostics: found.diagnostics,
             pending: Vec::new(),
         };
+        let memories = MemoryFolders::new(&self.places);
         for definition in project.registry.definitions_mut() {
+            memories.add_rules(definition);
             if let Some(rules) = self.delegates.get(&definition.name) {
                 definition.tools.delegates = Some(rules.clone());
             }

@@ -150,7 +150,7 @@ fn imported(body: &str) -> Vec<&str> {
 
 /// Opens a file of the project. A link may lead to another file of the project, but not out of it: a cloned repository
 /// would otherwise send any file of the user to the provider.
-fn open_inside(path: &Path, root: &Path) -> Option<fs::File> {
+pub(crate) fn open_inside(path: &Path, root: &Path) -> Option<fs::File> {
     let file = fs::File::open(path).ok()?;
     let real = path.canonicalize().ok().filter(|real| root.canonicalize().is_ok_and(|root| real.starts_with(root)))?;
     // The file that was opened must be the one that was checked, even if a link changed in between.
@@ -160,7 +160,7 @@ fn open_inside(path: &Path, root: &Path) -> Option<fs::File> {
 }
 
 /// Reads at most `max` bytes of a file.
-fn read_head(file: fs::File, max: usize) -> Option<String> {
+pub(crate) fn read_head(file: fs::File, max: usize) -> Option<String> {
     use std::io::Read;
     let mut bytes = Vec::new();
     file.take(u64::try_from(max).unwrap_or(u64::MAX)).read_to_end(&mut bytes).ok()?;

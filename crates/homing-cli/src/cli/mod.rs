@@ -66,6 +66,9 @@ pub(crate) struct AgentsArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the system prompt that a run of this agent gets.
+    #[arg(long, requires = "name", conflicts_with = "json")]
+    pub(crate) prompt: bool,
     /// Refuse files that need repair.
     #[arg(long)]
     pub(crate) strict: bool,

@@ -29,8 +29,8 @@ pub(crate) const DEFAULT_AGENT: &str = "general";
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// Agent to run.
-    #[arg(long, short, value_name = "NAME", default_value = DEFAULT_AGENT)]
+    /// Agent to run: its name, or the path of its file.
+    #[arg(long, short, value_name = "NAME|FILE", default_value = DEFAULT_AGENT)]
     pub(crate) agent: String,
     /// Task for the agent. `-` reads it from standard input; piped input is appended to a task on the command line. `/NAME
     /// ARGUMENTS` runs a skill.
@@ -40,6 +40,9 @@ pub(crate) struct RunArgs {
     pub(crate) with: WithArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    /// Plugin folder; may be given several times.
+    #[arg(long, value_name = "DIR", help_heading = "Task")]
+    pub(crate) plugin: Vec<PathBuf>,
     /// JSON schema that the answer must match.
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub(crate) schema: Option<PathBuf>,

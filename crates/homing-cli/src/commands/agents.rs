@@ -6,11 +6,13 @@ use std::io::Write;
 use homing::Task;
 use homing_core::{
     authority::Allow,
-    definition::{AgentDefinition, ModelChoice, Scope, Source},
+    definition::{AgentDefinition, ModelChoice, OfferedTo, Scope, Source},
     diagnostic::{Diagnostic, Severity},
+    fact::Spawned,
     limits::{Cap, Limit, Limits},
     registry::RegistryEntry,
     sanitize,
+    tool::ToolSpec,
 };
 use homing_load::is_about_hidden_agent;
 use serde_json::{Map, Value, json};
@@ -27,14 +29,25 @@ mod explain;
 
 pub(crate) async fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
     let with = WithArgs { agents: args.agents.clone(), strict: args.strict, ..WithArgs::default() };
-    let request = SessionRequest { plugins: args.plugin.clone(), is_inspection: true, ..SessionRequest::default() };
+    let request = SessionRequest {
+        agent: args.name.as_deref(),
+        plugins: args.plugin.clone(),
+        is_inspection: true,
+        ..SessionRequest::default()
+    };
     let session = Session::open(&with, request).await?;
     let registry = session.homing.registry();
     let mut out = anstream::stdout().lock();
     match (&args.name, args.json) {
+        (Some(name), false) if args.prompt => {
+            let spawned = planned(&session, &session.agent(name)?.definition)?.0;
+            writeln!(out, "{}", sanitize::inert(&spawned.system))?;
+        }
         (Some(name), true) => {
             let entry = session.agent(name)?;
             let mut value = as_json(entry, &session);
+            value["definition"] = serde_json::to_value(&*entry.definition)?;
+            value["from"] = origins(&entry.definition);
             value["effective"] = effective(&session, &entry.definition)?;
             writeln!(out, "{}", terminal::json(&value))?;
         }
@@ -54,16 +67,43 @@ pub(crate) async fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
 
 /// Returns the tools and limits of a root run of the agent, as `homing run --plan` shows them.
 fn effective(session: &Session, agent: &AgentDefinition) -> Result<Value, Trouble> {
-    // Tools and limits do not depend on the model; the offline one needs no key.
-    let task = Task::new(agent.name.clone(), "explain").model("offline");
-    let task = session.bounded(task, Limits::default());
-    let (spawned, tools) = session.homing.runtime().plan(task.clone())?;
+    let (spawned, tools, task) = planned(session, agent)?;
     Ok(json!({
+        "prompt": spawned.system,
         "tools": plan::tools_json(&spawned, &tools),
         "limits": plan::limits_json(&spawned, &task),
         "sandbox": spawned.authority.own.sandbox,
         "network": spawned.authority.own.network,
     }))
+}
+
+/// Plans a root run of the agent.
+fn planned(session: &Session, agent: &AgentDefinition) -> Result<(Spawned, Vec<ToolSpec>, Task), Trouble> {
+    // Tools and limits do not depend on the model; the offline one needs no key.
+    let mut task = Task::new(agent.name.clone(), "explain").model("offline");
+    // A parameter without a default stands for itself.
+    let open = agent.task.parameters.iter().filter(|(_, default)| default.is_none());
+    task.context = open.map(|(key, _)| (key.clone(), Value::from(format!("{{{{{key}}}}}")))).collect();
+    let task = session.bounded(task, Limits::default());
+    let (spawned, tools) = session.homing.runtime().plan(task.clone())?;
+    Ok((spawned, tools, task))
+}
+
+/// Returns where each value of a definition came from: its file, or the default.
+fn origins(definition: &AgentDefinition) -> Value {
+    let fields = |definition: &AgentDefinition| match serde_json::to_value(definition) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) | Err(_) => Map::new(),
+    };
+    let empty = fields(&AgentDefinition::default());
+    let file = definition.source.path.as_ref().map(|path| path.display().to_string());
+    let file = file.unwrap_or_else(|| scope(definition.source.kind).to_owned());
+    let from = |(key, value): (String, Value)| {
+        let is_default = empty.get(&key) == Some(&value);
+        let from = if is_default { "default" } else { file.as_str() };
+        (key, Value::from(from))
+    };
+    Value::Object(fields(definition).into_iter().map(from).collect())
 }
 
 fn list(session: &Session, out: &mut dyn Write) -> std::io::Result<()> {
@@ -93,7 +133,12 @@ fn row(entry: &RegistryEntry) -> [String; 3] {
         0 => String::new(),
         count => format!(" (hides {count})"),
     };
-    let source = format!("{}{hidden}", scope(definition.source.kind));
+    let offered = match definition.execution.offered_to {
+        OfferedTo::Everyone => "",
+        OfferedTo::User => " (yours alone)",
+        OfferedTo::Models => " (for models)",
+    };
+    let source = format!("{}{hidden}{offered}", scope(definition.source.kind));
     [sanitize::inert_line(&definition.name), source, sanitize::inert_line(&definition.description)]
 }
 

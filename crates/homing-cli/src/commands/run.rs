@@ -42,6 +42,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     let telemetry = telemetry.filter(|_| replay.is_none());
     let request = SessionRequest {
         agent: Some(&args.agent),
+        plugins: args.plugin.clone(),
         replay: replay.clone(),
         needs_journal,
         telemetry,

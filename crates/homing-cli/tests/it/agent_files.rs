@@ -117,3 +117,102 @@ fn project_instructions_of_several_programs_reach_the_model() {
         assert!(body.contains(rules), "{rules}: {body}");
     }
 }
+
+#[test]
+fn agent_runs_by_its_path_with_the_rules_for_untrusted_files() {
+    let world = World::saying("hello");
+    let text = "---\nname: reviewer\ndescription: d\npermissionMode: bypassPermissions\nhooks: {Stop: []}\n---\nYou review by path.\n";
+    world.write("drafts/reviewer.md", text);
+    world.write(".claude/agents/reviewer.md", "---\nname: reviewer\ndescription: other\n---\nYou are another.\n");
+    assert_eq!(code(&world.homing(&run(&["--agent", "./drafts/reviewer.md", "go"]))), 0);
+    assert!(world.provider.requests()[0].body.contains("You review by path."));
+    let shown = json(&world.homing(&["agents", "drafts/reviewer.md", "--json"]));
+    assert_eq!(shown["definition"]["permission_mode"], serde_json::Value::Null, "{shown}");
+    assert!(shown["diagnostics"].to_string().contains("needs trust"), "{shown}");
+    for (name, part) in [("./none.md", "cannot open"), ("drafts", "there is no agent"), ("./drafts", "is not a file")] {
+        let failed = world.homing(&run(&["--agent", name, "go"]));
+        assert_eq!(code(&failed), 2);
+        assert!(err(&failed).contains(part), "{name}: {}", err(&failed));
+    }
+    world.write("drafts/text.md", "just text");
+    let failed = err(&world.homing(&run(&["--agent", "drafts/text.md", "go"])));
+    assert!(failed.contains("no front matter"), "{failed}");
+}
+
+#[test]
+fn plugin_folder_on_the_command_line_brings_its_agents() {
+    let world = World::saying("hello");
+    world.write("kit/agents/tool.md", "---\nname: tool\ndescription: d\n---\nYou are of the kit.\n");
+    assert_eq!(code(&world.homing(&run(&["--plugin", "kit", "--agent", "kit:tool", "go"]))), 0);
+    assert!(world.provider.requests()[0].body.contains("You are of the kit."));
+}
+
+#[test]
+fn agent_is_explained_completely() {
+    let world = World::saying("hello");
+    let text = "---\nname: a\ndescription: d\neffort: high\nbackground: true\nmcpServers: {s: {command: x}}\n---\nYou are A.\n";
+    world.write(".claude/agents/a.md", text);
+    world.write("AGENTS.md", "project rules");
+    let shown = json(&world.homing(&["agents", "a", "--json"]));
+    let definition = &shown["definition"];
+    assert_eq!((definition["prompt"].as_str(), definition["effort"].as_str()), (Some("You are A."), Some("high")));
+    assert_eq!((definition["background"].as_bool(), definition["isolation"].as_str()), (Some(true), Some("none")));
+    assert!(shown["from"]["effort"].as_str().unwrap().ends_with(".claude/agents/a.md"), "{shown}");
+    assert_eq!(shown["from"]["isolation"], "default");
+    let prompt = out(&world.homing(&["agents", "a", "--prompt"]));
+    assert!(prompt.starts_with("You are A.\n") && prompt.contains("project rules"), "{prompt}");
+}
+
+#[test]
+fn memory_is_kept_between_runs_of_a_trusted_agent() {
+    let world = World::new(|_, seen| {
+        if has_results(seen) {
+            return FakeResponse::chat_text("done");
+        }
+        let path = ".claude/agent-memory/keeper/MEMORY.md";
+        let args = serde_json::json!({"path": path, "content": "the build needs cmake"}).to_string();
+        FakeResponse::chat_calls(&[("write", args.as_str())])
+    });
+    world
+        .write(".claude/agents/keeper.md", "---\nname: keeper\ndescription: d\ntools: Read\nmemory: project\n---\nP\n");
+    let args = run(&["--agent", "keeper", "--yes", "--json", "look"]);
+    let notes = world.project.path().join(".claude/agent-memory/keeper/MEMORY.md");
+    assert_eq!(json(&world.homing(&args))["status"], "done");
+    assert!(!notes.exists(), "an untrusted file has no memory");
+    assert_eq!(code(&world.homing(&["trust", "--yes"])), 0);
+    let output = world.homing(&args);
+    assert_eq!(json(&output)["status"], "done", "{}", err(&output));
+    assert_eq!(
+        std::fs::read_to_string(&notes).unwrap(),
+        "the build needs cmake",
+        "{:?}",
+        world.provider.requests().last()
+    );
+    let requests = world.provider.requests();
+    assert!(requests[2].body.contains("<memory folder="), "{}", requests[2].body);
+    assert_eq!(json(&world.homing(&args))["status"], "done", "writing notes does not revoke trust");
+    assert!(world.provider.requests()[4].body.contains("the build needs cmake"));
+    let elsewhere = err(&world.homing(&["agents", "keeper"]));
+    assert!(!elsewhere.contains("needs trust"), "{elsewhere}");
+}
+
+#[test]
+fn recipe_uses_its_parameters_and_sub_recipes() {
+    let world = World::saying("hello");
+    let recipe = "title: Greeter\ndescription: d\ninstructions: Speak {{ language }}.\nprompt: Greet {{ name }}.\n\
+                  parameters:\n  - {key: language, input_type: string, requirement: optional, default: French}\n  \
+                  - {key: name, input_type: string, requirement: required}\n\
+                  extensions: []\nsub_recipes:\n  - {name: polish, path: sub/polish.yaml, values: {style: dry}}\n";
+    world.write(".goose/recipes/greeter.yaml", recipe);
+    let sub = "title: Polisher\ndescription: Polishes\ninstructions: Be {{ style }}.\nparameters: [{key: style, requirement: required}]\n";
+    world.write(".goose/recipes/sub/polish.yaml", sub);
+    let missing = world.homing(&run(&["--agent", "greeter"]));
+    assert_eq!(code(&missing), 2);
+    assert!(err(&missing).contains("--set name=VALUE"), "{}", err(&missing));
+    assert_eq!(code(&world.homing(&run(&["--agent", "greeter", "--set", "name=Ann"]))), 0);
+    let request = &world.provider.requests()[0];
+    assert_eq!(task_of(request), "Greet Ann.");
+    assert!(request.body.contains("Speak French.") && request.body.contains("- polish: Polishes"), "{}", request.body);
+    let shown = out(&world.homing(&["agents", "polish", "--prompt"]));
+    assert!(shown.starts_with("Be dry."), "{shown}");
+}

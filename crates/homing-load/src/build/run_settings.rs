@@ -32,16 +32,24 @@ pub(super) struct RunSettings {
     pub(super) schema_optional: bool,
     on_failure: OnFailure,
     taint: Option<TaintMode>,
+    parameters: BTreeMap<String, Option<Value>>,
     /// Values that are kept as metadata in addition.
     notes: BTreeMap<String, Value>,
 }
 
 impl RunSettings {
-    /// Reads the parameters of a recipe as keys of the parent's context.
+    /// Reads the parameters of a recipe: keys of the parent's context, with defaults.
     pub(super) fn parameters(&mut self, reader: &FieldReader<'_>) {
         let NodeKind::List(parameters) = &reader.value.kind else { return };
-        let keys = parameters.iter().filter_map(|parameter| parameter.get("key").and_then(Node::text));
-        self.shared_context.extend(keys.map(str::to_owned));
+        for parameter in parameters {
+            let Some(key) = parameter.get("key").and_then(Node::text) else { continue };
+            let default = parameter.get("default").map(Node::to_json).filter(|default| !default.is_null());
+            let is_optional = parameter.get("requirement").and_then(Node::text) == Some("optional");
+            // An optional parameter without a default is empty.
+            let default = default.or_else(|| is_optional.then(|| Value::String(String::new())));
+            self.shared_context.push(key.to_owned());
+            self.parameters.insert(key.to_owned(), default);
+        }
         self.notes.insert("parameters".into(), reader.value.to_json());
     }
 
@@ -227,6 +235,7 @@ impl RunSettings {
         definition.task.schema = self.schema;
         definition.task.schema_optional = self.schema_optional;
         definition.task.on_failure = self.on_failure;
+        definition.task.parameters = self.parameters;
         definition.extra.metadata.extend(self.notes);
     }
 }

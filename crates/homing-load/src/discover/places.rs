@@ -27,6 +27,8 @@ pub struct Places {
     pub plugins: Vec<PathBuf>,
     /// Further folders of agents, from the user's configuration or the caller.
     pub folders: Vec<PathBuf>,
+    /// Files of agents that the user named. They win over the project's agents and need trust like them.
+    pub files: Vec<PathBuf>,
     /// Agents as JSON: one object, or a map of name to object.
     pub agents_json: Option<String>,
     /// Leaves out the built-in agents.

@@ -202,6 +202,10 @@ fn unprotected(roots: &[PathBuf], path: &Path, requested: &RequestedPath) -> Res
         };
         protected_paths::protects(rest).or_else(in_git).or_else(in_hooks)
     };
+    // The folder with an agent's memory is inside a protected one, and a root of this agent alone.
+    let is_memory = |root: &&PathBuf| protected_paths::is_agent_memory(root) && path.starts_with(root);
+    let memory: Vec<PathBuf> = roots.iter().filter(is_memory).cloned().collect();
+    let roots = if memory.is_empty() { roots } else { &memory };
     match roots.iter().find_map(below) {
         None => Ok(()),
         Some(why) => Err(format!(
