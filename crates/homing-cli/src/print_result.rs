@@ -65,9 +65,10 @@ fn add_hints(envelope: &mut Envelope) {
 
 /// Prints the answer, then warnings, the reason for stopping and the costs.
 fn text(envelope: &Envelope, is_recorded: bool) {
+    // The data of a team is everything that it did; its answer is the text.
     let answer = match &envelope.data {
-        Some(data) => format!("{data:#}"),
-        None => envelope.output.clone(),
+        Some(data) if !homing_teams::is_team(envelope) => format!("{data:#}"),
+        Some(_) | None => envelope.output.clone(),
     };
     let answer = if stdout().is_terminal() { sanitize::inert(&answer) } else { answer };
     if !answer.trim().is_empty() {

@@ -31,7 +31,7 @@ pub struct Envelope {
     pub status: Status,
     /// The answer, or the latest text if the run did not finish.
     pub output: String,
-    /// The structured answer, if a schema was given.
+    /// The structured answer, if a schema was given, or the results of a team, even if it did not finish.
     pub data: Option<Value>,
     /// True if `output` is not the complete answer.
     pub partial: bool,

@@ -333,7 +333,7 @@ pub struct Ended {
     pub outcome: Outcome,
     /// The answer, or the latest text if the run did not finish.
     pub text: String,
-    /// The structured answer, if a schema was given.
+    /// The structured answer, if a schema was given, or the results of a team, even if it did not finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }

@@ -72,6 +72,9 @@ pub struct Reply {
     /// The tool whose call the output limit cut; that call is not among the parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_call: Option<String>,
+    /// Results of a program, such as a team's. Language models give structured answers with the tool `answer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Value>,
 }
 
 /// One piece of a reply.

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     BoxFuture,
@@ -337,6 +338,9 @@ pub enum ModelError {
     Team {
         /// The failed parts, or the error of the program.
         reason: String,
+        /// The results that there are.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        data: Option<Value>,
     },
     /// The run's time limit was reached.
     #[error("out of time")]

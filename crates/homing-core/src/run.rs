@@ -219,7 +219,8 @@ impl Run {
     /// Returns the end of the run if it ended now with this outcome.
     pub fn ending(&self, outcome: Outcome) -> Ended {
         let text = self.conversation.latest_text(&self.asks.partial);
-        Ended { text, data: self.answer.data.clone().filter(|_| outcome.is_done()), outcome }
+        let answer = self.answer.data.clone().filter(|_| outcome.is_done());
+        Ended { text, data: answer.or_else(|| self.answer.results.clone()), outcome }
     }
 
     /// Returns the transcript.

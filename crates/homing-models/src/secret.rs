@@ -38,7 +38,7 @@ impl ApiKey {
             | ModelError::Refused { reason }
             | ModelError::Unauthorized { reason }
             | ModelError::Unusable { reason }
-            | ModelError::Team { reason } => reason,
+            | ModelError::Team { reason, .. } => reason,
             ModelError::OutOfTime => return failure,
         };
         *reason = self.scrub_text(reason);

@@ -24,7 +24,7 @@ pub struct Chat {
     pub max_rounds: u32,
     /// Words that end the conversation when a contribution contains one.
     pub stop_words: Vec<String>,
-    /// Agent that sums up at the end; without one, the last contribution is the answer.
+    /// Agent that sums up at the end; without one, the answer is the last contribution that is more than a stop word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// Limits of each contribution.
@@ -35,7 +35,8 @@ pub struct Chat {
     pub on_failure: OnTaskFailure,
 }
 
-/// Choice of the next speaker. If it names no member of the chat, the next in the round speaks.
+/// Choice of the next speaker. If it names no member of the chat, the next in the round speaks, or the same speaker again if
+/// speakers hand over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NextSpeaker {

@@ -1,18 +1,22 @@
-//! Checks a team before any model is called. Nothing is repaired: a team with problems does not start.
+//! Checks a team before any model is called. Nothing is repaired: a team with errors does not start.
+
+mod graph;
+mod loops;
+mod prompts;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use homing_core::{agent_builder::is_name, diagnostic::Diagnostic, registry::Registry, tool_names};
+use homing_core::{
+    agent_builder::is_name,
+    diagnostic::{Diagnostic, Severity},
+    registry::Registry,
+    tool::ToolSpec,
+};
 use serde_json::Value;
 
 use crate::{
     chat::{Chat, NextSpeaker},
     crew::{Crew, Process, script::in_order},
-    graph::{
-        Graph, Node, Work,
-        script::{COMMAND, is_end},
-        state,
-    },
     limit_fields::LimitFields,
     map::Map,
     references::references,
@@ -35,6 +39,15 @@ impl Problem {
         Self { path: path.into(), diagnostic: Diagnostic::error(message), team: None }
     }
 
+    /// A problem that does not keep the team from running.
+    pub(crate) fn warning(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), diagnostic: Diagnostic::warning(message), team: None }
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        self.diagnostic.severity == Severity::Error
+    }
+
     /// The same problem with a path that begins at an outer element.
     pub(crate) fn below(mut self, prefix: &str) -> Self {
         self.path = if self.path.is_empty() { prefix.to_owned() } else { format!("{prefix}.{}", self.path) };
@@ -48,7 +61,7 @@ impl Problem {
 }
 
 /// All problems of these teams, given these agents and tools.
-pub(crate) fn problems(all: &[&Team], registry: &Registry, tools: Option<&[String]>) -> Vec<Problem> {
+pub(crate) fn problems(all: &[&Team], registry: &Registry, tools: &[ToolSpec]) -> Vec<Problem> {
     let structure = all.iter().flat_map(|team| structure(team));
     let missing = all.iter().flat_map(|team| missing_parameters(team));
     structure.chain(missing).chain(references(all, registry, tools)).collect()
@@ -98,6 +111,7 @@ pub(crate) fn structure(team: &Team) -> Vec<Problem> {
     for name in team.parameters.keys().filter(|name| RESERVED.contains(&name.as_str())) {
         checker.report(format!("parameters.{name}"), format!("`{name}` is reserved and cannot be a parameter"));
     }
+    checker.prompts();
     match &team.pattern {
         Pattern::Orchestrator(orchestrator) => {
             if orchestrator.workers.is_empty() {
@@ -231,8 +245,15 @@ impl Checker<'_> {
     }
 
     fn schema(&mut self, path: &str, schema: Option<&Value>) {
-        if schema.is_some_and(|schema| !schema.is_object()) {
-            self.report(path, "a schema must be an object");
+        match schema {
+            None => (),
+            Some(schema) if !schema.is_object() => self.report(path, "a schema must be an object"),
+            Some(schema) => {
+                if let Err(error) = jsonschema::meta::validate(schema) {
+                    let at = error.instance_path().to_string().replace('/', ".");
+                    self.report(format!("{path}{at}"), format!("not a valid JSON schema: {error}"));
+                }
+            }
         }
     }
 
@@ -270,6 +291,9 @@ impl Checker<'_> {
             NextSpeaker::Rule if chat.rules.is_empty() => self.report("chat", "`next: rule` needs `rules`"),
             NextSpeaker::RoundRobin | NextSpeaker::Rule | NextSpeaker::Model | NextSpeaker::Handoff => (),
         }
+        if !chat.rules.is_empty() && chat.next != NextSpeaker::Rule {
+            self.report("chat.rules", "`rules` have no effect without `next: rule`");
+        }
         for (at, rule) in chat.rules.iter().enumerate() {
             self.condition(&format!("chat.rules[{at}].when"), &rule.when, &["last", "round"]);
             if !chat.members.contains(&rule.speaker) {
@@ -277,110 +301,6 @@ impl Checker<'_> {
                     format!("chat.rules[{at}].speaker"),
                     format!("`{}` is not a member of the chat", rule.speaker),
                 );
-            }
-        }
-    }
-
-    fn graph(&mut self, graph: &Graph) {
-        if graph.nodes.is_empty() {
-            self.report("graph.nodes", "there are no nodes");
-        }
-        self.unique("graph.nodes", graph.nodes.iter().map(|node| node.name.as_str()));
-        let names: HashSet<&str> = graph.nodes.iter().map(|node| node.name.as_str()).collect();
-        if !names.contains(graph.start.as_str()) {
-            self.report("graph.start", format!("there is no node `{}` to start at", graph.start));
-        }
-        for (name, _) in graph.state.iter().filter(|(_, field)| !state::default_fits(field)) {
-            self.report(
-                format!("graph.state.{name}.default"),
-                format!("the default of `{name}` does not have its type"),
-            );
-        }
-        for (at, node) in graph.nodes.iter().enumerate() {
-            self.node(graph, node, &format!("graph.nodes[{at}]"), &names);
-        }
-        for (at, edge) in graph.edges.iter().enumerate() {
-            let path = format!("graph.edges[{at}]");
-            if !names.contains(edge.from.as_str()) {
-                self.report(format!("{path}.from"), format!("there is no node `{}`", edge.from));
-            }
-            if !names.contains(edge.to.as_str()) && !is_end(&edge.to) {
-                self.report(
-                    format!("{path}.to"),
-                    format!("there is no node `{}`; use `end` to end the graph", edge.to),
-                );
-            }
-            if let Some(condition) = &edge.when {
-                let used = self.condition(&format!("{path}.when"), condition, &["state", "failures", "step"]);
-                self.fields(graph, &format!("{path}.when"), &used);
-            }
-        }
-        if let Some(output) = &graph.output {
-            let used = self.template("graph.output", output, &["state", "failures", "step"]);
-            self.fields(graph, "graph.output", &used);
-        }
-    }
-
-    fn node(&mut self, graph: &Graph, node: &Node, path: &str, names: &HashSet<&str>) {
-        if is_end(&node.name) {
-            self.report(format!("{path}.name"), "`end` is reserved and cannot be a node");
-        }
-        match node.work() {
-            None => self.report(path, format!("the node `{}` needs one of agent, team, tool", node.name)),
-            Some(Work::Agent(_)) if node.task.trim().is_empty() => {
-                self.report(path, format!("the node `{}` has no task", node.name));
-            }
-            Some(Work::Tool(_)) if !(node.args.is_object() || node.args.is_null()) => {
-                self.report(format!("{path}.args"), "arguments must be an object");
-            }
-            Some(Work::Agent(_) | Work::Tool(_)) => (),
-        }
-        self.limits(&format!("{path}.limits"), &node.limits);
-        self.schema(&format!("{path}.schema"), node.schema.as_ref());
-        if let Some(field) = node.writes.as_ref().filter(|field| !graph.state.contains_key(*field)) {
-            self.report(format!("{path}.writes"), format!("the state has no `{field}`"));
-        }
-        for (at, name) in node.join.iter().enumerate() {
-            if !names.contains(name.as_str()) {
-                self.report(format!("{path}.join[{at}]"), format!("there is no node `{name}`"));
-            } else if !graph.edges.iter().any(|edge| edge.from == *name && edge.to == node.name) {
-                self.report(format!("{path}.join[{at}]"), format!("no edge leads from `{name}` to `{}`", node.name));
-            }
-        }
-        let mut provided = vec!["state", "failures", "step"];
-        let mut used = BTreeSet::new();
-        if let Some(list) = &node.each {
-            used.extend(self.condition(&format!("{path}.each"), list, &provided));
-            provided.extend(["item", "index"]);
-        }
-        used.extend(self.template(&format!("{path}.task"), &node.task, &provided));
-        for text in texts(&node.args) {
-            used.extend(self.template(&format!("{path}.args"), text, &provided));
-        }
-        self.fields(graph, path, &used);
-        if let (Some(tool_names::BASH), Some(command)) = (node.tool.as_deref(), node.args.get(COMMAND)) {
-            self.command(format!("{path}.args.{COMMAND}"), command.as_str().unwrap_or_default());
-        }
-    }
-
-    /// Checks that values in a command can be quoted, and warns about those that become shell code.
-    fn command(&mut self, path: String, command: &str) {
-        let found = shell_template::check(command);
-        if let Some(raw) = found.raw {
-            let message = format!("`{raw}` is inserted as shell code: the author of its value runs commands");
-            let diagnostic = Diagnostic::warning(message).hint("remove `safe`: values are quoted as one word");
-            self.problems.push(Problem { diagnostic, ..Problem::new(path.clone(), "") });
-        }
-        if let Some(error) = found.error {
-            self.report(path, error);
-        }
-    }
-
-    /// Checks that the fields of the state that are used are declared.
-    fn fields(&mut self, graph: &Graph, path: &str, used: &BTreeSet<String>) {
-        for name in used.iter().filter_map(|name| name.strip_prefix("state.")).map(head) {
-            if !graph.state.contains_key(name) {
-                self.report(path, format!("the state has no `{name}`"));
             }
         }
     }

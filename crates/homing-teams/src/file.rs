@@ -9,6 +9,7 @@ use std::{
 use homing_core::{
     diagnostic::{Diagnostic, Severity},
     registry::{Registry, distance},
+    tool::ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -151,8 +152,10 @@ pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
                 Ok(team) => {
                     let problems = team.flat().into_iter().flat_map(check::structure).collect();
                     let problems = check::with_team_paths(&team, problems);
+                    let positions = YamlPositions::of(text);
                     loaded.diagnostics = loaded.with_positions(problems);
-                    loaded.team = Some(team);
+                    loaded.diagnostics.extend(loaded.leading_zeros(&positions));
+                    loaded.team = Some(team.with_source(loaded.path.as_ref().map(|path| path.as_path()), &positions));
                 }
                 Err(problems) => loaded.diagnostics = loaded.with_positions(problems),
             }
@@ -165,7 +168,9 @@ fn parse(text: &str) -> Result<TeamFile, Diagnostic> {
     if text.len() > MAX_BYTES {
         return Err(Diagnostic::error(format!("the file is larger than {} MiB", MAX_BYTES >> 20)));
     }
-    serde_saphyr::from_str(text).map_err(|error| {
+    // YAML 1.2, as in agent files: `no` is text and not `false`.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let position = error.location().map(|place| (number(place.line()), number(place.column())));
         let (line, column) = position.unwrap_or((0, 0));
@@ -201,14 +206,14 @@ impl LoadedTeam {
     }
 
     /// Problems of the team given these agents and tools: unknown names, or a team that contains itself.
-    pub fn check(&self, registry: &Registry, tools: &[String]) -> Vec<Diagnostic> {
+    pub fn check(&self, registry: &Registry, tools: &[ToolSpec]) -> Vec<Diagnostic> {
         let Some(team) = &self.team else { return Vec::new() };
         let mut registry = registry.clone();
         let all = team.flat();
         for team in &all {
-            registry.register_all(team.own_agents());
+            registry.register_all(team.own_agents(tools));
         }
-        let problems = references(&all, &registry, Some(tools));
+        let problems = references(&all, &registry, tools);
         self.with_positions(check::with_team_paths(team, problems))
     }
 
@@ -224,6 +229,17 @@ impl LoadedTeam {
             Some(team) if errors.is_empty() => Ok(team),
             Some(_) | None => Err(errors),
         }
+    }
+
+    /// Warnings about numbers such as `012`, which lose their zero.
+    fn leading_zeros(&self, positions: &YamlPositions) -> Vec<Diagnostic> {
+        let warning = |(text, (line, column)): &(String, (u32, u32))| Diagnostic {
+            path: self.path.clone(),
+            hint: Some(format!("write \"{text}\" if it is text")),
+            ..Diagnostic::warning(format!("`{text}` is read as a decimal number without its leading zero"))
+                .at(*line, *column)
+        };
+        positions.leading_zeros.iter().map(warning).collect()
     }
 
     fn with_positions(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod script;
 pub(crate) mod state;
+mod values;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -248,13 +249,13 @@ impl Graph {
         self.nodes.iter().filter_map(|node| node.tool.as_deref()).collect()
     }
 
-    pub(crate) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> Option<u64> {
+        // The lists that nodes run for are not known yet.
+        if self.nodes.iter().any(|node| node.each.is_some()) {
+            return None;
+        }
         let widest = self.nodes.iter().map(|node| 1 + u64::from(node.retries)).max().unwrap_or(1);
-        let fans = self.nodes.iter().filter(|node| node.each.is_some()).count() as u64;
-        u64::from(self.max_steps)
-            .saturating_mul(widest)
-            .saturating_add(fans * 100)
-            .saturating_add(self.nodes.len() as u64)
+        Some(u64::from(self.max_steps).saturating_mul(widest).saturating_add(self.nodes.len() as u64))
     }
 }
 

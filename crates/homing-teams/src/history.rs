@@ -1,6 +1,6 @@
 //! The history of a team, read from its transcript: which jobs were started, and how they ended.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use homing_core::{
     envelope::Status,
@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 
 /// The transcript of a team, by the IDs of its jobs.
 pub(crate) struct History<'a> {
-    /// The task of the team.
-    pub(crate) task: &'a str,
+    /// The task of the team, with the outcome of the work that it continues.
+    pub(crate) task: Cow<'a, str>,
+    /// The task of the team alone.
+    pub(crate) own_task: &'a str,
     calls: HashMap<&'a str, FinishedCall<'a>>,
     /// Members that ran in the background and have ended, by place.
     ended: HashMap<Place, JobResult>,
@@ -71,6 +73,11 @@ fn ended_by_others_limit(report: &ChildReport) -> bool {
 }
 
 impl JobResult {
+    /// Returns whether it is the result of a tool and not of a run.
+    pub(crate) fn is_of_tool(&self) -> bool {
+        self.place.is_none()
+    }
+
     /// Returns whether it delivered. A member that its own limit stopped did not, whatever it had written by then.
     pub(crate) fn is_done(&self) -> bool {
         self.status == Status::Done
@@ -119,11 +126,14 @@ impl JobResult {
 
 impl<'a> History<'a> {
     pub(crate) fn new(messages: &'a [Arc<TranscriptEntry>]) -> Self {
-        let mut history = Self { task: "", calls: HashMap::new(), ended: HashMap::new() };
+        let task = Cow::Borrowed("");
+        let mut history = Self { task, own_task: "", calls: HashMap::new(), ended: HashMap::new() };
+        // Results before the task belong to the run that this one continues, and not to its own jobs.
+        let begin = messages.iter().position(|entry| entry.origin == MessageOrigin::Task).unwrap_or(0);
         let mut has_begun = false;
-        for entry in messages {
+        for entry in &messages[begin..] {
             match &entry.message {
-                Message::User { text, .. } if !has_begun => history.task = text,
+                Message::User { text, .. } if !has_begun => history.own_task = text,
                 // With a larger budget, jobs that a limit had ended are tried again.
                 Message::User { .. } if entry.origin == MessageOrigin::MoreBudget => {
                     history.forget_jobs_ended_by_limits()
@@ -133,6 +143,7 @@ impl<'a> History<'a> {
                 Message::Tool(result) => history.add(result, entry.refusal.as_ref()),
             }
         }
+        history.task = continued(&messages[..begin], history.own_task);
         history
     }
 
@@ -197,6 +208,25 @@ impl<'a> History<'a> {
             JobState::Ended(job) => Some(job),
             JobState::Open { .. } | JobState::Running { .. } => None,
         }
+    }
+}
+
+/// The task of a team that continues earlier work: the new task, and the earlier one with its result.
+fn continued<'a>(earlier: &[Arc<TranscriptEntry>], task: &'a str) -> Cow<'a, str> {
+    let asked = earlier.iter().find_map(|entry| match &entry.message {
+        Message::User { text, .. } => Some(text.as_str()),
+        Message::Assistant(_) | Message::Tool(_) => None,
+    });
+    let answered = earlier.iter().rev().find_map(|entry| match &entry.message {
+        Message::Assistant(reply) => Some(reply.text()).filter(|text| !text.trim().is_empty()),
+        Message::User { .. } | Message::Tool(_) => None,
+    });
+    match (asked, answered) {
+        (Some(asked), Some(answered)) => {
+            format!("{task}\n\nThis continues earlier work. The earlier task:\n{asked}\n\nIts result:\n{answered}")
+                .into()
+        }
+        (None, _) | (_, None) => task.into(),
     }
 }
 

@@ -8,15 +8,18 @@ use homing_core::{
     fact::{Fact, Record, Spawned},
     model::{Model, ModelError, Models, ResolvedModel},
     registry::Registry,
+    tool::ToolSpec,
 };
 use homing_runtime::RuntimeParts;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    check,
+    check::{self, Problem},
     file::TeamFile,
     memory,
     program::ProgramModel,
+    source::TeamSource,
     team::{MODEL_PREFIX, Pattern, Team},
 };
 
@@ -30,25 +33,25 @@ pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) 
     let teams: Vec<Team> = teams.into_iter().collect();
     let all: Vec<&Team> = teams.iter().flat_map(Team::flat).collect();
     let mut registry = Registry::clone(&parts.registry);
-    for team in &all {
-        registry.register_all(team.own_agents());
-    }
-    let mut tools: Vec<String> = parts.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-    tools.extend(all.iter().flat_map(|team| &team.tools).map(|tool| tool.spec().name.clone()));
+    let mut tools: Vec<ToolSpec> = parts.tools.iter().map(|tool| tool.spec().clone()).collect();
+    tools.extend(all.iter().flat_map(|team| &team.tools).map(|tool| tool.spec().clone()));
     if all.iter().any(|team| team.memory) {
-        tools.extend(memory::NAMES.map(str::to_owned));
+        tools.extend(memory::tools().iter().map(|tool| tool.spec().clone()));
     }
-    let problems = check::problems(&all, &registry, Some(&tools)).into_iter().map(|problem| problem.diagnostic);
-    let errors: Vec<Diagnostic> = problems.filter(|problem| problem.severity == Severity::Error).collect();
-    if !errors.is_empty() {
-        return Err(errors);
+    for team in &all {
+        registry.register_all(team.own_agents(&tools));
+    }
+    let mut problems = check::problems(&all, &registry, &tools);
+    problems.retain(Problem::is_error);
+    if !problems.is_empty() {
+        return Err(problems.into_iter().map(|problem| problem.diagnostic).collect());
     }
     for team in &all {
         registry.register(agent(team, &registry, &tools));
     }
     let programs = all.iter().filter_map(|team| {
         let name = team.model_name();
-        let program: Arc<dyn Model> = Arc::new(ProgramModel::new(&name, team.script()?, team.shared()));
+        let program: Arc<dyn Model> = Arc::new(ProgramModel::new(&name, team.script(&registry)?, team.shared()));
         Some((name, program))
     });
     parts.models = Arc::new(TeamModels { programs: programs.collect(), inner: parts.models.clone() });
@@ -61,7 +64,7 @@ pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) 
     Ok(())
 }
 
-fn agent(team: &Team, registry: &Registry, tools: &[String]) -> AgentDefinition {
+fn agent(team: &Team, registry: &Registry, tools: &[ToolSpec]) -> AgentDefinition {
     let mut definition = team.definition(registry);
     if let Some(record) = record(team) {
         definition.extra.metadata.insert(RECORD.to_owned(), record);
@@ -84,7 +87,11 @@ fn record(team: &Team) -> Option<Value> {
         return None;
     }
     let teams: Option<Vec<Value>> = team.teams.iter().map(record).collect();
-    Some(json!({"file": TeamFile::alone(team), "agents": team.agents, "teams": teams?}))
+    let mut record = json!({"file": TeamFile::alone(team), "agents": team.agents, "teams": teams?});
+    if team.source != TeamSource::default() {
+        record["source"] = json!(team.source);
+    }
+    Some(record)
 }
 
 /// The team of a recorded run, so that a host can install it again before it resumes the run's tree.
@@ -109,6 +116,7 @@ fn from_record(record: &Value) -> Option<Team> {
     let file: TeamFile = serde_json::from_value(record.get("file")?.clone()).ok()?;
     let mut team = file.team().ok()?;
     team.agents = serde_json::from_value(record.get("agents")?.clone()).ok()?;
+    team.source = record.get("source").and_then(|source| TeamSource::deserialize(source).ok()).unwrap_or_default();
     team.teams = record.get("teams")?.as_array()?.iter().map(from_record).collect::<Option<_>>()?;
     Some(team)
 }

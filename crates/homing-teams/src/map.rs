@@ -13,6 +13,7 @@ use crate::{
     history::{History, JobResult, JobState},
     limit_fields::LimitFields,
     program::{DelegateCall, Move, TeamCall, TeamScript},
+    source::TeamSource,
     team::{Team, TemplateScope},
     template,
 };
@@ -108,10 +109,10 @@ impl Map {
         [self.agent.as_str()].into_iter().chain(self.reduce.as_ref().map(|reduce| reduce.agent.as_str())).collect()
     }
 
-    pub(crate) fn size(&self) -> u64 {
-        // Items that are given as the task are not known yet; this assumes a thousand.
-        let items = if self.items.is_empty() { 1_000 } else { self.items.len() as u64 };
-        items * (1 + u64::from(self.retries)) + 1
+    pub(crate) fn size(&self) -> Option<u64> {
+        // Items that are given as the task are not known yet.
+        let is_known = !self.items.is_empty();
+        is_known.then(|| self.items.len() as u64 * (1 + u64::from(self.retries)) + 1)
     }
 
     /// The items of a team with this task.
@@ -134,11 +135,12 @@ pub fn map_results(envelope: &Envelope) -> Vec<MapResult> {
 pub(crate) struct MapScript {
     map: Map,
     scope: TemplateScope,
+    source: TeamSource,
 }
 
 impl MapScript {
     pub(crate) fn new(map: &Map, team: &Team) -> Self {
-        Self { map: map.clone(), scope: team.scope() }
+        Self { map: map.clone(), scope: team.scope(), source: team.source.clone() }
     }
 
     fn call(&self, id: String, index: usize, item: &Value, task: &str) -> Result<TeamCall, String> {
@@ -149,23 +151,20 @@ impl MapScript {
     }
 
     fn lines(&self, history: &History<'_>) -> String {
-        let items = self.map.items_of(history.task);
-        let line = |(index, item): (usize, &Value)| {
-            let result = match self.item(index, history) {
-                Some(JobResult { status, output, data, error, .. }) => {
-                    MapResult { item: item.clone(), status: status.name().to_owned(), output, data, error }
-                }
-                None => MapResult {
-                    item: item.clone(),
-                    status: "open".to_owned(),
-                    output: String::new(),
-                    data: None,
-                    error: None,
-                },
-            };
-            serde_json::to_string(&result).unwrap_or_default()
+        let line = |result: MapResult| serde_json::to_string(&result).unwrap_or_default();
+        self.all_results(history).into_iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The results of all items, in order.
+    fn all_results(&self, history: &History<'_>) -> Vec<MapResult> {
+        let items = self.map.items_of(history.own_task);
+        let result = |(index, item): (usize, Value)| match self.item(index, history) {
+            Some(JobResult { status, output, data, error, .. }) => {
+                MapResult { item, status: status.name().to_owned(), output, data, error }
+            }
+            None => MapResult { item, status: "open".to_owned(), output: String::new(), data: None, error: None },
         };
-        items.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+        items.into_iter().enumerate().map(result).collect()
     }
 
     /// The result of an item that has ended.
@@ -211,9 +210,9 @@ impl MapScript {
             JobState::Running { place } => return Move::Fail { why: format!("run {place} is still running") },
             JobState::Open { id } => {
                 let results = self.lines(history);
-                let scope = self.scope.with(history.task, [("results", json!(results))]);
+                let scope = self.scope.with(&history.task, [("results", json!(results))]);
                 return match template::render(&reduce.task, &scope) {
-                    Err(why) => Move::Fail { why: format!("reduce: {why}") },
+                    Err(why) => Move::Fail { why: format!("{}reduce: {why}", self.source.at("map.reduce")) },
                     Ok(text) => {
                         let task = format!("{text}\n\nResults, one per line:\n{results}");
                         let call = DelegateCall {
@@ -238,13 +237,13 @@ impl MapScript {
 
 impl TeamScript for MapScript {
     fn next(&self, history: &History<'_>) -> Move {
-        let items = self.map.items_of(history.task);
+        let items = self.map.items_of(history.own_task);
         let mut calls = Vec::new();
         for (index, item) in items.iter().enumerate() {
             if let JobState::Open { id } = history.job(&format!("item/{index}"), self.map.retries) {
-                match self.call(id, index, item, history.task) {
+                match self.call(id, index, item, &history.task) {
                     Ok(call) => calls.push(call),
-                    Err(why) => return Move::Fail { why: format!("each: {why}") },
+                    Err(why) => return Move::Fail { why: format!("{}each: {why}", self.source.at("map.each")) },
                 }
             }
         }
@@ -252,9 +251,14 @@ impl TeamScript for MapScript {
             return Move::Act { words: format!("Next: {} of {} items", calls.len(), items.len()), calls };
         }
         if items.is_empty() {
-            return Move::Fail { why: "there are no items".to_owned() };
+            return Move::Fail { why: format!("{}there are no items", self.source.at("map")) };
         }
         self.end(&items, history)
+    }
+
+    fn results(&self, history: &History<'_>) -> Value {
+        let reduced = history.result("reduce", 0).filter(JobResult::is_done).map(|done| done.output);
+        json!({"items": self.all_results(history), "reduced": reduced})
     }
 
     fn so_far(&self, history: &History<'_>) -> String {

@@ -4,6 +4,7 @@ use homing_core::{
     authority::Allow,
     definition::{AgentDefinition, ExtraFields, ToolRules},
     rule::Rule,
+    tool::ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,11 +36,11 @@ impl Orchestrator {
     pub(crate) fn head(
         &self,
         coordinator: &AgentDefinition,
-        host_tools: &[String],
+        host_tools: &[ToolSpec],
         team: AgentDefinition,
     ) -> AgentDefinition {
         let own = match &coordinator.tools.allowed {
-            Allow::All => host_tools.iter().map(Rule::tool).collect(),
+            Allow::All => host_tools.iter().map(|spec| Rule::tool(&spec.name)).collect(),
             Allow::Only(rules) => rules.iter().filter(|rule| !rule.names("delegate")).cloned().collect::<Vec<_>>(),
         };
         let workers = Rule::calls("delegate", self.workers.join(","));

@@ -7,7 +7,7 @@ use homing_core::{
     message::{Args, Part, Reply, StopReason, ToolCall},
     model::{AskFailure, Charge, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta, ToolChoice},
     place::Place,
-    tool_names::{DELEGATE, WAIT},
+    tool_names::{ANSWER, DELEGATE, WAIT},
 };
 use serde_json::{Value, json};
 
@@ -20,6 +20,9 @@ pub(crate) trait TeamScript: Send + Sync {
 
     /// The partial result of a team that must stop here.
     fn so_far(&self, history: &History<'_>) -> String;
+
+    /// The results so far as data: the state of a graph, the conversation of a chat, the items of a map, the tasks of a crew.
+    fn results(&self, history: &History<'_>) -> Value;
 }
 
 /// The next move of a team.
@@ -27,7 +30,7 @@ pub(crate) trait TeamScript: Send + Sync {
 pub(crate) enum Move {
     /// Start members, call tools, or wait.
     Act { words: String, calls: Vec<TeamCall> },
-    /// End with this answer.
+    /// End with this answer. `data` is the structured answer, if it is not simply the results.
     Answer { text: String, data: Option<Value> },
     /// End as failed: a part of the work failed, or the program cannot continue.
     Fail { why: String },
@@ -89,20 +92,27 @@ impl ProgramModel {
     fn decide(&self, request: ModelRequest<'_>) -> Result<Reply, AskFailure> {
         let history = History::new(request.messages);
         if request.choice == ToolChoice::Off {
-            return Ok(reply(self.script.so_far(&history), Vec::new()));
+            let data = Some(self.script.results(&history));
+            return Ok(Reply { data, ..reply(self.script.so_far(&history), Vec::new()) });
         }
         match self.script.next(&history) {
             Move::Act { words, calls } => Ok(reply(words, calls.into_iter().map(|call| self.share(call)).collect())),
-            Move::Answer { text, data } => Ok(match data.filter(|_| takes_data(&request)) {
-                Some(data) => reply(
-                    String::new(),
-                    vec![TeamCall { id: "answer".to_owned(), tool: "answer".to_owned(), args: data }],
-                ),
-                None if text.trim().is_empty() => reply("The team ended without an answer.".to_owned(), Vec::new()),
-                None => reply(text, Vec::new()),
-            }),
+            Move::Answer { text, data } => {
+                let text = match &data {
+                    Some(data) => format!("{data:#}"),
+                    None if text.trim().is_empty() => "The team ended without an answer.".to_owned(),
+                    None => text,
+                };
+                let data = data.unwrap_or_else(|| self.script.results(&history));
+                Ok(if takes_data(&request) {
+                    let (id, tool) = (ANSWER.to_owned(), ANSWER.to_owned());
+                    reply(text, vec![TeamCall { id, tool, args: data }])
+                } else {
+                    Reply { data: Some(data), ..reply(text, Vec::new()) }
+                })
+            }
             Move::Fail { why } => {
-                let error = ModelError::Team { reason: why };
+                let error = ModelError::Team { reason: why, data: Some(self.script.results(&history)) };
                 Err(AskFailure { error, charge: Charge::Nothing, partial: self.script.so_far(&history) })
             }
         }
@@ -119,7 +129,7 @@ impl ProgramModel {
 }
 
 fn takes_data(request: &ModelRequest<'_>) -> bool {
-    request.tools.specs.iter().any(|spec| spec.name == "answer")
+    request.tools.specs.iter().any(|spec| spec.name == ANSWER)
 }
 
 fn reply(words: String, calls: Vec<TeamCall>) -> Reply {

@@ -3,6 +3,8 @@
 use homing_core::envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status};
 use serde_json::Value;
 
+use crate::team::MODEL_PREFIX;
+
 /// The result of a team.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -49,6 +51,11 @@ impl TeamResult {
     pub fn total_steps(&self) -> u64 {
         self.total.turns
     }
+}
+
+/// Returns whether this is the result of a team, whose model is a program.
+pub fn is_team(envelope: &Envelope) -> bool {
+    envelope.model.starts_with(MODEL_PREFIX)
 }
 
 impl From<&Envelope> for TeamResult {

@@ -13,7 +13,7 @@ use homing_core::{
     limits::{Cap, Limits},
     registry::Registry,
     rule::Rule,
-    tool::Tool,
+    tool::{Tool, ToolSpec},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,7 @@ use crate::{
     memory,
     orchestrator::Orchestrator,
     program::TeamScript,
+    source::TeamSource,
 };
 
 /// A team.
@@ -52,6 +53,7 @@ pub struct Team {
     pub limits: LimitFields,
     /// The way in which the members work together.
     pub pattern: Pattern,
+    pub(crate) source: TeamSource,
 }
 
 /// The way in which the members of a team work together.
@@ -79,7 +81,8 @@ pub struct Member {
     pub description: String,
     /// Its system prompt.
     pub prompt: String,
-    /// Tools it may use; by default all that the team is granted.
+    /// Tools it may use. By default those that its role needs: a worker gets all but delegation, a speaker of a chat those
+    /// that change nothing, and a manager, selector or summary none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// Its model; by default the host's default model.
@@ -138,6 +141,7 @@ impl Team {
             memory: false,
             limits: LimitFields::default(),
             pattern: pattern.into(),
+            source: TeamSource::default(),
         }
     }
 
@@ -217,24 +221,24 @@ impl Team {
         }
     }
 
-    /// The most delegations that the team itself can make.
-    pub(crate) fn size(&self) -> u64 {
+    /// The most delegations that the team itself can make; `None` if only the length of a list bounds them.
+    pub(crate) fn size(&self) -> Option<u64> {
         match &self.pattern {
-            Pattern::Orchestrator(_) => 0,
-            Pattern::Crew(crew) => crew.size(),
-            Pattern::Chat(chat) => chat.size(),
+            Pattern::Orchestrator(_) => Some(0),
+            Pattern::Crew(crew) => Some(crew.size()),
+            Pattern::Chat(chat) => Some(chat.size()),
             Pattern::Graph(graph) => graph.size(),
             Pattern::Map(map) => map.size(),
         }
     }
 
     /// The team's program; `None` for an orchestrator, whose coordinator is a language model.
-    pub(crate) fn script(&self) -> Option<Arc<dyn TeamScript>> {
+    pub(crate) fn script(&self, registry: &Registry) -> Option<Arc<dyn TeamScript>> {
         match &self.pattern {
             Pattern::Orchestrator(_) => None,
-            Pattern::Crew(crew) => Some(Arc::new(CrewScript::new(crew, self))),
-            Pattern::Chat(chat) => Some(Arc::new(ChatScript::new(chat, self))),
-            Pattern::Graph(graph) => Some(Arc::new(GraphScript::new(graph, self))),
+            Pattern::Crew(crew) => Some(Arc::new(CrewScript::new(crew, self, registry))),
+            Pattern::Chat(chat) => Some(Arc::new(ChatScript::new(chat, self, registry))),
+            Pattern::Graph(graph) => Some(Arc::new(GraphScript::new(graph, self, registry))),
             Pattern::Map(map) => Some(Arc::new(MapScript::new(map, self))),
         }
     }
@@ -271,24 +275,31 @@ impl Team {
 
     /// The limits of the team: its own, then the defaults plus what its pattern needs.
     pub(crate) fn effective_limits(&self) -> Limits {
-        let size = self.flat().into_iter().map(Team::size).fold(0_u64, u64::saturating_add);
+        let sizes = self.flat().into_iter().map(Team::size);
+        let size = sizes.into_iter().try_fold(0_u64, |sum, size| Some(sum.saturating_add(size?)));
         let defaults = Limits::root();
-        let more =
-            |cap: Cap, extra: u64| cap.value().map_or(Cap::Unlimited, |limit| Cap::At(limit.saturating_add(extra)));
+        let more = |cap: Cap, extra: Option<u64>| match (cap.value(), extra) {
+            (Some(limit), Some(extra)) => Cap::At(limit.saturating_add(extra)),
+            (None, _) | (_, None) => Cap::Unlimited,
+        };
         let needed = Limits {
             turns: Cap::Unlimited,
             children: more(defaults.children, size),
-            tool_calls: more(defaults.tool_calls, size.saturating_mul(3)),
+            tool_calls: more(defaults.tool_calls, size.map(|size| size.saturating_mul(3))),
             ..Limits::default()
         };
         self.limits.limits().unwrap_or_default().or(needed)
     }
 
-    /// The agents that are part of the team, with access to the shared memory if there is one.
-    pub(crate) fn own_agents(&self) -> Vec<AgentDefinition> {
+    /// The agents that are part of the team, with the tools of their roles, and access to the shared memory if there is one.
+    pub(crate) fn own_agents(&self, tools: &[ToolSpec]) -> Vec<AgentDefinition> {
         let mut agents = self.agents.clone();
+        for agent in agents.iter_mut().filter(|agent| agent.tools.allowed == Allow::All) {
+            agent.tools.allowed = self.default_tools(&agent.name, tools);
+        }
         for agent in agents.iter_mut().filter(|_| self.memory) {
             if let Allow::Only(rules) = &mut agent.tools.allowed {
+                rules.retain(|rule| !memory::NAMES.contains(&rule.tool.as_str()));
                 rules.extend(memory::NAMES.map(Rule::tool));
             }
         }
@@ -306,8 +317,7 @@ impl Team {
     /// The parameters that the prompts of its own agents use as `{{name}}`, by agent.
     pub(crate) fn shared(&self) -> HashMap<String, Value> {
         let named = |prompt: &str| -> Object<String, Value> {
-            let blanks: Vec<&str> =
-                prompt.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()).map(str::trim).collect();
+            let blanks = blanks(prompt);
             let used = self.parameters.iter().filter(|(name, _)| blanks.contains(&name.as_str()));
             used.map(|(name, value)| (name.clone(), value.clone())).collect()
         };
@@ -324,6 +334,13 @@ impl Team {
     pub(crate) fn scope(&self) -> TemplateScope {
         TemplateScope(self.parameters.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
+}
+
+/// The names that a prompt contains as `{{name}}`.
+pub(crate) fn blanks(prompt: &str) -> Vec<&str> {
+    let inside = prompt.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
+    let is_name = |name: &&str| !name.is_empty() && name.chars().all(|char| char.is_alphanumeric() || char == '_');
+    inside.map(|(name, _)| name.trim()).filter(is_name).collect()
 }
 
 /// Prefix of the names of models that are team programs.

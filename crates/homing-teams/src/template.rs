@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
+use homing_core::registry::distance;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::Value;
 
 use crate::shell_template;
@@ -80,13 +81,122 @@ fn lone_expression(text: &str) -> Option<&str> {
 /// Names that a template uses and does not define, with their paths, such as `results.research.output`.
 pub(crate) fn names(template: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.template_from_str(template).map_err(|error| problem(&error))?;
+    for (line, expression) in expressions(template) {
+        known_operations(expression).map_err(|message| TemplateError { line, message })?;
+    }
     Ok(parsed.undeclared_variables(true).into_iter().collect())
 }
 
 /// Names that a condition uses, with their paths.
 pub(crate) fn names_in_condition(condition: &str) -> Result<BTreeSet<String>, TemplateError> {
     let parsed = ENVIRONMENT.compile_expression(condition).map_err(|error| problem(&error))?;
+    known_operations(condition).map_err(|message| TemplateError { line: 1, message })?;
     Ok(parsed.undeclared_variables(true).into_iter().collect())
+}
+
+/// The expressions and statements of a template, each with its line.
+fn expressions(template: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(open) = template[at..].find('{').map(|open| at + open) {
+        let close = match template.as_bytes().get(open + 1) {
+            Some(b'{') => "}}",
+            Some(b'%') => "%}",
+            Some(b'#') => "#}",
+            Some(_) | None => {
+                at = open + 1;
+                continue;
+            }
+        };
+        let inside = open + 2;
+        let end = template[inside..].find(close).map_or(template.len(), |end| inside + end);
+        if close != "#}" {
+            found.push((1 + template[..open].matches('\n').count(), &template[inside..end]));
+        }
+        at = (end + 2).min(template.len());
+    }
+    found
+}
+
+/// Fails if an expression uses a filter or a test that does not exist: otherwise that would be found only when it is evaluated.
+fn known_operations(expression: &str) -> Result<(), String> {
+    for (kind, name) in operations(expression) {
+        let (probe, missing) = match kind {
+            "filter" => (format!("none|{name}"), ErrorKind::UnknownFilter),
+            _ => (format!("none is {name}"), ErrorKind::UnknownTest),
+        };
+        let outcome = ENVIRONMENT.compile_expression(&probe).and_then(|probe| probe.eval(()));
+        if outcome.is_err_and(|error| error.kind() == missing) {
+            let near = FILTERS.iter().filter(|_| kind == "filter").min_by_key(|known| distance(known, name));
+            let near = near.filter(|known| distance(known, name) <= 2);
+            let hint = near.map(|known| format!(" (did you mean `{known}`?)")).unwrap_or_default();
+            return Err(format!("unknown {kind} `{name}`{hint}"));
+        }
+    }
+    Ok(())
+}
+
+/// Filters that are suggested for a misspelt one.
+const FILTERS: [&str; 24] = [
+    "default", "first", "float", "int", "items", "join", "last", "length", "list", "lower", "map", "max", "min",
+    "reject", "replace", "reverse", "round", "select", "sort", "split", "sum", "tojson", "trim", "upper",
+];
+
+/// The filters and tests that an expression names, outside of its strings.
+fn operations(expression: &str) -> Vec<(&'static str, &str)> {
+    let mut found = Vec::new();
+    let mut words = Words { text: expression, at: 0 };
+    let mut before = "";
+    while let Some(word) = words.next() {
+        match (before, word) {
+            ("|", name) if is_name(name) => found.push(("filter", name)),
+            ("is", "not") => {
+                // The test follows.
+                continue;
+            }
+            ("is", name) if is_name(name) => found.push(("test", name)),
+            (_, _) => (),
+        }
+        before = word;
+    }
+    found
+}
+
+fn is_name(word: &str) -> bool {
+    word.starts_with(|char: char| char.is_ascii_alphabetic() || char == '_')
+}
+
+/// The words and signs of an expression, without spaces and strings.
+struct Words<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let bytes = self.text.as_bytes();
+        while bytes.get(self.at)?.is_ascii_whitespace() {
+            self.at += 1;
+        }
+        let start = self.at;
+        let first = bytes[start];
+        if first == b'\'' || first == b'"' {
+            self.at += 1;
+            while self.at < bytes.len() && bytes[self.at] != first {
+                self.at += if bytes[self.at] == b'\\' { 2 } else { 1 };
+            }
+            self.at += 1;
+            return Some("");
+        }
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        self.at += bytes[start..].iter().take_while(|byte| is_word(byte)).count();
+        if self.at == start {
+            self.at += self.text[start..].chars().next().map_or(1, char::len_utf8);
+        }
+        self.text.get(start..self.at)
+    }
 }
 
 fn problem(error: &Error) -> TemplateError {
@@ -125,6 +235,18 @@ mod tests {
         assert!(render("{{ unknown }}", &json!({})).is_err());
         assert!(holds("a.b.c == 1", &json!({"a": {}})).is_err());
         assert!(!holds("a.b is defined", &json!({"a": {}})).unwrap());
+    }
+
+    #[test]
+    fn unknown_filter_or_test_is_found_without_evaluation() {
+        let message = |template: &str| names(template).unwrap_err().message;
+        assert_eq!(message("{{ task | lenght }}"), "unknown filter `lenght` (did you mean `length`?)");
+        assert_eq!(message("a\n{% if task is not strnig %}x{% endif %}"), "unknown test `strnig`");
+        assert_eq!(names("a\n{{ task | frobnicate }}").unwrap_err().line, 2);
+        let fine = "{{ task | replace('| nope', \"is it\") | upper }} {# | nope #} { | nope } {% if task is defined %}{% endif %}";
+        assert!(names(fine).is_ok(), "{:?}", names(fine));
+        assert!(names_in_condition("failures.f is not defined or 'ä' in task").is_ok());
+        assert!(names_in_condition("task | nope").is_err());
     }
 
     #[test]

@@ -2,10 +2,14 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser};
+use granit_parser::{Event, Parser, ScalarStyle};
 
 /// Lines and columns by path.
-pub(crate) struct YamlPositions(HashMap<String, (u32, u32)>);
+pub(crate) struct YamlPositions {
+    by_path: HashMap<String, (u32, u32)>,
+    /// Plain values such as `012`, in the order of the file.
+    pub(crate) leading_zeros: Vec<(String, (u32, u32))>,
+}
 
 /// A collection whose end has not been read: its path, and the current position in it.
 enum OpenCollection {
@@ -16,12 +20,17 @@ enum OpenCollection {
 impl YamlPositions {
     /// The positions in a text that has been parsed before and is therefore valid YAML.
     pub(crate) fn of(text: &str) -> Self {
-        let (mut positions, mut open) = (HashMap::new(), Vec::new());
+        let (mut positions, mut open, mut leading_zeros) = (HashMap::new(), Vec::new(), Vec::new());
         let mut parser = Parser::new_from_str(text);
         while let Some(Ok((event, span))) = parser.next_event() {
             let position = (number(span.start.line()), number(span.start.col()).saturating_add(1));
             match event {
-                Event::Scalar(text, ..) => scalar(&mut positions, &mut open, position, &text),
+                Event::Scalar(text, style, ..) => {
+                    if style == ScalarStyle::Plain && has_leading_zero(&text) {
+                        leading_zeros.push((text.to_string(), position));
+                    }
+                    scalar(&mut positions, &mut open, position, &text);
+                }
                 Event::Alias(_) => scalar(&mut positions, &mut open, position, ""),
                 Event::SequenceStart(..) => {
                     let path = record_value(&mut positions, &mut open, position);
@@ -38,22 +47,26 @@ impl YamlPositions {
                 _ => (),
             }
         }
-        Self(positions)
+        Self { by_path: positions, leading_zeros }
     }
 
     /// The position of a field, or of the nearest enclosing field that is in the file.
     pub(crate) fn find(&self, path: &str) -> (u32, u32) {
         let mut path = path;
         loop {
-            if let Some(position) = self.0.get(path) {
+            if let Some(position) = self.by_path.get(path) {
                 return *position;
             }
             match path.rfind(['.', '[']) {
                 Some(end) => path = &path[..end],
-                None => return self.0.get("").copied().unwrap_or((0, 0)),
+                None => return self.by_path.get("").copied().unwrap_or((0, 0)),
             }
         }
     }
+}
+
+fn has_leading_zero(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn number(number: usize) -> u32 {

@@ -61,9 +61,51 @@ async fn r45_speakers_hand_over_by_name() {
         "cyd" => say("ask @dan or mail me@example.org"),
         _ => say("STOP here"),
     };
-    let chat = Chat::new(["ada", "bob", "cyd"]).handing_off().max_rounds(9).stop_word("STOP");
+    let chat = Chat::new(["ada", "bob", "cyd"]).handing_off().max_rounds(4).stop_word("STOP");
     let whole = cut_anywhere(host(chat, script), "talk", "tea").await;
-    assert_eq!(agent_names(&whole), ["ada", "cyd", "ada", "cyd", "ada", "cyd", "ada", "cyd", "ada"]);
+    assert_eq!(agent_names(&whole), ["ada", "cyd", "cyd", "cyd"], "without a hand-over the speaker stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r45_mail_address_of_a_member_is_not_a_hand_over() {
+    let script = |member: MemberRequest<'_>| match member.name {
+        "ada" => say("mail me@bob or x.y@bob.org, (@cyd)"),
+        _ => say("done. STOP"),
+    };
+    let chat = Chat::new(["ada", "bob", "cyd"]).handing_off().max_rounds(4).stop_word("STOP");
+    let whole = cut_anywhere(host(chat, script), "talk", "tea").await;
+    assert_eq!((agent_names(&whole), whole.output.as_str()), (vec!["ada", "cyd"], "done."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r45_answer_is_the_last_useful_message_without_the_stop_word() {
+    let script = |member: MemberRequest<'_>| match member.name {
+        "ada" => say("A poem about tea"),
+        _ => say("**APPROVE**"),
+    };
+    let chat = Chat::new(["ada", "bob"]).stop_word("APPROVE");
+    let whole = cut_anywhere(host(chat, script), "talk", "tea").await;
+    assert_eq!((whole.status, whole.output.as_str()), (Status::Done, "A poem about tea"));
+    let message = |speaker: &str, text: &str| json!({"speaker": speaker, "text": text, "status": "done"});
+    let said = [message("ada", "A poem about tea"), message("bob", "**APPROVE**")];
+    assert_eq!(whole.data, Some(json!({"messages": said, "summary": null})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r45_selector_and_speakers_that_hand_over_see_descriptions() {
+    let script = |member: MemberRequest<'_>| {
+        let sees_all = member.first_words().contains("- ada: the ada\n- bob: the bob");
+        match member.name {
+            "host" if sees_all => call([("answer", json!({"speaker": "bob"}))]),
+            "host" => call([("answer", json!({"speaker": "ada"}))]),
+            _ => say(format!("{} {sees_all}", member.name)),
+        }
+    };
+    let (chosen, _) =
+        run(&host(Chat::new(["ada", "bob"]).selected_by("host").max_rounds(1), script), "talk", "x").await;
+    assert_eq!(chosen.output, "bob false");
+    let (handed, _) = run(&host(Chat::new(["ada", "bob"]).handing_off().max_rounds(1), script), "talk", "x").await;
+    assert_eq!(handed.output, "ada true");
 }
 
 #[tokio::test(start_paused = true)]

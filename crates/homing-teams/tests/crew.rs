@@ -12,12 +12,13 @@ use homing_core::{
     message::Reply,
     model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta, SingleModel},
     scripted_model::{FunctionModel, call, last_words, say},
+    tool::{Effect, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
     Runtime, RuntimeParts, Task,
     journal::{Claim, MemoryJournal},
 };
-use homing_teams::{Crew, CrewTask, LimitFields, OnTaskFailure, Team, TeamResult};
+use homing_teams::{Chat, Crew, CrewTask, LimitFields, OnTaskFailure, Pattern, Team, TeamResult, install};
 use serde_json::json;
 use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
@@ -338,4 +339,65 @@ fn agents_of_a_team_are_installed_with_it() {
     let team = Team::new("report", crew).agent(AgentDefinition::new("own", "d", "p"));
     let parts = parts(MemoryJournal::new(), Vec::new(), scripted(echo), vec![team]);
     assert!(parts.registry.has("own") && parts.registry.has("report"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn manager_sees_the_descriptions_of_members() {
+    let script = |member: MemberRequest<'_>| match member.name {
+        "boss" if member.first_words().contains("- ada: the ada\n- bob: the bob") => {
+            call([("answer", json!({"agent": "bob", "accepted": true}))])
+        }
+        "boss" => call([("answer", json!({"agent": "ada", "accepted": true}))]),
+        who => say(who.to_owned()),
+    };
+    let mut crew = Crew::hierarchical("boss").task(CrewTask::unassigned("work", "Do it"));
+    crew.members = vec!["ada".to_owned(), "bob".to_owned()];
+    let make = move |journal: Arc<MemoryJournal>| {
+        parts(journal, agents(["boss", "ada", "bob"]), scripted(script), vec![Team::new("crew", crew.clone())])
+    };
+    let (result, _) = run(&make, "crew", "x").await;
+    assert_eq!(result.output, "bob");
+}
+
+#[tokio::test(start_paused = true)]
+async fn structured_answer_of_a_crew_is_its_output_too() {
+    let script = |_: MemberRequest<'_>| call([("answer", json!({"n": 3}))]);
+    let crew = Crew::sequential().task(CrewTask::new("count", "ada", "Count").schema(json!({"type": "object"})));
+    let make = move |journal: Arc<MemoryJournal>| {
+        parts(journal, agents(["ada"]), scripted(script), vec![Team::new("crew", crew.clone())])
+    };
+    let whole = cut_anywhere(make, "crew", "x").await;
+    assert_eq!((whole.output.as_str(), whole.data), ("{\n  \"n\": 3\n}", Some(json!({"n": 3}))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_without_tools_get_those_of_their_role() {
+    let names = |member: &MemberRequest<'_>| {
+        member.request.tools.specs.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(",")
+    };
+    let script = move |member: MemberRequest<'_>| say(format!("has {}", names(&member)));
+    let tool = |name: &str, effect| -> Arc<dyn Tool> {
+        struct Named(ToolSpec);
+        impl Tool for Named {
+            fn spec(&self) -> &ToolSpec {
+                &self.0
+            }
+
+            fn call<'a>(&'a self, _: &'a ToolContext, _: serde_json::Value) -> BoxFuture<'a, ToolOutput> {
+                Box::pin(std::future::ready(ToolOutput::text("")))
+            }
+        }
+        Arc::new(Named(ToolSpec { effect, ..ToolSpec::new(name, "", json!({"type": "object"})) }))
+    };
+    let tools_of = async |pattern: Pattern| {
+        let mut parts = RuntimeParts::new(Vec::new().into_iter().collect(), scripted(script), MemoryJournal::new());
+        parts.tools = vec![tool("peek", Effect::Reads), tool("poke", Effect::Changes)];
+        let mut team = Team::new("team", pattern);
+        team.agents = agents(["ada", "bob"]);
+        install(&mut parts, [team]).unwrap();
+        Runtime::new(parts).spawn(Task::new("team", "go")).unwrap().wait().await.output
+    };
+    assert_eq!(tools_of(Crew::sequential().task(CrewTask::new("a", "ada", "x")).into()).await, "has peek,poke");
+    assert_eq!(tools_of(Chat::new(["ada"]).max_rounds(1).into()).await, "has peek");
+    assert_eq!(tools_of(Chat::new(["ada"]).max_rounds(1).summary("bob").into()).await, "has ");
 }

@@ -334,19 +334,20 @@ async fn inner_team_that_failed_is_named_by_the_outer_team() {
 #[tokio::test(start_paused = true)]
 async fn inner_team_that_misses_the_schema_fails_the_outer_team() {
     let schema = json!({"type": "object", "required": ["speaker"]});
-    let inner = |agent: &str, form: Option<serde_json::Value>| {
-        let task = CrewTask { schema: form, ..CrewTask::new("a", agent, "A") };
+    let inner = |agent: &str| {
+        let task = CrewTask::new("a", agent, "A").schema(schema.clone());
         Team::new("inner", Crew::sequential().task(task))
     };
     let outer = |inner: Team| {
         let node = Node { team: Some("inner".into()), agent: None, ..Node::agent("sub", "", "Go") };
         Team::new("outer", Graph::starting_at("sub").node(node.schema(schema.clone()))).team(inner)
     };
-    let prose = outcome(outer(inner("ada", None))).await;
-    assert!(why(&prose).starts_with("node `sub` (run 1.1): failed (schema): "), "{prose:#?}");
-    let mute = outcome(outer(inner("mute", Some(schema.clone())))).await;
+    let other = Graph::starting_at("only").node(Node::agent("only", "ada", "A"));
+    let other = outcome(outer(Team::new("inner", other))).await;
+    assert!(why(&other).starts_with("node `sub` (run 1.1): failed (schema): "), "{other:#?}");
+    let mute = outcome(outer(inner("mute"))).await;
     assert!(why(&mute).contains("failed (team): task `a` (run 1.1.1)"), "{mute:#?}");
-    assert_eq!(outcome(outer(inner("ada", Some(schema.clone())))).await.status, Status::Done);
+    assert_eq!(outcome(outer(inner("ada"))).await.status, Status::Done);
 }
 
 #[tokio::test(start_paused = true)]

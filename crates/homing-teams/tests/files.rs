@@ -4,7 +4,9 @@ mod support;
 
 use std::{path::Path, sync::Arc, time::Instant};
 
-use homing_core::{diagnostic::Severity, envelope::Status, limits::Limits, registry::Registry, scripted_model::say};
+use homing_core::{
+    diagnostic::Severity, envelope::Status, limits::Limits, registry::Registry, scripted_model::say, tool::ToolSpec,
+};
 use homing_runtime::{
     Runtime, Task,
     journal::{Claim, MemoryJournal},
@@ -63,7 +65,12 @@ fn crew(tasks: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn team_file_runs() {
     let mut loaded = load(REPORT, None);
-    assert!(loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
+    let warnings: Vec<String> = loaded.diagnostics.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].contains("unknown parameter `nothing`: it stays in the prompt as it is written"),
+        "{warnings:?}"
+    );
     loaded.set("topic", "ants").unwrap();
     let team = loaded.ready().unwrap();
     let script = |member: MemberRequest<'_>| say(format!("<{}: {}>", member.name, member.task.replace('\n', " ")));
@@ -179,6 +186,108 @@ fn templates_are_checked_before_any_model_is_called() {
     team.yaml:7:40: error: syntax error: unexpected end of input, expected end of variable block (line 1 of the template)
     team.yaml:8:7: error: `results.x` is used, but `x` is not in the task's context
     "###);
+}
+
+#[test]
+fn values_are_yaml_1_2() {
+    let schema = "{type: object, properties: {ok: {enum: [yes, no, on, off, y]}}}";
+    let text = format!(
+        "name: t\nparameters: {{country: no, zip: 012, hex: 0x1F, real: true}}\nagents: [{{name: a, description: d, prompt: a}}]\ncrew: {{tasks: [{{name: x, agent: a, description: d, schema: {schema}}}]}}\n"
+    );
+    let loaded = load(&text, Some(Path::new("team.yaml")));
+    insta::assert_snapshot!(loaded.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), @"team.yaml:2:32: warning: `012` is read as a decimal number without its leading zero");
+    let team = loaded.team.unwrap();
+    assert_eq!(team.parameters["country"], "no");
+    assert_eq!((team.parameters["zip"].as_f64(), &team.parameters["hex"]), (Some(12.0), &31.into()));
+    assert_eq!(team.parameters["real"], true);
+    let Pattern::Crew(crew) = team.pattern else { panic!("a crew") };
+    assert_eq!(
+        crew.tasks[0].schema.as_ref().unwrap()["properties"]["ok"]["enum"],
+        serde_json::json!(["yes", "no", "on", "off", "y"])
+    );
+}
+
+fn graph_file(state: &str, nodes: &str, edges: &str) -> String {
+    let agents = "agents: [{name: a, description: d, prompt: a}]";
+    format!("name: t\n{agents}\ngraph:\n  start: x\n  state: {{{state}}}\n  nodes:\n{nodes}  edges:\n{edges}")
+}
+
+#[test]
+fn mistakes_in_templates_schemas_and_members_are_found() {
+    insta::assert_snapshot!(diagnostics(&crew("    - {name: x, agent: a, description: '{{ task | lenght }}'}\n")), @"team.yaml:6:40: error: unknown filter `lenght` (did you mean `length`?) (line 1 of the template)");
+    insta::assert_snapshot!(diagnostics(&crew("    - {name: x, agent: a, description: d, schema: {type: object, properties: {n: {type: strin}}}}\n")), @r#"team.yaml:6:89: error: not a valid JSON schema: "strin" is not valid under any of the schemas listed in the 'anyOf' keyword"#);
+    insta::assert_snapshot!(diagnostics("name: t\nagents: [{name: a, description: d, prompt: 'for {{ audeince }}', tools: [read, grpe, mcp__x__y]}]\nparameters: {audience: all}\nmap: {agent: a, each: x, items: [1]}\n"), @r"
+    team.yaml:2:44: warning: unknown parameter `audeince`: it stays in the prompt as it is written; parameters of the team: audience
+    team.yaml:2:80: error: there is no tool `grpe` (did you mean `grep`?)
+    ");
+    insta::assert_snapshot!(diagnostics("name: t\nagents: [{name: a, description: d, prompt: a}]\nchat: {members: [a], rules: [{when: 'true', speaker: a}]}\n"), @"team.yaml:3:29: error: `rules` have no effect without `next: rule`");
+}
+
+#[test]
+fn mistakes_in_the_course_of_a_graph_are_found() {
+    let node = |name: &str| format!("    - {{name: {name}, agent: a, task: d}}\n");
+    let (x, y) = (node("x"), node("y"));
+    insta::assert_snapshot!(diagnostics(&graph_file("", &format!("{x}{y}"), "    - {from: x, to: end}\n")), @"team.yaml:8:14: warning: the node `y` is never reached: no edge leads to it from the start");
+    insta::assert_snapshot!(diagnostics(&graph_file("", &format!("{x}{y}"), "    - {from: x, to: y}\n    - {from: y, to: x}\n    - {from: y, to: end}\n")), @"team.yaml:7:14: error: endless loop: x → y → x; give one of its edges a condition or a limit");
+    assert_eq!(
+        diagnostics(&graph_file("", &format!("{x}{y}"), "    - {from: x, to: y}\n    - {from: y, to: x, limit: 2}\n")),
+        ""
+    );
+    let join = "    - {name: z, agent: a, task: d, join: [x, y]}\n";
+    insta::assert_snapshot!(diagnostics(&graph_file("", &format!("{x}{y}{join}"), "    - {from: x, to: z}\n    - {from: z, to: y}\n    - {from: y, to: z, limit: 1}\n")), @"team.yaml:9:46: error: the join cannot be complete: `y` comes only after `z`");
+    insta::assert_snapshot!(diagnostics(&graph_file("s: {type: string, reducer: append}", &x, "    - {from: x, to: end}\n")), @"team.yaml:5:38: error: `s`: `append` needs a list, not a string");
+}
+
+#[test]
+fn tools_and_teams_of_nodes_must_fit() {
+    let bash = ToolSpec::new(
+        "bash",
+        "",
+        serde_json::json!({
+            "type": "object", "required": ["command"],
+            "properties": {"command": {"type": "string"}, "timeout": {"type": "number"}},
+        }),
+    );
+    let check = |nodes: &str| {
+        let text = graph_file("", nodes, "    - {from: x, to: end}\n");
+        let loaded = load(&text, Some(Path::new("team.yaml")));
+        assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+        let found = loaded.check(&Registry::default(), std::slice::from_ref(&bash));
+        found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(check("    - {name: x, tool: bash, args: {cmd: ls, timeout: soon}}\n"), @r#"
+    team.yaml:7:35: error: `bash` needs the argument `command`
+    team.yaml:7:54: error: the argument `timeout` of `bash` cannot be "soon"
+    "#);
+    assert_eq!(check("    - {name: x, tool: bash, args: {command: 'ls {{ task }}', timeout: '{{ step }}'}}\n"), "");
+    insta::assert_snapshot!(check("    - {name: x, tool: bsah, args: {command: ls}}\n"), @"team.yaml:7:23: error: there is no tool `bsah` (did you mean `bash`?)");
+    let chat = "name: t\nagents: [{name: a, description: d, prompt: a}]\nteams: [{name: talk, chat: {members: [a]}}]\ngraph:\n  start: x\n  nodes:\n    - {name: x, team: talk, task: d, schema: {type: object}}\n";
+    insta::assert_snapshot!(diagnostics(chat), @"team.yaml:7:46: error: `schema` cannot be met: `talk` is a chat, whose data is the conversation");
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_of_a_program_names_file_line_and_node() {
+    let text = graph_file(
+        "n: {type: number}",
+        "    - {name: x, agent: a, task: d, writes: n}\n",
+        "    - {from: x, to: end}\n",
+    );
+    let team = load(&text, Some(Path::new("team.yaml"))).ready().unwrap();
+    let make = |journal, teams| parts(journal, Vec::new(), scripted(|_: MemberRequest<'_>| say("many")), teams);
+    let journal = MemoryJournal::new();
+    let runtime = Runtime::new(make(journal.clone(), vec![team]));
+    let failed = runtime.spawn(Task::new("t", "go")).unwrap().wait().await;
+    let error = failed.error.unwrap();
+    assert_eq!(
+        (error.kind.as_str(), error.message.as_str()),
+        ("team", "team.yaml:7:7: node `x`: `n` must be a number, not \"many\"")
+    );
+    assert_eq!(failed.data, Some(serde_json::json!({"n": null})), "the state is kept as data");
+    let records = journal.records(failed.run);
+    let teams = recorded_in(records.iter().map(|record| &**record));
+    let runtime = Runtime::new(make(MemoryJournal::with(records[..6].iter().cloned()), teams));
+    let again = runtime.resume(failed.run, Claim::IfGone, Limits::default()).await.unwrap().wait().await;
+    assert_eq!(again.error.unwrap().message, error.message, "also from the journal");
 }
 
 #[test]

@@ -8,17 +8,18 @@ use std::sync::{
 };
 
 use homing_core::{
+    BoxFuture,
     authority::Allow,
     definition::AgentDefinition,
     envelope::Status,
     message::Reply,
     rule::Rule,
     scripted_model::{call, say},
-    tool::Replay,
+    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{Runtime, RuntimeParts, Task, journal::MemoryJournal};
 use homing_teams::{Crew, CrewTask, Edge, FieldType, Graph, Node, OnTaskFailure, Reducer, Team, function, mermaid};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
 fn host(
@@ -81,7 +82,7 @@ async fn r46_loop_ends_at_the_limit_of_its_edge() {
 async fn r46_loop_without_a_limit_ends_at_max_steps() {
     let graph = Graph::starting_at("a")
         .node(Node::agent("a", "writer", "step {{ step }}"))
-        .edge(Edge::new("a", "a"))
+        .edge(Edge::new("a", "a").when("step >= 0"))
         .max_steps(7);
     let (result, _) = run(&host(Team::new("round", graph), echo), "round", "ants").await;
     assert_eq!((result.status, result.children.len()), (Status::Failed, 7));
@@ -212,6 +213,80 @@ async fn team_gets_no_tools_that_its_parent_may_not_delegate() {
     assert!(shop.error.as_ref().unwrap().message.contains("there is no tool `pay` here"), "{shop:#?}");
     let allowed = spawn(make(vec![Rule::tool("delegate"), Rule::tool("pay")])).wait().await;
     assert_eq!(allowed.children[0].output, "paid");
+}
+
+/// A tool that returns text, and data about it, as commands do.
+fn command(text: &'static str) -> Arc<dyn Tool> {
+    struct Command(ToolSpec, &'static str);
+    impl Tool for Command {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn call<'a>(&'a self, _: &'a ToolContext, _: Value) -> BoxFuture<'a, ToolOutput> {
+            let bytes = if self.1 == "[no output]" { 0 } else { self.1.len() };
+            let data = Some(json!({"exit_code": 0, "bytes": bytes}));
+            Box::pin(std::future::ready(ToolOutput { data, ..ToolOutput::text(self.1) }))
+        }
+    }
+    Arc::new(Command(ToolSpec::new("command", "", json!({"type": "object"})), text))
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_output_of_a_command_reaches_the_state() {
+    let written = async |kind: FieldType, text: &'static str| {
+        let graph = Graph::starting_at("look")
+            .field("seen", kind, Reducer::Replace, json!(null))
+            .node(Node::tool("look", "command", json!({})).writes("seen"));
+        let (result, _) = run(&host(Team::new("g", graph).tool(command(text)), echo), "g", "x").await;
+        result.data.unwrap()["seen"].clone()
+    };
+    assert_eq!(written(FieldType::String, "two files").await, "two files");
+    assert_eq!(written(FieldType::String, "[no output]").await, "");
+    assert_eq!(written(FieldType::Number, "12").await, 12);
+    assert_eq!(written(FieldType::List, "[\"a\", 2]").await, json!(["a", 2]));
+    assert_eq!(written(FieldType::Any, "two").await, json!({"exit_code": 0, "bytes": 3, "output": "two"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_two_branches_cannot_replace_the_same_value() {
+    let graph = |reducer| {
+        Graph::starting_at("split")
+            .field("draft", FieldType::Any, reducer, json!(null))
+            .node(Node::agent("split", "reviewer", "S"))
+            .node(Node::agent("left", "writer", "L").writes("draft"))
+            .node(Node::agent("right", "researcher", "R").writes("draft"))
+            .edge(Edge::new("split", "left"))
+            .edge(Edge::new("split", "right"))
+    };
+    let (lost, _) = run(&host(Team::new("g", graph(Reducer::Replace)), echo), "g", "x").await;
+    assert_eq!(
+        lost.error.unwrap().message,
+        "node `right`: `draft` was already written in this step by node `left`: use a reducer other than `replace`"
+    );
+    let (kept, _) = run(&host(Team::new("g", graph(Reducer::Append)), echo), "g", "x").await;
+    assert_eq!(kept.data.unwrap()["draft"], json!(["<writer: L>", "<researcher: R>"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r46_join_continues_without_a_branch_that_was_not_taken() {
+    let graph = Graph::starting_at("split")
+        .field("notes", FieldType::List, Reducer::Append, json!([]))
+        .node(Node::agent("split", "reviewer", "S"))
+        .node(Node::agent("left", "writer", "L").writes("notes"))
+        .node(Node::agent("right", "researcher", "R").writes("notes"))
+        .node(Node::agent("more", "researcher", "M").writes("notes"))
+        .node(Node::agent("join", "writer", "{{ state.notes | join(' ') }}").join(["left", "more"]))
+        .edge(Edge::new("split", "left").when("'only' not in task"))
+        .edge(Edge::new("split", "right"))
+        .edge(Edge::new("right", "more"))
+        .edge(Edge::new("left", "join"))
+        .edge(Edge::new("more", "join"));
+    let whole = cut_anywhere(host(Team::new("g", graph.clone()), echo), "g", "only the right").await;
+    assert_eq!(whole.output, "<writer: <researcher: R> <researcher: M>>");
+    assert_eq!(agent_names(&whole).len(), 4, "the join runs once");
+    let both = cut_anywhere(host(Team::new("g", graph), echo), "g", "both").await;
+    assert_eq!(agent_names(&both).len(), 5, "a join waits for a branch that is on its way");
 }
 
 #[test]

@@ -84,6 +84,15 @@ async fn map_of_200_items_is_not_stopped_by_default_limits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn map_of_a_long_task_has_no_hidden_limit() {
+    let lines: Vec<String> = (0..1_200).map(|line| line.to_string()).collect();
+    let (result, _) = run(&map_team(Map::new("researcher", "{{ item }}")), "each", &lines.join("\n")).await;
+    assert_eq!((result.status, map_results(&result).len(), result.children.len()), (Status::Done, 1_200, 1_200));
+    let data = result.data.unwrap();
+    assert_eq!((&data["items"][1_199]["output"], &data["reduced"]), (&json!("[1199]"), &json!(null)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn map_at_its_limit_returns_partial_results_in_order() {
     let team = Team::new("each", Map::new("researcher", "{{ item }}").items(["a", "b", "c", "d"]))
         .limits(LimitFields { max_children: Some(2), ..LimitFields::default() });

@@ -33,17 +33,20 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
             .hint(format!("resume it first: homing resume {}", args.id))
             .into());
     }
+    let records = journal.follow(found.tree, 0).map_err(Trouble::from)?;
+    let teams = homing_teams::recorded_in(records.iter().map(|record| &**record));
     drop(journal);
-    let session =
-        Session::open(&args.with, SessionRequest { needs_journal: true, telemetry, ..SessionRequest::default() })
-            .await?;
+    let request = SessionRequest { needs_journal: true, telemetry, teams, ..SessionRequest::default() };
+    let session = Session::open(&args.with, request).await?;
     let journal = session.homing.journal().ok_or_else(no_journal)?;
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
     let earlier = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
     let agent = earlier.spawned.agent.name.clone();
     let mut task = session.bounded(Task::new(agent, text), args.limits.limits());
     task.history = earlier.messages().iter().map(|entry| entry.message.clone()).collect();
-    task.model = session.model.clone().or_else(|| earlier.spawned.models.first().cloned());
+    // The model of a team is its program, which no other model can replace.
+    let model = session.model.clone().filter(|_| homing_teams::recorded(&earlier.spawned).is_none());
+    task.model = model.or_else(|| earlier.spawned.models.first().cloned());
     task.context.clone_from(&earlier.spawned.context);
     task.tags = [("continues".to_owned(), found.run.to_string())].into();
     let run = session.homing.spawn(task).map_err(Trouble::from)?;

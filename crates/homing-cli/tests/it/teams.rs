@@ -1,6 +1,8 @@
-//! `homing check` on team files, and values in their commands.
+//! `homing check` on team files, values in their commands, and teams that are continued.
 
 use std::{path::Path, process::Command};
+
+use homing_testing::FakeResponse;
 
 use crate::world::*;
 
@@ -58,4 +60,62 @@ fn value_in_a_teams_command_does_not_become_shell_code() {
     world.write("unclear.yaml", &COMMAND.replace("printf %s", "cat <<X"));
     let (code, said) = check(&world.project.path().join("unclear.yaml"));
     assert_eq!((code, said.contains("cannot be quoted safely")), (Some(1), true), "{said}");
+}
+
+#[test]
+fn check_reports_a_team_file_without_a_pattern_as_a_team() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("team.yaml");
+    std::fs::write(&file, "name: t\nagents:\n  - {name: a, description: d, prompt: p}\n").unwrap();
+    let (code, said) = check(&file);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("the team has no pattern: use one of crew, chat, graph, orchestrator, map"), "{said}");
+}
+
+#[test]
+fn check_finds_wrong_arguments_of_a_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("team.yaml");
+    let text = "name: t\ngraph:\n  start: x\n  nodes: [{name: x, tool: bash, args: {cmd: ls}}]\n";
+    std::fs::write(&file, text).unwrap();
+    let (code, said) = check(&file);
+    assert_eq!((code, said.contains("`bash` needs the argument `command`")), (Some(1), true), "{said}");
+}
+
+#[test]
+fn output_of_a_command_reaches_the_next_node() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&format!("read: {}", task_of(seen))));
+    let agents = "agents: [{name: ada, description: d, prompt: You are Ada., tools: []}]";
+    let nodes = "    - {name: count, tool: bash, args: {command: echo 41}, writes: n}\n    - {name: tell, agent: ada, task: 'it is \
+                 {{ state.n + 1 }}'}\n";
+    let graph = format!(
+        "graph:\n  start: count\n  state: {{n: {{type: number}}}}\n  nodes:\n{nodes}  edges: [{{from: count, to: tell}}]\n"
+    );
+    world.write("team.yaml", &format!("name: t\n{agents}\n{graph}"));
+    let output =
+        world.homing(&["team", "team.yaml", "--model", "openai/gpt-4.1", "--json", "--allow", "bash(echo *)", "go"]);
+    assert_eq!(
+        (code(&output), &json(&output)["output"]),
+        (0, &"read: it is 42".into()),
+        "{}{}",
+        out(&output),
+        err(&output)
+    );
+    assert_eq!(json(&output)["data"]["n"], 41);
+}
+
+#[test]
+fn finished_team_is_continued_by_a_message() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen).replace('\n', " "))));
+    let agents = "agents: [{name: ada, description: d, prompt: You are Ada., tools: []}]";
+    let crew = "crew: {tasks: [{name: write, agent: ada, description: 'Write {{ task }}'}]}";
+    world.write("team.yaml", &format!("name: t\n{agents}\n{crew}\n"));
+    let first = json(&world.homing(&["team", "team.yaml", "--model", "openai/gpt-4.1", "--json", "about ants"]));
+    let told =
+        world.homing(&["tell", first["run"].as_str().unwrap(), "--model", "openai/gpt-4.1", "--json", "now bees"]);
+    let (text, errors) = (out(&told), err(&told));
+    assert_eq!(code(&told), 0, "{text}{errors}");
+    let answer = json(&told)["output"].as_str().unwrap().to_owned();
+    assert!(answer.starts_with("<Write now bees  This continues earlier work."), "{answer}");
+    assert!(answer.contains("about ants") && answer.contains("Its result: <Write about ants>"), "{answer}");
 }

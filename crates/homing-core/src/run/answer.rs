@@ -9,6 +9,8 @@ use crate::tool::Replay;
 pub(super) struct AnswerState {
     /// The first valid answer.
     pub(super) data: Option<Value>,
+    /// Results of a program. Unlike an answer, they count even if the run did not finish.
+    pub(super) results: Option<Value>,
     /// True if the model has been asked to repair an answer.
     pub(super) repair_asked: bool,
     /// Number of repairs and of answers that did not match the schema.

@@ -78,6 +78,9 @@ impl Fold<'_> {
             Purpose::Landing(_) => said.parts.retain(|part| !matches!(part, Part::Call(_))),
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => cut::drop_cut_call(&mut said),
         }
+        if reply.data.is_some() {
+            run.answer.results.clone_from(&reply.data);
+        }
         let (id, turn) = (run.id, run.turn());
         let key = |index: usize| CallKey { run: id, turn, index: u32::try_from(index).unwrap_or(u32::MAX) };
         run.calls.states =
@@ -100,6 +103,9 @@ impl Fold<'_> {
         let run = &mut *self.run;
         let asked = run.asks.fail(failure);
         run.work.call_ends(self.clock);
+        if let ModelError::Team { data: Some(data), .. } = &failure.error {
+            run.answer.results = Some(data.clone());
+        }
         let compacting = asked.is_some_and(|asked| asked.purpose == Purpose::Compaction);
         if matches!(failure.error, ModelError::ContextFull { .. }) && !compacting {
             run.conversation.compaction.need();

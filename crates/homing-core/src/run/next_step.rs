@@ -170,7 +170,7 @@ impl Decision<'_> {
                 if let (Some(data), true) = (&data, only_data) {
                     ended.text = serde_json::to_string_pretty(data).unwrap_or_default();
                 }
-                ended.data = data;
+                ended.data = data.or(ended.data);
                 Step::Stop(ended)
             }
         }

@@ -185,7 +185,7 @@ impl ReplyBuilder {
             (StopReason::Calls, false) => StopReason::End,
             (stop, _) => stop,
         };
-        Ok(Reply { parts, stop, usage, model: self.model, cut_call })
+        Ok(Reply { parts, stop, usage, model: self.model, cut_call, data: None })
     }
 }
 

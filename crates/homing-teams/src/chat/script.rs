@@ -1,14 +1,16 @@
 //! The program of a chat: chooses the next speaker, writes its task, and decides when the chat ends.
 
+use homing_core::{envelope::Status, registry::Registry};
 use serde_json::{Value, json};
 
 use crate::{
     chat::{Chat, NextSpeaker},
-    crew::OnTaskFailure,
+    crew::{OnTaskFailure, script::described},
     failed,
     history::{History, JobResult, JobState},
     limit_fields::LimitFields,
     program::{DelegateCall, Move, TeamCall, TeamScript},
+    source::TeamSource,
     team::{Team, TemplateScope},
     template,
 };
@@ -16,14 +18,24 @@ use crate::{
 pub(crate) struct ChatScript {
     chat: Chat,
     scope: TemplateScope,
+    source: TeamSource,
+    /// The members with their descriptions, one per line.
+    described: String,
 }
 
 /// The conversation so far.
 #[derive(Default)]
 struct Conversation {
-    said: Vec<(String, String)>,
+    said: Vec<Contribution>,
     /// The failed contributions since the last one that succeeded.
     failed: Vec<FailedContribution>,
+}
+
+/// A contribution, or a note that there is none.
+struct Contribution {
+    speaker: String,
+    text: String,
+    status: Status,
 }
 
 /// A contribution that failed.
@@ -44,17 +56,18 @@ enum ChatState {
 
 impl Conversation {
     fn text(&self) -> String {
-        self.said.iter().map(|(name, text)| format!("[{name}] {text}")).collect::<Vec<_>>().join("\n\n")
+        let line = |said: &Contribution| format!("[{}] {}", said.speaker, said.text);
+        self.said.iter().map(line).collect::<Vec<_>>().join("\n\n")
     }
 
-    fn last(&self) -> Option<&(String, String)> {
+    fn last(&self) -> Option<&Contribution> {
         self.said.last()
     }
 
-    /// The last contribution that succeeded.
-    fn last_success(&self) -> String {
-        let made = self.said.len().saturating_sub(self.failed.len());
-        self.said[..made].last().map(|(_, text)| text.clone()).unwrap_or_default()
+    /// The last contribution that says something besides a stop word, without the stop words.
+    fn last_useful(&self, stop_words: &[String]) -> Option<String> {
+        let made = self.said.iter().rev().filter(|said| said.status == Status::Done);
+        made.map(|said| without(&said.text, stop_words)).find(|text| text.chars().any(char::is_alphanumeric))
     }
 
     fn failures(&self) -> String {
@@ -63,8 +76,9 @@ impl Conversation {
 }
 
 impl ChatScript {
-    pub(crate) fn new(chat: &Chat, team: &Team) -> Self {
-        Self { chat: chat.clone(), scope: team.scope() }
+    pub(crate) fn new(chat: &Chat, team: &Team, registry: &Registry) -> Self {
+        let described = described(&chat.members, registry);
+        Self { chat: chat.clone(), scope: team.scope(), source: team.source.clone(), described }
     }
 
     /// Replays the conversation as far as the history goes.
@@ -78,7 +92,7 @@ impl ChatScript {
             let done = match history.job(&format!("say/{round}/{speaker}"), 0) {
                 JobState::Ended(done) => done,
                 JobState::Open { id } => {
-                    let call = self.say(&speaker, &conversation, history.task).call(id);
+                    let call = self.say(&speaker, &conversation, &history.task).call(id);
                     return (conversation, Some(ChatState::Next(call)));
                 }
                 JobState::Running { place } => {
@@ -106,12 +120,13 @@ impl ChatScript {
             let words = done.output.trim().to_owned();
             let stops = self.chat.stop_words.iter().any(|word| words.contains(word.as_str()));
             conversation.failed.clear();
-            conversation.said.push((speaker, words));
+            conversation.said.push(Contribution { speaker, text: words, status: done.status });
             return Ok(stops);
         }
         let part = failed::part(&format!("`{speaker}` in round {round}"), done);
         let policy = failed::policy(self.chat.on_failure, done);
-        conversation.said.push((speaker, format!("(could not contribute: {})", done.why())));
+        let text = format!("(could not contribute: {})", done.why());
+        conversation.said.push(Contribution { speaker, text, status: done.status });
         conversation.failed.push(FailedContribution { part: part.clone(), counts: policy != OnTaskFailure::Skip });
         if policy == OnTaskFailure::Fail {
             return Err(part);
@@ -126,8 +141,8 @@ impl ChatScript {
     fn speaker(&self, round: u32, conversation: &Conversation, history: &History<'_>) -> Result<String, ChatState> {
         let chosen = match self.chat.next {
             NextSpeaker::RoundRobin => None,
-            NextSpeaker::Rule => self.by_rule(round, conversation, history.task).map_err(ChatState::Stuck)?,
-            NextSpeaker::Handoff => conversation.last().and_then(|(_, text)| self.handed_to(text)),
+            NextSpeaker::Rule => self.by_rule(round, conversation, &history.task).map_err(ChatState::Stuck)?,
+            NextSpeaker::Handoff => conversation.last().and_then(|last| self.after(last)),
             NextSpeaker::Model => self.by_selector(round, conversation, history)?,
         };
         let chosen = chosen.filter(|name| self.chat.members.contains(name));
@@ -136,27 +151,44 @@ impl ChatScript {
 
     fn next_in_round(&self, conversation: &Conversation) -> String {
         let members = &self.chat.members;
-        let last = conversation.last().and_then(|(name, _)| members.iter().position(|member| member == name));
+        let last = conversation.last();
+        let last = last.and_then(|last| members.iter().position(|member| *member == last.speaker));
         members.get(last.map_or(0, |at| at + 1)).or_else(|| members.first()).cloned().unwrap_or_default()
     }
 
     fn by_rule(&self, round: u32, conversation: &Conversation, task: &str) -> Result<Option<String>, String> {
-        let (speaker, text) = conversation.last().cloned().unwrap_or_default();
+        let (speaker, text) = conversation.last().map_or(("", ""), |last| (&last.speaker, &last.text));
         let scope =
             self.scope.with(task, [("round", json!(round)), ("last", json!({"speaker": speaker, "text": text}))]);
-        for rule in &self.chat.rules {
-            if template::holds(&rule.when, &scope).map_err(|why| format!("rule `{}`: {why}", rule.when))? {
+        for (at, rule) in self.chat.rules.iter().enumerate() {
+            let in_rule = |why: String| {
+                let source = self.source.at(&format!("chat.rules[{at}]"));
+                format!("{source}rule `{}`: {why}", rule.when)
+            };
+            if template::holds(&rule.when, &scope).map_err(in_rule)? {
                 return Ok(Some(rule.speaker.clone()));
             }
         }
         Ok(None)
     }
 
-    /// The last member that the text names with an `@`.
+    /// The speaker after a contribution: the member that it hands over to, or the same one. After a failure the next in the
+    /// round speaks, because the same speaker might fail again and again.
+    fn after(&self, last: &Contribution) -> Option<String> {
+        let same = (last.status == Status::Done).then(|| last.speaker.clone());
+        self.handed_to(&last.text).or(same)
+    }
+
+    /// The last member that the text names as `@name`. In an e-mail address the `@` follows a letter or a digit.
     fn handed_to(&self, text: &str) -> Option<String> {
-        let names = text.split('@').skip(1).map(|rest| {
+        let names = text.match_indices('@').filter_map(|(at, _)| {
+            let before = text[..at].chars().next_back();
+            if before.is_some_and(|char| char.is_alphanumeric() || matches!(char, '.' | '_' | '-' | '+')) {
+                return None;
+            }
+            let rest = &text[at + 1..];
             let end = rest.find(|char: char| !(char.is_ascii_alphanumeric() || char == '-')).unwrap_or(rest.len());
-            &rest[..end]
+            Some(&rest[..end])
         });
         names.filter(|name| self.chat.members.iter().any(|member| member == name)).last().map(str::to_owned)
     }
@@ -191,8 +223,8 @@ impl ChatScript {
                     "required": ["speaker"],
                 });
                 let task = format!(
-                    "Choose who speaks next in this conversation.\n\nParticipants: {}\n\nThe topic:\n{}\n\nSo far:\n{}",
-                    self.chat.members.join(", "),
+                    "Choose who speaks next in this conversation.\n\nParticipants:\n{}\n\nThe topic:\n{}\n\nSo far:\n{}",
+                    self.described,
                     history.task,
                     so_far(conversation)
                 );
@@ -213,13 +245,17 @@ impl ChatScript {
             so_far(conversation)
         );
         if self.chat.next == NextSpeaker::Handoff {
-            task.push_str(" Name the next speaker by writing @ and the name.");
+            task.push_str(&format!(
+                " To hand over, name the next speaker by writing @ and the name; otherwise it is your turn again. The \
+                 members:\n{}",
+                self.described
+            ));
         }
         DelegateCall { agent: speaker, task, schema: None, limits: &self.chat.limits, background: false }
     }
 
     fn sum_up(&self, conversation: &Conversation, history: &History<'_>) -> Move {
-        let Some(agent) = &self.chat.summary else { return last_word(conversation) };
+        let Some(agent) = &self.chat.summary else { return self.last_word(conversation) };
         match history.job("summary", 0) {
             JobState::Ended(done) if done.is_done() => Move::Answer { text: done.output, data: None },
             JobState::Ended(done) => Move::Fail { why: failed::part("summary", &done) },
@@ -238,16 +274,30 @@ impl ChatScript {
     }
 }
 
-/// Ends a chat without a summary: its last contribution is the answer.
-fn last_word(conversation: &Conversation) -> Move {
-    let last = conversation.failed.last().filter(|failure| failure.counts);
-    match (last, conversation.last_success()) {
-        (Some(failure), _) => Move::Fail { why: failure.part.clone() },
-        (None, text) if text.is_empty() && !conversation.failed.is_empty() => {
-            Move::Fail { why: format!("all contributions failed: {}", conversation.failures()) }
+impl ChatScript {
+    /// Ends a chat without a summary: its last useful contribution is the answer.
+    fn last_word(&self, conversation: &Conversation) -> Move {
+        let last = conversation.failed.last().filter(|failure| failure.counts);
+        match (last, conversation.last_useful(&self.chat.stop_words)) {
+            (Some(failure), _) => Move::Fail { why: failure.part.clone() },
+            (None, Some(text)) => Move::Answer { text, data: None },
+            (None, None) if !conversation.failed.is_empty() => {
+                Move::Fail { why: format!("all contributions failed: {}", conversation.failures()) }
+            }
+            (None, None) => Move::Answer { text: String::new(), data: None },
         }
-        (None, text) => Move::Answer { text, data: None },
     }
+}
+
+/// A text without the stop words, and without the signs and spaces that they leave at its edges.
+fn without(text: &str, stop_words: &[String]) -> String {
+    let is_in = |word: &&String| !word.is_empty() && text.contains(word.as_str());
+    let mut left = text.to_owned();
+    for word in stop_words.iter().filter(is_in) {
+        left = left.replace(word.as_str(), "");
+    }
+    let is_edge = |char: char| char.is_whitespace() || matches!(char, '*' | '_' | ':' | '-' | '—');
+    if left.len() == text.len() { left } else { left.trim_matches(is_edge).to_owned() }
 }
 
 fn so_far(conversation: &Conversation) -> String {
@@ -262,6 +312,14 @@ impl TeamScript for ChatScript {
             ChatState::Stuck(why) => Move::Fail { why },
             ChatState::Over(conversation) => self.sum_up(&conversation, history),
         }
+    }
+
+    fn results(&self, history: &History<'_>) -> Value {
+        let conversation = self.replay(history).0;
+        let message =
+            |said: &Contribution| json!({"speaker": said.speaker, "text": said.text, "status": said.status.name()});
+        let summary = history.result("summary", 0).filter(JobResult::is_done).map(|done| done.output);
+        json!({"messages": conversation.said.iter().map(message).collect::<Vec<_>>(), "summary": summary})
     }
 
     fn so_far(&self, history: &History<'_>) -> String {

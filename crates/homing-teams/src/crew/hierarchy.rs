@@ -62,10 +62,9 @@ impl CrewScript {
             "required": ["agent"],
         });
         let question = format!(
-            "You lead a team. Choose the member for the task below, and add instructions if they help.\n\nMembers: {}\n\n\
+            "You lead a team. Choose the member for the task below, and add instructions if they help.\n\nMembers:\n{}\n\n\
              Task `{}`:\n{text}",
-            self.candidates.join(", "),
-            task.name
+            self.described, task.name
         );
         let done = self.ask_manager(format!("assign/{}", task.name), question, &schema, history)?;
         if !done.is_done() && !done.may_fail {

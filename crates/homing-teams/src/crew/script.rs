@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use homing_core::place::Place;
+use homing_core::{place::Place, registry::Registry};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     failed,
     history::{History, JobResult, JobState},
     program::{DelegateCall, Move, TeamCall, TeamScript, wait_for_any},
+    source::TeamSource,
     team::{Team, TemplateScope},
     template,
 };
@@ -20,7 +21,10 @@ use crate::{
 pub(crate) struct CrewScript {
     pub(crate) crew: Crew,
     pub(crate) candidates: Vec<String>,
+    /// The candidates with their descriptions, one per line.
+    pub(crate) described: String,
     scope: TemplateScope,
+    source: TeamSource,
     /// The tasks whose results each task sees, by position.
     context: Vec<Vec<usize>>,
     /// The tasks that each task comes after, by position.
@@ -54,7 +58,7 @@ pub(crate) enum TaskProgress {
 }
 
 impl CrewScript {
-    pub(crate) fn new(crew: &Crew, team: &Team) -> Self {
+    pub(crate) fn new(crew: &Crew, team: &Team, registry: &Registry) -> Self {
         let at: HashMap<&str, usize> =
             crew.tasks.iter().enumerate().map(|(at, task)| (task.name.as_str(), at)).collect();
         let positions =
@@ -70,8 +74,10 @@ impl CrewScript {
                 .collect(),
         };
         let order = in_order(&after);
-        let candidates = crew.candidates(team).into_iter().map(str::to_owned).collect();
-        Self { crew: crew.clone(), candidates, scope: team.scope(), context, after, order }
+        let candidates: Vec<String> = crew.candidates(team).into_iter().map(str::to_owned).collect();
+        let described = described(&candidates, registry);
+        let (scope, source) = (team.scope(), team.source.clone());
+        Self { crew: crew.clone(), candidates, described, scope, source, context, after, order }
     }
 
     /// The state of every task; an error ends the crew.
@@ -96,12 +102,13 @@ impl CrewScript {
             };
             Some((self.crew.tasks[*task].name.clone(), shown))
         });
-        self.scope.with(history.task, [("results", Value::Object(visible.collect()))])
+        self.scope.with(&history.task, [("results", Value::Object(visible.collect()))])
     }
 
     fn state(&self, at: usize, history: &History<'_>, states: &[TaskState]) -> Result<TaskState, String> {
         let task = &self.crew.tasks[at];
-        let in_task = |why: String| format!("task `{}`: {why}", task.name);
+        let in_task =
+            |why: String| format!("{}task `{}`: {why}", self.source.at(&format!("crew.tasks[{at}]")), task.name);
         // Most tasks have ended or are running, and then no scope is needed.
         let scope = LazyCell::new(|| self.scope_of(at, history, states));
         if let Some(condition) = &task.when
@@ -246,10 +253,35 @@ impl TeamScript for CrewScript {
         }
     }
 
+    fn results(&self, history: &History<'_>) -> Value {
+        let states = self.states(history).unwrap_or_default();
+        let result = |(at, task): (usize, &CrewTask)| {
+            let shown = match states.get(at) {
+                Some(TaskState::Skipped) => json!({"status": "skipped"}),
+                Some(TaskState::Ended(done)) => done.in_scope(),
+                Some(TaskState::Waiting | TaskState::Open(_) | TaskState::Running(_)) | None => {
+                    self.last_result(task, history).map_or_else(|| json!({"status": "open"}), |done| done.in_scope())
+                }
+            };
+            (task.name.clone(), shown)
+        };
+        let tasks: serde_json::Map<String, Value> = self.crew.tasks.iter().enumerate().map(result).collect();
+        json!({"tasks": tasks})
+    }
+
     fn so_far(&self, history: &History<'_>) -> String {
         // If a condition cannot be evaluated the crew stops, but the results of other tasks are kept.
         self.states(history).map_or_else(|_| self.results_alone(history), |states| self.report(&states))
     }
+}
+
+/// Agents with their descriptions, one per line, so that a model can choose among them.
+pub(crate) fn described(names: &[String], registry: &Registry) -> String {
+    let line = |name: &String| {
+        let description = registry.get(name).map(|agent| agent.description.trim().to_owned()).unwrap_or_default();
+        if description.is_empty() { format!("- {name}") } else { format!("- {name}: {description}") }
+    };
+    names.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 impl CrewScript {

@@ -1,17 +1,21 @@
 //! The program of a graph: it replays the graph from the start through the history, until it reaches work that is open.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use homing_core::tool_names;
+use homing_core::{registry::Registry, tool_names};
 use serde_json::{Map as Object, Value, json};
 
 use crate::{
     crew::OnTaskFailure,
     failed,
-    graph::{END, Edge, Graph, Node, Work, state},
+    graph::{
+        END, Edge, FieldType, Graph, Node, Work, state,
+        values::{Writers, spread_value, tool_value},
+    },
     history::{History, JobResult, JobState},
     program::{DelegateCall, Move, TeamCall, TeamScript},
     shell_template,
+    source::TeamSource,
     team::{Team, TemplateScope},
     template,
 };
@@ -22,11 +26,14 @@ pub(crate) const COMMAND: &str = "command";
 pub(crate) struct GraphScript {
     graph: Graph,
     scope: TemplateScope,
+    source: TeamSource,
     nodes: HashMap<String, usize>,
     /// Positions of the edges out of each node, in file order.
     out: HashMap<String, Vec<usize>>,
     /// The failures that the condition of each edge refers to, by the position of the edge.
     refers_to: Vec<Failures>,
+    /// True for the nodes whose agent answers with data, because the node or the agent has a schema.
+    gives_data: Vec<bool>,
 }
 
 /// The failures that a condition refers to.
@@ -58,14 +65,20 @@ struct NodeResult {
 }
 
 impl GraphScript {
-    pub(crate) fn new(graph: &Graph, team: &Team) -> Self {
+    pub(crate) fn new(graph: &Graph, team: &Team, registry: &Registry) -> Self {
         let nodes = graph.nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
         let mut out: HashMap<String, Vec<usize>> = HashMap::new();
         for (at, edge) in graph.edges.iter().enumerate() {
             out.entry(edge.from.clone()).or_default().push(at);
         }
         let refers_to = graph.edges.iter().map(Failures::in_condition_of).collect();
-        Self { graph: graph.clone(), scope: team.scope(), nodes, out, refers_to }
+        let has_schema = |node: &Node| match node.work() {
+            Some(Work::Agent(name)) => registry.get(name).is_ok_and(|agent| agent.task.schema.is_some()),
+            Some(Work::Tool(_)) | None => false,
+        };
+        let gives_data = graph.nodes.iter().map(|node| node.schema.is_some() || has_schema(node)).collect();
+        let (scope, source) = (team.scope(), team.source.clone());
+        Self { graph: graph.clone(), scope, source, nodes, out, refers_to, gives_data }
     }
 
     /// Walks as far as the history goes. Returns the calls to make there, or `None` at the end.
@@ -87,25 +100,25 @@ impl GraphScript {
                 Err(why) => return (walk, Err(why)),
             }
         }
-        let waiting = walk.arrived.iter().find(|(_, arrived)| !arrived.is_empty());
-        let outcome = match waiting {
-            Some((at, _)) => {
-                Err(format!("node `{}` waits for nodes that are never reached", self.graph.nodes[*at].name))
-            }
-            None => Ok(None),
-        };
-        (walk, outcome)
+        (walk, Ok(None))
+    }
+
+    /// The message of an error at a node, with its line.
+    fn at_node(&self, at: usize, why: &str) -> String {
+        let source = self.source.at(&format!("graph.nodes[{at}]"));
+        format!("{source}node `{}`: {why}", self.graph.nodes[at].name)
     }
 
     /// Executes one step: all nodes of the frontier, then the state and the frontier change. Returns the calls that are open.
     fn step(&self, walk: &mut Walk, history: &History<'_>) -> Result<Vec<TeamCall>, String> {
         if walk.step >= self.graph.max_steps {
-            return Err(format!("the graph took {} steps without reaching its end", walk.step));
+            let source = self.source.at("graph");
+            return Err(format!("{source}the graph took {} steps without reaching its end", walk.step));
         }
         let (mut open, mut results) = (Vec::new(), Vec::new());
         for at in &walk.frontier {
             let node = &self.graph.nodes[*at];
-            let (calls, jobs) = self.work(node, walk, history).map_err(|why| format!("node `{}`: {why}", node.name))?;
+            let (calls, jobs) = self.work(node, walk, history).map_err(|why| self.at_node(*at, &why))?;
             open.extend(calls);
             results.push(NodeResult { node: *at, jobs });
         }
@@ -118,12 +131,12 @@ impl GraphScript {
             .filter(|job| job.is_done())
             .map(|job| job.output.clone())
             .collect();
+        let mut writers = Writers::default();
         for result in &results {
-            let node = &self.graph.nodes[result.node];
-            count_failures(node, &result.jobs, walk)?;
-            self.update_state(node, &result.jobs, walk).map_err(|why| format!("node `{}`: {why}", node.name))?;
+            count_failures(&self.graph.nodes[result.node], &result.jobs, walk)?;
+            self.update_state(result, walk, &mut writers).map_err(|why| self.at_node(result.node, &why))?;
         }
-        self.advance(walk, history.task)?;
+        self.advance(walk, &history.task)?;
         walk.step += 1;
         Ok(Vec::new())
     }
@@ -132,7 +145,7 @@ impl GraphScript {
     fn work(&self, node: &Node, walk: &Walk, history: &History<'_>) -> Result<(Vec<TeamCall>, Vec<JobResult>), String> {
         let items = match &node.each {
             None => vec![None],
-            Some(list) => match template::evaluate(list, &self.scope_of(walk, history.task, None))? {
+            Some(list) => match template::evaluate(list, &self.scope_of(walk, &history.task, None))? {
                 Value::Array(items) => items.into_iter().enumerate().map(Some).collect(),
                 other => return Err(format!("`each` must be a list, not {other}")),
             },
@@ -143,7 +156,7 @@ impl GraphScript {
             match history.job(&format!("node/{}/{}/{index}", walk.step, node.name), node.retries) {
                 JobState::Ended(done) => over.push(done),
                 JobState::Running { place } => return Err(format!("run {place} is still running")),
-                JobState::Open { id } => open.push(self.call(node, id, &self.scope_of(walk, history.task, item))?),
+                JobState::Open { id } => open.push(self.call(node, id, &self.scope_of(walk, &history.task, item))?),
             }
         }
         Ok((open, over))
@@ -174,22 +187,38 @@ impl GraphScript {
     }
 
     /// Puts the results of a node into the state.
-    fn update_state(&self, node: &Node, jobs: &[JobResult], walk: &mut Walk) -> Result<(), String> {
-        let values: Vec<Value> = jobs.iter().filter(|job| job.is_done()).map(value).collect();
-        match (&node.writes, &node.each) {
-            (Some(field), Some(_)) => state::put(&self.graph, &mut walk.state, field, Value::Array(values)),
-            (Some(field), None) => {
-                values.into_iter().try_for_each(|value| state::put(&self.graph, &mut walk.state, field, value))
+    fn update_state(&self, result: &NodeResult, walk: &mut Walk, writers: &mut Writers) -> Result<(), String> {
+        let node = &self.graph.nodes[result.node];
+        let done = || result.jobs.iter().filter(|job| job.is_done());
+        let mut put = |field: &str, value: Value| {
+            writers.note(&self.graph, field, &node.name)?;
+            state::put(&self.graph, &mut walk.state, field, value)
+        };
+        let Some(field) = &node.writes else {
+            // A structured result sets the fields of the same names.
+            for value in done().map(|job| spread_value(job)) {
+                let Value::Object(fields) = value else { continue };
+                let known = fields.into_iter().filter(|(name, _)| self.graph.state.contains_key(name));
+                known.into_iter().try_for_each(|(name, value)| put(&name, value))?;
             }
-            (None, _) => values.into_iter().try_for_each(|value| self.spread(value, walk)),
+            return Ok(());
+        };
+        let kind = self.graph.state.get(field).map(|field| field.kind).unwrap_or_default();
+        let item_kind = if node.each.is_some() { FieldType::Any } else { kind };
+        let values = done().map(|job| self.value(result.node, job, item_kind));
+        match &node.each {
+            Some(_) => put(field, values.collect()),
+            None => values.into_iter().try_for_each(|value| put(field, value)),
         }
     }
 
-    /// Puts a structured result into the fields of the same names.
-    fn spread(&self, value: Value, walk: &mut Walk) -> Result<(), String> {
-        let Value::Object(fields) = value else { return Ok(()) };
-        let known = fields.into_iter().filter(|(name, _)| self.graph.state.contains_key(name));
-        known.into_iter().try_for_each(|(name, value)| state::put(&self.graph, &mut walk.state, &name, value))
+    /// The value that a job writes into a field of this type.
+    fn value(&self, node: usize, job: &JobResult, kind: FieldType) -> Value {
+        if job.is_of_tool() {
+            return tool_value(job, kind);
+        }
+        let data = job.data.clone().filter(|_| self.gives_data[node]);
+        data.unwrap_or_else(|| json!(job.output))
     }
 
     /// Follows the edges out of the frontier.
@@ -209,7 +238,43 @@ impl GraphScript {
             }
         }
         walk.frontier = next;
+        self.release_joins(walk);
         Ok(())
+    }
+
+    /// Starts the joins that no other branch can reach any more: they continue with the branches that were taken.
+    fn release_joins(&self, walk: &mut Walk) {
+        loop {
+            let mut waiting: Vec<usize> =
+                walk.arrived.iter().filter(|(_, arrived)| !arrived.is_empty()).map(|(at, _)| *at).collect();
+            waiting.sort_unstable();
+            let ready = waiting.iter().copied().find(|join| {
+                let others = waiting.iter().filter(|other| *other != join);
+                let reachable = self.reachable(walk.frontier.iter().chain(others));
+                let node = &self.graph.nodes[*join];
+                let arrived = walk.arrived.get(join);
+                let missing = node.join.iter().filter(|name| arrived.is_none_or(|arrived| !arrived.contains(*name)));
+                missing.into_iter().all(|name| !reachable.contains(name.as_str()))
+            });
+            // Joins that wait for each other would wait for ever.
+            let stuck = waiting.first().copied().filter(|_| walk.frontier.is_empty());
+            let Some(join) = ready.or(stuck) else { return };
+            walk.arrived.remove(&join);
+            if !walk.frontier.contains(&join) {
+                walk.frontier.push(join);
+            }
+        }
+    }
+
+    /// The nodes that these nodes are or lead to.
+    fn reachable<'a>(&'a self, from: impl Iterator<Item = &'a usize>) -> HashSet<&'a str> {
+        let mut open: Vec<&str> = from.map(|at| self.graph.nodes[*at].name.as_str()).collect();
+        let mut found: HashSet<&str> = open.iter().copied().collect();
+        while let Some(name) = open.pop() {
+            let next = self.out.get(name).into_iter().flatten().map(|edge| self.graph.edges[*edge].to.as_str());
+            open.extend(next.filter(|next| found.insert(next)));
+        }
+        found
     }
 
     /// The edges that are taken: all whose condition holds, or else the `else` edges.
@@ -218,7 +283,7 @@ impl GraphScript {
         let mut chosen = Vec::new();
         for at in &open {
             let edge = &self.graph.edges[*at];
-            if !edge.otherwise && holds(edge, scope).map_err(|why| format!("edge {edge:?}: {why}"))? {
+            if !edge.otherwise && holds(edge, scope).map_err(|why| self.at_edge(*at, &why))? {
                 chosen.push(*at);
             }
         }
@@ -226,6 +291,10 @@ impl GraphScript {
             chosen.extend(open.into_iter().filter(|at| self.graph.edges[*at].otherwise));
         }
         Ok(chosen)
+    }
+
+    fn at_edge(&self, at: usize, why: &str) -> String {
+        format!("{}edge {:?}: {why}", self.source.at(&format!("graph.edges[{at}]")), self.graph.edges[at])
     }
 
     /// The edges out of a node that have not reached their limit.
@@ -272,7 +341,7 @@ impl GraphScript {
         };
         match template::render(output, &self.scope_of(walk, task, None)) {
             Ok(text) => Move::Answer { text, data: None },
-            Err(why) => Move::Fail { why: format!("output: {why}") },
+            Err(why) => Move::Fail { why: format!("{}output: {why}", self.source.at("graph.output")) },
         }
     }
 }
@@ -339,10 +408,6 @@ impl Failures {
     }
 }
 
-fn value(done: &JobResult) -> Value {
-    done.data.clone().unwrap_or_else(|| json!(done.output))
-}
-
 fn holds(edge: &Edge, scope: &Value) -> Result<bool, String> {
     let state = scope.get("state").unwrap_or(&Value::Null);
     let in_code = edge.test.as_ref().is_none_or(|test| test(state));
@@ -361,7 +426,7 @@ impl TeamScript for GraphScript {
                 Move::Fail { why: failed::listed(&all) }
             }
             Ok(None) if !failed.is_empty() => Move::Fail { why: failed::listed(&failed) },
-            Ok(None) => self.answer(&walk, history.task),
+            Ok(None) => self.answer(&walk, &history.task),
             Ok(Some(calls)) => {
                 let names: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
                 Move::Act { words: format!("Next: {}", names.join(", ")), calls }
@@ -369,10 +434,14 @@ impl TeamScript for GraphScript {
         }
     }
 
+    fn results(&self, history: &History<'_>) -> Value {
+        Value::Object(self.walk(history).0.state)
+    }
+
     fn so_far(&self, history: &History<'_>) -> String {
         let (walk, outcome) = self.walk(history);
         // A graph that reached its end keeps the answer, even if a part of it failed.
-        if let (Ok(None), Move::Answer { text, .. }) = (outcome, self.answer(&walk, history.task))
+        if let (Ok(None), Move::Answer { text, .. }) = (outcome, self.answer(&walk, &history.task))
             && !text.trim().is_empty()
         {
             return text;

@@ -87,6 +87,24 @@ pub(crate) fn brief(value: &Value) -> String {
     if text.len() <= 60 { text } else { format!("{}…", &text[..text.floor_char_boundary(60)]) }
 }
 
+/// The reason why the reducer of a field cannot work on its type, if there is one.
+pub(crate) fn reducer_misfit(field: &StateField) -> Option<String> {
+    let needed = match field.reducer {
+        Reducer::Replace => return None,
+        Reducer::Append => FieldType::List,
+        Reducer::Merge => FieldType::Object,
+        Reducer::Add => FieldType::Number,
+    };
+    let name = match field.reducer {
+        Reducer::Replace => "replace",
+        Reducer::Append => "append",
+        Reducer::Merge => "merge",
+        Reducer::Add => "add",
+    };
+    let fits = field.kind == needed || field.kind == FieldType::Any;
+    (!fits).then(|| format!("`{name}` needs {}, not {}", kind_name(needed), kind_name(field.kind)))
+}
+
 /// Returns whether the default has the type of the field.
 pub(crate) fn default_fits(field: &StateField) -> bool {
     field.default.is_null() || fits(field.kind, &field.default)

@@ -107,7 +107,8 @@ impl Tool for Bash {
     }
 }
 
-fn spec() -> ToolSpec {
+/// The specification of the tool.
+pub fn spec() -> ToolSpec {
     let description = "Runs a command with bash in the working folder and returns its output (stdout and stderr \
         together) and exit code. Each call is a new shell: `cd` and variables do not carry over. Commands run in a \
         sandbox: only the workspace can be changed, and there may be no network. Background processes end with the \

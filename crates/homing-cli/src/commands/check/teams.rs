@@ -5,8 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use homing_core::registry::Registry;
+use homing_core::{registry::Registry, tool::ToolSpec, tool_names};
 use homing_load::CheckReport;
+use homing_tools::{
+    shell::bash,
+    toolset::{ToolsConfig, files_tools},
+};
+use serde_json::json;
 
 /// Maximum depth of folders.
 const MAX_DEPTH: usize = 6;
@@ -32,11 +37,20 @@ fn add_below(report: &mut CheckReport, path: &Path, known: &Registry, deeper: us
     }
     let Some(text) = team_text(path) else { return 0 };
     let loaded = homing_teams::load(&text, Some(path));
-    let tools: Vec<String> = homing_core::tool_names::all().map(str::to_owned).collect();
-    report.diagnostics.extend(loaded.check(known, &tools));
+    report.diagnostics.extend(loaded.check(known, &tools()));
     report.diagnostics.extend(loaded.diagnostics);
     report.files += 1;
     1
+}
+
+/// Returns the specifications of the tools. The arguments of those that need a host are not known here.
+fn tools() -> Vec<ToolSpec> {
+    let mut specs: Vec<ToolSpec> = files_tools(ToolsConfig::default()).iter().map(|tool| tool.spec().clone()).collect();
+    specs.push(bash::spec());
+    let missing = tool_names::all().filter(|name| !specs.iter().any(|spec| spec.name == *name));
+    let missing: Vec<ToolSpec> = missing.map(|name| ToolSpec::new(name, "", json!({}))).collect();
+    specs.extend(missing);
+    specs
 }
 
 /// Returns whether this is a team file.
@@ -54,5 +68,14 @@ fn team_text(path: &Path) -> Option<String> {
 
 fn is_team(text: &str) -> bool {
     let has = |key: &str| text.lines().any(|line| line.starts_with(key));
-    has("name:") && KINDS.iter().any(|kind| has(kind))
+    has("name:") && (KINDS.iter().any(|kind| has(kind)) || defines_agents(text))
+}
+
+/// Returns whether a file without a kind is a team all the same: agent files have no list of agent definitions.
+fn defines_agents(text: &str) -> bool {
+    let mut lines = text.lines().skip_while(|line| !line.starts_with("agents:"));
+    let Some(first) = lines.next().and_then(|line| line.strip_prefix("agents:")) else { return false };
+    let list = if first.trim().is_empty() { lines.next().unwrap_or_default() } else { first };
+    let entry = list.trim().trim_start_matches(['[', '-']).trim_start();
+    entry.starts_with('{') || entry.starts_with("name:")
 }
