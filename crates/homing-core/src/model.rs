@@ -89,7 +89,14 @@ impl ModelCard {
     pub fn free(name: impl Into<String>) -> Self {
         let name = name.into();
         let rate_limit_key = name.split('/').next().unwrap_or_default().to_owned();
-        Self { name, rate_limit_key, rates: Some(Rates::default()), context_window: None, max_output: None, abilities: None }
+        Self {
+            name,
+            rate_limit_key,
+            rates: Some(Rates::default()),
+            context_window: None,
+            max_output: None,
+            abilities: None,
+        }
     }
 }
 
@@ -340,7 +347,7 @@ pub enum ModelError {
         reason: String,
         /// The results that there are.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        data: Option<Value>,
+        data: Option<Box<Value>>,
     },
     /// The run's time limit was reached.
     #[error("out of time")]

@@ -20,7 +20,6 @@ use crate::{
     limit_fields::LimitFields,
     map::Map,
     references::references,
-    shell_template,
     team::{Pattern, Team},
     template,
 };

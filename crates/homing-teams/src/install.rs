@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
     definition::{AgentDefinition, ModelChoice},
-    diagnostic::{Diagnostic, Severity},
+    diagnostic::Diagnostic,
     fact::{Fact, Record, Spawned},
     model::{Model, ModelError, Models, ResolvedModel},
     registry::Registry,

@@ -151,7 +151,8 @@ impl CodingSetup {
         // A server of the user takes precedence over one of the project with the same name.
         let mut common = servers.clone();
         common.extend(self.servers);
-        let known = common.iter().chain(builder.registry.definitions().flat_map(|agent| &agent.integrations.mcp_servers));
+        let known =
+            common.iter().chain(builder.registry.definitions().flat_map(|agent| &agent.integrations.mcp_servers));
         let known = known.filter_map(|(name, value)| ServerConfig::parse(name, value).ok());
         let secrets: Vec<String> = known.flat_map(|config| config.secrets(&command_env)).collect();
         builder.config.secrets = builder.config.secrets.and(secrets);

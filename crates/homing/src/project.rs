@@ -8,9 +8,7 @@ use homing_core::{
     diagnostic::{Diagnostic, Severity},
     registry::Registry,
 };
-use homing_load::{
-    Discovered, SkillFolders, StrippedField, TrustPolicy, discover_trusted, is_about_hidden_agent,
-};
+use homing_load::{Discovered, SkillFolders, StrippedField, TrustPolicy, discover_trusted, is_about_hidden_agent};
 use homing_tools::{
     mcp::ServerConfig,
     trust::{AuthorityFiles, TrustState, settings::Trust},

@@ -1,5 +1,7 @@
 //! Restrictions in agent files hold, and untrusted files gain nothing.
 
+use std::fs;
+
 use homing_testing::FakeResponse;
 use serde_json::Value;
 
@@ -178,7 +180,7 @@ fn keys_and_settings_in_the_home_folder_are_out_of_reach_of_file_tools() {
     fs::create_dir_all(home.join(".ssh")).unwrap();
     fs::write(home.join(".ssh/id_rsa"), "PRIVATE KEY OF THE USER").unwrap();
     fs::write(home.join(".bashrc"), "ours").unwrap();
-    configure(&world, "# ours\n");
+    world.configure("# ours\n");
     let output = world.command(&run(&["x"])).current_dir(home).output().unwrap();
     assert_eq!(code(&output), 0, "{}", err(&output));
     assert!(err(&output).contains("contains your home folder"), "{}", err(&output));

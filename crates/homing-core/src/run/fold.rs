@@ -104,7 +104,7 @@ impl Fold<'_> {
         let asked = run.asks.fail(failure);
         run.work.call_ends(self.clock);
         if let ModelError::Team { data: Some(data), .. } = &failure.error {
-            run.answer.results = Some(data.clone());
+            run.answer.results = Some((**data).clone());
         }
         let compacting = asked.is_some_and(|asked| asked.purpose == Purpose::Compaction);
         if matches!(failure.error, ModelError::ContextFull { .. }) && !compacting {
