@@ -131,7 +131,7 @@ impl ShellPlace {
             self.last = None;
             return;
         }
-        let before = std::mem::replace(&mut self.last, Some(letter));
+        let before = self.last.replace(letter);
         let starts_word = before.is_none_or(|before| before.is_whitespace() || ";&|()".contains(before));
         match (self.quotes, letter) {
             (Quotes::None | Quotes::Double, '\\') => self.is_escaped = true,
