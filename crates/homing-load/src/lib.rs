@@ -9,6 +9,7 @@ mod check;
 mod diagnostics;
 pub mod dialect;
 mod discover;
+mod field_table;
 mod fields;
 mod file;
 mod file_references;
@@ -34,6 +35,7 @@ pub use check::{CheckReport, check};
 pub use discover::{
     Discovered, Places, Recurse, StrippedField, TrustPolicy, discover, discover_trusted, load_file, load_folder,
 };
+pub use field_table::field_table;
 pub use file::{MAX_FILE, MAX_FRONT_MATTER};
 pub use parse::{FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json};
 pub use skills::{SkillFolders, skill_as_agent};
