@@ -6,6 +6,7 @@
 mod build;
 pub mod builtin;
 mod check;
+mod codex_roles;
 mod diagnostics;
 pub mod dialect;
 mod discover;
