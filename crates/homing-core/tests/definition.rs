@@ -78,6 +78,7 @@ fn full() -> AgentDefinition {
             background: true,
             isolation: Isolation::Worktree,
             memory: Some(MemoryScope::Local),
+            ..ExecutionSettings::default()
         },
         integrations: Integrations {
             mcp_servers: [("github".into(), github), ("named".into(), json!(null))].into(),
@@ -88,6 +89,7 @@ fn full() -> AgentDefinition {
             schema_optional: false,
             on_failure: OnFailure::Retry(2),
             initial_prompt: Some("Review the last commit.".into()),
+            ..TaskDefaults::default()
         },
         extra: ExtraFields {
             color: Some("green".into()),

@@ -106,7 +106,7 @@ impl DefinitionBuilder<'_> {
         self.seen.push((folded, field));
         match field {
             // Notes share a field but not a key.
-            Some(Field::Note | Field::Inline) => self.set(field.unwrap_or(Field::Note), entry),
+            Some(field @ (Field::Note | Field::Inline | Field::Ignored(_))) => self.set(field, entry),
             Some(field) if !taken || narrows(field) => self.set(field, entry),
             Some(_) => (),
             None if again => (),
@@ -144,6 +144,13 @@ impl DefinitionBuilder<'_> {
         self.diagnostics.warn(entry.position, &entry.key, message, hint);
     }
 
+    /// Keeps a key without effect and says so.
+    fn ignore(&mut self, entry: &NodeEntry, reason: &str) {
+        let message = format!("`{}` is ignored: {reason}", entry.key);
+        self.diagnostics.info(entry.position, &entry.key, message, "");
+        self.identity.metadata.insert(entry.key.clone(), entry.value.to_json());
+    }
+
     /// Passes a value to the part that owns its field: first the fields that restrict, then those that describe.
     fn set(&mut self, field: Field, entry: &NodeEntry) {
         let value = &entry.value;
@@ -178,6 +185,10 @@ impl DefinitionBuilder<'_> {
             Field::Color => self.identity.color = reader.text(),
             Field::Metadata => self.identity.metadata(reader),
             Field::Note => _ = self.identity.metadata.insert(entry.key.clone(), value.to_json()),
+            Field::SubRecipes => _ = self.identity.metadata.insert("sub_recipes".to_owned(), value.to_json()),
+            Field::Ignored(reason) => self.ignore(entry, reason),
+            Field::Handoffs => self.tools.handoffs(reader),
+            Field::OmitProject => self.run.omit_project(reader),
             Field::Model => self.model.model(reader),
             Field::FallbackModels => self.model.fallback_models(reader),
             Field::Provider => self.model.provider = reader.text(),

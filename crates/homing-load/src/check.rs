@@ -19,7 +19,7 @@ use crate::{
     walk::{self, WalkFilter},
 };
 
-const ENDINGS: &[&str] = &[".md", ".json", ".jsonc", ".yaml", ".yml", ".toml", ".roomodes"];
+const ENDINGS: &[&str] = &[".md", ".json", ".jsonc", ".yaml", ".yml", ".toml", ".roomodes", ".kilocodemodes"];
 const SKIPPED: &[&str] = &[".git", "node_modules", "target", ".venv", "__pycache__"];
 
 /// The result of a check.

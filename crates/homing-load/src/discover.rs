@@ -23,7 +23,7 @@ use places::{AgentFolder, agent_folders};
 pub use places::{Places, project_paths};
 
 use crate::{
-    builtin,
+    builtin, codex_roles,
     dialect::{self, Depth, Dialect},
     file, file_references, naming,
     parse::{DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, is_skill, parse, parse_json},
@@ -153,6 +153,9 @@ pub(crate) fn load_found(
     options: &ParseOptions,
 ) -> Parsed {
     match file::read(path) {
+        Ok(bytes) if path.ends_with(codex_roles::FILE) => {
+            codex_roles::load(path, &String::from_utf8_lossy(&bytes), scope, project, options)
+        }
         Ok(bytes) => {
             let is_data = path.extension().is_some_and(|extension| extension == "json" || extension == "jsonc");
             let source = if is_data { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() };
@@ -193,10 +196,22 @@ impl Discovered {
             self.files += 1;
             self.diagnostics.extend(parsed.diagnostics);
             if let FileKind::Other(reason) = parsed.what {
-                self.ignored.push((path.clone(), reason));
-                self.diagnostics.extend(not_an_agent(path, reason));
+                // A configuration of another program is often one without agents.
+                if !folder.is_file() {
+                    self.ignored.push((path.clone(), reason));
+                    self.diagnostics.extend(not_an_agent(path, reason));
+                }
             }
             self.agent_files += usize::from(!parsed.definitions.is_empty());
+            // A file that another one names may have been read for itself.
+            let is_known = |definition: &AgentDefinition| {
+                candidates.iter().any(|other| {
+                    other.definition.name == definition.name && other.definition.source == definition.source
+                })
+            };
+            parsed
+                .definitions
+                .retain(|definition| definition.source.path.as_ref() == Some(path) || !is_known(definition));
             candidates.extend(parsed.definitions.into_iter().map(|definition| Candidate {
                 definition,
                 nearness: folder.nearness,

@@ -59,6 +59,14 @@ pub(crate) enum Field {
     Inline,
     /// Data of the author or for another program: kept as metadata without a diagnostic.
     Note,
+    /// A key of another program without effect here, for this reason: reported and kept as metadata.
+    Ignored(&'static str),
+    /// VS Code's handoffs: agents to which this one may delegate.
+    Handoffs,
+    /// Claude Code's `omitClaudeMd`.
+    OmitProject,
+    /// Goose's recipes to which this one may delegate.
+    SubRecipes,
     /// `disable: true` removes the agent.
     Disable,
     /// `local` or `remote`.
@@ -82,6 +90,8 @@ pub(crate) enum Unit {
 }
 
 use Field as F;
+
+const NO_OBSERVERS: &str = "runs have no observers";
 
 /// The common table, with folded keys.
 const TABLE: &[(&str, Field)] = &[
@@ -114,7 +124,7 @@ const TABLE: &[(&str, Field)] = &[
     ("reasoningeffort", F::Effort),
     ("modelreasoningeffort", F::Effort),
     ("thinking", F::Effort),
-    ("variant", F::Note),
+    ("variant", F::Ignored("variants of models are not known here")),
     ("temperature", F::Temperature),
     ("skills", F::Skills),
     ("resources", F::Resources),
@@ -186,16 +196,28 @@ const TABLE: &[(&str, Field)] = &[
     ("homepage", F::Note),
     ("mode", F::Mode),
     ("hidden", F::NotForUser(true)),
-    ("argumenthint", F::Note),
+    ("argumenthint", F::Ignored("it is shown in menus only")),
     ("disablemodelinvocation", F::NotForModels(true)),
     ("userinvocable", F::NotForUser(false)),
     ("userinvokable", F::NotForUser(false)),
-    ("target", F::Note),
+    ("target", F::Ignored("the agent runs here, whatever its target")),
     ("infer", F::NotForModels(false)),
-    ("handoffs", F::Note),
+    ("handoffs", F::Handoffs),
     ("agents", F::Agents),
-    ("package", F::Note),
-    ("nicknamecandidates", F::Note),
+    ("package", F::Ignored("names are not qualified by packages")),
+    ("nicknamecandidates", F::Ignored("runs are numbered, not named")),
+    ("omitclaudemd", F::OmitProject),
+    ("autocompactwindow", F::Ignored("a transcript is compacted when the model's window is nearly full")),
+    ("observer", F::Ignored(NO_OBSERVERS)),
+    ("observermessage", F::Ignored(NO_OBSERVERS)),
+    ("observesubagents", F::Ignored(NO_OBSERVERS)),
+    ("topp", F::Ignored("only the temperature is sent")),
+    ("options", F::Ignored("options of providers are not sent")),
+    ("approvalpolicy", F::Ignored("the user's rules decide what needs approval")),
+    ("websearch", F::Ignored("list the tool `websearch` instead")),
+    ("modelverbosity", F::Ignored("the verbosity is not sent")),
+    ("modelreasoningsummary", F::Ignored("summaries of reasoning are not requested")),
+    ("executor", F::Ignored("the agent runs here, not in an external program")),
 ];
 
 /// Normalises a key: lower case, without `-`, `_` and spaces.
@@ -206,4 +228,61 @@ pub(crate) fn fold(key: &str) -> String {
 /// The field that a folded key names.
 pub(crate) fn lookup(folded: &str) -> Option<Field> {
     TABLE.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field)
+}
+
+/// The common table: folded keys and their fields.
+pub(crate) fn common() -> &'static [(&'static str, Field)] {
+    TABLE
+}
+
+/// The effect of a key, for the table in the documentation.
+pub(crate) fn effect(field: Field) -> String {
+    let text = match field {
+        F::Name => "name",
+        F::Title => "display name",
+        F::Aliases => "other names",
+        F::Description => "description",
+        F::Prompt => "prompt",
+        F::PromptMore => "follows the prompt",
+        F::Tools | F::Groups => "tools it may use",
+        F::Denied => "tools it may not use",
+        F::Permission => "tools and calls that are allowed, asked about or denied",
+        F::Extensions => "tools and MCP servers",
+        F::Delegates => "tools it may pass on (needs trust)",
+        F::Agents | F::Handoffs | F::SubRecipes => "agents to which it may delegate",
+        F::Model => "model",
+        F::FallbackModels => "models to use if the first is not available",
+        F::Provider => "provider of the model",
+        F::Effort => "reasoning effort",
+        F::Temperature => "temperature",
+        F::Skills => "skills in its prompt",
+        F::Resources => "files that belong to it",
+        F::Limit(limit, _) => return format!("limit: {limit}"),
+        F::Limits => "map of limits",
+        F::MaxTokens => "limit of one reply up to 65,536, else of the run",
+        F::SharedContext => "keys of the parent's context",
+        F::Parameters => "values for `{{KEY}}`, with defaults",
+        F::Inherit => "messages of the parent that it starts with",
+        F::ProjectContext | F::InheritProject | F::OmitProject => "project context in its prompt",
+        F::PermissionMode | F::ReadOnly => "permission mode",
+        F::Background => "runs in the background",
+        F::Isolation => "own worktree",
+        F::Memory => "notes between runs (needs trust)",
+        F::McpServers => "MCP servers (needs trust)",
+        F::Hooks => "hooks (needs trust)",
+        F::Schema | F::Response => "schema of its answer",
+        F::OnFailure | F::Retry => "effect of its failure",
+        F::InitialPrompt => "task if none is given",
+        F::Color => "colour in listings",
+        F::Metadata => "map of notes",
+        F::Inline => "its keys are read as keys of the agent",
+        F::Note => "note of the author",
+        F::Ignored(reason) => return format!("ignored: {reason}"),
+        F::Disable => "removes the agent",
+        F::Kind => "`remote` is refused",
+        F::Mode => "`primary`: only the user starts it",
+        F::NotForModels(value) => return format!("`{value}`: only the user starts it"),
+        F::NotForUser(value) => return format!("`{value}`: only models start it"),
+    };
+    text.to_owned()
 }

@@ -6,9 +6,11 @@
 mod build;
 pub mod builtin;
 mod check;
+mod codex_roles;
 mod diagnostics;
 pub mod dialect;
 mod discover;
+mod field_table;
 mod fields;
 mod file;
 mod file_references;
@@ -35,6 +37,7 @@ pub use discover::{
     Discovered, Places, Recurse, StrippedField, TrustPolicy, discover, discover_trusted, is_about_hidden_agent,
     load_file, load_folder, project_paths,
 };
+pub use field_table::field_table;
 pub use file::{MAX_FILE, MAX_FRONT_MATTER};
 pub use parse::{FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json};
 pub use skills::{SkillFolders, skill_as_agent};

@@ -124,7 +124,9 @@ fn read(text: &str, context: &FileContext<'_>, diagnostics: &mut Diagnostics) ->
             let node = toml_nodes::parse(text).map_err(|error| (error.position, error.message));
             document(node, context, diagnostics)
         }
-        _ if context.path.ends_with(".roomodes") => document(yaml_or_json(text), context, diagnostics),
+        _ if context.path.ends_with(".roomodes") || context.path.ends_with(".kilocodemodes") => {
+            document(yaml_or_json(text), context, diagnostics)
+        }
         _ => markdown(text, context, diagnostics),
     }
 }

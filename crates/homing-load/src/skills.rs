@@ -24,7 +24,7 @@ use crate::{
     walk::{self, WalkFilter},
 };
 
-pub(crate) use card::read_card;
+pub(crate) use card::{field_effects, read_card};
 
 /// The folders of skills in a project and in a home folder, the weakest first.
 pub(crate) const FOLDERS: &[&str] = &[

@@ -125,6 +125,7 @@ fn instructor_php_in_three_syntaxes() {
     limit wall_ms: {"at":90000}
     metadata: {"capabilities":["use_bash"],"team":"core"}
     dialect: instructor
+    ! 6:1: info: `capabilities` is ignored: capabilities are code of that program
     "#);
     assert_snapshot!(read(".claude/agents/b.yaml", "name: b\ndescription: d\nsystemPrompt: You are b.\nbudget: {maxSteps: 3}\n"), @r#"
     name: "b"
@@ -237,10 +238,11 @@ fn copilot_and_vs_code() {
     prompt: "Know."
     tools: {"only":["edit","write","grep","glob","ls","fetch","mcp__github__*","bash"]}
     model: {"named":["Claude Sonnet 4.5 (copilot)","GPT-5"]}
-    metadata: {"argument-hint":"what","handoffs":[]}
+    metadata: {"argument-hint":"what"}
     dialect: copilot
     ! 2:7: warning: the name `API Expert` was changed to `api-expert`: names consist of lower-case letters, digits and hyphens [write `name: api-expert`]
     ! 4:67: warning: unknown tool `vscodeAPI`: ignored [known tools: read, write, edit, bash, grep, glob, ls, tree, fetch, websearch, think, todo, skill, ask, diff, delegate, wait, tell, cancel, answer, mcp__SERVER__TOOL]
+    ! 8:1: info: `argument-hint` is ignored: it is shown in menus only
     "#);
     assert_snapshot!(read("chatmodes/Ask.chatmode.md", "---\ndescription: Asks\ntools: []\nmodel: GPT-4.1 | 'gpt-5'\n---\nAsk.\n"), @r#"
     name: "ask"
@@ -326,6 +328,7 @@ retry: {max_retries: 2, checks: [{type: shell, command: "true"}]}
     schema: {"type":"object"}
     on_failure: {"retry":2}
     initial_prompt: "Begin."
+    parameters: {"version":null}
     metadata: {"parameters":[{"key":"version","input_type":"string","requirement":"required"}],"retry":{"max_retries":2,"checks":[{"type":"shell","command":"true"}]},"version":"1.0.0"}
     dialect: goose-recipe
     ! 2:8: warning: the name `Release Notes` was changed to `release-notes`: names consist of lower-case letters, digits and hyphens [write `name: release-notes`]
@@ -367,6 +370,7 @@ fn pi_subagents() {
     surroundings: "environment"
     metadata: {"systemPromptMode":"replace"}
     dialect: pi
+    ! 12:1: info: `systemPromptMode` is ignored: its prompt is the whole system prompt
     "#);
 }
 

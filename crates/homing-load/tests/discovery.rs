@@ -309,3 +309,35 @@ fn untrusted_project_agents_are_registered_without_authority() {
     let found = discover_trusted(&places, &ParseOptions::default(), trusting);
     assert!(!found.registry.get("db").unwrap().integrations.hooks.is_null() && found.stripped.is_empty());
 }
+
+#[test]
+fn codex_roles_are_agents() {
+    let root = TempDir::new().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let config = "model = \"gpt-5\"\n[agents]\nmax_depth = 2\n[agents.reviewer]\ndescription = \"Reviews\"\nconfig_file = \"roles/r.toml\"\n\
+                  [agents.brief]\ndescription = \"Is brief\"\n[agents.away]\nconfig_file = \"../../x.toml\"\n";
+    write(".codex/config.toml", config);
+    write(
+        ".codex/roles/r.toml",
+        "developer_instructions = \"You review.\"\nmodel = \"gpt-5-mini\"\nsandbox_mode = \"read-only\"\n",
+    );
+    let mut places = Places::new(root.path());
+    places.skip_built_in = true;
+    let found = discover(&places, &ParseOptions::default());
+    let names: Vec<&str> = found.registry.names().collect();
+    assert_eq!(names, ["brief", "reviewer"], "{:?}", found.diagnostics);
+    let reviewer = found.registry.get("reviewer").unwrap();
+    assert_eq!((reviewer.description.as_str(), reviewer.prompt.as_str()), ("Reviews", "You review."));
+    assert!(
+        found.diagnostics.iter().any(|error| error.line == 9 && error.message.contains("`away`")),
+        "{:?}",
+        found.diagnostics
+    );
+    write(".codex/config.toml", "model = \"gpt-5\"\n");
+    let found = discover(&places, &ParseOptions::default());
+    assert!(found.registry.is_empty() && found.diagnostics.is_empty() && found.ignored.is_empty(), "{found:?}");
+}

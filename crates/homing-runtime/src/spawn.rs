@@ -222,9 +222,8 @@ impl Inner {
         let (limits, mut warnings) = self.enforceable_limits(requested.or(Limits::delegated()), explicit, &resolved)?;
         let authority =
             agent_memory::granted(&self.parts, agent, tree.spawn_cache.child_authority(&above.authority, agent));
-        let mut context = shared(&above.context, &agent.context.shared_context);
-        context.extend(order.context);
-        let context = with_parameters(agent, context);
+        let given = shared(&above.context, &agent.context.shared_context).into_iter().chain(order.context);
+        let context = with_parameters(agent, given.collect());
         warnings.extend(
             missing_parameters(agent, &context).map(|key| format!("agent {} needs a value for `{key}`", agent.name)),
         );

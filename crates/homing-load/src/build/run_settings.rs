@@ -88,6 +88,12 @@ impl RunSettings {
         }
     }
 
+    pub(super) fn omit_project(&mut self, reader: &mut FieldReader<'_>) {
+        if reader.flag() {
+            self.project_context = ProjectContext::Environment;
+        }
+    }
+
     /// Reads the isolation. An unknown value isolates, because it may be a restriction.
     pub(super) fn isolation(&mut self, reader: &mut FieldReader<'_>) {
         match reader.value.text().unwrap_or_default() {

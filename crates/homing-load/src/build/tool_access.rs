@@ -26,6 +26,7 @@ pub(super) struct ToolAccess<'a> {
     asked: Vec<Rule>,
     delegates: Option<Vec<Rule>>,
     permission_mode: Option<PermissionMode>,
+    handoffs: Vec<String>,
 }
 
 impl<'a> ToolAccess<'a> {
@@ -37,6 +38,7 @@ impl<'a> ToolAccess<'a> {
             asked: Vec::new(),
             delegates: None,
             permission_mode: None,
+            handoffs: Vec::new(),
         }
     }
 
@@ -205,6 +207,13 @@ impl<'a> ToolAccess<'a> {
         }
     }
 
+    /// Reads VS Code's handoffs. There the user starts them; here the agent may delegate to them.
+    pub(super) fn handoffs(&mut self, reader: &FieldReader<'_>) {
+        let NodeKind::List(handoffs) = &reader.value.kind else { return };
+        let agents = handoffs.iter().filter_map(|handoff| handoff.get("agent").and_then(Node::text));
+        self.handoffs.extend(agents.map(|agent| agent.trim().to_owned()).filter(|agent| !agent.is_empty()));
+    }
+
     pub(super) fn delegates(&mut self, reader: &mut FieldReader<'_>) {
         let items = tools::items(reader.value, reader.key, reader.diagnostics);
         let rules = tools::allowed(items, self.names, reader.key, reader.diagnostics);
@@ -238,7 +247,13 @@ impl<'a> ToolAccess<'a> {
         }
     }
 
-    pub(super) fn finish(self, definition: &mut AgentDefinition) {
+    pub(super) fn finish(mut self, definition: &mut AgentDefinition) {
+        if let Allow::Only(rules) = &mut self.allowed
+            && !self.handoffs.is_empty()
+            && !rules.iter().any(|rule| rule.names("delegate"))
+        {
+            rules.push(Rule::calls("delegate", self.handoffs.join(",")));
+        }
         definition.tools.allowed = self.allowed;
         definition.tools.denied = self.denied;
         definition.tools.asked = self.asked;

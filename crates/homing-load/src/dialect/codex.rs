@@ -1,6 +1,7 @@
 //! Codex: TOML files in the format of its configuration, with instructions.
 
 use super::{Depth, Dialect, DialectFolder, PLAIN};
+use crate::codex_roles;
 
 const TOML: &[&str] = &[".toml"];
 
@@ -8,6 +9,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     name: "codex",
     project: &[DialectFolder { path: ".codex/agents", depth: Depth::Deep, endings: TOML }],
     home: &[DialectFolder { path: ".codex/agents", depth: Depth::Deep, endings: TOML }],
+    files: &[codex_roles::FILE],
     recognises: |node| node.get("developer_instructions").is_some(),
     ..PLAIN
 };

@@ -34,8 +34,8 @@ pub(super) static RECIPES: Dialect = Dialect {
         ("response", Field::Response),
         ("retry", Field::Retry),
         ("parameters", Field::Parameters),
-        ("subrecipes", Field::Note),
-        ("activities", Field::Note),
+        ("subrecipes", Field::SubRecipes),
+        ("activities", Field::Ignored("Goose shows them in its desktop only")),
     ],
     recognises: |node| node.get("title").is_some() && node.get("name").is_none() && has(node, &["instructions"]),
     ..PLAIN

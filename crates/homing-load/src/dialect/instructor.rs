@@ -7,7 +7,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     name: "instructor",
     project: &[DialectFolder { path: ".claude/agents", depth: Depth::Deep, endings: &[".yaml", ".yml", ".json"] }],
     absent_model: AbsentModel::Default,
-    fields: &[("capabilities", Field::Note)],
+    fields: &[("capabilities", Field::Ignored("capabilities are code of that program"))],
     recognises: |node| has(node, &["llmConfig", "toolsDeny", "budget"]),
     ..PLAIN
 };

@@ -13,6 +13,7 @@ mod goose;
 mod homing;
 mod instructor;
 mod json;
+mod kiro;
 mod opencode;
 mod pi;
 mod qwen;
@@ -134,6 +135,7 @@ pub(crate) static ALL: &[&Dialect] = &[
     &instructor::DIALECT,
     &json::DIALECT,
     &opencode::KILO,
+    &kiro::DIALECT,
     &opencode::DIALECT,
     &pi::DIALECT,
     &qwen::DIALECT,

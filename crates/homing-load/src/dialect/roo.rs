@@ -5,7 +5,7 @@ use crate::fields::Field;
 
 pub(super) static DIALECT: Dialect = Dialect {
     name: "roo",
-    files: &[".roomodes"],
+    files: &[".roomodes", ".kilocodemodes"],
     fields: &[
         ("slug", Field::Name),
         ("name", Field::Title),

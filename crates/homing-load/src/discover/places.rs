@@ -97,9 +97,14 @@ impl AgentFolder {
         }
     }
 
+    /// Returns true if it is a single file.
+    pub(super) fn is_file(&self) -> bool {
+        self.endings.is_empty()
+    }
+
     pub(super) fn list(&self) -> Listing {
         let fence = self.fence.as_deref();
-        if self.endings.is_empty() {
+        if self.is_file() {
             return walk::single(&self.path, fence);
         }
         walk::list(&self.path, WalkFilter { depth: self.depth, endings: self.endings, fence, skipped: &[".git"] })

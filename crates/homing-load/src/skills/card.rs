@@ -34,6 +34,26 @@ const IGNORED: &[(&str, &str)] = &[
     ("fallback", "it has no effect"),
 ];
 
+/// Folded keys of skills that have an effect.
+const OBEYED: &[(&str, &str)] = &[
+    ("name", "name"),
+    ("description", "description"),
+    ("whentouse", "follows the description"),
+    ("arguments", "names of its arguments"),
+    ("context", "`fork`: a model delegates it"),
+    ("agent", "agent that carries it out"),
+    ("model", "model that carries it out if the user starts it"),
+    ("disablemodelinvocation", "`true`: only the user starts it"),
+    ("userinvocable", "`false`: only models start it"),
+    ("resources", "files that belong to it"),
+];
+
+/// All keys of skills with their effects, for the table in the documentation.
+pub(crate) fn field_effects() -> impl Iterator<Item = (&'static str, String)> {
+    let obeyed = OBEYED.iter().map(|(key, effect)| (*key, (*effect).to_owned()));
+    obeyed.chain(IGNORED.iter().map(|(key, reason)| (*key, format!("ignored: {reason}"))))
+}
+
 /// Reads the front matter of a skill; returns no card if the file is not a skill.
 pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Diagnostic>) {
     let mut diagnostics = Diagnostics::default();

@@ -1,0 +1,70 @@
+//! Codex's roles: `[agents.ROLE]` tables of its `config.toml`, each with a description and a file with the role's settings.
+
+use std::{path::Path, sync::Arc};
+
+use homing_core::{
+    definition::{AgentDefinition, Scope, Source},
+    diagnostic::Diagnostic,
+};
+
+use crate::{
+    dialect,
+    discover::{load_found, repository},
+    file, naming,
+    node::{Node, NodeEntry},
+    parse::{FileKind, ParseOptions, Parsed, ParsedFile},
+    toml_nodes,
+};
+
+/// The file of a project with roles.
+pub(crate) const FILE: &str = ".codex/config.toml";
+
+/// Reads the roles in the configuration at `path`. Their files must be inside the project.
+pub(crate) fn load(path: &Path, text: &str, scope: Scope, project: Option<&Path>, options: &ParseOptions) -> Parsed {
+    let mut all = Parsed { what: FileKind::Other("a configuration without agents"), ..Parsed::default() };
+    let Ok(config) = toml_nodes::parse(text) else { return all };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let root = project.unwrap_or_else(|| repository(folder).unwrap_or(folder));
+    let entries = config.get("agents").and_then(Node::entries).unwrap_or_default();
+    // The other keys of `[agents]` are settings of Codex itself.
+    for role in entries.iter().filter(|entry| entry.value.entries().is_some()) {
+        all.what = FileKind::Agent;
+        match one(role, path, root, scope, options) {
+            Ok(mut parsed) => {
+                all.definitions.append(&mut parsed.definitions);
+                all.diagnostics.append(&mut parsed.diagnostics);
+            }
+            Err(message) => {
+                let path = Some(Arc::new(path.to_owned()));
+                let error = Diagnostic::error(format!("the role `{}` {message}", role.key)).on("agents");
+                let error = error.at(role.position.line, role.position.column);
+                all.diagnostics.push(Diagnostic { path, ..error });
+            }
+        }
+    }
+    all
+}
+
+fn one(role: &NodeEntry, path: &Path, root: &Path, scope: Scope, options: &ParseOptions) -> Result<Parsed, String> {
+    let text = |key: &str| role.value.get(key).and_then(Node::text).map(str::trim).filter(|text| !text.is_empty());
+    let name = naming::slug(&role.key).ok_or("has no usable name")?;
+    let description = text("description");
+    let Some(config) = text("config_file") else {
+        let description = description.ok_or("has neither a `config_file` nor a `description`")?;
+        let mut definition = AgentDefinition::new(name, description, description);
+        definition.source = Source { kind: scope, path: Some(path.to_owned()), dialect: "codex".to_owned() };
+        return Ok(Parsed { definitions: vec![definition], ..Parsed::default() });
+    };
+    let config = path.parent().unwrap_or(Path::new("")).join(config);
+    file::read_inside(&config, root)
+        .map_err(|reason| format!("names the file {}, which {reason}", config.display()))?;
+    let codex = dialect::named("codex").unwrap_or(dialect::own());
+    let mut parsed = load_found(&config, ParsedFile::Among(codex), scope, Some(root), options);
+    for definition in &mut parsed.definitions {
+        definition.name.clone_from(&name);
+        if let Some(description) = description {
+            definition.description = description.to_owned();
+        }
+    }
+    Ok(parsed)
+}
