@@ -9,6 +9,7 @@
 
 mod args;
 mod client;
+mod earlier_runs;
 mod elicitation;
 mod guard;
 mod handler;
