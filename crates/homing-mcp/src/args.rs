@@ -49,10 +49,10 @@ pub(crate) struct TellArgs {
     pub(crate) message: String,
 }
 
-/// Arguments of `cancel`.
+/// Arguments of `cancel` and `resume`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CancelArgs {
+pub(crate) struct RunArgs {
     pub(crate) run: Uuid,
 }
 

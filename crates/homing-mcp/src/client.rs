@@ -2,15 +2,26 @@
 //! cancelled when it disconnects.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use homing::{CancelledBy, Cap, Homing, Limits, Message, RunHandle, Task, usd};
+use homing::{
+    CancelledBy, Cap, Claim, Envelope, Homing, Limits, Message, RunHandle, Task,
+    crates::{core::tree::RunTree, runtime::journal::sqlite::RunRow},
+    usd,
+};
 use rmcp::{Peer, RoleServer};
 use uuid::Uuid;
 
-use crate::{elicitation::QuestionRoute, server_state::ServerState};
+use crate::{
+    earlier_runs::{self, ClientTags},
+    elicitation::QuestionRoute,
+    server_state::{Audience, ServerState},
+};
 
 /// Maximum number of runs that stay listed. Older ones that have ended are only in the journal.
 const MAX_LISTED: usize = 1_000;
@@ -20,6 +31,8 @@ pub(crate) struct Client {
     pub(crate) server: Arc<ServerState>,
     /// Set when the client has sent `initialize`.
     peer: OnceLock<Peer<RoleServer>>,
+    /// Its name, as sent with `initialize`.
+    name: OnceLock<String>,
     runs: Mutex<ClientRuns>,
     /// The routes of waiting requests, with the runs that each waits for.
     routes: Mutex<Vec<(Vec<RunHandle>, QuestionRoute)>>,
@@ -40,6 +53,10 @@ pub(crate) struct ClientRun {
     pub(crate) task: String,
     /// The most it may use.
     limit: ClientUsage,
+    /// The usage before this client took it over from an earlier process of the server.
+    before: ClientUsage,
+    /// True once the client has received the result.
+    reported: Arc<AtomicBool>,
     /// The instance that it was started with. Agents may have been reloaded since, and this one still drives the run.
     _homing: Arc<Homing>,
 }
@@ -50,17 +67,28 @@ struct ClientUsage {
     tokens: u64,
 }
 
+/// The result of [`Client::recall`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recalled {
+    /// It is listed now.
+    Listed,
+    /// It has not ended.
+    Interrupted,
+    /// The client has no such run.
+    Unknown,
+}
+
 /// The reason for which no run was started, as a message for the client's model.
 pub(crate) struct SpawnRefusal(pub(crate) String);
 
 impl Client {
     pub(crate) fn new(server: Arc<ServerState>) -> Self {
-        Self { server, peer: OnceLock::new(), runs: Mutex::default(), routes: Mutex::default() }
+        Self { server, peer: OnceLock::new(), name: OnceLock::new(), runs: Mutex::default(), routes: Mutex::default() }
     }
 
-    /// Records the client's peer when it has sent `initialize`.
-    pub(crate) fn initialize(&self, peer: Peer<RoleServer>) {
-        let _ = self.peer.set(peer);
+    /// Records the client's peer and its name when it has sent `initialize`.
+    pub(crate) fn initialize(&self, peer: Peer<RoleServer>, name: String) {
+        let _ = (self.name.set(name), self.peer.set(peer));
     }
 
     /// Returns the client's peer; `None` until it has sent `initialize`.
@@ -89,15 +117,89 @@ impl Client {
             cost_micros: limits.cost_micros.value().unwrap_or(0),
             tokens: limits.tokens.value().unwrap_or(0),
         };
-        let mut task = Task::new(agent, text).limits(limits).tag("via", "mcp");
+        let mut task = self.tags(&homing).add_to(Task::new(agent, text).limits(limits));
         task.history = history;
         task.model.clone_from(&self.server.options.model);
         task.account.clone_from(&self.server.options.account);
         let handle = homing.spawn(task).map_err(|error| SpawnRefusal(error.to_string()))?;
-        let run = ClientRun { handle, task: text.to_owned(), limit, _homing: homing };
-        runs.listed.push(run.clone());
-        runs.unlist_oldest();
+        let (before, reported) = (ClientUsage::default(), Arc::default());
+        let run = ClientRun { handle, task: text.to_owned(), limit, before, reported, _homing: homing };
+        runs.list(run.clone());
         Ok(run)
+    }
+
+    /// Takes over a run that the client started through an earlier process of the server, if it has ended. Only
+    /// [`Self::resume`] continues an interrupted one, because that costs money.
+    pub(crate) async fn recall(&self, run: Uuid) -> Recalled {
+        let homing = self.server.homing();
+        let Some((id, tree)) = earlier_runs::find(&homing, &self.tags(&homing), run) else { return Recalled::Unknown };
+        if tree.root().is_none_or(|root| root.ended.is_none()) {
+            return Recalled::Interrupted;
+        }
+        match homing.resume(id, Claim::IfGone, Limits::default()).await {
+            Ok(handle) => {
+                let taken = self.taken_over(&homing, handle, &tree);
+                taken.reported.store(true, Ordering::Relaxed);
+                self.lock().list(taken);
+                Recalled::Listed
+            }
+            Err(_) => Recalled::Unknown,
+        }
+    }
+
+    /// Resumes an interrupted run that the client started through an earlier process of the server.
+    pub(crate) async fn resume(&self, run: Uuid) -> Result<ClientRun, SpawnRefusal> {
+        let homing = self.server.homing();
+        let refused = |why: &str| SpawnRefusal(format!("run {run} {why}"));
+        if self.find(run).is_some() {
+            return Err(refused("was not interrupted: `wait` for it, or `tell` it to continue"));
+        }
+        let found = earlier_runs::find(&homing, &self.tags(&homing), run);
+        let (id, tree) = found.ok_or_else(|| refused("is not one of yours; `runs` lists them"))?;
+        let root = tree.root().ok_or_else(|| refused("has no records"))?;
+        if root.ended.is_some() {
+            return Err(refused("has ended: `wait` returns its result, and `tell` continues it"));
+        }
+        let allowed = self.lock().limits_for(&self.server, Limits::default(), root.limits)?;
+        if allowed.cost_micros != root.limits.cost_micros || allowed.tokens != root.limits.tokens {
+            return Err(refused("may use more than the remaining budget of this client"));
+        }
+        let handle = homing.resume(id, Claim::IfGone, Limits::default()).await;
+        let handle = handle.map_err(|error| refused(&format!("cannot be resumed: {error}")))?;
+        let taken = self.taken_over(&homing, handle, &tree);
+        self.lock().list(taken.clone());
+        Ok(taken)
+    }
+
+    /// Returns the runs of earlier processes of the server that are not listed here, newest first.
+    pub(crate) fn earlier_runs(&self) -> Vec<RunRow> {
+        match self.server.audience {
+            Audience::Many => Vec::new(),
+            Audience::One => {
+                let homing = self.server.homing();
+                let mut rows = earlier_runs::list(&homing, &self.tags(&homing));
+                rows.retain(|row| self.find(row.run).is_none());
+                rows
+            }
+        }
+    }
+
+    fn taken_over(&self, homing: &Arc<Homing>, handle: RunHandle, tree: &RunTree) -> ClientRun {
+        let root = tree.root().expect("a tree that was found has a root");
+        let used = root.subtree.usage;
+        let value = |cap: Cap| cap.value().unwrap_or(0);
+        ClientRun {
+            handle,
+            task: root.spawned.task.clone(),
+            limit: ClientUsage { cost_micros: value(root.limits.cost_micros), tokens: value(root.limits.tokens) },
+            before: ClientUsage { cost_micros: used.cost_micros, tokens: used.tokens() },
+            reported: Arc::default(),
+            _homing: homing.clone(),
+        }
+    }
+
+    fn tags(&self, homing: &Homing) -> ClientTags {
+        ClientTags::new(self.name.get().map_or("", String::as_str), homing, self.server.instance)
     }
 
     /// Finds a run that this client started, or one below it. All other runs are invisible to it.
@@ -108,6 +210,23 @@ impl Client {
     /// Returns the runs that this client started, oldest first.
     pub(crate) fn runs(&self) -> Vec<ClientRun> {
         self.lock().listed.clone()
+    }
+
+    /// Returns the runs whose results the client has not received, oldest first: those in progress, and those that have ended
+    /// since.
+    pub(crate) fn unreported(&self) -> Vec<RunHandle> {
+        let listed = self.lock().listed.clone();
+        listed.into_iter().filter(|run| !run.reported.load(Ordering::Relaxed)).map(|run| run.handle).collect()
+    }
+
+    /// Notes that the client receives these results.
+    pub(crate) fn mark_reported(&self, envelopes: &[Envelope]) {
+        let runs = self.lock();
+        for ended in envelopes.iter().filter(|envelope| envelope.status.is_over()) {
+            if let Some(run) = runs.listed.iter().find(|run| run.handle.id() == ended.run) {
+                run.reported.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Sends questions of these runs through `route`, until the returned guard is dropped.
@@ -184,11 +303,13 @@ impl ClientRun {
 
     /// Returns what counts against the budget: the limit of an open run, the usage of one that has ended.
     fn charged(&self) -> ClientUsage {
-        if self.is_open() {
-            return self.limit;
-        }
         let used = self.handle.envelope().subtree;
-        ClientUsage { cost_micros: used.cost_micros, tokens: used.input + used.output }
+        let used = ClientUsage { cost_micros: used.cost_micros, tokens: used.input + used.output };
+        let most = if self.is_open() { self.limit } else { used };
+        ClientUsage {
+            cost_micros: most.cost_micros.saturating_sub(self.before.cost_micros),
+            tokens: most.tokens.saturating_sub(self.before.tokens),
+        }
     }
 }
 
@@ -219,6 +340,11 @@ impl ClientRuns {
             limits.tokens = limits.tokens.tighter(Cap::At(left));
         }
         Ok(limits)
+    }
+
+    fn list(&mut self, run: ClientRun) {
+        self.listed.push(run);
+        self.unlist_oldest();
     }
 
     /// Removes the oldest ended runs from the list, but keeps their usage.

@@ -17,8 +17,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
-    args::{self, CancelArgs, DelegateArgs, RunsArgs, TellArgs, WaitArgs},
-    client::{Client, SpawnRefusal, cancelled_by},
+    args::{self, DelegateArgs, RunArgs, RunsArgs, TellArgs, WaitArgs},
+    client::{Client, Recalled, SpawnRefusal, cancelled_by},
     resources, run_report, tools,
     wait_for_runs::{WaitEnd, WaitFor, wait_for_runs},
 };
@@ -63,7 +63,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
-        self.client.initialize(context.peer);
+        self.client.initialize(context.peer, request.client_info.name.clone());
         self.negotiate_initialize(&request)
     }
 
@@ -89,9 +89,10 @@ impl ServerHandler for McpHandler {
         let answer = match &*request.name {
             "delegate" => self.delegate(args, &context).await,
             "wait" => self.wait(args, &context).await,
-            "tell" => self.tell(args),
-            "cancel" => self.cancel(args),
+            "tell" => self.tell(args).await,
+            "cancel" => self.cancel(args).await,
             "runs" => self.runs(args),
+            "resume" => self.resume(args).await,
             other => return Err(ErrorData::invalid_params(format!("there is no tool named `{other}`"), None)),
         };
         Ok(answer.unwrap_or_else(run_report::mistake).into())
@@ -119,6 +120,9 @@ impl ServerHandler for McpHandler {
         _: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         self.require_initialized()?;
+        if let Some(run) = resources::run_of(&request.uri).filter(|run| self.client.find(*run).is_none()) {
+            self.client.recall(run).await;
+        }
         resources::read(&self.client, &request.uri).map(Into::into)
     }
 }
@@ -142,7 +146,7 @@ impl McpHandler {
         let spawned = self.client.spawn(&args.agent, &args.task, args.limits()?, Vec::new());
         let spawned = spawned.map_err(|SpawnRefusal(why)| why)?;
         if args.background {
-            return Ok(run_report::started(&spawned));
+            return Ok(run_report::started(&spawned, "has started"));
         }
         let run = [spawned.handle];
         match wait_for_runs(&run, WaitFor::All, None, &self.client, context).await {
@@ -152,15 +156,17 @@ impl McpHandler {
                 let _ = tokio::time::timeout(GRACE, run[0].wait()).await;
             }
         }
-        Ok(run_report::one(&run[0].envelope()))
+        let envelope = run[0].envelope();
+        self.client.mark_reported(std::slice::from_ref(&envelope));
+        Ok(run_report::one(&envelope))
     }
 
     async fn wait(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> ToolAnswer {
         let args: WaitArgs = args::read(args)?;
         let timeout = args.timeout()?;
         let runs = match &args.runs {
-            Some(ids) => ids.iter().map(|id| self.own_run(*id)).collect::<Result<Vec<_>, _>>()?,
-            None => self.open_runs(),
+            Some(ids) => futures::future::try_join_all(ids.iter().map(|id| self.own_run(*id))).await?,
+            None => self.client.unreported(),
         };
         let wanted = if args.any { WaitFor::Any } else { WaitFor::All };
         wait_for_runs(&runs, wanted, timeout, &self.client, context).await;
@@ -168,12 +174,13 @@ impl McpHandler {
         if wanted == WaitFor::Any && envelopes.iter().any(|envelope| envelope.status.is_over()) {
             envelopes.retain(|envelope| envelope.status.is_over());
         }
+        self.client.mark_reported(&envelopes);
         Ok(run_report::many(&envelopes))
     }
 
-    fn tell(&self, args: Option<JsonObject>) -> ToolAnswer {
+    async fn tell(&self, args: Option<JsonObject>) -> ToolAnswer {
         let args: TellArgs = args::read(args)?;
-        let run = self.own_run(args.run)?;
+        let run = self.own_run(args.run).await?;
         if args.message.trim().is_empty() {
             return Err("the message is empty".to_owned());
         }
@@ -191,9 +198,9 @@ impl McpHandler {
         Ok(run_report::result(text, json!({"run": next, "continues": run.id()}), false))
     }
 
-    fn cancel(&self, args: Option<JsonObject>) -> ToolAnswer {
-        let args: CancelArgs = args::read(args)?;
-        let run = self.own_run(args.run)?;
+    async fn cancel(&self, args: Option<JsonObject>) -> ToolAnswer {
+        let args: RunArgs = args::read(args)?;
+        let run = self.own_run(args.run).await?;
         let cancelled = run.cancel(cancelled_by());
         let text = if cancelled { "The run is stopping." } else { "The run had ended or was already stopping." };
         Ok(run_report::result(text.into(), json!({"run": run.id(), "cancelled": cancelled}), false))
@@ -204,16 +211,31 @@ impl McpHandler {
         let mut runs = self.client.runs();
         runs.retain(|run| args.status.is_none_or(|wanted| run.handle.status() == wanted));
         runs.reverse();
-        Ok(run_report::list(&runs))
+        let mut earlier = self.client.earlier_runs();
+        earlier.retain(|row| args.status.is_none_or(|wanted| row.status == wanted));
+        Ok(run_report::list(&runs, &earlier))
+    }
+
+    async fn resume(&self, args: Option<JsonObject>) -> ToolAnswer {
+        let args: RunArgs = args::read(args)?;
+        let resumed = self.client.resume(args.run).await.map_err(|SpawnRefusal(why)| why)?;
+        Ok(run_report::started(&resumed, "continues"))
     }
 
     /// Returns a run of this client. The error is the same for a run of another client and for one that does not exist.
-    fn own_run(&self, run: Uuid) -> Result<RunHandle, String> {
-        self.client.find(run).ok_or_else(|| format!("there is no run {run} of yours; `runs` lists them"))
-    }
-
-    fn open_runs(&self) -> Vec<RunHandle> {
-        self.client.runs().into_iter().map(|run| run.handle).filter(|handle| !handle.status().is_over()).collect()
+    /// A run of an earlier process of this server that has ended is taken over.
+    async fn own_run(&self, run: Uuid) -> Result<RunHandle, String> {
+        let unknown = || format!("there is no run {run} of yours; `runs` lists them");
+        if let Some(known) = self.client.find(run) {
+            return Ok(known);
+        }
+        match self.client.recall(run).await {
+            Recalled::Listed => self.client.find(run).ok_or_else(unknown),
+            Recalled::Interrupted => {
+                Err(format!("run {run} was interrupted when this server stopped: `resume` it first"))
+            }
+            Recalled::Unknown => Err(unknown()),
+        }
     }
 }
 

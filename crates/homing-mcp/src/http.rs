@@ -28,7 +28,7 @@ use crate::{
     guard::{self, HttpRefusal, RequestGuard},
     handler::McpHandler,
     options::ServerOptions,
-    server_state::{ReloadTask, ServerState},
+    server_state::{Audience, ReloadTask, ServerState},
 };
 
 /// Maximum size of a request's body in bytes.
@@ -118,7 +118,7 @@ pub async fn serve_http(
     let listener = TcpListener::bind(address).await.map_err(no_port)?;
     let address = listener.local_addr().map_err(no_port)?;
     let token = guard::fresh_token();
-    let state = ServerState::new(homing, options);
+    let state = ServerState::new(homing, options, Audience::Many);
     let stop = CancellationToken::new();
     let service = Arc::new(GuardedService {
         guard: RequestGuard::new(address, &http.hosts, &token),

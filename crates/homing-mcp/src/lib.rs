@@ -10,6 +10,7 @@
 mod args;
 mod client;
 mod connections;
+mod earlier_runs;
 mod elicitation;
 mod guard;
 mod handler;

@@ -53,6 +53,12 @@ pub(crate) fn read(client: &Client, uri: &str) -> Result<ReadResourceResult, Err
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(JSON)]))
 }
 
+/// Returns the run that a URI names, if it names one.
+pub(crate) fn run_of(uri: &str) -> Option<Uuid> {
+    let rest = uri.strip_prefix(RUNS)?;
+    Uuid::try_parse(rest.strip_suffix(TRANSCRIPT).unwrap_or(rest)).ok()
+}
+
 fn agent_entry(agent: &AgentDefinition) -> Resource {
     Resource::new(format!("{AGENTS}{}", encode(&agent.name)), agent.name.clone())
         .with_description(tools::shown_description(&agent.description))

@@ -1,6 +1,6 @@
 //! Formats runs for the client's model: agent, status and usage, then the answer.
 
-use homing::{Envelope, Status, usd};
+use homing::{Envelope, Status, crates::runtime::journal::sqlite::RunRow, usd};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
@@ -33,16 +33,16 @@ pub(crate) fn many(envelopes: &[Envelope]) -> CallToolResult {
     result(text, json!({"runs": envelopes}), false)
 }
 
-/// Formats a run that was started in the background.
-pub(crate) fn started(run: &ClientRun) -> CallToolResult {
+/// Formats a run in the background that `has_started`, or continues.
+pub(crate) fn started(run: &ClientRun, has_started: &str) -> CallToolResult {
     let envelope = run.handle.envelope();
-    let text = format!("{} has started: run {}. `wait` for it.", envelope.agent, envelope.run);
+    let text = format!("{} {has_started}: run {}. `wait` for it.", envelope.agent, envelope.run);
     result(text, json!(envelope), false)
 }
 
-/// Formats a list of runs.
-pub(crate) fn list(runs: &[ClientRun]) -> CallToolResult {
-    let rows: Vec<Value> = runs.iter().map(row).collect();
+/// Formats a list of runs, and of runs that earlier processes of the server started.
+pub(crate) fn list(runs: &[ClientRun], earlier: &[RunRow]) -> CallToolResult {
+    let rows: Vec<Value> = runs.iter().map(row).chain(earlier.iter().map(earlier_row)).collect();
     let line = |row: &Value| {
         let field = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
         format!("{} {} {}: {}", field("run"), field("agent"), field("status"), first_line(&field("task")))
@@ -60,6 +60,13 @@ fn row(run: &ClientRun) -> Value {
     json!({
         "run": envelope.run, "place": envelope.place, "agent": envelope.agent, "task": run.task,
         "status": envelope.status, "started": started_ms(&envelope), "usage": envelope.subtree,
+    })
+}
+
+fn earlier_row(row: &RunRow) -> Value {
+    json!({
+        "run": row.run, "place": row.place, "agent": row.agent, "task": row.task,
+        "status": row.status, "started": row.started, "usage": row.usage,
     })
 }
 

@@ -19,12 +19,24 @@ pub(crate) struct ServerState {
     homing: RwLock<Arc<Homing>>,
     pub(crate) options: ServerOptions,
     pub(crate) clients: Arc<ClientList>,
+    /// Identifies this process of the server.
+    pub(crate) instance: Uuid,
+    pub(crate) audience: Audience,
+}
+
+/// The clients that a server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The one that started it, which may list its runs of earlier processes.
+    One,
+    /// Several, which may have the same name: each reaches earlier runs only by their ids, which cannot be guessed.
+    Many,
 }
 
 impl ServerState {
-    pub(crate) fn new(homing: Arc<Homing>, options: ServerOptions) -> Arc<Self> {
+    pub(crate) fn new(homing: Arc<Homing>, options: ServerOptions, audience: Audience) -> Arc<Self> {
         let clients = options.permission_handler.as_ref().map(|handler| handler.clients.clone()).unwrap_or_default();
-        Arc::new(Self { homing: RwLock::new(homing), options, clients })
+        Arc::new(Self { homing: RwLock::new(homing), options, clients, instance: Uuid::new_v4(), audience })
     }
 
     /// Returns the current agents.

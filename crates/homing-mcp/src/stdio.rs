@@ -6,7 +6,11 @@ use homing::Homing;
 use rmcp::{ServiceExt, transport::async_rw::AsyncRwTransport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{handler::McpHandler, options::ServerOptions, server_state::ServerState};
+use crate::{
+    handler::McpHandler,
+    options::ServerOptions,
+    server_state::{Audience, ServerState},
+};
 
 /// Maximum length of a line in bytes; longer ones are dropped.
 const MAX_LINE: usize = 4 << 20;
@@ -53,7 +57,7 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let server = ServerState::new(homing, options);
+    let server = ServerState::new(homing, options, Audience::One);
     let _reload = server.start_reloading();
     let client = server.admit().expect("the first client of a server");
     let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_LINE);

@@ -21,15 +21,20 @@ pub(crate) fn tools(agents: &Registry) -> Vec<Tool> {
         tool("tell", TELL.into(), tell_input(), tell_output()).with_annotations(changes("Tell a run")),
         tool("cancel", CANCEL.into(), run_input(), cancel_output()).with_annotations(stops("Cancel a run")),
         tool("runs", RUNS.into(), runs_input(), runs_output(listed())).with_annotations(reads("List runs")),
+        tool("resume", RESUME.into(), run_input(), envelope()).with_annotations(changes("Resume a run")),
     ]
 }
 
 const WAIT: &str = "Waits for runs that were delegated in the background and returns their results: all of them, or with \
-                    `any` the first to finish. After `timeout` it returns the runs in their current state.";
+                    `any` the first to finish. After `timeout` it returns the runs in their current state. Without `runs` it \
+                    returns every run whose result you have not received.";
 const TELL: &str = "Sends a message to a run. A run in progress reads it at its next step. A run that has ended is continued \
                     by a new run in the background, which has the earlier messages: wait for that one.";
 const CANCEL: &str = "Stops a run and every run below it. Its partial result is kept: `wait` returns it.";
-const RUNS: &str = "Lists the runs that you delegated, newest first, with agent, task, status and usage.";
+const RUNS: &str = "Lists the runs that you delegated, newest first, with agent, task, status and usage; also those of earlier \
+                    sessions in this folder.";
+const RESUME: &str = "Continues a run whose status is `interrupted`, because the server stopped while it worked. It continues in \
+                      the background: `wait` for it.";
 
 fn tool(name: &'static str, description: String, input: Value, output: Value) -> Tool {
     Tool::new(name, description, object(input)).with_raw_output_schema(object(output))
@@ -129,7 +134,7 @@ fn wait_input() -> Value {
         "properties": {
             "runs": {
                 "type": "array", "items": id("A run."),
-                "description": "Runs to wait for; by default all of yours that are in progress.",
+                "description": "Runs to wait for; by default all of yours whose results you have not received.",
             },
             "any": {"type": "boolean", "default": false, "description": "Return when the first run has ended."},
             "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},

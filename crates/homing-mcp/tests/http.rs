@@ -194,7 +194,7 @@ async fn http_client_delegates_gets_progress_and_cancels() {
     let server = server(homing.clone(), ServerOptions::default()).await;
     let recorder = RecordingClient::default();
     let connection = client(&server, recorder.clone()).await;
-    assert_eq!(connection.list_all_tools().await.unwrap().len(), 5);
+    assert_eq!(connection.list_all_tools().await.unwrap().len(), 6);
     let done = call_tool(&connection, "delegate", json!({"agent": "echo", "task": "send"})).await;
     assert_eq!(data(&done)["children"][0]["agent"], "helper");
     let run = start(&connection, "hang").await;

@@ -34,7 +34,7 @@ async fn tools_list_agents_with_sanitized_descriptions() {
     let connection = connected().await;
     let tools = connection.list_all_tools().await.unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_ref()).collect();
-    assert_eq!(names, ["delegate", "wait", "tell", "cancel", "runs"]);
+    assert_eq!(names, ["delegate", "wait", "tell", "cancel", "runs", "resume"]);
     assert_eq!(tools[0].input_schema["properties"]["agent"]["enum"], json!(["echo", "helper"]));
     let description = tools[0].description.as_deref().unwrap();
     assert!(description.contains("- echo: Says what it hears.\n- helper: Helps.\u{fffd}\u{fffd}"), "{description}");
@@ -111,6 +111,69 @@ async fn wait_returns_all_runs_or_the_first() {
     let listed = call_tool(&connection, "runs", json!({"status": "cancelled"})).await;
     assert_eq!(data(&listed)["runs"].as_array().unwrap().len(), 1);
     assert_eq!(data(&listed)["runs"][0]["task"], "hang");
+}
+
+#[tokio::test]
+async fn wait_without_ids_returns_runs_that_have_ended_since() {
+    let connection = connected().await;
+    let (one, two) = (start(&connection, "one").await, start(&connection, "two").await);
+    let is_done = async || {
+        let listed = call_tool(&connection, "runs", json!({"status": "done"})).await;
+        data(&listed)["runs"].as_array().unwrap().len() == 2
+    };
+    while !is_done().await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let waited = call_tool(&connection, "wait", json!({})).await;
+    let ids: Vec<&Value> = data(&waited)["runs"].as_array().unwrap().iter().map(|run| &run["run"]).collect();
+    assert_eq!(ids, [&one, &two], "they ended before the client waited");
+    let again = call_tool(&connection, "wait", json!({})).await;
+    assert_eq!(text(&again), "There is nothing to wait for.", "each result is returned once");
+    call_tool(&connection, "delegate", json!({"agent": "echo", "task": "at once"})).await;
+    assert_eq!(data(&call_tool(&connection, "wait", json!({})).await)["runs"], json!([]));
+}
+
+#[tokio::test]
+async fn restarted_server_knows_the_ended_runs_of_its_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let homing = Arc::new(builder().journal(folder.path().join("journal.db")).build().await.unwrap());
+    let (connection, server) = connect(homing.clone(), ServerOptions::default(), RecordingClient::default()).await;
+    let run = start(&connection, "one").await;
+    call_tool(&connection, "wait", json!({})).await;
+    connection.cancel().await.unwrap();
+    server.await.unwrap();
+    let (connection, _) = connect(homing, ServerOptions::default(), RecordingClient::default()).await;
+    let listed = call_tool(&connection, "runs", json!({})).await;
+    assert_eq!(data(&listed)["runs"][0]["run"], run, "{}", text(&listed));
+    let waited = call_tool(&connection, "wait", json!({"runs": [run]})).await;
+    assert_eq!(data(&waited)["runs"][0]["output"], "echo: one", "{}", text(&waited));
+    assert_eq!(data(&call_tool(&connection, "runs", json!({})).await)["runs"].as_array().unwrap().len(), 1);
+    let told = call_tool(&connection, "tell", json!({"run": run, "message": "history"})).await;
+    assert_eq!(data(&told)["continues"], run, "{}", text(&told));
+    let waited = call_tool(&connection, "wait", json!({})).await;
+    assert_eq!(data(&waited)["runs"][0]["output"], "3 messages");
+    let resumed = call_tool(&connection, "resume", json!({"run": run})).await;
+    assert!(resumed.is_error == Some(true) && text(&resumed).contains("was not interrupted"), "{}", text(&resumed));
+}
+
+#[tokio::test]
+async fn earlier_runs_of_other_clients_stay_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let homing = Arc::new(builder().journal(folder.path().join("journal.db")).build().await.unwrap());
+    let other =
+        homing.spawn(homing::Task::new("echo", "private").tag("via", "mcp").tag("mcp_client", "other /")).unwrap();
+    other.wait().await;
+    let (connection, _) = connect(homing, ServerOptions::default(), RecordingClient::default()).await;
+    assert_eq!(data(&call_tool(&connection, "runs", json!({})).await)["runs"], json!([]));
+    for tool in ["wait", "tell", "cancel", "resume"] {
+        let args = match tool {
+            "wait" => json!({"runs": [other.id()]}),
+            "tell" => json!({"run": other.id(), "message": "hello"}),
+            _ => json!({"run": other.id()}),
+        };
+        let refused = call_tool(&connection, tool, args).await;
+        assert!(refused.is_error == Some(true) && text(&refused).contains("of yours"), "{tool}: {}", text(&refused));
+    }
 }
 
 #[tokio::test]

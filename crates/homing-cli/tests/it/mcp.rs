@@ -6,7 +6,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use homing_testing::{FakeResponse, ResponseStep};
 use serde_json::{Value, json};
+
+use crate::world::{World, wait_until};
 
 fn homing(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_homing"));
@@ -68,6 +71,64 @@ fn added_agent_is_announced_and_usable() {
     assert_eq!(answer["result"]["structuredContent"]["status"], "done", "{answer}");
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// A server process with its client.
+struct McpProcess {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    id: u64,
+}
+
+impl McpProcess {
+    fn start(world: &World) -> Self {
+        let mut command = world.command(&["mcp", "--model", "openai/gpt-4.1"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        introduce(&mut child);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, id: 100 }
+    }
+
+    /// Calls a tool and returns its result.
+    fn call(&mut self, tool: &str, args: &Value) -> Value {
+        self.id += 1;
+        let params = json!({"name": tool, "arguments": args});
+        say(&mut self.child, &json!({"jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params}));
+        loop {
+            let line = self.lines.next().expect("the server answers").unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == self.id {
+                return message["result"].clone();
+            }
+        }
+    }
+}
+
+#[test]
+fn client_resumes_its_run_after_the_server_was_killed() {
+    let world = World::new(|count, _| match count {
+        0 => FakeResponse::steps(vec![ResponseStep::Stall]),
+        _ => FakeResponse::chat_text("counted"),
+    });
+    let mut server = McpProcess::start(&world);
+    let started = server.call("delegate", &json!({"agent": "general", "task": "count", "background": true}));
+    let run = started["structuredContent"]["run"].clone();
+    wait_until("the provider is asked", || world.provider.requests().len() == 1);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let mut server = McpProcess::start(&world);
+    let listed = server.call("runs", &json!({}));
+    let listed = &listed["structuredContent"]["runs"][0];
+    assert_eq!((&listed["run"], &listed["status"]), (&run, &json!("interrupted")));
+    let waited = server.call("wait", &json!({"runs": [run]}));
+    assert!(waited["content"][0]["text"].as_str().unwrap().contains("`resume` it first"), "{waited}");
+    assert_eq!(world.provider.requests().len(), 1, "nothing is spent before it is resumed");
+    server.call("resume", &json!({"run": run}));
+    let waited = server.call("wait", &json!({}));
+    let ended = &waited["structuredContent"]["runs"][0];
+    assert_eq!((&ended["run"], &ended["output"]), (&run, &json!("counted")), "{waited}");
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
 }
 
 #[test]
