@@ -368,6 +368,7 @@ fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<Cas
         prices.get(name).map_or_else(|_| ModelCard::free(name), |model| model.card().clone())
     };
     let models = replay.models(card);
+    let builder = builder.on_fact(replay.listener());
     let wrap_tool = Some(Arc::new(move |tool| replay.tool(tool)) as _);
     builder.models(models).extensions(Extensions { wrap_tool, ..Extensions::default() })
 }

@@ -98,6 +98,7 @@ async fn play(replay: &Arc<CassetteReplay>, agents: Registry, task: &str) -> (En
     let look = Look::new();
     let mut parts = RuntimeParts::new(agents, replay.models(|_| card()), MemoryJournal::new());
     parts.tools = vec![replay.tool(look.clone())];
+    parts.on_fact = Some(replay.listener());
     let envelope = Runtime::new(parts).spawn(Task::new("lead", task)).unwrap().wait().await;
     (envelope, look.times.load(Ordering::Relaxed))
 }
@@ -144,5 +145,66 @@ async fn changed_prompt_is_answered_and_reported() {
     assert_eq!(played.output, recorded.output);
     let divergences = replay.divergences();
     assert_eq!(divergences.len(), 4, "two scouts, two requests each: {divergences:?}");
-    assert!(divergences.iter().all(|divergence| divergence.what.contains("prompt")));
+    let place = divergences[0].place.as_ref().unwrap().to_string();
+    assert!(place.starts_with("1."), "{place}");
+    let changed = "its prompt differs from the recording:\n- you scout\n+ you scout, carefully";
+    assert!(divergences.iter().all(|divergence| divergence.what == changed), "{divergences:#?}");
+}
+
+/// A lead with three scouts in the background, which end in the reverse order of their start.
+fn slow_model() -> Arc<dyn Model> {
+    struct Slow(ModelCard);
+    impl Model for Slow {
+        fn card(&self) -> &ModelCard {
+            &self.0
+        }
+
+        fn reply<'a>(
+            &'a self,
+            request: ModelRequest<'a>,
+            _: homing_core::model::OnDelta<'a>,
+        ) -> BoxFuture<'a, Result<homing_core::message::Reply, homing_core::model::AskFailure>> {
+            Box::pin(async move {
+                let words = last_words(&request);
+                let background =
+                    |n: u64| ("delegate", json!({"agent": "scout", "task": n.to_string(), "background": true}));
+                if !request.system.contains("lead") {
+                    let nth: u64 = words.parse().unwrap_or(0);
+                    tokio::time::sleep(std::time::Duration::from_millis(400 - 100 * nth)).await;
+                    return Ok(say(format!("scout {nth}")));
+                }
+                Ok(if request.messages.len() == 1 {
+                    call([1, 2, 3].map(background))
+                } else {
+                    say(format!("so: {words}"))
+                })
+            })
+        }
+    }
+    Arc::new(Slow(card()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn background_children_end_in_the_recorded_order() {
+    let journal = MemoryJournal::new();
+    let parts = RuntimeParts::new(agents(), Arc::new(SingleModel(slow_model())), journal.clone());
+    let recorded = Runtime::new(parts).spawn(Task::new("lead", "go")).unwrap().wait().await;
+    let ends = |records: &[Arc<homing_core::fact::Record>]| -> Vec<String> {
+        let ended = records.iter().filter(|record| record.fact.kind() == "ended");
+        ended.map(|record| record.place.to_string()).collect()
+    };
+    let cassette = Cassette::from_records(journal.records(recorded.run)).unwrap();
+    assert_eq!(ends(cassette.records()), ["1.3", "1.2", "1.1", "1"]);
+    for _ in 0..5 {
+        let replay = Replay::new(&cassette);
+        let journal = MemoryJournal::new();
+        let mut parts = RuntimeParts::new(agents(), replay.models(|_| card()), journal.clone());
+        parts.on_fact = Some(replay.listener());
+        let played = Runtime::new(parts).spawn(Task::new("lead", "go")).unwrap().wait().await;
+        assert_eq!((replay.divergences(), replay.unplayed()), (vec![], vec![]));
+        assert_eq!(
+            (ends(&journal.records(played.run)), played.output),
+            (ends(cassette.records()), recorded.output.clone())
+        );
+    }
 }

@@ -227,6 +227,7 @@ impl Checker<'_> {
         }
         self.limits(&format!("{path}.limits"), &task.limits);
         self.schema(&format!("{path}.schema"), task.schema.as_ref());
+        self.task_check(crew, index, &path);
         let mut used = self.template(&format!("{path}.description"), &task.description, &["results"]);
         if let Some(expected) = &task.expected_output {
             used.extend(self.template(&format!("{path}.expected_output"), expected, &["results"]));
@@ -240,6 +241,21 @@ impl Checker<'_> {
             if !visible.contains(&name) {
                 self.report(&path, format!("`results.{name}` is used, but `{name}` is not in the task's context"));
             }
+        }
+    }
+
+    fn task_check(&mut self, crew: &Crew, index: usize, path: &str) {
+        let Some(check) = &crew.tasks[index].check else { return };
+        let path = format!("{path}.check");
+        self.schema(&format!("{path}.schema"), check.schema.as_ref());
+        if check.schema.is_none() && check.command.is_none() && check.agent.is_none() {
+            self.report(&path, "the check needs one of schema, command, agent");
+        }
+        if check.tries == 0 {
+            self.report(format!("{path}.tries"), "`tries` must be above 0");
+        }
+        if crew.process == Process::Hierarchical {
+            self.report(&path, "in a hierarchical crew the manager reviews results; remove `check`");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Crews: tasks for agents, with dependencies between them.
 
+pub(crate) mod check;
 pub(crate) mod hierarchy;
 pub(crate) mod script;
 
@@ -8,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{limit_fields::LimitFields, team::Team};
+use crate::{crew::check::TaskCheck, limit_fields::LimitFields, team::Team};
 
 /// Tasks with dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -69,6 +70,9 @@ pub struct CrewTask {
     /// Tasks whose results it needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<String>>,
+    /// Check of the result, with feedback to the agent. In a hierarchical process the manager reviews results instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<TaskCheck>,
     /// Condition: the task is skipped if it does not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -147,7 +151,8 @@ impl Crew {
 
     pub(crate) fn members<'a>(&'a self, team: &'a Team) -> Vec<&'a str> {
         let workers = self.tasks.iter().filter_map(|task| task.agent.as_deref());
-        let mut all: Vec<&str> = workers.collect();
+        let judges = self.tasks.iter().filter_map(|task| task.check.as_ref()?.agent.as_deref());
+        let mut all: Vec<&str> = workers.chain(judges).collect();
         if self.process == Process::Hierarchical {
             all.extend(self.manager.as_deref());
             all.extend(self.candidates(team));
@@ -160,7 +165,14 @@ impl Crew {
             Process::Sequential | Process::Parallel => 1,
             Process::Hierarchical => 1 + 2 * u64::from(self.max_rounds.max(1)),
         };
-        self.tasks.iter().map(|task| rounds * (1 + u64::from(task.retries))).sum()
+        let tries = |task: &CrewTask| task.check.as_ref().map_or(1, |check| 2 * u64::from(check.tries.max(1)));
+        self.tasks.iter().map(|task| rounds * tries(task) * (1 + u64::from(task.retries))).sum()
+    }
+
+    /// The tools that checks of results call.
+    pub(crate) fn tools(&self) -> Vec<&str> {
+        let has_command = |task: &CrewTask| task.check.as_ref().is_some_and(|check| check.command.is_some());
+        if self.tasks.iter().any(has_command) { vec![homing_core::tool_names::BASH] } else { Vec::new() }
     }
 
     /// The task named as the output, or the tasks that no other task depends on.
@@ -227,6 +239,13 @@ impl CrewTask {
     #[must_use]
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = Some(schema);
+        self
+    }
+
+    /// Sets the check of the result.
+    #[must_use]
+    pub fn check(mut self, check: TaskCheck) -> Self {
+        self.check = Some(check);
         self
     }
 

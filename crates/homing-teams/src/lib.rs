@@ -31,7 +31,7 @@ mod template;
 mod yaml_positions;
 
 pub use chat::{Chat, NextSpeaker, SpeakerRule};
-pub use crew::{Crew, CrewTask, OnTaskFailure, Process};
+pub use crew::{Crew, CrewTask, OnTaskFailure, Process, check::TaskCheck};
 pub use file::{LoadedTeam, load, schema};
 pub use function::function;
 pub use graph::{Edge, FieldType, Graph, Node, Reducer, StateField, Work};

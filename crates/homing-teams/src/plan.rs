@@ -109,7 +109,7 @@ fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
                 name: task.name.clone(),
                 agent: "",
                 limits: task.limits.clone(),
-                at_most: Some((1 + u64::from(task.retries)) * rounds(crew)),
+                at_most: Some((1 + u64::from(task.retries)) * rounds(crew) * tries(task)),
                 after: crew.context(at).into_iter().map(str::to_owned).collect(),
                 when: task.when.clone(),
             };
@@ -119,6 +119,11 @@ fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
                 .collect();
             let reviews = crew.tasks.len() as u64 * (1 + rounds(crew));
             let manager = crew.manager.as_deref().filter(|_| crew.process == Process::Hierarchical);
+            let judges = crew.tasks.iter().filter_map(|task| {
+                let agent = task.check.as_ref()?.agent.as_deref()?;
+                Some(entry(&format!("check of {}", task.name), agent, &none, Some(tries(task))))
+            });
+            all.extend(judges);
             all.extend(manager.map(|name| entry("manager", name, &none, Some(reviews))));
             all
         }
@@ -147,6 +152,10 @@ fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
             [each].into_iter().chain(reduce).collect()
         }
     }
+}
+
+fn tries(task: &crate::crew::CrewTask) -> u64 {
+    task.check.as_ref().map_or(1, |check| u64::from(check.tries.max(1)))
 }
 
 fn rounds(crew: &crate::crew::Crew) -> u64 {

@@ -145,6 +145,10 @@ fn named(team: &Team) -> Vec<(String, &str)> {
             let agents = crew.tasks.iter().enumerate();
             let agents =
                 agents.filter_map(|(at, task)| Some((format!("crew.tasks[{at}].agent"), task.agent.as_deref()?)));
+            let judges = crew.tasks.iter().enumerate().filter_map(|(at, task)| {
+                Some((format!("crew.tasks[{at}].check.agent"), task.check.as_ref()?.agent.as_deref()?))
+            });
+            let agents = agents.chain(judges);
             let members =
                 numbered("crew.members", &crew.members).into_iter().zip(crew.members.iter().map(String::as_str));
             let manager = crew.manager.iter().map(|name| ("crew.manager".to_owned(), name.as_str()));

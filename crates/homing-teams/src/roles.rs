@@ -8,6 +8,7 @@ use homing_core::{
 };
 
 use crate::{
+    crew::Process,
     memory,
     team::{Pattern, Team},
 };
@@ -45,7 +46,10 @@ fn role_of(team: &Team, member: &str) -> Option<Role> {
         Pattern::Crew(crew) => {
             let works = crew.tasks.iter().filter_map(|task| task.agent.as_ref()).any(is);
             let is_candidate = crew.candidates(team).contains(&member);
-            [role(works || is_candidate, Role::Works), role(crew.manager.as_ref().is_some_and(is), Role::Decides)]
+            let judges = crew.tasks.iter().filter_map(|task| task.check.as_ref()?.agent.as_ref()).any(is);
+            let decides = judges || crew.manager.as_ref().is_some_and(is);
+            let is_candidate = is_candidate && crew.process == Process::Hierarchical;
+            [role(works || is_candidate, Role::Works), role(decides, Role::Decides)]
         }
         Pattern::Chat(chat) => {
             let decides = chat.selector.iter().chain(&chat.summary).any(is);

@@ -217,7 +217,8 @@ impl Team {
     pub(crate) fn functions(&self) -> Vec<&str> {
         match &self.pattern {
             Pattern::Graph(graph) => graph.tools(),
-            Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) => Vec::new(),
+            Pattern::Crew(crew) => crew.tools(),
+            Pattern::Orchestrator(_) | Pattern::Chat(_) | Pattern::Map(_) => Vec::new(),
         }
     }
 

@@ -12,13 +12,15 @@ use homing_core::{
     message::Reply,
     model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta, SingleModel},
     scripted_model::{FunctionModel, call, last_words, say},
-    tool::{Effect, Tool, ToolContext, ToolOutput, ToolSpec},
+    tool::{Effect, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
     Runtime, RuntimeParts, Task,
     journal::{Claim, MemoryJournal},
 };
-use homing_teams::{Chat, Crew, CrewTask, LimitFields, OnTaskFailure, Pattern, Team, TeamResult, install};
+use homing_teams::{
+    Chat, Crew, CrewTask, LimitFields, OnTaskFailure, Pattern, TaskCheck, Team, TeamResult, function, install,
+};
 use serde_json::json;
 use support::{MemberRequest, agent_names, agents, cut_anywhere, parts, run, scripted};
 
@@ -400,4 +402,54 @@ async fn members_without_tools_get_those_of_their_role() {
     assert_eq!(tools_of(Crew::sequential().task(CrewTask::new("a", "ada", "x")).into()).await, "has peek,poke");
     assert_eq!(tools_of(Chat::new(["ada"]).max_rounds(1).into()).await, "has peek");
     assert_eq!(tools_of(Chat::new(["ada"]).max_rounds(1).summary("bob").into()).await, "has ");
+}
+
+fn checked_crew(check: TaskCheck) -> impl Fn(Arc<MemoryJournal>) -> RuntimeParts {
+    let script = |member: MemberRequest<'_>| {
+        let words = member.first_words();
+        match member.name {
+            "judge" if words.contains("Result:\n{\"n\": 2}") => call([("answer", json!({"accepted": true}))]),
+            "judge" => call([("answer", json!({"accepted": false, "feedback": "too small"}))]),
+            _ if words.contains("was sent back") => say("{\"n\": 2}"),
+            _ => say("{\"n\": 1}"),
+        }
+    };
+    let crew = Crew::sequential().task(CrewTask::new("count", "ada", "Count").check(check));
+    move |journal| {
+        let passes = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let bash = function("bash", Replay::Safe, move |_| {
+            let was = passes.swap(true, std::sync::atomic::Ordering::SeqCst);
+            if was { Ok(json!("fine")) } else { Err("1 test failed".to_owned()) }
+        });
+        let team = Team::new("crew", crew.clone()).tool(bash);
+        parts(journal, agents(["ada", "judge"]), scripted(script), vec![team])
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejected_result_goes_back_to_the_worker_with_feedback() {
+    let judged = cut_anywhere(checked_crew(TaskCheck::agent("judge")), "crew", "x").await;
+    assert_eq!((judged.output.as_str(), agent_names(&judged)), ("{\"n\": 2}", vec!["ada", "judge", "ada", "judge"]));
+    let schema = TaskCheck::schema(json!({"properties": {"n": {"minimum": 2}}}));
+    let fits = cut_anywhere(checked_crew(schema), "crew", "x").await;
+    assert_eq!((fits.output.as_str(), agent_names(&fits)), ("{\"n\": 2}", vec!["ada", "ada"]));
+    let (tested, records) = run(&checked_crew(TaskCheck::command("cargo test")), "crew", "x").await;
+    assert_eq!((tested.status, tested.output.as_str()), (Status::Done, "{\"n\": 2}"));
+    let briefs = records.iter().filter_map(|record| match &record.fact {
+        homing_core::fact::Fact::Spawned(spawned) => Some(spawned.task.clone()),
+        _ => None,
+    });
+    assert!(briefs.last().unwrap().contains("was sent back: `cargo test` failed:\n1 test failed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_whose_last_try_is_rejected_failed() {
+    let schema = TaskCheck::schema(json!({"properties": {"n": {"minimum": 3}}})).tries(2);
+    let failed = cut_anywhere(checked_crew(schema), "crew", "x").await;
+    let message = failed.error.unwrap().message;
+    assert_eq!((failed.status, failed.children.len()), (Status::Failed, 2));
+    assert!(
+        message.contains("not accepted after 2 tries: the result does not match its schema: 2 is less than"),
+        "{message}"
+    );
 }

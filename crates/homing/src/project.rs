@@ -220,10 +220,7 @@ mod tests {
         setup.places.home = Some(home);
         setup.places.config = None;
         setup.trust = Some(TrustStore::load(folder.path().join("trust.json")).unwrap());
-        let used = |project: &Project, name: &str| {
-            let registry: Registry = project.agents.iter().cloned().collect();
-            registry.get(name).unwrap().source.kind
-        };
+        let used = |project: &Project, name: &str| project.registry.get(name).unwrap().source.kind;
         let project = setup.read();
         let kinds = ["general", "mine", "other"].map(|name| used(&project, name));
         assert_eq!(kinds, [Scope::BuiltIn, Scope::User, Scope::Project]);

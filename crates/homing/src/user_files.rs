@@ -130,6 +130,7 @@ mod tests {
     use homing_core::{
         authority::{Decision, Grant, Network, Sandbox},
         rule::{Subject, Subjects},
+        tool::Effect,
     };
 
     use super::*;
@@ -138,7 +139,8 @@ mod tests {
         let layers = layer.into_iter().map(std::sync::Arc::new).collect();
         let (read, write) = (Vec::new(), Vec::new());
         let grant = Grant { layers, read, write, network: Network::Off, sandbox: Sandbox::WorkspaceWrite };
-        matches!(grant.decide(tool, &Subjects::Parts(vec![Subject::Path(path.to_owned())])), Decision::Deny { .. })
+        let subjects = Subjects::Parts(vec![Subject::Path(path.to_owned())]);
+        matches!(grant.decide(tool, Effect::Changes, &subjects), Decision::Deny { .. })
     }
 
     #[test]

@@ -119,3 +119,27 @@ fn finished_team_is_continued_by_a_message() {
     assert!(answer.starts_with("<Write now bees  This continues earlier work."), "{answer}");
     assert!(answer.contains("about ants") && answer.contains("Its result: <Write about ants>"), "{answer}");
 }
+
+#[test]
+fn replay_of_a_team_is_identical_to_the_recording() {
+    let agents = "agents:\n  - {name: ada, description: d, prompt: You are Ada., tools: []}\n  - {name: bob, description: d, prompt: You are Bob., \
+                  tools: []}\n";
+    let tasks = "[{name: a, agent: ada, description: x}, {name: b, agent: bob, description: y}, {name: c, agent: ada, \
+                 description: z, context: [a, b]}]";
+    for pattern in [
+        format!("crew: {{tasks: {tasks}}}"),
+        format!("crew: {{process: parallel, tasks: {tasks}}}"),
+        "chat: {members: [ada, bob], max_rounds: 3}".to_owned(),
+        "graph: {start: x, nodes: [{name: x, agent: ada, task: x}, {name: y, agent: bob, task: y}], edges: [{from: x, to: y}]}".to_owned(),
+        "map: {agent: ada, each: '{{ item }}', items: [1, 2, 3]}".to_owned(),
+    ] {
+        let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen).lines().next().unwrap_or(""))));
+        world.write("team.yaml", &format!("name: t\n{agents}{pattern}\n"));
+        let first = json(&world.homing(&["team", "team.yaml", "--model", "openai/gpt-4.1", "--json", "go"]));
+        let asked = world.provider.requests().len();
+        let replayed = world.homing(&["replay", first["run"].as_str().unwrap(), "--json"]);
+        assert_eq!(code(&replayed), 0, "{pattern}: {}", err(&replayed));
+        assert!(err(&replayed).contains("identical to the recording"), "{pattern}: {}", err(&replayed));
+        assert_eq!((&json(&replayed)["output"], world.provider.requests().len()), (&first["output"], asked), "{pattern}");
+    }
+}

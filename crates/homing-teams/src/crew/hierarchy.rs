@@ -12,10 +12,10 @@ use crate::{
     program::DelegateCall,
 };
 
-/// A result that the manager rejected, with its feedback.
-struct Rejected {
-    result: String,
-    feedback: String,
+/// A result that was rejected, with the feedback.
+pub(super) struct Rejected {
+    pub(super) result: String,
+    pub(super) feedback: String,
 }
 
 impl CrewScript {
@@ -86,23 +86,13 @@ impl CrewScript {
         done: &JobResult,
         history: &History<'_>,
     ) -> Result<Option<String>, TaskProgress> {
-        let schema = json!({
-            "type": "object",
-            "properties": {"accepted": {"type": "boolean"}, "feedback": {"type": "string"}},
-            "required": ["accepted"],
-        });
-        let question = format!(
-            "You lead a team. Accept the result of the task below, or send it back with feedback (round {round} of {}).\n\n\
-             Task `{}`:\n{text}\n\nResult:\n{}",
-            self.crew.max_rounds, task.name, done.output
-        );
+        let (question, schema) = review_question(&task.name, text, done);
+        let question = format!("You lead a team (round {round} of {}). {question}", self.crew.max_rounds);
         let review = self.ask_manager(format!("review/{}/{round}", task.name), question, &schema, history)?;
         if !review.is_done() && !review.may_fail {
             return Err(unmanaged(review, "review the result", done.output.clone()));
         }
-        let data = review.data.unwrap_or_default();
-        let feedback = data.get("feedback").and_then(Value::as_str).unwrap_or("Do it again, better.").to_owned();
-        Ok((data.get("accepted") == Some(&Value::Bool(false))).then_some(feedback))
+        Ok(verdict_of(review))
     }
 
     fn ask_manager(
@@ -133,7 +123,28 @@ fn unmanaged(mut manager: JobResult, what: &str, output: String) -> TaskProgress
     TaskProgress::Ended(Box::new(manager))
 }
 
-fn brief(text: &str, instructions: &str, rejected: Option<&Rejected>) -> String {
+/// The question whether a result is accepted, and the schema of the verdict.
+pub(super) fn review_question(task: &str, text: &str, done: &JobResult) -> (String, Value) {
+    let schema = json!({
+        "type": "object",
+        "properties": {"accepted": {"type": "boolean"}, "feedback": {"type": "string"}},
+        "required": ["accepted"],
+    });
+    let question = format!(
+        "Accept the result of the task below, or send it back with feedback.\n\nTask `{task}`:\n{text}\n\nResult:\n{}",
+        done.output
+    );
+    (question, schema)
+}
+
+/// The feedback of a verdict; `None` if the result is accepted.
+pub(super) fn verdict_of(review: JobResult) -> Option<String> {
+    let data = review.data.unwrap_or_default();
+    let feedback = data.get("feedback").and_then(Value::as_str).unwrap_or("Do it again, better.").to_owned();
+    (data.get("accepted") == Some(&Value::Bool(false))).then_some(feedback)
+}
+
+pub(super) fn brief(text: &str, instructions: &str, rejected: Option<&Rejected>) -> String {
     let mut brief = text.to_owned();
     if !instructions.trim().is_empty() {
         brief.push_str(&format!("\n\nInstructions from your manager: {instructions}"));

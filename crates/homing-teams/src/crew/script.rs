@@ -117,7 +117,10 @@ impl CrewScript {
             return Ok(TaskState::Skipped);
         }
         let progress = match self.crew.process {
-            Process::Sequential | Process::Parallel => self.plain(at, history, || self.text(at, &scope)),
+            Process::Sequential | Process::Parallel => match &task.check {
+                Some(check) => self.text(at, &scope).and_then(|text| self.checked(task, check, &text, history)),
+                None => self.plain(at, history, || self.text(at, &scope)),
+            },
             Process::Hierarchical => self.managed(at, history, &scope),
         };
         match progress.map_err(in_task)? {
@@ -152,8 +155,12 @@ impl CrewScript {
     }
 
     pub(crate) fn delegate_call<'a>(&self, task: &'a CrewTask, agent: &'a str, text: String) -> DelegateCall<'a> {
-        let background = self.crew.process == Process::Parallel;
+        let background = self.runs_in_background();
         DelegateCall { agent, task: text, schema: task.schema.as_ref(), limits: &task.limits, background }
+    }
+
+    pub(super) fn runs_in_background(&self) -> bool {
+        self.crew.process == Process::Parallel
     }
 
     /// The full text of a task: its description, the expected result, and the results of earlier tasks.
@@ -287,12 +294,15 @@ pub(crate) fn described(names: &[String], registry: &Registry) -> String {
 impl CrewScript {
     /// The last result of a task.
     fn last_result(&self, task: &CrewTask, history: &History<'_>) -> Option<JobResult> {
-        match self.crew.process {
-            Process::Sequential | Process::Parallel => history.result(&format!("task/{}", task.name), task.retries),
-            Process::Hierarchical => (1..=self.crew.max_rounds.max(1))
-                .rev()
-                .find_map(|round| history.result(&format!("task/{}/{round}", task.name), task.retries)),
-        }
+        let rounds = match (self.crew.process, &task.check) {
+            (Process::Sequential | Process::Parallel, None) => {
+                return history.result(&format!("task/{}", task.name), task.retries);
+            }
+            (Process::Sequential | Process::Parallel, Some(check)) => check.tries,
+            (Process::Hierarchical, _) => self.crew.max_rounds,
+        };
+        let result = |round| history.result(&format!("task/{}/{round}", task.name), task.retries);
+        (1..=rounds.max(1)).rev().find_map(result)
     }
 
     fn results_alone(&self, history: &History<'_>) -> String {

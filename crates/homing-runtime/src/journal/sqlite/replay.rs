@@ -1,6 +1,9 @@
 //! Replays a cassette: models and tools that return what was recorded and have no effects. A request that was not recorded
 //! gets an error, and is reported as a divergence with its place and turn.
 
+mod difference;
+mod order;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -21,7 +24,13 @@ use homing_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::{agent_loop::request::request_hash as hash, journal::sqlite::cassette::Cassette, run_tools::RunTools};
+use crate::{
+    agent_loop::request::request_hash as hash,
+    journal::{FactListener, sqlite::cassette::Cassette},
+    run_tools::RunTools,
+};
+use difference::difference;
+use order::Order;
 
 /// A cassette that is being replayed.
 pub struct CassetteReplay {
@@ -29,6 +38,7 @@ pub struct CassetteReplay {
     calls: HashMap<RecordedStep, RecordedCall>,
     resolved: HashMap<(String, Option<String>), Vec<String>>,
     divergences: Mutex<Vec<Divergence>>,
+    order: Order,
 }
 
 /// A difference between the replay and the recording.
@@ -55,12 +65,20 @@ struct RecordedAsk {
     /// Hash of the conversation alone; `None` for a compaction, whose request is derived from it.
     messages: Option<u64>,
     answer: Result<Arc<Reply>, AskFailure>,
+    /// Position in the recording of the answer, or of the end that follows it.
+    position: u64,
+    /// The system prompt and the conversation, to describe a difference.
+    sent: (Arc<str>, Vec<Arc<TranscriptEntry>>),
+    /// True if the model was a program, such as a team's, which decides again.
+    is_program: bool,
     used: bool,
 }
 
 struct RecordedCall {
     call: ToolCall,
     result: Option<Arc<ToolResult>>,
+    /// Position in the recording of the result.
+    position: u64,
 }
 
 impl CassetteReplay {
@@ -75,6 +93,7 @@ impl CassetteReplay {
             calls: tape.calls,
             resolved: tape.resolved,
             divergences: Mutex::default(),
+            order: tape.order,
         })
     }
 
@@ -88,6 +107,13 @@ impl CassetteReplay {
         Arc::new(ReplayedTool { replay: self.clone(), tool })
     }
 
+    /// The listener through which the replay follows its own facts. With it, runs that worked at the same time end in the
+    /// recorded order, and divergences name the place of their run.
+    pub fn listener(self: &Arc<Self>) -> FactListener {
+        let replay = self.clone();
+        Arc::new(move |record| replay.order.happened(record))
+    }
+
     /// The requests and calls that are not in the recording, in order.
     pub fn divergences(&self) -> Vec<Divergence> {
         self.divergences.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -97,7 +123,7 @@ impl CassetteReplay {
     /// results are part of the next request.
     pub fn unplayed(&self) -> Vec<Divergence> {
         let asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = asks.iter().filter(|ask| !ask.used && ask.answer.is_ok()).map(|ask| Divergence {
+        let left = asks.iter().filter(|ask| !ask.used && !ask.is_program && ask.answer.is_ok()).map(|ask| Divergence {
             run: None,
             place: Some(ask.place.clone()),
             turn: ask.turn,
@@ -107,29 +133,39 @@ impl CassetteReplay {
     }
 
     fn diverged(&self, divergence: Divergence) {
+        self.order.let_go();
         self.divergences.lock().unwrap_or_else(PoisonError::into_inner).push(divergence);
     }
 
-    fn reply(&self, request: &ModelRequest<'_>) -> Result<Reply, AskFailure> {
+    async fn reply(&self, request: &ModelRequest<'_>) -> Result<Reply, AskFailure> {
         let (run, turn) = run_and_turn(request.key);
-        let answer = {
+        let place = run.and_then(|run| self.order.place(run));
+        let (found, what) = {
             let mut asks = self.asks.lock().unwrap_or_else(PoisonError::into_inner);
-            take_ask(&mut asks, request)
+            let found = take_ask(&mut asks, request);
+            let what = describe(&asks, place.as_ref(), turn, request, &found);
+            (found, what)
         };
-        let (answer, what) = match answer {
-            RecordedMatch::Same(answer) => return answer.map(|reply| Reply::clone(&reply)),
-            RecordedMatch::OtherPrompt(answer) => (answer, "its prompt or its tools differ from the recording"),
+        let answer = match found {
+            RecordedMatch::Same(answer, position) => {
+                self.order.reach(run.unwrap_or_default(), position).await;
+                return answer.map(|reply| Reply::clone(&reply));
+            }
+            RecordedMatch::OtherPrompt(answer) => answer,
             RecordedMatch::Nothing => {
-                let what = "this request is not in the recording";
-                (Err(AskFailure::free(ModelError::Unusable { reason: format!("the replay diverged: {what}") })), what)
+                let reason = "the replay diverged: this request is not in the recording".to_owned();
+                Err(AskFailure::free(ModelError::Unusable { reason }))
             }
         };
-        self.diverged(Divergence { run, place: None, turn, what: what.to_owned() });
+        self.diverged(Divergence { run, place, turn, what });
         answer.map(|reply| Reply::clone(&reply))
     }
 
-    fn call(&self, context: &ToolContext, name: &str, args: &Value) -> ToolOutput {
+    async fn call(&self, context: &ToolContext, name: &str, args: &Value) -> ToolOutput {
         let step = (context.place.clone(), context.key.turn, context.key.index);
+        if let Some(call) = self.calls.get(&step) {
+            self.order.reach(context.key.run, call.position).await;
+        }
         recorded(&self.calls, &step, name, args).unwrap_or_else(|what| {
             let output = ToolOutput::error(format!("the replay diverged: {what}"));
             let (run, turn) = (Some(context.key.run), context.key.turn);
@@ -139,8 +175,31 @@ impl CassetteReplay {
     }
 }
 
+/// Describes the difference to the recorded request of the same run and turn.
+fn describe(
+    asks: &[RecordedAsk],
+    place: Option<&Place>,
+    turn: u32,
+    request: &ModelRequest<'_>,
+    found: &RecordedMatch,
+) -> String {
+    let general = match found {
+        RecordedMatch::Same(..) => return String::new(),
+        RecordedMatch::OtherPrompt(_) => "its prompt or its tools differ from the recording",
+        RecordedMatch::Nothing => "this request is not in the recording",
+    };
+    let ask = asks.iter().find(|ask| Some(&ask.place) == place && ask.turn == turn && !ask.is_program);
+    let Some(RecordedAsk { sent: (system, messages), .. }) = ask else { return general.to_owned() };
+    let what = difference((system, messages), (request.system, request.messages));
+    match found {
+        RecordedMatch::Nothing => format!("{general}: {what}"),
+        RecordedMatch::Same(..) | RecordedMatch::OtherPrompt(_) => what,
+    }
+}
+
 enum RecordedMatch {
-    Same(Result<Arc<Reply>, AskFailure>),
+    /// The answer, and its position in the recording.
+    Same(Result<Arc<Reply>, AskFailure>, u64),
     OtherPrompt(Result<Arc<Reply>, AskFailure>),
     Nothing,
 }
@@ -156,12 +215,12 @@ fn take_ask(asks: &mut [RecordedAsk], request: &ModelRequest<'_>) -> RecordedMat
     let mut take = |matches: &dyn Fn(&RecordedAsk) -> bool| {
         let ask = asks.iter_mut().find(|ask| !ask.used && matches(ask))?;
         ask.used = true;
-        Some(ask.answer.clone())
+        Some((ask.answer.clone(), ask.position))
     };
     match (take(&same), &mut take) {
-        (Some(answer), _) => RecordedMatch::Same(answer),
+        (Some((answer, position)), _) => RecordedMatch::Same(answer, position),
         (None, take) => take(&|ask| ask.messages == Some(conversation_hash))
-            .map_or(RecordedMatch::Nothing, RecordedMatch::OtherPrompt),
+            .map_or(RecordedMatch::Nothing, |(answer, _)| RecordedMatch::OtherPrompt(answer)),
     }
 }
 
@@ -171,7 +230,7 @@ fn recorded(
     name: &str,
     args: &Value,
 ) -> Result<ToolOutput, String> {
-    let Some(RecordedCall { call, result: Some(result) }) = calls.get(step) else {
+    let Some(RecordedCall { call, result: Some(result), .. }) = calls.get(step) else {
         return Err(format!("the recording has no call of `{name}` here"));
     };
     let before = match &call.args {
@@ -202,10 +261,12 @@ struct Tape {
     asks: Vec<RecordedAsk>,
     calls: HashMap<RecordedStep, RecordedCall>,
     resolved: HashMap<(String, Option<String>), Vec<String>>,
+    order: Order,
 }
 
 impl Tape {
     fn take(&mut self, record: &Record) {
+        self.order.expect(record);
         // The records of a cassette form a tree: that was checked when it was made.
         let _ = self.fold.apply(record);
         match &record.fact {
@@ -217,42 +278,50 @@ impl Tape {
             Fact::Asked(asked) => {
                 let Some(run) = self.fold.get(record.run) else { return };
                 let messages = (asked.purpose != Purpose::Compaction).then(|| conversation(run.messages()));
-                self.ask(run.place.clone(), turn_of(run), asked.request_hash, messages);
+                let reason = "the recording ends before this reply".to_owned();
+                let ask = RecordedAsk {
+                    place: run.place.clone(),
+                    turn: turn_of(run),
+                    request: asked.request_hash,
+                    messages,
+                    answer: Err(AskFailure::free(ModelError::Unusable { reason })),
+                    position: record.seq,
+                    sent: (run.spawned.system.clone(), run.messages().to_vec()),
+                    is_program: asked.max_output == 0,
+                    used: false,
+                };
+                self.asks.push(ask);
             }
-            Fact::Replied { reply } => self.set_answer(&record.place, Ok(reply.clone())),
-            Fact::AskFailed { failure, .. } => self.set_answer(&record.place, Err(failure.clone())),
+            Fact::Replied { reply } => self.set_answer(record, Ok(reply.clone())),
+            Fact::AskFailed { failure, .. } => self.set_answer(record, Err(failure.clone())),
+            // The last reply of a run leads to its end, which must come in its order.
+            Fact::Ended(_) => {
+                if let Some(ask) = self.asks.iter_mut().rev().find(|ask| ask.place == record.place) {
+                    ask.position = record.seq;
+                }
+            }
             Fact::Called(called) => {
                 let step = (record.place.clone(), called.key.turn, called.key.index);
-                self.calls.insert(step, RecordedCall { call: called.call.clone(), result: None });
+                self.calls.insert(step, RecordedCall { call: called.call.clone(), result: None, position: 0 });
             }
             Fact::Returned { key, result, .. } => {
                 if let Some(call) = self.calls.get_mut(&(record.place.clone(), key.turn, key.index)) {
-                    call.result = Some(result.clone());
+                    (call.result, call.position) = (Some(result.clone()), record.seq);
                 }
             }
-            Fact::Told { .. }
-            | Fact::Halted { .. }
-            | Fact::Compacted { .. }
-            | Fact::Extended { .. }
-            | Fact::Ended(_) => (),
+            Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } | Fact::Extended { .. } => (),
         }
     }
 
-    fn ask(&mut self, place: Place, turn: u32, request: u64, messages: Option<u64>) {
-        let reason = "the recording ends before this reply".to_owned();
-        let answer = Err(AskFailure::free(ModelError::Unusable { reason }));
-        self.asks.push(RecordedAsk { place, turn, request, messages, answer, used: false });
-    }
-
     /// Records the answer to a run's last request: a run has one request open at a time.
-    fn set_answer(&mut self, place: &Place, answer: Result<Arc<Reply>, AskFailure>) {
-        let Some(at) = self.asks.iter().rposition(|ask| ask.place == *place) else { return };
+    fn set_answer(&mut self, record: &Record, answer: Result<Arc<Reply>, AskFailure>) {
+        let Some(at) = self.asks.iter().rposition(|ask| ask.place == record.place) else { return };
         match answer {
             // Failed attempts are not replayed: the same request follows, with its reply.
             Err(failure) if failure.error.is_retryable() => {
                 self.asks.remove(at);
             }
-            answer => self.asks[at].answer = answer,
+            answer => (self.asks[at].answer, self.asks[at].position) = (answer, record.seq),
         }
     }
 }
@@ -301,11 +370,11 @@ impl Model for ReplayedModel {
         request: ModelRequest<'a>,
         on_delta: OnDelta<'a>,
     ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
-        let reply = self.replay.reply(&request);
-        if let Ok(reply) = &reply {
+        Box::pin(async move {
+            let reply = self.replay.reply(&request).await?;
             on_delta(homing_core::model::Delta::Text(&reply.text()));
-        }
-        Box::pin(std::future::ready(reply))
+            Ok(reply)
+        })
     }
 }
 
@@ -324,7 +393,6 @@ impl Tool for ReplayedTool {
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
-        let output = self.replay.call(context, &self.tool.spec().name, &args);
-        Box::pin(std::future::ready(output))
+        Box::pin(async move { self.replay.call(context, &self.tool.spec().name, &args).await })
     }
 }
