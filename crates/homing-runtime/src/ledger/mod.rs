@@ -49,7 +49,7 @@ struct AccountPart {
 /// The result of an attempt to reserve.
 pub(crate) enum ReserveResult {
     /// The reservation is recorded and durable.
-    Reserved(ReservedCall),
+    Reserved(Box<ReservedCall>),
     /// It fits once other calls are settled.
     Later,
     /// It can never fit, because this limit is reached.
@@ -109,7 +109,7 @@ impl Reservations {
             Ok(commit) => {
                 commit.await?;
                 let asked = recorded.expect("a successful record has set it");
-                Ok(ReserveResult::Reserved(ReservedCall { asked, rates, account }))
+                Ok(ReserveResult::Reserved(Box::new(ReservedCall { asked, rates, account })))
             }
             Err(fit) => {
                 self.settle_at_account(account, Usage::default());
