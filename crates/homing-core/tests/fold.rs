@@ -10,8 +10,8 @@ use homing_core::{
     },
     ledger::{AskSize, Fit, Margin},
     limits::{Cap, Limit, Limits},
-    message::{Args, MessageOrigin, ToolCall, ToolResult},
-    model::Rates,
+    message::{Args, MessageOrigin, ToolCall, ToolResult, Usage},
+    model::{AskFailure, ModelError, Rates},
     place::Place,
     run::{Run, Step},
     scripted_model::{call, say},
@@ -195,6 +195,49 @@ fn reservations_count_at_every_ancestor_until_settled() {
     assert!(
         matches!(story.tree.ledger().fit(CHILD, large, &Rates::default()), Fit::Full(hit) if hit.place == Place::root())
     );
+}
+
+#[test]
+fn landing_is_held_at_every_ancestor_until_the_run_ends() {
+    let mut story = Story::new(Limits::default().tokens(10_000));
+    story.record(CHILD, Fact::Spawned(Arc::new(spawned(Some(ROOT), Limits::default()))));
+    let tokens = |tokens| Reservation { tokens, cost_micros: 0 };
+    let ask = |purpose, hold, landing| {
+        let model = "script/list".to_owned();
+        Fact::Asked(Asked {
+            purpose,
+            model,
+            max_output: 50,
+            request_hash: 0,
+            input_bound: 50,
+            hold,
+            landing,
+            nudge: None,
+        })
+    };
+    story.record(CHILD, ask(Purpose::Turn, tokens(100), tokens(30)));
+    assert_eq!(story.root().held, tokens(130));
+    story.record(CHILD, Fact::Replied { reply: Arc::new(call([("read", json!({}))])) });
+    assert_eq!(story.root().held, tokens(30), "the landing stays reserved");
+    let hit = LimitHit { name: Limit::Tokens, limit: 10_000, spent: 15, place: Place::root() };
+    story.record(CHILD, ask(Purpose::Landing(hit.clone()), tokens(30), Reservation::default()));
+    assert_eq!(story.root().held, tokens(30), "the call takes its place");
+    let charge = Usage { input: 10, estimated: true, ..Usage::default() };
+    let failure = AskFailure::free(ModelError::Broken { reason: "cut".to_owned() });
+    story.record(CHILD, Fact::AskFailed { failure, charge });
+    assert_eq!(story.root().held, tokens(20), "another run cannot take what the next attempt needs");
+    let ended = Ended { outcome: Outcome::Exhausted(hit), text: String::new(), data: None };
+    story.record(CHILD, Fact::Ended(Arc::new(ended)));
+    assert!(story.root().held.is_zero());
+}
+
+#[test]
+fn calls_recorded_before_landings_were_held_still_load() {
+    let old = json!({"asked": {"purpose": "turn", "model": "m", "max_output": 9, "request_hash": 1, "input_bound": 2,
+        "hold": {"tokens": 11, "cost_micros": 0}}});
+    let Fact::Asked(asked) = serde_json::from_value(old.clone()).unwrap() else { panic!("a call") };
+    assert!(asked.landing.is_zero());
+    assert_eq!(serde_json::to_value(Fact::Asked(asked)).unwrap(), old);
 }
 
 #[test]

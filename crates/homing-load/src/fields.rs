@@ -271,6 +271,8 @@ pub(crate) fn effect(field: Field) -> String {
         F::McpServers => "MCP servers (needs trust)",
         F::Hooks => "hooks (needs trust)",
         F::Schema | F::Response => "schema of its answer",
+        F::SchemaOptional => "`true`: prose is an answer too",
+        F::Taint => "network use after untrusted content was read",
         F::OnFailure | F::Retry => "effect of its failure",
         F::InitialPrompt => "task if none is given",
         F::Color => "colour in listings",

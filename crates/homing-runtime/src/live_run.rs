@@ -21,6 +21,9 @@ pub(crate) struct LiveRun {
     pub(crate) wake: Notify,
     /// True if the next model call repeats one that a crash interrupted. The provider did not fail, so it is made at once.
     pub(crate) repeats_ask: AtomicBool,
+    /// Held by the first of its children that wait for budget to start. The others queue behind it, so that a call that is
+    /// settled wakes one of a thousand children, not all.
+    pub(crate) admission: Arc<tokio::sync::Mutex<()>>,
     /// Values that the run's tools keep between calls.
     pub(crate) state: Arc<ToolState>,
     pub(crate) tools: OnceLock<Arc<RunTools>>,
@@ -39,6 +42,7 @@ impl LiveRun {
             over: CancellationToken::new(),
             wake: Notify::new(),
             repeats_ask: AtomicBool::new(false),
+            admission: Arc::default(),
             state: Arc::default(),
             tools: OnceLock::new(),
             loaded_tools: Mutex::default(),

@@ -19,6 +19,7 @@ use homing_core::{
     run::{Run, Step, lacks_answer},
     token_estimate, tool_names,
 };
+use tokio::sync::OwnedMutexGuard;
 
 use crate::{
     agent_loop::{Interrupt, Reserved, active_run::ActiveRun, compaction, landing, request::PreparedRequest},
@@ -41,7 +42,7 @@ pub(crate) struct ModelCalls {
 pub(crate) struct CallPermit {
     request: PreparedRequest,
     rate_limiter: Arc<RateLimiter>,
-    reserved: ReservedCall,
+    reserved: Box<ReservedCall>,
     streamed: Streamed,
     key: String,
     _slots: CallSlots,
@@ -94,7 +95,7 @@ impl ModelCalls {
         if let Some(step) = self.compact_if_too_long(&request, &purpose) {
             return Ok(Reserved::Instead(step));
         }
-        let mut waits = false;
+        let (mut waits, mut admission) = (false, None);
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
             if let Some(step) = self.land_if_time_is_short(&purpose) {
@@ -106,23 +107,23 @@ impl ModelCalls {
             settlement.as_mut().enable();
             request = self.fit_to_budget(request, &purpose, nudge.as_deref());
             if let Fit::Later = self.reservations.fit(request.size, &request.rates) {
-                self.wait_for_budget(settlement, &purpose, &mut waits).await?;
+                match self.queue_to_start(&mut waits).filter(|_| admission.is_none()) {
+                    Some(turn) => admission = self.scheduler.waiting(self.scheduler.before_landing(turn)).await?,
+                    None => self.wait_for_budget(settlement, &purpose, &mut waits).await?,
+                }
                 continue;
             }
+            drop(admission.take());
             let slots = self.scheduler.call_slots(&rate_limiter).await?;
             if self.scheduler.provider_pause(&rate_limiter).is_some() {
                 continue;
             }
             let key = self.run.read(|run| format!("{}:{}", run.id, run.own.turns + 1));
             let ask = |max_output, hold, landing| Asked {
-                purpose: purpose.clone(),
-                model: request.model.card().name.clone(),
                 max_output,
-                request_hash: request.hash,
-                input_bound: request.size.input,
                 hold,
                 landing,
-                nudge: nudge.clone(),
+                ..request.asked(purpose.clone(), nudge.clone())
             };
             match self.reservations.reserve(request.size, request.rates.clone(), ask).await? {
                 ReserveResult::Reserved(reserved) => {
@@ -155,6 +156,21 @@ impl ModelCalls {
         }
     }
 
+    /// The run's turn in the queue of its siblings that wait for budget to start; `None` if it has started.
+    fn queue_to_start(&self, waits: &mut bool) -> Option<impl Future<Output = OwnedMutexGuard<()>> + use<>> {
+        let parent = self.run.read(|run| run.spawned.parent.filter(|_| run.began().is_none()))?;
+        let queue = self.run.tree.live_run(parent)?.admission.clone();
+        self.notify_of_wait(waits);
+        Some(queue.lock_owned())
+    }
+
+    /// Tells subscribers once that this call waits for budget.
+    fn notify_of_wait(&self, waits: &mut bool) {
+        if !std::mem::replace(waits, true) {
+            self.run.notify(|| TransientKind::WaitingForBudget);
+        }
+    }
+
     /// Waits until a call is settled, which may release what this one needs. Settlements of other processes at a shared
     /// account are not announced, so the wait also ends after a moment.
     async fn wait_for_budget(
@@ -163,9 +179,7 @@ impl ModelCalls {
         purpose: &Purpose,
         waits: &mut bool,
     ) -> Result<(), Interrupt> {
-        if !std::mem::replace(waits, true) {
-            self.run.notify(|| TransientKind::WaitingForBudget);
-        }
+        self.notify_of_wait(waits);
         let settlement = tokio::time::timeout(BUDGET_POLL, settlement);
         match purpose {
             Purpose::Landing(_) => self.scheduler.waiting(settlement).await.map(drop),
@@ -214,7 +228,7 @@ impl ModelCalls {
     pub(crate) fn settle(&self, permit: CallPermit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt> {
         let failure = match reply {
             Ok(reply) => {
-                self.reservations.settle_reply(permit.reserved, reply);
+                self.reservations.settle_reply(*permit.reserved, reply);
                 return Ok(());
             }
             Err(failure) => failure,
@@ -223,7 +237,7 @@ impl ModelCalls {
             self.scheduler.pause_provider(&permit.rate_limiter, *wait_ms);
         }
         let out_of_time = failure.error == ModelError::OutOfTime;
-        self.reservations.settle_failure(permit.reserved, failure, permit.streamed.output_bound());
+        self.reservations.settle_failure(*permit.reserved, failure, permit.streamed.output_bound());
         self.scheduler.check_stopped()?;
         if out_of_time { Err(self.scheduler.time_is_up()) } else { Ok(()) }
     }

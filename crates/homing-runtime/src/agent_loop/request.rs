@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homing_core::{
-    fact::{LimitHit, Purpose, Reservation, Spawned},
+    fact::{Asked, LimitHit, Purpose, Reservation, Spawned},
     ledger::{AskSize, Fit, LandingSize, Margin, Room, landing::PROMPT},
     limits::Limit,
     message::{FNV_START, Message, TranscriptEntry, fnv},
@@ -123,6 +123,20 @@ impl PreparedRequest {
     fn fits(&self, run: &ActiveRun) -> bool {
         let fit = run.tree.read(|tree| tree.ledger().fit(run.id(), self.size, &self.rates));
         matches!(fit, Fit::Fits { .. })
+    }
+
+    /// The record of this call, before anything is reserved for it.
+    pub(crate) fn asked(&self, purpose: Purpose, nudge: Option<String>) -> Asked {
+        Asked {
+            purpose,
+            model: self.model.card().name.clone(),
+            max_output: self.size.output,
+            request_hash: self.hash,
+            input_bound: self.size.input,
+            hold: Reservation::default(),
+            landing: Reservation::default(),
+            nudge,
+        }
     }
 
     /// The least that must be reserved for this call and the landing beside it.

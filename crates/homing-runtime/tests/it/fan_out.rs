@@ -109,8 +109,8 @@ fn mean_of_finished(envelope: &Envelope) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn fan_out_at_its_limit_always_answers_and_never_passes_it() {
     for children in [8, 64, 200] {
-        let token_limits = [8_000, 30_000, 100_000, 400_000].map(|tokens| Limits::default().tokens(tokens));
-        let cost_limits = ["0.05", "0.10", "0.30", "1.00"].map(|usd| Limits::default().cost_usd(usd).unwrap());
+        let token_limits = [8_000, 30_000, 100_000].map(|tokens| Limits::default().tokens(tokens));
+        let cost_limits = ["0.05", "0.30"].map(|usd| Limits::default().cost_usd(usd).unwrap());
         for limits in token_limits.into_iter().chain(cost_limits) {
             let provider = Provider::new(children, 9);
             let envelope = fan_out(&provider, limits, 16).await;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use homing_core::{
-    fact::Record,
+    fact::{Outcome, Record},
     limits::{Cap, Limits},
     message::{Reply, Usage},
     model::{AskFailure, Charge, ModelCard, ModelError, ModelRequest, Rates, ToolChoice},
@@ -40,7 +40,9 @@ fn never_exceeded(records: &[Arc<Record>]) -> Result<(), TestCaseError> {
         prop_assert_eq!(run.subtree.usage.tokens(), run.own.usage.tokens() + below);
         let below: u64 = tree.children(run).map(|child| child.subtree.usage.cost_micros).sum();
         prop_assert_eq!(run.subtree.usage.cost_micros, run.own.usage.cost_micros + below);
-        prop_assert!(run.ended.is_some());
+        let ended = run.ended.as_ref().unwrap();
+        prop_assert!(!matches!(ended.outcome, Outcome::Exhausted(_)) || !ended.text.trim().is_empty(), "{}", run.place);
+        prop_assert!(run.held.is_zero(), "reservations and landings are released");
     }
     Ok(())
 }
