@@ -128,7 +128,6 @@ impl ModelCalls {
             match self.reservations.reserve(request.size, request.rates.clone(), ask).await? {
                 ReserveResult::Reserved(reserved) => {
                     let streamed = Streamed::default();
-                    let reserved = *reserved;
                     let permit = CallPermit { request, rate_limiter, reserved, streamed, key, _slots: slots };
                     return Ok(Reserved::Permitted(permit));
                 }
