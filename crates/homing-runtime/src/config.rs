@@ -32,6 +32,9 @@ pub struct RuntimeConfig {
     pub inline_answer: usize,
     /// Number of ended trees that are kept in memory.
     pub keep_ended: usize,
+    /// Longest time that the runs of a fan-out wait for the first reply to one of them to begin, so that the others can use
+    /// the prompt cache of the provider. Zero turns it off.
+    pub cache_wait: Duration,
     /// The size from which on tools are offered on demand.
     pub on_demand: OnDemand,
 }
@@ -51,6 +54,7 @@ impl Default for RuntimeConfig {
             grace: Duration::from_secs(2),
             inline_answer: 24_000,
             keep_ended: 1_000,
+            cache_wait: Duration::from_secs(10),
             on_demand: OnDemand::default(),
         }
     }

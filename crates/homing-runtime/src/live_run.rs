@@ -17,6 +17,8 @@ pub(crate) struct LiveRun {
     pub(crate) stop: CancellationToken,
     /// Cancelled once the end of the run is recorded.
     pub(crate) over: CancellationToken,
+    /// Cancelled when the first part of a reply has arrived, or the first model call has failed.
+    pub(crate) first_reply: CancellationToken,
     /// Notified when a message for the run arrives, or a background child ends.
     pub(crate) wake: Notify,
     /// Values that the run's tools keep between calls.
@@ -35,6 +37,7 @@ impl LiveRun {
             place,
             stop,
             over: CancellationToken::new(),
+            first_reply: CancellationToken::new(),
             wake: Notify::new(),
             state: Arc::default(),
             tools: OnceLock::new(),

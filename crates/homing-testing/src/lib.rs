@@ -3,9 +3,11 @@
 //! - [`FakeProvider`] is an HTTP server that plays a model provider: a script decides which bytes it sends at which time, and
 //!   it records every request, so that tests can compare that record with what other parts claim to have sent.
 //! - [`FakeResponse`] has constructors for common responses of the chat completions and Anthropic formats, complete and cut.
+//! - [`PrefixCache`] replies like a provider that caches the beginnings of prompts.
 //! - [`FaultProxy`] forwards to a real server and cuts, stalls or slows its responses.
 
 mod answer;
+mod prefix_cache;
 mod proxy;
 mod request;
 
@@ -26,6 +28,7 @@ use tokio::{
 };
 
 pub use answer::{FakeResponse, ResponseStep};
+pub use prefix_cache::{PrefixCache, PromptUsage};
 pub use proxy::{Fault, FaultProxy};
 pub use request::ReceivedRequest;
 

@@ -12,6 +12,7 @@ mod house_rules;
 mod map;
 mod mcp;
 mod old_journals;
+mod prefix_cache;
 mod private_folder;
 mod restrictions;
 mod run;

@@ -14,7 +14,7 @@ use homing_core::{
 };
 
 use crate::{
-    agent_loop::{Interrupt, Reserved, active_run::ActiveRun, compaction},
+    agent_loop::{Interrupt, Reserved, active_run::ActiveRun, cache_wait, compaction},
     config::RuntimeConfig,
     event::TransientKind,
     ledger::{Reservations, ReserveResult, ReservedCall},
@@ -74,6 +74,7 @@ impl ModelCalls {
         if let Some(step) = self.compact_if_too_long(&request, &purpose) {
             return Ok(Reserved::Instead(step));
         }
+        cache_wait::wait_for_sibling(&self.run, &self.scheduler, &*request.model, request.tools.as_deref()).await?;
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
             // Enabled before the check: a call that is settled between the check and the wait is not missed.
@@ -138,13 +139,16 @@ impl ModelCalls {
             key,
         };
         let partial = Mutex::new(String::new());
-        let on_delta = |delta: Delta<'_>| match delta {
-            Delta::Text(text) => {
-                partial.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
-                self.run.notify(|| TransientKind::Text(text.to_owned()));
+        let on_delta = |delta: Delta<'_>| {
+            self.run.live_run.first_reply.cancel();
+            match delta {
+                Delta::Text(text) => {
+                    partial.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+                    self.run.notify(|| TransientKind::Text(text.to_owned()));
+                }
+                Delta::Thinking(text) => self.run.notify(|| TransientKind::Thinking(text.to_owned())),
+                Delta::Call(_) => (),
             }
-            Delta::Thinking(text) => self.run.notify(|| TransientKind::Thinking(text.to_owned())),
-            Delta::Call(_) => (),
         };
         match self.scheduler.working(request.model.reply(model_request, &on_delta)).await {
             Ok(reply) => reply,
@@ -157,6 +161,7 @@ impl ModelCalls {
 
     /// Settles the reservation, and pauses the provider's calls if it asked for a pause.
     pub(crate) fn settle(&self, permit: CallPermit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt> {
+        self.run.live_run.first_reply.cancel();
         let failure = match reply {
             Ok(reply) => {
                 self.reservations.settle_reply(permit.reserved, reply);

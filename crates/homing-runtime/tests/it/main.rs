@@ -1,6 +1,7 @@
 //! Tests of the runtime through its public interface, with scripted models and paused time; no network, no disk.
 
 mod background;
+mod cache_wait;
 mod cancel;
 mod cut_anywhere;
 mod cut_replies;
