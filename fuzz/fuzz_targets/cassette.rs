@@ -1,7 +1,7 @@
 //! Cassettes. What can be read is written and read again as itself.
 #![no_main]
 
-use homing_runtime::journal::sqlite::{Cassette, Replay};
+use homing_runtime::journal::sqlite::{Cassette, CassetteReplay};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -9,6 +9,6 @@ fuzz_target!(|text: &str| {
     let written = cassette.write(&str::to_owned).expect("a cassette can be written");
     assert_eq!(Cassette::read(&written).expect("what was written can be read"), cassette);
     assert_eq!(cassette.tree(), cassette.records()[0].tree);
-    let replay = Replay::new(&cassette);
+    let replay = CassetteReplay::new(&cassette);
     assert!(replay.divergences().is_empty(), "nothing was played yet");
 });

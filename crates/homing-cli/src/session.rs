@@ -21,7 +21,7 @@ use homing_models::{
     names::{Availability, OfflineCase, Resolver, Unresolved, may_go_offline},
 };
 use homing_otel::Telemetry;
-use homing_runtime::journal::sqlite::{Replay, SqliteOptions};
+use homing_runtime::journal::sqlite::{CassetteReplay, SqliteOptions};
 use homing_tools::trust::TrustHash;
 use uuid::Uuid;
 
@@ -52,7 +52,7 @@ pub(crate) struct SessionRequest<'a> {
     /// The agent that gets `--delegates`.
     pub(crate) agent: Option<&'a str>,
     /// A recording that answers instead of models and tools.
-    pub(crate) replay: Option<Arc<Replay>>,
+    pub(crate) replay: Option<Arc<CassetteReplay>>,
     /// Fails without a journal.
     pub(crate) needs_journal: bool,
     /// Teams in addition to the agents.
@@ -296,7 +296,7 @@ fn permissions(with: &WithArgs, config: &Layered) -> Result<Permissions, Trouble
     Ok(config.user.sandbox.write.iter().fold(permissions, Permissions::may_write))
 }
 
-fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<Replay>>) -> HomingBuilder {
+fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<CassetteReplay>>) -> HomingBuilder {
     let Some(replay) = replay else { return builder.models(catalog.clone()) };
     let prices = catalog.clone();
     let card = move |name: &str| {

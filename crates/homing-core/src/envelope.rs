@@ -207,7 +207,7 @@ impl Envelope {
         let children = tree.children(run).map(|child| Self::new(tree, child)).collect();
         let ending = run.ended.clone().unwrap_or_else(|| run.ending(Outcome::Done).into());
         let status = status(run);
-        let wall_ms = run.wall_ms(tree.clock());
+        let wall_ms = run.work.wall_ms(tree.clock());
         let (error, limit) = error_and_limit(run.ended.as_ref().map(|ended| &ended.outcome));
         Self {
             v: 1,

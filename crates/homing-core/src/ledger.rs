@@ -133,11 +133,11 @@ impl<'a> Ledger<'a> {
     }
 
     fn wall_limits(&self, id: Uuid, clock: u64) -> impl Iterator<Item = (u64, LimitHit)> {
-        self.0.lineage(id).filter_map(move |run| time_under(run, Limit::Wall, run.wall_ms(clock)))
+        self.0.lineage(id).filter_map(move |run| time_under(run, Limit::Wall, run.work.wall_ms(clock)))
     }
 
     fn work_limit(&self, id: Uuid, clock: u64) -> Option<(u64, LimitHit)> {
-        self.0.get(id).and_then(|run| time_under(run, Limit::Work, run.worked_ms(clock)))
+        self.0.get(id).and_then(|run| time_under(run, Limit::Work, run.work.worked_ms(clock)))
     }
 }
 

@@ -303,16 +303,6 @@ impl Run {
     pub fn began(&self) -> Option<u64> {
         self.work.began
     }
-
-    /// Returns the milliseconds that the run spent on model and tool calls, by the tree's clock.
-    pub fn worked_ms(&self, clock: u64) -> u64 {
-        self.work.worked_ms(clock)
-    }
-
-    /// Returns the milliseconds from the first step to the end, or to now, by the tree's clock.
-    pub fn wall_ms(&self, clock: u64) -> u64 {
-        self.work.wall_ms(clock)
-    }
 }
 
 /// A run that reached a time limit is timed out; one that reached any other limit is exhausted.

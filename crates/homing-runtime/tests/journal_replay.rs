@@ -13,13 +13,13 @@ use homing_core::{
     model::{Model, ModelCard, ModelRequest, Rates, SingleModel},
     registry::Registry,
     scripted_model::{FunctionModel, call, last_words, say},
-    tool::{Replay as ReplayPolicy, Tool, ToolContext, ToolOutput, ToolSpec},
+    tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
     Runtime, RuntimeParts, Task,
     journal::{
         MemoryJournal,
-        sqlite::{Cassette, Replay},
+        sqlite::{Cassette, CassetteReplay},
     },
 };
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ impl Look {
             name: "look".into(),
             description: "looks".into(),
             schema: json!({"type": "object"}),
-            replay: ReplayPolicy::Safe,
+            replay: Replay::Safe,
             effect: homing_core::tool::Effect::Reads,
         };
         Arc::new(Self { spec, times: AtomicUsize::new(0) })
@@ -94,7 +94,7 @@ async fn record() -> (Envelope, Cassette) {
     (envelope, Cassette::read(&text).unwrap())
 }
 
-async fn play(replay: &Arc<Replay>, agents: Registry, task: &str) -> (Envelope, usize) {
+async fn play(replay: &Arc<CassetteReplay>, agents: Registry, task: &str) -> (Envelope, usize) {
     let look = Look::new();
     let mut parts = RuntimeParts::new(agents, replay.models(|_| card()), MemoryJournal::new());
     parts.tools = vec![replay.tool(look.clone())];
@@ -115,7 +115,7 @@ async fn replay_calls_no_model_and_no_tool() {
     let (recorded, cassette) = record().await;
     assert_eq!((recorded.status, recorded.children.len()), (Status::Done, 2));
     assert!(recorded.subtree.cost_micros > 0);
-    let replay = Replay::new(&cassette);
+    let replay = CassetteReplay::new(&cassette);
     let (played, touched) = play(&replay, agents(), "what is green?").await;
     assert_eq!(figures(&played), figures(&recorded));
     assert_eq!((replay.divergences(), replay.unplayed(), touched), (vec![], vec![], 0));
@@ -124,7 +124,7 @@ async fn replay_calls_no_model_and_no_tool() {
 #[tokio::test]
 async fn other_task_fails_and_the_divergence_names_its_turn() {
     let (_, cassette) = record().await;
-    let replay = Replay::new(&cassette);
+    let replay = CassetteReplay::new(&cassette);
     let (played, touched) = play(&replay, agents(), "what is blue?").await;
     assert_eq!((played.status, touched), (Status::Failed, 0));
     let divergences = replay.divergences();
@@ -136,7 +136,7 @@ async fn other_task_fails_and_the_divergence_names_its_turn() {
 #[tokio::test]
 async fn changed_prompt_is_answered_and_reported() {
     let (recorded, cassette) = record().await;
-    let replay = Replay::new(&cassette);
+    let replay = CassetteReplay::new(&cassette);
     let mut scout = AgentDefinition::new("scout", "scouts", "you scout, carefully");
     scout.tools.allowed = Allow::Only(vec!["look".parse().unwrap()]);
     let lead = AgentDefinition::new("lead", "leads", "you are the lead");

@@ -1,7 +1,7 @@
 //! `homing replay`: replays a recorded run tree and reports differences.
 
 use homing::Task;
-use homing_runtime::journal::sqlite::Replay;
+use homing_runtime::journal::sqlite::CassetteReplay;
 
 use crate::{
     cli::journal::ReplayArgs,
@@ -19,7 +19,7 @@ pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let found = super::show::find(&journal, &args.id)?;
     let cassette = journal.cassette(found.tree).map_err(Trouble::from)?;
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
-    let replay = Replay::new(&cassette);
+    let replay = CassetteReplay::new(&cassette);
     let mut with = args.with.clone();
     // A replay is not recorded a second time.
     with.journal.journal = Some("off".to_owned());

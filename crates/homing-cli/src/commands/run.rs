@@ -10,7 +10,7 @@ use std::{
 use homing::{Cached, Claim, Envelope, RunHandle, Submission, Task};
 use homing_core::{authority::Sandbox, fact::Record, limits::Limits};
 use homing_otel::Telemetry;
-use homing_runtime::journal::sqlite::{Cassette, Replay};
+use homing_runtime::journal::sqlite::{Cassette, CassetteReplay};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -227,11 +227,11 @@ fn read_input() -> Result<Vec<u8>, Trouble> {
     Ok(bytes)
 }
 
-fn read_cassette(path: &Path) -> Result<Arc<Replay>, Trouble> {
+fn read_cassette(path: &Path) -> Result<Arc<CassetteReplay>, Trouble> {
     let wrong = |what: String| Trouble::config(format!("--replay {}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let cassette = Cassette::read(&text).map_err(|error| wrong(error.to_string()))?;
-    Ok(Replay::new(&cassette))
+    Ok(CassetteReplay::new(&cassette))
 }
 
 /// Writes the run tree as a cassette, with providers' keys removed.
@@ -243,7 +243,7 @@ fn record(session: &Session, tree: Uuid, path: &Path) -> Result<(), Trouble> {
     fs::write(path, text).map_err(|error| wrong(error.to_string()))
 }
 
-pub(crate) fn print_divergences(replay: &Replay) {
+pub(crate) fn print_divergences(replay: &CassetteReplay) {
     for difference in replay.divergences().iter().chain(&replay.unplayed()) {
         let place = difference.place.as_ref().map(|place| format!("run {place}, ")).unwrap_or_default();
         terminal::say(&format!("differs from the recording: {place}turn {}: {}", difference.turn, difference.what));

@@ -44,12 +44,12 @@ impl WorkClock {
     }
 
     /// Returns the time spent on model and tool calls.
-    pub(super) fn worked_ms(&self, clock: u64) -> u64 {
+    pub(crate) fn worked_ms(&self, clock: u64) -> u64 {
         self.worked_ms + self.busy_since.map_or(0, |since| clock.saturating_sub(since))
     }
 
     /// Returns the time from the first step to the end, or to now.
-    pub(super) fn wall_ms(&self, clock: u64) -> u64 {
+    pub(crate) fn wall_ms(&self, clock: u64) -> u64 {
         self.began.map_or(0, |began| self.ended.unwrap_or(clock).saturating_sub(began))
     }
 }

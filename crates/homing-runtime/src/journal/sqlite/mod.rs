@@ -52,7 +52,7 @@ pub use crate::journal::sqlite::{
     inbox::Posted,
     prune::{Pruned, Retention},
     query::{Filter, FindError, RunRef, RunRow, SumBy, UsageSum, Which},
-    replay::{Divergence, Replay},
+    replay::{CassetteReplay, Divergence},
 };
 use crate::journal::{
     Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError,

@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::{agent_loop::model_call::request_hash as hash, journal::sqlite::cassette::Cassette, run_tools::RunTools};
 
 /// A cassette that is being replayed.
-pub struct Replay {
+pub struct CassetteReplay {
     asks: Mutex<Vec<RecordedAsk>>,
     calls: HashMap<RecordedStep, RecordedCall>,
     resolved: HashMap<(String, Option<String>), Vec<String>>,
@@ -63,7 +63,7 @@ struct RecordedCall {
     result: Option<Arc<ToolResult>>,
 }
 
-impl Replay {
+impl CassetteReplay {
     /// Starts at the beginning of the cassette.
     pub fn new(cassette: &Cassette) -> Arc<Self> {
         let mut tape = Tape::default();
@@ -266,7 +266,7 @@ fn chosen(choice: &ModelChoice) -> String {
 }
 
 struct ReplayedModels {
-    replay: Arc<Replay>,
+    replay: Arc<CassetteReplay>,
     card: Box<dyn Fn(&str) -> ModelCard + Send + Sync>,
 }
 
@@ -287,7 +287,7 @@ impl Models for ReplayedModels {
 }
 
 struct ReplayedModel {
-    replay: Arc<Replay>,
+    replay: Arc<CassetteReplay>,
     card: ModelCard,
 }
 
@@ -310,7 +310,7 @@ impl Model for ReplayedModel {
 }
 
 struct ReplayedTool {
-    replay: Arc<Replay>,
+    replay: Arc<CassetteReplay>,
     tool: Arc<dyn Tool>,
 }
 
