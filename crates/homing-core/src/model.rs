@@ -140,6 +140,11 @@ impl Rates {
         u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
+    /// Returns whether input that the provider has cached costs less, so that requests should share their beginnings.
+    pub fn rewards_caching(&self) -> bool {
+        self.cached < self.input
+    }
+
     /// Returns the most that `input` and `output` tokens can cost, at the highest price that can apply.
     pub fn worst(&self, input: u64, output: u64) -> u64 {
         let tiers = self.above.iter().filter(|(from, _)| input > *from).map(|(_, rates)| rates).chain([self]);

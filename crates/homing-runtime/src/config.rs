@@ -42,6 +42,9 @@ pub struct RuntimeConfig {
     pub secrets: Secrets,
     /// Knowledge of the host about untrusted content and secret files.
     pub taint: TaintConfig,
+    /// Longest time that the runs of a fan-out wait for the first reply to one of them to begin, so that the others can use
+    /// the prompt cache of the provider. Zero turns it off.
+    pub cache_wait: Duration,
     /// The size from which on tools are offered on demand.
     pub on_demand: OnDemand,
 }
@@ -81,6 +84,7 @@ impl Default for RuntimeConfig {
             keep_ended: 1_000,
             secrets: Secrets::default(),
             taint: TaintConfig::default(),
+            cache_wait: Duration::from_secs(10),
             on_demand: OnDemand::default(),
         }
     }

@@ -8,6 +8,7 @@ pub mod clock;
 mod config;
 mod delegation;
 pub mod event;
+mod fork;
 mod handle;
 pub mod journal;
 mod ledger;

@@ -17,6 +17,8 @@ pub(crate) struct LiveRun {
     pub(crate) stop: CancellationToken,
     /// Cancelled once the end of the run is recorded.
     pub(crate) over: CancellationToken,
+    /// Cancelled when the first part of a reply has arrived, or the first model call has failed.
+    pub(crate) first_reply: CancellationToken,
     /// Notified when a message for the run arrives, or a background child ends.
     pub(crate) wake: Notify,
     /// True if the next model call repeats one that a crash interrupted. The provider did not fail, so it is made at once.
@@ -40,6 +42,7 @@ impl LiveRun {
             place,
             stop,
             over: CancellationToken::new(),
+            first_reply: CancellationToken::new(),
             wake: Notify::new(),
             repeats_ask: AtomicBool::new(false),
             admission: Arc::default(),

@@ -34,14 +34,6 @@ pub(crate) fn render(
             None => warnings.push(format!("there is no skill `{name}`; the agent starts without it")),
         }
     }
-    if !context.is_empty() {
-        let mut block = "<context>\n".to_owned();
-        for (key, value) in context {
-            let _ = writeln!(block, "{key}: {}", plain(value));
-        }
-        block.push_str("</context>");
-        push_section(&mut text, &block);
-    }
     let (instructions, environment) = match agent.context.project_context {
         ProjectContext::Full => (prompt_context.instructions.as_str(), prompt_context.environment.as_str()),
         ProjectContext::Environment => ("", prompt_context.environment.as_str()),
@@ -49,7 +41,21 @@ pub(crate) fn render(
     };
     push_section(&mut text, instructions);
     push_section(&mut text, environment);
+    // Last, because it is the only section that differs between the runs of a fan-out: providers cache what comes before.
+    push_section(&mut text, &context_block(context));
     (text, warnings)
+}
+
+fn context_block(context: &BTreeMap<String, Value>) -> String {
+    if context.is_empty() {
+        return String::new();
+    }
+    let mut block = "<context>\n".to_owned();
+    for (key, value) in context {
+        let _ = writeln!(block, "{key}: {}", plain(value));
+    }
+    block.push_str("</context>");
+    block
 }
 
 fn push_section(text: &mut String, more: &str) {
@@ -94,6 +100,18 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn context_comes_after_everything_that_siblings_share() {
+        let agent = AgentDefinition::new("a", "d", "Work.");
+        let shared = PromptContext { environment: "<environment/>".into(), instructions: "Be exact.".into() };
+        let system = |n: u64| {
+            let context = BTreeMap::from([("part".to_owned(), Value::from(n))]);
+            render(&agent, "task", &context, None, &shared).0
+        };
+        assert_eq!(system(1), "Work.\n\nBe exact.\n\n<environment/>\n\n<context>\npart: 1\n</context>");
+        assert_eq!(system(1).replace("part: 1", "part: 2"), system(2));
+    }
 
     #[test]
     fn r18_task_and_context_replace_their_placeholders_in_the_prompt() {

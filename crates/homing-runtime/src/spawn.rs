@@ -22,7 +22,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    agent_memory, delegation,
+    agent_memory, delegation, fork,
     live_run::LiveRun,
     live_tree::LiveTree,
     prompt,
@@ -237,7 +237,7 @@ impl Inner {
         let inherited_tools =
             tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
         warnings.extend(self.missing_tools(agent, &authority, &self.agent_tools(agent, &inherited_tools)));
-        Ok(Spawned {
+        let mut spawned = Spawned {
             parent: Some(parent),
             parent_call: order.call,
             continues: order.continues.map(|(run, _)| run),
@@ -258,7 +258,10 @@ impl Inner {
             account: above.account.clone(),
             tags: BTreeMap::new(),
             warnings,
-        })
+        };
+        let parent = tree.live_run(parent).and_then(|parent| parent.tools.get().cloned());
+        fork::share_prefix(&above, parent.as_deref().map_or(&[], |tools| &tools.toolbox.specs), &mut spawned);
+        Ok(spawned)
     }
 
     /// Warnings about tools that the agent lists and does not get, and about an agent that gets none at all.
@@ -364,7 +367,7 @@ impl Inner {
 }
 
 /// Returns true if a run with this grant is offered the tool.
-fn shows(own: &Grant, spec: &ToolSpec) -> bool {
+pub(crate) fn shows(own: &Grant, spec: &ToolSpec) -> bool {
     own.shows(&spec.name, spec.effect)
 }
 

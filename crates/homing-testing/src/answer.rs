@@ -148,7 +148,7 @@ impl FakeResponse {
 }
 
 /// Returns one chat completion delta per call.
-fn call_deltas(calls: &[(&str, &str)]) -> Vec<String> {
+pub(crate) fn call_deltas(calls: &[(&str, &str)]) -> Vec<String> {
     let delta = |(at, (name, args)): (usize, &(&str, &str))| {
         let (name, args) = (quoted(name), quoted(args));
         format!(
@@ -161,6 +161,11 @@ fn call_deltas(calls: &[(&str, &str)]) -> Vec<String> {
 
 /// Returns the events of a chat completion with these deltas, with a usage of 10 input and 5 output tokens.
 pub(crate) fn chat_events(deltas: &[String], reason: &str) -> String {
+    chat_events_with(deltas, reason, r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}"#)
+}
+
+/// Returns the events of a chat completion with these deltas and this usage.
+pub(crate) fn chat_events_with(deltas: &[String], reason: &str, usage: &str) -> String {
     let mut events = String::new();
     for delta in deltas {
         events.push_str(&format!("data: {{\"model\":\"fake\",\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n"));
@@ -168,9 +173,7 @@ pub(crate) fn chat_events(deltas: &[String], reason: &str) -> String {
     events.push_str(&format!(
         "data: {{\"choices\":[{{\"index\":0,\"delta\":{{}},\"finish_reason\":\"{reason}\"}}]}}\n\n"
     ));
-    events.push_str(
-        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5,\"total_tokens\":15}}\n\n",
-    );
+    events.push_str(&format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n"));
     events.push_str("data: [DONE]\n\n");
     events
 }
@@ -183,7 +186,7 @@ fn head(status: u16, headers: &[(&str, &str)]) -> Vec<u8> {
     head.into_bytes()
 }
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
         match letter {

@@ -4,9 +4,11 @@
 //!   it records every request, so that tests can compare that record with what other parts claim to have sent.
 //! - [`FakeResponse`] has constructors for common responses of the chat completions and Anthropic formats, complete and cut.
 //! - [`ResponsesTurn`] plays OpenAI's Responses API, which refuses requests that break its rules.
+//! - [`PrefixCache`] replies like a provider that caches the beginnings of prompts.
 //! - [`FaultProxy`] forwards to a real server and cuts, stalls or slows its responses.
 
 mod answer;
+mod prefix_cache;
 mod proxy;
 mod request;
 mod responses;
@@ -28,6 +30,7 @@ use tokio::{
 };
 
 pub use answer::{FakeResponse, ResponseStep};
+pub use prefix_cache::{PrefixCache, PromptUsage};
 pub use proxy::{Fault, FaultProxy};
 pub use request::ReceivedRequest;
 pub use responses::{ResponsesEnd, ResponsesTurn};

@@ -14,6 +14,7 @@ mod local_server;
 mod map;
 mod mcp;
 mod old_journals;
+mod prefix_cache;
 mod private_folder;
 mod responses;
 mod restrictions;

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::{
     config::RuntimeConfig,
     event::TransientKind,
+    fork,
     journal::Commit,
     live_run::LiveRun,
     live_tree::LiveTree,
@@ -60,21 +61,40 @@ impl ActiveRun {
         self.tree.notify(&self.live_run, kind);
     }
 
-    /// The tools of the run, made from the authority that also decides each call, with those that it has loaded.
+    /// The tools of the run, with those that it has loaded.
     pub(crate) fn tools(&self) -> Arc<RunTools> {
+        let tools = self.base_tools();
+        if tools.on_demand.is_empty() {
+            return tools;
+        }
+        let loaded = self.read(on_demand::loaded);
+        if loaded.is_empty() { tools } else { self.live_run.tools_with(&tools, loaded) }
+    }
+
+    /// The tools of the run before it loads any, made from the authority that also decides each call.
+    fn base_tools(&self) -> Arc<RunTools> {
         let make = || {
+            if let Some(parent) = self.forked_from() {
+                return parent.base_tools();
+            }
             let (spawned, may_delegate) = self.tree.read(|tree| {
                 let run = tree.get(self.id()).expect("a run is recorded before it is driven");
                 (run.spawned.clone(), tree.ledger().may_go_deeper(run.id))
             });
             self.runtime.run_tools(&self.tree.spawn_cache, &spawned, may_delegate, &self.agent_tools())
         };
-        let tools = self.live_run.tools.get_or_init(make).clone();
-        if tools.on_demand.is_empty() {
-            return tools;
-        }
-        let loaded = self.read(on_demand::loaded);
-        if loaded.is_empty() { tools } else { self.live_run.tools_with(&tools, loaded) }
+        self.live_run.tools.get_or_init(make).clone()
+    }
+
+    /// The parent, if the run's requests begin as its parent's do. Its authority still decides each call.
+    fn forked_from(&self) -> Option<Self> {
+        let parent = self.tree.read(|tree| {
+            let run = tree.get(self.id())?;
+            let parent = tree.get(run.spawned.parent?)?;
+            fork::shares_prefix(&parent.spawned, &run.spawned).then_some(parent.id)
+        });
+        let live_run = self.tree.live_run(parent?)?;
+        Some(Self { runtime: self.runtime.clone(), tree: self.tree.clone(), live_run })
     }
 
     /// The tools that the run's agent and its ancestors' agents supply.

@@ -22,7 +22,7 @@ use homing_core::{
 use tokio::sync::OwnedMutexGuard;
 
 use crate::{
-    agent_loop::{Interrupt, Reserved, active_run::ActiveRun, compaction, landing, request::PreparedRequest},
+    agent_loop::{Interrupt, Reserved, active_run::ActiveRun, cache_wait, compaction, landing, request::PreparedRequest},
     event::TransientKind,
     ledger::{Reservations, ReserveResult, ReservedCall},
     scheduler::{CallSlots, Scheduler, rate_limit::RateLimiter},
@@ -95,6 +95,7 @@ impl ModelCalls {
         if let Some(step) = self.compact_if_too_long(&request, &purpose) {
             return Ok(Reserved::Instead(step));
         }
+        cache_wait::wait_for_sibling(&self.run, &self.scheduler, &*request.model, request.tools.as_deref()).await?;
         let (mut waits, mut admission) = (false, None);
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
@@ -215,6 +216,7 @@ impl ModelCalls {
         };
         let arriving = Mutex::new(ArrivingReply::new(&self.run));
         let on_delta = |delta: Delta<'_>| {
+            self.run.live_run.first_reply.cancel();
             permit.streamed.take(delta);
             arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
         };
@@ -225,6 +227,7 @@ impl ModelCalls {
 
     /// Settles the reservation, and pauses the provider's calls if it asked for a pause.
     pub(crate) fn settle(&self, permit: CallPermit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt> {
+        self.run.live_run.first_reply.cancel();
         let failure = match reply {
             Ok(reply) => {
                 self.reservations.settle_reply(*permit.reserved, reply);

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use homing_core::{
     definition::AgentDefinition,
     limits::Limits,
+    message::Args,
     registry::{Registry, UnknownAgent},
 };
 use serde_json::Value;
@@ -73,6 +74,13 @@ impl DelegateArgs {
             agent,
         })
     }
+}
+
+/// The name of the agent that a call delegates to, if the arguments name one.
+pub(crate) fn agent_name(args: &Args, registry: &Registry) -> Option<String> {
+    let Args::Json(args) = args else { return None };
+    let name = AGENT_KEYS.iter().find_map(|key| args.get(*key)?.as_str())?;
+    Some(registry.get(name.trim()).ok()?.name.clone())
 }
 
 /// The limits that the caller sets for this one child: they narrow those of the agent's definition, and never widen

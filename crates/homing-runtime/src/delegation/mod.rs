@@ -21,6 +21,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 pub use self::child_report::{ChildEnding, ChildReport, ChildReports};
+pub(crate) use self::delegate_args::agent_name;
 use self::delegate_args::{DelegateArgs, ReportReader};
 pub(crate) use self::specs::{entry, specs};
 use crate::{

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod background;
+mod cache_wait;
 mod cancel;
 mod cut_anywhere;
 mod cut_replies;
