@@ -196,7 +196,7 @@ async fn background_children_end_in_the_recorded_order() {
     let cassette = Cassette::from_records(journal.records(recorded.run)).unwrap();
     assert_eq!(ends(cassette.records()), ["1.3", "1.2", "1.1", "1"]);
     for _ in 0..5 {
-        let replay = Replay::new(&cassette);
+        let replay = CassetteReplay::new(&cassette);
         let journal = MemoryJournal::new();
         let mut parts = RuntimeParts::new(agents(), replay.models(|_| card()), journal.clone());
         parts.on_fact = Some(replay.listener());

@@ -174,7 +174,6 @@ fn not_trusted(inactive: &[String]) -> Diagnostic {
 mod tests {
     use std::fs;
 
-    use homing_core::registry::Registry;
     use homing_sandbox::protected_paths;
     use homing_tools::trust::TrustStore;
 

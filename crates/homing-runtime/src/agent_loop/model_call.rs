@@ -22,7 +22,9 @@ use homing_core::{
 use tokio::sync::OwnedMutexGuard;
 
 use crate::{
-    agent_loop::{Interrupt, Reserved, active_run::ActiveRun, cache_wait, compaction, landing, request::PreparedRequest},
+    agent_loop::{
+        Interrupt, Reserved, active_run::ActiveRun, cache_wait, compaction, landing, request::PreparedRequest,
+    },
     event::TransientKind,
     ledger::{Reservations, ReserveResult, ReservedCall},
     scheduler::{CallSlots, Scheduler, rate_limit::RateLimiter},
