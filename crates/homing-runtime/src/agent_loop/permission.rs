@@ -88,7 +88,9 @@ impl CallPermissions {
 
     async fn request_approval(&self, context: &ToolContext, text: &str, rule: Option<String>) -> Result<(), CallError> {
         let question = Question { text: text.to_owned(), options: Vec::new(), key: context.key, rule };
-        match self.scheduler.waiting(context.ask(question)).await? {
+        // A question that is open when the run must land is not answered in time.
+        let answer = self.scheduler.waiting(self.scheduler.before_landing(context.ask(question))).await?;
+        match answer.unwrap_or(Answer::Unavailable) {
             Answer::Yes => Ok(()),
             Answer::No | Answer::Text(_) => Err(RefusedCall::denied("the user declined").into()),
             Answer::Unavailable => Err(RefusedCall::no_approver().into()),

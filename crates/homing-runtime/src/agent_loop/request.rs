@@ -167,7 +167,7 @@ pub(crate) fn too_small_for_first_call(
         let limit = spawned.limits.cap(name).value().filter(|limit| needed > *limit)?;
         Some(LimitHit { name, limit, spent: 0, place: Place::root() })
     });
-    hit.map(|hit| landing::not_started(&hit, needed))
+    hit.map(|hit| format!("this run cannot start: {}", landing::too_small(&hit, needed)))
 }
 
 fn run_cap(run: Option<&homing_core::run::Run>) -> Option<u64> {
