@@ -13,6 +13,8 @@ pub(super) const LEAST: u64 = 256;
 pub struct Room {
     /// Most output tokens that the model can give.
     pub most: u64,
+    /// Output tokens that a call gets at least, unless the budget is short.
+    pub least: u64,
     /// Minimum output tokens of a call if nothing is known about similar replies.
     pub floor: u64,
 }
@@ -31,10 +33,10 @@ impl Ledger<'_> {
         };
         let seen = self.0.learned.need(run.links.agent).output.max(run.asks.need.output);
         let (needed, least) = match seen {
-            0 => (floor, floor),
+            0 => (floor.max(room.least), floor),
             seen => {
                 let needed = seen.saturating_mul(2).max(LEAST);
-                (needed, needed.min(floor))
+                (needed.max(room.least), needed.min(floor))
             }
         };
         let grown = run.conversation.cuts.next_room().unwrap_or(0);

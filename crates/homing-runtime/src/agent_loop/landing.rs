@@ -93,6 +93,11 @@ fn result_line(message: &Message) -> Option<String> {
 
 /// Returns the answer of a run that could not start, because `needed` does not fit the limit.
 pub(crate) fn not_started(hit: &LimitHit, needed: Reservation) -> String {
+    format!("Not started: {}", too_small(hit, needed))
+}
+
+/// Explains that `needed` for the first call does not fit the limit.
+pub(crate) fn too_small(hit: &LimitHit, needed: Reservation) -> String {
     let (amount, limit, spent) = match hit.name {
         Limit::Cost => (format!("cost up to {}", usd(needed.cost_micros)), usd(hit.limit), usd(hit.spent)),
         Limit::Tokens => (format!("use up to {} tokens", needed.tokens), hit.limit.to_string(), hit.spent.to_string()),
@@ -104,10 +109,10 @@ pub(crate) fn not_started(hit: &LimitHit, needed: Reservation) -> String {
         | Limit::Work
         | Limit::Repeats
         | Limit::Compactions
-        | Limit::Output => return format!("Not started: the {} limit of run {} was reached.", hit.name, hit.place),
+        | Limit::Output => return format!("the {} limit of run {} was reached.", hit.name, hit.place),
     };
     format!(
-        "Not started: its first model call, with the last one that is kept in reserve, may {amount}. The {} limit of \
+        "its first model call, with the last one that is kept in reserve, may {amount}. The {} limit of \
          run {} is {limit}, of which {spent} are spent.",
         hit.name, hit.place
     )

@@ -137,7 +137,9 @@ impl CallPermissions {
         question: Question,
         allow: &[Rule],
     ) -> Result<(), CallError> {
-        match self.scheduler.waiting(context.ask(question)).await? {
+        // A question that is open when the run must land is not answered in time.
+        let answer = self.scheduler.waiting(self.scheduler.before_landing(context.ask(question))).await?;
+        match answer.unwrap_or(Answer::Unavailable) {
             Answer::Yes => Ok(()),
             Answer::No | Answer::Text(_) => Err(RefusedCall::denied("the user declined").into()),
             Answer::Unavailable => Err(RefusedCall::no_approver(allow).into()),

@@ -7,7 +7,7 @@ use homing_core::{
     ledger::{AskSize, Fit, LandingSize, Margin, Room, landing::PROMPT},
     limits::Limit,
     message::{FNV_START, Message, TranscriptEntry, fnv},
-    model::{Model, ModelCard, Rates},
+    model::{Effort, Model, ModelCard, Rates},
     place::Place,
     token_estimate::input_bound,
 };
@@ -23,6 +23,9 @@ const ASSUMED_WINDOW: u64 = 100_000;
 
 /// Most output of a landing that sends the whole conversation, in tokens.
 const LONGEST_LANDING: u64 = 4_096;
+
+/// Output of a call that reasons, in tokens. Replies so far may not have reasoned, so they do not show what one needs.
+const REASONING_ROOM: u64 = 4_096;
 
 /// Least output of a landing, in tokens.
 const SHORTEST_LANDING: u64 = 64;
@@ -86,7 +89,9 @@ impl PreparedRequest {
             let ledger = tree.ledger();
             let margin = ledger.margin(&self.model.card().name);
             let size = AskSize { landing_output: config.landing_output, margin, parallel, ..size };
-            let room = Room { most, floor: config.output_floor };
+            let effort = tree.get(run.id()).and_then(|run| run.spawned.agent.effort);
+            let least = if effort > Some(Effort::Minimal) { REASONING_ROOM } else { 0 };
+            let room = Room { most, least, floor: config.output_floor };
             ledger.choose_room(run.id(), size, room, &self.rates)
         });
     }
@@ -167,7 +172,7 @@ pub(crate) fn too_small_for_first_call(
         let limit = spawned.limits.cap(name).value().filter(|limit| needed > *limit)?;
         Some(LimitHit { name, limit, spent: 0, place: Place::root() })
     });
-    hit.map(|hit| landing::not_started(&hit, needed))
+    hit.map(|hit| format!("this run cannot start: {}", landing::too_small(&hit, needed)))
 }
 
 fn run_cap(run: Option<&homing_core::run::Run>) -> Option<u64> {

@@ -34,7 +34,7 @@ fn model() -> Arc<TestModel> {
 fn runtime(setup: &TestSetup, folder: &tempfile::TempDir, micros: u64) -> Runtime {
     let mut options = SqliteOptions::default();
     options.accounts.insert("team".to_owned(), Account { per_day_micros: Some(micros) });
-    let journal = SqliteJournal::open(&folder.path().join("journal.db"), options).unwrap();
+    let journal = SqliteJournal::open(folder.path().join("journal.db"), options).unwrap();
     let mut parts = setup.parts(journal, SimulatedWorld::new(1));
     parts.sources = Sources::default();
     Runtime::new(parts)

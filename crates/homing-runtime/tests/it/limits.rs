@@ -281,7 +281,8 @@ async fn limit_too_small_for_the_first_call_names_its_cost_and_spends_nothing() 
     assert!(envelope.output.starts_with("Not started: its first model call"), "{}", envelope.output);
     assert!(envelope.output.contains("may cost up to $0.0"), "{}", envelope.output);
     let (planned, _) = setup.open().0.plan(Task::new("a", "go").limits(limits)).unwrap();
-    assert_eq!(planned.warnings, [envelope.output], "a plan says the same");
+    let why = envelope.output.replace("Not started", "this run cannot start");
+    assert_eq!(planned.warnings, [why], "a plan says the same");
     let again = setup.run(Task::new("a", "go").limits(Limits::default().tokens(1_500))).await.0;
     assert!(
         again.output.contains("tokens. The tokens limit of run 1 is 1500, of which 0 are spent"),
@@ -300,7 +301,6 @@ async fn most_of_a_small_limit_can_be_used() {
         let limits = limits.cost_usd(usd).unwrap();
         let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
         let (spent, limit) = (envelope.usage.cost_micros, limits.cost_micros.value().unwrap());
-        println!("{usd}: {spent} of {limit} micro-dollars");
         assert!(spent <= limit && spent >= limit * 8 / 10, "{spent} of {limit}");
         assert_eq!(envelope.output, "what I have");
     }
