@@ -103,6 +103,7 @@ impl DefinitionBuilder<'_> {
             };
             self.warn(entry, format!("duplicate key `{}`: {outcome}", entry.key), "delete one");
         }
+        let folded_key = folded.clone();
         self.seen.push((folded, field));
         match field {
             // Notes share a field but not a key.
@@ -111,7 +112,8 @@ impl DefinitionBuilder<'_> {
             Some(_) => (),
             None if again => (),
             None => {
-                self.warn(entry, format!("unknown key `{}`: kept, but ignored", entry.key), "");
+                let hint = fields::near(&folded_key).map(|near| format!("did you mean `{near}`?")).unwrap_or_default();
+                self.warn(entry, format!("unknown key `{}`: kept, but ignored", entry.key), &hint);
                 self.identity.unknown.insert(entry.key.clone(), entry.value.to_json());
             }
         }

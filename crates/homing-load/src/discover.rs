@@ -6,7 +6,7 @@ mod places;
 use std::{
     cmp::Reverse,
     collections::{HashMap, HashSet},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
@@ -16,6 +16,8 @@ use homing_core::{
     limits::Limits,
     registry::Registry,
 };
+
+use serde_json::Value;
 
 pub use hidden::is_about_hidden_agent;
 pub(crate) use places::repository;
@@ -362,9 +364,28 @@ fn duplicates(candidates: &[Candidate]) -> Vec<Diagnostic> {
 
 /// The name of the plugin in a folder: from its manifest, or else the folder's name.
 pub(crate) fn plugin_name(folder: &Path) -> Option<String> {
-    let manifest = file::read(&folder.join(".claude-plugin/plugin.json")).ok();
-    let manifest = manifest.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
-    let name = manifest.as_ref().and_then(|manifest| manifest.get("name")?.as_str());
+    let manifest = plugin_manifest(folder);
+    let name = manifest.get("name").and_then(Value::as_str);
     let folder = folder.file_name().and_then(|name| name.to_str());
     name.or(folder).and_then(naming::slug)
+}
+
+/// The paths inside a plugin that its manifest names under `key`, in addition to the usual folder.
+pub(crate) fn plugin_paths(folder: &Path, key: &str) -> Vec<PathBuf> {
+    let manifest = plugin_manifest(folder);
+    let written: Vec<&str> = match manifest.get(key) {
+        Some(Value::String(path)) => vec![path],
+        Some(Value::Array(paths)) => paths.iter().filter_map(Value::as_str).collect(),
+        Some(_) | None => Vec::new(),
+    };
+    let is_inside = |part: Component<'_>| matches!(part, Component::CurDir | Component::Normal(_));
+    let inside = written.into_iter().map(Path::new).filter(|path| path.components().all(is_inside));
+    let mut paths: Vec<PathBuf> = inside.map(|path| path.components().collect()).collect();
+    paths.retain(|path| path != Path::new(key));
+    paths
+}
+
+fn plugin_manifest(folder: &Path) -> Value {
+    let manifest = file::read(&folder.join(".claude-plugin/plugin.json")).ok();
+    manifest.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! The table of keys: it maps the keys of all dialects to the fields of a definition. `build` reads the values.
 
-use homing_core::limits::Limit;
+use homing_core::{limits::Limit, registry::distance};
 
 /// A field of a definition, as a key names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +228,12 @@ pub(crate) fn fold(key: &str) -> String {
 /// The field that a folded key names.
 pub(crate) fn lookup(folded: &str) -> Option<Field> {
     TABLE.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field)
+}
+
+/// The known key that an unknown one resembles.
+pub(crate) fn near(folded: &str) -> Option<&'static str> {
+    let near = TABLE.iter().map(|(key, _)| (distance(folded, key), *key)).min()?;
+    (folded.len() > 4 && near.0 <= 2).then_some(near.1)
 }
 
 /// The common table: folded keys and their fields.

@@ -17,7 +17,7 @@ use homing_core::{
 use crate::{
     diagnostics::Diagnostics,
     dialect::Depth,
-    discover::{Places, plugin_name},
+    discover::{Places, plugin_name, plugin_paths},
     file, front_matter,
     parse::{ParseOptions, Parsed, ParsedFile, is_skill, parse},
     repair,
@@ -62,7 +62,10 @@ impl SkillFolders {
     pub fn discover(places: &Places) -> (Self, Vec<Diagnostic>) {
         let mut cards = SkillCards::default();
         for base in &places.plugins {
-            cards.add(&base.join("skills"), Scope::Plugin, plugin_name(base).as_deref(), Some(base));
+            let name = plugin_name(base);
+            for path in [PathBuf::from("skills")].into_iter().chain(plugin_paths(base, "skills")) {
+                cards.add(&base.join(path), Scope::Plugin, name.as_deref(), Some(base));
+            }
         }
         let user = places.home.iter().flat_map(|home| FOLDERS.iter().map(|folder| home.join(folder)));
         let config = places.config.iter().flat_map(|config| CONFIG_FOLDERS.iter().map(|folder| config.join(folder)));

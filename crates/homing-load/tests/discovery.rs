@@ -341,3 +341,45 @@ fn codex_roles_are_agents() {
     let found = discover(&places, &ParseOptions::default());
     assert!(found.registry.is_empty() && found.diagnostics.is_empty() && found.ignored.is_empty(), "{found:?}");
 }
+
+#[test]
+fn plugin_manifest_names_further_folders() {
+    let root = TempDir::new().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let agent = |name: &str| format!("---\nname: {name}\ndescription: d\n---\nP\n");
+    let manifest =
+        r#"{"name": "kit", "agents": ["./more/", "./single/one.md", "../outside", "/etc"], "skills": "./abilities"}"#;
+    write("kit/.claude-plugin/plugin.json", manifest);
+    write("kit/agents/usual.md", &agent("usual"));
+    write("kit/more/extra.md", &agent("extra"));
+    write("kit/single/one.md", &agent("one"));
+    write("kit/single/two.md", &agent("two"));
+    write("outside/evil.md", &agent("evil"));
+    write("kit/abilities/fly/SKILL.md", "---\nname: fly\ndescription: d\n---\nFly.\n");
+    let mut places = Places::new(root.path().join("repo"));
+    places.skip_built_in = true;
+    places.plugins = vec![root.path().join("kit")];
+    let found = discover(&places, &ParseOptions::default());
+    let names: Vec<&str> = found.registry.names().collect();
+    assert_eq!(names, ["extra", "one", "usual"], "{:?}", found.diagnostics);
+    use homing_core::skill::SkillLibrary;
+    assert!(found.skills.has("kit:fly"));
+}
+
+#[test]
+fn unknown_key_that_resembles_a_known_one_has_a_hint() {
+    let text = "---\nname: a\ndescription: d\nbackgroud: true\nzzzzzz: 1\n---\nP\n";
+    let parsed = homing_load::parse(
+        Path::new(".claude/agents/a.md"),
+        text.as_bytes().to_vec(),
+        homing_load::ParsedFile::Named,
+        homing_core::definition::Scope::Project,
+        &ParseOptions::default(),
+    );
+    let hints: Vec<Option<&str>> = parsed.diagnostics.iter().map(|warning| warning.hint.as_deref()).collect();
+    assert_eq!(hints, [Some("did you mean `background`?"), None], "{:?}", parsed.diagnostics);
+}

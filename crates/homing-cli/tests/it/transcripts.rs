@@ -95,6 +95,7 @@ fn agents_json_has_the_documented_fields() {
 fn r7_unknown_agent_is_an_error_that_lists_the_known_ones() {
     homing(folder().path(), "agents explor").assert().code(2).stdout_eq("").stderr_eq(str![[r#"
 error: there is no agent named `explor` (did you mean `explore`?); there are: code, code-review, explore, general, plan
+hint: `homing agents` lists the available agents
 
 "#]]);
 }

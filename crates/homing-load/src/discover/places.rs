@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use homing_core::definition::Scope;
 
-use super::plugin_name;
+use super::{plugin_name, plugin_paths};
 use crate::{
     dialect::{self, Depth, Dialect, DialectFolder},
     skills,
@@ -120,7 +120,7 @@ pub(super) fn agent_folders(places: &Places) -> Vec<AgentFolder> {
     }
     found.retain(|folder| !belongs_to_user(places, folder));
     found.extend(user(places));
-    found.extend(places.plugins.iter().map(|folder| plugin(folder)));
+    found.extend(places.plugins.iter().flat_map(|folder| plugin(folder)));
     let named = |path: &PathBuf| AgentFolder::of(dialect::own(), Scope::CommandLine, path, dialect::anything("."));
     found.extend(places.folders.iter().map(named));
     found
@@ -174,10 +174,15 @@ fn managed(places: &Places) -> Vec<AgentFolder> {
     places.managed.iter().flat_map(folders).collect()
 }
 
-/// The agents of a plugin. Plugins with a Claude Code manifest use that dialect.
-fn plugin(base: &Path) -> AgentFolder {
+/// The agents of a plugin: in `agents`, and where its manifest says. Plugins with a Claude Code manifest use that dialect.
+fn plugin(base: &Path) -> Vec<AgentFolder> {
     let is_claude = base.join(".claude-plugin").exists();
     let dialect = if is_claude { dialect::interchange() } else { dialect::own() };
-    let folder = AgentFolder::of(dialect, Scope::Plugin, base, dialect::anything("agents"));
-    AgentFolder { plugin: plugin_name(base), fence: Some(base.to_owned()), ..folder }
+    let at = |path: PathBuf| {
+        let is_file = base.join(&path).is_file();
+        let kind = if is_file { single_file("") } else { dialect::anything("") };
+        let folder = AgentFolder::of(dialect, Scope::Plugin, base, kind);
+        AgentFolder { path: base.join(path), plugin: plugin_name(base), fence: Some(base.to_owned()), ..folder }
+    };
+    [PathBuf::from("agents")].into_iter().chain(plugin_paths(base, "agents")).map(at).collect()
 }
