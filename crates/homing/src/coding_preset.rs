@@ -101,8 +101,12 @@ impl CodingSetup {
     /// Adds everything to a builder.
     pub(crate) fn add_to(self, builder: HomingBuilder) -> HomingBuilder {
         let project = self.read();
+        #[cfg(feature = "teams")]
+        let teams = self.find_teams(&project.files, project.trust);
         let (mut builder, hooks) = add_settings(builder, &project.files, project.trust);
         builder.diagnostics.extend(project.diagnostics);
+        #[cfg(feature = "teams")]
+        builder.add_found_teams(teams);
         builder.pending.extend(project.pending);
         builder.registry.merge(project.registry);
         builder.tools.extensions.skills = Some(Arc::new(project.skills));

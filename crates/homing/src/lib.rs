@@ -32,6 +32,8 @@ mod project;
 mod project_context;
 #[cfg(feature = "tools")]
 mod servers;
+#[cfg(all(feature = "tools", feature = "teams"))]
+mod team_files;
 mod tool_fn;
 
 use std::{sync::Arc, time::Duration};

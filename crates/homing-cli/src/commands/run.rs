@@ -156,7 +156,8 @@ fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Res
         session.choose_model(agent, person_reads)?;
     }
     let mut task = session.bounded(Task::new(agent.name.clone(), text), args.limits.limits());
-    task.model = session.model.clone().filter(|_| !is_replay);
+    // The model of a team is its program; the model that the user names is that of its members.
+    task.model = session.model.clone().filter(|_| !is_replay && !homing_teams::is_team_agent(agent));
     task.schema = args.schema.as_deref().map(schema).transpose()?;
     task.until.clone_from(&args.until);
     task.key.clone_from(&args.key);
