@@ -1,9 +1,12 @@
 //! Installs teams in a runtime: as agents, and as the models that are their programs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use homing_core::{
-    definition::{AgentDefinition, ModelChoice},
+    definition::{AgentDefinition, ModelChoice, Source},
     diagnostic::Diagnostic,
     fact::{Fact, Record, Spawned},
     model::{Model, ModelError, Models, ResolvedModel},
@@ -32,26 +35,62 @@ use crate::{
 pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) -> Result<(), Vec<Diagnostic>> {
     let teams: Vec<Team> = teams.into_iter().collect();
     let all: Vec<&Team> = teams.iter().flat_map(Team::flat).collect();
-    let mut registry = Registry::clone(&parts.registry);
+    install_all(parts, &all, &HashMap::new(), &Source::default())
+}
+
+/// Installs a team beside other agents: a member whose name is taken is registered as `TEAM-MEMBER`, so that it hides no agent
+/// and no member of another team. `source` is the file of the team.
+///
+/// # Errors
+/// Fails with all problems of the team, or if there is an agent of its name; then nothing is installed.
+pub fn install_beside(parts: &mut RuntimeParts, team: Team, source: &Source) -> Result<(), Vec<Diagnostic>> {
+    let all = team.flat();
+    if let Some(taken) = all.iter().find(|team| parts.registry.has(&team.name)) {
+        let message = format!("the team `{}` is not available: there is an agent of this name", taken.name);
+        return Err(vec![Diagnostic::error(message)]);
+    }
+    let own = all.iter().flat_map(|team| &team.agents).map(|agent| &agent.name);
+    let taken = own.filter(|name| parts.registry.has(name));
+    let names: HashMap<String, String> = taken.map(|name| (name.clone(), format!("{}-{name}", team.name))).collect();
+    install_all(parts, &all, &names, source)
+}
+
+/// Installs teams. `names` are the names under which members are registered, if they differ from those in the team.
+fn install_all(
+    parts: &mut RuntimeParts,
+    all: &[&Team],
+    names: &HashMap<String, String>,
+    source: &Source,
+) -> Result<(), Vec<Diagnostic>> {
     let mut tools: Vec<ToolSpec> = parts.tools.iter().map(|tool| tool.spec().clone()).collect();
     tools.extend(all.iter().flat_map(|team| &team.tools).map(|tool| tool.spec().clone()));
     if all.iter().any(|team| team.memory) {
         tools.extend(memory::tools().iter().map(|tool| tool.spec().clone()));
     }
-    for team in &all {
-        registry.register_all(team.own_agents(&tools));
+    // The agents as the teams see them: their own members first, under their own names.
+    let mut seen = Registry::clone(&parts.registry);
+    let mut registry = Registry::clone(&parts.registry);
+    for mut agent in all.iter().flat_map(|team| team.own_agents(&tools)) {
+        seen.register(agent.clone());
+        if let Some(name) = names.get(&agent.name) {
+            agent.name.clone_from(name);
+        }
+        registry.register(AgentDefinition { source: source.clone(), ..agent });
     }
-    let mut problems = check::problems(&all, &registry, &tools);
+    let mut problems = check::problems(all, &seen, &tools);
     problems.retain(Problem::is_error);
     if !problems.is_empty() {
         return Err(problems.into_iter().map(|problem| problem.diagnostic).collect());
     }
-    for team in &all {
-        registry.register(agent(team, &registry, &tools));
+    for team in all {
+        let definition = AgentDefinition { source: source.clone(), ..agent(team, &seen, &tools, names) };
+        seen.register(definition.clone());
+        registry.register(definition);
     }
     let programs = all.iter().filter_map(|team| {
         let name = team.model_name();
-        let program: Arc<dyn Model> = Arc::new(ProgramModel::new(&name, team.script(&registry)?, team.shared()));
+        let program: Arc<dyn Model> =
+            Arc::new(ProgramModel::new(&name, team.script(&seen)?, team.shared(), names.clone()));
         Some((name, program))
     });
     parts.models = Arc::new(TeamModels { programs: programs.collect(), inner: parts.models.clone() });
@@ -64,17 +103,25 @@ pub fn install(parts: &mut RuntimeParts, teams: impl IntoIterator<Item = Team>) 
     Ok(())
 }
 
-fn agent(team: &Team, registry: &Registry, tools: &[ToolSpec]) -> AgentDefinition {
-    let mut definition = team.definition(registry);
+fn agent(team: &Team, registry: &Registry, tools: &[ToolSpec], names: &HashMap<String, String>) -> AgentDefinition {
+    let mut definition = team.definition(registry, names);
     if let Some(record) = record(team) {
         definition.extra.metadata.insert(RECORD.to_owned(), record);
     }
     match &team.pattern {
         Pattern::Orchestrator(orchestrator) => match registry.get(&orchestrator.coordinator) {
-            Ok(coordinator) => orchestrator.head(coordinator, tools, definition),
+            Ok(coordinator) => orchestrator.head(coordinator, tools, definition, names),
             Err(_) => definition,
         },
         Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) => definition,
+    }
+}
+
+/// Returns whether an agent is a team, whose program no other model can replace.
+pub fn is_team_agent(agent: &AgentDefinition) -> bool {
+    match &agent.model.choice {
+        ModelChoice::Named(names) => names.iter().any(|name| name.starts_with(MODEL_PREFIX)),
+        _ => false,
     }
 }
 

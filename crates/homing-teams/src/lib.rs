@@ -35,7 +35,7 @@ pub use crew::{Crew, CrewTask, OnTaskFailure, Process, check::TaskCheck};
 pub use file::{LoadedTeam, load, schema};
 pub use function::function;
 pub use graph::{Edge, FieldType, Graph, Node, Reducer, StateField, Work};
-pub use install::{TeamModels, install, recorded, recorded_in};
+pub use install::{TeamModels, install, install_beside, is_team_agent, recorded, recorded_in};
 pub use limit_fields::LimitFields;
 pub use map::{Map, MapResult, Reduce, map_results};
 pub use mermaid::mermaid;

@@ -1,5 +1,7 @@
 //! Orchestrators: a coordinator with named workers. It is the only pattern that is led by a language model.
 
+use std::collections::HashMap;
+
 use homing_core::{
     authority::Allow,
     definition::{AgentDefinition, ExtraFields, ToolRules},
@@ -8,6 +10,8 @@ use homing_core::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::team::registered;
 
 /// A coordinator that delegates to workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,12 +42,13 @@ impl Orchestrator {
         coordinator: &AgentDefinition,
         host_tools: &[ToolSpec],
         team: AgentDefinition,
+        names: &HashMap<String, String>,
     ) -> AgentDefinition {
         let own = match &coordinator.tools.allowed {
             Allow::All => host_tools.iter().map(|spec| Rule::tool(&spec.name)).collect(),
             Allow::Only(rules) => rules.iter().filter(|rule| !rule.names("delegate")).cloned().collect::<Vec<_>>(),
         };
-        let workers = Rule::calls("delegate", self.workers.join(","));
+        let workers = Rule::calls("delegate", registered(self.workers.iter().map(String::as_str), names));
         let coordinator = coordinator.clone();
         AgentDefinition {
             name: team.name,

@@ -89,14 +89,6 @@ fn pattern_name(team: &Team) -> String {
 }
 
 fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
-    let entry = |name: &str, agent, limits: &LimitFields, at_most| PlanEntry {
-        name: name.to_owned(),
-        agent,
-        limits: limits.clone(),
-        at_most,
-        after: Vec::new(),
-        when: None,
-    };
     let none = LimitFields::default();
     match &team.pattern {
         Pattern::Orchestrator(team) => {
@@ -104,29 +96,7 @@ fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
             let workers = team.workers.iter().map(|name| entry(name, name, &none, None));
             [head].into_iter().chain(workers).collect()
         }
-        Pattern::Crew(crew) => {
-            let task = |(at, task): (usize, &crate::crew::CrewTask)| PlanEntry {
-                name: task.name.clone(),
-                agent: "",
-                limits: task.limits.clone(),
-                at_most: Some((1 + u64::from(task.retries)) * rounds(crew) * tries(task)),
-                after: crew.context(at).into_iter().map(str::to_owned).collect(),
-                when: task.when.clone(),
-            };
-            let tasks = crew.tasks.iter().enumerate();
-            let mut all: Vec<PlanEntry<'_>> = tasks
-                .map(|(at, each)| PlanEntry { agent: each.agent.as_deref().unwrap_or("?"), ..task((at, each)) })
-                .collect();
-            let reviews = crew.tasks.len() as u64 * (1 + rounds(crew));
-            let manager = crew.manager.as_deref().filter(|_| crew.process == Process::Hierarchical);
-            let judges = crew.tasks.iter().filter_map(|task| {
-                let agent = task.check.as_ref()?.agent.as_deref()?;
-                Some(entry(&format!("check of {}", task.name), agent, &none, Some(tries(task))))
-            });
-            all.extend(judges);
-            all.extend(manager.map(|name| entry("manager", name, &none, Some(reviews))));
-            all
-        }
+        Pattern::Crew(crew) => crew_entries(crew),
         Pattern::Chat(chat) => {
             let rounds = Some(u64::from(chat.max_rounds));
             let members = chat.members.iter().map(|name| entry(name, name, &chat.limits, rounds));
@@ -152,6 +122,35 @@ fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
             [each].into_iter().chain(reduce).collect()
         }
     }
+}
+
+fn entry<'a>(name: &str, agent: &'a str, limits: &LimitFields, at_most: Option<u64>) -> PlanEntry<'a> {
+    let (name, limits) = (name.to_owned(), limits.clone());
+    PlanEntry { name, agent, limits, at_most, after: Vec::new(), when: None }
+}
+
+fn crew_entries(crew: &crate::crew::Crew) -> Vec<PlanEntry<'_>> {
+    let none = LimitFields::default();
+    let task = |(at, task): (usize, &crate::crew::CrewTask)| PlanEntry {
+        name: task.name.clone(),
+        agent: "",
+        limits: task.limits.clone(),
+        at_most: Some((1 + u64::from(task.retries)) * rounds(crew) * tries(task)),
+        after: crew.context(at).into_iter().map(str::to_owned).collect(),
+        when: task.when.clone(),
+    };
+    let tasks = crew.tasks.iter().enumerate();
+    let mut all: Vec<PlanEntry<'_>> =
+        tasks.map(|(at, each)| PlanEntry { agent: each.agent.as_deref().unwrap_or("?"), ..task((at, each)) }).collect();
+    let reviews = crew.tasks.len() as u64 * (1 + rounds(crew));
+    let manager = crew.manager.as_deref().filter(|_| crew.process == Process::Hierarchical);
+    let judges = crew.tasks.iter().filter_map(|task| {
+        let agent = task.check.as_ref()?.agent.as_deref()?;
+        Some(entry(&format!("check of {}", task.name), agent, &none, Some(tries(task))))
+    });
+    all.extend(judges);
+    all.extend(manager.map(|name| entry("manager", name, &none, Some(reviews))));
+    all
 }
 
 fn tries(task: &crate::crew::CrewTask) -> u64 {

@@ -80,13 +80,20 @@ pub(crate) struct ProgramModel {
     script: Arc<dyn TeamScript>,
     /// The parameters that the prompt of each member uses, by the member's name.
     shared: HashMap<String, Value>,
+    /// The names under which members are registered, if they differ from those in the team.
+    names: HashMap<String, String>,
 }
 
 impl ProgramModel {
     /// Creates the program of the team whose model has this name.
-    pub(crate) fn new(name: &str, script: Arc<dyn TeamScript>, shared: HashMap<String, Value>) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        script: Arc<dyn TeamScript>,
+        shared: HashMap<String, Value>,
+        names: HashMap<String, String>,
+    ) -> Self {
         // A model with no output tokens needs no reservation.
-        Self { card: ModelCard { max_output: Some(0), ..ModelCard::free(name) }, script, shared }
+        Self { card: ModelCard { max_output: Some(0), ..ModelCard::free(name) }, script, shared, names }
     }
 
     fn decide(&self, request: ModelRequest<'_>) -> Result<Reply, AskFailure> {
@@ -118,11 +125,15 @@ impl ProgramModel {
         }
     }
 
-    /// Adds the parameters that the prompt of a member uses.
+    /// Adds the parameters that the prompt of a member uses, and names it as it is registered.
     fn share(&self, mut call: TeamCall) -> TeamCall {
-        let agent = call.args.get("agent").and_then(Value::as_str).filter(|_| call.tool == DELEGATE);
-        if let Some(context) = agent.and_then(|name| self.shared.get(name)) {
+        let agent = call.args.get("agent").and_then(Value::as_str).filter(|_| call.tool == DELEGATE).map(str::to_owned);
+        let Some(agent) = agent else { return call };
+        if let Some(context) = self.shared.get(&agent) {
             call.args["context"] = context.clone();
+        }
+        if let Some(name) = self.names.get(&agent) {
+            call.args["agent"] = json!(name);
         }
         call
     }

@@ -253,11 +253,11 @@ impl Team {
     }
 
     /// The team as an agent definition, so that other agents can delegate to it.
-    pub(crate) fn definition(&self, registry: &Registry) -> AgentDefinition {
+    pub(crate) fn definition(&self, registry: &Registry, names: &HashMap<String, String>) -> AgentDefinition {
         let mut rules: Vec<Rule> = self.functions().into_iter().map(Rule::tool).collect();
         let members = self.members();
         if !members.is_empty() {
-            rules.push(Rule::calls("delegate", members.join(",")));
+            rules.push(Rule::calls("delegate", registered(members.iter().copied(), names)));
         }
         let description = match self.description.trim() {
             "" => format!("A team: {}", members.join(", ")),
@@ -335,6 +335,11 @@ impl Team {
     pub(crate) fn scope(&self) -> TemplateScope {
         TemplateScope(self.parameters.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
+}
+
+/// The names under which members are registered, as a pattern of a rule.
+pub(crate) fn registered<'a>(members: impl Iterator<Item = &'a str>, names: &HashMap<String, String>) -> String {
+    members.map(|name| names.get(name).map_or(name, String::as_str).to_owned()).collect::<Vec<_>>().join(",")
 }
 
 /// The names that a prompt contains as `{{name}}`.

@@ -82,6 +82,8 @@ pub struct HomingBuilder {
     pub(crate) registry: Registry,
     #[cfg(feature = "teams")]
     teams: Vec<homing_teams::Team>,
+    #[cfg(all(feature = "tools", feature = "teams"))]
+    found_teams: Vec<crate::team_files::FoundTeam>,
     models: ModelSource,
     pub(crate) tools: ToolSources,
     pub(crate) permissions: Permissions,
@@ -103,6 +105,8 @@ impl Default for HomingBuilder {
             registry: Registry::default(),
             #[cfg(feature = "teams")]
             teams: Vec::new(),
+            #[cfg(all(feature = "tools", feature = "teams"))]
+            found_teams: Vec::new(),
             models: ModelSource::default(),
             tools: ToolSources::default(),
             permissions: Permissions::default(),
@@ -260,6 +264,37 @@ impl HomingBuilder {
     }
 }
 
+#[cfg(all(feature = "tools", feature = "teams"))]
+impl HomingBuilder {
+    /// Adds the teams of a project and its user. A team that the host added under the same name is stronger.
+    pub(crate) fn add_found_teams(&mut self, found: crate::team_files::FoundTeams) {
+        self.diagnostics.extend(found.diagnostics);
+        self.pending.extend(found.pending);
+        for found in found.teams {
+            let is_taken = self.teams.iter().any(|team| team.name == found.team.name)
+                || self.found_teams.iter().any(|other| other.team.name == found.team.name);
+            if !is_taken {
+                self.found_teams.push(found);
+            }
+        }
+    }
+}
+
+/// Installs the teams of a project and its user beside the agents. A team that does not fit is left out with a warning.
+#[cfg(all(feature = "tools", feature = "teams"))]
+fn install_found(parts: &mut RuntimeParts, found: Vec<crate::team_files::FoundTeam>) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    for crate::team_files::FoundTeam { team, path, scope } in found {
+        let source = homing_core::definition::Source { kind: scope, path: Some(path), dialect: "homing".to_owned() };
+        if let Err(problems) = homing_teams::install_beside(parts, team, &source) {
+            let problems = problems.into_iter().map(crate::team_files::as_warning);
+            diagnostics
+                .extend(problems.map(|problem| Diagnostic { path: source.path.clone().map(Arc::new), ..problem }));
+        }
+    }
+    diagnostics
+}
+
 /// Journal, events and the runtime.
 impl HomingBuilder {
     /// Sets where facts are recorded: a file, which is created if it is missing, or another [`JournalChoice`].
@@ -338,6 +373,8 @@ impl HomingBuilder {
         }
         #[cfg(feature = "teams")]
         homing_teams::install(&mut parts, self.teams).map_err(BuildError::Team)?;
+        #[cfg(all(feature = "tools", feature = "teams"))]
+        self.diagnostics.extend(install_found(&mut parts, self.found_teams));
         let registry = parts.registry.clone();
         let runtime = Runtime::new(parts);
         Ok(Homing {

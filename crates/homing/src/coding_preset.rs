@@ -121,8 +121,12 @@ impl CodingSetup {
     /// Adds everything to a builder.
     pub(crate) fn add_to(self, builder: HomingBuilder) -> HomingBuilder {
         let project = self.read();
+        #[cfg(feature = "teams")]
+        let teams = self.find_teams(&project.files, project.trust);
         let (mut builder, hooks) = add_settings(builder, &project.files, project.trust);
         builder.diagnostics.extend(project.diagnostics);
+        #[cfg(feature = "teams")]
+        builder.add_found_teams(teams);
         builder.pending.extend(project.pending);
         builder.config.taint.project_is_untrusted = project.is_untrusted;
         builder.config.taint.secrets = Some(Arc::new(homing_tools::secret_files::in_reach));

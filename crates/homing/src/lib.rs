@@ -34,6 +34,8 @@ mod project;
 mod project_context;
 #[cfg(feature = "tools")]
 mod servers;
+#[cfg(all(feature = "tools", feature = "teams"))]
+mod team_files;
 mod tool_fn;
 #[cfg(feature = "tools")]
 mod user_files;

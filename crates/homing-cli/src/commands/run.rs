@@ -164,7 +164,8 @@ async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) 
         session.choose_model(agent, person_reads).await?;
     }
     let mut task = session.bounded(Task::new(agent.name.clone(), text), args.limits.limits());
-    task.model = session.model.clone().or(skill_model).filter(|_| !is_replay);
+    // The model of a team is its program; the model that the user names is that of its members.
+    task.model = session.model.clone().or(skill_model).filter(|_| !is_replay && !homing_teams::is_team_agent(agent));
     task.schema = args.schema.as_deref().map(schema).transpose()?;
     task.until.clone_from(&args.until);
     task.key.clone_from(&args.key);

@@ -143,3 +143,46 @@ fn replay_of_a_team_is_identical_to_the_recording() {
         assert_eq!((&json(&replayed)["output"], world.provider.requests().len()), (&first["output"], asked), "{pattern}");
     }
 }
+
+#[test]
+fn team_file_of_the_user_is_an_agent() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen))));
+    let member = "agents: [{name: explore, description: d, prompt: You are Ada., tools: []}]";
+    let crew = "crew: {tasks: [{name: write, agent: explore, description: 'Write {{ task }}'}]}";
+    let folder = world.home.path().join(".homing/teams");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = format!("name: report\ndescription: Writes reports\n{member}\n{crew}\n");
+    std::fs::write(folder.join("report.yaml"), text).unwrap();
+    std::fs::write(folder.join("broken.yaml"), "name: broken\ncrew: {tasks: []}\n").unwrap();
+    let listed = out(&world.homing(&["agents"]));
+    let line = listed.lines().find(|line| line.starts_with("report ")).unwrap_or_else(|| panic!("{listed}"));
+    assert!(line.contains("user") && line.contains("Writes reports"), "{listed}");
+    let output = world.homing(&["run", "--agent", "report", "--model", "openai/gpt-4.1", "--json", "about ants"]);
+    assert_eq!(
+        (code(&output), &json(&output)["output"]),
+        (0, &"<Write about ants>".into()),
+        "{}{}",
+        out(&output),
+        err(&output)
+    );
+    assert_eq!(json(&output)["children"][0]["agent"], "report-explore", "the built-in `explore` is not hidden");
+    assert!(listed.lines().any(|line| line.starts_with("explore ") && line.contains("built-in")), "{listed}");
+}
+
+#[test]
+fn team_file_of_a_project_needs_trust() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&task_of(seen)));
+    let agents = "agents: [{name: ada, description: d, prompt: You are Ada., tools: []}]";
+    world.write(
+        ".homing/teams/each.yaml",
+        &format!("name: each\n{agents}\nmap: {{agent: ada, each: '{{{{ item }}}}'}}\n"),
+    );
+    let run = || world.homing(&["run", "--agent", "each", "--model", "openai/gpt-4.1", "--json", "one"]);
+    let refused = run();
+    assert_ne!(code(&refused), 0);
+    assert!(world.provider.requests().is_empty());
+    let trusted = world.homing(&["trust", "--yes"]);
+    assert_eq!(code(&trusted), 0, "{}{}", out(&trusted), err(&trusted));
+    let output = run();
+    assert_eq!((code(&output), &json(&output)["data"]["items"][0]["output"]), (0, &"one".into()), "{}", err(&output));
+}
