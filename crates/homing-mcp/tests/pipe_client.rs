@@ -42,6 +42,20 @@ async fn tools_list_agents_with_sanitized_descriptions() {
 }
 
 #[tokio::test]
+async fn agent_of_the_user_alone_is_not_offered_to_clients() {
+    let mut private = AgentDefinition::new("private", "Only for the user.", "Private.");
+    private.execution.offered_to = serde_json::from_value(json!("user")).unwrap();
+    let homing = Arc::new(builder().agents([private]).build().await.unwrap());
+    let connection = connect(homing, ServerOptions::default(), RecordingClient::default()).await.0;
+    let tools = connection.list_all_tools().await.unwrap();
+    assert_eq!(tools[0].input_schema["properties"]["agent"]["enum"], json!(["echo", "helper"]));
+    assert!(!tools[0].description.as_deref().unwrap().contains("Only for the user"));
+    let result = call_tool(&connection, "delegate", json!({"agent": "private", "task": "hello"})).await;
+    assert_eq!(result.is_error, Some(true));
+    assert!(text(&result).contains("only the user can start"), "{}", text(&result));
+}
+
+#[tokio::test]
 async fn delegate_returns_text_and_envelope() {
     let connection = connected().await;
     let result = call_tool(&connection, "delegate", json!({"agent": "echo", "task": "hello"})).await;

@@ -216,3 +216,18 @@ fn recipe_uses_its_parameters_and_sub_recipes() {
     let shown = out(&world.homing(&["agents", "polish", "--prompt"]));
     assert!(shown.starts_with("Be dry."), "{shown}");
 }
+
+#[test]
+fn check_prints_a_repeated_diagnostic_once_with_its_places() {
+    let world = World::saying("hello");
+    for name in 'a'..='i' {
+        let text = format!("---\nname: {name}\ndescription: d\nshoesize: 9\n---\nP\n");
+        world.write(&format!(".claude/agents/{name}.md"), &text);
+    }
+    let shown = out(&world.homing(&["check"]));
+    assert_eq!(shown.matches("unknown key `shoesize`").count(), 1, "{shown}");
+    assert!(shown.contains("also in") && shown.contains("b.md:4") && shown.contains("and 3 more"), "{shown}");
+    assert!(shown.contains("9 warnings"), "{shown}");
+    let all = json(&world.homing(&["check", "--json"]));
+    assert_eq!(all["warnings"].as_array().unwrap().len(), 9);
+}

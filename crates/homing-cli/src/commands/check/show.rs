@@ -1,6 +1,7 @@
 //! Prints diagnostics for people and for pull requests.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     fs,
     io::{self, Write},
     path::Path,
@@ -16,12 +17,16 @@ use homing_load::{CheckReport, MAX_FILE};
 
 use crate::terminal;
 
-/// Prints each diagnostic with its source line, then a summary.
+/// Maximum number of further places of a diagnostic that are named.
+const MAX_PLACES: usize = 5;
+
+/// Prints each diagnostic with its source line, then a summary. One that occurs in many places is printed once, with the others
+/// named below it.
 pub(super) fn human(report: &CheckReport, teams: usize, out: &mut dyn Write) -> io::Result<()> {
     let renderer = Renderer::styled().term_width(terminal::width().unwrap_or(120));
     let mut source = Source::default();
-    for diagnostic in &report.diagnostics {
-        writeln!(out, "{}\n", renderer.render(&groups(diagnostic, source.line(diagnostic))))?;
+    for (diagnostic, others) in grouped(&report.diagnostics) {
+        writeln!(out, "{}\n", renderer.render(&groups(diagnostic, &others, source.line(diagnostic))))?;
     }
     let count = |severity| report.of(severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -44,7 +49,40 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-fn groups(diagnostic: &Diagnostic, line: Option<String>) -> Vec<Group<'static>> {
+/// Returns each message with its first diagnostic and the others, in the order of the first ones.
+fn grouped(diagnostics: &[Diagnostic]) -> Vec<(&Diagnostic, Vec<&Diagnostic>)> {
+    let mut groups: Vec<(&Diagnostic, Vec<&Diagnostic>)> = Vec::new();
+    let mut known = HashMap::new();
+    for diagnostic in diagnostics {
+        match known.entry((diagnostic.message.as_str(), diagnostic.hint.as_deref())) {
+            Entry::Occupied(at) => {
+                let at: &usize = at.get();
+                groups[*at].1.push(diagnostic);
+            }
+            Entry::Vacant(free) => {
+                free.insert(groups.len());
+                groups.push((diagnostic, Vec::new()));
+            }
+        }
+    }
+    groups
+}
+
+/// Names further places of a diagnostic.
+fn places(others: &[&Diagnostic]) -> String {
+    let place = |diagnostic: &&Diagnostic| match diagnostic.line {
+        0 => shown(diagnostic),
+        line => format!("{}:{line}", shown(diagnostic)),
+    };
+    let named: Vec<String> = others.iter().take(MAX_PLACES).map(place).collect();
+    let more = match others.len().saturating_sub(MAX_PLACES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("also in {}{more}", named.join(", "))
+}
+
+fn groups(diagnostic: &Diagnostic, others: &[&Diagnostic], line: Option<String>) -> Vec<Group<'static>> {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
@@ -62,6 +100,9 @@ fn groups(diagnostic: &Diagnostic, line: Option<String>) -> Vec<Group<'static>> 
     };
     if let Some(hint) = &diagnostic.hint {
         group = group.element(Level::HELP.message(sanitize::inert_line(hint)));
+    }
+    if !others.is_empty() {
+        group = group.element(Level::NOTE.message(sanitize::inert_line(&places(others))));
     }
     vec![group]
 }
