@@ -8,12 +8,11 @@
 use std::sync::Arc;
 
 use homing_core::{
+    fact::Spawned,
     model::{Model, Rates},
     run::Run,
     tool_names,
-    tree::RunTree,
 };
-use uuid::Uuid;
 
 use crate::{
     agent_loop::{Interrupt, active_run::ActiveRun},
@@ -55,35 +54,32 @@ pub(crate) async fn wait_for_sibling(
     scheduler.waiting(begun).await
 }
 
-/// The first run of the fan-out, if this run must wait for it.
+/// The first run of the fan-out, if this run must wait for it. A fan-out may have thousands of runs, so each looks at only as
+/// many of the others as it must.
 fn first_sibling(run: &ActiveRun) -> Option<Arc<LiveRun>> {
     let first = run.tree.read(|tree| {
         let own = tree.get(run.id()).filter(|own| own.asked_model().is_none())?;
         let parent = tree.get(own.spawned.parent?)?;
-        let mut siblings = tree.children(parent).filter(|sibling| begins_alike(own, sibling));
+        let mut siblings = tree.children(parent).filter(|sibling| is_of_fan_out(&own.spawned, &sibling.spawned));
         let first = siblings.next().filter(|first| first.id != own.id && first.turn() == 0)?;
-        let count = (siblings.count() + 1).max(planned(run, tree, parent.id, &own.spawned.agent.name));
-        (count >= MIN_RUNS).then_some(first.id)
+        let (one, other) = (&own.spawned, &first.spawned);
+        let begins_alike = one.system == other.system && one.schema == other.schema;
+        let is_large = || 1 + siblings.take(MIN_RUNS).count() >= MIN_RUNS || planned(run, parent, own) >= MIN_RUNS;
+        (begins_alike && is_large()).then_some(first.id)
     })?;
     run.tree.live_run(first)
 }
 
-/// Returns true if two runs were spawned by the same reply and their requests begin with the same bytes.
-fn begins_alike(own: &Run, other: &Run) -> bool {
-    let (own, other) = (&own.spawned, &other.spawned);
-    let turn = |spawned: &homing_core::fact::Spawned| spawned.parent_call.map(|call| call.turn);
-    own.agent.name == other.agent.name
-        && own.models.first() == other.models.first()
-        && turn(own) == turn(other)
-        && own.schema == other.schema
-        && own.system == other.system
+/// Returns true if two runs were delegated by the same reply to the same agent and model.
+fn is_of_fan_out(own: &Spawned, other: &Spawned) -> bool {
+    let turn = |spawned: &Spawned| spawned.parent_call.map(|call| call.turn);
+    turn(own) == turn(other) && own.agent.name == other.agent.name && own.models.first() == other.models.first()
 }
 
 /// The number of open calls of the parent that delegate to this agent. Runs of a fan-out are spawned one after the other, so
 /// the first of them do not see the others yet.
-fn planned(run: &ActiveRun, tree: &RunTree, parent: Uuid, agent: &str) -> usize {
-    let registry = &run.runtime.parts.registry;
-    let Some(parent) = tree.get(parent) else { return 0 };
+fn planned(run: &ActiveRun, parent: &Run, own: &Run) -> usize {
+    let (registry, agent) = (&run.runtime.parts.registry, own.spawned.agent.name.as_str());
     let calls = parent.open_calls();
     let delegates = calls.iter().filter(|state| tool_names::canonical(&state.call.name) == Some(tool_names::DELEGATE));
     delegates.filter(|state| delegation::agent_name(&state.call.args, registry).as_deref() == Some(agent)).count()
