@@ -89,7 +89,7 @@ impl PreparedRequest {
             let ledger = tree.ledger();
             let margin = ledger.margin(&self.model.card().name);
             let size = AskSize { landing_output: config.landing_output, margin, parallel, ..size };
-            let effort = tree.get(run.id()).and_then(|run| run.spawned.agent.effort);
+            let effort = tree.get(run.id()).and_then(|run| run.spawned.agent.model.effort);
             let least = if effort > Some(Effort::Minimal) { REASONING_ROOM } else { 0 };
             let room = Room { most, least, floor: config.output_floor };
             ledger.choose_room(run.id(), size, room, &self.rates)

@@ -133,7 +133,7 @@ async fn lead_that_only_waits_is_woken_once_for_all_children() {
     });
     let nap = TestTool::new("nap", Default::default(), std::time::Duration::from_secs(5), |_| Default::default());
     let mut setup = TestSetup::new([agent("lead"), agent("scout")], model.clone()).tools([nap]);
-    setup.settings.max_runs = 4;
+    setup.config.max_runs = 4;
     let (envelope, _) = setup.run(Task::new("lead", "go")).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "41 reports"), "40 and its own last words");
     assert!(envelope.children.iter().all(|child| child.status == Status::Done));

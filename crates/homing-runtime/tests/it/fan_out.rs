@@ -89,7 +89,7 @@ fn done(envelope: &Envelope) -> usize {
 async fn fan_out(provider: &Arc<Provider>, limits: Limits, parallel: usize) -> Envelope {
     let tools = [TestTool::simple("read")];
     let mut setup = TestSetup::new([agent("lead"), agent_with("worker", &["read"])], provider.clone()).tools(tools);
-    (setup.settings.max_runs, setup.settings.max_asks) = (parallel, parallel);
+    (setup.config.max_runs, setup.config.max_asks) = (parallel, parallel);
     let limits = Limits { children: Cap::Unlimited, tool_calls: Cap::Unlimited, ..limits };
     setup.run(Task::new("lead", "go").limits(limits)).await.0
 }

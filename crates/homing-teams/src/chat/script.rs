@@ -190,7 +190,7 @@ impl ChatScript {
             let end = rest.find(|char: char| !(char.is_ascii_alphanumeric() || char == '-')).unwrap_or(rest.len());
             Some(&rest[..end])
         });
-        names.filter(|name| self.chat.members.iter().any(|member| member == name)).last().map(str::to_owned)
+        names.rev().find(|name| self.chat.members.iter().any(|member| member == name)).map(str::to_owned)
     }
 
     fn by_selector(
