@@ -119,7 +119,7 @@ impl ProgramModel {
                 })
             }
             Move::Fail { why } => {
-                let error = ModelError::Team { reason: why, data: Some(self.script.results(&history)) };
+                let error = ModelError::Team { reason: why, data: Some(Box::new(self.script.results(&history))) };
                 Err(AskFailure { error, charge: Charge::Nothing, partial: self.script.so_far(&history) })
             }
         }

@@ -142,9 +142,9 @@ const FILTERS: [&str; 24] = [
 /// The filters and tests that an expression names, outside of its strings.
 fn operations(expression: &str) -> Vec<(&'static str, &str)> {
     let mut found = Vec::new();
-    let mut words = Words { text: expression, at: 0 };
+    let words = Words { text: expression, at: 0 };
     let mut before = "";
-    while let Some(word) = words.next() {
+    for word in words {
         match (before, word) {
             ("|", name) if is_name(name) => found.push(("filter", name)),
             ("is", "not") => {

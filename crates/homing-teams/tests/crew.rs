@@ -435,11 +435,11 @@ async fn rejected_result_goes_back_to_the_worker_with_feedback() {
     assert_eq!((fits.output.as_str(), agent_names(&fits)), ("{\"n\": 2}", vec!["ada", "ada"]));
     let (tested, records) = run(&checked_crew(TaskCheck::command("cargo test")), "crew", "x").await;
     assert_eq!((tested.status, tested.output.as_str()), (Status::Done, "{\"n\": 2}"));
-    let briefs = records.iter().filter_map(|record| match &record.fact {
+    let mut briefs = records.iter().filter_map(|record| match &record.fact {
         homing_core::fact::Fact::Spawned(spawned) => Some(spawned.task.clone()),
         _ => None,
     });
-    assert!(briefs.last().unwrap().contains("was sent back: `cargo test` failed:\n1 test failed"));
+    assert!(briefs.next_back().unwrap().contains("was sent back: `cargo test` failed:\n1 test failed"));
 }
 
 #[tokio::test(start_paused = true)]

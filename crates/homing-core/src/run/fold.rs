@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::{Landing, Run, VERIFICATION, answer::Check, conversation::PendingCompaction, cut, nudges};
 use crate::{
     fact::{Asked, CallRefusal, Called, FailureKind, LimitHit, Outcome, Purpose},
@@ -95,7 +97,7 @@ impl Fold<'_> {
         let asked = run.asks.fail(failure);
         run.work.call_ends(self.clock);
         if let ModelError::Team { data: Some(data), .. } = &failure.error {
-            run.answer.results = Some(data.clone());
+            run.answer.results = Some(Value::clone(data));
         }
         let compacting = asked.is_some_and(|asked| asked.purpose == Purpose::Compaction);
         if matches!(failure.error, ModelError::ContextFull { .. }) && !compacting {

@@ -192,7 +192,7 @@ impl GraphScript {
         };
         let Some(field) = &node.writes else {
             // A structured result sets the fields of the same names.
-            for value in done().map(|job| spread_value(job)) {
+            for value in done().map(spread_value) {
                 let Value::Object(fields) = value else { continue };
                 let known = fields.into_iter().filter(|(name, _)| self.graph.state.contains_key(name));
                 known.into_iter().try_for_each(|(name, value)| put(&name, value))?;
