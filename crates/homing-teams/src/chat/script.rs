@@ -181,7 +181,7 @@ impl ChatScript {
 
     /// The last member that the text names as `@name`. In an e-mail address the `@` follows a letter or a digit.
     fn handed_to(&self, text: &str) -> Option<String> {
-        let names = text.match_indices('@').filter_map(|(at, _)| {
+        let mut names = text.match_indices('@').filter_map(|(at, _)| {
             let before = text[..at].chars().next_back();
             if before.is_some_and(|char| char.is_alphanumeric() || matches!(char, '.' | '_' | '-' | '+')) {
                 return None;
@@ -190,7 +190,7 @@ impl ChatScript {
             let end = rest.find(|char: char| !(char.is_ascii_alphanumeric() || char == '-')).unwrap_or(rest.len());
             Some(&rest[..end])
         });
-        names.rev().find(|name| self.chat.members.iter().any(|member| member == name)).map(str::to_owned)
+        names.rfind(|name| self.chat.members.iter().any(|member| member == name)).map(str::to_owned)
     }
 
     fn by_selector(

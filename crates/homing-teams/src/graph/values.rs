@@ -41,8 +41,8 @@ pub(super) fn spread_value(job: &JobResult) -> Value {
 /// `list` the value that the text is as JSON, and any other field an object of the data with the text as `output`.
 pub(super) fn tool_value(job: &JobResult, kind: FieldType) -> Value {
     let Some(data) = &job.data else { return json!(job.output) };
-    let text = data.to_string();
-    let is_value = data.as_str() == Some(&job.output) || job.output == text;
+    let is_value = data.as_str() == Some(&job.output)
+        || serde_json::from_str::<Value>(&job.output).is_ok_and(|value| value == *data);
     let (Value::Object(fields), false) = (data, is_value) else { return data.clone() };
     // A command without output has a note for models in its place.
     let is_empty = fields.get("bytes") == Some(&json!(0));
