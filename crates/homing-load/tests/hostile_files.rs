@@ -287,9 +287,9 @@ fn f21_inv37_untrusted_file_carries_no_authority() {
     assert_eq!(agent.limits.turns.value(), Some(3), "what narrows stays");
     assert_eq!(agent.tools.allowed, Allow::Only(vec!["read".parse().unwrap()]));
     assert!(without_authority(&mut agent, Limits::default()).is_empty());
-    agent.taint = Some(homing_core::taint::TaintMode::Off);
+    agent.execution.taint = Some(homing_core::taint::TaintMode::Off);
     let removed = without_authority(&mut agent, Limits::default());
-    assert!(agent.taint.is_none() && removed[0].message.contains("`taint` needs trust"), "{removed:?}");
+    assert!(agent.execution.taint.is_none() && removed[0].message.contains("`taint` needs trust"), "{removed:?}");
 }
 
 #[test]
