@@ -155,8 +155,7 @@ impl DefinitionBuilder<'_> {
 
     /// Passes a value to the part that owns its field: first the fields that restrict, then those that describe.
     fn set(&mut self, field: Field, entry: &NodeEntry) {
-        let value = &entry.value;
-        let reader = &mut FieldReader::new(&entry.key, value, self.diagnostics);
+        let reader = &mut FieldReader::new(&entry.key, &entry.value, self.diagnostics);
         match field {
             Field::Tools => self.tools.tools(reader),
             Field::Denied => self.tools.denied(reader),
@@ -174,10 +173,10 @@ impl DefinitionBuilder<'_> {
             Field::Mode => self.run.mode(reader),
             Field::NotForModels(when) => self.run.not_for_models(reader, when),
             Field::NotForUser(when) => self.run.not_for_user(reader, when),
-            Field::Disable => self.disabled = value.truth() != Some(false),
+            Field::Disable => self.disabled = entry.value.truth() != Some(false),
             Field::Kind => refuse_remote(reader),
-            Field::Inline => value.entries().unwrap_or_default().iter().for_each(|inner| self.apply(inner)),
-            Field::Name => self.identity.name = reader.text().map(|name| (name, value.position)),
+            Field::Inline => entry.value.entries().unwrap_or_default().iter().for_each(|inner| self.apply(inner)),
+            Field::Name => self.identity.name = reader.text().map(|name| (name, entry.value.position)),
             Field::Title => self.identity.title = reader.text(),
             Field::Aliases => self.identity.aliases = reader.list(),
             Field::Description => self.identity.description(reader),
@@ -186,8 +185,8 @@ impl DefinitionBuilder<'_> {
             Field::InitialPrompt => self.identity.initial_prompt = reader.text(),
             Field::Color => self.identity.color = reader.text(),
             Field::Metadata => self.identity.metadata(reader),
-            Field::Note => _ = self.identity.metadata.insert(entry.key.clone(), value.to_json()),
-            Field::SubRecipes => _ = self.identity.metadata.insert("sub_recipes".to_owned(), value.to_json()),
+            Field::Note => _ = self.identity.metadata.insert(entry.key.clone(), entry.value.to_json()),
+            Field::SubRecipes => _ = self.identity.metadata.insert("sub_recipes".to_owned(), entry.value.to_json()),
             Field::Ignored(reason) => self.ignore(entry, reason),
             Field::Handoffs => self.tools.handoffs(reader),
             Field::OmitProject => self.run.omit_project(reader),
@@ -206,9 +205,9 @@ impl DefinitionBuilder<'_> {
             Field::Background => self.run.background = reader.flag(),
             Field::Memory => self.run.memory(reader),
             Field::McpServers => self.run.mcp_servers(reader),
-            Field::Hooks => self.run.hooks = value.to_json(),
+            Field::Hooks => self.run.hooks = entry.value.to_json(),
             Field::Schema => self.run.schema(reader),
-            Field::SchemaOptional => self.run.schema_optional = reader.flag(),
+            Field::SchemaOptional => self.run.task.schema_optional = reader.flag(),
             Field::Response => self.run.response(reader),
             Field::OnFailure => self.run.on_failure(reader),
             Field::Taint => self.run.taint(reader),

@@ -26,10 +26,8 @@ pub struct RuntimeConfig {
     pub output_floor: u64,
     /// Output reserved for the landing, the last turn of a run that reached a limit, in tokens.
     pub landing_output: u64,
-    /// Attempts before a model with a broken connection is given up.
-    pub max_attempts: u32,
-    /// Longest pause between attempts, if the provider does not name one.
-    pub max_backoff: Duration,
+    /// Repetition of failed model calls.
+    pub retries: RetryConfig,
     /// Time that the user has to answer a question.
     pub answer_within: Duration,
     /// Time that a tool has to return its partial result when its run is stopped.
@@ -47,6 +45,21 @@ pub struct RuntimeConfig {
     pub cache_wait: Duration,
     /// The size from which on tools are offered on demand.
     pub on_demand: OnDemand,
+}
+
+/// Repetition of failed model calls.
+#[derive(Clone, Debug)]
+pub struct RetryConfig {
+    /// Attempts before a model with a broken connection is given up.
+    pub max_attempts: u32,
+    /// Longest pause between attempts, if the provider does not name one.
+    pub max_backoff: Duration,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self { max_attempts: 6, max_backoff: Duration::from_secs(30) }
+    }
 }
 
 /// Finds a file with secrets that a run in this folder can read.
@@ -76,8 +89,7 @@ impl Default for RuntimeConfig {
             max_output: 8_192,
             output_floor: 1_024,
             landing_output: 1_024,
-            max_attempts: 6,
-            max_backoff: Duration::from_secs(30),
+            retries: RetryConfig::default(),
             answer_within: Duration::from_secs(300),
             grace: Duration::from_secs(2),
             inline_answer: 24_000,

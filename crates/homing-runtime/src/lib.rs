@@ -6,6 +6,7 @@ mod agent_memory;
 mod catalog;
 pub mod clock;
 mod config;
+mod cost_limit;
 mod delegation;
 pub mod event;
 mod fork;
@@ -24,7 +25,7 @@ mod spawn;
 mod task;
 mod transcript_lines;
 
-pub use config::RuntimeConfig;
+pub use config::{RetryConfig, RuntimeConfig, TaintConfig};
 pub use delegation::{ChildEnding, ChildReport, ChildReports};
 pub use handle::{RunHandle, Statistics, aggregate};
 pub use on_demand::OnDemand;

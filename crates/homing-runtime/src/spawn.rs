@@ -12,9 +12,9 @@ use homing_core::{
     fact::Spawned,
     limits::{Cap, Limits},
     message::Message,
-    model::{Effort, ResolvedModel},
+    model::Effort,
     rule::{Rule, Subject, Subjects},
-    run::{Run, shared},
+    run::shared,
     tool::{Effect, Replay, Tool, ToolSpec},
     tool_names,
 };
@@ -22,7 +22,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    agent_memory, delegation, fork,
+    agent_memory,
+    cost_limit::{enforceable_limits, explicit_cost},
+    delegation, fork,
     live_run::LiveRun,
     live_tree::LiveTree,
     prompt,
@@ -102,7 +104,7 @@ impl Inner {
         let resolved = self.parts.models.resolve(&choice, None).map_err(SpawnError::NoModel)?;
         let requested = task.limits.or(agent.limits);
         let limits = requested.or(Limits::root());
-        let (limits, unpriced) = self.enforceable_limits(limits, requested.cost_micros, &resolved)?;
+        let (limits, unpriced) = enforceable_limits(&self.parts, limits, requested.cost_micros, &resolved)?;
         let mut warnings = task.warnings.clone();
         warnings.extend(unpriced);
         let workdir = task.workdir.clone().unwrap_or_else(|| self.parts.workdir.clone());
@@ -114,7 +116,7 @@ impl Inner {
         warnings.extend(ignored_effort(&self.parts, &agent, &resolved.names));
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
-        warnings.extend(self.missing_tools(&agent, &authority, &self.agent_tools(&agent, &[])));
+        warnings.extend(missing_tools(&self.parts, &agent, &authority, &self.agent_tools(&agent, &[])));
         Ok(Spawned {
             parent: None,
             parent_call: None,
@@ -137,32 +139,6 @@ impl Inner {
             warnings,
             agent: without_prompt(&agent),
         })
-    }
-
-    /// Checks that a cost limit can be enforced. If a model's price is not known, an explicit limit is an error, and
-    /// the default limit is replaced by one on tokens.
-    fn enforceable_limits(
-        &self,
-        limits: Limits,
-        explicit: Cap,
-        models: &ResolvedModel,
-    ) -> Result<(Limits, Vec<String>), SpawnError> {
-        let unpriced = models
-            .names
-            .iter()
-            .find(|name| self.parts.models.get(name).is_ok_and(|model| model.card().rates.is_none()));
-        let Some(model) = unpriced else { return Ok((limits, Vec::new())) };
-        match explicit {
-            Cap::At(_) => Err(SpawnError::UnknownPrice { model: model.clone() }),
-            Cap::Unlimited | Cap::Default => {
-                let tokens = limits.tokens.tighter(Cap::At(5_000_000));
-                let warning = format!(
-                    "no price is known for {model}: the limit is {} tokens instead of a cost",
-                    tokens.value().unwrap_or(0)
-                );
-                Ok((Limits { tokens, cost_micros: Cap::Unlimited, ..limits }, vec![warning]))
-            }
-        }
     }
 
     /// Creates the run's own worktree and puts it in place of the folder it was made from.
@@ -213,30 +189,23 @@ impl Inner {
         let models = self.parts.models.resolve(&agent.model.choice, above.models.first().map(String::as_str));
         let resolved = models.map_err(SpawnError::NoModel)?;
         let requested = order.limits.or(agent.limits);
-        // A default that was raised afterwards is a limit that the user asked for.
-        let is_default = |run: &Run| run.spawned.default_cost && run.limits == run.spawned.limits;
-        let explicit = tree.read(|tree| {
-            let asked = tree.lineage(parent).filter(|run| !is_default(run));
-            asked.fold(requested.cost_micros, |cap, run| cap.tighter(run.limits.cost_micros))
-        });
-        let (limits, mut warnings) = self.enforceable_limits(requested.or(Limits::delegated()), explicit, &resolved)?;
+        let explicit = explicit_cost(tree, parent, requested.cost_micros);
+        let (limits, mut warnings) =
+            enforceable_limits(&self.parts, requested.or(Limits::delegated()), explicit, &resolved)?;
         let authority =
             agent_memory::granted(&self.parts, agent, tree.spawn_cache.child_authority(&above.authority, agent));
         let given = shared(&above.context, &agent.context.shared_context).into_iter().chain(order.context);
         let context = with_parameters(agent, given.collect());
-        warnings.extend(
-            missing_parameters(agent, &context).map(|key| format!("agent {} needs a value for `{key}`", agent.name)),
-        );
+        warnings.extend(missing_parameters(agent, &context).map(|key| needs_value(agent, key)));
         let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
         let system = with_section(system, agent_memory::section(&self.parts, agent));
         warnings.extend(ignored_effort(&self.parts, agent, &resolved.names));
-        warnings.extend(resolved.warnings);
-        warnings.extend(missing);
+        warnings.extend(resolved.warnings.into_iter().chain(missing));
         let inherited_tools =
             tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
-        warnings.extend(self.missing_tools(agent, &authority, &self.agent_tools(agent, &inherited_tools)));
+        warnings.extend(missing_tools(&self.parts, agent, &authority, &self.agent_tools(agent, &inherited_tools)));
         let mut spawned = Spawned {
             parent: Some(parent),
             parent_call: order.call,
@@ -262,34 +231,6 @@ impl Inner {
         let parent = tree.live_run(parent).and_then(|parent| parent.tools.get().cloned());
         fork::share_prefix(&above, parent.as_deref().map_or(&[], |tools| &tools.toolbox.specs), &mut spawned);
         Ok(spawned)
-    }
-
-    /// Warnings about tools that the agent lists and does not get, and about an agent that gets none at all.
-    fn missing_tools(&self, agent: &AgentDefinition, authority: &Authority, agent_tools: &AgentTools) -> Vec<String> {
-        let Allow::Only(rules) = &agent.tools.allowed else { return Vec::new() };
-        let all = || agent_tools.iter().chain(&self.parts.tools);
-        let exists = |rule: &Rule| {
-            rule.names("answer")
-                || tool_names::delegation().any(|tool| rule.names(tool))
-                || all().any(|tool| rule.names(&tool.spec().name))
-        };
-        let mut warnings: Vec<String> = rules
-            .iter()
-            .filter(|rule| !exists(rule))
-            .map(|rule| match tool_names::canonical(&rule.tool) {
-                Some(_) => format!("agent {} lists `{rule}`, which this host does not provide", agent.name),
-                None => format!("agent {} lists `{rule}`, but there is no such tool", agent.name),
-            })
-            .collect();
-        let any = all().any(|tool| shows(&authority.own, tool.spec()));
-        if !rules.is_empty() && !any && !authority.own.shows(tool_names::DELEGATE, Effect::Delegates) {
-            warnings.push(format!(
-                "agent {} has no tools: its definition and its parent's authority have none in common; give the parent more \
-                 tools, or let it pass on more with `delegates`",
-                agent.name
-            ));
-        }
-        warnings
     }
 
     /// The tools that a run of `agent` supplies, followed by the `inherited` ones that they do not hide.
@@ -395,6 +336,43 @@ fn with_parameters(agent: &AgentDefinition, mut context: BTreeMap<String, Value>
         }
     }
     context
+}
+
+/// Warnings about tools that the agent lists and does not get, and about an agent that gets none at all.
+fn missing_tools(
+    parts: &RuntimeParts,
+    agent: &AgentDefinition,
+    authority: &Authority,
+    agent_tools: &AgentTools,
+) -> Vec<String> {
+    let Allow::Only(rules) = &agent.tools.allowed else { return Vec::new() };
+    let all = || agent_tools.iter().chain(&parts.tools);
+    let exists = |rule: &Rule| {
+        rule.names("answer")
+            || tool_names::delegation().any(|tool| rule.names(tool))
+            || all().any(|tool| rule.names(&tool.spec().name))
+    };
+    let mut warnings: Vec<String> = rules
+        .iter()
+        .filter(|rule| !exists(rule))
+        .map(|rule| match tool_names::canonical(&rule.tool) {
+            Some(_) => format!("agent {} lists `{rule}`, which this host does not provide", agent.name),
+            None => format!("agent {} lists `{rule}`, but there is no such tool", agent.name),
+        })
+        .collect();
+    let any = all().any(|tool| shows(&authority.own, tool.spec()));
+    if !rules.is_empty() && !any && !authority.own.shows(tool_names::DELEGATE, Effect::Delegates) {
+        warnings.push(format!(
+            "agent {} has no tools: its definition and its parent's authority have none in common; give the parent more \
+             tools, or let it pass on more with `delegates`",
+            agent.name
+        ));
+    }
+    warnings
+}
+
+fn needs_value(agent: &AgentDefinition, key: &str) -> String {
+    format!("agent {} needs a value for `{key}`", agent.name)
 }
 
 /// The parameters of an agent that have no value.

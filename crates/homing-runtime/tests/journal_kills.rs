@@ -136,7 +136,7 @@ fn runtime(path: &Path, journal: Arc<SqliteJournal>) -> Runtime {
         LoggedTool::new("change", Replay::Unsafe, path),
         LoggedTool::new("post", Replay::Keyed, path),
     ];
-    parts.config.max_backoff = Duration::from_millis(1);
+    parts.config.retries.max_backoff = Duration::from_millis(1);
     Runtime::new(parts)
 }
 

@@ -12,6 +12,7 @@ pub const FOLDERS: &[&str] = &[
     ".claude-plugin",
     ".codex",
     ".continue",
+    ".copilot",
     ".cursor",
     ".factory",
     ".gemini",
@@ -32,6 +33,7 @@ pub const FILES: &[&str] = &[
     ".claude.json",
     ".gitconfig",
     ".gitmodules",
+    ".kilocodemodes",
     ".mcp.json",
     ".roomodes",
     "homing.toml",
@@ -53,8 +55,8 @@ pub const TOOL_FILES: &[&str] = &[".devcontainer.json", ".envrc"];
 /// Files in `.hg` that decide what Mercurial executes.
 pub const HG: &[&str] = &["hgrc", "hgrc-not-shared"];
 
-/// Folders in `.github` that define agents.
-pub const GITHUB: &[&str] = &["agents", "chatmodes"];
+/// Folders in `.github` that define agents or skills.
+pub const GITHUB: &[&str] = &["agents", "chatmodes", "skills"];
 
 /// Names in a git folder that decide what git executes. Objects, refs and the index are not listed, because git writes them.
 pub const GIT: &[&str] = &["hooks", "config", "config.worktree", "info", "modules", "commondir", "gitdir", "worktrees"];

@@ -81,9 +81,9 @@ pub enum BuildError {
 pub struct HomingBuilder {
     pub(crate) registry: Registry,
     #[cfg(feature = "teams")]
-    teams: Vec<homing_teams::Team>,
+    pub(crate) teams: Vec<homing_teams::Team>,
     #[cfg(all(feature = "tools", feature = "teams"))]
-    found_teams: Vec<crate::team_files::FoundTeam>,
+    pub(crate) found_teams: Vec<crate::team_files::FoundTeam>,
     models: ModelSource,
     pub(crate) tools: ToolSources,
     pub(crate) permissions: Permissions,
@@ -261,22 +261,6 @@ impl HomingBuilder {
     pub fn on_ask(mut self, handler: Arc<dyn PermissionHandler>) -> Self {
         self.permission_handler = Some(handler);
         self
-    }
-}
-
-#[cfg(all(feature = "tools", feature = "teams"))]
-impl HomingBuilder {
-    /// Adds the teams of a project and its user. A team that the host added under the same name is stronger.
-    pub(crate) fn add_found_teams(&mut self, found: crate::team_files::FoundTeams) {
-        self.diagnostics.extend(found.diagnostics);
-        self.pending.extend(found.pending);
-        for found in found.teams {
-            let is_taken = self.teams.iter().any(|team| team.name == found.team.name)
-                || self.found_teams.iter().any(|other| other.team.name == found.team.name);
-            if !is_taken {
-                self.found_teams.push(found);
-            }
-        }
     }
 }
 

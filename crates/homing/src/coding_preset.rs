@@ -126,7 +126,7 @@ impl CodingSetup {
         let (mut builder, hooks) = add_settings(builder, &project.files, project.trust);
         builder.diagnostics.extend(project.diagnostics);
         #[cfg(feature = "teams")]
-        builder.add_found_teams(teams);
+        teams.add_to(&mut builder);
         builder.pending.extend(project.pending);
         builder.config.taint.project_is_untrusted = project.is_untrusted;
         builder.config.taint.secrets = Some(Arc::new(homing_tools::secret_files::in_reach));

@@ -12,7 +12,7 @@ use homing_core::{
 use homing_teams::Team;
 use homing_tools::trust::{AuthorityFiles, settings::Trust};
 
-use crate::{CodingSetup, PendingApproval};
+use crate::{CodingSetup, HomingBuilder, PendingApproval};
 
 /// The largest team file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -24,6 +24,21 @@ pub(crate) struct FoundTeams {
     pub(crate) teams: Vec<FoundTeam>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) pending: Vec<PendingApproval>,
+}
+
+impl FoundTeams {
+    /// Adds the teams to a builder. A team that the host added under the same name is stronger.
+    pub(crate) fn add_to(self, builder: &mut HomingBuilder) {
+        builder.diagnostics.extend(self.diagnostics);
+        builder.pending.extend(self.pending);
+        for found in self.teams {
+            let is_taken = builder.teams.iter().any(|team| team.name == found.team.name)
+                || builder.found_teams.iter().any(|other| other.team.name == found.team.name);
+            if !is_taken {
+                builder.found_teams.push(found);
+            }
+        }
+    }
 }
 
 /// A team with its origin.

@@ -181,12 +181,13 @@ fn keys_and_settings_in_the_home_folder_are_out_of_reach_of_file_tools() {
     fs::write(home.join(".ssh/id_rsa"), "PRIVATE KEY OF THE USER").unwrap();
     fs::write(home.join(".bashrc"), "ours").unwrap();
     world.configure("# ours\n");
+    let config = fs::read_to_string(home.join(".config/homing/config.toml")).unwrap();
     let output = world.command(&run(&["x"])).current_dir(home).output().unwrap();
     assert_eq!(code(&output), 0, "{}", err(&output));
     assert!(err(&output).contains("contains your home folder"), "{}", err(&output));
     assert!(!world.provider.requests()[1].body.contains("PRIVATE KEY OF THE USER"));
     assert_eq!(fs::read_to_string(home.join(".bashrc")).unwrap(), "ours");
-    assert_eq!(fs::read_to_string(home.join(".config/homing/config.toml")).unwrap(), "# ours\n");
+    assert_eq!(fs::read_to_string(home.join(".config/homing/config.toml")).unwrap(), config);
     assert_eq!(fs::read_to_string(home.join("notes.txt")).unwrap(), "fine");
 
     let output = world.command(&run(&["x"])).current_dir(home.join(".ssh")).output().unwrap();
@@ -231,6 +232,7 @@ fn agents_and_plan_agree_about_an_untrusted_agent() {
 #[test]
 fn plan_shows_which_deny_rules_bind_commands() {
     let world = World::saying("done");
+    world.write(".claude/agents/greedy.md", GREEDY);
     let denied = |more: &[&str]| plan(&world, more)["denied_to_commands"].clone();
     assert_eq!(denied(&["--deny", "bash(rm *)"]), serde_json::json!([]));
     let rules = ["--deny", "read(**/.env)", "--deny", "edit(vendor/**)"];

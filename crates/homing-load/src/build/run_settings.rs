@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use homing_core::{
-    definition::{AgentDefinition, Inherit, Isolation, MemoryScope, OfferedTo, OnFailure, ProjectContext},
+    definition::{
+        AgentDefinition, Inherit, Isolation, MemoryScope, OfferedTo, OnFailure, ProjectContext, TaskDefaults,
+    },
     taint::TaintMode,
 };
 use serde_json::Value;
@@ -28,11 +30,8 @@ pub(super) struct RunSettings {
     offered_to: OfferedTo,
     pub(super) mcp_servers: BTreeMap<String, Value>,
     pub(super) hooks: Value,
-    schema: Option<Value>,
-    pub(super) schema_optional: bool,
-    on_failure: OnFailure,
+    pub(super) task: TaskDefaults,
     taint: Option<TaintMode>,
-    parameters: BTreeMap<String, Option<Value>>,
     /// Values that are kept as metadata in addition.
     notes: BTreeMap<String, Value>,
 }
@@ -48,7 +47,7 @@ impl RunSettings {
             // An optional parameter without a default is empty.
             let default = default.or_else(|| is_optional.then(|| Value::String(String::new())));
             self.shared_context.push(key.to_owned());
-            self.parameters.insert(key.to_owned(), default);
+            self.task.parameters.insert(key.to_owned(), default);
         }
         self.notes.insert("parameters".into(), reader.value.to_json());
     }
@@ -170,7 +169,7 @@ impl RunSettings {
 
     pub(super) fn schema(&mut self, reader: &mut FieldReader<'_>) {
         if reader.value.entries().is_some() {
-            self.schema = Some(reader.value.to_json());
+            self.task.schema = Some(reader.value.to_json());
         } else {
             reader.warn(format!("`{}` must be a schema, not {}: ignored", reader.key, reader.value.noun()), "");
         }
@@ -187,7 +186,7 @@ impl RunSettings {
         if reader.value.get("retry").is_some() {
             return self.retry(reader);
         }
-        self.on_failure = match fields::fold(reader.value.text().unwrap_or_default()).as_str() {
+        self.task.on_failure = match fields::fold(reader.value.text().unwrap_or_default()).as_str() {
             "report" => OnFailure::Report,
             "retry" => OnFailure::Retry(1),
             "skip" => OnFailure::Skip,
@@ -217,7 +216,7 @@ impl RunSettings {
         let value = reader.value;
         let times = value.get("max_retries").or_else(|| value.get("retry")).unwrap_or(value);
         match times.text().and_then(|text| text.trim().parse().ok()).filter(|times| *times <= 10) {
-            Some(times) => self.on_failure = OnFailure::Retry(times),
+            Some(times) => self.task.on_failure = OnFailure::Retry(times),
             None => reader.warn("the number of retries must be from 0 to 10: failures are reported", ""),
         }
         if value.entries().is_some_and(|entries| entries.len() > 1) {
@@ -238,10 +237,7 @@ impl RunSettings {
         definition.execution.taint = self.taint;
         definition.integrations.mcp_servers = self.mcp_servers;
         definition.integrations.hooks = self.hooks;
-        definition.task.schema = self.schema;
-        definition.task.schema_optional = self.schema_optional;
-        definition.task.on_failure = self.on_failure;
-        definition.task.parameters = self.parameters;
+        definition.task = TaskDefaults { initial_prompt: definition.task.initial_prompt.take(), ..self.task };
         definition.extra.metadata.extend(self.notes);
     }
 }

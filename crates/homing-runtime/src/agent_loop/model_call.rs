@@ -265,7 +265,7 @@ impl ModelCalls {
             let current = asked.and_then(|asked| models.iter().position(|name| name == asked)).unwrap_or(0);
             (models, current, run.failed_asks(), run.last_error().cloned(), retries_unforced(run, purpose))
         });
-        let max_attempts = self.run.config().max_attempts;
+        let max_attempts = self.run.config().retries.max_attempts;
         let has_another = current + 1 < models.len();
         let give_up = error.as_ref().is_some_and(|error| gives_up(error, failed, max_attempts, has_another));
         let next = if give_up && !unforced { current + 1 } else { current };

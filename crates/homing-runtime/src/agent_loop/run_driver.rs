@@ -46,7 +46,8 @@ impl RunDriver {
     pub(crate) fn new(run: ActiveRun) -> Self {
         let run = Arc::new(run);
         let (slots, ids) = (run.runtime.run_slots.clone(), run.runtime.parts.sources.ids.clone());
-        let scheduler = Scheduler::new(run.tree.clone(), run.live_run.clone(), slots, ids, run.config().max_backoff);
+        let scheduler =
+            Scheduler::new(run.tree.clone(), run.live_run.clone(), slots, ids, run.config().retries.max_backoff);
         let scheduler = Arc::new(scheduler);
         Self {
             model_calls: ModelCalls::new(run.clone(), scheduler.clone()),

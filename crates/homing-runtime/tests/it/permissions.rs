@@ -136,7 +136,7 @@ async fn run_in_mode(mode: PermissionMode, tools: &GitTools, answer: Answer) -> 
 
 #[tokio::test(start_paused = true)]
 async fn ask_mode_asks_about_every_tool_that_changes_something() {
-    let questions = ["worker", "lead"].map(|agent| format!("allow {agent} to call mcp__git__commit with {}?", "{}"));
+    let questions = ["worker", "lead"].map(|agent| format!("allow {agent} to use mcp__git__commit?"));
     for (answer, commits) in [(Answer::No, 0), (Answer::Yes, 2)] {
         let tools = GitTools::new();
         let (_, asked) = run_in_mode(PermissionMode::Ask, &tools, answer).await;
