@@ -1,5 +1,5 @@
 //! The job that every driver of the comparison does, and how it is measured: each driver is a process of its own that does
-//! one job and prints one line. It knows neither ours nor the rivals.
+//! one job and prints one line. This crate depends on no driver.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ pub const TOOL: &str = "step";
 pub const TOOL_DESCRIPTION: &str = "Makes one step.";
 /// The task of every agent.
 pub const TASK: &str = "Make your steps, then report.";
-/// The last words of every agent, as the stub says them.
+/// The final answer of every agent, as the stub sends it.
 pub const ANSWER: &str = "All steps are made and this is the report.";
 
 /// One job, from the command line: `--url U --agents 100 --rounds 10 --steps 3 --delay 0 --children 0`.
@@ -28,19 +28,19 @@ pub struct Job {
     pub agents: usize,
     /// The number of rounds, one after the other.
     pub rounds: usize,
-    /// Tool calls of each agent, one in each turn, before its last word.
+    /// Tool calls of each agent, one in each turn, before its answer.
     pub steps: usize,
     /// Milliseconds until the provider answers.
     pub delay: u64,
-    /// Children that one lead delegates to at once; 0 where there is no lead.
+    /// Children that one lead delegates to at once; 0 if there is no lead.
     pub children: usize,
     /// The path of the journal, for drivers that have one.
     pub journal: Option<PathBuf>,
-    /// Answers in one piece instead of a stream, for drivers that have the choice.
+    /// True for whole responses instead of streams, for drivers that support both.
     pub whole: bool,
-    /// No call beforehand: the start counts.
+    /// True if there is no warm-up, so that the start of the process is measured.
     pub cold: bool,
-    /// This is the call beforehand.
+    /// True for the warm-up itself.
     pub is_warm_up: bool,
 }
 
@@ -67,13 +67,13 @@ impl Job {
         job
     }
 
-    /// The same job in small, so that what happens once in a process is over when it is measured.
+    /// A small version of the job, which does what happens once in a process before the measurement begins.
     pub fn warm_up(&self) -> Self {
         let steps = self.steps.min(3);
         Self { agents: 1, delay: 0, steps, children: 0, is_warm_up: true, ..self.clone() }
     }
 
-    /// The prompt of an agent; the stub reads from it how to answer.
+    /// The prompt of an agent. The stub derives its answers from it.
     pub fn worker_prompt(&self) -> String {
         format!("You are a worker. bench delay={} steps={} children=0.", self.delay, self.steps)
     }
@@ -90,7 +90,7 @@ impl Job {
         lead + workers * (self.steps + 1)
     }
 
-    /// Does `round` once to warm up, unless the start counts, then `rounds` times, and prints what it cost.
+    /// Runs `round` once to warm up, unless the start is measured, then `rounds` times, and prints the cost.
     #[expect(clippy::print_stdout, reason = "a driver's line is its result")]
     pub async fn measure<Round: Future<Output = ()>>(&self, round: impl Fn(Job) -> Round) {
         if !self.cold {
@@ -116,7 +116,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// The most memory that this process ever had, in KiB.
+/// Peak memory of this process, in KiB.
 fn peak_kb() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");

@@ -54,7 +54,7 @@ fn cpu_per_call(line: &Line) -> f64 {
     line.cpu_us / line.calls
 }
 
-/// One conversation of so many steps, whatever the number of rounds was.
+/// CPU time of one conversation with this many steps, for any number of rounds.
 fn cpu_ms_of_one(line: &Line, steps: usize) -> f64 {
     line.cpu_us / 1e3 / (line.calls / (steps + 1) as f64)
 }

@@ -1,5 +1,5 @@
 //! Runs every driver against one stub and prints one table in Markdown. It measures nothing itself but cold starts: each
-//! driver is a process of its own and tells what it cost.
+//! driver is a process of its own and reports its cost.
 
 mod jobs;
 
@@ -46,7 +46,7 @@ impl Drop for Stub {
     }
 }
 
-/// `bench-table OUR-FOLDER RIVALS-FOLDER [ROUNDS]`: where the drivers lie, and how often each job is done.
+/// `bench-table OUR-FOLDER RIVALS-FOLDER [ROUNDS]`: the folders of the drivers, and the repetitions of each job.
 #[expect(clippy::print_stdout, reason = "the table is the result")]
 fn main() {
     let mut args = std::env::args().skip(1);

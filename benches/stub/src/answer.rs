@@ -1,5 +1,5 @@
 //! The stub's answers: pure, from the bytes of a request to the bytes of an answer. It scans and does not parse, so that
-//! it takes little of the machine that it shares with those who are measured.
+//! it uses little CPU on the machine that it shares with the drivers.
 
 use bench_job::{ANSWER, TOOL};
 use memchr::memmem;

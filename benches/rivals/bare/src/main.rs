@@ -111,7 +111,7 @@ impl Talk {
         if self.whole { whole(&bytes) } else { streamed(&bytes) }
     }
 
-    /// Adds the model's turn and what its calls brought.
+    /// Adds the model's turn and the results of its calls.
     fn answer(&mut self, reply: &Said, results: &[String]) {
         let quoted = |text: &str| serde_json::to_string(text).expect("a string");
         let call = |it: &Call| {
