@@ -37,6 +37,7 @@ impl RunTools {
     }
 
     /// The tools that one request carries.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn of_request(specs: Vec<ToolSpec>) -> Self {
         Self::of(specs, Arc::from([]), Vec::new())
     }

@@ -113,6 +113,7 @@ impl Permissions {
     }
 
     /// Returns the folders that agents may use, the working folder first.
+    #[cfg(feature = "tools")]
     pub(super) fn roots(&self, workdir: &Path) -> Vec<PathBuf> {
         [workdir.to_owned()].into_iter().chain(self.read.iter().chain(&self.write).cloned()).collect()
     }
