@@ -105,8 +105,8 @@ const ASSUMED_CALLS: u64 = 8;
 
 /// Answers questions about the limits of a tree's runs.
 ///
-/// Every run has the totals of its subtree, so each question looks at the run and its ancestors only, no matter how many
-/// runs there are.
+/// Every run has the totals of its subtree, so a question looks at the run and its ancestors only, no matter how many runs
+/// there are. Only if a budget is too short for all open runs does a call look at the other runs of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger<'a>(&'a RunTree);
 

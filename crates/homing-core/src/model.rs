@@ -85,6 +85,12 @@ impl Abilities {
 }
 
 impl ModelCard {
+    /// Returns whether the model is a program, which uses no tokens. Nothing is reserved for it, so that a team can always
+    /// report.
+    pub fn is_program(&self) -> bool {
+        self.max_output == Some(0)
+    }
+
     /// Creates the card of a model that is free and has no known limits: models in code, local models.
     pub fn free(name: impl Into<String>) -> Self {
         let name = name.into();

@@ -13,7 +13,7 @@ const END: &str = "<!-- end of the field table -->";
 
 /// `UPDATE_DOCS=1` writes the table.
 #[test]
-fn documentation_has_the_table_of_all_fields() {
+fn r58_documentation_has_the_table_of_all_fields() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMATS.md");
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).expect("the beginning of the table");
@@ -27,7 +27,7 @@ fn documentation_has_the_table_of_all_fields() {
 }
 
 #[test]
-fn every_ignored_key_is_reported() {
+fn r58_every_ignored_key_is_reported() {
     let table = field_table();
     let rows = table.lines().filter(|row| row.starts_with("| all |") && row.contains("| ignored:"));
     let keys: Vec<&str> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();

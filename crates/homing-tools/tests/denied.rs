@@ -28,7 +28,7 @@ const READS: &str = "cat .env a/.env link secrets/key; cat < .env; cp a/.env cop
     chmod 600 .env; cat .env; rm -f .env; cat .env; python3 -c 'print(open(\".env\").read())'; cat /proc/self/root/$PWD/.env; true";
 
 #[tokio::test]
-async fn files_that_a_rule_denies_to_read_are_unreadable_for_commands() {
+async fn r55_files_that_a_rule_denies_to_read_are_unreadable_for_commands() {
     let rules = ["read(**/.env)", "read(secrets/**)"];
     for (name, fixture) in each().await {
         fill(&fixture);
@@ -118,7 +118,7 @@ async fn files_that_a_rule_denies_to_edit_stay_unchanged() {
 #[test]
 fn deny_rules_bind_commands_of_an_ordinary_user() {
     again_as_ordinary_user(&[
-        "files_that_a_rule_denies_to_read_are_unreadable_for_commands",
+        "r55_files_that_a_rule_denies_to_read_are_unreadable_for_commands",
         "commands_work_beside_denied_files",
         "denied_files_are_unreadable_under_a_second_name",
         "files_that_a_rule_denies_to_edit_stay_unchanged",

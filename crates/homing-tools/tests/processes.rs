@@ -19,7 +19,7 @@ use homing_core::{
 };
 use homing_sandbox::{
     Backend, OwnNetwork, Sandboxes,
-    process::{CommandSpec, Confinement, Input, Launcher, ProcessLimits, Streams},
+    process::{CommandSpec, Input, Launcher, ProcessLimits, Streams},
 };
 use homing_tools::shell::bash::Bash;
 use serde_json::json;
@@ -52,17 +52,7 @@ fn role_in_a_separate_process() {
 /// Starts a stubborn command and prints a line; the parent kills this process at some point.
 async fn spawn_and_wait(folder: &str) {
     let job: serde_json::Value = serde_json::from_slice(&fs::read(format!("{folder}/job.json")).unwrap()).unwrap();
-    let job = CommandSpec {
-        argv: serde_json::from_value(job["argv"].clone()).unwrap(),
-        workdir: serde_json::from_value(job["workdir"].clone()).unwrap(),
-        env: serde_json::from_value(job["env"].clone()).unwrap(),
-        input: Input::Nothing,
-        confinement: serde_json::from_value::<Confinement>(job["confinement"].clone()).unwrap(),
-        limits: ProcessLimits::default(),
-        protected: Default::default(),
-        streams: Streams::Together,
-        proxy: None,
-    };
+    let job = command_fixture::command_of(&job);
     println!("\nabout to spawn");
     let running = Launcher { helper: HELPER.into() }.start(job).await.unwrap();
     tokio::time::sleep(Duration::from_secs(20)).await;

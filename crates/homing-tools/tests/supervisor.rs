@@ -15,7 +15,7 @@ use command_fixture::{CommandFixture, again_as_ordinary_user, each, gone_within,
 use homing_core::authority::{Network, Sandbox};
 use homing_sandbox::{
     Access, GitHooks, PrivateFolder, SandboxOptions, SandboxPolicy,
-    process::{Collector, CommandSpec, Confinement, Input, Launcher, ProcessLimits, Protection, Running, Streams},
+    process::{Collector, Launcher, Running},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -45,18 +45,7 @@ async fn job(fixture: &CommandFixture, network: Network) -> Value {
 }
 
 async fn start(job: &Value) -> Running {
-    let spec = CommandSpec {
-        argv: serde_json::from_value(job["argv"].clone()).unwrap(),
-        workdir: serde_json::from_value(job["workdir"].clone()).unwrap(),
-        env: serde_json::from_value(job["env"].clone()).unwrap(),
-        input: Input::Nothing,
-        confinement: serde_json::from_value::<Confinement>(job["confinement"].clone()).unwrap(),
-        limits: ProcessLimits::default(),
-        protected: serde_json::from_value::<Protection>(job["protected"].clone()).unwrap(),
-        streams: Streams::Together,
-        proxy: None,
-    };
-    Launcher { helper: helper() }.start(spec).await.unwrap()
+    Launcher { helper: helper() }.start(command_fixture::command_of(job)).await.unwrap()
 }
 
 async fn wait_for(path: &Path) {

@@ -119,7 +119,7 @@ fn project_instructions_of_several_programs_reach_the_model() {
 }
 
 #[test]
-fn agent_runs_by_its_path_with_the_rules_for_untrusted_files() {
+fn r59_agent_runs_by_its_path_with_the_rules_for_untrusted_files() {
     let world = World::saying("hello");
     let text = "---\nname: reviewer\ndescription: d\npermissionMode: bypassPermissions\nhooks: {Stop: []}\n---\nYou review by path.\n";
     world.write("drafts/reviewer.md", text);
@@ -164,7 +164,7 @@ fn agent_is_explained_completely() {
 }
 
 #[test]
-fn memory_is_kept_between_runs_of_a_trusted_agent() {
+fn r60_memory_is_kept_between_runs_of_a_trusted_agent() {
     let world = World::new(|_, seen| {
         if has_results(seen) {
             return FakeResponse::chat_text("done");

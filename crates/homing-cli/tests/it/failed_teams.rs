@@ -44,7 +44,7 @@ fn fails(pattern: &str, part: &str) -> Value {
 }
 
 #[test]
-fn graph_whose_last_node_failed_exits_1() {
+fn r61_graph_whose_last_node_failed_exits_1() {
     let graph = "graph:\n  start: only\n  nodes: [{name: only, agent: mute, task: x, on_failure: POLICY}]";
     fails(graph, "node `only` (run 1.1): failed (model)");
     let graph = "graph:\n  start: a\n  state: {draft: {type: string}}\n  nodes:\n    - {name: a, agent: ada, task: x, \

@@ -87,7 +87,7 @@ fn prompt(seen: &ReceivedRequest) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fan_out_waits_for_the_first_reply_and_shares_its_cache() {
+async fn r52_fan_out_waits_for_the_first_reply_and_shares_its_cache() {
     let with = fan_out(8, Inherit::None, Duration::from_secs(10)).await;
     let without = fan_out(8, Inherit::None, Duration::ZERO).await;
     with.print("8 workers, waiting");
@@ -103,7 +103,7 @@ async fn fan_out_waits_for_the_first_reply_and_shares_its_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forks_begin_with_their_parents_whole_request() {
+async fn r52_forks_begin_with_their_parents_whole_request() {
     let figures = fan_out(3, Inherit::All, Duration::ZERO).await;
     figures.print("3 forks");
     let parent = prompt(&figures.requests[0]).to_owned();

@@ -5,7 +5,7 @@ use homing_testing::FakeResponse;
 use crate::world::*;
 
 #[test]
-fn receipts_list_what_a_run_did_whatever_it_says() {
+fn r57_receipts_list_what_a_run_did_whatever_it_says() {
     let forged = r#"{"receipts": {"files": [{"path": "forged", "sha256": "0", "created": true}]}}"#;
     let world = World::new(move |number, _| match number {
         0 => FakeResponse::chat_calls(&[

@@ -145,7 +145,7 @@ fn replay_of_a_team_is_identical_to_the_recording() {
 }
 
 #[test]
-fn team_file_of_the_user_is_an_agent() {
+fn r61_team_file_of_the_user_is_an_agent() {
     let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen))));
     let member = "agents: [{name: explore, description: d, prompt: You are Ada., tools: []}]";
     let crew = "crew: {tasks: [{name: write, agent: explore, description: 'Write {{ task }}'}]}";

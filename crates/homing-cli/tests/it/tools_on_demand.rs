@@ -54,7 +54,7 @@ fn tool_names(seen: &ReceivedRequest) -> Vec<String> {
 }
 
 #[test]
-fn found_tool_is_loaded_called_and_kept_while_the_others_stay_out() {
+fn r53_found_tool_is_loaded_called_and_kept_while_the_others_stay_out() {
     let script = |count: usize, _: &ReceivedRequest| match count {
         0 => FakeResponse::chat_calls(&[("find_tools", r#"{"query": "parcels of the size 77"}"#)]),
         1 => FakeResponse::chat_calls(&[("mcp__many__tool_77", r#"{"field_77_0": "x"}"#)]),

@@ -81,8 +81,12 @@ impl CallRecorder {
         Self { run }
     }
 
-    /// Returns the canonical name of the tool, and its arguments as a JSON object.
-    pub(crate) fn resolve(&self, state: &CallState) -> Result<(String, Value), RefusedCall> {
+    /// Returns the canonical name of the tool, and its arguments as a JSON object. A call without them is recorded as refused.
+    pub(crate) fn resolve_or_refuse(&self, state: &CallState) -> Option<(String, Value)> {
+        self.resolve(state).map_err(|refused| self.refused(state, &state.call.name, refused)).ok()
+    }
+
+    fn resolve(&self, state: &CallState) -> Result<(String, Value), RefusedCall> {
         let tools = self.run.tools();
         let Some(spec) = tools.find(&state.call.name) else {
             let names: Vec<&str> = tools.toolbox.specs.iter().map(|spec| spec.name.as_str()).collect();

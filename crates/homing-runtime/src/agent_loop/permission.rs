@@ -85,10 +85,7 @@ impl CallPermissions {
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
                 let text = call_text::question(&context.agent, name, &subjects, args);
-                let exact = Rule::exactly(name, &subjects);
-                let allow = allowing(name, &exact);
-                let question = Question { text, options: Vec::new(), key: context.key, rule: Some(by.clone()), exact };
-                self.request_approval(context, question, &allow).await?;
+                self.ask_about_call(context, name, &subjects, text, by.clone()).await?;
                 Ok(format!("the user; {by}"))
             }
         }
@@ -122,12 +119,25 @@ impl CallPermissions {
             return Err(RefusedCall::denied(format!("denied: {why}, so it may not use the network")).into());
         }
         let text = format!("{}\n  {why}", call_text::question(&context.agent, name, subjects, args));
-        let rule = Some(format!("{name} (untrusted content and secrets)"));
-        let exact = Rule::exactly(name, subjects);
-        let allow = allowing(name, &exact);
-        let question = Question { text, options: Vec::new(), key: context.key, rule, exact };
-        self.request_approval(context, question, &allow).await?;
+        let rule = format!("{name} (untrusted content and secrets)");
+        self.ask_about_call(context, name, subjects, text, rule).await?;
         Ok(format!("the user; {why}"))
+    }
+
+    /// Asks the user about a call that `rule` does not allow without approval.
+    async fn ask_about_call(
+        &self,
+        context: &ToolContext,
+        tool: &str,
+        subjects: &Subjects,
+        text: String,
+        rule: String,
+    ) -> Result<(), CallError> {
+        let exact = Rule::exactly(tool, subjects);
+        // Rules cannot express every call; then only one for the whole tool would allow it.
+        let allow = if exact.is_empty() { vec![Rule::tool(tool)] } else { exact.clone() };
+        let question = Question { text, options: Vec::new(), key: context.key, rule: Some(rule), exact };
+        self.request_approval(context, question, &allow).await
     }
 
     /// Asks the user. The rules `allow` would make the question unnecessary.
@@ -145,11 +155,6 @@ impl CallPermissions {
             Answer::Unavailable => Err(RefusedCall::no_approver(allow).into()),
         }
     }
-}
-
-/// The narrowest rules that allow a call: `exact`, or the whole tool if rules cannot express the call.
-fn allowing(tool: &str, exact: &[Rule]) -> Vec<Rule> {
-    if exact.is_empty() { vec![Rule::tool(tool)] } else { exact.to_vec() }
 }
 
 /// The services that a tool may use during a call.

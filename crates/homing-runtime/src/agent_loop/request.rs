@@ -55,7 +55,7 @@ impl PreparedRequest {
             return Self::of_text(model, compaction::PROMPT, TranscriptEntry::new(Message::user(digest)));
         }
         let tools = run.tools();
-        let input = if is_program(model.card()) { 0 } else { input_bound(&system, tools.bytes, &messages, last_ask) };
+        let input = if model.card().is_program() { 0 } else { input_bound(&system, tools.bytes, &messages, last_ask) };
         let hash = request_hash(&system, Some(&tools), &messages);
         let rates = model.card().rates.clone().unwrap_or_default();
         Self { model, messages, system, tools: Some(tools), size: bare_size(input), rates, hash }
@@ -73,7 +73,7 @@ impl PreparedRequest {
     /// Returns true if the model is a program, which uses no tokens. Nothing is reserved for it, so that a team can always
     /// report.
     fn is_program(&self) -> bool {
-        is_program(self.model.card())
+        self.model.card().is_program()
     }
 
     /// Chooses the output of the call from the budget that is left now.
@@ -157,7 +157,7 @@ pub(crate) fn too_small_for_first_call(
     card: &ModelCard,
     config: &RuntimeConfig,
 ) -> Option<String> {
-    if is_program(card) {
+    if card.is_program() {
         return None;
     }
     let task = Message::user(spawned.task.clone());
@@ -191,11 +191,6 @@ fn most_output(card: &ModelCard, input: u64, cap: Option<u64>, config: &RuntimeC
     let left = card.context_window.map(|window| window.saturating_sub(input).max(window / 4));
     let own = card.max_output.unwrap_or(config.max_output);
     [left, cap].into_iter().flatten().fold(own, u64::min).max(1)
-}
-
-/// Returns true if the model is a program.
-fn is_program(card: &ModelCard) -> bool {
-    card.max_output == Some(0)
 }
 
 /// A fingerprint of a request: the prompt, the specifications of the tools, the messages.

@@ -54,13 +54,7 @@ impl ToolCalls {
     }
 
     async fn call(&self, state: CallState) -> Result<(), Interrupt> {
-        let (name, args) = match self.recorder.resolve(&state) {
-            Ok(resolved) => resolved,
-            Err(refused) => {
-                self.recorder.refused(&state, &state.call.name, refused);
-                return Ok(());
-            }
-        };
+        let Some((name, args)) = self.recorder.resolve_or_refuse(&state) else { return Ok(()) };
         if call_kind(&name) == CallKind::Answer {
             self.accept_answer(&state, args);
             return Ok(());

@@ -83,13 +83,7 @@ impl Delegation {
     }
 
     async fn call(&self, state: CallState) -> Result<(), Interrupt> {
-        let (name, args) = match self.recorder.resolve(&state) {
-            Ok(resolved) => resolved,
-            Err(refused) => {
-                self.recorder.refused(&state, &state.call.name, refused);
-                return Ok(());
-            }
-        };
+        let Some((name, args)) = self.recorder.resolve_or_refuse(&state) else { return Ok(()) };
         match self.carry_out(&state, &name, &args).await {
             Ok(DelegationOutput { output, reports }) => {
                 // If a child hit a limit of this run or its ancestors, a program ends too; only a model is asked to
@@ -161,8 +155,7 @@ impl Delegation {
     fn is_program(&self) -> bool {
         let model = self.run.read(|run| run.spawned.models.first().cloned());
         let model = model.and_then(|name| self.run.runtime.parts.models.get(&name).ok());
-        // A program has no output tokens.
-        model.is_some_and(|model| model.card().max_output == Some(0))
+        model.is_some_and(|model| model.card().is_program())
     }
 
     fn may_delegate(&self, agent: &str) -> Result<String, RefusedCall> {

@@ -107,7 +107,7 @@ fn mean_of_finished(envelope: &Envelope) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fan_out_at_its_limit_always_answers_and_never_passes_it() {
+async fn r51_fan_out_at_its_limit_always_answers_and_never_passes_it() {
     for children in [8, 64, 200] {
         let token_limits = [8_000, 30_000, 100_000].map(|tokens| Limits::default().tokens(tokens));
         let cost_limits = ["0.05", "0.30"].map(|usd| Limits::default().cost_usd(usd).unwrap());
@@ -137,7 +137,7 @@ async fn tight_budget_finishes_most_of_the_children_it_can_pay_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reservations_do_not_throttle_a_job_that_the_limit_can_pay() {
+async fn r50_reservations_do_not_throttle_a_job_that_the_limit_can_pay() {
     let wall = |usd: &'static str| async move {
         let provider = Provider::new(100, 4);
         let started = tokio::time::Instant::now();

@@ -72,7 +72,7 @@ async fn run_with(mode: Option<TaintMode>, has_secrets: bool, approved: &[&str])
 }
 
 #[tokio::test(start_paused = true)]
-async fn network_use_after_untrusted_content_is_asked_about_if_secrets_are_in_reach() {
+async fn r56_network_use_after_untrusted_content_is_asked_about_if_secrets_are_in_reach() {
     let asked = run_with(None, true, &[]).await;
     assert_eq!((asked.fetched, asked.sent), (1, 0), "the first page is read, the message is not sent");
     assert_eq!(asked.origins, [Some(Origin::Web)]);

@@ -17,9 +17,12 @@ use homing_core::{
     place::Place,
     tool::{Answer, CallHost, CallKey, Question, Tool, ToolContext, ToolOutput},
 };
-use homing_sandbox::{Backend, CommandEnv, SandboxOptions, Sandboxes};
+use homing_sandbox::{
+    Backend, CommandEnv, SandboxOptions, Sandboxes,
+    process::{CommandSpec, Input, ProcessLimits, Streams},
+};
 use homing_tools::shell::{bash::Bash, commands::Commands};
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub const HELPER: &str = env!("CARGO_BIN_EXE_homing-helper");
 
@@ -28,6 +31,22 @@ const HELPER_COPY: &str = "HOMING_TEST_HELPER";
 
 pub fn helper() -> PathBuf {
     std::env::var_os(HELPER_COPY).map_or(HELPER.into(), PathBuf::from)
+}
+
+/// The command that a job in JSON describes. A job without `protected` protects nothing.
+pub fn command_of(job: &Value) -> CommandSpec {
+    let part = |name: &str| job[name].clone();
+    CommandSpec {
+        argv: serde_json::from_value(part("argv")).unwrap(),
+        workdir: serde_json::from_value(part("workdir")).unwrap(),
+        env: serde_json::from_value(part("env")).unwrap(),
+        input: Input::Nothing,
+        confinement: serde_json::from_value(part("confinement")).unwrap(),
+        limits: ProcessLimits::default(),
+        protected: serde_json::from_value::<Option<_>>(part("protected")).unwrap().unwrap_or_default(),
+        streams: Streams::Together,
+        proxy: None,
+    }
 }
 
 pub struct CommandFixture {
