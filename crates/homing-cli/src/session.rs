@@ -97,7 +97,7 @@ impl Session {
             Some(other) if !with.yes => other,
             Some(_) | None => prompt.clone(),
         };
-        let mut builder = Homing::builder().workdir(&folder).with_project_context().on_ask(handler);
+        let mut builder = Homing::builder().workdir(&folder).with_project_context().permission_handler(handler);
         builder = builder.coding_setup(with_config(setup, with, &request, &config));
         builder = builder.permissions(permissions(with, &config)?);
         builder = builder.on_demand(config.on_demand());
@@ -109,9 +109,10 @@ impl Session {
         builder = std::mem::take(&mut request.teams).into_iter().fold(builder, HomingBuilder::team);
         let telemetry = request.telemetry.take();
         if let Some(telemetry) = &telemetry {
-            builder = builder.on_fact(telemetry.listener());
+            let listener = telemetry.listener();
+            builder = builder.on_fact(move |record| listener(record));
         }
-        let homing = builder.build().await.map_err(trouble)?;
+        let homing = builder.build().map_err(trouble)?;
         let session = Self { homing, catalog, config, model, prompt, places, telemetry };
         session.check_given_agents()?;
         if !request.is_inspection {
@@ -368,7 +369,8 @@ fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<Cas
         prices.get(name).map_or_else(|_| ModelCard::free(name), |model| model.card().clone())
     };
     let models = replay.models(card);
-    let builder = builder.on_fact(replay.listener());
+    let listener = replay.listener();
+    let builder = builder.on_fact(move |record| listener(record));
     let wrap_tool = Some(Arc::new(move |tool| replay.tool(tool)) as _);
     builder.models(models).extensions(Extensions { wrap_tool, ..Extensions::default() })
 }

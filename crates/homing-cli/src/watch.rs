@@ -86,10 +86,9 @@ pub(crate) async fn watch_with(
     signals: &mut Signals,
     on_record: &mut dyn FnMut(&Record),
 ) -> WatchResult {
-    let mut watcher = Watcher { homing, run, show, prompt, board: Board::default(), next_seq: 0, on_record };
+    let mut watcher = Watcher { show, prompt, board: Board::default(), on_record };
     let _restore = Restore::new(show);
     let mut events = run.events();
-    watcher.catch_up(u64::MAX);
     let over = run.wait();
     tokio::pin!(over);
     let mut ticks = tokio::time::interval(FRAME);
@@ -97,7 +96,7 @@ pub(crate) async fn watch_with(
     let (mut signal, mut deadline) = (None, Instant::now() + Duration::from_secs(1 << 30));
     let envelope = loop {
         tokio::select! {
-            event = events.next() => if let Some(event) = event { watcher.take(&event) } else { break over.await },
+            event = events.next() => if let Some(event) = event { watcher.show(&event) } else { break over.await },
             envelope = &mut over => { watcher.drain(&mut events).await; break envelope },
             _ = ticks.tick() => watcher.draw(),
             number = signals.next() => match signal {
@@ -121,41 +120,13 @@ fn leave_now(signal: u8) -> ! {
 }
 
 struct Watcher<'a> {
-    homing: &'a Homing,
-    run: &'a RunHandle,
     show: Show,
     prompt: &'a TerminalPrompt,
     board: Board,
-    /// The next record to show.
-    next_seq: u64,
     on_record: &'a mut dyn FnMut(&Record),
 }
 
 impl Watcher<'_> {
-    /// Handles an event. Records are numbered, so gaps are noticed and filled from the journal.
-    fn take(&mut self, event: &Event) {
-        if let Event::Fact(record) = event {
-            if record.seq < self.next_seq {
-                return;
-            }
-            if record.seq > self.next_seq {
-                self.catch_up(record.seq);
-            }
-            self.next_seq = record.seq + 1;
-        }
-        self.show(event);
-    }
-
-    fn catch_up(&mut self, before: u64) {
-        let Some(journal) = self.homing.journal() else { return };
-        let Ok(records) = journal.follow(self.run.tree_id(), self.next_seq) else { return };
-        let missed = records.into_iter().filter(|record: &std::sync::Arc<Record>| record.seq < before);
-        for record in missed.collect::<Vec<_>>() {
-            self.next_seq = record.seq + 1;
-            self.show(&Event::Fact(record));
-        }
-    }
-
     fn show(&mut self, event: &Event) {
         self.board.take(event);
         if let Event::Fact(record) = event {
@@ -181,9 +152,8 @@ impl Watcher<'_> {
     async fn drain(&mut self, events: &mut Events) {
         let deadline = Instant::now() + Duration::from_millis(500);
         while let Ok(Some(event)) = tokio::time::timeout_at(deadline, events.next()).await {
-            self.take(&event);
+            self.show(&event);
         }
-        self.catch_up(u64::MAX);
     }
 
     fn draw(&mut self) {

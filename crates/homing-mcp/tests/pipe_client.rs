@@ -45,7 +45,7 @@ async fn tools_list_agents_with_sanitized_descriptions() {
 async fn agent_of_the_user_alone_is_not_offered_to_clients() {
     let mut private = AgentDefinition::new("private", "Only for the user.", "Private.");
     private.execution.offered_to = serde_json::from_value(json!("user")).unwrap();
-    let homing = Arc::new(builder().agents([private]).build().await.unwrap());
+    let homing = Arc::new(builder().agents([private]).build().unwrap());
     let connection = connect(homing, ServerOptions::default(), RecordingClient::default()).await.0;
     let tools = connection.list_all_tools().await.unwrap();
     assert_eq!(tools[0].input_schema["properties"]["agent"]["enum"], json!(["echo", "helper"]));
@@ -150,7 +150,7 @@ async fn wait_without_ids_returns_runs_that_have_ended_since() {
 #[tokio::test]
 async fn restarted_server_knows_the_ended_runs_of_its_client() {
     let folder = tempfile::tempdir().unwrap();
-    let homing = Arc::new(builder().journal(folder.path().join("journal.db")).build().await.unwrap());
+    let homing = Arc::new(builder().journal(folder.path().join("journal.db")).build().unwrap());
     let (connection, server) = connect(homing.clone(), ServerOptions::default(), RecordingClient::default()).await;
     let run = start(&connection, "one").await;
     call_tool(&connection, "wait", json!({})).await;
@@ -173,7 +173,7 @@ async fn restarted_server_knows_the_ended_runs_of_its_client() {
 #[tokio::test]
 async fn earlier_runs_of_other_clients_stay_unknown() {
     let folder = tempfile::tempdir().unwrap();
-    let homing = Arc::new(builder().journal(folder.path().join("journal.db")).build().await.unwrap());
+    let homing = Arc::new(builder().journal(folder.path().join("journal.db")).build().unwrap());
     let other =
         homing.spawn(homing::Task::new("echo", "private").tag("via", "mcp").tag("mcp_client", "other /")).unwrap();
     other.wait().await;
@@ -275,7 +275,7 @@ async fn m14_client_cannot_exceed_its_budget() {
 async fn m14_client_cannot_raise_limits_of_an_agent() {
     let mut agent = AgentDefinition::new("brief", "d", "p");
     agent.limits = agent.limits.wall(Duration::from_millis(200));
-    let homing = Arc::new(builder().agent(agent).build().await.unwrap());
+    let homing = Arc::new(builder().agent(agent).build().unwrap());
     let (connection, _) = connect(homing, ServerOptions::default(), RecordingClient::default()).await;
     let args = json!({"agent": "brief", "task": "hang", "limits": {"timeout": 600}});
     let late = call_tool(&connection, "delegate", args).await;
@@ -376,7 +376,7 @@ async fn definitions_omit_secrets_of_servers_and_hooks() {
     agent.integrations.mcp_servers.insert("db".into(), json!({"env": {"PASSWORD": "hunter2"}}));
     agent.integrations.hooks = json!({"Stop": "curl -H hunter2"});
     agent.extra.unknown.insert("x".into(), json!("hunter2"));
-    let homing = Arc::new(builder().agent(agent).build().await.unwrap());
+    let homing = Arc::new(builder().agent(agent).build().unwrap());
     let (connection, _) = connect(homing, ServerOptions::default(), RecordingClient::default()).await;
     let shown = resource(&connection, "homing://agents/keeper").await.unwrap().to_string();
     assert!(shown.contains("\"db\"") && !shown.contains("hunter2"), "{shown}");
@@ -392,7 +392,7 @@ async fn clients_are_notified_when_agents_change() {
         let flag = flag.clone();
         Box::pin(async move {
             let agent = AgentDefinition::new("newcomer", "New.", "p");
-            let build = async || Arc::new(builder().agent(agent).build().await.unwrap());
+            let build = async || Arc::new(builder().agent(agent).build().unwrap());
             if flag.swap(false, Ordering::SeqCst) { Some(build().await) } else { None }
         })
     }));
@@ -414,7 +414,7 @@ async fn clients_are_notified_when_agents_change() {
 
 async fn risk(answer: Option<Value>) -> (Value, usize) {
     let handler = Arc::new(ElicitationHandler::new());
-    let homing = Arc::new(builder().on_ask(handler.clone()).build().await.unwrap());
+    let homing = Arc::new(builder().permission_handler(handler.clone()).build().unwrap());
     let mut options = ServerOptions::default();
     options.permission_handler = Some(handler);
     let client = RecordingClient { answer, ..RecordingClient::default() };

@@ -10,7 +10,7 @@
 //! use homing_otel::{Telemetry, TelemetryOptions};
 //!
 //! let telemetry = Telemetry::start(TelemetryOptions::new("http://127.0.0.1:4318"))?;
-//! let listener = telemetry.listener(); // `Homing::builder().on_fact(listener)`
+//! let listener = telemetry.listener(); // `Homing::builder().on_fact(move |record| listener(record))`
 //! # drop(listener);
 //! let report = telemetry.finish(Duration::from_secs(2)).await;
 //! # drop(report);

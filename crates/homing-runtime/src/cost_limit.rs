@@ -25,7 +25,8 @@ pub(crate) fn enforceable_limits(
     let Some(model) = unpriced else { return Ok((limits, Vec::new())) };
     match explicit {
         Cap::At(_) => Err(SpawnError::UnknownPrice { model: model.clone() }),
-        Cap::Unlimited | Cap::Default => {
+        Cap::Unlimited => Ok((limits, Vec::new())),
+        Cap::Default => {
             let tokens = limits.tokens.tighter(Cap::At(5_000_000));
             let warning = format!(
                 "no price is known for {model}: the limit is {} tokens instead of a cost",

@@ -1,11 +1,21 @@
 //! Events for subscribers: facts once they are durable, and transient notices that may be lost.
 
-use std::sync::Arc;
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
 
+pub use futures_util::Stream;
+use futures_util::stream::{self, StreamExt};
 use homing_core::{fact::Record, place::Place, tool::Question};
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use uuid::Uuid;
+
+use crate::journal::Journal;
 
 /// An event of a tree.
 #[derive(Clone, Debug)]
@@ -14,7 +24,7 @@ pub enum Event {
     Fact(Arc<Record>),
     /// A transient notice; it has no position and may be lost.
     Transient(Arc<Transient>),
-    /// The number of events that the subscriber missed, because it was too slow. Facts can be read from the journal.
+    /// The number of events that the subscriber fell behind, because it was too slow. The facts among them follow.
     Missed(u64),
 }
 
@@ -121,25 +131,115 @@ fn notice_json(notice: &Transient) -> Value {
     value
 }
 
-/// The events of a run and its descendants.
-pub struct Events {
-    pub(crate) receiver: broadcast::Receiver<Event>,
-    pub(crate) top: Place,
-}
+/// The events of a run and its descendants, as a [`Stream`].
+///
+/// Facts arrive in order and without gaps. A slow subscriber does not slow the run down: it misses transient notices, and
+/// [`Event::Missed`] reports how many events it fell behind before the missed facts follow.
+pub struct Events(Pin<Box<dyn Stream<Item = Event> + Send>>);
 
 impl Events {
     /// Returns the next event, or `None` once the tree has ended and all events were returned.
-    ///
-    /// A slow subscriber does not slow the run down: it misses events, and [`Event::Missed`] reports how many.
     pub async fn next(&mut self) -> Option<Event> {
+        self.0.next().await
+    }
+
+    /// Subscribes to the runs within `top`, from the fact at position `from` on.
+    pub(crate) fn new(records: TreeRecords, receiver: broadcast::Receiver<Event>, top: Place, from: u64) -> Self {
+        let feed = Feed { records, receiver, top, next_seq: from, backlog: VecDeque::new(), has_gap: true };
+        Self(Box::pin(stream::unfold(feed, async |mut feed| feed.next().await.map(|event| (event, feed)))))
+    }
+}
+
+impl Stream for Events {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+/// The recorded facts of one tree, from the journal or, if it stores nothing, from memory.
+#[derive(Clone)]
+pub(crate) struct TreeRecords {
+    pub(crate) tree: Uuid,
+    pub(crate) journal: Arc<dyn Journal>,
+    /// The records of a tree whose journal stores nothing.
+    pub(crate) kept: Option<Arc<Mutex<Vec<Arc<Record>>>>>,
+}
+
+impl TreeRecords {
+    pub(crate) fn new(tree: Uuid, journal: Arc<dyn Journal>) -> Self {
+        let kept = (!journal.stores()).then(Arc::default);
+        Self { tree, journal, kept }
+    }
+
+    /// Keeps a record if the journal does not.
+    pub(crate) fn keep(&self, record: &Arc<Record>) {
+        if let Some(kept) = &self.kept {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).push(record.clone());
+        }
+    }
+
+    /// Returns the durable records from position `from` on. A tree whose first record is not yet written has none.
+    async fn since(&self, from: u64) -> Vec<Arc<Record>> {
+        match &self.kept {
+            Some(kept) => {
+                let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.iter().filter(|record| record.seq >= from).cloned().collect()
+            }
+            None => self.journal.since(self.tree, from).await.unwrap_or_default(),
+        }
+    }
+}
+
+/// The state of a subscription: recorded facts first, then live events.
+struct Feed {
+    records: TreeRecords,
+    receiver: broadcast::Receiver<Event>,
+    top: Place,
+    /// The position of the next fact to return.
+    next_seq: u64,
+    /// Recorded facts to return before live events.
+    backlog: VecDeque<Arc<Record>>,
+    /// Facts before the next live event may be missing.
+    has_gap: bool,
+}
+
+impl Feed {
+    async fn next(&mut self) -> Option<Event> {
         loop {
-            match self.receiver.recv().await {
-                Ok(event) if self.concerns(&event) => return Some(event),
-                Ok(_) => (),
-                Err(broadcast::error::RecvError::Lagged(missed)) => return Some(Event::Missed(missed)),
-                Err(broadcast::error::RecvError::Closed) => return None,
+            if std::mem::take(&mut self.has_gap) {
+                self.backlog = self.records.since(self.next_seq).await.into();
+            }
+            let event = match self.backlog.pop_front() {
+                Some(record) => Event::Fact(record),
+                None => match self.receiver.recv().await {
+                    Ok(event) => event,
+                    Err(broadcast::error::RecvError::Lagged(missed)) => {
+                        self.has_gap = true;
+                        Event::Missed(missed)
+                    }
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                },
+            };
+            if self.is_new(&event) && self.concerns(&event) {
+                return Some(event);
             }
         }
+    }
+
+    /// Returns false for a fact that was returned before: it can be both in the backlog and in the live events.
+    fn is_new(&mut self, event: &Event) -> bool {
+        let Event::Fact(record) = event else { return true };
+        let is_new = record.seq >= self.next_seq;
+        self.next_seq = self.next_seq.max(record.seq + 1);
+        is_new
     }
 
     fn concerns(&self, event: &Event) -> bool {

@@ -1,13 +1,18 @@
 //! The host's view: a handle to one run, and operations on all runs of a runtime.
 
 use std::{
+    fmt,
+    future::IntoFuture,
+    path::PathBuf,
     sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use homing_core::{
+    BoxFuture,
     envelope::{Envelope, EnvelopeUsage, Status, status},
     fact::CancelledBy,
+    message::Message,
     tree::RunTree,
 };
 use uuid::Uuid;
@@ -15,7 +20,7 @@ use uuid::Uuid;
 use crate::{
     event::Events,
     live_tree::LiveTree,
-    runtime::{OnComplete, Runtime, SpawnError},
+    runtime::{Runtime, SpawnError},
     task::Task,
 };
 
@@ -65,9 +70,32 @@ impl RunHandle {
         self.tree.read(RunTree::clone)
     }
 
-    /// Subscribes to the events of the run and its descendants, from now on.
+    /// Waits for the end of the run and parses its structured answer as `T`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the run gave no structured answer or `T` cannot be parsed from it.
+    pub async fn wait_as<T: serde::de::DeserializeOwned>(&self) -> Result<T, NoData> {
+        let envelope = self.wait().await;
+        let data = envelope.data.clone().ok_or_else(|| NoData::None(Box::new(envelope.clone())))?;
+        serde_json::from_value(data).map_err(|error| NoData::Misfit(error.to_string(), Box::new(envelope)))
+    }
+
+    /// Subscribes to the events of the run and its descendants. All facts are returned, from the beginning of the tree;
+    /// transient notices from now on.
     pub fn events(&self) -> Events {
-        Events { receiver: self.tree.subscribe(), top: self.tree.read_run(self.run, |run| run.place.clone()) }
+        self.events_from(0)
+    }
+
+    /// Subscribes like [`Self::events`], from the fact at position `from` on, such as the one after the last fact that an
+    /// earlier subscription returned.
+    pub fn events_from(&self, from: u64) -> Events {
+        self.tree.subscribe(self.tree.read_run(self.run, |run| run.place.clone()), from)
+    }
+
+    /// The position of the tree's next fact.
+    pub fn position(&self) -> u64 {
+        self.tree.read(RunTree::next_seq)
     }
 
     /// Cancels the run; returns `false` if it has ended.
@@ -86,10 +114,53 @@ impl RunHandle {
         exists.then(|| Self { runtime: self.runtime.clone(), tree: self.tree.clone(), run })
     }
 
+    /// The agent, the folder and the messages of the run, for a task that continues it.
+    pub(crate) fn conversation(&self) -> (String, PathBuf, Vec<Message>) {
+        self.tree.read_run(self.run, |run| {
+            let messages = run.messages().iter().map(|entry| entry.message.clone()).collect();
+            (run.spawned.agent.name.clone(), run.spawned.workdir.clone(), messages)
+        })
+    }
+
     /// The transcript of the run, one line per entry.
     pub fn log(&self) -> Vec<String> {
         self.tree.read_run(self.run, crate::transcript_lines::lines)
     }
+}
+
+impl IntoFuture for RunHandle {
+    type Output = Envelope;
+    type IntoFuture = BoxFuture<'static, Envelope>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.wait().await })
+    }
+}
+
+impl<'a> IntoFuture for &'a RunHandle {
+    type Output = Envelope;
+    type IntoFuture = BoxFuture<'a, Envelope>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.wait())
+    }
+}
+
+impl fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunHandle").field("run", &self.run).field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+/// An error of [`RunHandle::wait_as`]. Both variants hold the run's envelope.
+#[derive(Debug, thiserror::Error)]
+pub enum NoData {
+    /// The run gave no structured answer.
+    #[error("the run ended {} without a structured answer", .0.status.name())]
+    None(Box<Envelope>),
+    /// The answer does not match the type.
+    #[error("the structured answer does not match the type: {0}")]
+    Misfit(String, Box<Envelope>),
 }
 
 /// Totals over all runs in memory.
@@ -113,6 +184,13 @@ impl Runtime {
         Some(RunHandle::new(self.clone(), tree, run))
     }
 
+    /// Returns the roots in memory, oldest first.
+    pub fn roots(&self) -> Vec<RunHandle> {
+        let mut trees = self.0.trees();
+        trees.sort_by_key(|tree| tree.id);
+        trees.into_iter().map(|tree| RunHandle::new(self.clone(), tree.clone(), tree.id)).collect()
+    }
+
     /// Returns all runs with this status.
     pub fn list(&self, wanted: Status) -> Vec<RunHandle> {
         let matching = |tree: Arc<LiveTree>| {
@@ -126,7 +204,7 @@ impl Runtime {
 
     /// Waits for all of these runs.
     pub async fn wait_all(&self, runs: &[RunHandle]) -> Vec<Envelope> {
-        futures::future::join_all(runs.iter().map(RunHandle::wait)).await
+        futures_util::future::join_all(runs.iter().map(RunHandle::wait)).await
     }
 
     /// Waits for the first of these runs to end, and returns its index and result; `None` if there are none.
@@ -134,14 +212,14 @@ impl Runtime {
         if runs.is_empty() {
             return None;
         }
-        let (envelope, at, _) = futures::future::select_all(runs.iter().map(|run| Box::pin(run.wait()))).await;
+        let (envelope, at, _) = futures_util::future::select_all(runs.iter().map(|run| Box::pin(run.wait()))).await;
         Some((at, envelope))
     }
 
     /// Waits until `wanted` of these runs are done, then cancels the rest. Returns fewer results if fewer runs succeed.
     pub async fn quorum(&self, runs: &[RunHandle], wanted: usize) -> Vec<Envelope> {
-        use futures::StreamExt;
-        let mut ends: futures::stream::FuturesUnordered<_> = runs.iter().map(RunHandle::wait).collect();
+        use futures_util::StreamExt;
+        let mut ends: futures_util::stream::FuturesUnordered<_> = runs.iter().map(RunHandle::wait).collect();
         let mut done = Vec::new();
         while done.len() < wanted
             && let Some(envelope) = ends.next().await
@@ -167,8 +245,8 @@ impl Runtime {
     }
 
     /// Calls `callback` with the result of every run that ends from now on.
-    pub fn on_complete(&self, callback: OnComplete) {
-        self.0.on_complete.lock().unwrap_or_else(PoisonError::into_inner).push(callback);
+    pub fn on_complete(&self, callback: impl Fn(&Envelope) + Send + Sync + 'static) {
+        self.0.on_complete.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(callback));
     }
 
     /// Totals over all runs in memory.
@@ -204,7 +282,7 @@ impl Runtime {
         for run in &open {
             run.cancel(CancelledBy::Host);
         }
-        let _ = tokio::time::timeout(grace, futures::future::join_all(open.iter().map(RunHandle::wait))).await;
+        let _ = tokio::time::timeout(grace, futures_util::future::join_all(open.iter().map(RunHandle::wait))).await;
         open.iter().map(RunHandle::envelope).collect()
     }
 

@@ -23,6 +23,16 @@ pub trait Journal: Send + Sync {
     /// Sets the listener that is called with every durable record, in order. Called once, before anything is written.
     fn on_durable(&self, listener: FactListener);
 
+    /// Returns whether records can be read back.
+    fn stores(&self) -> bool {
+        true
+    }
+
+    /// Returns whether other processes can send requests about this process's trees.
+    fn has_inbox(&self) -> bool {
+        false
+    }
+
     /// Begins a tree with its first record, and makes this process its owner.
     ///
     /// If the record has a submission key that is taken, nothing is written and the earlier tree is returned. The
@@ -210,13 +220,38 @@ impl Future for Commit {
     }
 }
 
-/// A journal that stores nothing: no run can be resumed.
+/// The submission keys of a journal in memory, each with the first record of its tree.
 #[derive(Default)]
-pub struct NullJournal(OnceLock<FactListener>);
+struct SubmissionKeys(Mutex<HashMap<String, Arc<Record>>>);
+
+impl SubmissionKeys {
+    /// Returns the tree that has the key of `first`, or reserves the key for `first`.
+    fn earlier(&self, first: &Arc<Record>) -> Result<Option<Uuid>, JournalError> {
+        let Fact::Spawned(spawned) = &first.fact else { return Ok(None) };
+        let Some(key) = &spawned.key else { return Ok(None) };
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(earlier) = keys.get(key) else {
+            keys.insert(key.clone(), first.clone());
+            return Ok(None);
+        };
+        let is_same = match &earlier.fact {
+            Fact::Spawned(before) => before.task == spawned.task && before.agent.name == spawned.agent.name,
+            _ => false,
+        };
+        if is_same { Ok(Some(earlier.tree)) } else { Err(JournalError::KeyTaken { key: key.clone() }) }
+    }
+}
+
+/// A journal that stores nothing but submission keys: no run can be resumed.
+#[derive(Default)]
+pub struct NullJournal {
+    keys: SubmissionKeys,
+    listener: OnceLock<FactListener>,
+}
 
 impl NullJournal {
     fn notify(&self, record: &Arc<Record>) {
-        if let Some(listener) = self.0.get() {
+        if let Some(listener) = self.listener.get() {
             listener(record);
         }
     }
@@ -224,12 +259,19 @@ impl NullJournal {
 
 impl Journal for NullJournal {
     fn on_durable(&self, listener: FactListener) {
-        let _ = self.0.set(listener);
+        let _ = self.listener.set(listener);
+    }
+
+    fn stores(&self) -> bool {
+        false
     }
 
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>> {
-        self.notify(&first);
-        Box::pin(std::future::ready(Ok(Begun::New)))
+        let begun = self.keys.earlier(&first).map(|earlier| earlier.map_or(Begun::New, Begun::Earlier));
+        if begun == Ok(Begun::New) {
+            self.notify(&first);
+        }
+        Box::pin(std::future::ready(begun))
     }
 
     fn append(&self, record: Arc<Record>) -> Commit {
@@ -252,7 +294,7 @@ impl Journal for NullJournal {
 #[derive(Default)]
 pub struct MemoryJournal {
     trees: Mutex<HashMap<Uuid, Vec<Arc<Record>>>>,
-    keys: Mutex<HashMap<String, Uuid>>,
+    keys: SubmissionKeys,
     listener: OnceLock<FactListener>,
 }
 
@@ -287,23 +329,6 @@ impl MemoryJournal {
         }
         self.push(record);
     }
-
-    /// Returns the tree that has the key of `first`, or reserves the key for `first`.
-    fn earlier(&self, first: &Record) -> Result<Option<Uuid>, JournalError> {
-        let Fact::Spawned(spawned) = &first.fact else { return Ok(None) };
-        let Some(key) = &spawned.key else { return Ok(None) };
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(earlier) = keys.get(key).copied() else {
-            keys.insert(key.clone(), first.tree);
-            return Ok(None);
-        };
-        let records = self.records(earlier);
-        let same = records.first().is_some_and(|record| match &record.fact {
-            Fact::Spawned(before) => before.task == spawned.task && before.agent.name == spawned.agent.name,
-            _ => false,
-        });
-        if same { Ok(Some(earlier)) } else { Err(JournalError::KeyTaken { key: key.clone() }) }
-    }
 }
 
 impl Journal for MemoryJournal {
@@ -313,7 +338,7 @@ impl Journal for MemoryJournal {
 
     fn begin(&self, first: Arc<Record>) -> BoxFuture<'_, Result<Begun, JournalError>> {
         Box::pin(async move {
-            if let Some(earlier) = self.earlier(&first)? {
+            if let Some(earlier) = self.keys.earlier(&first)? {
                 return Ok(Begun::Earlier(earlier));
             }
             self.store(first);

@@ -27,8 +27,8 @@ mod transcript_lines;
 
 pub use config::{RetryConfig, RuntimeConfig, TaintConfig};
 pub use delegation::{ChildEnding, ChildReport, ChildReports};
-pub use handle::{RunHandle, Statistics, aggregate};
+pub use handle::{NoData, RunHandle, Statistics, aggregate};
 pub use on_demand::OnDemand;
 pub use prompt::PromptContext;
-pub use runtime::{OnComplete, PermissionHandler, Runtime, RuntimeParts, SpawnError, Submission};
+pub use runtime::{PermissionHandler, Runtime, RuntimeParts, SpawnError, Submission};
 pub use task::Task;

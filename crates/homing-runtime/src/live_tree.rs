@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     clock::Clock,
-    event::{Event, Transient, TransientKind},
+    event::{Event, Events, Transient, TransientKind, TreeRecords},
     journal::{Commit, Journal, JournalError},
     live_run::LiveRun,
     spawn::SpawnCache,
@@ -37,6 +37,7 @@ pub(crate) struct LiveTree {
     /// Notified when a reservation is settled, so that the runs that wait for budget check again.
     pub(crate) settled: Notify,
     pub(crate) journal: Arc<dyn Journal>,
+    records: TreeRecords,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) spawn_cache: SpawnCache,
     /// Removed from every fact and notice.
@@ -70,6 +71,7 @@ impl LiveTree {
             live_runs: Mutex::default(),
             subscribers: Mutex::new(Subscribers::None),
             settled: Notify::new(),
+            records: TreeRecords::new(id, journal.clone()),
             journal,
             clock,
             spawn_cache: SpawnCache::default(),
@@ -193,6 +195,7 @@ impl LiveTree {
     /// Sends a durable fact to subscribers.
     pub(crate) fn publish(&self, record: &Arc<Record>) {
         let mut subscribers = self.subscribers();
+        self.records.keep(record);
         if let Subscribers::Some(sender) = &*subscribers {
             let _ = sender.send(Event::Fact(record.clone()));
         }
@@ -211,9 +214,10 @@ impl LiveTree {
         }
     }
 
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Event> {
+    /// Subscribes to the runs within `top`, from the fact at position `from` on.
+    pub(crate) fn subscribe(&self, top: Place, from: u64) -> Events {
         let mut subscribers = self.subscribers();
-        match &*subscribers {
+        let receiver = match &*subscribers {
             Subscribers::Some(sender) => sender.subscribe(),
             Subscribers::None => {
                 let (sender, receiver) = broadcast::channel(BACKLOG);
@@ -221,7 +225,13 @@ impl LiveTree {
                 receiver
             }
             Subscribers::Closed => broadcast::Sender::new(1).subscribe(),
-        }
+        };
+        Events::new(self.records.clone(), receiver, top, from)
+    }
+
+    /// Ends the streams of subscribers, because nothing more will be recorded.
+    pub(crate) fn close(&self) {
+        *self.subscribers() = Subscribers::Closed;
     }
 
     fn subscribers(&self) -> MutexGuard<'_, Subscribers> {

@@ -30,6 +30,7 @@ impl Runtime {
         if !continues(&fold, more) {
             let epoch = fold.last_epoch();
             let tree = self.0.live_tree(tree, epoch, fold);
+            tree.close();
             let id = tree.id;
             return Ok(RunHandle::new(self.clone(), tree, id));
         }

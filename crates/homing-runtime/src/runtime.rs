@@ -3,7 +3,8 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::Duration,
 };
 
 use homing_core::{
@@ -126,10 +127,15 @@ pub(crate) struct Inner {
     pub(crate) rate_limiters: RateLimiters,
     trees: Mutex<Trees>,
     pub(crate) on_complete: Mutex<Vec<OnComplete>>,
+    /// Set once the inbox is watched, which begins with the first tree.
+    inbox_watch: OnceLock<()>,
 }
 
+/// The time between two looks into the inbox.
+const INBOX_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Called with every run that has ended.
-pub type OnComplete = Arc<dyn Fn(&Envelope) + Send + Sync>;
+type OnComplete = Arc<dyn Fn(&Envelope) + Send + Sync>;
 
 #[derive(Default)]
 struct Trees {
@@ -220,7 +226,15 @@ impl Runtime {
                 }
             }));
             let secrets = parts.config.secrets.and(parts.models.secrets());
-            Inner { parts, secrets, run_slots, rate_limiters, trees: Mutex::default(), on_complete: Mutex::default() }
+            Inner {
+                parts,
+                secrets,
+                run_slots,
+                rate_limiters,
+                trees: Mutex::default(),
+                on_complete: Mutex::default(),
+                inbox_watch: OnceLock::new(),
+            }
         });
         Self(inner)
     }
@@ -230,9 +244,9 @@ impl Runtime {
         &self.0.parts
     }
 
-    /// Spawns a run and returns its handle at once. Use [`Self::submit`] for a task with a key.
+    /// Spawns a run and returns its handle at once.
     pub fn spawn(&self, task: Task) -> Result<RunHandle, SpawnError> {
-        let root = self.0.new_root(task)?;
+        let root = self.0.new_root(task, None)?;
         let inner = self.0.clone();
         let handle = RunHandle::new(self.clone(), root.tree.clone(), root.live_run.run);
         tokio::spawn(async move {
@@ -243,6 +257,7 @@ impl Runtime {
             };
             let begun = inner.parts.journal.begin(first).await.map_err(SpawnError::from);
             match refused.map_or(begun, Err) {
+                // Only a task with a key has an earlier tree, and this one has none.
                 Ok(Begun::New | Begun::Earlier(_)) => inner.drive(tree, live_run),
                 Err(error) => inner.fail_to_begin(&tree, &live_run, &error),
             }
@@ -250,9 +265,9 @@ impl Runtime {
         Ok(handle)
     }
 
-    /// Spawns a run once its task is durable, or returns the earlier tree that has its key.
-    pub async fn submit(&self, task: Task) -> Result<Submission, SpawnError> {
-        let root = self.0.new_root(task)?;
+    /// Spawns a run once its task is durable, or returns the earlier tree that was submitted with this key.
+    pub async fn submit(&self, key: impl Into<String>, task: Task) -> Result<Submission, SpawnError> {
+        let root = self.0.new_root(task, Some(key.into()))?;
         let (tree, live_run) = (root.tree.clone(), root.live_run.clone());
         let first = match self.0.isolate(root).await {
             Ok(root) => root.first,
@@ -295,6 +310,15 @@ impl Runtime {
     }
 }
 
+/// Carries out the requests of other processes until the runtime is dropped.
+async fn watch_inbox(inner: Weak<Inner>) {
+    loop {
+        tokio::time::sleep(INBOX_INTERVAL).await;
+        let Some(inner) = inner.upgrade() else { return };
+        Runtime(inner).answer_inbox().await;
+    }
+}
+
 /// Removes the worktree of a root that is not driven.
 async fn abandon_worktree(parts: &RuntimeParts, tree: &LiveTree, run: Uuid) {
     let (isolation, workdir) =
@@ -311,8 +335,8 @@ impl Inner {
         LiveTree::new(id, epoch, fold, journal, clock, self.secrets.clone())
     }
 
-    fn new_root(&self, task: Task) -> Result<NewRoot, SpawnError> {
-        let spawned = self.root_spawned(&task)?;
+    fn new_root(self: &Arc<Self>, task: Task, key: Option<String>) -> Result<NewRoot, SpawnError> {
+        let spawned = Spawned { key, ..self.root_spawned(&task)? };
         agent_memory::prepare(&self.parts, &spawned.agent)?;
         let id = self.parts.sources.ids.fresh_id();
         let tree = self.live_tree(id, 1, RunTree::default());
@@ -463,8 +487,13 @@ impl Inner {
         }
     }
 
-    pub(crate) fn add_tree(&self, tree: Arc<LiveTree>) {
+    pub(crate) fn add_tree(self: &Arc<Self>, tree: Arc<LiveTree>) {
         self.lock_trees().by_id.insert(tree.id, tree);
+        self.inbox_watch.get_or_init(|| {
+            if self.parts.journal.has_inbox() {
+                tokio::spawn(watch_inbox(Arc::downgrade(self)));
+            }
+        });
     }
 
     pub(crate) fn tree(&self, id: Uuid) -> Option<Arc<LiveTree>> {

@@ -133,7 +133,7 @@ impl Inner {
             models: resolved.names,
             schema: task.schema.clone().or_else(|| agent.task.schema.clone()).map(Arc::new),
             until: task.until.clone(),
-            key: task.key.clone(),
+            key: None,
             account: task.account.clone(),
             tags: task.tags.clone(),
             warnings,

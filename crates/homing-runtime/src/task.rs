@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use homing_core::{authority::Grant, limits::Limits, message::Message};
 use serde_json::Value;
 
+use crate::handle::RunHandle;
+
 /// A task for an agent.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -29,8 +31,6 @@ pub struct Task {
     pub schema: Option<Value>,
     /// A command that must succeed before the run is done.
     pub until: Option<String>,
-    /// The submission key: submitting the same key again returns the same run.
-    pub key: Option<String>,
     /// The budget account to charge.
     pub account: Option<String>,
     /// Labels to find the run by.
@@ -43,6 +43,13 @@ impl Task {
     /// A task with this text for `agent`.
     pub fn new(agent: impl Into<String>, text: impl Into<String>) -> Self {
         Self { agent: agent.into(), text: text.into(), ..Self::default() }
+    }
+
+    /// A task that continues the conversation of an earlier run: the same agent and folder, with the run's messages before
+    /// `text`.
+    pub fn continuing(run: &RunHandle, text: impl Into<String>) -> Self {
+        let (agent, workdir, history) = run.conversation();
+        Self { workdir: Some(workdir), history, ..Self::new(agent, text) }
     }
 
     /// Sets the limits.
@@ -73,10 +80,31 @@ impl Task {
         self
     }
 
-    /// Sets the submission key.
+    /// Sets the command that must succeed before the run is done.
     #[must_use]
-    pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
+    pub fn until(mut self, command: impl Into<String>) -> Self {
+        self.until = Some(command.into());
+        self
+    }
+
+    /// Sets the budget account to charge.
+    #[must_use]
+    pub fn account(mut self, account: impl Into<String>) -> Self {
+        self.account = Some(account.into());
+        self
+    }
+
+    /// Sets the messages before the task.
+    #[must_use]
+    pub fn history(mut self, messages: impl IntoIterator<Item = Message>) -> Self {
+        self.history = messages.into_iter().collect();
+        self
+    }
+
+    /// Sets the most that the run may do, instead of the runtime's policy.
+    #[must_use]
+    pub fn policy(mut self, policy: Grant) -> Self {
+        self.policy = Some(policy);
         self
     }
 

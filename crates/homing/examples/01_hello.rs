@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Homing, Task,
-    crates::core::scripted_model::{FunctionModel, last_words, say},
+    testing::{FunctionModel, last_words, say},
 };
 
 /// Runs the example and returns its result.
@@ -13,8 +13,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let homing = Homing::builder()
         .agent(AgentDefinition::new("echo", "Repeats what it hears", "Repeat the task."))
         .own_model(Arc::new(echo))
-        .build()
-        .await?;
+        .build()?;
     let result = homing.spawn(Task::new("echo", "hello"))?.wait().await;
     Ok(format!("{} ({})", result.output, result.status.name()))
 }

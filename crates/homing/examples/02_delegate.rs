@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Homing, Task,
-    crates::core::scripted_model::{FunctionModel, call, last_words, say},
+    testing::{FunctionModel, call, last_words, say},
 };
 use serde_json::json;
 
@@ -24,8 +24,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
         .agent(AgentDefinition::new("lead", "Plans and delegates", "lead"))
         .agent(AgentDefinition::new("scout", "Looks at one place", "scout"))
         .own_model(Arc::new(model))
-        .build()
-        .await?;
+        .build()?;
     let result = homing.spawn(Task::new("lead", "find the key"))?.wait().await;
     Ok(format!("{}\n{}", result.output, result.tree()))
 }

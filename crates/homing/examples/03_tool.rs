@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Homing, Replay, Task,
-    crates::core::scripted_model::{FunctionModel, call, last_words, say},
+    testing::{FunctionModel, call, last_words, say},
     tool_fn,
 };
 use schemars::JsonSchema;
@@ -35,8 +35,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
         .agent(AgentDefinition::new("clerk", "Adds up", "Use your tools."))
         .tool(add)
         .own_model(Arc::new(model))
-        .build()
-        .await?;
+        .build()?;
     Ok(homing.spawn(Task::new("clerk", "2 + 40"))?.wait().await.output)
 }
 

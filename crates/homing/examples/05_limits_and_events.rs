@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use homing::{
     AgentDefinition, Event, Homing, Limits, Replay, Task,
-    crates::core::{
-        model::ToolChoice,
-        scripted_model::{FunctionModel, call, say},
-    },
+    testing::{FunctionModel, ToolChoice, call, say},
     tool_fn,
 };
 use serde_json::{Value, json};
@@ -25,8 +22,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
         .agent(AgentDefinition::new("restless", "Never stops", "Search everywhere."))
         .tool(look)
         .own_model(Arc::new(model))
-        .build()
-        .await?;
+        .build()?;
     let run = homing.spawn(Task::new("restless", "search").limits(Limits::default().turns(4)))?;
     let mut events = run.events();
     let mut calls = 0;

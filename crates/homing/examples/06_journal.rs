@@ -3,27 +3,27 @@
 use std::{path::Path, sync::Arc};
 
 use homing::{
-    AgentDefinition, Claim, Homing, Limits, Submission, Task,
-    crates::core::scripted_model::{FunctionModel, say},
+    AgentDefinition, Homing, Task,
+    testing::{FunctionModel, say},
 };
 
-async fn open(folder: &Path) -> Result<Homing, Box<dyn std::error::Error>> {
+fn open(folder: &Path) -> Result<Homing, Box<dyn std::error::Error>> {
     let model = FunctionModel::new("demo/poet", |_| Ok(say("An ode to logs.")));
     let builder = Homing::builder().agent(AgentDefinition::new("poet", "Writes", "Write.")).own_model(Arc::new(model));
-    Ok(builder.journal(folder.join("journal.db")).build().await?)
+    Ok(builder.journal(folder.join("journal.db")).build()?)
 }
 
 /// Runs the example and returns its result.
 pub async fn example(folder: &Path) -> Result<String, Box<dyn std::error::Error>> {
-    let first = open(folder).await?;
-    let Submission::New(run) = first.submit(Task::new("poet", "write").key("ode-1")).await? else { unreachable!() };
-    let (id, written) = (run.id(), run.wait().await);
+    let first = open(folder)?;
+    let run = first.submit("ode-1", Task::new("poet", "write")).await?;
+    let (id, written) = (run.id(), run.await);
     drop(first);
 
-    let second = open(folder).await?;
-    let again = second.submit(Task::new("poet", "write").key("ode-1")).await?;
-    let same = matches!(again, Submission::Earlier(earlier) if earlier == id);
-    let read = second.resume(id, Claim::IfGone, Limits::default()).await?.wait().await;
+    let second = open(folder)?;
+    let again = second.submit("ode-1", Task::new("poet", "write")).await?;
+    let same = again.id() == id;
+    let read = again.await;
     Ok(format!("same run: {same}, same words: {}", read.output == written.output))
 }
 

@@ -3,18 +3,24 @@
 
 mod journal_choice;
 mod model_source;
+#[cfg(not(feature = "providers"))]
+mod own_models;
 mod permissions;
 mod tool_sources;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use homing_core::{
+    BoxFuture,
     definition::AgentDefinition,
     diagnostic::Diagnostic,
-    model::{Model, Models},
+    fact::Record,
+    message::Reply,
+    model::{AskFailure, Model, ModelRequest, Models},
     registry::Registry,
-    rule::Rule,
-    tool::Tool,
+    rule::RuleError,
+    scripted_model::FunctionModel,
+    tool::{Answer, Question, Tool},
 };
 use homing_runtime::{
     OnDemand, PermissionHandler, Runtime, RuntimeConfig, RuntimeParts,
@@ -23,11 +29,11 @@ use homing_runtime::{
 
 pub use self::{
     journal_choice::JournalChoice,
-    permissions::Permissions,
+    permissions::{IntoRule, Permissions},
     tool_sources::{Extensions, ToolWrapper},
 };
 use self::{model_source::ModelSource, tool_sources::ToolSources};
-use crate::{Homing, InboxWatch, PendingApproval};
+use crate::{Homing, PendingApproval};
 
 /// An error of [`HomingBuilder::build`].
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +54,18 @@ pub enum BuildError {
     /// A team is invalid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Team(Vec<Diagnostic>),
+    /// This program cannot be started as the helper that supervises commands.
+    #[error(
+        "no program can supervise commands: call `homing::run_helper_if_asked()` first in `main`, install `homing-helper` beside \
+         this program, or leave commands out with `.without_commands()`"
+    )]
+    NoHelper,
+    /// A permission rule cannot be parsed.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// A file, folder or text defines no agent.
+    #[error("{} defines no agent{}", .0, .1.iter().map(|problem| format!("\n{problem}")).collect::<String>())]
+    NoAgent(String, Vec<Diagnostic>),
     /// The folder for the journal is not known.
     #[error(
         "there is no folder for the journal, because HOME is not set: name a file with `.journal(path)`, or turn it off"
@@ -61,20 +79,16 @@ pub enum BuildError {
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use std::sync::Arc;
-///
 /// use homing::{
-///     AgentDefinition, Homing, Permissions, Task,
-///     crates::core::scripted_model::{FunctionModel, say},
+///     AgentDefinition, Homing, Permissions, Task, testing::say,
 /// };
 ///
 /// let homing = Homing::builder()
 ///     .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
-///     .own_model(Arc::new(FunctionModel::new("demo/hello", |_| Ok(say("Hello!")))))
-///     .permissions(Permissions::default().deny(["bash".parse()?]))
-///     .build()
-///     .await?;
-/// assert_eq!(homing.spawn(Task::new("greeter", "hi"))?.wait().await.output, "Hello!");
+///     .model_fn("demo/hello", |_| Ok(say("Hello!")))
+///     .permissions(Permissions::default().deny(["bash"]))
+///     .build()?;
+/// assert_eq!(homing.spawn(Task::new("greeter", "hi"))?.await.output, "Hello!");
 /// # Ok(())
 /// # }
 /// ```
@@ -97,6 +111,12 @@ pub struct HomingBuilder {
     pub(crate) pending: Vec<PendingApproval>,
     #[cfg(feature = "tools")]
     coding_setup: Option<crate::CodingSetup>,
+}
+
+impl fmt::Debug for HomingBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HomingBuilder").field("agents", &self.registry.len()).finish_non_exhaustive()
+    }
 }
 
 impl Default for HomingBuilder {
@@ -140,6 +160,73 @@ impl HomingBuilder {
         self
     }
 
+    /// Adds the agents in a file. Its problems become diagnostics.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file defines no agent.
+    #[cfg(feature = "tools")]
+    pub fn load_file(self, path: impl AsRef<std::path::Path>) -> Result<Self, BuildError> {
+        let path = path.as_ref();
+        let parsed = homing_load::load_file(
+            path,
+            homing_core::definition::Scope::CommandLine,
+            &homing_load::ParseOptions::default(),
+        );
+        self.add_parsed(&path.display().to_string(), [parsed])
+    }
+
+    /// Adds the agents in the files of a folder and the folders below it. Their problems become diagnostics.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no file defines an agent.
+    #[cfg(feature = "tools")]
+    pub fn load_dir(self, folder: impl AsRef<std::path::Path>) -> Result<Self, BuildError> {
+        let (folder, options) = (folder.as_ref(), homing_load::ParseOptions::default());
+        let parsed = homing_load::load_folder(
+            folder,
+            homing_load::Recurse::Yes,
+            homing_core::definition::Scope::CommandLine,
+            &options,
+        );
+        self.add_parsed(&folder.display().to_string(), parsed)
+    }
+
+    /// Adds the agents in a JSON text: one agent, or an object of agents by name. Its problems become diagnostics.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it defines no agent.
+    #[cfg(feature = "tools")]
+    pub fn load_json(self, json: &str) -> Result<Self, BuildError> {
+        let parsed = homing_load::parse_json(
+            json,
+            homing_core::definition::Scope::CommandLine,
+            &homing_load::ParseOptions::default(),
+        );
+        self.add_parsed("the JSON text", [parsed])
+    }
+
+    #[cfg(feature = "tools")]
+    fn add_parsed(
+        mut self,
+        origin: &str,
+        parsed: impl IntoIterator<Item = homing_load::Parsed>,
+    ) -> Result<Self, BuildError> {
+        let before = self.registry.len();
+        let mut diagnostics = Vec::new();
+        for parsed in parsed {
+            self.registry.register_all(parsed.definitions);
+            diagnostics.extend(parsed.diagnostics);
+        }
+        if self.registry.len() == before {
+            return Err(BuildError::NoAgent(origin.to_owned(), diagnostics));
+        }
+        self.diagnostics.extend(diagnostics);
+        Ok(self)
+    }
+
     /// Adds a team: an agent whose model is a program, together with its members.
     #[cfg(feature = "teams")]
     #[must_use]
@@ -153,6 +240,16 @@ impl HomingBuilder {
     #[must_use]
     pub fn coding_setup(mut self, setup: crate::CodingSetup) -> Self {
         self.coding_setup = Some(setup);
+        self
+    }
+
+    /// Leaves out everything that runs commands: `bash`, hooks, MCP servers and worktrees. Only a coding setup has them.
+    #[cfg(feature = "tools")]
+    #[must_use]
+    pub fn without_commands(mut self) -> Self {
+        if let Some(setup) = &mut self.coding_setup {
+            setup.without_commands = true;
+        }
         self
     }
 
@@ -178,6 +275,16 @@ impl HomingBuilder {
     pub fn own_model(mut self, model: Arc<dyn Model>) -> Self {
         self.models.add(model);
         self
+    }
+
+    /// Adds a free model named `name` whose replies a function computes, like [`Self::own_model`].
+    #[must_use]
+    pub fn model_fn(
+        self,
+        name: impl Into<String>,
+        reply: impl Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync + 'static,
+    ) -> Self {
+        self.own_model(Arc::new(FunctionModel::new(name, reply)))
     }
 
     /// Sets the source of all models, which replaces providers and own models.
@@ -208,6 +315,18 @@ impl HomingBuilder {
     #[must_use]
     pub fn keys(mut self, lookup: impl Fn(&str) -> Option<secrecy::SecretString> + Send + Sync + 'static) -> Self {
         self.models.keys = Some(Box::new(lookup));
+        self
+    }
+
+    /// Asks the default provider's server for its models, if it is on this machine or in its network and no model is chosen,
+    /// and takes the first as the default model. Call it once everything else about models is set.
+    #[cfg(feature = "providers")]
+    pub async fn ask_local_server(mut self) -> Self {
+        if self.models.given.is_none() {
+            let catalog = std::mem::take(&mut self.models).catalog();
+            catalog.ask_served_default().await;
+            self.models.given = Some(Arc::new(catalog));
+        }
         self
     }
 
@@ -251,16 +370,39 @@ impl HomingBuilder {
 
     /// Asks for approval before calls that match these rules. Short for [`Permissions::ask`].
     #[must_use]
-    pub fn ask(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+    pub fn ask(mut self, rules: impl IntoIterator<Item = impl IntoRule>) -> Self {
         self.permissions = self.permissions.ask(rules);
         self
     }
 
-    /// Sets the handler that answers questions and approvals. Without one, calls that need approval are denied.
+    /// Sets the function that answers questions and approvals. Without one, calls that need approval are denied.
     #[must_use]
-    pub fn on_ask(mut self, handler: Arc<dyn PermissionHandler>) -> Self {
+    pub fn on_ask<F, A>(self, answer: F) -> Self
+    where
+        F: Fn(Question) -> A + Send + Sync + 'static,
+        A: Future<Output = Answer> + Send + 'static,
+    {
+        self.permission_handler(Arc::new(AskFunction(answer)))
+    }
+
+    /// Sets the handler that answers questions and approvals, like [`Self::on_ask`].
+    #[must_use]
+    pub fn permission_handler(mut self, handler: Arc<dyn PermissionHandler>) -> Self {
         self.permission_handler = Some(handler);
         self
+    }
+}
+
+/// A function as a [`PermissionHandler`].
+struct AskFunction<F>(F);
+
+impl<F, A> PermissionHandler for AskFunction<F>
+where
+    F: Fn(Question) -> A + Send + Sync,
+    A: Future<Output = Answer> + Send + 'static,
+{
+    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
+        Box::pin((self.0)(question))
     }
 }
 
@@ -296,8 +438,8 @@ impl HomingBuilder {
 
     /// Sets a function that is called with every record once it is durable, in order per tree. It must not block.
     #[must_use]
-    pub fn on_fact(mut self, listener: FactListener) -> Self {
-        self.fact_listener = Some(listener);
+    pub fn on_fact(mut self, listener: impl Fn(&Arc<Record>) + Send + Sync + 'static) -> Self {
+        self.fact_listener = Some(Arc::new(listener));
         self
     }
 
@@ -328,11 +470,14 @@ impl HomingBuilder {
     ///
     /// Fails if the working folder does not exist, no model is configured, a team is invalid, or the journal cannot be opened.
     #[cfg_attr(not(feature = "tools"), expect(unused_mut, reason = "only a coding setup changes the builder"))]
-    pub async fn build(mut self) -> Result<Homing, BuildError> {
+    pub fn build(mut self) -> Result<Homing, BuildError> {
         let workdir =
             std::fs::canonicalize(&self.workdir).map_err(|error| BuildError::NoFolder(self.workdir.clone(), error))?;
         #[cfg(feature = "tools")]
         if let Some(setup) = self.coding_setup.take() {
+            if setup.helper.is_none() && !setup.without_commands {
+                return Err(BuildError::NoHelper);
+            }
             if let Some(files) = setup.user_files() {
                 if let Some(why) = files.refuses(&workdir) {
                     return Err(BuildError::RefusedFolder(workdir, why));
@@ -345,8 +490,8 @@ impl HomingBuilder {
             self = setup.add_to(self);
         }
         let opened = self.journal.open()?;
-        let mut parts = RuntimeParts::new(self.registry, self.models.build().await?, opened.journal);
-        parts.policy = self.permissions.grant(&workdir);
+        let mut parts = RuntimeParts::new(self.registry, self.models.build()?, opened.journal);
+        parts.policy = self.permissions.grant(&workdir)?;
         parts.workdir = workdir;
         self.tools.add_to(&mut parts);
         parts.permission_handler = self.permission_handler;
@@ -362,11 +507,10 @@ impl HomingBuilder {
         let registry = parts.registry.clone();
         let runtime = Runtime::new(parts);
         Ok(Homing {
-            _inbox: InboxWatch::start(&runtime),
             runtime,
             registry,
-            diagnostics: self.diagnostics,
-            pending: self.pending,
+            diagnostics: self.diagnostics.into(),
+            pending: self.pending.into(),
             #[cfg(feature = "sqlite")]
             journal: opened.file,
         })

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use homing_core::{
@@ -58,8 +58,11 @@ pub struct CodingSetup {
     pub options: ParseOptions,
     /// The projects that the user trusts. `None` trusts nothing.
     pub trust: Option<TrustStore>,
-    /// The program that supervises commands: its `main` must call [`run_helper_if_asked`]. Without it no commands run.
+    /// The program that supervises commands: its `main` must call [`run_helper_if_asked`].
     pub helper: Option<PathBuf>,
+    /// Leaves out everything that runs commands: `bash`, hooks, MCP servers and worktrees. Without it, a missing helper is an
+    /// error.
+    pub without_commands: bool,
     /// The environment variables, of which commands get a filtered part.
     pub env: BTreeMap<String, String>,
     /// Folders and variables that commands may use in addition.
@@ -97,7 +100,8 @@ impl CodingSetup {
             places,
             options: ParseOptions::default(),
             trust: folders.trust().and_then(|path| TrustStore::load(path).ok()),
-            helper: None,
+            helper: own_helper(),
+            without_commands: false,
             env: environment::variables(),
             sandbox: SandboxOptions::default(),
             worktrees: worktrees_folder(&folders).unwrap_or_else(|| private.join("worktrees")),
@@ -143,10 +147,7 @@ impl CodingSetup {
     ) -> HomingBuilder {
         self.tools.skills = builder.tools.extensions.skills.clone();
         let memories = MemoryFolders::new(&self.places);
-        let Some(helper) = self.helper else {
-            let what = "commands, hooks and MCP servers do not run, because this program is not set up as their helper: \
-                        `bash` is missing";
-            builder.diagnostics.push(Diagnostic::warning(what));
+        let Some(helper) = self.helper.filter(|_| !self.without_commands) else {
             builder.tools.extensions.workspaces = Some(Arc::new(RunFolders { worktrees: None, memories }));
             return builder.tools(files_tools(self.tools));
         };
@@ -260,9 +261,36 @@ fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust
     (builder, hooks)
 }
 
-/// Runs the helper that supervises commands, if this process was started as one. Call it first in `main`.
+/// Set once this program has shown that it can be started as its own helper.
+static IS_HELPER: OnceLock<()> = OnceLock::new();
+
+/// Makes this program the helper that supervises commands. Call it first in `main`: commands are started below a second
+/// process of this program, in which this function does not return.
+///
+/// # Examples
+///
+/// ```no_run
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     homing::run_helper_if_asked();
+///     let homing = homing::Homing::coding(".").build()?;
+///     // …
+///     Ok(())
+/// }
+/// ```
 pub fn run_helper_if_asked() {
     homing_sandbox::process::run_helper_if_asked(std::env::args_os());
+    let _ = IS_HELPER.set(());
+}
+
+/// Returns this program if it can be its own helper, otherwise the program `homing-helper` beside it.
+fn own_helper() -> Option<PathBuf> {
+    let program = environment::executable().ok()?;
+    if IS_HELPER.get().is_some() {
+        return Some(program);
+    }
+    let beside = program.parent()?.join("homing-helper");
+    beside.is_file().then_some(beside)
 }
 
 /// Returns a builder with everything a coding agent needs.

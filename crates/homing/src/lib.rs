@@ -5,7 +5,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use homing::{Homing, Limits, Task};
 //!
-//! let homing = Homing::coding(".").build().await?;
+//! let homing = Homing::coding(".").build()?;
 //! let run = homing.spawn(Task::new("code-review", "Review the last commit").limits(Limits::default().cost_usd("0.50")?))?;
 //! let mut events = run.events();
 //! tokio::spawn(async move { while let Some(event) = events.next().await { eprintln!("{}", event.to_json()) } });
@@ -40,9 +40,9 @@ mod tool_fn;
 #[cfg(feature = "tools")]
 mod user_files;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-pub use builder::{BuildError, Extensions, HomingBuilder, JournalChoice, Permissions, ToolWrapper};
+pub use builder::{BuildError, Extensions, HomingBuilder, IntoRule, JournalChoice, Permissions, ToolWrapper};
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 pub use cache::{Cached, Keep};
 #[cfg(feature = "providers")]
@@ -51,6 +51,7 @@ pub use catalog::{Catalog, ModelOptions};
 pub use coding_preset::{CodingSetup, run_helper_if_asked, server_folders};
 pub use environment::Folders;
 pub use homing_core::{
+    agent_builder::{AgentBuildError, AgentBuilder},
     authority::{Allow, Grant, Layer, Network, Sandbox},
     definition::{AgentDefinition, Isolation, ModelChoice, OnFailure, PermissionMode, Scope},
     diagnostic::{Diagnostic, Severity},
@@ -64,17 +65,52 @@ pub use homing_core::{
     tool::{Answer, Question, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 pub use homing_runtime::{
-    OnDemand, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError, Statistics, Submission, Task,
+    NoData, OnDemand, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError, Statistics, Submission, Task,
     aggregate,
     event::{Event, Events},
     journal::{Claim, FactListener, JournalError},
 };
+#[cfg(feature = "teams")]
+pub use homing_teams::{Chat, Crew, CrewTask, Graph, Map, Orchestrator, Team, TeamResult};
 #[cfg(feature = "tools")]
 pub use project::KnownServer;
 pub use project_context::project_context;
+#[cfg(feature = "providers")]
+pub use secrecy;
 pub use tool_fn::tool_fn;
+pub use {homing_runtime::event::Stream, schemars, serde_json, uuid};
 
-/// The crates behind this one, for hosts that need more than it re-exports.
+/// Models for tests: their replies are computed or listed, so that agents are tested without a key.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use homing::{AgentDefinition, Homing, Task, testing::say};
+///
+/// let homing = Homing::builder()
+///     .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
+///     .model_fn("test/greeter", |request| Ok(say(format!("{} messages", request.messages.len()))))
+///     .build()?;
+/// assert_eq!(homing.spawn(Task::new("greeter", "hi"))?.await.output, "1 messages");
+/// # Ok(())
+/// # }
+/// ```
+pub mod testing {
+    pub use homing_core::{
+        model::{AskFailure, ModelError, ModelRequest, ToolChoice},
+        scripted_model::{FunctionModel, ScriptedModel, call, last_words, say},
+    };
+    #[cfg(feature = "sqlite")]
+    pub use homing_runtime::journal::sqlite::{Cassette, CassetteReplay};
+}
+
+#[cfg(feature = "otel")]
+pub use homing_otel as otel;
+
+/// The crates behind this one, for hosts that need more than it re-exports. They may change in any version.
+#[cfg(feature = "unstable")]
 pub mod crates {
     pub use homing_core as core;
     #[cfg(feature = "tools")]
@@ -124,20 +160,26 @@ pub enum PendingApproval {
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use homing::{Homing, Task};
 ///
-/// let homing = Homing::coding(".").build().await?;
-/// let result = homing.spawn(Task::new("explore", "Where are model calls retried?"))?.wait().await;
+/// let homing = Homing::coding(".").build()?;
+/// let result = homing.spawn(Task::new("explore", "Where are model calls retried?"))?.await;
 /// println!("{}", result.output);
 /// # Ok(())
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct Homing {
     runtime: Runtime,
     registry: Arc<Registry>,
-    diagnostics: Vec<Diagnostic>,
-    pending: Vec<PendingApproval>,
+    diagnostics: Arc<[Diagnostic]>,
+    pending: Arc<[PendingApproval]>,
     #[cfg(feature = "sqlite")]
     journal: Option<Arc<homing_runtime::journal::sqlite::SqliteJournal>>,
-    _inbox: InboxWatch,
+}
+
+impl fmt::Debug for Homing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Homing").field("agents", &self.registry.len()).finish_non_exhaustive()
+    }
 }
 
 impl Homing {
@@ -162,13 +204,21 @@ impl Homing {
         self.runtime.spawn(task)
     }
 
-    /// Spawns a run once its task is recorded, or returns the earlier run that has the same key.
+    /// Spawns a run once its task is recorded under `key`. If the task was submitted before with this key, returns that run
+    /// instead: with its recorded result if it has ended, live if it is running here, and resumed if its process is gone.
     ///
     /// # Errors
     ///
-    /// Fails like [`Homing::spawn`], if the key was used for another task, or if the journal cannot be written.
-    pub async fn submit(&self, task: Task) -> Result<Submission, SpawnError> {
-        self.runtime.submit(task).await
+    /// Fails like [`Homing::spawn`], if the key was used for another task, if another process is driving the run
+    /// ([`JournalError::Owned`]), or if the journal cannot be read or written.
+    pub async fn submit(&self, key: impl Into<String>, task: Task) -> Result<RunHandle, SpawnError> {
+        match self.runtime.submit(key, task).await? {
+            Submission::New(run) => Ok(run),
+            Submission::Earlier(tree) => match self.runtime.get(tree) {
+                Some(run) => Ok(run),
+                None => self.resume(tree, Claim::IfGone, Limits::default()).await,
+            },
+        }
     }
 
     /// Resumes a run tree of the journal whose process is gone. `more` is added to its limits.
@@ -206,55 +256,20 @@ impl Homing {
         self.journal.as_ref()
     }
 
+    /// Returns the runs that were started here, oldest first. Child runs are reached through their root's handle.
+    pub fn runs(&self) -> Vec<RunHandle> {
+        self.runtime.roots()
+    }
+
+    /// Waits for all runs that were started here and returns their envelopes, oldest first.
+    pub async fn wait_all(&self) -> Vec<Envelope> {
+        self.runtime.wait_all(&self.runs()).await
+    }
+
     /// Cancels all runs, waits up to `grace` for them to end, and returns their envelopes.
     pub async fn shutdown(&self, grace: Duration) -> Vec<Envelope> {
         self.runtime.shutdown(grace).await
     }
-}
-
-/// Handles requests of other processes about our runs. Stops when it is dropped.
-struct InboxWatch(Option<tokio::task::JoinHandle<()>>);
-
-impl InboxWatch {
-    fn start(runtime: &Runtime) -> Self {
-        let runtime = runtime.clone();
-        Self(Some(tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(250)).await;
-                runtime.answer_inbox().await;
-            }
-        })))
-    }
-}
-
-impl Drop for InboxWatch {
-    fn drop(&mut self) {
-        if let Some(task) = self.0.take() {
-            task.abort();
-        }
-    }
-}
-
-/// Waits for a run and parses its structured answer as `T`.
-///
-/// # Errors
-///
-/// Fails if the run gave no structured answer or `T` cannot be parsed from it.
-pub async fn wait_as<T: serde::de::DeserializeOwned>(run: &RunHandle) -> Result<T, NoData> {
-    let envelope = run.wait().await;
-    let data = envelope.data.clone().ok_or_else(|| NoData::None(Box::new(envelope.clone())))?;
-    serde_json::from_value(data).map_err(|error| NoData::Misfit(error.to_string(), Box::new(envelope)))
-}
-
-/// An error of [`wait_as`]. Both variants hold the run's envelope.
-#[derive(Debug, thiserror::Error)]
-pub enum NoData {
-    /// The run gave no structured answer.
-    #[error("the run ended {} without a structured answer", .0.status.name())]
-    None(Box<Envelope>),
-    /// The answer does not match the type.
-    #[error("the structured answer does not match the type: {0}")]
-    Misfit(String, Box<Envelope>),
 }
 
 #[cfg(all(doctest, feature = "tools", feature = "providers", feature = "sqlite"))]

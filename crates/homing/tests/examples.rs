@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "an example's main is its own")]
 
+#[path = "../examples/09_conversation.rs"]
+mod conversation;
 #[path = "../examples/02_delegate.rs"]
 mod delegate;
 #[path = "../examples/01_hello.rs"]
@@ -10,6 +12,12 @@ mod hello;
 mod journal;
 #[path = "../examples/05_limits_and_events.rs"]
 mod limits_and_events;
+#[path = "../examples/11_orchestrator.rs"]
+mod orchestrator;
+#[path = "../examples/08_permissions.rs"]
+mod permissions;
+#[path = "../examples/07_service.rs"]
+mod service;
 #[path = "../examples/04_structured.rs"]
 mod structured;
 #[path = "../examples/03_tool.rs"]
@@ -47,4 +55,54 @@ async fn example_05_lands_at_its_limit() {
 async fn example_06_pays_once() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(journal::example(folder.path()).await.unwrap(), "same run: true, same words: true");
+}
+
+#[tokio::test]
+async fn example_07_serves_runs_and_their_events() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let service = tokio::spawn(service::serve(listener, async { drop(stopped.await) }));
+    let request = |head: String, body: &'static str| async move {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let text = format!(
+            "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let started = request("POST /runs".to_owned(), r#"{"agent": "greeter", "task": "hi"}"#).await;
+    let run = started.split("\"run\":\"").nth(1).and_then(|rest| rest.get(..36)).expect("an id").to_owned();
+    let events = request(format!("GET /runs/{run}/events"), "").await;
+    assert!(events.contains("id: 0\n") && events.contains("\"kind\":\"ended\""), "{events}");
+    let rest = request(format!("GET /runs/{run}/events?from=2"), "").await;
+    assert!(!rest.contains("id: 1\n") && rest.contains("id: 2\n"), "{rest}");
+    let unknown = request("POST /runs".to_owned(), r#"{"agent": "greeeter", "task": "hi"}"#).await;
+    assert!(unknown.starts_with("HTTP/1.1 400"), "{unknown}");
+    stop.send(()).unwrap();
+    assert_eq!(service.await.unwrap().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn example_08_asks_before_it_deploys() {
+    let said = permissions::example().await.unwrap();
+    assert!(said.contains("denied: 1") && !said.contains("deployed to production"), "{said}");
+}
+
+#[tokio::test]
+async fn example_09_remembers_three_turns() {
+    let said = conversation::example().await.unwrap();
+    assert_eq!(said, "1: My name is Ada.\n2: I like engines.\n3: What do you know about me?");
+}
+
+#[tokio::test]
+async fn example_11_delegates_to_its_workers() {
+    let said = orchestrator::example().await.unwrap();
+    assert!(said.starts_with("The report is finished.\n1 newsroom done"), "{said}");
+    assert!(said.contains("researcher done") && said.contains("writer done"), "{said}");
+    assert!(said.ends_with("2 of 2 done"), "{said}");
 }

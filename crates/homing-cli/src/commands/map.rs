@@ -66,16 +66,16 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     session.choose_model(agent, false).await?;
     let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
     replace_unenforceable_cost(&session, args, &mut task)?;
-    task.key = Some(key(&name, generation, args.fresh));
+    let key = key(&name, generation, args.fresh);
     task.tags = [("map".to_owned(), name)].into();
     task.account.clone_from(&args.with.account);
     let printer = Arc::new(Mutex::new(Printer::new(items, done, open.clone(), args.retries)));
     let results = printer.clone();
-    session.homing.runtime().on_complete(Arc::new(move |envelope| lock(&results).add_result(envelope)));
+    session.homing.runtime().on_complete(move |envelope| lock(&results).add_result(envelope));
     let show = if terminal::is_watched() { Show::Bar(open.len()) } else { Show::Lines };
     let mut on_record = |record: &Record| lock(&printer).add_record(record);
     let result = tokio::select! {
-        result = super::run::follow(&session, task, show, &mut signals, &mut on_record) => result?,
+        result = super::run::follow(&session, task, Some(key), show, &mut signals, &mut on_record) => result?,
         never = stop_when_down(&session) => match never {},
     };
     let lines = lines(session.homing.journal().ok_or_else(no_journal)?, &result.envelope)?;
@@ -113,11 +113,11 @@ fn lock(printer: &Mutex<Printer>) -> MutexGuard<'_, Printer> {
 async fn stop_when_down(session: &Session) -> std::convert::Infallible {
     let down = Arc::new(Notify::new());
     let notify = down.clone();
-    session.homing.runtime().on_complete(Arc::new(move |envelope| {
+    session.homing.runtime().on_complete(move |envelope| {
         if envelope.place.depth() == 1 && Exit::of(envelope) == Exit::Unavailable {
             notify.notify_one();
         }
-    }));
+    });
     down.notified().await;
     terminal::say("the provider cannot be reached: starting no more items");
     session.homing.runtime().cancel_all(&CancelledBy::Other("a provider that is down".to_owned()));

@@ -75,7 +75,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
             Cached::Before(envelope) => return Ok(print_cached(args, &envelope)),
         }
     } else {
-        follow(&session, task, show, &mut signals, &mut |_| ()).await?
+        follow(&session, task, args.key.clone(), show, &mut signals, &mut |_| ()).await?
     };
     if let Some(path) = &args.record {
         record(&session, result.envelope.run, path)?;
@@ -117,11 +117,11 @@ enum Started {
     Elsewhere(Uuid),
 }
 
-async fn submit(session: &Session, task: Task) -> anyhow::Result<Started> {
-    if task.key.is_none() {
+async fn submit(session: &Session, task: Task, key: Option<String>) -> anyhow::Result<Started> {
+    let Some(key) = key else {
         return Ok(Started::Here(session.homing.spawn(task).map_err(Trouble::from)?));
-    }
-    Ok(match session.homing.submit(task).await.map_err(Trouble::from)? {
+    };
+    Ok(match session.homing.runtime().submit(key, task).await.map_err(Trouble::from)? {
         Submission::New(run) => Started::Here(run),
         Submission::Earlier(tree) => match session.resume(tree, Claim::IfGone, Limits::default()).await {
             // Its process is gone or it ended: resuming repeats nothing that was paid for.
@@ -137,11 +137,12 @@ async fn submit(session: &Session, task: Task) -> anyhow::Result<Started> {
 pub(crate) async fn follow(
     session: &Session,
     task: Task,
+    key: Option<String>,
     show: Show,
     signals: &mut Signals,
     on_record: &mut dyn FnMut(&Record),
 ) -> anyhow::Result<WatchResult> {
-    match submit(session, task).await? {
+    match submit(session, task, key).await? {
         Started::Here(run) => Ok(watch_with(&session.homing, &run, show, &session.prompt, signals, on_record).await),
         Started::Elsewhere(tree) => keyed::attach(session, tree, signals).await,
     }
@@ -168,7 +169,6 @@ async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) 
     task.model = session.model.clone().or(skill_model).filter(|_| !is_replay && !homing_teams::is_team_agent(agent));
     task.schema = args.schema.as_deref().map(schema).transpose()?;
     task.until.clone_from(&args.until);
-    task.key.clone_from(&args.key);
     task.account.clone_from(&args.with.account);
     task.tags = args.tags.iter().cloned().collect();
     task.context = args.set.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();

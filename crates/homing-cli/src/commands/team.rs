@@ -38,10 +38,10 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
     }
     session.choose_model(&member(), false).await?;
     let mut task = session.bounded(Task::new(&team.name, text), args.limits.limits());
-    task.key.clone_from(&args.key);
     task.tags = args.tags.iter().cloned().collect();
     task.account.clone_from(&args.with.account);
-    let result = super::run::follow(&session, task, args.output.show(), &mut signals, &mut |_| ()).await?;
+    let result =
+        super::run::follow(&session, task, args.key.clone(), args.output.show(), &mut signals, &mut |_| ()).await?;
     print_result::print_result(&result.envelope, args.output.form(), session.homing.journal().is_some());
     Ok(result.exit())
 }

@@ -69,7 +69,6 @@ async fn fan_out(count: usize, inherit: Inherit, cache_wait: Duration) -> Figure
         .model("loopback/model")
         .settings(settings)
         .build()
-        .await
         .unwrap();
     let begun = Instant::now();
     let envelope = homing.spawn(Task::new("lead", task)).unwrap().wait().await;

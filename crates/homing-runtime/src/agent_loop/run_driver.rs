@@ -2,7 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use futures::FutureExt;
+use futures_util::FutureExt;
 use homing_core::{
     definition::Isolation,
     fact::{CancelledBy, Ended, Fact, FailureKind, Outcome, Purpose},

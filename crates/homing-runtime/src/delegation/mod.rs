@@ -6,7 +6,7 @@ mod specs;
 
 use std::sync::Arc;
 
-use futures::future::{select_all, try_join_all};
+use futures_util::future::{select_all, try_join_all};
 use homing_core::{
     authority::Decision,
     definition::OnFailure,

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use homing_core::{
     fact::{FailureKind, LimitHit, Outcome},
     model::ModelError,
@@ -137,7 +138,7 @@ impl Scheduler {
         let lane = self.lane();
         let slot = self.run_slots.acquire(&lane);
         tokio::pin!(slot);
-        if let std::task::Poll::Ready(slot) = futures::poll!(&mut slot) {
+        if let Some(slot) = slot.as_mut().now_or_never() {
             return Ok(slot);
         }
         self.tree.notify(&self.live_run, || TransientKind::Queued);

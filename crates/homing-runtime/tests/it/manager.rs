@@ -48,7 +48,7 @@ async fn r25_runtime_spawns_lists_waits_cancels_and_counts() {
     let (runtime, _) = napper().open();
     let ended: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = ended.clone();
-    runtime.on_complete(Arc::new(move |envelope| log.lock().unwrap().push(envelope.output.clone())));
+    runtime.on_complete(move |envelope| log.lock().unwrap().push(envelope.output.clone()));
     let runs: Vec<_> =
         runtime.spawn_many((0..4).map(|n| Task::new("a", n.to_string()))).into_iter().flatten().collect();
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -165,12 +165,12 @@ async fn r40_result_of_a_tree_has_all_runs_and_totals() {
 #[tokio::test(start_paused = true)]
 async fn same_key_returns_the_same_run_and_refuses_another_task() {
     let (runtime, _) = napper().open();
-    let Submission::New(run) = runtime.submit(Task::new("a", "3").key("k")).await.unwrap() else { panic!("new") };
-    let Submission::Earlier(earlier) = runtime.submit(Task::new("a", "3").key("k")).await.unwrap() else {
+    let Submission::New(run) = runtime.submit("k", Task::new("a", "3")).await.unwrap() else { panic!("new") };
+    let Submission::Earlier(earlier) = runtime.submit("k", Task::new("a", "3")).await.unwrap() else {
         panic!("earlier")
     };
     assert_eq!(earlier, run.id());
-    assert!(runtime.submit(Task::new("a", "4").key("k")).await.is_err());
+    assert!(runtime.submit("k", Task::new("a", "4")).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

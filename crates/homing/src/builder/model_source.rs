@@ -14,6 +14,9 @@ type KeyLookup = Box<dyn Fn(&str) -> Option<secrecy::SecretString> + Send + Sync
 pub(super) struct ModelSource {
     own: BTreeMap<String, Arc<dyn Model>>,
     pub(super) given: Option<Arc<dyn Models>>,
+    /// The first model that was added.
+    #[cfg(not(feature = "providers"))]
+    default: Option<String>,
     #[cfg(feature = "providers")]
     pub(super) options: crate::ModelOptions,
     #[cfg(feature = "providers")]
@@ -25,28 +28,36 @@ impl ModelSource {
         let name = model.card().name.clone();
         #[cfg(feature = "providers")]
         self.options.default.get_or_insert(name.clone());
+        #[cfg(not(feature = "providers"))]
+        self.default.get_or_insert(name.clone());
         self.own.insert(name, model);
     }
 
     #[cfg(feature = "providers")]
-    pub(super) async fn build(mut self) -> Result<Arc<dyn Models>, BuildError> {
+    pub(super) fn build(self) -> Result<Arc<dyn Models>, BuildError> {
         if let Some(models) = self.given {
             return Ok(models);
         }
         if self.keys.is_none() && self.own.is_empty() && self.options.default.is_none() {
             return Err(BuildError::NoModels);
         }
+        Ok(Arc::new(self.catalog()))
+    }
+
+    /// Returns the models of providers and the host's own ones.
+    #[cfg(feature = "providers")]
+    pub(super) fn catalog(mut self) -> crate::Catalog {
         let keys = self.keys.unwrap_or_else(|| Box::new(|_| None));
         let providers = homing_models::Providers::new(std::mem::take(&mut self.options.providers), keys);
-        let catalog = crate::Catalog::new(providers, self.options, self.own);
-        catalog.ask_served_default().await;
-        Ok(Arc::new(catalog))
+        crate::Catalog::new(providers, self.options, self.own)
     }
 
     #[cfg(not(feature = "providers"))]
-    pub(super) async fn build(self) -> Result<Arc<dyn Models>, BuildError> {
-        let own = self.own.into_values().next();
-        let single = || own.map(|model| Arc::new(homing_core::model::SingleModel(model)) as Arc<dyn Models>);
-        self.given.or_else(single).ok_or(BuildError::NoModels)
+    pub(super) fn build(self) -> Result<Arc<dyn Models>, BuildError> {
+        let own = || {
+            let default = self.default?;
+            Some(Arc::new(super::own_models::OwnModels { own: self.own, default }) as Arc<dyn Models>)
+        };
+        self.given.or_else(own).ok_or(BuildError::NoModels)
     }
 }

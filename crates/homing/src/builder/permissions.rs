@@ -7,8 +7,10 @@ use std::{
 
 use homing_core::{
     authority::{Allow, Grant, Layer, Network, Sandbox},
-    rule::Rule,
+    rule::{Rule, RuleError},
 };
+
+use super::BuildError;
 
 /// The upper bound of what agents may do. An agent's own definition can only narrow it.
 ///
@@ -19,13 +21,10 @@ use homing_core::{
 /// ```
 /// use homing::{Network, Permissions};
 ///
-/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let permissions = Permissions::default()
-///     .deny(["bash(rm *)".parse()?])
+///     .deny(["bash(rm *)"])
 ///     .may_read("/usr/share/doc")
 ///     .network(Network::Hosts(vec!["api.example.org".to_owned()]));
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Permissions {
@@ -35,6 +34,46 @@ pub struct Permissions {
     write: Vec<PathBuf>,
     network: Network,
     sandbox: Sandbox,
+    /// The first rule that could not be parsed.
+    invalid: Option<RuleError>,
+}
+
+/// A permission rule, or its text such as `bash(git log *)`. A text that cannot be parsed is reported when the
+/// [`Homing`](crate::Homing) is built.
+///
+/// # Examples
+///
+/// ```
+/// use homing::{Permissions, Rule};
+///
+/// let parsed: Rule = "edit".parse().unwrap();
+/// let permissions = Permissions::default().deny(["bash(rm *)"]).ask([parsed]);
+/// ```
+pub trait IntoRule {
+    /// Returns the rule.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the text is not a rule.
+    fn into_rule(self) -> Result<Rule, RuleError>;
+}
+
+impl IntoRule for Rule {
+    fn into_rule(self) -> Result<Rule, RuleError> {
+        Ok(self)
+    }
+}
+
+impl IntoRule for &str {
+    fn into_rule(self) -> Result<Rule, RuleError> {
+        self.parse()
+    }
+}
+
+impl IntoRule for String {
+    fn into_rule(self) -> Result<Rule, RuleError> {
+        self.as_str().into_rule()
+    }
 }
 
 impl Default for Permissions {
@@ -46,6 +85,7 @@ impl Default for Permissions {
             write: Vec::new(),
             network: Network::Off,
             sandbox: Sandbox::WorkspaceWrite,
+            invalid: None,
         }
     }
 }
@@ -53,26 +93,40 @@ impl Default for Permissions {
 impl Permissions {
     /// Allows only calls that match these rules or those of another call of this method.
     #[must_use]
-    pub fn only(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+    pub fn only(mut self, rules: impl IntoIterator<Item = impl IntoRule>) -> Self {
+        let rules = self.parsed(rules);
         match &mut self.layer.allow {
             Allow::Only(list) => list.extend(rules),
-            Allow::All => self.layer.allow = Allow::Only(rules.into_iter().collect()),
+            Allow::All => self.layer.allow = Allow::Only(rules),
         }
         self
     }
 
     /// Denies calls that match these rules, even if something else allows them.
     #[must_use]
-    pub fn deny(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+    pub fn deny(mut self, rules: impl IntoIterator<Item = impl IntoRule>) -> Self {
+        let rules = self.parsed(rules);
         self.layer.deny.extend(rules);
         self
     }
 
     /// Asks for approval before calls that match these rules.
     #[must_use]
-    pub fn ask(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+    pub fn ask(mut self, rules: impl IntoIterator<Item = impl IntoRule>) -> Self {
+        let rules = self.parsed(rules);
         self.layer.ask.extend(rules);
         self
+    }
+
+    fn parsed(&mut self, rules: impl IntoIterator<Item = impl IntoRule>) -> Vec<Rule> {
+        let rule = |rule: Result<Rule, RuleError>| match rule {
+            Ok(rule) => Some(rule),
+            Err(invalid) => {
+                self.invalid.get_or_insert(invalid);
+                None
+            }
+        };
+        rules.into_iter().map(IntoRule::into_rule).filter_map(rule).collect()
     }
 
     /// Adds a layer of rules. A call must be allowed by every layer.
@@ -118,10 +172,13 @@ impl Permissions {
         [workdir.to_owned()].into_iter().chain(self.read.iter().chain(&self.write).cloned()).collect()
     }
 
-    pub(super) fn grant(self, workdir: &Path) -> Grant {
+    pub(super) fn grant(self, workdir: &Path) -> Result<Grant, BuildError> {
+        if let Some(error) = self.invalid {
+            return Err(error.into());
+        }
         let layers = [self.layer].into_iter().chain(self.more_layers).map(Arc::new).collect();
         let with = |more: Vec<PathBuf>| [workdir.to_owned()].into_iter().chain(more).collect();
         let write = if self.sandbox == Sandbox::ReadOnly { Vec::new() } else { with(self.write) };
-        Grant { layers, read: with(self.read), write, network: self.network, sandbox: self.sandbox }
+        Ok(Grant { layers, read: with(self.read), write, network: self.network, sandbox: self.sandbox })
     }
 }

@@ -243,6 +243,10 @@ impl Journal for SqliteJournal {
         self.queue.submit(move |txn| txn.ownership().release(tree), |_, _| ());
     }
 
+    fn has_inbox(&self) -> bool {
+        true
+    }
+
     fn inbox(&self) -> BoxFuture<'_, Vec<InboxRequest>> {
         if !self.has_mail() {
             return Box::pin(std::future::ready(Vec::new()));

@@ -1,0 +1,53 @@
+//! A permission handler: calls that match a rule wait for an answer, and a refusal goes back to the model.
+
+use homing::{
+    AgentDefinition, Answer, Homing, Question, Replay, Task,
+    testing::{call, last_words, say},
+    tool_fn,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+#[derive(Deserialize, JsonSchema)]
+struct Deploy {
+    /// The environment to deploy to.
+    to: String,
+}
+
+async fn decide(question: Question) -> Answer {
+    if question.text.contains("staging") { Answer::Yes } else { Answer::No }
+}
+
+/// Runs the example and returns its result.
+pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
+    let deploy =
+        tool_fn(
+            "deploy",
+            "Deploys.",
+            Replay::Unsafe,
+            |_, Deploy { to }| async move { Ok(format!("deployed to {to}")) },
+        );
+    let homing = Homing::builder()
+        .agent(AgentDefinition::new("releaser", "Releases", "Deploy, then report."))
+        .tool(deploy)
+        .model_fn("demo/releaser", |request| {
+            Ok(match request.messages.len() {
+                1 => call([("deploy", json!({"to": "staging"}))]),
+                3 => call([("deploy", json!({"to": "production"}))]),
+                _ => say(last_words(&request)),
+            })
+        })
+        .ask(["deploy"])
+        .on_ask(decide)
+        .build()?;
+    let result = homing.spawn(Task::new("releaser", "release"))?.await;
+    Ok(format!("{}; denied: {}", result.output, result.denied.len()))
+}
+
+#[tokio::main]
+#[expect(clippy::print_stdout, reason = "an example talks")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("{}", example().await?);
+    Ok(())
+}
