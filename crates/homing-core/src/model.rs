@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     BoxFuture,
     definition::ModelChoice,
-    message::{Encoding, Reply, TranscriptEntry, Usage},
+    message::{Encoding, Image, Reply, TranscriptEntry, Usage},
     tool::ToolSpec,
 };
 
@@ -20,6 +20,13 @@ pub trait Model: Send + Sync {
     /// Returns whether the model takes a reasoning effort. If not, [`ModelRequest::effort`] has no effect.
     fn takes_effort(&self) -> bool {
         true
+    }
+
+    /// Returns whether the model reads this image or document. Models of which this is not known are assumed to read it.
+    fn reads(&self, image: &Image) -> bool {
+        let card = self.card();
+        let reads = |abilities: Abilities| if image.is_pdf() { abilities.pdf } else { abilities.images };
+        !card.is_program() && card.abilities.is_none_or(reads)
     }
 
     /// Replies to `request` in one attempt; the runtime does the retries.

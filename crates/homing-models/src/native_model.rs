@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homing_core::{
     BoxFuture,
-    message::Reply,
+    message::{Image, Reply},
     model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta},
 };
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -115,6 +115,10 @@ impl Model for NativeModel {
             Wire::Responses => responses::takes_effort(&self.model),
             Wire::Genai => true,
         }
+    }
+
+    fn reads(&self, image: &Image) -> bool {
+        attachments::reads(image, &self.card, self.wire)
     }
 
     fn reply<'a>(

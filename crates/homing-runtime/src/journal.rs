@@ -299,7 +299,11 @@ impl MemoryJournal {
         };
         let records = self.records(earlier);
         let same = records.first().is_some_and(|record| match &record.fact {
-            Fact::Spawned(before) => before.task == spawned.task && before.agent.name == spawned.agent.name,
+            Fact::Spawned(before) => {
+                before.task == spawned.task
+                    && before.attachments == spawned.attachments
+                    && before.agent.name == spawned.agent.name
+            }
             _ => false,
         });
         if same { Ok(Some(earlier)) } else { Err(JournalError::KeyTaken { key: key.clone() }) }

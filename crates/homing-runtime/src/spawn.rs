@@ -11,7 +11,7 @@ use homing_core::{
     definition::{AgentDefinition, Inherit, Isolation, ModelChoice},
     fact::Spawned,
     limits::{Cap, Limits},
-    message::Message,
+    message::{Attachment, Message},
     model::Effort,
     rule::{Rule, Subject, Subjects},
     run::shared,
@@ -102,6 +102,7 @@ impl Inner {
         };
         let choice = task.model.clone().map_or_else(|| agent.model.choice.clone(), ModelChoice::Exact);
         let resolved = self.parts.models.resolve(&choice, None).map_err(SpawnError::NoModel)?;
+        reads_attachments(&self.parts, &resolved.names, &task.attachments)?;
         let requested = task.limits.or(agent.limits);
         let limits = requested.or(Limits::root());
         let (limits, unpriced) = enforceable_limits(&self.parts, limits, requested.cost_micros, &resolved)?;
@@ -117,6 +118,8 @@ impl Inner {
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
         warnings.extend(missing_tools(&self.parts, &agent, &authority, &self.agent_tools(&agent, &[])));
+        let mut text = text;
+        task.attachments.iter().for_each(|attachment| attachment.append_to(&mut text));
         Ok(Spawned {
             parent: None,
             parent_call: None,
@@ -124,6 +127,7 @@ impl Inner {
             background: false,
             system: Arc::from(system),
             task: text,
+            attachments: task.attachments.iter().filter_map(Attachment::image).cloned().collect(),
             context,
             inherited: task.history.clone(),
             workdir,
@@ -200,7 +204,6 @@ impl Inner {
         let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
-        let system = with_section(system, agent_memory::section(&self.parts, agent));
         warnings.extend(ignored_effort(&self.parts, agent, &resolved.names));
         warnings.extend(resolved.warnings.into_iter().chain(missing));
         let inherited_tools =
@@ -212,8 +215,9 @@ impl Inner {
             continues: order.continues.map(|(run, _)| run),
             background: order.background,
             agent: without_prompt(agent),
-            system: Arc::from(system),
+            system: Arc::from(with_section(system, agent_memory::section(&self.parts, agent))),
             task: order.text,
+            attachments: Vec::new(),
             context,
             inherited,
             workdir: above.workdir.clone(),
@@ -310,6 +314,17 @@ impl Inner {
 /// Returns true if a run with this grant is offered the tool.
 pub(crate) fn shows(own: &Grant, spec: &ToolSpec) -> bool {
     own.shows(&spec.name, spec.effect)
+}
+
+/// Fails if the model of a new run does not read what is attached to its task.
+fn reads_attachments(parts: &RuntimeParts, models: &[String], attachments: &[Attachment]) -> Result<(), SpawnError> {
+    let Some(model) = models.first().and_then(|name| parts.models.get(name).ok()) else { return Ok(()) };
+    let unreadable = |attachment: &&Attachment| attachment.image().is_some_and(|image| !model.reads(image));
+    attachments.iter().find(unreadable).map_or(Ok(()), |attachment| {
+        let media_type = attachment.image().map(|image| image.media_type.clone()).unwrap_or_default();
+        let (model, path) = (model.card().name.clone(), attachment.path.clone());
+        Err(SpawnError::UnreadableAttachment { model, path, media_type })
+    })
 }
 
 /// A warning if the agent asks for an effort that its model does not take.

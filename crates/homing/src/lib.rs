@@ -57,7 +57,7 @@ pub use homing_core::{
     envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status},
     fact::CancelledBy,
     limits::{Cap, Limit, Limits, usd},
-    message::{Message, Reply},
+    message::{AttachedContent, Attachment, Image, Message, Reply},
     model::{Model, ModelCard, Models, Rates},
     registry::Registry,
     rule::Rule,

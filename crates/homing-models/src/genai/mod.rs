@@ -20,7 +20,7 @@ use genai::{
 };
 use homing_core::{
     BoxFuture,
-    message::{Reply, StopReason, Usage},
+    message::{Image, Reply, StopReason, Usage},
     model::{AskFailure, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta},
 };
 use raw_frames::RawFrames;
@@ -219,6 +219,10 @@ impl GenaiCall {
 impl Model for GenaiModel {
     fn card(&self) -> &ModelCard {
         &self.card
+    }
+
+    fn reads(&self, image: &Image) -> bool {
+        attachments::reads(image, &self.card, Wire::Genai)
     }
 
     fn reply<'a>(
