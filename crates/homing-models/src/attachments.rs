@@ -16,7 +16,8 @@ const NO_IMAGES: &str = "[the image is not shown, because this model does not re
 /// made for.
 pub(crate) fn reads(image: &Image, card: &ModelCard, wire: Wire) -> bool {
     if image.is_pdf() {
-        card.abilities.map_or(matches!(wire, Wire::Anthropic | Wire::Responses), |abilities| abilities.pdf)
+        card.abilities
+            .map_or(matches!(wire, Wire::Anthropic | Wire::Responses | Wire::Bedrock), |abilities| abilities.pdf)
     } else {
         card.abilities.is_none_or(|abilities| abilities.images)
     }

@@ -114,7 +114,7 @@ impl Inner {
         let prompt_context = (self.parts.prompt_context)(&workdir);
         let (system, missing) = prompt::render(&agent, &text, &context, self.parts.skills.as_deref(), &prompt_context);
         let system = with_section(system, agent_memory::section(&self.parts, &agent));
-        warnings.extend(ignored_effort(&self.parts, &agent, &resolved.names));
+        warnings.extend(ignored_settings(&self.parts, &agent, &resolved.names));
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
         warnings.extend(missing_tools(&self.parts, &agent, &authority, &self.agent_tools(&agent, &[])));
@@ -204,7 +204,7 @@ impl Inner {
         let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
-        warnings.extend(ignored_effort(&self.parts, agent, &resolved.names));
+        warnings.extend(ignored_settings(&self.parts, agent, &resolved.names));
         warnings.extend(resolved.warnings.into_iter().chain(missing));
         let inherited_tools =
             tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
@@ -327,15 +327,18 @@ fn reads_attachments(parts: &RuntimeParts, models: &[String], attachments: &[Att
     })
 }
 
-/// A warning if the agent asks for an effort that its model does not take.
-fn ignored_effort(parts: &RuntimeParts, agent: &AgentDefinition, models: &[String]) -> Option<String> {
-    let effort = agent.model.effort.filter(|effort| *effort != Effort::None)?;
-    let name = models.first()?;
-    let model = parts.models.get(name).ok()?;
-    let effort = serde_json::to_value(effort).ok()?;
-    let word = effort.as_str().unwrap_or_default();
-    (!model.takes_effort())
-        .then(|| format!("agent {} asks for effort {word}, which {name} does not take: ignored", agent.name))
+/// Warnings if the agent asks for settings that its model does not take.
+fn ignored_settings(parts: &RuntimeParts, agent: &AgentDefinition, models: &[String]) -> Vec<String> {
+    let Some((name, model)) = models.first().and_then(|name| Some((name, parts.models.get(name).ok()?))) else {
+        return Vec::new();
+    };
+    let effort = agent.model.effort.filter(|effort| *effort != Effort::None && !model.takes_effort());
+    let word = effort.and_then(|effort| serde_json::to_value(effort).ok()).unwrap_or_default();
+    let effort = word
+        .as_str()
+        .map(|word| format!("agent {} asks for effort {word}, which {name} does not take: ignored", agent.name));
+    let others = model.ignored_settings(&agent.model.sampling).into_iter();
+    effort.into_iter().chain(others.map(|setting| format!("the setting `{setting}` has no effect on {name}"))).collect()
 }
 
 /// Returns true if `tools` has a tool of the same name.

@@ -21,6 +21,8 @@
 
 #[cfg(feature = "tools")]
 mod agent_memory;
+#[cfg(feature = "providers")]
+mod aws_profile;
 mod builder;
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 mod cache;

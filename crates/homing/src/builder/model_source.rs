@@ -18,6 +18,8 @@ pub(super) struct ModelSource {
     pub(super) options: crate::ModelOptions,
     #[cfg(feature = "providers")]
     pub(super) keys: Option<KeyLookup>,
+    #[cfg(feature = "providers")]
+    pub(super) aws_profile: Option<Arc<dyn homing_models::AwsProfile>>,
 }
 
 impl ModelSource {
@@ -37,7 +39,10 @@ impl ModelSource {
             return Err(BuildError::NoModels);
         }
         let keys = self.keys.unwrap_or_else(|| Box::new(|_| None));
-        let providers = homing_models::Providers::new(std::mem::take(&mut self.options.providers), keys);
+        let mut providers = homing_models::Providers::new(std::mem::take(&mut self.options.providers), keys);
+        if let Some(profile) = self.aws_profile {
+            providers = providers.with_aws_profile(profile);
+        }
         let catalog = crate::Catalog::new(providers, self.options, self.own);
         catalog.ask_served_default().await;
         Ok(Arc::new(catalog))
