@@ -12,6 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let [wire, cut, bytes @ ..] = data else { return };
     let wire = match wire % 4 {
         3 => Wire::Responses,
+        2 => Wire::Bedrock,
         1 => Wire::Anthropic,
         _ => Wire::Chat,
     };

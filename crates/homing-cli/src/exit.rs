@@ -162,6 +162,9 @@ impl From<SpawnError> for Trouble {
             SpawnError::MissingParameter { parameter, .. } => {
                 Self::usage(message).hint(format!("set it with --set {parameter}=VALUE"))
             }
+            SpawnError::UnreadableAttachment { .. } => {
+                Self::usage(message).hint("choose another model with --model, or convert the file to text")
+            }
             SpawnError::Limit(_) => Self::new(TroubleKind::Limit, message),
             SpawnError::Journal(error) => error.into(),
             _ => Self::config(message),

@@ -423,7 +423,8 @@ fn trouble(error: BuildError) -> Trouble {
 }
 
 fn catalog(with: &WithArgs, config: &Layered) -> Arc<Catalog> {
-    let providers = Providers::new(config.user.providers.clone(), environment::key);
+    let providers =
+        Providers::new(config.user.providers.clone(), environment::key).with_aws_profile(environment::aws_profile());
     let mut options = ModelOptions::default();
     options.default = with.model.clone().or_else(|| config.user.model.clone());
     options.aliases.clone_from(&config.user.aliases);

@@ -261,6 +261,14 @@ impl Grant {
         }
     }
 
+    /// Returns why a rule denies the call, if one does. Unlike [`Self::decide`], a tool that is not listed is not denied.
+    pub fn denied_by_rule(&self, tool: &str, subjects: &Subjects) -> Option<String> {
+        self.layers.iter().find_map(|layer| match layer.decide_by_rules(tool, subjects) {
+            Verdict::Deny(Some(rule)) => Some(format!("`{rule}` is denied by {}", layer.from)),
+            Verdict::Deny(None) | Verdict::Ask(_) | Verdict::Allow(_) => None,
+        })
+    }
+
     /// Returns whether the user approved the call in advance.
     pub fn is_approved(&self, tool: &str, subjects: &Subjects) -> bool {
         self.settled(tool, subjects).is_some()

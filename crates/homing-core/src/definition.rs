@@ -5,7 +5,13 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{authority::Allow, limits::Limits, model::Effort, rule::Rule, taint::TaintMode};
+use crate::{
+    authority::Allow,
+    limits::Limits,
+    model::{Effort, Sampling},
+    rule::Rule,
+    taint::TaintMode,
+};
 
 /// The parsed form of an agent file, or an agent made in code.
 ///
@@ -94,6 +100,9 @@ pub struct ModelSettings {
     /// Sampling temperature in thousandths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature_milli: Option<u32>,
+    /// Further settings of its requests.
+    #[serde(skip_serializing_if = "Sampling::is_empty")]
+    pub sampling: Sampling,
 }
 
 /// Skills and files that belong to an agent.

@@ -11,7 +11,7 @@ use crate::{
     authority::Authority,
     definition::AgentDefinition,
     limits::{Limit, Limits},
-    message::{Message, Reply, ToolCall, ToolResult, Usage},
+    message::{Image, Message, Reply, ToolCall, ToolResult, Usage},
     model::AskFailure,
     place::Place,
     taint::Origin,
@@ -137,6 +137,9 @@ pub struct Spawned {
     pub system: Arc<str>,
     /// The task, exactly as in its first user message.
     pub task: String,
+    /// Images and documents that were attached to the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Image>,
     /// Context variables that it can see.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, Value>,
@@ -175,6 +178,11 @@ pub struct Spawned {
 }
 
 impl Spawned {
+    /// Returns the task as a message, with what is attached to it.
+    pub fn task_message(&self) -> Message {
+        Message::User { text: self.task.clone(), images: self.attachments.clone() }
+    }
+
     /// Returns whether prose is an answer although there is a schema: the schema is the agent's own, and it is optional.
     pub fn accepts_prose(&self) -> bool {
         let defaults = &self.agent.task;

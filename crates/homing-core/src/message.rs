@@ -57,6 +57,47 @@ impl Image {
     }
 }
 
+/// A file that a host attaches to a task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attachment {
+    /// Path of the file, as the model is told.
+    pub path: String,
+    /// Its content.
+    pub content: AttachedContent,
+}
+
+/// The content of an attached file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AttachedContent {
+    /// Text; it becomes a part of the task's text.
+    Text(String),
+    /// An image or a PDF document; it follows the task's text.
+    Image(Image),
+}
+
+impl Attachment {
+    /// Returns the image or document, if it is one.
+    pub fn image(&self) -> Option<&Image> {
+        match &self.content {
+            AttachedContent::Text(_) => None,
+            AttachedContent::Image(image) => Some(image),
+        }
+    }
+
+    /// Appends the attachment to the text of a task: a text with its path, or the path of an image that follows the text.
+    pub fn append_to(&self, task: &mut String) {
+        let path = &self.path;
+        task.push_str("\n\n");
+        match &self.content {
+            AttachedContent::Text(text) => {
+                let end = if text.ends_with('\n') { "" } else { "\n" };
+                task.push_str(&format!("<file path=\"{path}\">\n{text}{end}</file>"));
+            }
+            AttachedContent::Image(image) => task.push_str(&format!("[attached: {path} ({})]", image.media_type)),
+        }
+    }
+}
+
 /// A model's reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reply {

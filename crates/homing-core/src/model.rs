@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     BoxFuture,
     definition::ModelChoice,
-    message::{Encoding, Reply, TranscriptEntry, Usage},
+    message::{Encoding, Image, Reply, TranscriptEntry, Usage},
     tool::ToolSpec,
 };
 
@@ -20,6 +20,18 @@ pub trait Model: Send + Sync {
     /// Returns whether the model takes a reasoning effort. If not, [`ModelRequest::effort`] has no effect.
     fn takes_effort(&self) -> bool {
         true
+    }
+
+    /// Returns the names of the settings, of those given and those configured for the model, that its API does not have.
+    fn ignored_settings(&self, _sampling: &Sampling) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// Returns whether the model reads this image or document. Models of which this is not known are assumed to read it.
+    fn reads(&self, image: &Image) -> bool {
+        let card = self.card();
+        let reads = |abilities: Abilities| if image.is_pdf() { abilities.pdf } else { abilities.images };
+        !card.is_program() && card.abilities.is_none_or(reads)
     }
 
     /// Replies to `request` in one attempt; the runtime does the retries.
@@ -179,10 +191,57 @@ pub struct ModelRequest<'a> {
     pub effort: Option<Effort>,
     /// Sampling temperature in thousandths, if set.
     pub temperature_milli: Option<u32>,
+    /// Further settings of the agent.
+    pub sampling: &'a Sampling,
     /// Time until the run's deadline, which is also the call's.
     pub time_left: Option<Duration>,
     /// Idempotency key, the same for every attempt at the same step.
     pub key: &'a str,
+}
+
+/// Settings of a request beside effort and temperature. Absent ones are left to the provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sampling {
+    /// Seed for providers that can repeat a reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Share of the most likely tokens to choose from, in thousandths.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p_milli: Option<u32>,
+    /// Class of service, such as `flex` or `priority`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+}
+
+impl Sampling {
+    /// No settings.
+    pub const NONE: Self = Self { seed: None, top_p_milli: None, service_tier: None };
+
+    /// Returns whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// Returns these settings, with those of `other` where they are absent.
+    #[must_use]
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            seed: self.seed.or(other.seed),
+            top_p_milli: self.top_p_milli.or(other.top_p_milli),
+            service_tier: self.service_tier.or_else(|| other.service_tier.clone()),
+        }
+    }
+
+    /// Returns the names of the settings that are present, as in agent files.
+    pub fn names(&self) -> Vec<&'static str> {
+        let set = [
+            ("seed", self.seed.is_some()),
+            ("top_p", self.top_p_milli.is_some()),
+            ("service_tier", self.service_tier.is_some()),
+        ];
+        set.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
+    }
 }
 
 /// The available tools with their cached encoding.

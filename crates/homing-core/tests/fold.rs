@@ -83,6 +83,7 @@ fn spawned(parent: Option<Uuid>, limits: Limits) -> Spawned {
         agent: Arc::new(agent),
         system: "Work.".into(),
         task: "do it".to_owned(),
+        attachments: Vec::new(),
         context: Default::default(),
         inherited: Vec::new(),
         workdir: "/work".into(),

@@ -194,7 +194,7 @@ impl DefinitionBuilder<'_> {
             Field::FallbackModels => self.model.fallback_models(reader),
             Field::Provider => self.model.provider = reader.text(),
             Field::Effort => self.model.effort(reader),
-            Field::Temperature => self.model.temperature(reader),
+            Field::Sampling(setting) => self.model.sampling(setting, reader),
             Field::Skills => self.run.skills = reader.list(),
             Field::Resources => self.run.resources = reader.list(),
             Field::SharedContext => self.run.shared_context = reader.list(),

@@ -2,6 +2,15 @@
 
 use homing_core::{limits::Limit, registry::distance};
 
+/// A setting of model calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Temperature,
+    Seed,
+    TopP,
+    ServiceTier,
+}
+
 /// A field of a definition, as a key names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
@@ -26,7 +35,7 @@ pub(crate) enum Field {
     FallbackModels,
     Provider,
     Effort,
-    Temperature,
+    Sampling(Setting),
     Skills,
     Resources,
     Limit(Limit, Unit),
@@ -125,7 +134,10 @@ const TABLE: &[(&str, Field)] = &[
     ("modelreasoningeffort", F::Effort),
     ("thinking", F::Effort),
     ("variant", F::Ignored("variants of models are not known here")),
-    ("temperature", F::Temperature),
+    ("temperature", F::Sampling(Setting::Temperature)),
+    ("seed", F::Sampling(Setting::Seed)),
+    ("topp", F::Sampling(Setting::TopP)),
+    ("servicetier", F::Sampling(Setting::ServiceTier)),
     ("skills", F::Skills),
     ("resources", F::Resources),
     ("defaultreads", F::Resources),
@@ -211,7 +223,6 @@ const TABLE: &[(&str, Field)] = &[
     ("observer", F::Ignored(NO_OBSERVERS)),
     ("observermessage", F::Ignored(NO_OBSERVERS)),
     ("observesubagents", F::Ignored(NO_OBSERVERS)),
-    ("topp", F::Ignored("only the temperature is sent")),
     ("options", F::Ignored("options of providers are not sent")),
     ("approvalpolicy", F::Ignored("the user's rules decide what needs approval")),
     ("websearch", F::Ignored("list the tool `websearch` instead")),
@@ -260,7 +271,10 @@ pub(crate) fn effect(field: Field) -> String {
         F::FallbackModels => "models to use if the first is not available",
         F::Provider => "provider of the model",
         F::Effort => "reasoning effort",
-        F::Temperature => "temperature",
+        F::Sampling(Setting::Temperature) => "temperature",
+        F::Sampling(Setting::Seed) => "seed, if the provider takes one",
+        F::Sampling(Setting::TopP) => "share of the most likely tokens to choose from",
+        F::Sampling(Setting::ServiceTier) => "class of service at the provider",
         F::Skills => "skills in its prompt",
         F::Resources => "files that belong to it",
         F::Limit(limit, _) => return format!("limit: {limit}"),

@@ -10,8 +10,8 @@ use homing_core::{
 };
 use serde_json::Value;
 
-/// Removes hooks, MCP servers, memory, delegated authority, permission modes that act without asking, and limits above `ceiling`
-/// (the user's limits; the built-in defaults apply to those that are not set). Returns one warning per removed field. Name,
+/// Removes hooks, MCP servers, memory, delegated authority, permission modes that act without asking, the class of service, and limits
+/// above `ceiling` (the user's limits; the built-in defaults apply to those that are not set). Returns one warning per removed field. Name,
 /// description, prompt, model and all restrictions stay.
 pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> Vec<Diagnostic> {
     let lowered = lower(&mut definition.limits, ceiling);
@@ -35,6 +35,10 @@ pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> V
     }
     if definition.execution.memory.take().is_some() {
         removed.push(("memory", "it keeps no notes between runs"));
+    }
+    // A faster class of service costs more than the price that limits are computed with.
+    if definition.model.sampling.service_tier.take().is_some() {
+        removed.push(("service_tier", "the provider's default class of service applies"));
     }
     if let Some(lowered) = &lowered {
         removed.push(("limits", lowered.as_str()));

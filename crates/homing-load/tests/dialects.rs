@@ -459,6 +459,8 @@ color: {a: map}
 background: perhaps
 effort: enormous
 temperature: hot
+top_p: 2
+seed: lucky
 inherit: some
 memory: everywhere
 mcp_servers: []
@@ -476,10 +478,12 @@ dialect: homing
 ! 5:13: warning: `background` is neither true nor false: treated as false
 ! 6:9: warning: `enormous` is not an effort level: ignored [write none, minimal, low, medium, high, xhigh or max]
 ! 7:14: warning: the temperature must be a number from 0 to 2: ignored
-! 8:10: warning: `some` is not a valid `inherit`: no messages are inherited [write none, all or a number]
-! 9:9: warning: `everywhere` is not a memory scope: the agent has no memory [write user, project or local]
-! 11:16: warning: `output_schema` must be a schema, not text: ignored
-! 12:13: warning: `explode` is not a valid `on_failure`: failures are reported [write report, retry, skip or fail_parent]
+! 8:8: warning: top_p must be a number from 0 to 1: ignored
+! 9:7: warning: the seed must be a whole number: ignored
+! 10:10: warning: `some` is not a valid `inherit`: no messages are inherited [write none, all or a number]
+! 11:9: warning: `everywhere` is not a memory scope: the agent has no memory [write user, project or local]
+! 13:16: warning: `output_schema` must be a schema, not text: ignored
+! 14:13: warning: `explode` is not a valid `on_failure`: failures are reported [write report, retry, skip or fail_parent]
 "###);
     assert_snapshot!(read(".homing/agents/failing.md", "---\nname: failing\ndescription: d\non_failure: {retry: 99}\nmodel: {temperature: 1}\n---\nGo.\n"), @r###"
     name: "failing"

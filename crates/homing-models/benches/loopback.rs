@@ -185,6 +185,7 @@ fn request<'a>(messages: &'a [Arc<TranscriptEntry>], tools: &'a Toolbox) -> Mode
         max_output: 1_000,
         effort: None,
         temperature_milli: None,
+        sampling: &homing_core::model::Sampling::NONE,
         time_left: Some(Duration::from_secs(60)),
         key: "k",
     }

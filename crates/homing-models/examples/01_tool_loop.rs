@@ -69,6 +69,7 @@ fn request<'a>(
         max_output: 64,
         effort: None,
         temperature_milli: Some(0),
+        sampling: &homing_core::model::Sampling::NONE,
         time_left: None,
         key: "",
     }

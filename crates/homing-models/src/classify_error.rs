@@ -25,7 +25,8 @@ pub(crate) fn from_status(response: &ErrorBody<'_>) -> ModelError {
     let message = message(&value).unwrap_or_else(|| plain(&body));
     let reason = format!("HTTP {}: {message}", response.status);
     let wait = retry_after(response.header, response.now).or_else(|| delay_in_body(&value));
-    let error = classify(response.status, &kind(&value), reason, wait);
+    let aws_kind = (response.header)("x-amzn-errortype").unwrap_or_default();
+    let error = classify(response.status, &format!("{} {aws_kind}", kind(&value)), reason, wait);
     apply_should_retry((response.header)("x-should-retry").as_deref(), error)
 }
 
@@ -44,6 +45,7 @@ fn classify(status: u16, kind: &str, reason: String, wait: Option<u64>) -> Model
     match status {
         400..=499 if says(QUOTA) => ModelError::Unauthorized { reason },
         429 => ModelError::Busy { retry_after_ms: wait, reason },
+        400 if says(AWS_BUSY) => ModelError::Busy { retry_after_ms: wait, reason },
         400 | 403 | 413 | 422 if says(FILTER) => ModelError::Refused { reason },
         413 => ModelError::ContextFull { reason },
         400 | 404 | 422 | 500 if says(CONTEXT) => ModelError::ContextFull { reason },
@@ -51,7 +53,7 @@ fn classify(status: u16, kind: &str, reason: String, wait: Option<u64>) -> Model
         401..=403 => ModelError::Unauthorized { reason },
         400 if says(BAD_KEY) => ModelError::Unauthorized { reason },
         503 | 529 => ModelError::Busy { retry_after_ms: wait, reason },
-        408 | 409 | 425 | 500..=599 => match wait {
+        408 | 409 | 424 | 425 | 500..=599 => match wait {
             Some(_) => ModelError::Busy { retry_after_ms: wait, reason },
             None => ModelError::Broken { reason },
         },
@@ -78,6 +80,9 @@ const QUOTA: &[&str] = &[
     "insufficient balance",
     "billing_error",
 ];
+
+/// Names of AWS's errors for too many requests, which some of its services send with status 400.
+const AWS_BUSY: &[&str] = &["throttlingexception", "servicequotaexceeded"];
 
 const BAD_KEY: &[&str] = &["api key not valid", "invalid api key", "api_key_invalid", "incorrect api key"];
 
@@ -139,6 +144,9 @@ fn status_of(kind: &str) -> u16 {
         ("rate_limit", 429),
         ("resource_exhausted", 429),
         ("too_many_requests", 429),
+        ("throttling", 429),
+        ("servicequotaexceeded", 429),
+        ("validationexception", 400),
         ("insufficient_quota", 429),
         ("authentication", 401),
         ("unauthorized", 401),

@@ -4,7 +4,8 @@
 use homing_core::model::{ModelError, OnDelta};
 
 use crate::{
-    sse::{MAX_EVENT, SseFlow, SseSplitter},
+    aws::event_stream::FrameSplitter,
+    sse::{MAX_EVENT, SplitError, SseFlow, SseSplitter},
     wire::{Decoder, StreamProgress},
 };
 
@@ -34,15 +35,26 @@ impl SizeLimits {
 
 /// Splits a stream into events and passes them to a decoder.
 pub(crate) struct EventReader {
-    splitter: SseSplitter,
+    splitter: Splitter,
     taken: usize,
-    max_stream: usize,
+    limits: SizeLimits,
+}
+
+/// The framing of a stream.
+enum Splitter {
+    Sse(SseSplitter),
+    Aws(FrameSplitter),
 }
 
 impl EventReader {
-    /// Creates a reader of streams within `limits`.
+    /// Creates a reader of server-sent events within `limits`.
     pub(crate) fn new(limits: SizeLimits) -> Self {
-        Self { splitter: SseSplitter::new(limits.event), taken: 0, max_stream: limits.stream }
+        Self { splitter: Splitter::Sse(SseSplitter::new(limits.event)), taken: 0, limits }
+    }
+
+    /// Creates a reader of AWS's event streams within `limits`.
+    pub(crate) fn of_frames(limits: SizeLimits) -> Self {
+        Self { splitter: Splitter::Aws(FrameSplitter::new(limits.event)), taken: 0, limits }
     }
 
     /// Reads a chunk and returns the furthest progress of its events. An error ends the stream.
@@ -53,20 +65,33 @@ impl EventReader {
         on_delta: OnDelta<'_>,
     ) -> Result<StreamProgress, ModelError> {
         self.taken += chunk.len();
-        if self.taken > self.max_stream {
-            return Err(too_large(self.max_stream));
+        if self.taken > self.limits.stream {
+            return Err(too_large(self.limits.stream));
         }
         let mut result = Ok(StreamProgress::None);
-        let flow = self.splitter.push(chunk, |data| take_event(data, decoder, on_delta, &mut result));
+        let on_event = |data: &[u8]| take_event(data, decoder, on_delta, &mut result);
+        let flow = match &mut self.splitter {
+            Splitter::Sse(splitter) => splitter.push(chunk, on_event),
+            Splitter::Aws(splitter) => splitter.push(chunk, on_event),
+        };
         let progress = result?;
-        flow.map_err(|_| too_large(self.splitter.max_event()))?;
+        flow.map_err(|error| match error {
+            SplitError::TooLong => too_large(self.limits.event),
+            SplitError::Damaged => ModelError::Broken { reason: "the stream is damaged: a checksum is wrong".into() },
+        })?;
         Ok(progress)
     }
 
     /// Reads what is left at the end of the stream, which may be a part of an event.
-    pub(crate) fn finish(mut self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
+    pub(crate) fn finish(self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
         let mut result = Ok(StreamProgress::None);
-        self.splitter.finish(|data| take_event(data, decoder, on_delta, &mut result));
+        match self.splitter {
+            Splitter::Sse(mut splitter) => {
+                splitter.finish(|data| take_event(data, decoder, on_delta, &mut result));
+            }
+            // An incomplete frame has no sum, so nothing of it can be trusted.
+            Splitter::Aws(_) => (),
+        }
         // An event that was cut cannot be parsed; the decoder reports the missing end, which is the better reason.
         match result {
             Err(error @ (ModelError::Busy { .. } | ModelError::Unauthorized { .. })) => Err(error),

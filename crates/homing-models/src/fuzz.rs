@@ -9,7 +9,9 @@ use crate::{
 
 /// Decodes a stream of `chunks` that may call `tools`.
 pub fn streamed(wire: Wire, chunks: &[&[u8]], tools: &[&str]) -> Result<Reply, AskFailure> {
-    let (mut events, mut decoder) = (EventReader::new(SizeLimits::for_output(8_192)), wire::decoder_for(wire, tools));
+    let limits = SizeLimits::for_output(8_192);
+    let mut events = if wire == Wire::Bedrock { EventReader::of_frames(limits) } else { EventReader::new(limits) };
+    let mut decoder = wire::decoder_for(wire, tools);
     for chunk in chunks {
         match events.push(chunk, &mut decoder, &|_| ()) {
             Ok(StreamProgress::Over) => return decoder.finish(),

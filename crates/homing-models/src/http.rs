@@ -208,6 +208,8 @@ async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadlin
 #[derive(Clone, Copy)]
 enum BodyKind {
     Events,
+    /// Events in AWS's framing.
+    Frames,
     Whole,
 }
 
@@ -237,6 +239,9 @@ impl ResponseBody<'_> {
             if content_type.starts_with("text/event-stream") {
                 break BodyKind::Events;
             }
+            if content_type.starts_with("application/vnd.amazon.eventstream") {
+                break BodyKind::Frames;
+            }
             match sniff(&head) {
                 Some(Ok(kind)) => break kind,
                 Some(Err(())) => return Err(not_an_api(&content_type, &head)),
@@ -244,7 +249,8 @@ impl ResponseBody<'_> {
             }
         };
         match kind {
-            BodyKind::Events => self.read_events(head, decoder, on_delta).await,
+            BodyKind::Events => self.read_events(EventReader::new(self.limits), head, decoder, on_delta).await,
+            BodyKind::Frames => self.read_events(EventReader::of_frames(self.limits), head, decoder, on_delta).await,
             BodyKind::Whole => self.read_whole(head, decoder, on_delta).await,
         }
     }
@@ -267,11 +273,11 @@ impl ResponseBody<'_> {
 
     async fn read_events(
         &mut self,
+        mut events: EventReader,
         head: Vec<u8>,
         decoder: &mut Decoder,
         on_delta: OnDelta<'_>,
     ) -> Result<(), ModelError> {
-        let mut events = EventReader::new(self.limits);
         let mut chunk = bytes::Bytes::from(head);
         loop {
             let progress = events.push(&chunk, decoder, on_delta)?;

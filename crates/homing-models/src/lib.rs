@@ -7,6 +7,7 @@
 
 mod address;
 mod attachments;
+mod aws;
 mod classify_error;
 mod event_reader;
 #[cfg(fuzzing)]
@@ -19,6 +20,7 @@ pub mod names;
 mod native_model;
 mod prices;
 mod provider;
+mod provider_error;
 mod provider_table;
 mod rejected_reasoning;
 mod sampling;
@@ -27,9 +29,11 @@ mod sse;
 mod timeouts;
 mod wire;
 
+pub use aws::{AwsCredentials, AwsProfile};
 pub use prices::GivenPrice;
-pub use provider::{Auth, NoModelError, OneOrMore, ProviderConfig, ProviderRow, Providers, RowError};
-pub use sampling::Sampling;
+pub use provider::{Auth, OneOrMore, ProviderConfig, ProviderRow, Providers};
+pub use provider_error::{NoModelError, RowError};
+pub use sampling::SamplingConfig;
 pub use timeouts::Timeouts;
 pub use wire::{
     Delivery, Wire,

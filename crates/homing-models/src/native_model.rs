@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use homing_core::{
     BoxFuture,
-    message::Reply,
-    model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta},
+    message::{Image, Reply},
+    model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta, Sampling},
 };
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::{
     attachments,
+    aws::{self, AwsSigner},
     http::{self, Http, OutgoingRequest, Peer},
-    provider::{Auth, NoModelError, ProviderRow, RowError},
+    provider::{Auth, ProviderRow},
+    provider_error::{NoModelError, RowError},
     rejected_reasoning::RejectedReasoning,
+    sampling,
     secret::ApiKey,
     timeouts::Timeouts,
     wire::{
-        Delivery, Wire, anthropic,
+        Delivery, Wire, anthropic, bedrock,
         chat::{self, Quirks},
         effort,
         responses::{self, ResponsesOptions},
@@ -38,8 +41,10 @@ pub(crate) struct NativeModel {
     key: ApiKey,
     peer: Peer,
     delivery: Delivery,
-    /// Settings of the user, as JSON members.
-    settings: String,
+    /// Settings of the user for this model.
+    sampling: Sampling,
+    /// Signs the requests, if no key is sent.
+    signer: Option<AwsSigner>,
     timeouts: Timeouts,
     http: Arc<Http>,
 }
@@ -54,12 +59,16 @@ impl NativeModel {
         http: Arc<Http>,
     ) -> Result<Self, NoModelError> {
         let bad = |why: RowError| NoModelError::BadRow { provider: row.name.clone(), why };
-        let url = endpoint(&row.base_url, row.wire).map_err(bad)?;
+        let url = match row.wire {
+            Wire::Bedrock => converse_url(&row.base_url, model, row.delivery),
+            Wire::Chat | Wire::Responses | Wire::Anthropic | Wire::Genai => endpoint(&row.base_url, row.wire),
+        };
+        let url = url.map_err(bad)?;
         let headers = headers(row, &key).map_err(bad)?;
         let timeouts = http.timeouts.with_patience(row.patience).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
-        let (origin, settings) = (format!("responses/{}", row.name), row.sampling.members(row.wire));
+        let (origin, sampling) = (format!("responses/{}", row.name), row.sampling.of(&model));
         let rejected = RejectedReasoning::default();
         Ok(Self {
             card,
@@ -73,13 +82,26 @@ impl NativeModel {
             key,
             peer,
             delivery,
-            settings,
+            sampling,
+            signer: None,
             timeouts,
             http,
         })
     }
 
+    /// Signs its requests with `signer`.
+    pub(crate) fn signed_by(mut self, signer: AwsSigner) -> Self {
+        self.signer = Some(signer);
+        self
+    }
+
+    /// The settings that a request carries: those of the agent, and those of the configuration where it has none.
+    fn settings(&self, asked: &Sampling) -> Sampling {
+        sampling::supported(asked.clone().or(&self.sampling), self.wire, &self.model, self.quirks)
+    }
+
     fn outgoing(&self, request: &ModelRequest<'_>) -> OutgoingRequest<'_> {
+        let settings = self.settings(request.sampling);
         let mut body = match self.wire {
             Wire::Anthropic => anthropic::body(request, &self.model, self.delivery),
             Wire::Responses => {
@@ -88,10 +110,13 @@ impl NativeModel {
                 let options = ResponsesOptions { model, origin, delivery, summary };
                 responses::body(request, options)
             }
+            Wire::Bedrock => bedrock::body(request, &self.model, &settings, self.quirks.cache_marks),
             Wire::Chat | Wire::Genai => chat::body(request, &self.model, self.quirks, self.delivery),
         };
-        // A body is an object whose first member follows the brace.
-        body.insert_str(1, &self.settings);
+        if self.wire != Wire::Bedrock {
+            // A body is an object whose first member follows the brace.
+            body.insert_str(1, &sampling::members(&settings));
+        }
         let mut headers = self.headers.clone();
         if let Ok(value) = HeaderValue::from_str(request.key)
             && !request.key.is_empty()
@@ -113,8 +138,18 @@ impl Model for NativeModel {
             Wire::Anthropic => anthropic::can_think(&self.model),
             Wire::Chat => chat::takes_effort(&self.model, self.quirks),
             Wire::Responses => responses::takes_effort(&self.model),
+            Wire::Bedrock => bedrock::takes_effort(&self.model),
             Wire::Genai => true,
         }
+    }
+
+    fn ignored_settings(&self, asked: &Sampling) -> Vec<&'static str> {
+        let sent = self.settings(asked).names();
+        asked.clone().or(&self.sampling).names().into_iter().filter(|name| !sent.contains(name)).collect()
+    }
+
+    fn reads(&self, image: &Image) -> bool {
+        attachments::reads(image, &self.card, self.wire)
     }
 
     fn reply<'a>(
@@ -128,10 +163,16 @@ impl Model for NativeModel {
             let decoder = match self.wire {
                 Wire::Anthropic => anthropic::decoder(&request),
                 Wire::Responses => responses::decoder(&request, &self.origin),
+                Wire::Bedrock => bedrock::decoder(&request),
                 Wire::Chat | Wire::Genai => chat::decoder(&request),
             };
+            let mut outgoing = self.outgoing(&request);
+            if let Some(signer) = &self.signer {
+                let signed = signer.sign(outgoing.url, &mut outgoing.headers, &outgoing.body).await;
+                signed.map_err(AskFailure::free)?;
+            }
             let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));
-            let done = http::exchange(&self.http, &timeouts, self.outgoing(&request), decoder, on_delta).await;
+            let done = http::exchange(&self.http, &timeouts, outgoing, decoder, on_delta).await;
             let mut reply = done.map_err(|failure| self.rejected.note(request.messages, self.key.scrub(failure)))?;
             price(&mut reply, &self.card);
             Ok(reply)
@@ -142,6 +183,9 @@ impl Model for NativeModel {
 /// Asks the server of `row` for its models.
 pub(crate) async fn served_models(row: &ProviderRow, key: &ApiKey, http: &Http) -> Result<Vec<String>, ModelError> {
     let unusable = |why: RowError| ModelError::Unusable { reason: format!("provider `{}`: {why}", row.name) };
+    if row.wire == Wire::Bedrock {
+        return Err(ModelError::Unusable { reason: format!("provider `{}` does not list its models", row.name) });
+    }
     let mut url = endpoint(&row.base_url, row.wire).map_err(unusable)?;
     let path = ["/chat/completions", "/responses", "/messages"]
         .iter()
@@ -188,6 +232,16 @@ fn headers(row: &ProviderRow, key: &ApiKey) -> Result<HeaderMap, RowError> {
     Ok(headers)
 }
 
+/// The URL of a model of Bedrock.
+fn converse_url(base: &str, model: &str, delivery: Delivery) -> Result<reqwest::Url, RowError> {
+    let operation = match delivery {
+        Delivery::Streamed => "converse-stream",
+        Delivery::Whole => "converse",
+    };
+    let url = format!("{}{}", base.trim().trim_end_matches('/'), aws::model_path(model, operation));
+    reqwest::Url::parse(&url).map_err(|error| RowError::BadUrl { url, reason: error.to_string() })
+}
+
 /// The URL of the wire's endpoint below `base`, which may already contain a part of the path.
 fn endpoint(base: &str, wire: Wire) -> Result<reqwest::Url, RowError> {
     let (base, query) =
@@ -207,7 +261,7 @@ fn endpoint(base: &str, wire: Wire) -> Result<reqwest::Url, RowError> {
             base = base.strip_suffix("/responses").unwrap_or(base);
             if has_path { "/responses" } else { "/v1/responses" }
         }
-        Wire::Chat | Wire::Genai => {
+        Wire::Chat | Wire::Bedrock | Wire::Genai => {
             base = base.strip_suffix("/chat/completions").unwrap_or(base);
             if has_path { "/chat/completions" } else { "/v1/chat/completions" }
         }

@@ -11,12 +11,14 @@ use serde::Deserialize;
 use crate::genai::GenaiModel;
 use crate::{
     address::{self, Place},
+    aws::{self, AwsProfile, AwsSigner, CredentialSource, Lookup},
     http::Http,
     model_table,
     native_model::{self, NativeModel},
     prices::{self, GivenPrice, PriceTableEntry},
+    provider_error::{NoModelError, RowError},
     provider_table,
-    sampling::Sampling,
+    sampling::SamplingConfig,
     secret::ApiKey,
     timeouts::Timeouts,
     wire::{Delivery, Wire, chat::Quirks},
@@ -49,7 +51,7 @@ pub struct ProviderConfig {
     /// `false` for servers that cannot stream replies.
     pub stream: Option<bool>,
     /// Settings that every request carries.
-    pub sampling: Sampling,
+    pub sampling: SamplingConfig,
 }
 
 /// One string or a list of strings.
@@ -108,7 +110,7 @@ pub struct ProviderRow {
     /// Streamed or whole replies.
     pub delivery: Delivery,
     /// Settings that every request carries.
-    pub sampling: Sampling,
+    pub sampling: SamplingConfig,
 }
 
 impl ProviderRow {
@@ -130,76 +132,12 @@ impl ProviderRow {
     }
 }
 
-/// The reason why [`Providers::model`] has no model of a name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoModelError {
-    /// The provider is not in the table.
-    #[error("unknown provider `{provider}` (known: {known})")]
-    UnknownProvider {
-        /// Name of the provider as written.
-        provider: String,
-        /// Names of the known providers.
-        known: String,
-    },
-    /// The name is not of the form `provider/model`.
-    #[error("`{0}` has no provider: write provider/model, such as anthropic/{0}")]
-    NoProvider(String),
-    /// The provider needs an API key and none is set.
-    #[error("no API key for {provider}: set {vars}")]
-    NoKey {
-        /// Name of the provider.
-        provider: String,
-        /// Environment variables that may hold the key.
-        vars: String,
-    },
-    /// The provider's row is not usable.
-    #[error("provider `{provider}`: {why}")]
-    BadRow {
-        /// Name of the provider.
-        provider: String,
-        /// The reason.
-        why: RowError,
-    },
-}
-
-/// The reason why a row of the provider table is not usable.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RowError {
-    /// The base URL does not begin with `http://` or `https://`.
-    #[error("`{0}` is not an HTTP address")]
-    NotHttp(String),
-    /// The base URL cannot be parsed.
-    #[error("`{url}` is not a valid address: {reason}")]
-    BadUrl {
-        /// The URL.
-        url: String,
-        /// The parser's message.
-        reason: String,
-    },
-    /// The name of a configured header is not valid.
-    #[error("`{0}` is not a valid header name")]
-    BadHeaderName(String),
-    /// The value of a configured header is not valid.
-    #[error("the value of header `{0}` is not valid")]
-    BadHeaderValue(String),
-    /// The API key cannot be sent in a header.
-    #[error("the API key contains characters that a header cannot carry")]
-    BadKey,
-    /// The `genai` crate has no adapter of the provider's name.
-    #[error("the `genai` wire has no provider of this name: set `wire` and `base_url`")]
-    UnknownToGenai,
-    /// The crate was built without the feature `genai`.
-    #[error("this build has no support for the `genai` wire")]
-    NoGenai,
-}
-
-/// Looks up keys and addresses by the name of their environment variable.
-type VariableLookup = Box<dyn Fn(&str) -> Option<SecretString> + Send + Sync>;
-
 /// All known providers, and the connections to them.
 pub struct Providers {
     rows: Vec<ProviderRow>,
-    lookup: VariableLookup,
+    /// Looks up keys and addresses by the name of their environment variable.
+    lookup: Lookup,
+    aws_profile: Option<Arc<dyn AwsProfile>>,
     http: Arc<Http>,
 }
 
@@ -229,7 +167,7 @@ impl Providers {
                 None => rows.push(new_row(name, config)),
             }
         }
-        let lookup: VariableLookup = Box::new(lookup);
+        let lookup: Lookup = Arc::new(lookup);
         for row in rows.iter_mut().filter(|row| !row.has_own_url) {
             let url = provider_table::base_url_variable(&row.name)
                 .and_then(|name| lookup(&name))
@@ -250,7 +188,18 @@ impl Providers {
         for row in rows.iter_mut().filter(|row| address::place(&row.base_url) != Place::Public) {
             row.patience.get_or_insert(provider_table::LOCAL_PATIENCE);
         }
-        Self { rows, lookup, http: Arc::new(Http::new(timeouts, proxy)) }
+        Self { rows, lookup, aws_profile: None, http: Arc::new(Http::new(timeouts, proxy)) }
+    }
+
+    /// Uses this profile for Bedrock if no credentials are set in variables.
+    #[must_use]
+    pub fn with_aws_profile(mut self, profile: Arc<dyn AwsProfile>) -> Self {
+        self.aws_profile = Some(profile);
+        self
+    }
+
+    fn aws(&self) -> CredentialSource {
+        CredentialSource { lookup: self.lookup.clone(), profile: self.aws_profile.clone() }
     }
 
     /// The rows, in the order in which they are tried.
@@ -276,8 +225,10 @@ impl Providers {
         }
         let is_set = |name: &&String| ApiKey::new((self.lookup)(name)).expose().is_some();
         let base_url = provider_table::base_url_variable(&row.name).filter(|_| row.has_own_url);
-        match row.key_vars.iter().chain(&base_url).find(is_set) {
-            Some(name) => Some(format!("{name} is set")),
+        let set = row.key_vars.iter().chain(&base_url).find(is_set).map(|name| format!("{name} is set"));
+        let aws = || self.aws().why_usable().filter(|_| row.wire == Wire::Bedrock).map(str::to_owned);
+        match set.or_else(aws) {
+            Some(why) => Some(why),
             None if row.has_own_url => Some("its address is configured".to_owned()),
             None if row.key_vars.is_empty() => Some("it needs no API key".to_owned()),
             None => None,
@@ -294,7 +245,7 @@ impl Providers {
         let headers = self.rows.iter().flat_map(|row| &row.headers).filter(|(name, _)| is_secret(name));
         // `Bearer` and the like come before the secret itself.
         let values = headers.map(|(_, value)| value.rsplit(' ').next().unwrap_or(value).to_owned());
-        keys.map(|key| key.expose_secret().trim().to_owned()).chain(values).collect()
+        keys.map(|key| key.expose_secret().trim().to_owned()).chain(values).chain(self.aws().secrets()).collect()
     }
 
     /// Returns the model called `provider/model`.
@@ -316,11 +267,36 @@ impl Providers {
                 let row = ProviderRow { auth: self.auth(row), ..row.clone() };
                 Ok(Arc::new(NativeModel::new(&row, model, key, card, self.http.clone())?))
             }
+            Wire::Bedrock => self.bedrock_model(row, model, key, card),
             #[cfg(feature = "genai")]
             Wire::Genai => Ok(Arc::new(GenaiModel::new(row, model, key, card, self.http.clone())?)),
             #[cfg(not(feature = "genai"))]
             Wire::Genai => Err(NoModelError::BadRow { provider: row.name.clone(), why: RowError::NoGenai }),
         }
+    }
+
+    /// A model of Bedrock in the user's region, whose requests carry a key or a signature.
+    fn bedrock_model(
+        &self,
+        row: &ProviderRow,
+        model: &str,
+        key: ApiKey,
+        card: ModelCard,
+    ) -> Result<Arc<dyn Model>, NoModelError> {
+        let bad = |why: RowError| NoModelError::BadRow { provider: row.name.clone(), why };
+        let region = aws::region_in(&row.base_url).or_else(|| self.aws().region());
+        let mut row = row.clone();
+        if row.base_url.trim().is_empty() {
+            row.base_url = aws::base_url(region.as_deref().ok_or(RowError::NoRegion).map_err(bad)?);
+        }
+        let is_signed = key.expose().is_none() && self.aws().why_usable().is_some();
+        let model = NativeModel::new(&row, model, key, card, self.http.clone())?;
+        if !is_signed {
+            return Ok(Arc::new(model));
+        }
+        // A server of another address checks the signature for the region that it was set up with, usually the first one.
+        let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+        Ok(Arc::new(model.signed_by(AwsSigner::new(self.aws(), region))))
     }
 
     /// Asks the server of `provider` which models it offers.
@@ -337,8 +313,11 @@ impl Providers {
 
     fn key(&self, row: &ProviderRow) -> Result<ApiKey, NoModelError> {
         let key = ApiKey::new(self.key_variable(row).and_then(|name| (self.lookup)(name)));
-        if key.expose().is_none() && !row.key_vars.is_empty() && !row.has_own_url {
-            return Err(NoModelError::NoKey { provider: row.name.clone(), vars: row.key_vars.join(" or ") });
+        let is_signed = row.wire == Wire::Bedrock && self.aws().why_usable().is_some();
+        if key.expose().is_none() && !row.key_vars.is_empty() && !row.has_own_url && !is_signed {
+            let other = (row.wire == Wire::Bedrock).then(|| "AWS_ACCESS_KEY_ID or AWS_PROFILE".to_owned());
+            let vars: Vec<String> = row.key_vars.iter().cloned().chain(other).collect();
+            return Err(NoModelError::NoKey { provider: row.name.clone(), vars: vars.join(" or ") });
         }
         Ok(key)
     }
@@ -394,7 +373,7 @@ fn new_row(name: String, config: ProviderConfig) -> ProviderRow {
         has_own_url: false,
         patience: None,
         delivery: Delivery::Streamed,
-        sampling: Sampling::default(),
+        sampling: SamplingConfig::default(),
     };
     apply(&mut row, config);
     // A new provider with a key variable needs that key.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     address::{self, Place},
     provider::{Auth, ProviderRow},
-    sampling::Sampling,
+    sampling::SamplingConfig,
     wire::{
         Delivery, Wire,
         chat::Quirks,
@@ -59,11 +59,13 @@ const CHAT: &[BuiltInProvider] = &[
 /// Providers of the Responses API.
 const RESPONSES: &[&str] = &["openai", "openai-responses"];
 
+/// Amazon Bedrock; its address depends on the region.
+const BEDROCK: BuiltInProvider = ("bedrock", "", &["AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_API_KEY"], Some("aws"), None);
+
 /// Providers that are called through `genai`, under the names it uses.
 const GENAI: &[BuiltInProvider] = &[
     ("gemini", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), Some("gemini-3.8-flash")),
     ("gemini-interactions", "", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], Some("google"), None),
-    ("bedrock", "", &["BEDROCK_API_KEY", "AWS_BEARER_TOKEN_BEDROCK"], Some("aws"), None),
     ("vertex", "", &["VERTEX_API_KEY"], Some("google"), None),
     ("minimax", "", &["MINIMAX_API_KEY"], Some("minimax"), None),
 ];
@@ -82,6 +84,7 @@ pub(crate) fn rows() -> Vec<ProviderRow> {
     rows.extend(
         CHAT.iter().map(|line| row(line, if RESPONSES.contains(&line.0) { Wire::Responses } else { Wire::Chat })),
     );
+    rows.push(row(&BEDROCK, Wire::Bedrock));
     let gemini_comes_third = 2;
     for line in GENAI.iter().rev() {
         let at = if line.0 == "gemini" { gemini_comes_third } else { rows.len() };
@@ -92,7 +95,8 @@ pub(crate) fn rows() -> Vec<ProviderRow> {
 
 /// The environment variable that moves a built-in provider to another address.
 pub(crate) fn base_url_variable(provider: &str) -> Option<String> {
-    let is_built_in = provider == "anthropic" || CHAT.iter().chain(GENAI).any(|line| line.0 == provider);
+    let is_built_in =
+        matches!(provider, "anthropic" | "bedrock") || CHAT.iter().chain(GENAI).any(|line| line.0 == provider);
     is_built_in.then(|| format!("{}_BASE_URL", provider.replace('-', "_").to_uppercase()))
 }
 
@@ -128,7 +132,7 @@ fn row(line: &BuiltInProvider, wire: Wire) -> ProviderRow {
         has_own_url: false,
         patience: key_vars.is_empty().then_some(LOCAL_PATIENCE),
         delivery: Delivery::Streamed,
-        sampling: Sampling::default(),
+        sampling: SamplingConfig::default(),
     }
 }
 

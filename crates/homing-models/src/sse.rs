@@ -3,9 +3,14 @@
 /// Maximum size of a line or an event in bytes, whatever a request permits.
 pub(crate) const MAX_EVENT: usize = 16 * 1024 * 1024;
 
-/// A line or an event is too large.
+/// Reason why a stream cannot be split into events.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct EventTooLong;
+pub(crate) enum SplitError {
+    /// A line or an event is too large.
+    TooLong,
+    /// A checksum or a length is wrong.
+    Damaged,
+}
 
 /// Splits chunks of bytes into the data of complete events. Comments, ids and retry fields are dropped, so that a ping
 /// never counts as content.
@@ -34,17 +39,12 @@ impl SseSplitter {
         Self { max_event, line: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, begun: false }
     }
 
-    /// Maximum size of a line or an event in bytes.
-    pub(crate) fn max_event(&self) -> usize {
-        self.max_event
-    }
-
     /// Reads a chunk and calls `on_event` with every event that it completes, until that returns `Enough`.
     pub(crate) fn push(
         &mut self,
         mut chunk: &[u8],
         mut on_event: impl FnMut(&[u8]) -> SseFlow,
-    ) -> Result<SseFlow, EventTooLong> {
+    ) -> Result<SseFlow, SplitError> {
         while let Some(&first) = chunk.first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
                 chunk = &chunk[1..];
@@ -68,19 +68,19 @@ impl SseSplitter {
         let line = std::mem::take(&mut self.line);
         match self.take_line(&line) {
             Ok(SseLine::Blank | SseLine::Taken) => self.flush(&mut on_event),
-            Err(EventTooLong) => SseFlow::More,
+            Err(_) => SseFlow::More,
         }
     }
 
-    fn keep(&mut self, part: &[u8]) -> Result<(), EventTooLong> {
+    fn keep(&mut self, part: &[u8]) -> Result<(), SplitError> {
         if self.line.len() + part.len() > self.max_event {
-            return Err(EventTooLong);
+            return Err(SplitError::TooLong);
         }
         self.line.extend_from_slice(part);
         Ok(())
     }
 
-    fn end_line(&mut self, end: &[u8]) -> Result<SseLine, EventTooLong> {
+    fn end_line(&mut self, end: &[u8]) -> Result<SseLine, SplitError> {
         if self.line.is_empty() {
             return self.take_line(end);
         }
@@ -92,7 +92,7 @@ impl SseSplitter {
         taken
     }
 
-    fn take_line(&mut self, mut line: &[u8]) -> Result<SseLine, EventTooLong> {
+    fn take_line(&mut self, mut line: &[u8]) -> Result<SseLine, SplitError> {
         if !std::mem::replace(&mut self.begun, true) {
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
@@ -102,7 +102,7 @@ impl SseSplitter {
         if let Some(data) = line.strip_prefix(b"data:") {
             let data = data.strip_prefix(b" ").unwrap_or(data);
             if self.data.len() + data.len() > self.max_event {
-                return Err(EventTooLong);
+                return Err(SplitError::TooLong);
             }
             if std::mem::replace(&mut self.has_data, true) {
                 self.data.push(b'\n');

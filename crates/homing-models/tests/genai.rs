@@ -259,3 +259,32 @@ async fn whole_response_to_a_stream_request_is_not_a_cut_stream() {
     assert!(failure.error.to_string().contains("stream = false"), "{failure:?}");
     assert_eq!(failure.charge, Charge::Nothing);
 }
+
+#[tokio::test]
+async fn signed_reasoning_returns_to_minimax() {
+    let stream = anthropic_stream(
+        &[
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm."}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"seal"}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t1","name":"read","input":{}}}"#,
+            r#"{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"path\":\"x\"}"}}"#,
+            r#"{"type":"content_block_stop","index":1}"#,
+        ],
+        "tool_use",
+    );
+    // `genai` reads the names of events, which the middle of this stream lacks.
+    let named =
+        ["content_block_start", "content_block_delta", "content_block_stop"].iter().fold(stream, |all, name| {
+            let data = format!("data: {{\"type\":\"{name}\"");
+            all.replace(&data, &format!("event: {name}\n{data}"))
+        });
+    let provider = FakeProvider::answers(vec![FakeResponse::events(&named)]).await;
+    let model = model_named(&format!("{}/v1", provider.url()), "genai", "minimax", "MiniMax-M2", patient());
+    let reply = ask(&*model).await.reply();
+    let messages = [Message::user("go"), Message::Assistant(reply)].map(TranscriptEntry::new);
+    ask_with(&*model, request(&messages, &tools())).await.reply();
+    let body: Value = serde_json::from_str(&provider.requests().last().unwrap().body).unwrap();
+    assert_eq!(body["messages"][1]["content"][0], json!({"type": "thinking", "thinking": "Hm.", "signature": "seal"}));
+}

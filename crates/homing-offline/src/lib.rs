@@ -13,7 +13,7 @@ mod search_hits;
 
 use homing_core::{
     BoxFuture,
-    message::Reply,
+    message::{Image, Reply},
     model::{AskFailure, Delta, Model, ModelCard, ModelRequest, OnDelta},
 };
 
@@ -38,6 +38,10 @@ impl Default for OfflineModel {
 impl Model for OfflineModel {
     fn card(&self) -> &ModelCard {
         &self.card
+    }
+
+    fn reads(&self, _: &Image) -> bool {
+        false
     }
 
     fn reply<'a>(

@@ -87,6 +87,7 @@ async fn run(task: &str, specs: Vec<ToolSpec>, choice: ToolChoice) -> OfflineRun
             max_output: 1_000,
             effort: None,
             temperature_milli: None,
+            sampling: &homing_core::model::Sampling::NONE,
             time_left: None,
             key: "",
         };

@@ -177,6 +177,7 @@ async fn bare(count: usize) -> f64 {
                 max_output: 8_192,
                 effort: None,
                 temperature_milli: None,
+                sampling: &homing_core::model::Sampling::NONE,
                 time_left: None,
                 key: "",
             };

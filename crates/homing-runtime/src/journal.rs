@@ -235,7 +235,11 @@ impl SubmissionKeys {
             return Ok(None);
         };
         let is_same = match &earlier.fact {
-            Fact::Spawned(before) => before.task == spawned.task && before.agent.name == spawned.agent.name,
+            Fact::Spawned(before) => {
+                before.task == spawned.task
+                    && before.attachments == spawned.attachments
+                    && before.agent.name == spawned.agent.name
+            }
             _ => false,
         };
         if is_same { Ok(Some(earlier.tree)) } else { Err(JournalError::KeyTaken { key: key.clone() }) }

@@ -171,6 +171,16 @@ pub enum SpawnError {
     /// The task has no text.
     #[error("the task is empty")]
     EmptyTask,
+    /// The model does not read an image or document that is attached to the task.
+    #[error("{model} does not read {path} ({media_type})")]
+    UnreadableAttachment {
+        /// The model.
+        model: String,
+        /// The attached file.
+        path: String,
+        /// Its media type.
+        media_type: String,
+    },
     /// A limit of the run or an ancestor is reached.
     #[error("the {} limit of {} is reached (run {})", .0.name, .0.limit, .0.place)]
     Limit(LimitHit),

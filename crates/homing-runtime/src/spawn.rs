@@ -11,7 +11,7 @@ use homing_core::{
     definition::{AgentDefinition, Inherit, Isolation, ModelChoice},
     fact::Spawned,
     limits::{Cap, Limits},
-    message::Message,
+    message::{Attachment, Message},
     model::Effort,
     rule::{Rule, Subject, Subjects},
     run::shared,
@@ -102,6 +102,7 @@ impl Inner {
         };
         let choice = task.model.clone().map_or_else(|| agent.model.choice.clone(), ModelChoice::Exact);
         let resolved = self.parts.models.resolve(&choice, None).map_err(SpawnError::NoModel)?;
+        reads_attachments(&self.parts, &resolved.names, &task.attachments)?;
         let requested = task.limits.or(agent.limits);
         let limits = requested.or(Limits::root());
         let (limits, unpriced) = enforceable_limits(&self.parts, limits, requested.cost_micros, &resolved)?;
@@ -113,10 +114,12 @@ impl Inner {
         let prompt_context = (self.parts.prompt_context)(&workdir);
         let (system, missing) = prompt::render(&agent, &text, &context, self.parts.skills.as_deref(), &prompt_context);
         let system = with_section(system, agent_memory::section(&self.parts, &agent));
-        warnings.extend(ignored_effort(&self.parts, &agent, &resolved.names));
+        warnings.extend(ignored_settings(&self.parts, &agent, &resolved.names));
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
         warnings.extend(missing_tools(&self.parts, &agent, &authority, &self.agent_tools(&agent, &[])));
+        let mut text = text;
+        task.attachments.iter().for_each(|attachment| attachment.append_to(&mut text));
         Ok(Spawned {
             parent: None,
             parent_call: None,
@@ -124,6 +127,7 @@ impl Inner {
             background: false,
             system: Arc::from(system),
             task: text,
+            attachments: task.attachments.iter().filter_map(Attachment::image).cloned().collect(),
             context,
             inherited: task.history.clone(),
             workdir,
@@ -200,8 +204,7 @@ impl Inner {
         let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
-        let system = with_section(system, agent_memory::section(&self.parts, agent));
-        warnings.extend(ignored_effort(&self.parts, agent, &resolved.names));
+        warnings.extend(ignored_settings(&self.parts, agent, &resolved.names));
         warnings.extend(resolved.warnings.into_iter().chain(missing));
         let inherited_tools =
             tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
@@ -212,8 +215,9 @@ impl Inner {
             continues: order.continues.map(|(run, _)| run),
             background: order.background,
             agent: without_prompt(agent),
-            system: Arc::from(system),
+            system: Arc::from(with_section(system, agent_memory::section(&self.parts, agent))),
             task: order.text,
+            attachments: Vec::new(),
             context,
             inherited,
             workdir: above.workdir.clone(),
@@ -312,15 +316,29 @@ pub(crate) fn shows(own: &Grant, spec: &ToolSpec) -> bool {
     own.shows(&spec.name, spec.effect)
 }
 
-/// A warning if the agent asks for an effort that its model does not take.
-fn ignored_effort(parts: &RuntimeParts, agent: &AgentDefinition, models: &[String]) -> Option<String> {
-    let effort = agent.model.effort.filter(|effort| *effort != Effort::None)?;
-    let name = models.first()?;
-    let model = parts.models.get(name).ok()?;
-    let effort = serde_json::to_value(effort).ok()?;
-    let word = effort.as_str().unwrap_or_default();
-    (!model.takes_effort())
-        .then(|| format!("agent {} asks for effort {word}, which {name} does not take: ignored", agent.name))
+/// Fails if the model of a new run does not read what is attached to its task.
+fn reads_attachments(parts: &RuntimeParts, models: &[String], attachments: &[Attachment]) -> Result<(), SpawnError> {
+    let Some(model) = models.first().and_then(|name| parts.models.get(name).ok()) else { return Ok(()) };
+    let unreadable = |attachment: &&Attachment| attachment.image().is_some_and(|image| !model.reads(image));
+    attachments.iter().find(unreadable).map_or(Ok(()), |attachment| {
+        let media_type = attachment.image().map(|image| image.media_type.clone()).unwrap_or_default();
+        let (model, path) = (model.card().name.clone(), attachment.path.clone());
+        Err(SpawnError::UnreadableAttachment { model, path, media_type })
+    })
+}
+
+/// Warnings if the agent asks for settings that its model does not take.
+fn ignored_settings(parts: &RuntimeParts, agent: &AgentDefinition, models: &[String]) -> Vec<String> {
+    let Some((name, model)) = models.first().and_then(|name| Some((name, parts.models.get(name).ok()?))) else {
+        return Vec::new();
+    };
+    let effort = agent.model.effort.filter(|effort| *effort != Effort::None && !model.takes_effort());
+    let word = effort.and_then(|effort| serde_json::to_value(effort).ok()).unwrap_or_default();
+    let effort = word
+        .as_str()
+        .map(|word| format!("agent {} asks for effort {word}, which {name} does not take: ignored", agent.name));
+    let others = model.ignored_settings(&agent.model.sampling).into_iter();
+    effort.into_iter().chain(others.map(|setting| format!("the setting `{setting}` has no effect on {name}"))).collect()
 }
 
 /// Returns true if `tools` has a tool of the same name.

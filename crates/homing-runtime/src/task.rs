@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use homing_core::{authority::Grant, limits::Limits, message::Message};
+use homing_core::{
+    authority::Grant,
+    limits::Limits,
+    message::{Attachment, Message},
+};
 use serde_json::Value;
 
 use crate::handle::RunHandle;
@@ -15,6 +19,8 @@ pub struct Task {
     pub agent: String,
     /// The text of the task.
     pub text: String,
+    /// Files that belong to the task.
+    pub attachments: Vec<Attachment>,
     /// Limits of the run; the agent's own limits and the defaults apply where it sets none.
     pub limits: Limits,
     /// The model to use instead of the agent's own.
@@ -63,6 +69,13 @@ impl Task {
     #[must_use]
     pub fn model(mut self, model: impl Into<String>) -> Self {
         self.model = Some(model.into());
+        self
+    }
+
+    /// Attaches a file: a text becomes a part of the task, an image or a PDF document follows it.
+    #[must_use]
+    pub fn attach(mut self, attachment: Attachment) -> Self {
+        self.attachments.push(attachment);
         self
     }
 

@@ -4,10 +4,12 @@
 //!   it records every request, so that tests can compare that record with what other parts claim to have sent.
 //! - [`FakeResponse`] has constructors for common responses of the chat completions and Anthropic formats, complete and cut.
 //! - [`ResponsesTurn`] plays OpenAI's Responses API, which refuses requests that break its rules.
+//! - [`aws_event`] and [`check_aws_signature`] play Amazon Bedrock.
 //! - [`PrefixCache`] replies like a provider that caches the beginnings of prompts.
 //! - [`FaultProxy`] forwards to a real server and cuts, stalls or slows its responses.
 
 mod answer;
+mod aws;
 mod prefix_cache;
 mod proxy;
 mod request;
@@ -30,6 +32,7 @@ use tokio::{
 };
 
 pub use answer::{FakeResponse, ResponseStep};
+pub use aws::{aws_event, aws_exception, aws_frame, check_aws_signature};
 pub use prefix_cache::{PrefixCache, PromptUsage};
 pub use proxy::{Fault, FaultProxy};
 pub use request::ReceivedRequest;

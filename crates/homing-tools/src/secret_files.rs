@@ -78,7 +78,7 @@ pub fn in_reach(grant: &Grant, workdir: &Path) -> Option<PathBuf> {
 }
 
 /// Returns whether a file of this name usually holds secrets. Examples such as `.env.example` do not.
-fn is_secret(name: &str) -> bool {
+pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.to_lowercase();
     let is_example = ["example", "sample", "template", "dist"].iter().any(|word| name.ends_with(word));
     let is_env = name.starts_with(".env.") && !is_example;

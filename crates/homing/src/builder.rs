@@ -334,7 +334,9 @@ impl HomingBuilder {
     #[cfg(feature = "providers")]
     #[must_use]
     pub fn keys_from_env(self) -> Self {
-        self.keys(crate::environment::key)
+        let mut builder = self.keys(crate::environment::key);
+        builder.models.aws_profile = Some(crate::environment::aws_profile());
+        builder
     }
 }
 

@@ -71,6 +71,7 @@ impl Homing {
         let inputs =
             serde_json::json!([**agent, spawned.task, spawned.context, spawned.models, spawned.schema, spawned.until]);
         add_part(&mut hash, inputs.to_string().as_bytes());
+        spawned.attachments.iter().for_each(|image| add_part(&mut hash, image.base64.as_bytes()));
         Ok(add_files(&mut hash, &spawned.workdir).map(|()| format!("{:x}", hash.finalize())))
     }
 }

@@ -28,6 +28,21 @@ pub fn key(name: &str) -> Option<secrecy::SecretString> {
     variable(name).filter(|value| !value.trim().is_empty()).map(Into::into)
 }
 
+/// Returns the user's AWS profile: the one that `AWS_PROFILE` names, or `default`. Its files are read when they are needed.
+#[cfg(feature = "providers")]
+pub fn aws_profile() -> std::sync::Arc<dyn homing_models::AwsProfile> {
+    let set = |name: &&str| variable(name).filter(|value| !value.trim().is_empty());
+    let name = ["AWS_PROFILE", "AWS_DEFAULT_PROFILE"].iter().find_map(set).unwrap_or_else(|| "default".to_owned());
+    let home = folder("HOME").unwrap_or_default();
+    let file =
+        |variable: &str, default: &str| set(&variable).map_or_else(|| home.join(".aws").join(default), PathBuf::from);
+    std::sync::Arc::new(crate::aws_profile::ProfileFiles {
+        name,
+        credentials: file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        config: file("AWS_CONFIG_FILE", "config"),
+    })
+}
+
 /// Returns the current folder.
 ///
 /// # Errors

@@ -21,6 +21,8 @@
 
 #[cfg(feature = "tools")]
 mod agent_memory;
+#[cfg(feature = "providers")]
+mod aws_profile;
 mod builder;
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 mod cache;
@@ -58,7 +60,7 @@ pub use homing_core::{
     envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status},
     fact::CancelledBy,
     limits::{Cap, Limit, Limits, usd},
-    message::{Message, Reply},
+    message::{AttachedContent, Attachment, Image, Message, Reply},
     model::{Model, ModelCard, Models, Rates},
     registry::Registry,
     rule::Rule,

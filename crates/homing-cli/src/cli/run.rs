@@ -16,6 +16,7 @@ const EXAMPLES: &str = "Examples:
   homing run \"where are model calls retried?\"
   homing run --agent code-review \"review the last commit\"
   git diff | homing run --agent code-review \"review this\"
+  homing run --attach screen.png \"why does the page look like this? compare @src/page.css\"
   homing run --max-cost 0.50 --timeout 5m --json \"…\" > result.json
   homing run --agent code --until 'cargo test' \"make the tests pass\"
   homing run --plan \"…\"          show what it would do and cost, without running it
@@ -32,10 +33,8 @@ pub(crate) struct RunArgs {
     /// Agent to run: its name, or the path of its file.
     #[arg(long, short, value_name = "NAME|FILE", default_value = DEFAULT_AGENT)]
     pub(crate) agent: String,
-    /// Task for the agent. `-` reads it from standard input; piped input is appended to a task on the command line. `/NAME
-    /// ARGUMENTS` runs a skill.
-    #[arg(value_name = "TASK")]
-    pub(crate) task: Vec<String>,
+    #[command(flatten)]
+    pub(crate) input: TaskArgs,
     #[command(flatten)]
     pub(crate) with: WithArgs,
     #[command(flatten)]
@@ -72,6 +71,19 @@ pub(crate) struct RunArgs {
     pub(crate) replay: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Result")]
     pub(crate) output: OutputArgs,
+}
+
+/// The task of a run, and the files that belong to it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TaskArgs {
+    /// Task for the agent. `-` reads it from standard input; piped input is appended to a task on the command line. `/NAME
+    /// ARGUMENTS` runs a skill.
+    #[arg(value_name = "TASK")]
+    pub(crate) task: Vec<String>,
+    /// File to attach: an image, a PDF document or a text; may be given several times. A word `@PATH` of the task attaches a
+    /// file of the working folder.
+    #[arg(long, value_name = "FILE", help_heading = "Task")]
+    pub(crate) attach: Vec<PathBuf>,
 }
 
 /// The form of the output of a command that runs agents.

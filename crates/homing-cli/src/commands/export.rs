@@ -18,7 +18,9 @@ pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
     let found = super::show::find(&journal, &args.id)?;
     // Replies and results are recorded without keys, but one may have been pasted into a task.
-    let redact = session::redactor(&Providers::new(BTreeMap::new(), environment::key));
+    let redact = session::redactor(
+        &Providers::new(BTreeMap::new(), environment::key).with_aws_profile(environment::aws_profile()),
+    );
     let text = match args.format {
         ExportFormat::Json => {
             let cassette = journal.cassette(found.tree).map_err(Trouble::from)?;

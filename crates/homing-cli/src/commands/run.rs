@@ -25,6 +25,7 @@ use crate::{
     watch::{Show, WatchResult, watch, watch_with},
 };
 
+mod attach;
 mod keyed;
 pub(crate) mod plan;
 mod skill_task;
@@ -33,7 +34,7 @@ mod skill_task;
 const MAX_TASK: usize = 4 * 1024 * 1024;
 
 pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
-    let text = task_text(&args.task)?;
+    let text = task_text(&args.input.task)?;
     // Signals are handled from here on.
     let mut signals = Signals::new()?;
     let replay = args.replay.as_deref().map(read_cassette).transpose()?;
@@ -172,7 +173,7 @@ async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) 
     task.account.clone_from(&args.with.account);
     task.tags = args.tags.iter().cloned().collect();
     task.context = args.set.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
-    Ok(task)
+    attach::attach(task, &args.input, session)
 }
 
 pub(crate) fn schema(path: &Path) -> Result<Value, Trouble> {

@@ -1,8 +1,9 @@
 //! Agent and skill files as they are run, listed and checked.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use homing_testing::FakeResponse;
+use serde_json::Value;
 
 use crate::world::{World, code, err, has_results, json, out, run, task_of};
 
@@ -69,6 +70,29 @@ fn ignored_effort_is_reported() {
     assert!(!warnings.contains("wait"), "{warnings}");
     let args = ["run", "--model", "openai/gpt-5", "--plan", "--json", "--agent", "deep", "x"];
     assert_eq!(json(&world.homing(&args))["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn settings_of_an_agent_are_sent_and_ignored_ones_reported() {
+    let world = World::saying("hello");
+    let agent = "---\nname: exact\ndescription: d\nseed: 7\ntop_p: 0.25\nservice_tier: flex\n---\nP\n";
+    fs::create_dir_all(world.home.path().join(".homing/agents")).unwrap();
+    fs::write(world.home.path().join(".homing/agents/exact.md"), agent).unwrap();
+    world.write(".homing/agents/stranger.md", &agent.replace("exact", "stranger"));
+    let output = world.homing(&run(&["--agent", "exact", "--json", "go"]));
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert_eq!(json(&output)["warnings"], serde_json::json!([]));
+    let body: Value = serde_json::from_str(&world.provider.requests()[0].body).unwrap();
+    assert_eq!((&body["seed"], &body["top_p"], &body["service_tier"]), (&7.into(), &0.25.into(), &"flex".into()));
+    // An untrusted file must not choose a class of service that costs more.
+    world.homing(&run(&["--agent", "stranger", "go"]));
+    let body: Value = serde_json::from_str(&world.provider.requests()[1].body).unwrap();
+    assert_eq!((&body["seed"], body.get("service_tier")), (&7.into(), None));
+    let mut plan =
+        world.command(&["run", "--model", "anthropic/claude-sonnet-4-5", "--plan", "--json", "--agent", "exact", "x"]);
+    let shown = json(&plan.env("ANTHROPIC_API_KEY", "sk-ant-test").output().unwrap());
+    let expected = "the setting `seed` has no effect on anthropic/claude-sonnet-4-5";
+    assert_eq!(shown["warnings"], serde_json::json!([expected]));
 }
 
 #[test]

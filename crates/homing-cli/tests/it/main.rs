@@ -2,6 +2,7 @@
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a skipped test says so, and chaos reports")]
 
 mod agent_files;
+mod attachments;
 mod bad_input;
 mod chaos;
 mod cut_replies;

@@ -77,7 +77,7 @@ fn inherited_origin(message: &Message) -> MessageOrigin {
 
 impl Conversation {
     pub(super) fn new(spawned: &Spawned) -> Self {
-        let task = Message::user(spawned.task.clone());
+        let task = spawned.task_message();
         let inherited = spawned.inherited.iter().cloned();
         let inherited = inherited.map(|message| {
             let origin = inherited_origin(&message);
@@ -163,10 +163,12 @@ impl Conversation {
     }
 
     /// Lets `summary` replace the first `upto` entries in future requests.
-    pub(super) fn supersede(&mut self, task: &str, summary: &str, upto: usize, turns: u64) {
+    pub(super) fn supersede(&mut self, spawned: &Spawned, summary: &str, upto: usize, turns: u64) {
         let upto = upto.clamp(self.superseded, self.entries.len());
-        let text = format!("The task:\n{task}\n\nSummary of what happened so far:\n{summary}");
-        self.entries.insert(upto, TranscriptEntry::with_origin(Message::user(text), MessageOrigin::Summary));
+        let text = format!("The task:\n{}\n\nSummary of what happened so far:\n{summary}", spawned.task);
+        // A summary describes attached images only in words, so they stay.
+        let message = Message::User { text, images: spawned.attachments.clone() };
+        self.entries.insert(upto, TranscriptEntry::with_origin(message, MessageOrigin::Summary));
         self.superseded = upto;
         self.compaction.done(turns);
     }

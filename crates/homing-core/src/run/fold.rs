@@ -249,7 +249,7 @@ impl Fold<'_> {
 
     pub(crate) fn compacted(&mut self, summary: &str, upto: usize) {
         let run = &mut *self.run;
-        run.conversation.supersede(&run.spawned.task, summary, upto, run.own.turns);
+        run.conversation.supersede(&run.spawned, summary, upto, run.own.turns);
         run.asks.last_size = None;
     }
 

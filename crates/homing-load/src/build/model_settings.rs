@@ -2,11 +2,11 @@
 
 use homing_core::{
     definition::{AgentDefinition, ModelChoice},
-    model::Effort,
+    model::{Effort, Sampling},
 };
 
 use super::field_reader::FieldReader;
-use crate::{dialect::AbsentModel, node::Node, node::NodeKind};
+use crate::{dialect::AbsentModel, fields::Setting, node::Node, node::NodeKind};
 
 /// The keys of a file that choose a model.
 #[derive(Default)]
@@ -18,6 +18,7 @@ pub(super) struct ModelReader {
     pub(super) provider: Option<String>,
     effort: Option<Effort>,
     temperature_milli: Option<u32>,
+    sampling: Sampling,
 }
 
 impl ModelReader {
@@ -85,12 +86,21 @@ impl ModelReader {
         };
     }
 
-    pub(super) fn temperature(&mut self, reader: &mut FieldReader<'_>) {
-        let number = reader.word().parse::<f64>().ok();
-        match number.filter(|number| (0.0..=2.0).contains(number)) {
-            // The range is checked above, and no provider distinguishes less than a thousandth.
-            Some(number) => self.temperature_milli = Some((number * 1_000.0).round() as u32),
-            None => reader.warn("the temperature must be a number from 0 to 2: ignored", ""),
+    pub(super) fn sampling(&mut self, setting: Setting, reader: &mut FieldReader<'_>) {
+        match setting {
+            Setting::Temperature => {
+                let warning = "the temperature must be a number from 0 to 2: ignored";
+                self.temperature_milli = thousandths(reader, 2.0, warning).or(self.temperature_milli);
+            }
+            Setting::TopP => {
+                let warning = "top_p must be a number from 0 to 1: ignored";
+                self.sampling.top_p_milli = thousandths(reader, 1.0, warning).or(self.sampling.top_p_milli);
+            }
+            Setting::Seed => match reader.word().parse() {
+                Ok(seed) => self.sampling.seed = Some(seed),
+                Err(_) => reader.warn("the seed must be a whole number: ignored", ""),
+            },
+            Setting::ServiceTier => self.sampling.service_tier = reader.text(),
         }
     }
 
@@ -109,5 +119,15 @@ impl ModelReader {
             if models.is_empty() { self.choice.unwrap_or(absent) } else { ModelChoice::Named(models) };
         definition.model.effort = self.effort;
         definition.model.temperature_milli = self.temperature_milli;
+        definition.model.sampling = self.sampling;
     }
+}
+
+/// A number from 0 to `most` in thousandths, because no provider distinguishes less; `None` with a warning otherwise.
+fn thousandths(reader: &mut FieldReader<'_>, most: f64, warning: &str) -> Option<u32> {
+    let number = reader.word().parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
+    if number.is_none() {
+        reader.warn(warning, "");
+    }
+    number.map(|number| (number * 1_000.0).round() as u32)
 }

@@ -20,8 +20,8 @@ use genai::{
 };
 use homing_core::{
     BoxFuture,
-    message::{Reply, StopReason, Usage},
-    model::{AskFailure, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta},
+    message::{Image, Reply, StopReason, Usage},
+    model::{AskFailure, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta, Sampling},
 };
 use raw_frames::RawFrames;
 use serde_json::{Value, json};
@@ -32,8 +32,8 @@ use crate::{
     event_reader::{SizeLimits, too_large},
     http::{Http, Peer},
     native_model::price,
-    provider::{NoModelError, ProviderRow, RowError},
-    sampling::Sampling,
+    provider::ProviderRow,
+    provider_error::{NoModelError, RowError},
     secret::ApiKey,
     timeouts::{Deadline, StreamTimers, Timeouts, no_response},
     wire::{Delivery, MAX_TOKENS, ReplyBlock, ReplyBuilder, StreamProgress, Wire, cut_stream},
@@ -73,8 +73,8 @@ impl GenaiModel {
         let peer = Arc::new(Peer::new(&row.name, url.as_ref()));
         let headers = row.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let (delivery, timeouts) = (row.delivery, http.timeouts.with_patience(row.patience).for_delivery(row.delivery));
+        let sampling = row.sampling.of(model);
         let (model, origin) = (ModelIden::new(adapter, model.to_owned()), format!("genai/{}", row.name));
-        let sampling = row.sampling.clone();
         Ok(Self { card, model, endpoint, headers, sampling, key, origin, delivery, timeouts, peer, http })
     }
 
@@ -96,7 +96,7 @@ impl GenaiModel {
     async fn ask(&self, request: &ModelRequest<'_>, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
         let client = self.client().map_err(AskFailure::free)?;
         let chat = request::chat_request(request, &self.origin);
-        let options = request::options(request, &self.headers, &self.sampling);
+        let options = request::options(request, &self.headers, &request.sampling.clone().or(&self.sampling));
         let call = GenaiCall {
             client,
             model: self.model.clone(),
@@ -151,7 +151,7 @@ impl GenaiCall {
                 let reason = "the response was not an event stream: if the server cannot stream, set `stream = false`";
                 Err(draft.fail(ModelError::Broken { reason: reason.to_owned() }))
             }
-            Ok(end) => CallEnd::of_stream(end).finish(draft, frames, self.model.adapter_kind, on_delta),
+            Ok(end) => CallEnd::of_stream(end).finish(draft, frames, on_delta),
             Err(error) => Err(draft.fail(frames.error.unwrap_or(error))),
         }
     }
@@ -203,8 +203,7 @@ impl GenaiCall {
         match asked {
             Ok(response) => {
                 frames.note_whole(response.captured_raw_body.as_ref().unwrap_or(&Value::Null));
-                let adapter = self.model.adapter_kind;
-                CallEnd::of_whole(response).finish(self.reply_builder(), frames, adapter, on_delta)
+                CallEnd::of_whole(response).finish(self.reply_builder(), frames, on_delta)
             }
             Err(error) => {
                 if let genai::Error::ChatResponseGeneration { response_body, .. } = &error {
@@ -219,6 +218,10 @@ impl GenaiCall {
 impl Model for GenaiModel {
     fn card(&self) -> &ModelCard {
         &self.card
+    }
+
+    fn reads(&self, image: &Image) -> bool {
+        attachments::reads(image, &self.card, Wire::Genai)
     }
 
     fn reply<'a>(
@@ -239,7 +242,6 @@ impl Model for GenaiModel {
 fn adapter(provider: &str) -> Option<AdapterKind> {
     match provider {
         "gemini-interactions" => Some(AdapterKind::GeminiIx),
-        "bedrock" => Some(AdapterKind::BedrockApi),
         other => AdapterKind::from_lower_str(&other.replace('-', "_")),
     }
 }
@@ -267,14 +269,8 @@ impl CallEnd {
         Self { parts, usage: Some(response.usage), reason: response.stop_reason, unstreamed }
     }
 
-    fn finish(
-        self,
-        mut draft: ReplyBuilder,
-        frames: RawFrames,
-        adapter: AdapterKind,
-        on_delta: OnDelta<'_>,
-    ) -> Result<Reply, AskFailure> {
-        draft.usage = self.usage.as_ref().map(|from| usage(from, adapter));
+    fn finish(self, mut draft: ReplyBuilder, frames: RawFrames, on_delta: OnDelta<'_>) -> Result<Reply, AskFailure> {
+        draft.usage = self.usage.as_ref().map(usage);
         draft.model = frames.model;
         draft.stop = self.reason.as_ref().and_then(stop);
         let listener = &mut |delta: Delta<'_>| on_delta(delta);
@@ -375,9 +371,9 @@ fn stop(reason: &GenaiStopReason) -> Option<StopReason> {
     }
 }
 
-/// Converts `genai`'s usage, whose counts are signed. Its prompt tokens include the cached ones, except for Bedrock. A missing
+/// Converts `genai`'s usage, whose counts are signed. Its prompt tokens include the cached ones. A missing
 /// count of the output is what remains of the total: Gemini leaves it out if it is zero.
-fn usage(from: &genai::chat::Usage, adapter: AdapterKind) -> Usage {
+fn usage(from: &genai::chat::Usage) -> Usage {
     let count = |tokens: Option<i32>| match tokens {
         None => Some(0),
         Some(tokens) => u64::try_from(tokens).ok().filter(|tokens| *tokens < MAX_TOKENS),
@@ -386,16 +382,13 @@ fn usage(from: &genai::chat::Usage, adapter: AdapterKind) -> Usage {
         let details = from.prompt_tokens_details.as_ref();
         let cached = count(details.and_then(|details| details.cached_tokens))?;
         let cache_write = count(details.and_then(|details| details.cache_creation_tokens))?;
-        let mut input = count(Some(from.prompt_tokens?))?;
+        let input = count(Some(from.prompt_tokens?))?;
         let reasoning = from.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens);
         let reasoning = count(reasoning)?;
         let output = match from.completion_tokens {
             Some(tokens) => count(Some(tokens))?,
             None => count(from.total_tokens)?.saturating_sub(input).max(reasoning),
         };
-        if adapter == AdapterKind::BedrockApi {
-            input += cached + cache_write;
-        }
         let cached = cached.min(input);
         let cache_write = cache_write.min(input - cached);
         Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })

@@ -6,14 +6,11 @@ use genai::chat::{
 };
 use homing_core::{
     message::{Args, Image, Message, Part, Reply, ToolResult},
-    model::{Effort, ModelRequest, ToolChoice},
+    model::{Effort, ModelRequest, Sampling, ToolChoice},
 };
 use serde_json::{Value, json};
 
-use crate::{
-    sampling::Sampling,
-    wire::{DOCUMENT_NAME, IdStyle, of_reply, of_result},
-};
+use crate::wire::{DOCUMENT_NAME, IdStyle, of_reply, of_result};
 
 /// The options of a request: everything but its messages and tools.
 pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)], sampling: &Sampling) -> ChatOptions {
@@ -38,7 +35,7 @@ pub(super) fn options(request: &ModelRequest<'_>, headers: &[(String, String)], 
         };
     }
     options.seed = sampling.seed;
-    options.top_p = sampling.top_p;
+    options.top_p = sampling.top_p_milli.map(|milli| f64::from(milli) / 1_000.0);
     options.service_tier = sampling.service_tier.as_deref().and_then(|tier| tier.parse().ok());
     if !headers.is_empty() {
         options = options.with_extra_headers(headers.to_vec());
@@ -130,8 +127,8 @@ fn assistant(reply: &Reply, position: usize, origin: &str) -> Vec<ContentPart> {
     for part in &reply.parts {
         match part {
             Part::Text(text) => parts.push(ContentPart::from_text(text)),
-            // `genai` represents a signed block as a signature followed by its text: it sends Bedrock that pair as
-            // `reasoningText`, and a signature alone as `redactedContent`. No provider accepts unsigned reasoning.
+            // `genai` represents a signed block as a signature followed by its text: it sends that
+            // pair as one block. No provider accepts unsigned reasoning.
             Part::Thinking { text, signature: Some(signature), origin: Some(from) } if from == origin => {
                 parts.push(ContentPart::ThoughtSignature(signature.clone()));
                 parts.push(ContentPart::ReasoningContent(text.clone()));

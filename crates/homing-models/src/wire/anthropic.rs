@@ -68,25 +68,32 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str) {
             ));
         }
     }
-    // A request with thinking must have no temperature, and the newest models accept none at all.
-    let refuses_temperature = version(model).is_some_and(|version| version >= (4, 7));
-    if let (Some(milli), ThinkingMode::Unset | ThinkingMode::Off, false) =
-        (request.temperature_milli, &thinking, refuses_temperature)
-    {
-        out.push_str(&format!(",\"temperature\":{}", f64::from(milli.min(1_000)) / 1_000.0));
+    if let Some(milli) = temperature(request, model, &thinking) {
+        out.push_str(&format!(",\"temperature\":{}", f64::from(milli) / 1_000.0));
     }
+}
+
+/// The temperature in thousandths. A request with thinking must have none.
+pub(super) fn temperature(request: &ModelRequest<'_>, model: &str, thinking: &ThinkingMode) -> Option<u32> {
+    let is_free = matches!(thinking, ThinkingMode::Unset | ThinkingMode::Off) && !refuses_sampling(model);
+    request.temperature_milli.filter(|_| is_free).map(|milli| milli.min(1_000))
+}
+
+/// Returns true for the newest models, which accept neither a temperature nor `top_p`.
+pub(crate) fn refuses_sampling(model: &str) -> bool {
+    version(model).is_some_and(|version| version >= (4, 7))
 }
 
 /// The thinking mode of a request.
 #[derive(Debug, PartialEq, Eq)]
-enum ThinkingMode {
+pub(super) enum ThinkingMode {
     Unset,
     Off,
     Budget(u64),
     Adaptive(&'static str),
 }
 
-fn thinking(request: &ModelRequest<'_>, model: &str) -> ThinkingMode {
+pub(super) fn thinking(request: &ModelRequest<'_>, model: &str) -> ThinkingMode {
     let Some(effort) = request.effort else { return ThinkingMode::Unset };
     if effort == Effort::None {
         return ThinkingMode::Off;
@@ -115,7 +122,7 @@ fn thinking(request: &ModelRequest<'_>, model: &str) -> ThinkingMode {
 }
 
 /// The version in an id such as `claude-opus-4-6` or `claude-3-7-sonnet-20250219`, as `(4, 6)`.
-fn version(model: &str) -> Option<(u32, u32)> {
+pub(super) fn version(model: &str) -> Option<(u32, u32)> {
     let mut numbers = model.split(['-', '.', '@', ':']).filter_map(|part| part.parse::<u32>().ok());
     let numbers: Vec<u32> = numbers.by_ref().take_while(|number| *number < 1_000).collect();
     numbers.first().map(|major| (*major, numbers.get(1).copied().unwrap_or(0)))
@@ -173,7 +180,7 @@ fn push_messages(out: &mut String, request: &ModelRequest<'_>) {
 
 /// The positions of cache marks: the end of this request and the end of the last one. The latter is needed if this turn
 /// added more blocks than the provider looks back over.
-fn marks(request: &ModelRequest<'_>) -> [Option<usize>; 2] {
+pub(super) fn marks(request: &ModelRequest<'_>) -> [Option<usize>; 2] {
     let is_reply = |at: &usize| matches!(request.messages[*at].message, Message::Assistant(_));
     let end = (0..request.messages.len()).next_back().filter(|at| !is_reply(at));
     let last_reply = (0..request.messages.len()).rfind(is_reply);
@@ -181,7 +188,7 @@ fn marks(request: &ModelRequest<'_>) -> [Option<usize>; 2] {
     [end, before]
 }
 
-fn role_of(message: &Message) -> &'static str {
+pub(super) fn role_of(message: &Message) -> &'static str {
     match message {
         Message::User { .. } | Message::Tool(_) => "user",
         Message::Assistant(_) => "assistant",

@@ -116,9 +116,7 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirk
     let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     out.push_str(&format!(",\"{limit}\":{}", request.max_output));
     let levels = EffortLevels::of(model);
-    // OpenAI's reasoning models refuse requests with a temperature.
-    let is_fixed = levels.is_some() && quirks.max_completion_tokens;
-    if let Some(milli) = request.temperature_milli.filter(|_| !is_fixed) {
+    if let Some(milli) = request.temperature_milli.filter(|_| !has_fixed_sampling(model, quirks)) {
         out.push_str(&format!(",\"temperature\":{}", f64::from(milli) / 1_000.0));
     }
     match (request.effort.filter(|_| !quirks.no_effort), levels) {
@@ -131,6 +129,11 @@ fn push_options(out: &mut String, request: &ModelRequest<'_>, model: &str, quirk
         // Models that do not reason refuse an effort.
         (Some(_), None) | (None, _) => (),
     }
+}
+
+/// Returns true for OpenAI's reasoning models, which refuse requests with a temperature or `top_p`.
+pub(crate) fn has_fixed_sampling(model: &str, quirks: Quirks) -> bool {
+    quirks.max_completion_tokens && EffortLevels::of(model).is_some()
 }
 
 /// Returns true if the effort is sent to this model.

@@ -2,6 +2,8 @@
 
 pub(crate) mod anthropic;
 mod anthropic_stream;
+pub(crate) mod bedrock;
+mod bedrock_stream;
 mod call_ids;
 pub(crate) mod chat;
 mod chat_cache;
@@ -49,6 +51,9 @@ pub enum Wire {
     Responses,
     /// Anthropic messages.
     Anthropic,
+    /// Amazon Bedrock's Converse API.
+    #[serde(alias = "converse")]
+    Bedrock,
     /// The wire that `genai` uses for the provider of that name.
     Genai,
 }
@@ -87,6 +92,8 @@ pub(crate) enum Decoder {
     Responses(responses_stream::ResponsesDecoder),
     /// Messages.
     Anthropic(anthropic_stream::AnthropicDecoder),
+    /// Converse.
+    Bedrock(bedrock_stream::BedrockDecoder),
 }
 
 impl Decoder {
@@ -96,6 +103,7 @@ impl Decoder {
             Self::Chat(decoder) => decoder.push(data, on_delta),
             Self::Responses(decoder) => decoder.push(data, on_delta),
             Self::Anthropic(decoder) => decoder.push(data, on_delta),
+            Self::Bedrock(decoder) => decoder.push(data, on_delta),
         }
     }
 
@@ -105,6 +113,7 @@ impl Decoder {
             Self::Chat(decoder) => decoder.push_whole(body, on_delta),
             Self::Responses(decoder) => decoder.push_whole(body, on_delta),
             Self::Anthropic(decoder) => decoder.push_whole(body, on_delta),
+            Self::Bedrock(decoder) => decoder.push_whole(body, on_delta),
         }
     }
 
@@ -114,6 +123,7 @@ impl Decoder {
             Self::Chat(decoder) => decoder.finish(),
             Self::Responses(decoder) => decoder.finish(),
             Self::Anthropic(decoder) => decoder.finish(),
+            Self::Bedrock(decoder) => decoder.finish(),
         }
     }
 
@@ -128,6 +138,7 @@ impl Decoder {
             Self::Chat(decoder) => &mut decoder.draft,
             Self::Responses(decoder) => &mut decoder.draft,
             Self::Anthropic(decoder) => &mut decoder.draft,
+            Self::Bedrock(decoder) => &mut decoder.draft,
         };
         draft.max_output = Some(max_output);
     }
@@ -138,6 +149,7 @@ impl Decoder {
             Self::Chat(decoder) => decoder.draft.check_length(),
             Self::Responses(decoder) => decoder.draft.check_length(),
             Self::Anthropic(decoder) => decoder.draft.check_length(),
+            Self::Bedrock(decoder) => decoder.draft.check_length(),
         }
     }
 
@@ -146,7 +158,7 @@ impl Decoder {
     pub(crate) fn take_failed_attempt(&mut self, body: &[u8]) -> bool {
         match self {
             Self::Chat(decoder) => decoder.take_failed_attempt(body),
-            Self::Responses(_) | Self::Anthropic(_) => false,
+            Self::Responses(_) | Self::Anthropic(_) | Self::Bedrock(_) => false,
         }
     }
 
@@ -155,6 +167,7 @@ impl Decoder {
             Self::Chat(decoder) => decoder.draft,
             Self::Responses(decoder) => decoder.draft,
             Self::Anthropic(decoder) => decoder.abandon(),
+            Self::Bedrock(decoder) => decoder.draft,
         }
     }
 }
@@ -166,6 +179,7 @@ pub(crate) fn decoder_for(wire: Wire, tools: &[&str]) -> Decoder {
     match wire {
         Wire::Anthropic => Decoder::Anthropic(anthropic_stream::AnthropicDecoder::new(draft)),
         Wire::Responses => Decoder::Responses(responses_stream::ResponsesDecoder::new(draft, "responses/test")),
+        Wire::Bedrock => Decoder::Bedrock(bedrock_stream::BedrockDecoder::new(draft)),
         Wire::Chat | Wire::Genai => Decoder::Chat(chat_stream::ChatDecoder::new(draft)),
     }
 }

@@ -69,6 +69,20 @@ pub(super) fn of_responses(object: &Value) -> Usage {
     read().unwrap_or_else(unknown)
 }
 
+/// Usage of a Converse reply, whose input does not include the cached tokens.
+pub(super) fn of_bedrock(object: &Value) -> Usage {
+    if !has(object, ["inputTokens", "outputTokens"]) {
+        return unknown();
+    }
+    let keys = ["inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens"];
+    let read = || {
+        let [fresh, cached, cache_write, output] = keys.map(|key| count(object, &[key]));
+        let (fresh, cached, cache_write, output) = (fresh?, cached?, cache_write?, output?);
+        Some(Usage { input: fresh + cached + cache_write, cached, cache_write, output, ..Usage::default() })
+    };
+    read().unwrap_or_else(unknown)
+}
+
 /// Usage of a message; `before` is the usage from the beginning of the stream.
 pub(super) fn of_anthropic(object: &Value, before: Option<&Value>) -> Usage {
     let merged = |key: &str| {

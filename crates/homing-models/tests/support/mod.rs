@@ -78,6 +78,7 @@ pub fn request<'a>(messages: &'a [Arc<TranscriptEntry>], tools: &'a Toolbox) -> 
         max_output: 1_000,
         effort: None,
         temperature_milli: None,
+        sampling: &homing_core::model::Sampling::NONE,
         time_left: None,
         key: "run:1",
     }

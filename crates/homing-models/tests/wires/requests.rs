@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
     message::{Args, Image, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
-    model::{Effort, ModelRequest, ToolChoice},
+    model::{Effort, ModelRequest, Sampling, ToolChoice},
 };
 use homing_models::Providers;
-use homing_testing::{FakeProvider, FakeResponse, ResponseStep};
+use homing_testing::{FakeProvider, FakeResponse, ResponseStep, ResponsesTurn, aws_event};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -265,4 +265,46 @@ async fn settings_of_a_provider_are_sent_with_every_request() {
         assert_eq!((&body["seed"], &body["top_p"], &body["service_tier"]), (&seed, &json!(0.5), &json!("flex")));
         assert_eq!(body["model"], "m");
     }
+}
+
+#[tokio::test]
+async fn settings_of_a_request_win_over_those_of_the_provider() {
+    let answers = [
+        ("chat", FakeResponse::chat_text("Hi"), ["/seed", "/top_p", "/service_tier"]),
+        ("anthropic", FakeResponse::anthropic_text("Hi"), ["", "/top_p", "/service_tier"]),
+        (
+            "responses",
+            FakeResponse::events(&ResponsesTurn::items(vec![ResponsesTurn::message("Hi")]).events()),
+            ["", "/top_p", "/service_tier"],
+        ),
+        ("bedrock", bedrock_text("Hi"), ["", "/inferenceConfig/topP", "/serviceTier/type"]),
+    ];
+    for (wire, answer, [seed, top_p, tier]) in answers {
+        let provider = FakeProvider::answers(vec![answer]).await;
+        let sampling = json!({"seed": 7, "top_p": 0.5, "models": {"m": {"service_tier": "flex"}}});
+        let config = serde_json::from_value(json!({"wire": wire, "base_url": provider.url(), "sampling": sampling}));
+        let providers = homing_models::Providers::new([("mine".to_owned(), config.unwrap())].into(), |_| None);
+        let model = providers.model("mine/m").unwrap();
+        let own = Sampling { top_p_milli: Some(250), ..Sampling::NONE };
+        let (messages, tools) = ([TranscriptEntry::new(Message::user("hello"))], tools());
+        ask_with(&*model, ModelRequest { sampling: &own, ..request(&messages, &tools) }).await.reply();
+        let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
+        let sent = [(seed, json!(7)), (top_p, json!(0.25)), (tier, json!("flex"))];
+        for (path, value) in sent.iter().filter(|(path, _)| !path.is_empty()) {
+            assert_eq!(body.pointer(path), Some(value), "{wire}: {body}");
+        }
+        assert_eq!(body.get("seed").is_some(), !seed.is_empty(), "{wire}: {body}");
+        let ignored: &[&str] = if seed.is_empty() { &["seed"] } else { &[] };
+        assert_eq!(model.ignored_settings(&own), ignored, "{wire}");
+    }
+}
+
+fn bedrock_text(text: &str) -> FakeResponse {
+    let delta = json!({"contentBlockIndex": 0, "delta": {"text": text}}).to_string();
+    let usage = json!({"usage": {"inputTokens": 10, "outputTokens": 5}}).to_string();
+    FakeResponse::aws_frames(&[
+        aws_event("contentBlockDelta", &delta),
+        aws_event("messageStop", r#"{"stopReason":"end_turn"}"#),
+        aws_event("metadata", &usage),
+    ])
 }

@@ -196,10 +196,9 @@ impl ModelCalls {
         let no_tools = Toolbox::default();
         let CallPermit { request, reserved, key, .. } = permit;
         let landing = matches!(reserved.asked.purpose, Purpose::Landing(_));
-        let (effort, temperature_milli, single_turn, forced) = self.run.read(|run| {
-            let agent = &run.spawned.agent;
+        let (agent, single_turn, forced) = self.run.read(|run| {
             let forced = forces_answer(run, &reserved.asked.purpose);
-            (agent.model.effort, agent.model.temperature_milli, run.limits.turns.value() == Some(1), forced)
+            (run.spawned.agent.clone(), run.limits.turns.value() == Some(1), forced)
         });
         let model_request = ModelRequest {
             system: &request.system,
@@ -211,8 +210,9 @@ impl ModelCalls {
                 (false, false) => ToolChoice::Auto,
             },
             max_output: reserved.asked.max_output,
-            effort,
-            temperature_milli,
+            effort: agent.model.effort,
+            temperature_milli: agent.model.temperature_milli,
+            sampling: &agent.model.sampling,
             time_left: self.scheduler.time_to_work(),
             key,
         };

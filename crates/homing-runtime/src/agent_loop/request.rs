@@ -160,7 +160,7 @@ pub(crate) fn too_small_for_first_call(
     if card.is_program() {
         return None;
     }
-    let task = Message::user(spawned.task.clone());
+    let task = spawned.task_message();
     let messages: Vec<_> = spawned.inherited.iter().cloned().chain([task]).map(TranscriptEntry::new).collect();
     let input = input_bound(&spawned.system, tools.bytes, &messages, None);
     let most = most_output(card, input, spawned.limits.output.value(), config);

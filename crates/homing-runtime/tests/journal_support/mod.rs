@@ -91,6 +91,7 @@ pub fn spawned() -> Spawned {
         agent: Arc::new(AgentDefinition::new("explore", "looks around", "You look around.")),
         system: "You look around.".into(),
         task: "find the door".to_owned(),
+        attachments: Vec::new(),
         context: Default::default(),
         inherited: Vec::new(),
         workdir: "/work".into(),

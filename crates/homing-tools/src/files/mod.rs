@@ -1,6 +1,7 @@
 //! The file tools, confined to the folders that a run may use.
 
 pub(crate) mod atomic_write;
+pub mod attach;
 pub(crate) mod change_diff;
 pub(crate) mod confined_open;
 pub mod diff;
@@ -9,6 +10,7 @@ pub(crate) mod file_versions;
 pub(crate) mod glob;
 pub(crate) mod grep;
 pub(crate) mod ls;
+mod media;
 pub(crate) mod path_arg;
 mod pdf_pages;
 pub(crate) mod read;

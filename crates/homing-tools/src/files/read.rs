@@ -5,7 +5,6 @@ use std::{
     io::{BufRead, BufReader, Read as _, Seek},
 };
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use homing_core::{
     message::Image,
     rule::Subjects,
@@ -17,8 +16,8 @@ use serde::Deserialize;
 use crate::{
     files::{
         file_versions::{FileStat, FileVersion, SeenVersions, hash},
+        media::{self, MAX_IMAGE, MAX_PAGES, MAX_PDF, image_type, is_pdf},
         path_arg::{RequestedPath, path_subjects},
-        pdf_pages,
         workspace_files::{OpenFile, open_file},
     },
     lenient_args,
@@ -33,12 +32,6 @@ const LINE_CHARS: usize = 2_000;
 const MAX_TEXT: usize = 256 * 1024;
 /// Maximum number of bytes skipped to find the first line.
 const MAX_SCAN: u64 = 256 * 1024 * 1024;
-/// Maximum size of an image.
-const MAX_IMAGE: u64 = 5 * 1024 * 1024;
-/// Maximum size of a PDF document; providers limit whole requests to about 32 MB.
-const MAX_PDF: u64 = 10 * 1024 * 1024;
-/// Maximum number of pages of a PDF document, which is also Anthropic's.
-const MAX_PAGES: u32 = 100;
 
 /// The `read` tool.
 pub(crate) struct ReadTool;
@@ -92,7 +85,7 @@ fn read(context: &ToolContext, args: &ReadArgs, stop: &StopSignal) -> Result<Too
     if let Some(media_type) = image_type(head) {
         return show_image(&mut opened, media_type, &requested);
     }
-    if head.starts_with(b"%PDF-") {
+    if is_pdf(head) {
         return show_pdf(&mut opened, &requested);
     }
     reject_binary(head, &requested)?;
@@ -120,35 +113,20 @@ fn fill(file: &mut std::fs::File, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(got)
 }
 
-fn image_type(head: &[u8]) -> Option<&'static str> {
-    match head {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
-}
-
 fn show_image(opened: &mut OpenFile, media_type: &str, requested: &RequestedPath) -> Result<ToolOutput, String> {
     let bytes = whole_file(opened, MAX_IMAGE, "an image", requested)?;
-    let image = Image { media_type: media_type.to_owned(), base64: BASE64_STANDARD.encode(&bytes), pages: None };
+    let image = media::image(media_type, &bytes);
     let text = format!("{} ({media_type}, {} bytes)", requested.shown, bytes.len());
     Ok(ToolOutput { images: vec![image], ..ToolOutput::text(text) })
 }
 
 fn show_pdf(opened: &mut OpenFile, requested: &RequestedPath) -> Result<ToolOutput, String> {
     let bytes = whole_file(opened, MAX_PDF, "a PDF document", requested)?;
-    // The bound on a request's tokens depends on the pages, so a document whose pages are hidden counts as the longest.
-    let pages = Some(pdf_pages::count(&bytes)).filter(|pages| *pages > 0).unwrap_or(MAX_PAGES);
     let shown = &requested.shown;
-    if pages > MAX_PAGES {
-        return Err(format!(
-            "{shown} has {pages} pages; at most {MAX_PAGES} can be shown: extract its text or a part of it"
-        ));
-    }
-    let document =
-        Image { media_type: Image::PDF.to_owned(), base64: BASE64_STANDARD.encode(&bytes), pages: Some(pages) };
+    let document = media::document(&bytes).map_err(|pages| {
+        format!("{shown} has {pages} pages; at most {MAX_PAGES} can be shown: extract its text or a part of it")
+    })?;
+    let pages = document.pages.unwrap_or_default();
     let text = format!("{shown} ({}, {pages} pages, {} bytes)", Image::PDF, bytes.len());
     Ok(ToolOutput { images: vec![document], ..ToolOutput::text(text) })
 }

@@ -21,6 +21,8 @@ pub(super) struct ModelSource {
     pub(super) options: crate::ModelOptions,
     #[cfg(feature = "providers")]
     pub(super) keys: Option<KeyLookup>,
+    #[cfg(feature = "providers")]
+    pub(super) aws_profile: Option<Arc<dyn homing_models::AwsProfile>>,
 }
 
 impl ModelSource {
@@ -48,7 +50,10 @@ impl ModelSource {
     #[cfg(feature = "providers")]
     pub(super) fn catalog(mut self) -> crate::Catalog {
         let keys = self.keys.unwrap_or_else(|| Box::new(|_| None));
-        let providers = homing_models::Providers::new(std::mem::take(&mut self.options.providers), keys);
+        let mut providers = homing_models::Providers::new(std::mem::take(&mut self.options.providers), keys);
+        if let Some(profile) = self.aws_profile {
+            providers = providers.with_aws_profile(profile);
+        }
         crate::Catalog::new(providers, self.options, self.own)
     }
 

@@ -165,7 +165,10 @@ fn is_step(fact: &Fact) -> bool {
 /// The hash by which two submissions under one key are recognised as the same.
 fn task_hash(record: &Record) -> String {
     match &record.fact {
-        Fact::Spawned(spawned) => sha256(&format!("{}\n{}", spawned.agent.name, spawned.task)),
+        Fact::Spawned(spawned) => {
+            let attached: String = spawned.attachments.iter().map(|image| format!("\n{}", image.base64)).collect();
+            sha256(&format!("{}\n{}{attached}", spawned.agent.name, spawned.task))
+        }
         _ => String::new(),
     }
 }

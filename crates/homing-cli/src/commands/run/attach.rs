@@ -1,0 +1,103 @@
+//! Files that belong to a task: those given with `--attach`, and words `@path` of a task on the command line.
+
+use std::path::{Path, PathBuf};
+
+use homing::{Task, crates::tools::files::attach};
+use homing_core::message::Attachment;
+
+use crate::{
+    cli::run::TaskArgs,
+    exit::{Trouble, TroubleKind},
+    session::Session,
+};
+
+/// Punctuation that may follow a path in a sentence.
+const AFTER_PATH: [char; 8] = [',', '.', ';', ':', '!', '?', ')', '\''];
+
+/// Attaches the files to the task. Everything is checked before anything is spent.
+pub(super) fn attach(mut task: Task, args: &TaskArgs, session: &Session) -> Result<Task, Trouble> {
+    if args.attach.is_empty() && !args.task.iter().any(|word| word.contains('@')) {
+        return Ok(task);
+    }
+    // The rules are those of the agent that gets the files.
+    let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
+    let paths = paths(&args.attach, &args.task, &spawned.workdir)?;
+    task.attachments = read(&paths, &spawned)?;
+    Ok(task)
+}
+
+fn read(paths: &[PathBuf], spawned: &homing_core::fact::Spawned) -> Result<Vec<Attachment>, Trouble> {
+    attach::read_all(paths, &spawned.authority.own, &spawned.workdir).map_err(|error| {
+        let message = error.to_string();
+        match error {
+            attach::AttachError::Denied { .. } => Trouble::new(TroubleKind::Refused, message),
+            attach::AttachError::Secret { .. } => Trouble::new(TroubleKind::Refused, message)
+                .hint("copy what the agent needs into another file, or rename it if it holds none"),
+            _ => Trouble::usage(message),
+        }
+    })
+}
+
+/// The absolute paths of the files, each once.
+fn paths(given: &[PathBuf], words: &[String], workdir: &Path) -> Result<Vec<PathBuf>, Trouble> {
+    let mut paths = Vec::new();
+    for path in given {
+        let absolute = std::path::absolute(path).map_err(|error| Trouble::usage(format!("--attach: {error}")))?;
+        paths.push(absolute);
+    }
+    for word in words {
+        // An argument of several words may be the quoted name of a file.
+        match named_file(word, workdir)? {
+            Some(path) => paths.push(path),
+            None => {
+                for word in word.split_whitespace() {
+                    paths.extend(named_file(word, workdir)?);
+                }
+            }
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    paths.retain(|path| seen.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
+    Ok(paths)
+}
+
+/// The file that a word `@path` names. Other words are text.
+fn named_file(word: &str, workdir: &Path) -> Result<Option<PathBuf>, Trouble> {
+    let Some(name) = word.strip_prefix('@').filter(|name| !name.is_empty()) else { return Ok(None) };
+    let file = |name: &str| Some(workdir.join(name)).filter(|path| path.is_file());
+    let Some(path) = file(name).or_else(|| file(name.trim_end_matches(AFTER_PATH))) else { return Ok(None) };
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let root = workdir.canonicalize().unwrap_or_else(|_| workdir.to_owned());
+    if !real.starts_with(&root) {
+        let message = format!("@{name} is outside the working folder {}", workdir.display());
+        return Err(Trouble::usage(message).hint(format!("attach it with --attach {}", path.display())));
+    }
+    Ok(Some(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_words_that_name_a_file_of_the_folder_are_attached() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("project");
+        std::fs::create_dir_all(root.join("src")).unwrap();
+        for name in ["project/src/a.rs", "project/my file.txt", "outside.txt"] {
+            std::fs::write(folder.path().join(name), "x").unwrap();
+        }
+        let found = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            paths(&[], &words, &root).map(|paths| {
+                paths.iter().map(|path| path.strip_prefix(&root).unwrap().display().to_string()).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(found(&["compare @src/a.rs, with", "@src/a.rs"]).unwrap(), ["src/a.rs"]);
+        assert_eq!(found(&["read", "@my file.txt"]).unwrap(), ["my file.txt"]);
+        let text: Vec<String> = Vec::new();
+        assert_eq!(found(&["mail me@src/a.rs and @someone about @src and @types/node @"]).unwrap(), text);
+        let error = found(&["see @../outside.txt"]).unwrap_err();
+        assert!(error.message.starts_with("@../outside.txt is outside the working folder"), "{error}");
+    }
+}
