@@ -92,6 +92,7 @@ async fn sandbox(setup: &CodingSetup) -> Finding {
         Some(Backend::Landlock { version, network: OwnNetwork::Impossible }) => Finding::Good(format!(
             "Landlock version {version}; commands have no loopback and cannot reach listed hosts"
         )),
+        Some(Backend::Seatbelt { program }) => Finding::Good(format!("Seatbelt ({})", program.display())),
         None => Finding::Bad(format!(
             "none available, so commands are refused: {}. Install bubblewrap, use a kernel with Landlock, or run commands \
              unconfined with --sandbox off",
