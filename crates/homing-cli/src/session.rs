@@ -85,7 +85,7 @@ impl Session {
         setup.places.files.extend(request.agent.map(agent_file).transpose()?.flatten());
         let project = setup.places.project_folders().into_iter().next().unwrap_or_else(|| folder.clone());
         let config = Layered::read(folders.config.as_deref(), &project)?;
-        for warning in config.ignored() {
+        for warning in config.warnings() {
             terminal::say(&format!("warning: {warning}"));
         }
         let places = setup.places.clone();
