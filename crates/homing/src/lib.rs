@@ -137,6 +137,8 @@ pub struct Homing {
     pending: Vec<PendingApproval>,
     #[cfg(feature = "sqlite")]
     journal: Option<Arc<homing_runtime::journal::sqlite::SqliteJournal>>,
+    #[cfg(feature = "tools")]
+    commands: Option<Arc<homing_tools::shell::commands::Commands>>,
     _inbox: InboxWatch,
 }
 
@@ -204,6 +206,14 @@ impl Homing {
     #[cfg(feature = "sqlite")]
     pub fn journal(&self) -> Option<&Arc<homing_runtime::journal::sqlite::SqliteJournal>> {
         self.journal.as_ref()
+    }
+
+    /// Tries the sandbox that commands run in, and returns the reason if none works. Commands are refused then, unless the sandbox
+    /// is off. The result is kept, so the first command need not wait for it.
+    #[cfg(feature = "tools")]
+    pub async fn sandbox_problem(&self) -> Option<String> {
+        let sandboxes = self.commands.as_ref()?.sandboxes().await;
+        sandboxes.best().is_none().then(|| sandboxes.why_not())
     }
 
     /// Cancels all runs, waits up to `grace` for them to end, and returns their envelopes.

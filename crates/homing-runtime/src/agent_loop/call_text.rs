@@ -23,11 +23,13 @@ pub(crate) fn asking_agent(agent: &str, place: &Place) -> String {
 
 /// Names a call in a few words: the tool, and its command, files or hosts.
 pub(crate) fn summary(tool: &str, subjects: &Subjects, args: &Value) -> String {
-    let command = args.get("command").and_then(Value::as_str);
-    let subject = match (subjects, command) {
-        (_, Some(command)) => command.to_owned(),
+    let argument = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned);
+    let subject = match (subjects, argument("command")) {
+        (_, Some(command)) => command,
         (Subjects::Parts(parts), None) => parts.iter().map(name).collect::<Vec<_>>().join(", "),
-        (Subjects::None | Subjects::Unclear(_), None) => String::new(),
+        (Subjects::None | Subjects::Unclear(_), None) => {
+            ["url", "path", "query"].into_iter().find_map(argument).unwrap_or_default()
+        }
     };
     if subject.is_empty() { tool.to_owned() } else { format!("{tool} `{}`", cut(&subject, MAX_VALUE)) }
 }
@@ -121,6 +123,8 @@ mod tests {
         assert_eq!(summary("bash", &command, &json!({"command": "git push # now"})), "bash `git push # now`");
         assert_eq!(summary("write", &path, &json!({"path": "src/a.rs"})), "write `src/a.rs`");
         assert_eq!(summary("todo", &Subjects::None, &json!({})), "todo");
+        let unclear = Subjects::Unclear("it is an address".into());
+        assert_eq!(summary("fetch", &unclear, &json!({"url": "http://[::1]/"})), "fetch `http://[::1]/`");
         assert_eq!(asking_agent("general", &Place::root()), "general");
         assert_eq!(asking_agent("explore", &Place::root().child(2)), "explore (run 1.2)");
         assert!(long.len() < 400 && long.contains("9800 more characters"), "{long}");
