@@ -234,8 +234,26 @@ impl Layered {
         folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
     }
 
+    /// Returns warnings about settings without effect.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let rules = |config: &Config| -> Vec<Rule> {
+            let RuleLists { allow, ask, deny } = &config.rules;
+            let of_projects = config.projects.values().flat_map(|project| &project.allow);
+            allow.iter().chain(ask).chain(deny).chain(of_projects).cloned().collect()
+        };
+        let unknown = |path: Option<&Path>, config: &Config| -> Vec<String> {
+            let path = path.map(|path| path.display().to_string()).unwrap_or_default();
+            let rules = rules(config);
+            let wrong = rules.iter().filter_map(|rule| Some((rule, values::unknown_tool(rule)?)));
+            wrong.map(|(rule, why)| format!("{path}: the rule `{rule}` has no effect: {why}")).collect()
+        };
+        let user = unknown(self.user_path.as_deref(), &self.user);
+        let project = unknown(Some(&self.project_path), &self.project);
+        self.ignored().into_iter().chain(user).chain(project).collect()
+    }
+
     /// Returns warnings about settings of the project that are ignored because they do not narrow anything.
-    pub(crate) fn ignored(&self) -> Vec<String> {
+    fn ignored(&self) -> Vec<String> {
         let project = &self.project;
         let settings = [
             ("model", project.model.is_some()),

@@ -53,6 +53,8 @@ enum Step {
     Answer(Answer),
     /// Shows what would be written, and asks whether to write it.
     Confirm(NewRules),
+    /// Asks again: the answer was not understood.
+    Repeat,
 }
 
 /// Rules that the user may add to the configuration.
@@ -106,26 +108,29 @@ impl TerminalPrompt {
 
     async fn ask_permission(&self, question: &Question) -> Answer {
         terminal::say(&format!("  asked by: {}", sanitize::inert_line(question.rule.as_deref().unwrap_or_default())));
-        let Some(line) = answer_to("  [y]es, [n]o, [a]lways this call in this project, [w]ider: ").await else {
-            return Answer::Unavailable;
-        };
-        match self.first_step(&line, question) {
-            Step::Answer(answer) => answer,
-            Step::Confirm(new) => {
-                terminal::say(&self.preview(&new));
-                let line = answer_to("  write it? [y]es, [n]o (allow only this call): ").await;
-                if line.is_some_and(|line| is_yes(&line)) {
-                    self.remember(question, &new);
+        loop {
+            let Some(line) = answer_to("  [y]es, [n]o, [a]lways this call in this project, [w]ider: ").await else {
+                return Answer::Unavailable;
+            };
+            match self.first_step(&line, question) {
+                Step::Answer(answer) => return answer,
+                Step::Repeat => terminal::say(HELP),
+                Step::Confirm(new) => {
+                    terminal::say(&self.preview(&new));
+                    let line = answer_to("  write it? [y]es, [n]o (allow only this call): ").await;
+                    if line.is_some_and(|line| is_yes(&line)) {
+                        self.remember(question, &new);
+                    }
+                    return Answer::Yes;
                 }
-                Answer::Yes
             }
         }
     }
 
     /// Interprets the first answer. A lasting approval is shown before it is given.
     fn first_step(&self, line: &str, question: &Question) -> Step {
-        let line = line.trim().to_lowercase();
-        match line.as_str() {
+        let line = line.trim();
+        match line.to_lowercase().as_str() {
             yes if is_yes(yes) => Step::Answer(Answer::Yes),
             "a" | "always" => match &self.store {
                 Some(store) if !question.exact.is_empty() => {
@@ -144,7 +149,7 @@ impl TerminalPrompt {
                     Step::Answer(Answer::Yes)
                 }
             },
-            _ => Step::Answer(Answer::No),
+            _ => refusal(line).map_or(Step::Repeat, Step::Answer),
         }
     }
 
@@ -173,6 +178,20 @@ impl TerminalPrompt {
             Err(error) => terminal::say(&format!("  allowed for this session; cannot write {path}: {error}")),
         }
     }
+}
+
+/// Explains the answers to a question about a permission.
+const HELP: &str = "  answer y, n, a or w; to tell the agent why not, write: no, because …";
+
+/// Reads a refusal, with the reason that follows it: `no, because it is Friday`. Returns `None` for anything else.
+fn refusal(line: &str) -> Option<Answer> {
+    let end = line.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(line.len());
+    let (word, rest) = line.split_at(end);
+    if !matches!(word.to_ascii_lowercase().as_str(), "n" | "no") {
+        return None;
+    }
+    let reason = rest.trim_start_matches([',', '.', ':', ';', '-', ' ']).trim();
+    Some(if reason.is_empty() { Answer::No } else { Answer::Text(reason.to_owned()) })
 }
 
 /// Returns the rule that asks, without the name of its layer, which follows in parentheses.
@@ -251,7 +270,7 @@ mod tests {
     fn confirm(prompt: &TerminalPrompt, line: &str, question: &Question) -> NewRules {
         match prompt.first_step(line, question) {
             Step::Confirm(new) => new,
-            Step::Answer(answer) => panic!("nothing to confirm: {answer:?}"),
+            other @ (Step::Answer(_) | Step::Repeat) => panic!("nothing to confirm: {other:?}"),
         }
     }
 
@@ -276,8 +295,21 @@ mod tests {
             config.projects[std::path::Path::new("/home/u/p")].allow[0].to_string(),
             "bash(git push origin main)"
         );
-        assert_eq!(prompt.first_step("", &asked), Step::Answer(Answer::No));
-        assert_eq!(prompt.first_step("y", &asked), Step::Answer(Answer::Yes));
+    }
+
+    #[test]
+    fn refusal_may_give_a_reason_and_other_answers_are_asked_again() {
+        let prompt = TerminalPrompt::new(false, None);
+        let asked = question(Some("write (x)"), &[], &[]);
+        let step = |line| prompt.first_step(line, &asked);
+        assert_eq!((step("y"), step("YES\n")), (Step::Answer(Answer::Yes), Step::Answer(Answer::Yes)));
+        assert_eq!((step("n"), step("No.")), (Step::Answer(Answer::No), Step::Answer(Answer::No)));
+        for line in ["no, because it is Friday", "n because it is Friday", "No: because it is Friday\n"] {
+            assert_eq!(step(line), Step::Answer(Answer::Text("because it is Friday".into())), "{line}");
+        }
+        for unclear in ["", "maybe", "yess", "not now", "nope", "ja"] {
+            assert_eq!(step(unclear), Step::Repeat, "{unclear}");
+        }
     }
 
     #[test]

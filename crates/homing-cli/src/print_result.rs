@@ -84,8 +84,8 @@ fn text(envelope: &Envelope, is_recorded: bool) {
     for warning in &envelope.warnings {
         terminal::say(&format!("warning: {warning}"));
     }
-    for denied in &envelope.denied {
-        terminal::say(&format!("denied: {}", sanitize::inert_line(denied)));
+    for line in denials(envelope) {
+        terminal::say(&line);
     }
     if let Some(hint) = approval_hint(envelope) {
         terminal::say(&hint);
@@ -97,6 +97,16 @@ fn text(envelope: &Envelope, is_recorded: bool) {
     if is_recorded && envelope.resumable {
         terminal::say(&resume_line(envelope));
     }
+}
+
+/// Lists the calls that were denied in the whole tree, with the agent and its place.
+pub(crate) fn denials(envelope: &Envelope) -> Vec<String> {
+    let line = |run: &Envelope, text: &String| {
+        let place = if run.place == envelope.place { String::new() } else { format!(" (run {})", run.place) };
+        let text = sanitize::inert_line(text.strip_prefix("denied: ").unwrap_or(text));
+        format!("denied: {}{place}: {text}", sanitize::inert_line(&run.agent))
+    };
+    envelope.all().iter().flat_map(|run| run.denied.iter().map(move |text| line(run, text))).collect()
 }
 
 /// Names the flags that would have allowed the calls that no one could approve, in the whole tree.

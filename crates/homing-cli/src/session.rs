@@ -11,7 +11,7 @@ use homing::{
     PendingApproval, PermissionHandler, Permissions, RunHandle, SpawnError, Task, environment,
 };
 use homing_core::{
-    authority::Layer,
+    authority::{Layer, Sandbox},
     definition::{AgentDefinition, ModelChoice, Scope},
     diagnostic::{Diagnostic, Severity},
     limits::{Cap, Limit, Limits},
@@ -51,6 +51,8 @@ pub(crate) struct Session {
     pub(crate) prompt: Arc<TerminalPrompt>,
     /// The places in which agents and skills were searched.
     pub(crate) places: Places,
+    /// The reason why commands are refused, if no sandbox works.
+    sandbox_problem: Option<String>,
     telemetry: Option<Telemetry>,
 }
 
@@ -85,7 +87,7 @@ impl Session {
         setup.places.files.extend(request.agent.map(agent_file).transpose()?.flatten());
         let project = setup.places.project_folders().into_iter().next().unwrap_or_else(|| folder.clone());
         let config = Layered::read(folders.config.as_deref(), &project)?;
-        for warning in config.ignored() {
+        for warning in config.warnings() {
             terminal::say(&format!("warning: {warning}"));
         }
         let places = setup.places.clone();
@@ -113,7 +115,11 @@ impl Session {
             builder = builder.on_fact(move |record| listener(record));
         }
         let homing = builder.build().map_err(trouble)?;
-        let session = Self { homing, catalog, config, model, prompt, places, telemetry };
+        let needs_sandbox = !request.is_inspection
+            && request.replay.is_none()
+            && config.sandbox(with.sandbox.map(Into::into)) != Sandbox::Off;
+        let sandbox_problem = if needs_sandbox { homing.sandbox_problem().await } else { None };
+        let session = Self { homing, catalog, config, model, prompt, places, sandbox_problem, telemetry };
         session.check_given_agents()?;
         if !request.is_inspection {
             session.print_diagnostics(with.strict)?;
@@ -136,8 +142,15 @@ impl Session {
         let Ok(agent) = self.homing.registry().get(&task.agent) else {
             return task.limits(self.config.limits(flags, Limits::default()));
         };
+        task.warnings.extend(self.no_sandbox());
         task.warnings.extend(self.lowered(agent, flags));
         task.limits(self.config.limits(flags, agent.limits))
+    }
+
+    /// Returns the warning that commands are refused, if no sandbox works.
+    fn no_sandbox(&self) -> Option<String> {
+        let why = self.sandbox_problem.as_ref()?;
+        Some(format!("commands are refused, because no sandbox works here: {why}"))
     }
 
     /// Returns warnings about limits of the agent's file that are lowered, for lack of trust or by the user's configuration. A
@@ -247,8 +260,11 @@ impl Session {
             let hint = it.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
             format!("{}{hint}", it.message)
         });
-        for warning in others.chain(self.hidden_agents()) {
+        for warning in others.chain(self.hidden_agents()).chain(self.no_sandbox()) {
             terminal::say(&format!("warning: {warning}"));
+        }
+        if self.sandbox_problem.is_some() {
+            terminal::say("hint: `homing doctor` says more; --sandbox off runs commands unconfined");
         }
         self.print_pending_approvals();
         let about_files = all.iter().filter(|it| it.path.is_some() && !is_about_hidden_agent(it)).count();

@@ -33,6 +33,12 @@ pub trait Tool: Send + Sync {
         Subjects::None
     }
 
+    /// Returns what a call would change, such as a diff, for the user who must approve it; `None` if the arguments say it all.
+    fn preview(&self, context: &ToolContext, args: &Value) -> Option<String> {
+        let _ = (context, args);
+        None
+    }
+
     /// Executes a call. A failure is a [`ToolOutput`] with `is_error`, which the model reads; it does not end the run.
     ///
     /// When [`ToolContext::cancelled`] resolves, the tool has two seconds to return a partial result before it is dropped.

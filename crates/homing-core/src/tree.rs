@@ -1,6 +1,9 @@
 //! `RunTree`: all runs of one tree, folded from its facts, with the totals of every subtree.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use uuid::Uuid;
 
@@ -11,6 +14,7 @@ use crate::{
     message::Usage,
     place::Place,
     run::{Links, Run},
+    taint::Origin,
     tool::CallKey,
 };
 
@@ -23,6 +27,7 @@ pub struct RunTree {
     next_seq: u64,
     clock: TreeClock,
     pub(crate) learned: Learned,
+    origins: BTreeSet<Origin>,
 }
 
 /// Time that has passed for a tree. It passes only while a process owns the tree: gaps between owners do not count.
@@ -141,6 +146,7 @@ impl RunTree {
                 self.keep_landing(at, asked, *charge);
             }
             Fact::Called(called) => {
+                self.origins.extend(called.origin);
                 self.runs[at].fold(clock).called(called);
                 self.up_from(Some(at), |run| run.subtree.tool_calls += 1);
             }
@@ -269,6 +275,11 @@ impl RunTree {
     /// Returns all runs in the order in which they were spawned.
     pub fn runs(&self) -> &[Run] {
         &self.runs
+    }
+
+    /// Returns the origins of the untrusted content that runs of this tree have read.
+    pub fn origins(&self) -> &BTreeSet<Origin> {
+        &self.origins
     }
 
     /// Returns the children of a run in the order in which they were spawned.

@@ -20,6 +20,7 @@ use homing_core::{
 use serde_json::Value;
 
 pub use hidden::is_about_hidden_agent;
+pub(crate) use hidden::skill_announcement;
 pub(crate) use places::repository;
 use places::{AgentFolder, agent_folders};
 pub use places::{Places, project_paths};
@@ -65,11 +66,12 @@ pub struct StrippedField {
     pub field: String,
 }
 
-/// Decides which definitions keep the fields that need trust.
+/// Decides which definitions keep the fields that need trust, and which files of a project may replace others.
 #[derive(Clone, Copy)]
 pub struct TrustPolicy<'a> {
-    /// Returns true if a definition is trusted. It is called once per definition, after all files were read.
-    pub is_trusted: &'a dyn Fn(&AgentDefinition) -> bool,
+    /// Returns true if a file of this scope is trusted; definitions that were made in code have no path. It is called after all
+    /// files were read.
+    pub is_trusted: &'a dyn Fn(Scope, Option<&Path>) -> bool,
     /// The limits that untrusted definitions cannot exceed.
     pub ceiling: Limits,
 }
@@ -83,12 +85,12 @@ impl std::fmt::Debug for TrustPolicy<'_> {
 /// Reads all agents and skills in `places` and keeps every field. Loading executes nothing, opens no connections and expands
 /// no variables.
 pub fn discover(places: &Places, options: &ParseOptions) -> Discovered {
-    discover_trusted(places, options, TrustPolicy { is_trusted: &|_| true, ceiling: Limits::default() })
+    discover_trusted(places, options, TrustPolicy { is_trusted: &|_, _| true, ceiling: Limits::default() })
 }
 
 /// Reads all agents and skills in `places`, and removes from untrusted definitions what only a trusted file may ask for
-/// (see [`without_authority`]). The registry contains the definitions as they may be used: an untrusted definition of a
-/// project shadows nothing.
+/// (see [`without_authority`]). The registry contains the definitions as they may be used: an untrusted definition or skill
+/// of a project shadows nothing.
 pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPolicy<'_>) -> Discovered {
     let mut found = Discovered::default();
     let mut candidates = if places.skip_built_in { Vec::new() } else { built_in() };
@@ -104,11 +106,12 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
         candidates.extend(parsed.definitions.into_iter().map(|agent| Candidate::of(agent, dialect::own())));
     }
     found.diagnostics.extend(duplicates(&candidates));
-    let (skills, diagnostics) = SkillFolders::discover(places);
+    let (skills, diagnostics) = SkillFolders::discover_trusted(places, trust.is_trusted);
     found.skills = skills;
     found.diagnostics.extend(diagnostics);
     for candidate in &mut candidates {
-        candidate.is_trusted = (trust.is_trusted)(&candidate.definition);
+        let source = &candidate.definition.source;
+        candidate.is_trusted = (trust.is_trusted)(source.kind, source.path.as_deref());
         if !candidate.is_trusted {
             found.strip(&mut candidate.definition, trust.ceiling);
         }

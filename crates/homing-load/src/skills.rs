@@ -17,7 +17,7 @@ use homing_core::{
 use crate::{
     diagnostics::Diagnostics,
     dialect::Depth,
-    discover::{Places, plugin_name, plugin_paths},
+    discover::{Places, plugin_name, plugin_paths, skill_announcement},
     file, front_matter,
     parse::{ParseOptions, Parsed, ParsedFile, is_skill, parse},
     repair,
@@ -58,8 +58,16 @@ pub struct SkillFolders {
 }
 
 impl SkillFolders {
-    /// Reads the cards of all skills in `places`.
+    /// Reads the cards of all skills in `places`, and trusts all files.
     pub fn discover(places: &Places) -> (Self, Vec<Diagnostic>) {
+        Self::discover_trusted(places, &|_, _| true)
+    }
+
+    /// Reads the cards of all skills in `places`. An untrusted skill of a project replaces none of the user's.
+    pub(crate) fn discover_trusted(
+        places: &Places,
+        is_trusted: &dyn Fn(Scope, Option<&Path>) -> bool,
+    ) -> (Self, Vec<Diagnostic>) {
         let mut cards = SkillCards::default();
         for base in &places.plugins {
             let name = plugin_name(base);
@@ -78,6 +86,7 @@ impl SkillFolders {
                 cards.add(&base.join(folder), Scope::Project, None, folders.first());
             }
         }
+        cards.add_projects(is_trusted);
         for base in &places.managed {
             cards.add(&base.join("skills"), Scope::Managed, None, None);
         }
@@ -88,6 +97,7 @@ impl SkillFolders {
     pub fn in_folder(folder: &Path, scope: Scope) -> (Self, Vec<Diagnostic>) {
         let mut cards = SkillCards::default();
         cards.add(folder, scope, None, None);
+        cards.add_projects(&|_, _| true);
         (Self { cards: cards.by_name.into_values().collect() }, cards.diagnostics)
     }
 }
@@ -107,6 +117,8 @@ impl SkillLibrary for SkillFolders {
 #[derive(Default)]
 struct SkillCards {
     by_name: BTreeMap<String, SkillCard>,
+    /// Those of the project, until it is decided which of them replace others.
+    of_project: BTreeMap<String, SkillCard>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -124,7 +136,24 @@ impl SkillCards {
             if let Some(plugin) = plugin {
                 card.name = format!("{plugin}:{}", card.name);
             }
-            self.by_name.insert(card.name.clone(), card);
+            let cards = if scope == Scope::Project { &mut self.of_project } else { &mut self.by_name };
+            cards.insert(card.name.clone(), card);
+        }
+    }
+
+    /// Adds the project's skills to the others. One with the name of another replaces it only if it is trusted, and is
+    /// announced.
+    fn add_projects(&mut self, is_trusted: &dyn Fn(Scope, Option<&Path>) -> bool) {
+        for (name, card) in std::mem::take(&mut self.of_project) {
+            let Some(other) = self.by_name.get(&name) else {
+                self.by_name.insert(name, card);
+                continue;
+            };
+            let is_trusted = is_trusted(card.scope, Some(&card.path));
+            self.diagnostics.push(skill_announcement(&card, other, is_trusted));
+            if is_trusted {
+                self.by_name.insert(name, card);
+            }
         }
     }
 }

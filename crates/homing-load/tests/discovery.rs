@@ -294,7 +294,7 @@ fn untrusted_project_agents_are_registered_without_authority() {
     world.file("repo/.claude/agents/db.md", text);
     let mut places = world.places();
     places.skip_built_in = true;
-    let is_trusted = |agent: &AgentDefinition| agent.source.kind != Scope::Project;
+    let is_trusted = |scope: Scope, _: Option<&Path>| scope != Scope::Project;
     let trust = TrustPolicy { is_trusted: &is_trusted, ceiling: Limits::default() };
     let found = discover_trusted(&places, &ParseOptions::default(), trust);
     let agent = found.registry.get("db").unwrap();
@@ -305,7 +305,7 @@ fn untrusted_project_agents_are_registered_without_authority() {
     assert_eq!(stripped, [("db", "hooks"), ("db", "mcpServers")]);
     assert_eq!(found.diagnostics.len(), 2, "{:?}", found.diagnostics);
     assert_eq!(found.registry.names().collect::<Vec<_>>(), ["db"], "built-in agents are left out");
-    let trusting = TrustPolicy { is_trusted: &|_| true, ceiling: Limits::default() };
+    let trusting = TrustPolicy { is_trusted: &|_, _| true, ceiling: Limits::default() };
     let found = discover_trusted(&places, &ParseOptions::default(), trusting);
     assert!(!found.registry.get("db").unwrap().integrations.hooks.is_null() && found.stripped.is_empty());
 }

@@ -4,9 +4,12 @@ use std::{fs, path::Path};
 
 use homing_core::{
     definition::{OfferedTo, Scope},
+    limits::Limits,
     skill::SkillLibrary,
 };
-use homing_load::{ParseOptions, Places, SkillFolders, skill_as_agent};
+use homing_load::{
+    ParseOptions, Places, SkillFolders, TrustPolicy, discover_trusted, is_about_hidden_agent, skill_as_agent,
+};
 use tempfile::TempDir;
 
 fn write(root: &Path, path: &str, text: &str) {
@@ -57,6 +60,28 @@ fn r13_project_skill_wins_and_plugin_skill_is_qualified() {
     let (library, _) = SkillFolders::discover(&places);
     let found: Vec<(&str, Scope)> = library.list().iter().map(|card| (card.name.as_str(), card.scope)).collect();
     assert_eq!(found, [("kit:pdf", Scope::Plugin), ("pdf", Scope::Project)]);
+}
+
+#[test]
+fn untrusted_project_skill_does_not_replace_one_of_the_user() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "home/.claude/skills/pdf/SKILL.md", PDF);
+    write(root.path(), "repo/.homing/skills/pdf/SKILL.md", PDF);
+    write(root.path(), "repo/.homing/skills/other/SKILL.md", "---\nname: other\ndescription: d\n---\nBody.\n");
+    let mut places = Places::new(root.path().join("repo"));
+    places.home = Some(root.path().join("home"));
+    for (trusts, scope, said) in
+        [(false, Scope::User, "is not trusted, so your skill in"), (true, Scope::Project, "replaces")]
+    {
+        let is_trusted = |scope: Scope, _: Option<&Path>| trusts || scope != Scope::Project;
+        let trust = TrustPolicy { is_trusted: &is_trusted, ceiling: Limits::default() };
+        let found = discover_trusted(&places, &ParseOptions::default(), trust);
+        let scopes: Vec<(&str, Scope)> =
+            found.skills.list().iter().map(|card| (card.name.as_str(), card.scope)).collect();
+        assert_eq!(scopes, [("other", Scope::Project), ("pdf", scope)], "a name that is free needs no trust");
+        let announced: Vec<_> = found.diagnostics.iter().filter(|found| is_about_hidden_agent(found)).collect();
+        assert!(announced.len() == 1 && announced[0].message.contains(said), "{announced:?}");
+    }
 }
 
 #[test]

@@ -133,8 +133,12 @@ pub(crate) async fn fetch(http: &Http, url: &Url, peer: &Peer, headers: HeaderMa
     let late = || no_response(peer, LIST_WAIT);
     let sending = http.client()?.get(url.clone()).headers(headers).send();
     let mut response = deadline.until(until, late, sending).await?.map_err(|error| transport(&error, peer))?;
-    if !response.status().is_success() {
-        return Err(ModelError::Unusable { reason: format!("{peer} responded with {}", response.status()) });
+    let status = response.status();
+    if !status.is_success() {
+        let reason = format!("{peer} responded with {status}");
+        // A key that may not list models (403) may still be good for replies.
+        let is_refused = status == reqwest::StatusCode::UNAUTHORIZED;
+        return Err(if is_refused { ModelError::Unauthorized { reason } } else { ModelError::Unusable { reason } });
     }
     let mut body = Vec::new();
     while let Some(chunk) =

@@ -168,7 +168,8 @@ impl Providers {
             }
         }
         let lookup: Lookup = Arc::new(lookup);
-        for row in rows.iter_mut().filter(|row| !row.has_own_url) {
+        // The environment comes after the configuration, as for every other setting.
+        for row in &mut rows {
             let url = provider_table::base_url_variable(&row.name)
                 .and_then(|name| lookup(&name))
                 .map(|url| url.expose_secret().trim().to_owned());
@@ -308,7 +309,8 @@ impl Providers {
         let row = self.rows.iter().find(|row| row.name == provider);
         let row = row.ok_or_else(|| unusable(format!("unknown provider `{provider}`")))?;
         let key = self.key(row).map_err(|error| unusable(error.to_string()))?;
-        native_model::served_models(row, &key, &self.http).await
+        let row = ProviderRow { auth: self.auth(row), ..row.clone() };
+        native_model::served_models(&row, &key, &self.http).await
     }
 
     fn key(&self, row: &ProviderRow) -> Result<ApiKey, NoModelError> {
@@ -440,6 +442,20 @@ mod tests {
         };
         assert_ne!(with("sk-one-one-one"), with("sk-two-two-two"));
         assert!(!with("sk-one-one-one").contains("one-one"));
+    }
+
+    #[test]
+    fn environment_moves_a_provider_that_the_configuration_moved() {
+        let config = || ProviderConfig { base_url: Some("http://configured".into()), ..ProviderConfig::default() };
+        let configured = || BTreeMap::from([("openai".to_owned(), config()), ("mine".to_owned(), config())]);
+        let url = |providers: &Providers, name: &str| {
+            providers.rows().iter().find(|row| row.name == name).unwrap().base_url.clone()
+        };
+        let lookup = |name: &str| name.ends_with("_BASE_URL").then(|| SecretString::from("http://environment"));
+        let both = Providers::new(configured(), lookup);
+        assert_eq!(url(&both, "openai"), "http://environment");
+        assert_eq!(url(&both, "mine"), "http://configured", "no variable moves a provider of the user's own");
+        assert_eq!(url(&Providers::new(configured(), |_| None), "openai"), "http://configured");
     }
 
     #[test]

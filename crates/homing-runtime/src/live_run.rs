@@ -1,6 +1,9 @@
 //! The part of a run that exists only while it is running.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
+};
 
 use homing_core::{place::Place, tool::ToolState};
 use tokio::sync::Notify;
@@ -28,6 +31,9 @@ pub(crate) struct LiveRun {
     pub(crate) admission: Arc<tokio::sync::Mutex<()>>,
     /// Values that the run's tools keep between calls.
     pub(crate) state: Arc<ToolState>,
+    /// A file with secrets that the run can read, if one was found; empty until it matters. The search takes a while, so it is
+    /// made once.
+    pub(crate) secret_in_reach: OnceLock<Option<PathBuf>>,
     pub(crate) tools: OnceLock<Arc<RunTools>>,
     /// The same with the tools that the run has loaded, by their names.
     loaded_tools: Mutex<Option<(Vec<String>, Arc<RunTools>)>>,
@@ -47,6 +53,7 @@ impl LiveRun {
             repeats_ask: AtomicBool::new(false),
             admission: Arc::default(),
             state: Arc::default(),
+            secret_in_reach: OnceLock::new(),
             tools: OnceLock::new(),
             loaded_tools: Mutex::default(),
             agent_tools: Mutex::default(),

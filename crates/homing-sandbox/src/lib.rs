@@ -3,8 +3,8 @@
 //! A command of an agent is text that a model wrote, so the kernel, not a check of that text, limits what it can reach:
 //!
 //! - [`SandboxPolicy`] turns what a run may touch ([`Access`]) into the arguments of a back-end. The back-ends are
-//!   bubblewrap and, if that does not work here, Landlock with seccomp. [`Sandboxes::probe`] tries both. If neither works,
-//!   commands are refused.
+//!   bubblewrap and, if that does not work here, Landlock with seccomp, and on macOS Seatbelt. [`Sandboxes::probe`] tries
+//!   them. If none works, commands are refused.
 //! - [`process`] starts the command below a supervising process, which ends everything the command started and restores
 //!   [protected paths](protected_paths) that it changed.
 //! - [`proxy`] gives a command access to a list of hosts and to nothing else on the network.
@@ -29,6 +29,7 @@ pub mod protected_paths;
 pub mod protected_roots;
 pub mod proxy;
 pub mod roots;
+mod seatbelt;
 mod toolchains;
 
 pub use command_env::{CommandEnv, GitHooks, git_guards, is_secret};

@@ -23,6 +23,7 @@ use crate::{
     process::{CommandNetwork, Confinement, LandlockRules, ProtectedFiles, Protection, Restored, Sockets, recover},
     protected_roots, proxy,
     roots::{outermost, unswapped},
+    seatbelt,
 };
 
 /// Folders and variables that the user adds to what commands may use.
@@ -159,6 +160,9 @@ impl SandboxPolicy {
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Landlock { network, .. })) => {
                 (Confinement::Landlock(setup.landlock(*network)?), private.tmp())
             }
+            (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, Some(Backend::Seatbelt { program })) => {
+                (seatbelt::confinement(&setup, program)?, private.tmp())
+            }
             (Sandbox::ReadOnly | Sandbox::WorkspaceWrite, None) => {
                 return Err(PolicyError::NoSandbox(sandboxes.why_not()));
             }
@@ -221,16 +225,22 @@ impl SandboxSetup<'_> {
                 let why = "it lies in a folder that commands may change, and only bubblewrap can except it".to_owned();
                 return Err(PolicyError::PrivateFolder { path: store, why });
             }
+            // Its rules hold for paths that do not exist, too, but compare real paths, not links.
+            Confinement::Seatbelt { .. } => files.iter_mut().for_each(|files| {
+                let is_linked = |path: PathBuf| path.symlink_metadata().is_ok() && !bubblewrap::is_mounted(&path);
+                files.names.retain(|name| is_linked(files.root.join(name)));
+            }),
             Confinement::Landlock(_) | Confinement::None => (),
         }
         files.extend(protected_roots::below_roots(&self.access.write));
         let denied = &self.access.denied;
         let restored = match confinement {
             Confinement::Landlock(_) => denied.read_only.as_slice(),
-            // They are mounted read-only.
-            Confinement::Bubblewrap { .. } | Confinement::None => &[],
+            // They are mounted read-only, or rules deny writing to them.
+            Confinement::Bubblewrap { .. } | Confinement::Seatbelt { .. } | Confinement::None => &[],
         };
-        files.extend(restored.iter().chain(&denied.missing).filter_map(|path| self.in_root(path)));
+        let missing = if matches!(confinement, Confinement::Seatbelt { .. }) { &[] } else { denied.missing.as_slice() };
+        files.extend(restored.iter().chain(missing).filter_map(|path| self.in_root(path)));
         Ok(Protection { files, store, recovered: Restored::default() })
     }
 

@@ -21,6 +21,9 @@ use crate::{
 /// Time limit for one attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The program that starts others under Seatbelt. It comes with macOS, so it is not looked up in `PATH`.
+const SANDBOX_EXEC: &str = "/usr/bin/sandbox-exec";
+
 /// The back-ends of this machine, best first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandboxes {
@@ -50,6 +53,11 @@ pub enum Backend {
         version: u32,
         /// Support for a separate network per command.
         network: OwnNetwork,
+    },
+    /// Seatbelt, the sandbox of macOS.
+    Seatbelt {
+        /// The program `sandbox-exec`.
+        program: PathBuf,
     },
 }
 
@@ -87,6 +95,10 @@ impl Sandboxes {
     /// Tries each back-end with a trivial command, in a scratch folder.
     pub async fn probe(helper: &Path, host: &CommandEnv, scratch: &Path) -> Self {
         let mut found = Self { system: toolchains::system(host), ..Self::none(helper) };
+        if cfg!(target_os = "macos") {
+            found.probe_seatbelt(host, scratch).await;
+            return found;
+        }
         if let Some(program) = host.find("bwrap", &[]) {
             let mut why = String::new();
             for features in FEATURE_SETS {
@@ -107,6 +119,14 @@ impl Sandboxes {
         }
         found.probe_landlock(host, scratch).await;
         found
+    }
+
+    async fn probe_seatbelt(&mut self, host: &CommandEnv, scratch: &Path) {
+        let backend = Backend::Seatbelt { program: PathBuf::from(SANDBOX_EXEC) };
+        match self.attempt(&backend, host, scratch).await {
+            Ok(()) => self.ready.push(backend),
+            Err(error) => self.failed.push(format!("Seatbelt: {error}")),
+        }
     }
 
     async fn probe_landlock(&mut self, host: &CommandEnv, scratch: &Path) {
@@ -133,7 +153,11 @@ impl Sandboxes {
     /// Returns true if commands can be restricted to a list of hosts.
     pub fn can_restrict_hosts(&self) -> bool {
         match self.best() {
-            Some(Backend::Bubblewrap { .. } | Backend::Landlock { network: OwnNetwork::Possible, .. }) => true,
+            Some(
+                Backend::Bubblewrap { .. }
+                | Backend::Landlock { network: OwnNetwork::Possible, .. }
+                | Backend::Seatbelt { .. },
+            ) => true,
             Some(Backend::Landlock { network: OwnNetwork::Impossible, .. }) | None => false,
         }
     }

@@ -12,6 +12,7 @@ mod syntax;
 
 use homing_core::rule::{Subject, Subjects};
 
+pub(crate) use git_rules::changing_git_config;
 pub use git_rules::{GIT_ONLY, git_only_env, git_only_env_for};
 
 /// Maximum length of a line that is analysed.
@@ -45,27 +46,34 @@ pub fn subjects(command: &str) -> Subjects {
     }
 }
 
-/// The share of read-only git commands in a line.
+/// The git commands in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadOnlyGit {
+pub(crate) enum GitCommands {
     /// None, or the line is unclear.
     None,
-    /// Some; others may change the folder.
-    Some,
-    /// All.
-    All,
+    /// Some are read-only and none changes anything. Other programs may change the folder.
+    ReadOnlyAmongOthers,
+    /// All commands of the line are read-only ones of git.
+    OnlyReadOnly,
+    /// Some may change something.
+    Changing,
 }
 
-/// Finds read-only git commands in a line.
-pub(crate) fn read_only_git(command: &str) -> ReadOnlyGit {
-    let is_git_only = |part: &Subject| match part {
+/// Finds git commands in a line.
+pub(crate) fn git_commands(command: &str) -> GitCommands {
+    let is_read_only = |part: &Subject| match part {
         Subject::Command { classes, .. } => classes.iter().any(|class| class == GIT_ONLY),
         Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
     };
+    let is_git = |part: &Subject| match part {
+        Subject::Command { text, .. } => text.split(' ').next() == Some("git"),
+        Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
+    };
     match parts(command) {
-        Ok(parts) if parts.iter().all(is_git_only) => ReadOnlyGit::All,
-        Ok(parts) if parts.iter().any(is_git_only) => ReadOnlyGit::Some,
-        Ok(_) | Err(_) => ReadOnlyGit::None,
+        Ok(parts) if parts.iter().any(|part| is_git(part) && !is_read_only(part)) => GitCommands::Changing,
+        Ok(parts) if parts.iter().all(is_read_only) => GitCommands::OnlyReadOnly,
+        Ok(parts) if parts.iter().any(is_read_only) => GitCommands::ReadOnlyAmongOthers,
+        Ok(_) | Err(_) => GitCommands::None,
     }
 }
 

@@ -75,8 +75,12 @@ pub enum TrustState {
     Trusted,
     /// The files were trusted and have changed since.
     Changed {
-        /// Files that were added, removed or changed.
-        files: Vec<PathBuf>,
+        /// Files that were not there.
+        added: Vec<PathBuf>,
+        /// Files with other contents.
+        changed: Vec<PathBuf>,
+        /// Files that are gone.
+        removed: Vec<PathBuf>,
     },
     /// The files are not trusted.
     Untrusted,
@@ -106,6 +110,11 @@ impl AuthorityFiles {
             }
         }
         found
+    }
+
+    /// The project's outermost folder.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// The folder that trust is stored for: the innermost folder of the project with such files.
@@ -226,7 +235,7 @@ impl TrustStore {
         match self.projects.get(project) {
             None => TrustState::Untrusted,
             Some(trusted) if trusted.hash == hash => TrustState::Trusted,
-            Some(trusted) => TrustState::Changed { files: differing(&trusted.files, &files.hash_each()) },
+            Some(trusted) => changes(&trusted.files, &files.hash_each()),
         }
     }
 
@@ -268,11 +277,16 @@ pub(crate) fn save_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-fn differing(before: &BTreeMap<PathBuf, TrustHash>, now: &BTreeMap<PathBuf, TrustHash>) -> Vec<PathBuf> {
-    let mut names: Vec<&PathBuf> = before.keys().chain(now.keys()).collect();
-    names.sort();
-    names.dedup();
-    names.into_iter().filter(|name| before.get(*name) != now.get(*name)).cloned().collect()
+fn changes(before: &BTreeMap<PathBuf, TrustHash>, now: &BTreeMap<PathBuf, TrustHash>) -> TrustState {
+    let missing_in = |other: &BTreeMap<PathBuf, TrustHash>, files: &BTreeMap<PathBuf, TrustHash>| {
+        files.keys().filter(|name| !other.contains_key(*name)).cloned().collect::<Vec<_>>()
+    };
+    let changed = now.iter().filter(|(name, hash)| before.get(*name).is_some_and(|before| before != *hash));
+    TrustState::Changed {
+        added: missing_in(before, now),
+        changed: changed.map(|(name, _)| name.clone()).collect(),
+        removed: missing_in(now, before),
+    }
 }
 
 impl TrustHash {
@@ -343,8 +357,8 @@ mod tests {
         fs::write(folder.path().join(".mcp.json"), "{ }").unwrap();
         fs::write(folder.path().join(".claude/agents/b.md"), "b").unwrap();
         let now = AuthorityFiles::read(folder.path());
-        let changed = vec![".claude/agents/b.md".into(), ".mcp.json".into()];
-        assert_eq!(trust.state(folder.path(), &now), TrustState::Changed { files: changed });
+        let (added, changed) = (vec![".claude/agents/b.md".into()], vec![".mcp.json".into()]);
+        assert_eq!(trust.state(folder.path(), &now), TrustState::Changed { added, changed, removed: Vec::new() });
         // F17: trust applies to the bytes that were read, not to what is on disk by then.
         assert_eq!(trust.state(folder.path(), &files), TrustState::Trusted);
         assert_eq!(files.get(Path::new(".mcp.json")), Some(b"{}".as_slice()));

@@ -40,6 +40,12 @@ pub trait TypedTool: Send + Sync + 'static {
         Subjects::None
     }
 
+    /// Returns what a call would change, for the user who must approve it.
+    fn preview(&self, context: &ToolContext, args: &Self::Args) -> Option<String> {
+        let _ = (context, args);
+        None
+    }
+
     /// Executes a call.
     fn run<'a>(&'a self, context: &'a ToolContext, args: Self::Args) -> impl Future<Output = ToolOutput> + Send + 'a;
 }
@@ -72,6 +78,11 @@ impl<T: TypedTool> Tool for Typed<T> {
             Ok(args) => self.tool.subjects(context, &args),
             Err(why) => Subjects::Unclear(why),
         }
+    }
+
+    fn preview(&self, context: &ToolContext, args: &Value) -> Option<String> {
+        let args = read_args(T::NAME, T::EXAMPLE, args.clone()).ok()?;
+        self.tool.preview(context, &args)
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {

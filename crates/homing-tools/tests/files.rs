@@ -4,7 +4,7 @@ mod tool_fixture;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use homing_core::tool::Replay;
+use homing_core::{authority::Layer, tool::Replay};
 use homing_tools::toolset::{ToolsConfig, files_tools};
 use serde_json::json;
 use tool_fixture::ToolFixture;
@@ -105,6 +105,27 @@ async fn edit_shows_its_diff_and_keeps_crlf_bom_and_mode() {
     assert_eq!(fixture.content("a.sh"), "\u{feff}one\r\nzwei\r\ndrei\r\nthree\r\n");
     assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o750);
     assert!(diff.contains("-two") && diff.contains("+zwei"), "{diff}");
+}
+
+#[test]
+fn question_shows_the_change_as_a_diff() {
+    let mut fixture = fixture();
+    fixture.file("a.txt", "one\ntwo\n");
+    fixture.file("secret.txt", "hidden\n");
+    let deny = vec!["read(secret.txt)".parse().unwrap()];
+    fixture.grant = fixture.grant.under(Layer { deny, ..Layer::everything("test") });
+    let run = fixture.run();
+    let preview = |tool: &str, args| run.tool(tool).preview(&run.context, &args);
+    let edited = preview("edit", json!({"path": "a.txt", "old": "two", "new": "zwei"})).unwrap();
+    assert!(edited.contains("-two\n+zwei") && !edited.contains("-one"), "{edited}");
+    let replaced = preview("write", json!({"path": "a.txt", "content": "one\nthree\n"})).unwrap();
+    assert!(replaced.contains("-two\n+three"), "{replaced}");
+    assert!(preview("write", json!({"path": "new.txt", "content": "x"})).unwrap().contains("+x"));
+    let closed = preview("write", json!({"path": "secret.txt", "content": "x"})).unwrap();
+    assert!(!closed.contains("hidden"), "{closed}");
+    assert_eq!(preview("edit", json!({"path": "a.txt", "old": "missing", "new": "x"})), None);
+    assert_eq!(preview("read", json!({"path": "a.txt"})), None);
+    assert_eq!(fixture.content("a.txt"), "one\ntwo\n", "nothing is written");
 }
 
 #[tokio::test]

@@ -106,9 +106,47 @@ async fn b5_other_repositories_below_start_no_program_either() {
     }
 }
 
+#[tokio::test]
+async fn b5_rules_that_allow_changing_git_start_no_program_of_the_repository() {
+    for (name, fixture) in each().await {
+        let workspace = &fixture.workspace;
+        hostile(workspace, workspace);
+        for key in ["core.sshCommand", "core.gitProxy", "credential.helper", "sequence.editor", "trailer.x.cmd"] {
+            git(workspace, &["config", key, workspace.join("evil.sh").to_str().unwrap()]);
+        }
+        git(workspace, &["config", "user.name", "a"]);
+        git(workspace, &["config", "user.email", "a@b"]);
+        let rules = ["bash(git *)", "bash(cd *)"];
+        let allow = Allow::Only(rules.iter().map(|rule| rule.parse().unwrap()).collect());
+        let grant = fixture.grant(Sandbox::WorkspaceWrite).under(Layer { allow, ..Layer::everything("test") });
+        let context = fixture.context(grant);
+        let owned = || fs::read_to_string(workspace.join("OWNED")).unwrap_or_default();
+        // A filter that is switched off could commit what it encrypts, so the command is refused.
+        for command in
+            ["git add a.txt", "git checkout a.txt", "git stash", "git commit -am x", "git status && git add ."]
+        {
+            let output = fixture.bash_with(&context, command).await;
+            assert!(output.is_error && output.text.contains("names a program"), "{name}: {command}: {}", output.text);
+            assert_eq!(owned(), "", "{name}: {command}");
+        }
+        for key in ["filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "core.gitProxy", "trailer.x.cmd"]
+        {
+            git(workspace, &["config", "--unset-all", key]);
+        }
+        git(workspace, &["config", "filter.evil.required", "false"]);
+        for command in ["git add a.txt", "git commit -m second", "git merge HEAD", "git stash", "cd / && git reset -q"]
+        {
+            let output = fixture.bash_with(&context, command).await;
+            assert_eq!(owned(), "", "{name}: {command}: {}", output.text);
+            assert!(!output.is_error, "{name}: {command}: {}", output.text);
+        }
+    }
+}
+
 #[test]
 fn b5_git_rules_hold_for_an_ordinary_user() {
     again_as_ordinary_user(&[
+        "b5_rules_that_allow_changing_git_start_no_program_of_the_repository",
         "b5_rules_that_allow_git_start_no_program_of_the_repository",
         "b5_other_repositories_below_start_no_program_either",
     ]);

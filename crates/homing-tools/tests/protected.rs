@@ -204,6 +204,19 @@ async fn command_is_refused_if_its_protected_files_cannot_be_saved() {
     }
 }
 
+#[tokio::test]
+async fn every_removed_path_is_reported_however_short_the_command() {
+    let names = [".devcontainer", ".envrc", ".husky", ".idea", ".zed", "recipe.yaml"];
+    for (name, fixture) in each().await {
+        for pause in ["", "; sleep 0.01", "; sleep 0.02", "; sleep 0.03"].repeat(3) {
+            let output = fixture.bash(&format!("touch {}{pause}", names.join(" "))).await;
+            let missed = names.iter().filter(|path| !output.text.contains(**path)).collect::<Vec<_>>();
+            assert!(missed.is_empty() && !output.text.contains("not restored"), "{name}: {missed:?}: {}", output.text);
+            assert_eq!(fixture.files(&fixture.workspace), Vec::<String>::new(), "{name}");
+        }
+    }
+}
+
 #[test]
 fn protected_paths_stay_protected_for_an_ordinary_user() {
     again_as_ordinary_user(&[

@@ -495,6 +495,8 @@ impl HomingBuilder {
         let mut parts = RuntimeParts::new(self.registry, self.models.build()?, opened.journal);
         parts.policy = self.permissions.grant(&workdir)?;
         parts.workdir = workdir;
+        #[cfg(feature = "tools")]
+        let commands = self.tools.commands.take();
         self.tools.add_to(&mut parts);
         parts.permission_handler = self.permission_handler;
         parts.on_fact = self.fact_listener;
@@ -515,6 +517,8 @@ impl HomingBuilder {
             pending: self.pending.into(),
             #[cfg(feature = "sqlite")]
             journal: opened.file,
+            #[cfg(feature = "tools")]
+            commands,
         })
     }
 }

@@ -162,6 +162,7 @@ impl CodingSetup {
         let secrets: Vec<String> = known.flat_map(|config| config.secrets(&command_env)).collect();
         builder.config.secrets = builder.config.secrets.and(secrets);
         let commands = Arc::new(Commands::new(helper, command_env, self.sandbox, self.private.clone()));
+        builder.tools.commands = Some(commands.clone());
         self.tools.git = Some(Arc::new(SandboxedGit { commands: commands.clone() }));
         let folders = server_folders(&self.places);
         let served = serve(&common, &mut builder.registry, self.approvals.as_deref(), &commands, folders);

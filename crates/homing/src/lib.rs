@@ -176,6 +176,8 @@ pub struct Homing {
     pending: Arc<[PendingApproval]>,
     #[cfg(feature = "sqlite")]
     journal: Option<Arc<homing_runtime::journal::sqlite::SqliteJournal>>,
+    #[cfg(feature = "tools")]
+    commands: Option<Arc<homing_tools::shell::commands::Commands>>,
 }
 
 impl fmt::Debug for Homing {
@@ -266,6 +268,14 @@ impl Homing {
     /// Waits for all runs that were started here and returns their envelopes, oldest first.
     pub async fn wait_all(&self) -> Vec<Envelope> {
         self.runtime.wait_all(&self.runs()).await
+    }
+
+    /// Tries the sandbox that commands run in, and returns the reason if none works. Commands are refused then, unless the sandbox
+    /// is off. The result is kept, so the first command need not wait for it.
+    #[cfg(feature = "tools")]
+    pub async fn sandbox_problem(&self) -> Option<String> {
+        let sandboxes = self.commands.as_ref()?.sandboxes().await;
+        sandboxes.best().is_none().then(|| sandboxes.why_not())
     }
 
     /// Cancels all runs, waits up to `grace` for them to end, and returns their envelopes.

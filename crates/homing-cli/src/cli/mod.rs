@@ -108,9 +108,12 @@ pub(crate) struct TrustArgs {
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Only show the files, their hash and their trust state.
+    /// Only show what trust would put into effect, the hash of the files and their trust state.
     #[arg(long, conflicts_with_all = ["yes", "revoke", "list"])]
     pub(crate) show: bool,
+    /// Name every file.
+    #[arg(long)]
+    pub(crate) files: bool,
     /// Revoke trust.
     #[arg(long, conflicts_with = "yes")]
     pub(crate) revoke: bool,
@@ -127,6 +130,9 @@ pub(crate) struct DoctorArgs {
     /// Also check every record of the journal.
     #[arg(long)]
     pub(crate) journal: bool,
+    /// Connect to no provider: do not check keys and the model's name.
+    #[arg(long)]
+    pub(crate) offline: bool,
 }
 
 #[derive(Debug, Args)]

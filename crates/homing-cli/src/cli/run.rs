@@ -131,13 +131,13 @@ pub(crate) struct WithArgs {
     #[arg(long, value_name = "off|on|HOST,…", help_heading = "Permissions")]
     pub(crate) network: Option<String>,
     /// Pre-approve these calls, such as `bash(git push *)`.
-    #[arg(long, value_name = "RULE", help_heading = "Permissions")]
+    #[arg(long, value_name = "RULE", value_parser = values::rule, help_heading = "Permissions")]
     pub(crate) allow: Vec<Rule>,
     /// Deny these calls, even if something else allows them.
-    #[arg(long, value_name = "RULE", help_heading = "Permissions")]
+    #[arg(long, value_name = "RULE", value_parser = values::rule, help_heading = "Permissions")]
     pub(crate) deny: Vec<Rule>,
     /// Tools it may give to sub-agents beyond its own.
-    #[arg(long, value_name = "RULE", value_delimiter = ',', help_heading = "Permissions")]
+    #[arg(long, value_name = "RULE", value_parser = values::rule, value_delimiter = ',', help_heading = "Permissions")]
     pub(crate) delegates: Vec<Rule>,
     /// Trust the project's files if they have this hash (printed by `homing trust`).
     #[arg(long, value_name = "HASH", help_heading = "Permissions")]

@@ -7,6 +7,9 @@ use homing_core::{
     duration::parse_duration,
     envelope::Status,
     limits::{Cap, micros_from_usd},
+    registry::distance,
+    rule::Rule,
+    tool_names,
 };
 use homing_runtime::journal::sqlite::SumBy;
 
@@ -78,6 +81,27 @@ pub(crate) fn network(text: &str) -> Result<Network, String> {
     }
 }
 
+/// Parses a permission rule. One that names no tool would have no effect, so it is refused.
+pub(crate) fn rule(text: &str) -> Result<Rule, String> {
+    let rule: Rule = text.parse().map_err(|error| format!("{error}"))?;
+    unknown_tool(&rule).map_or(Ok(rule), Err)
+}
+
+/// Returns a message if a rule names a tool that does not exist. Tools of MCP servers are not
+/// known in advance, and teams have some for their memory.
+pub(crate) fn unknown_tool(rule: &Rule) -> Option<String> {
+    let name = rule.tool.as_str();
+    let is_known = tool_names::canonical(name).is_some() || tool_names::lacks_counterpart(name);
+    if is_known || name.starts_with("mcp__") || name.starts_with("memory_") || name.contains('*') {
+        return None;
+    }
+    let near = tool_names::all().map(|known| (distance(&name.to_lowercase(), known), known)).min();
+    Some(match near.filter(|(edits, _)| *edits <= 2) {
+        Some((_, known)) => format!("there is no tool `{name}` (did you mean `{known}`?)"),
+        None => format!("there is no tool `{name}`: write one of {}", tool_names::all().collect::<Vec<_>>().join(", ")),
+    })
+}
+
 pub(crate) fn status(text: &str) -> Result<Status, String> {
     let names = || Status::ALL.map(Status::name).join(", ");
     Status::ALL
@@ -129,6 +153,16 @@ mod tests {
         assert_eq!(money("+1.00"), Ok(Cap::At(1_000_000)));
         assert_eq!(count("50k"), Ok(Cap::At(50_000)));
         assert!(count("many").unwrap_err().contains("none"));
+    }
+
+    #[test]
+    fn rule_that_names_no_tool_is_refused_with_the_nearest_name() {
+        assert_eq!(rule("bahs(x)").unwrap_err(), "there is no tool `bahs` (did you mean `bash`?)");
+        assert!(rule("frobnicate").unwrap_err().contains("write one of"));
+        for good in ["bash(git push *)", "Bash(ls)", "WebFetch", "mcp__db", "mcp__db__query(x)", "*", "KillShell"] {
+            assert!(rule(good).is_ok(), "{good}");
+        }
+        assert!(rule("bash(x").is_err());
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn show(layered: &Layered, folders: &Folders) -> anyhow::Result<()> {
     for (key, (value, from)) in &values {
         print(&sanitize::inert(&format!("{key:<keys$} = {value:<24}  # {from}")))?;
     }
-    for warning in layered.ignored() {
+    for warning in layered.warnings() {
         terminal::say(&format!("warning: {warning}"));
     }
     Ok(())

@@ -1,13 +1,16 @@
-//! `homing doctor`: checks the installation by trying each part. Calls no model, so it costs nothing.
+//! `homing doctor`: checks the installation by trying each part. Asks no model, so it costs nothing.
+
+mod provider_check;
 
 use std::{path::Path, time::Duration};
 
 use homing::{CodingSetup, Folders, environment};
-use homing_models::{ProviderRow, Providers};
+use homing_models::Providers;
 use homing_runtime::journal::sqlite::{SqliteJournal, SqliteOptions};
 use homing_sandbox::{Backend, CommandEnv, OwnNetwork, Sandboxes};
 use homing_tools::trust::{AuthorityFiles, TrustState};
 
+use self::provider_check::OfferedModels;
 use crate::{
     cli::{DoctorArgs, run::JournalArgs},
     config::Layered,
@@ -50,12 +53,13 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     show("git", git().await)?;
     let config = config.ok();
     let providers = providers(config.as_ref());
-    for row in providers.rows().iter().filter(|row| providers.is_usable(&row.name)) {
-        if let Some(finding) = provider(row).await {
+    let mut offered = OfferedModels::new();
+    for row in providers.rows().iter().filter(|row| providers.is_usable(&row.name) && !args.offline) {
+        if let Some(finding) = provider_check::provider(&providers, row, &mut offered).await {
             show(&row.name, finding)?;
         }
     }
-    show("model", model(&providers, config.as_ref()).await)?;
+    show("model", provider_check::model(&providers, config.as_ref(), (!args.offline).then_some(&offered)).await)?;
     show("journal", journal(config.as_ref(), &folders, args.journal))?;
     show("trust", trust(&setup))?;
     show("terminal", screen())?;
@@ -65,7 +69,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
 fn configuration(config: &Result<Layered, Trouble>) -> Finding {
     match config {
         Err(trouble) => Finding::Bad(trouble.to_string()),
-        Ok(config) => match config.ignored().first() {
+        Ok(config) => match config.warnings().first() {
             Some(warning) => Finding::Note(warning.clone()),
             None => Finding::Good("readable".to_owned()),
         },
@@ -92,6 +96,7 @@ async fn sandbox(setup: &CodingSetup) -> Finding {
         Some(Backend::Landlock { version, network: OwnNetwork::Impossible }) => Finding::Good(format!(
             "Landlock version {version}; commands have no loopback and cannot reach listed hosts"
         )),
+        Some(Backend::Seatbelt { program }) => Finding::Good(format!("Seatbelt ({})", program.display())),
         None => Finding::Bad(format!(
             "none available, so commands are refused: {}. Install bubblewrap, use a kernel with Landlock, or run commands \
              unconfined with --sandbox off",
@@ -113,53 +118,6 @@ async fn git() -> Finding {
 fn providers(config: Option<&Layered>) -> Providers {
     Providers::new(config.map(|config| config.user.providers.clone()).unwrap_or_default(), environment::key)
         .with_aws_profile(environment::aws_profile())
-}
-
-/// Checks whether a provider's address accepts connections. Sends no request.
-async fn provider(row: &ProviderRow) -> Option<Finding> {
-    let (host, port) = address(&row.base_url)?;
-    let connect = tokio::net::TcpStream::connect((host.as_str(), port));
-    let reached = tokio::time::timeout(CONNECT, connect).await;
-    let is_local = row.key_vars.is_empty();
-    match reached {
-        Ok(Ok(_)) => Some(Finding::Good(format!("connected to {host}:{port}"))),
-        // Local providers need no key, so they are always tried; most users run none.
-        Ok(Err(_)) | Err(_) if is_local => None,
-        Ok(Err(error)) => {
-            Some(Finding::Bad(format!("cannot connect to {host}:{port}: {error}. Check the network or a proxy")))
-        }
-        Err(_) => Some(Finding::Bad(format!("no answer from {host}:{port} within 3 s. Check the network or a proxy"))),
-    }
-}
-
-fn address(url: &str) -> Option<(String, u16)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?']).next()?;
-    let default = if scheme == "http" { 80 } else { 443 };
-    match authority.rsplit_once(':') {
-        Some((host, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
-        }
-        _ => Some((authority.to_owned(), default)),
-    }
-}
-
-/// Names the model of runs that name none. A server of the user is asked for its list, as a run would.
-async fn model(providers: &Providers, config: Option<&Layered>) -> Finding {
-    if let Some(model) = config.and_then(|config| config.user.model.clone()) {
-        return Finding::Good(format!("{model}, as configured"));
-    }
-    let served = homing_models::names::served_model(providers).await;
-    match served.or_else(|| homing_models::names::default_model(providers)) {
-        Some((_, why)) => Finding::Good(why),
-        None => {
-            let vars = providers.rows().iter().filter_map(|row| row.key_vars.first()).take(4).cloned();
-            Finding::Note(format!(
-                "no provider API key is set: set {} or another, or use --model offline",
-                vars.collect::<Vec<_>>().join(", ")
-            ))
-        }
-    }
 }
 
 fn journal(config: Option<&Layered>, folders: &Folders, all: bool) -> Finding {
@@ -225,16 +183,4 @@ fn screen() -> Finding {
     let colours = if terminal::has_colours() { "colours" } else { "no colours" };
     let letters = if environment::is_unicode_locale() { "UTF-8" } else { "ASCII only: set LANG to a UTF-8 locale" };
     Finding::Good(format!("{width}×{height}, {colours}, {letters}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_found_in_urls() {
-        assert_eq!(address("http://127.0.0.1:8080/v1"), Some(("127.0.0.1".into(), 8080)));
-        assert_eq!(address("https://api.openai.com/v1"), Some(("api.openai.com".into(), 443)));
-        assert_eq!(address("nonsense"), None);
-    }
 }

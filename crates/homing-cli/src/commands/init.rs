@@ -48,4 +48,5 @@ fn next_steps(written: usize) {
     anstream::eprintln!("  homing agents                  list all agents");
     anstream::eprintln!("  homing agents code-reviewer    explain one");
     anstream::eprintln!("  homing check                   check the files after changing them");
+    anstream::eprintln!("  homing run --agent researcher --network on \"…\"    let one read web pages");
 }

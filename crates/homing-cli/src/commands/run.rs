@@ -8,7 +8,14 @@ use std::{
 };
 
 use homing::{Cached, Claim, Envelope, RunHandle, Submission, Task};
-use homing_core::{authority::Sandbox, fact::Record, limits::Limits};
+use homing_core::{
+    authority::{Allow, Sandbox},
+    definition::AgentDefinition,
+    fact::Record,
+    limits::Limits,
+    tool::ToolSpec,
+    tool_names,
+};
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::{Cassette, CassetteReplay};
 use serde_json::Value;
@@ -51,7 +58,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     };
     let session = Session::open(&args.with, request).await?;
     let task = task(args, text, &session, replay.is_some()).await?;
-    let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
+    let (spawned, tools) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
     if let (true, Some(first)) = (args.with.strict, spawned.warnings.first()) {
         return Err(Trouble::config(format!("{first} (--strict)")).into());
     }
@@ -61,6 +68,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     if args.plan {
         return plan::show(&session, task, args.output.json);
     }
+    servers_must_be_approved(&spawned.agent, &tools)?;
     let show = args.output.show();
     let result = if args.cache {
         match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
@@ -93,6 +101,24 @@ fn print_cached(args: &RunArgs, envelope: &Envelope) -> Exit {
     terminal::say(&format!("cached result of run {}; no model was called", envelope.run));
     print_result::print_result(envelope, args.output.form(), true);
     Exit::of(envelope)
+}
+
+/// Fails before anything is spent if an agent has only tools of MCP servers, and none of them is available. The warnings above
+/// it name the servers that are not approved.
+fn servers_must_be_approved(agent: &AgentDefinition, tools: &[ToolSpec]) -> Result<(), Trouble> {
+    let Allow::Only(rules) = &agent.tools.allowed else { return Ok(()) };
+    let is_left = |spec: &ToolSpec| !tool_names::is_answer_or_search(&spec.name);
+    if rules.is_empty() || tools.iter().any(is_left) || !rules.iter().all(|rule| rule.tool.starts_with("mcp__")) {
+        return Ok(());
+    }
+    let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    let message = format!(
+        "agent {} has no tools: it lists only tools of MCP servers, and none is available: {}",
+        agent.name,
+        rules.join(", ")
+    );
+    Err(Trouble::new(TroubleKind::Refused, message)
+        .hint("approve the server with `homing trust --server NAME`, after `homing trust` if a project defines it"))
 }
 
 /// Fails before anything is spent if commands cannot run.

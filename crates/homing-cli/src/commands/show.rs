@@ -11,6 +11,7 @@ use homing_core::{
     receipts::Receipts,
     run::Run,
     sanitize,
+    taint::TaintMode,
     tree::RunTree,
 };
 use homing_runtime::{
@@ -123,11 +124,15 @@ pub(crate) fn transcript(run: &Run, envelope: &Envelope, tree: &RunTree) -> Stri
     }
     let read: Vec<&str> = run.effects().origins.iter().map(|origin| origin.description()).collect();
     if !read.is_empty() {
-        let _ = writeln!(
-            out,
-            "\nread untrusted content: {} (network use needs approval if secrets are in reach)",
-            read.join(", ")
-        );
+        let effect = match run.spawned.agent.execution.taint.unwrap_or_default() {
+            TaintMode::Off => "`taint: off`: network use is not restricted by it",
+            TaintMode::Ask => "`taint: ask`: if secrets are in reach, network use needs approval",
+            TaintMode::Deny => "`taint: deny`: if secrets are in reach, network use is denied",
+        };
+        let _ = writeln!(out, "\nread untrusted content: {} ({effect})", read.join(", "));
+    }
+    for denial in print_result::denials(envelope) {
+        let _ = writeln!(out, "{denial}");
     }
     add_receipts(&envelope.receipts, &mut out);
     let _ = write!(out, "\n{} (own: {})", print_result::cost_line(envelope), usd(envelope.usage.cost_micros));

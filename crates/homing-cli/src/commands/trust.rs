@@ -1,5 +1,7 @@
 //! `homing trust`: shows the project files that can grant authority, and saves whether the user trusts them.
 
+mod effects;
+
 use std::{
     io::{BufRead, IsTerminal, stdin},
     sync::Arc,
@@ -15,12 +17,17 @@ use homing_tools::{
     trust::{AuthorityFiles, TrustState, TrustStore},
 };
 
+use self::effects::Effects;
 use crate::{
     cli::TrustArgs,
     config::Layered,
     exit::{Exit, Trouble, print},
+    progress::figures,
     session, terminal,
 };
+
+/// Maximum number of changed files that are named.
+const MAX_CHANGES: usize = 20;
 
 pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     let folder = session::working_folder(args.folder.as_deref())?;
@@ -34,8 +41,7 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let mut places = Places::new(folder.clone());
-    places.home = folders.home;
+    let places = CodingSetup::from_env(&folder).places;
     let folders = places.project_folders();
     if args.revoke {
         let mut was_trusted = false;
@@ -48,7 +54,7 @@ pub(crate) fn run(args: &TrustArgs) -> anyhow::Result<Exit> {
     let files = AuthorityFiles::of_project(&folders);
     let project = files.project();
     let state = store.state(project, &files);
-    describe(&files, &state)?;
+    describe(&files, &state, &places, args)?;
     if args.show || matches!(state, TrustState::Trusted | TrustState::Nothing) {
         return Ok(Exit::Done);
     }
@@ -150,26 +156,35 @@ fn scope(setup: CodingSetup, config: &Layered) -> Result<McpScope, Trouble> {
     Ok(McpScope::new(Arc::new(commands), server_folders(&setup.places)))
 }
 
-fn describe(files: &AuthorityFiles, state: &TrustState) -> anyhow::Result<()> {
-    for path in files.paths() {
-        terminal::say(&format!("  {}", path.display()));
-    }
+/// Shows what trust would put into effect, and what changed since it was given.
+fn describe(files: &AuthorityFiles, state: &TrustState, places: &Places, args: &TrustArgs) -> anyhow::Result<()> {
     for skipped in &files.skipped {
         terminal::say(&format!("warning: {skipped}"));
     }
+    if *state == TrustState::Nothing {
+        terminal::say("this project needs no trust");
+        return Ok(());
+    }
+    Effects::of(files, places).print(state);
+    terminal::say(&format!("{} of {}:", figures::count(files.paths().count() as u64, "file"), files.root().display()));
+    effects::print_files(files, args.files);
     match state {
-        TrustState::Nothing => terminal::say("this project needs no trust"),
+        TrustState::Nothing => (),
         TrustState::Trusted => terminal::say("these files are trusted"),
         TrustState::Untrusted => terminal::say("these files are not trusted yet"),
-        TrustState::Changed { files } => {
-            let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-            terminal::say(&format!("changed since they were trusted: {}", names.join(", ")));
+        TrustState::Changed { added, changed, removed } => {
+            terminal::say("changed since they were trusted:");
+            for (what, paths) in [("new", added), ("changed", changed), ("removed", removed)] {
+                for path in paths.iter().take(MAX_CHANGES) {
+                    terminal::say(&format!("  {what}: {}", path.display()));
+                }
+                if paths.len() > MAX_CHANGES {
+                    terminal::say(&format!("  {what}: … and {} more", paths.len() - MAX_CHANGES));
+                }
+            }
         }
     }
-    if !matches!(state, TrustState::Nothing) {
-        print(files.hash().as_str())?;
-    }
-    Ok(())
+    Ok(print(files.hash().as_str())?)
 }
 
 fn confirmed(question: &str) -> bool {

@@ -21,6 +21,7 @@ mod receipts;
 mod responses;
 mod restrictions;
 mod run;
+mod safety;
 mod secrets;
 mod servers;
 mod structured_answers;

@@ -318,7 +318,7 @@ fn hint_names_the_rules_of_calls_that_no_one_could_approve() {
     world.write(".homing/config.toml", "[rules]\nask = ['bash']\n");
     let output = world.homing(&run(&["x"]));
     let shown = err(&output);
-    assert!(shown.contains("denied: this call needs approval"), "{shown}");
+    assert!(shown.contains("denied: general: bash `echo one && pwd`: it needs approval"), "{shown}");
     let flags = "--allow 'bash(echo one)' --allow 'bash(pwd)'";
     assert!(shown.contains(&format!("hint: no one was there to approve a call; allow it with {flags}")), "{shown}");
     world.write(".homing/config.toml", "[rules]\ndeny = ['bash(pwd)']\n");

@@ -153,7 +153,9 @@ fn question_is_asked_and_always_is_remembered() {
     std::fs::write(&config, "[rules]\nask = ['write']\n").unwrap();
     screen.homing("run --agent careful --model openai/gpt-4.1 go");
     let shown = screen.wait_for("[y]es, [n]o, [a]lways");
-    assert!(shown.contains("allow careful to use write on new.txt?"), "{shown}");
+    assert!(shown.contains("allow careful to use write on new.txt?") && shown.contains("+x"), "{shown}");
+    screen.send("perhaps");
+    screen.wait_for("to tell the agent why not, write: no, because …");
     screen.send("a");
     let shown = screen.wait_for("write it?");
     assert!(shown.contains("only this call, only in this project") && shown.contains("write(=new.txt)"), "{shown}");
@@ -172,6 +174,30 @@ fn question_is_asked_and_always_is_remembered() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the user is asked again:\n{}", screen.shows());
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn reason_for_declining_reaches_the_model() {
+    let Some(screen) = Screen::open(90, 24, |_, seen| {
+        if seen.body.contains("the user declined: because it is Friday") {
+            FakeResponse::chat_text("I wait until Monday")
+        } else {
+            FakeResponse::chat_calls(&[("bash", r#"{"command":"git push"}"#)])
+        }
+    }) else {
+        return;
+    };
+    let config = screen.folder.path().join(".config/homing/config.toml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(&config, "[rules]\nask = ['bash(git push *)']\n").unwrap();
+    screen.homing("run --model openai/gpt-4.1 go");
+    let shown = screen.wait_for("[y]es, [n]o, [a]lways");
+    assert!(shown.contains("allow general to run this command (bash)?") && shown.contains("  git push"), "{shown}");
+    assert!(shown.contains("asked by: bash(git push *)"), "{shown}");
+    screen.send("no, because it is Friday");
+    let shown = screen.wait_for("left with 0");
+    assert!(shown.contains("I wait until Monday"), "{shown}");
+    assert!(shown.contains("denied: general: bash `git push`: the user declined: because it is Friday"), "{shown}");
 }
 
 #[test]

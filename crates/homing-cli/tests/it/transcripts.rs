@@ -210,6 +210,7 @@ fn r12_init_never_overwrites_files() {
   homing agents                  list all agents
   homing agents code-reviewer    explain one
   homing check                   check the files after changing them
+  homing run --agent researcher --network on "…"    let one read web pages
 
 "#]]);
     assert_eq!(fs::read_to_string(folder.path().join(".homing/agents/researcher.md")).unwrap(), "mine");

@@ -1,19 +1,20 @@
-//! Announces agents of a project that have the name of another agent. The files of a project come from strangers, so they
-//! replace an agent that the user knows only if they are trusted, and never silently.
+//! Announces agents and skills of a project that have the name of another one. The files of a project come from strangers,
+//! so they replace an agent or a skill that the user knows only if they are trusted, and never silently.
 
 use std::{collections::HashMap, sync::Arc};
 
 use homing_core::{
     definition::{AgentDefinition, Scope},
     diagnostic::Diagnostic,
+    skill::SkillCard,
 };
 
 use super::Candidate;
 
-/// The field of the diagnostics about agents of one name, so that hosts can show them prominently.
+/// The field of the diagnostics about agents and skills of one name, so that hosts can show them prominently.
 const FIELD: &str = "hides";
 
-/// Returns true for a diagnostic about a project's agent that hides another agent, or would hide it if it were trusted.
+/// Returns true for a diagnostic about a project's agent or skill that hides another one, or would if it were trusted.
 pub fn is_about_hidden_agent(diagnostic: &Diagnostic) -> bool {
     diagnostic.field.as_deref() == Some(FIELD)
 }
@@ -44,11 +45,23 @@ fn announcement(candidate: &Candidate, other: &AgentDefinition) -> Diagnostic {
         (_, Some(path)) => format!("your agent in {}", path.display()),
         (_, None) => "your own agent".to_owned(),
     };
-    let diagnostic = if candidate.is_trusted {
+    let diagnostic = replacement(&of_project, &other, candidate.is_trusted);
+    Diagnostic { path: candidate.definition.source.path.clone().map(Arc::new), ..diagnostic }
+}
+
+/// Announces a skill of a project with the name of one of the user's.
+pub(crate) fn skill_announcement(card: &SkillCard, other: &SkillCard, is_trusted: bool) -> Diagnostic {
+    let of_project = format!("this project's skill `{}` ({})", card.name, card.path.display());
+    let diagnostic = replacement(&of_project, &format!("your skill in {}", other.path.display()), is_trusted);
+    Diagnostic { path: Some(Arc::new(card.path.clone())), ..diagnostic }
+}
+
+fn replacement(of_project: &str, other: &str, is_trusted: bool) -> Diagnostic {
+    let diagnostic = if is_trusted {
         Diagnostic::info(format!("{of_project} replaces {other} of that name"))
     } else {
         Diagnostic::warning(format!("{of_project} is not trusted, so {other} of that name is used instead"))
-            .hint("review the file, then trust the project; or rename the agent")
+            .hint("review the file, then trust the project; or rename it")
     };
-    Diagnostic { path: candidate.definition.source.path.clone().map(Arc::new), ..diagnostic.on(FIELD) }
+    diagnostic.on(FIELD)
 }

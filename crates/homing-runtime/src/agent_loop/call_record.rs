@@ -34,7 +34,7 @@ impl RefusedCall {
 
     /// A denial because the call needs approval and there is no user to approve it; `allow` are rules that would allow it.
     pub(crate) fn no_approver(allow: &[Rule]) -> Self {
-        let text = "denied: this call needs approval and no approver is available";
+        let text = "it needs approval, and no approver is available";
         let allow = allow.iter().map(Rule::to_string).collect();
         Self { why: CallRefusal::NoApprover { allow }, text: text.to_owned() }
     }

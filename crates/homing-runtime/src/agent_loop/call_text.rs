@@ -1,6 +1,10 @@
-//! Describes a call to the user who must approve it: the agent, the tool, and the command, file or host that it uses.
+//! Describes a call to the user who must approve it, or who is told that it was denied: the agent, the tool, and the
+//! command, file or host that it uses.
 
-use homing_core::rule::{Subject, Subjects};
+use homing_core::{
+    place::Place,
+    rule::{Subject, Subjects},
+};
 use serde_json::Value;
 
 /// Maximum number of characters of one argument.
@@ -8,6 +12,35 @@ const MAX_VALUE: usize = 200;
 
 /// Maximum number of characters of a command. A longer one is cut in the middle, so that both ends are seen.
 const MAX_COMMAND: usize = 2_000;
+
+/// Maximum number of lines of a preview. A longer one is cut at its end.
+const MAX_LINES: usize = 60;
+
+/// Names the agent that wants to make a call, with its place if there are others.
+pub(crate) fn asking_agent(agent: &str, place: &Place) -> String {
+    if *place == Place::root() { agent.to_owned() } else { format!("{agent} (run {place})") }
+}
+
+/// Names a call in a few words: the tool, and its command, files or hosts.
+pub(crate) fn summary(tool: &str, subjects: &Subjects, args: &Value) -> String {
+    let argument = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned);
+    let subject = match (subjects, argument("command")) {
+        (_, Some(command)) => command,
+        (Subjects::Parts(parts), None) => parts.iter().map(name).collect::<Vec<_>>().join(", "),
+        (Subjects::None | Subjects::Unclear(_), None) => {
+            ["url", "path", "query"].into_iter().find_map(argument).unwrap_or_default()
+        }
+    };
+    if subject.is_empty() { tool.to_owned() } else { format!("{tool} `{}`", cut(&subject, MAX_VALUE)) }
+}
+
+/// Indents lines that follow a question.
+pub(crate) fn indented(text: &str) -> String {
+    let mut lines: Vec<String> = text.lines().take(MAX_LINES).map(|line| format!("\n  {line}")).collect();
+    let left = text.lines().count().saturating_sub(MAX_LINES);
+    lines.extend((left > 0).then(|| format!("\n  … ({left} more lines)")));
+    lines.concat()
+}
 
 /// Returns the question whether an agent may make a call.
 pub(crate) fn question(agent: &str, tool: &str, subjects: &Subjects, args: &Value) -> String {
@@ -87,6 +120,13 @@ mod tests {
             "allow general to use mcp__hub__delete?\n  repo: a/b\n  force: true"
         );
         let long = question("a", "t", &Subjects::None, &json!({"x": "y".repeat(10_000)}));
+        assert_eq!(summary("bash", &command, &json!({"command": "git push # now"})), "bash `git push # now`");
+        assert_eq!(summary("write", &path, &json!({"path": "src/a.rs"})), "write `src/a.rs`");
+        assert_eq!(summary("todo", &Subjects::None, &json!({})), "todo");
+        let unclear = Subjects::Unclear("it is an address".into());
+        assert_eq!(summary("fetch", &unclear, &json!({"url": "http://[::1]/"})), "fetch `http://[::1]/`");
+        assert_eq!(asking_agent("general", &Place::root()), "general");
+        assert_eq!(asking_agent("explore", &Place::root().child(2)), "explore (run 1.2)");
         assert!(long.len() < 400 && long.contains("9800 more characters"), "{long}");
     }
 }

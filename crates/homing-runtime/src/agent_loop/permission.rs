@@ -1,14 +1,16 @@
 //! Decides whether a call may be made: permission rules, hooks, and approval by the user.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use homing_core::{
     BoxFuture,
     authority::Decision,
+    fact::CallRefusal,
     hooks::{HookCall, HookDecision},
     rule::{Rule, Subjects},
-    taint::{Origin, TaintMode, uses_network},
+    taint::{TaintMode, uses_network},
     tool::{Answer, CallHost, Question, Tool, ToolContext, ToolSpec},
+    tree::RunTree,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +27,9 @@ use crate::{
     runtime::PermissionHandler,
     scheduler::Scheduler,
 };
+
+/// Names a hook as the one that requires approval. It is not a rule, so no rule of the user makes it unnecessary.
+const HOOK: &str = "(a hook)";
 
 /// A call that may be made.
 pub(crate) struct PermittedCall {
@@ -46,8 +51,25 @@ impl CallPermissions {
         Self { run, scheduler }
     }
 
-    /// Applies rules, then hooks. A hook may change the arguments; then the rules are applied again.
+    /// Applies rules, then hooks. A denial names the tool and its command, file or host.
     pub(crate) async fn check(
+        &self,
+        tool: &dyn Tool,
+        context: &ToolContext,
+        args: Value,
+    ) -> Result<PermittedCall, CallError> {
+        let call = call_text::summary(&tool.spec().name, &tool.subjects(context, &args), &args);
+        self.apply_rules_and_hooks(tool, context, args).await.map_err(|error| match error {
+            CallError::Refused(RefusedCall {
+                why: why @ (CallRefusal::Denied | CallRefusal::NoApprover { .. }),
+                text,
+            }) => RefusedCall { why, text: format!("denied: {call}: {text}") }.into(),
+            other @ (CallError::Refused(_) | CallError::Interrupted(_)) => other,
+        })
+    }
+
+    /// Applies rules, then hooks. A hook may change the arguments; then the rules are applied again.
+    async fn apply_rules_and_hooks(
         &self,
         tool: &dyn Tool,
         context: &ToolContext,
@@ -67,8 +89,9 @@ impl CallPermissions {
                 Ok(PermittedCall { args, by, notes })
             }
             HookDecision::Ask { why } => {
-                let question =
-                    Question { text: why, options: Vec::new(), key: context.key, rule: None, exact: Vec::new() };
+                let text = question_text(tool, context, &tool.subjects(context, &args), &args, Some(&why));
+                let rule = Some(HOOK.to_owned());
+                let question = Question { text, options: Vec::new(), key: context.key, rule, exact: Vec::new() };
                 self.request_approval(context, question, &[]).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
@@ -84,8 +107,7 @@ impl CallPermissions {
             Decision::Allow { by } => self.apply_taint(tool, context, &subjects, args, by).await,
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
-                let text = call_text::question(&context.agent, name, &subjects, args);
-                self.ask_about_call(context, name, &subjects, text, by.clone()).await?;
+                self.ask_about_call(tool, context, &subjects, args, (None, by.clone())).await?;
                 Ok(format!("the user; {by}"))
             }
         }
@@ -107,35 +129,43 @@ impl CallPermissions {
             return Ok(by);
         }
         // Runs of a tree exchange texts, so content that one of them read may steer all of them.
-        let origins: BTreeSet<Origin> = self
-            .run
-            .tree
-            .read(|tree| tree.runs().iter().flat_map(|run| run.effects().origins.iter().copied()).collect());
-        let finder = self.run.config().taint.secrets.as_ref().filter(|_| !origins.is_empty());
-        let Some(secret) = finder.and_then(|find| find(own, &context.workdir)) else { return Ok(by) };
-        let read: Vec<&str> = origins.into_iter().map(Origin::description).collect();
+        let read = |tree: &RunTree| tree.origins().iter().map(|origin| origin.description()).collect::<Vec<_>>();
+        let read = self.run.tree.read(read);
+        let Some(secret) = (!read.is_empty()).then(|| self.secret_in_reach(context)).flatten() else { return Ok(by) };
         let why = format!("this run has read {} and can read {}", read.join(", "), secret.display());
         if mode == TaintMode::Deny {
-            return Err(RefusedCall::denied(format!("denied: {why}, so it may not use the network")).into());
+            return Err(RefusedCall::denied(format!("{why}, so it may not use the network")).into());
         }
-        let text = format!("{}\n  {why}", call_text::question(&context.agent, name, subjects, args));
         let rule = format!("{name} (untrusted content and secrets)");
-        self.ask_about_call(context, name, subjects, text, rule).await?;
+        let asked = self.ask_about_call(tool, context, subjects, args, (Some(&why), rule)).await;
+        asked.map_err(|error| match error {
+            CallError::Refused(refused) => RefusedCall { text: format!("{why}; {}", refused.text), ..refused }.into(),
+            interrupted @ CallError::Interrupted(_) => interrupted,
+        })?;
         Ok(format!("the user; {why}"))
     }
 
-    /// Asks the user about a call that `rule` does not allow without approval.
+    /// Returns a file with secrets that the run can read. It is searched for once; the run's folders and rules do not change.
+    fn secret_in_reach(&self, context: &ToolContext) -> Option<PathBuf> {
+        let find = self.run.config().taint.secrets.as_ref()?;
+        let found = || find(&context.authority.own, &context.workdir);
+        self.run.live_run.secret_in_reach.get_or_init(found).clone()
+    }
+
+    /// Asks the user about a call that `rule` does not allow without approval, for a reason if there is another one.
     async fn ask_about_call(
         &self,
+        tool: &dyn Tool,
         context: &ToolContext,
-        tool: &str,
         subjects: &Subjects,
-        text: String,
-        rule: String,
+        args: &Value,
+        (why, rule): (Option<&str>, String),
     ) -> Result<(), CallError> {
-        let exact = Rule::exactly(tool, subjects);
+        let name = &tool.spec().name;
+        let text = question_text(tool, context, subjects, args, why);
+        let exact = Rule::exactly(name, subjects);
         // Rules cannot express every call; then only one for the whole tool would allow it.
-        let allow = if exact.is_empty() { vec![Rule::tool(tool)] } else { exact.clone() };
+        let allow = if exact.is_empty() { vec![Rule::tool(name)] } else { exact.clone() };
         let question = Question { text, options: Vec::new(), key: context.key, rule: Some(rule), exact };
         self.request_approval(context, question, &allow).await
     }
@@ -151,10 +181,26 @@ impl CallPermissions {
         let answer = self.scheduler.waiting(self.scheduler.before_landing(context.ask(question))).await?;
         match answer.unwrap_or(Answer::Unavailable) {
             Answer::Yes => Ok(()),
-            Answer::No | Answer::Text(_) => Err(RefusedCall::denied("the user declined").into()),
+            Answer::No => Err(RefusedCall::denied("the user declined").into()),
+            Answer::Text(why) => Err(RefusedCall::denied(format!("the user declined: {why}")).into()),
             Answer::Unavailable => Err(RefusedCall::no_approver(allow).into()),
         }
     }
+}
+
+/// Returns the question about a call, with what it would change and the reason for asking.
+fn question_text(
+    tool: &dyn Tool,
+    context: &ToolContext,
+    subjects: &Subjects,
+    args: &Value,
+    why: Option<&str>,
+) -> String {
+    let agent = call_text::asking_agent(&context.agent, &context.place);
+    let mut text = call_text::question(&agent, &tool.spec().name, subjects, args);
+    text.extend(tool.preview(context, args).map(|preview| call_text::indented(&preview)));
+    text.extend(why.map(call_text::indented));
+    text
 }
 
 /// The services that a tool may use during a call.

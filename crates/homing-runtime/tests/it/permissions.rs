@@ -59,7 +59,7 @@ fn user(answer: Answer) -> Arc<SameAnswer> {
 
 #[tokio::test(start_paused = true)]
 async fn call_that_needs_approval_is_denied_without_an_approver() {
-    let text = "denied: this call needs approval and no approver is available";
+    let text = "denied: push: it needs approval, and no approver is available";
     for handler in [None, Some(user(Answer::Unavailable))] {
         let (envelope, refused, calls) = run_with(handler).await;
         assert_eq!((envelope.output.as_str(), calls), (text, 0));
@@ -74,9 +74,11 @@ async fn call_that_needs_approval_is_denied_without_an_approver() {
 #[tokio::test(start_paused = true)]
 async fn user_approves_or_declines_a_call() {
     let (envelope, refused, calls) = run_with(Some(user(Answer::No))).await;
-    assert_eq!((envelope.output.as_str(), calls), ("the user declined", 0));
+    assert_eq!((envelope.output.as_str(), calls), ("denied: push: the user declined", 0));
     assert_eq!((envelope.denied.len(), envelope.needs_approval.len()), (1, 0));
     assert_eq!(refused, Some(CallRefusal::Denied));
+    let (envelope, ..) = run_with(Some(user(Answer::Text("it is Friday".into())))).await;
+    assert_eq!(envelope.output, "denied: push: the user declined: it is Friday", "the model reads the reason");
     let approver = user(Answer::Yes);
     let (envelope, refused, calls) = run_with(Some(approver.clone())).await;
     assert_eq!((envelope.output.as_str(), refused, calls), ("ok", None, 1));
@@ -136,7 +138,7 @@ async fn run_in_mode(mode: PermissionMode, tools: &GitTools, answer: Answer) -> 
 
 #[tokio::test(start_paused = true)]
 async fn ask_mode_asks_about_every_tool_that_changes_something() {
-    let questions = ["worker", "lead"].map(|agent| format!("allow {agent} to use mcp__git__commit?"));
+    let questions = ["worker (run 1.1)", "lead"].map(|agent| format!("allow {agent} to use mcp__git__commit?"));
     for (answer, commits) in [(Answer::No, 0), (Answer::Yes, 2)] {
         let tools = GitTools::new();
         let (_, asked) = run_in_mode(PermissionMode::Ask, &tools, answer).await;

@@ -1,5 +1,5 @@
 //! Limits processes and memory through control groups of version 1 or 2, if they exist and are writable. If not, which is
-//! common, the limits are not enforced.
+//! common, the supervisor enforces the limits.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ struct CgroupSetting {
 impl Cgroup {
     /// Creates a group with the limits and moves this process into it.
     pub(super) fn enter(limits: &ProcessLimits) -> Self {
-        let memory = limits.memory.or_else(|| Some(total_memory()? / 4 * 3));
+        let memory = memory_limit(limits);
         let mut settings = vec![CgroupSetting {
             controller: "pids",
             v1: "pids.max",
@@ -67,6 +67,12 @@ impl Cgroup {
     /// Returns true if the group limits the number of processes.
     pub(super) fn counts_processes(&self) -> bool {
         self.groups.iter().any(|group| group.folder.join("pids.max").exists())
+    }
+
+    /// Returns true if the group limits memory.
+    pub(super) fn limits_memory(&self) -> bool {
+        let files = ["memory.max", "memory.limit_in_bytes"];
+        self.groups.iter().any(|group| files.iter().any(|file| group.folder.join(file).exists()))
     }
 
     /// Returns the limit that the kernel had to enforce, if any.
@@ -153,8 +159,14 @@ fn join(group: CgroupFolder, values: &[(&str, u64)]) -> Option<CgroupFolder> {
     Some(group)
 }
 
-fn total_memory() -> Option<u64> {
+/// Returns the limit on memory in bytes: the given one, or three quarters of the machine's memory.
+pub(super) fn memory_limit(limits: &ProcessLimits) -> Option<u64> {
+    limits.memory.or_else(|| Some(machine_memory("MemTotal:")? / 4 * 3))
+}
+
+/// Returns an amount of the machine's memory in bytes.
+pub(super) fn machine_memory(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
 }

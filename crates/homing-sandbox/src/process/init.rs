@@ -13,7 +13,7 @@ use std::{
         fd::{FromRawFd, OwnedFd, RawFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -60,6 +60,8 @@ pub(super) enum Rights {
     Namespaces(Sockets),
     /// Those of the Landlock rules.
     Landlock(LandlockRules),
+    /// Those of the profile that this program applies.
+    Seatbelt { program: PathBuf, profile: String },
 }
 
 /// Runs as the first process of a command.
@@ -94,6 +96,7 @@ fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
             command.args(rest);
             command
         }
+        Rights::Seatbelt { program, profile } => under_seatbelt(program, profile, argv)?,
         rights @ (Rights::Namespaces(_) | Rights::Landlock(_)) => {
             let mut command = Command::new(&request.helper);
             command.arg(CONFINE).arg(serde_json::to_string(rights)?).arg("--").args(argv);
@@ -101,6 +104,19 @@ fn init_with(lifeline: &UnixStream, args: &[OsString]) -> io::Result<()> {
         }
     };
     run_and_report(lifeline, command, &request.source, request.reach, supervisor)
+}
+
+/// Returns the command that executes `argv` under a profile.
+#[cfg(target_os = "macos")]
+fn under_seatbelt(program: &Path, profile: &str, argv: &[OsString]) -> io::Result<Command> {
+    let mut command = Command::new(program);
+    command.args(["-p", profile, "--"]).args(argv);
+    Ok(command)
+}
+
+#[cfg(not(target_os = "macos"))]
+fn under_seatbelt(program: &Path, _: &str, _: &[OsString]) -> io::Result<Command> {
+    Err(io::Error::other(format!("{} exists only on macOS", program.display())))
 }
 
 /// Takes over a descriptor that the supervisor left open for this process, and keeps it from the command.
@@ -160,7 +176,7 @@ pub(super) fn confine_and_execute(args: &[OsString]) -> i32 {
 
 fn confine(rights: &OsString) -> Result<(), String> {
     match serde_json::from_slice(rights.as_encoded_bytes()).map_err(|error| error.to_string())? {
-        Rights::All => Ok(()),
+        Rights::All | Rights::Seatbelt { .. } => Ok(()),
         Rights::Namespaces(sockets) => landlock_seccomp::filter_syscalls(sockets),
         Rights::Landlock(rules) => {
             // Without a PID namespace, this at least ends the command itself if all of its supervisors are killed at once.

@@ -82,6 +82,27 @@ pub(super) fn thread_count(root: Pid) -> usize {
     below(root).iter().map(|process| process.threads).sum()
 }
 
+/// Returns true if the processes below `root` use at least `limit` bytes of memory.
+///
+/// The sizes of processes count shared memory several times, so they only show that the limit cannot be reached. If it may
+/// be, the kernel is asked for each process's proportional part, which takes longer.
+pub(super) fn uses_memory(root: Pid, limit: u64) -> bool {
+    let sizes: Vec<(i32, u64)> = below(root)
+        .iter()
+        .filter_map(|process| Some((process.pid, kibibytes(process.pid, "status", "VmRSS:")?)))
+        .collect();
+    let resident: u64 = sizes.iter().map(|(_, size)| size).sum();
+    // If the proportional part is unknown, the whole process counts.
+    let proportional = |(pid, size): &(i32, u64)| kibibytes(*pid, "smaps_rollup", "Pss:").unwrap_or(*size);
+    resident >= limit / 1_024 && sizes.iter().map(proportional).sum::<u64>() >= limit / 1_024
+}
+
+/// Returns a size from a file that the kernel keeps about a process.
+fn kibibytes(pid: i32, file: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse().ok())
+}
+
 /// Returns every process below `root` that has not ended.
 fn descendants(root: Pid) -> Vec<Pid> {
     below(root).iter().filter_map(|process| Pid::from_raw(process.pid)).collect()

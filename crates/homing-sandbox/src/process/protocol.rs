@@ -60,6 +60,15 @@ pub enum Confinement {
     },
     /// Landlock and seccomp.
     Landlock(LandlockRules),
+    /// Seatbelt, on macOS.
+    Seatbelt {
+        /// The program `sandbox-exec`.
+        program: PathBuf,
+        /// The rules, in its language.
+        profile: String,
+        /// The socket of the proxy to listed hosts, if there is one.
+        proxy_socket: Option<PathBuf>,
+    },
 }
 
 /// The files and network that a command may use under Landlock.

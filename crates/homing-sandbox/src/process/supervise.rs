@@ -20,9 +20,9 @@ use rustix::{
 };
 
 use crate::process::{
-    cgroup::Cgroup,
+    cgroup::{Cgroup, machine_memory, memory_limit},
     init::{CONFINE, INIT, InitRequest, Rights, confine_and_execute, init},
-    kill::{ProcessTree, SignalReach, reap, thread_count},
+    kill::{ProcessTree, SignalReach, reap, thread_count, uses_memory},
     protocol::{self, CommandNetwork, Confinement, LandlockRules, ProcessLimits, SupervisorReport, SupervisorRequest},
     relay,
     restore_files::{Restored, Snapshot, remove_appeared},
@@ -35,8 +35,12 @@ pub(super) const SUPERVISE: &str = "__homing-supervise";
 /// Interval at which protected paths that a command creates are removed.
 const REMOVE_EVERY: Duration = Duration::from_millis(25);
 
-/// Interval at which the processes of a command are counted, if no control group limits them.
+/// Interval at which the processes and the memory of a command are counted, if no control group limits them.
 const COUNT_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Number of intervals after which memory is counted even if the machine's did not shrink: another program may have freed as
+/// much as the command took.
+const MEMORY_ROUNDS: u32 = 10;
 
 /// Processes and threads of the supervisor and the sandbox themselves, at most.
 const OWN_PROCESSES: u64 = 16;
@@ -65,6 +69,14 @@ struct KernelSupport {
     own_pids: bool,
     /// A control group limits the number of processes.
     cgroup_counts: bool,
+    /// A control group limits memory.
+    cgroup_limits_memory: bool,
+}
+
+/// Limits that the supervisor enforces, because no control group does.
+struct CountedLimits {
+    processes: Option<usize>,
+    memory: Option<u64>,
 }
 
 /// Opens the lifeline, which is the standard input.
@@ -94,7 +106,8 @@ fn supervise() -> io::Result<()> {
     let ran = entered.and_then(|own_users| {
         // Processes come last: a process whose children are in another PID namespace can start no thread.
         let own_pids = matches!(request.confinement, Confinement::Landlock(_)) && relay::own_processes();
-        let support = KernelSupport { own_users, own_pids, cgroup_counts: cgroup.counts_processes() };
+        let (cgroup_counts, cgroup_limits_memory) = (cgroup.counts_processes(), cgroup.limits_memory());
+        let support = KernelSupport { own_users, own_pids, cgroup_counts, cgroup_limits_memory };
         run(&request, &support)
     });
     if let Err(error) = &ran {
@@ -102,11 +115,12 @@ fn supervise() -> io::Result<()> {
         let _ = protocol::send(&mut lifeline, &SupervisorReport::Refused(error.to_string()));
     }
     let counted = ran.unwrap_or_default();
-    let mut reverted = std::mem::take(&mut *removed.lock().unwrap_or_else(PoisonError::into_inner));
+    // Held until the end: a path that is removed while it is being restored would count as neither.
+    let mut reverted = removed.lock().unwrap_or_else(PoisonError::into_inner);
     let Restored { restored, failed } = snapshot.restore();
     reverted.extend(restored);
     if !reverted.is_empty() {
-        let _ = protocol::send(&mut lifeline, &SupervisorReport::Reverted(reverted.into_iter().collect()));
+        let _ = protocol::send(&mut lifeline, &SupervisorReport::Reverted(reverted.iter().cloned().collect()));
     }
     if !failed.is_empty() {
         let _ = protocol::send(&mut lifeline, &SupervisorReport::NotRestored(failed));
@@ -162,8 +176,11 @@ fn run(request: &SupervisorRequest, support: &KernelSupport) -> io::Result<Optio
     // If it has already ended, the cause is in its output.
     let _ = protocol::send(&mut writer, &init);
     let tree = ProcessTree { main: Pid::from_child(&child), reach: SignalReach::Descendants };
-    let most = (!support.cgroup_counts).then_some(request.limits.processes);
-    let limit = wait_and_count(&tree, most);
+    let limits = CountedLimits {
+        processes: usize::try_from(request.limits.processes).ok().filter(|_| !support.cgroup_counts),
+        memory: memory_limit(&request.limits).filter(|_| !support.cgroup_limits_memory),
+    };
+    let limit = wait_and_count(&tree, &limits);
     tree.end();
     Ok(limit)
 }
@@ -192,6 +209,10 @@ fn first_process(request: &SupervisorRequest, support: &KernelSupport) -> (Comma
             let init = InitRequest { proxy_socket, rights: Rights::Landlock(rules.clone()), ..plain };
             (Command::new(&request.helper), if support.own_pids { in_namespace(init) } else { init })
         }
+        Confinement::Seatbelt { program, profile, proxy_socket } => {
+            let rights = Rights::Seatbelt { program: program.clone(), profile: profile.clone() };
+            (Command::new(&request.helper), InitRequest { proxy_socket: proxy_socket.clone(), rights, ..plain })
+        }
         Confinement::Bubblewrap { program, args, helper, sockets, proxy_socket } => {
             let mut command = Command::new(program);
             command.args(args).arg("--").arg(helper).current_dir("/");
@@ -207,23 +228,37 @@ fn first_process(request: &SupervisorRequest, support: &KernelSupport) -> (Comma
     (command, init)
 }
 
-/// Waits for the first process. Ends the command if it has `most` processes or more, and returns that limit.
-fn wait_and_count(tree: &ProcessTree, most: Option<u32>) -> Option<&'static str> {
+/// Waits for the first process. Ends the command if it reaches a limit, and returns that limit.
+fn wait_and_count(tree: &ProcessTree, limits: &CountedLimits) -> Option<&'static str> {
     let others = total_threads();
-    loop {
+    let available = || machine_memory("MemAvailable:").unwrap_or(0);
+    let available_before = available();
+    for round in 1_u32.. {
         if reap(tree.main).is_some() {
             return None;
         }
         let pidfd = pidfd(tree.main);
         let mut fds: Vec<PollFd<'_>> = pidfd.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         let _ = poll(&mut fds, Some(&COUNT_EVERY));
-        // Counting the descendants reads a file of every process, so it is done only if the machine has more of them.
-        let Some(most) = most.and_then(|most| usize::try_from(most).ok()) else { continue };
-        if total_threads().saturating_sub(others) >= most / 2 && thread_count(sys::getpid()) >= most {
-            tree.end();
-            return Some("processes");
-        }
+        // Looking at the descendants reads a file of every process, so it is done only if the machine has more of them, or
+        // less memory.
+        let has_too_many =
+            |most: usize| total_threads().saturating_sub(others) >= most / 2 && thread_count(sys::getpid()) >= most;
+        let takes_too_much = |limit: u64| {
+            let may = round % MEMORY_ROUNDS == 0 || available_before.saturating_sub(available()) >= limit / 2;
+            may && uses_memory(sys::getpid(), limit)
+        };
+        let reached = if limits.processes.is_some_and(has_too_many) {
+            "processes"
+        } else if limits.memory.is_some_and(takes_too_much) {
+            "memory"
+        } else {
+            continue;
+        };
+        tree.end();
+        return Some(reached);
     }
+    None
 }
 
 /// Returns the number of threads on the machine.
@@ -239,6 +274,9 @@ fn enter_namespaces(confinement: &Confinement) -> io::Result<bool> {
     match confinement {
         Confinement::Landlock(LandlockRules { net: CommandNetwork::Own { .. }, .. }) => relay::own_network()
             .map_err(|error| io::Error::other(format!("cannot create a network namespace: {error}"))),
-        Confinement::Landlock(_) | Confinement::Bubblewrap { .. } | Confinement::None => Ok(false),
+        Confinement::Landlock(_)
+        | Confinement::Bubblewrap { .. }
+        | Confinement::Seatbelt { .. }
+        | Confinement::None => Ok(false),
     }
 }

@@ -4,12 +4,29 @@ use std::{io::Read, time::Duration};
 
 use similar::{Algorithm, TextDiff};
 
-use crate::files::{path_arg::RequestedPath, workspace_files::OpenFile};
+use homing_core::{tool::ToolContext, tool_names};
+
+use crate::files::{
+    path_arg::RequestedPath,
+    workspace_files::{OpenFile, open_file},
+};
 
 /// Maximum size of a file that can be changed.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 /// Maximum size of a diff.
 const MAX_DIFF: usize = 16 * 1024;
+
+/// Maximum size of a file that is compared for a preview.
+const MAX_PREVIEW: u64 = 1024 * 1024;
+
+/// Returns the text of a file that a call would change; `None` if it is missing, large, not text, or unreadable for the run.
+pub(crate) fn text_before(context: &ToolContext, requested: &RequestedPath) -> Option<String> {
+    let mut opened = open_file(context, tool_names::READ, requested).ok()?;
+    if opened.metadata.len() > MAX_PREVIEW {
+        return None;
+    }
+    String::from_utf8(read_all(&mut opened, requested).ok()?).ok()
+}
 
 /// Reads all of a file's contents.
 pub(crate) fn read_all(opened: &mut OpenFile, requested: &RequestedPath) -> Result<Vec<u8>, String> {

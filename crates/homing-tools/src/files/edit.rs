@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::{
     files::{
         atomic_write::{receipt, replace},
-        change_diff::{diff, read_all},
+        change_diff::{diff, read_all, text_before},
         file_versions::{FileStat, FileVersion, LastWriters, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
         workspace_files::target,
@@ -65,7 +65,7 @@ pub(crate) struct EditArgs {
 }
 
 /// One replacement.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 struct Replacement {
     /// The exact text in the file, without line numbers; long enough to be unique in the file.
     #[serde(alias = "old_string", alias = "oldString", alias = "old_str", alias = "old_text", alias = "search")]
@@ -97,15 +97,22 @@ impl TypedTool for EditTool {
         path_subjects(context, &args.path)
     }
 
+    fn preview(&self, context: &ToolContext, args: &EditArgs) -> Option<String> {
+        let requested = RequestedPath::new(context, &args.path).ok()?;
+        let before = text_before(context, &requested)?;
+        let after = apply(&before, &replacements(args).ok()?).ok()?;
+        Some(diff(&before, &after, &requested))
+    }
+
     async fn run(&self, context: &ToolContext, args: EditArgs) -> ToolOutput {
         let writers = self.writers.clone();
-        blocking(context, move |context, _| edit(context, &writers, args)).await
+        blocking(context, move |context, _| edit(context, &writers, &args)).await
     }
 }
 
-fn edit(context: &ToolContext, writers: &LastWriters, args: EditArgs) -> Result<ToolOutput, String> {
+fn edit(context: &ToolContext, writers: &LastWriters, args: &EditArgs) -> Result<ToolOutput, String> {
     let requested = RequestedPath::new(context, &args.path)?;
-    let replacements = replacements(args)?;
+    let replacements = replacements(&args)?;
     let mut target = target(context, EditTool::NAME, &requested)?;
     let Some(opened) = &mut target.existing else {
         return Err(format!("{} does not exist: use `write` to create it", requested.shown));
@@ -124,10 +131,12 @@ fn edit(context: &ToolContext, writers: &LastWriters, args: EditArgs) -> Result<
     Ok(ToolOutput { data, ..ToolOutput::text(diff(&before, &after, &requested)) })
 }
 
-fn replacements(args: EditArgs) -> Result<Vec<Replacement>, String> {
-    let mut replacements = args.edits;
-    match (args.old, args.new) {
-        (Some(old), Some(new)) => replacements.push(Replacement { old, new, all: args.all }),
+fn replacements(args: &EditArgs) -> Result<Vec<Replacement>, String> {
+    let mut replacements = args.edits.clone();
+    match (&args.old, &args.new) {
+        (Some(old), Some(new)) => {
+            replacements.push(Replacement { old: old.clone(), new: new.clone(), all: args.all });
+        }
         (None, None) => (),
         (Some(_), None) => return Err(format!("edit: `new` is missing. Example: {}", EditTool::EXAMPLE)),
         (None, Some(_)) => return Err(format!("edit: `old` is missing. Example: {}", EditTool::EXAMPLE)),

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::{
     files::{
         atomic_write::{receipt, replace},
-        change_diff::{diff, read_all},
+        change_diff::{diff, read_all, text_before},
         file_versions::{FileStat, FileVersion, LastWriters, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
         workspace_files::{OpenFile, target},
@@ -55,6 +55,12 @@ impl TypedTool for WriteTool {
 
     fn subjects(&self, context: &ToolContext, args: &WriteArgs) -> Subjects {
         path_subjects(context, &args.path)
+    }
+
+    fn preview(&self, context: &ToolContext, args: &WriteArgs) -> Option<String> {
+        let requested = RequestedPath::new(context, &args.path).ok()?;
+        let before = text_before(context, &requested).unwrap_or_default();
+        Some(diff(&before, &args.content, &requested))
     }
 
     async fn run(&self, context: &ToolContext, args: WriteArgs) -> ToolOutput {

@@ -2,19 +2,21 @@
 //! host's own checks all use this module.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, Once, PoisonError},
     time::Duration,
 };
 
 use homing_core::{
-    authority::{Allow, Grant, Network, Sandbox},
-    tool::ToolState,
+    authority::{Allow, Decision, Grant, Network, Sandbox},
+    rule::{Rule, Subjects},
+    tool::{Effect, ToolState},
 };
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use crate::shell::{GIT_ONLY, ReadOnlyGit, git_only_env, git_only_env_for, read_only_git};
+use crate::shell::{GIT_ONLY, GitCommands, changing_git_config, git_commands, git_only_env, git_only_env_for};
 use homing_sandbox::{
     Access, CommandEnv, GitHooks, PolicyError, PrivateFolder, SandboxOptions, SandboxPolicy, Sandboxes,
     denied_paths::{self, DeniedPaths},
@@ -29,6 +31,10 @@ use homing_sandbox::{
 /// Lists the names of git's settings, and of those in the repository's `.gitmodules`.
 const LIST_SETTINGS: &str = "git config --list --name-only; top=$(git rev-parse --show-toplevel 2>/dev/null) && \
     git config --file \"$top/.gitmodules\" --list --name-only 2>/dev/null";
+
+/// Lists the names of the repository's own settings, without the user's.
+const LIST_OWN_SETTINGS: &str = "git config --local --includes --list --name-only; \
+    git config --worktree --includes --list --name-only";
 
 /// Timeout for listing git's settings.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,6 +71,12 @@ pub enum CommandError {
     /// The repository's git settings cannot be listed.
     #[error("cannot list this repository's git settings, which may name programs: {0}")]
     UnknownSettings(String),
+    /// A git command would start a program that the repository configures.
+    #[error(
+        "not run: this repository's setting `{0}` names a program, which the rules on commands do not allow git to start; \
+         remove the setting, or allow the whole tool"
+    )]
+    RepositoryProgram(String),
 }
 
 /// A shell command of a run.
@@ -109,26 +121,48 @@ impl Commands {
         on_output: &mut (dyn FnMut(&[u8]) + Send),
     ) -> Result<FinishedCommand, CommandError> {
         let mut job = self.job(&command, private).await?;
-        // A rule that allows git must not allow the programs that a repository configures for git's read-only commands.
-        // Without a sandbox, nothing else stops them either.
-        let git = read_only_git(command.command);
-        let is_restricted = command.grant.sandbox == Sandbox::Off || has_patterns(command.grant);
-        if is_git_only(command.grant) || (is_restricted && git != ReadOnlyGit::None) {
-            let neutral = self.neutral_git(&job).await?;
-            job.env.extend(neutral);
-            if git == ReadOnlyGit::Some {
-                job.env.extend(pinned_repository(command.workdir));
-            }
-        }
+        self.neutralise_git(&command, &mut job).await?;
         let output = private.root.join("output").join(format!("{}.txt", Uuid::new_v4()));
         let running = self.launcher.start(job).await?;
         Ok(running.finish(Collector::new(Some(output)), command.time, cancelled, on_output).await)
     }
 
+    /// Keeps git from starting programs that a repository configures, if rules limit commands by patterns: a rule that allows
+    /// git must not allow those programs. For read-only commands this also holds without a sandbox, where nothing else stops
+    /// them.
+    async fn neutralise_git(&self, command: &ShellCommand<'_>, job: &mut CommandSpec) -> Result<(), CommandError> {
+        let (git, has_patterns) = (git_commands(command.command), has_patterns(command.grant));
+        let is_restricted = command.grant.sandbox == Sandbox::Off || has_patterns;
+        match git {
+            GitCommands::Changing if has_patterns => {
+                let settings = self.list_settings(job, LIST_OWN_SETTINGS).await?;
+                let config = changing_git_config(settings.lines()).map_err(CommandError::RepositoryProgram)?;
+                add_git_config(job, config);
+            }
+            _ if is_git_only(command.grant) => job.env.extend(self.neutral_git(job).await?),
+            GitCommands::OnlyReadOnly | GitCommands::ReadOnlyAmongOthers if is_restricted => {
+                job.env.extend(self.neutral_git(job).await?);
+            }
+            GitCommands::None
+            | GitCommands::Changing
+            | GitCommands::OnlyReadOnly
+            | GitCommands::ReadOnlyAmongOthers => return Ok(()),
+        }
+        // Another program of the line may change to a folder whose repository has other settings.
+        if matches!(git, GitCommands::ReadOnlyAmongOthers | GitCommands::Changing) {
+            job.env.extend(pinned_repository(command.workdir));
+        }
+        Ok(())
+    }
+
     /// Returns the environment in which git runs no program configured by the repository of `job`.
     pub(crate) async fn neutral_git(&self, job: &CommandSpec) -> Result<Vec<(String, String)>, CommandError> {
-        // Listing the settings runs no program; each setting that names one is then overridden.
-        let argv = ["bash", "--noprofile", "--norc", "-c", LIST_SETTINGS].map(str::to_owned).to_vec();
+        Ok(git_only_env_for(self.list_settings(job, LIST_SETTINGS).await?.lines()))
+    }
+
+    /// Returns the names of git's settings that `list` prints. Listing runs no program.
+    async fn list_settings(&self, job: &CommandSpec, list: &str) -> Result<String, CommandError> {
+        let argv = ["bash", "--noprofile", "--norc", "-c", list].map(str::to_owned).to_vec();
         let mut env = job.env.clone();
         env.extend(git_only_env());
         let listing = CommandSpec { argv, env, input: Input::Nothing, protected: Protection::default(), ..job.clone() };
@@ -145,7 +179,7 @@ impl Commands {
         if finished.output.total > finished.output.text.len() as u64 {
             return Err(CommandError::TooManySettings);
         }
-        Ok(git_only_env_for(finished.output.text.lines()))
+        Ok(finished.output.text)
     }
 
     /// Prepares a command with its sandbox, ready to start.
@@ -234,6 +268,17 @@ fn git_hooks(grant: &Grant) -> GitHooks {
     }
 }
 
+/// Adds settings for git to those that a command already gets through its environment.
+fn add_git_config(job: &mut CommandSpec, config: Vec<(String, &'static str)>) {
+    let count = |env: &BTreeMap<String, String>| env.get("GIT_CONFIG_COUNT").and_then(|count| count.parse().ok());
+    let first: usize = count(&job.env).unwrap_or(0);
+    job.env.insert("GIT_CONFIG_COUNT".to_owned(), (first + config.len()).to_string());
+    for (at, (key, value)) in config.into_iter().enumerate() {
+        job.env.insert(format!("GIT_CONFIG_KEY_{}", first + at), key);
+        job.env.insert(format!("GIT_CONFIG_VALUE_{}", first + at), value.to_owned());
+    }
+}
+
 /// Returns variables that make git use the repository of `workdir`, whose settings are known, in every folder.
 fn pinned_repository(workdir: &Path) -> Vec<(String, String)> {
     let Some(git) = git_folder::locate(workdir, &[]) else { return Vec::new() };
@@ -241,14 +286,19 @@ fn pinned_repository(workdir: &Path) -> Vec<(String, String)> {
     variables.map(|(name, path)| (name.to_owned(), path.display().to_string())).to_vec()
 }
 
-/// Returns true if a layer allows the shell only by patterns.
+/// Returns true if a layer allows the shell only by patterns, or if it needs approval and patterns give it in advance.
 fn has_patterns(grant: &Grant) -> bool {
-    grant.layers.iter().any(|layer| match &layer.allow {
-        Allow::All => false,
-        Allow::Only(rules) => {
-            let mut named = rules.iter().filter(|rule| rule.names("bash")).peekable();
-            named.peek().is_some() && named.all(|rule| rule.pattern.is_some())
-        }
+    let only_patterns = |rules: &[Rule]| {
+        let mut named = rules.iter().filter(|rule| rule.names("bash")).peekable();
+        named.peek().is_some() && named.all(|rule| rule.pattern.is_some())
+    };
+    let asks = matches!(grant.decide("bash", Effect::Commands, &Subjects::None), Decision::Ask { .. });
+    grant.layers.iter().any(|layer| {
+        let is_limited = match &layer.allow {
+            Allow::All => false,
+            Allow::Only(rules) => only_patterns(rules),
+        };
+        is_limited || (asks && only_patterns(&layer.settled))
     })
 }
 

@@ -321,6 +321,56 @@ pub fn git_only_env_for<'a>(settings: impl IntoIterator<Item = &'a str>) -> Vec<
     env
 }
 
+/// Settings for git commands that change something, beside those that every command gets. They keep git from starting an
+/// editor or a submodule's configuration.
+const CHANGING_NEUTRAL: &[(&str, &str)] = &[
+    ("core.editor", "false"),
+    ("sequence.editor", "false"),
+    ("core.askPass", "false"),
+    ("core.alternateRefsCommand", "false"),
+    ("submodule.recurse", "false"),
+];
+
+/// Returns settings with which a git command that changes something starts no program that its repository configures.
+///
+/// `settings` are the names of the repository's own settings; the user's are trusted.
+///
+/// # Errors
+/// Returns the setting if it names a program without which git would store, write or fetch something else: a filter that is
+/// switched off could commit secrets that it encrypts.
+pub(crate) fn changing_git_config<'a>(
+    settings: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<(String, &'static str)>, String> {
+    let mut config: Vec<(String, &str)> =
+        CHANGING_NEUTRAL.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect();
+    for setting in settings {
+        let Some((section, rest)) = setting.split_once('.') else { continue };
+        let name = rest.rsplit_once('.').map_or(rest, |(_, name)| name);
+        let value = match (section.to_ascii_lowercase().as_str(), name.to_ascii_lowercase().as_str()) {
+            ("filter", "clean" | "smudge" | "process")
+            | ("remote", "vcs" | "uploadpack" | "receivepack")
+            | ("tar", "command")
+            | ("trailer", "command" | "cmd")
+            | ("gc", "recentobjectshook")
+            | ("core", "gitproxy")
+            | ("gpg", "defaultkeycommand") => return Err(setting.to_owned()),
+            ("core", "sshcommand") => "ssh",
+            ("gpg", "program") => match rest.split_once('.') {
+                Some(("ssh", _)) => "ssh-keygen",
+                Some(("x509", _)) => "gpgsm",
+                Some(_) | None => "gpg",
+            },
+            ("diff", "textconv") => "cat",
+            ("diff", "command" | "external") => PLAIN_DIFF,
+            ("merge", "driver") | ("pager", _) => "false",
+            ("credential", "helper") => "",
+            _ => continue,
+        };
+        config.push((setting.to_owned(), value));
+    }
+    Ok(config)
+}
+
 /// Returns a setting with a harmless value for a setting that names a program, or that makes git look into a submodule, which
 /// has a configuration of its own.
 fn neutral(setting: &str) -> Option<(String, &'static str)> {

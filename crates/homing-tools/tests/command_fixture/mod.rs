@@ -80,6 +80,7 @@ pub async fn each() -> Vec<(&'static str, CommandFixture)> {
         let name = match backend {
             Backend::Bubblewrap { .. } => "bubblewrap",
             Backend::Landlock { .. } => "landlock",
+            Backend::Seatbelt { .. } => "seatbelt",
         };
         fixtures.push((name, CommandFixture::with(found.only(|other| other == backend), |commands| commands)));
     }

@@ -44,6 +44,9 @@ pub(crate) struct ToolSources {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) agent_tools: Option<Arc<dyn AgentToolSource>>,
     pub(crate) extensions: Extensions,
+    /// The commands of this machine, if runs may use any.
+    #[cfg(feature = "tools")]
+    pub(crate) commands: Option<Arc<homing_tools::shell::commands::Commands>>,
 }
 
 impl ToolSources {

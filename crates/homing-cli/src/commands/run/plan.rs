@@ -2,13 +2,13 @@
 
 use homing::Task;
 use homing_core::{
-    authority::{Decision, Grant, Sandbox},
+    authority::{Decision, Grant, Layer, Network, Sandbox},
     fact::Spawned,
     limits::{Cap, Limit, usd},
-    model::{Abilities, ModelCard, Models},
+    model::{Abilities, ModelCard, Models, Rates},
     rule::{Rule, Subjects},
     sanitize,
-    tool::ToolSpec,
+    tool::{Effect, ToolSpec},
     tool_names,
 };
 use homing_sandbox::denied_paths::{self, DeniedAccess};
@@ -54,8 +54,14 @@ fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) ->
         "limits": limits_json(spawned, task),
         "prompt": {"bytes": spawned.system.len(), "task_bytes": spawned.task.len(), "tools_bytes": schemas, "tokens": input},
         "first_ask_micros": card.rates.as_ref().map(|rates| rates.worst(input, output)),
-        "worst_case_micros": spawned.limits.cost_micros.value(),
+        "worst_case_micros": worst_case(spawned, card),
     })
+}
+
+/// Returns the most that the run can cost; `None` without a cost limit. A free model costs nothing, whatever the limit.
+fn worst_case(spawned: &Spawned, card: &ModelCard) -> Option<u64> {
+    let is_free = card.rates.as_ref().is_some_and(|rates| *rates == Rates::default());
+    if is_free { Some(0) } else { spawned.limits.cost_micros.value() }
 }
 
 /// Returns the deny rules on paths and what they take from commands. Without a sandbox they bind the file tools only.
@@ -89,10 +95,17 @@ fn card_line(card: &Value) -> Option<String> {
     (!known.is_empty()).then(|| format!("           {}", known.join(", ")))
 }
 
-/// Returns each tool of a run with the decision about a call without arguments.
+/// Returns each tool of a run with the decision about its calls. If rules with patterns decide some of them, it depends.
 pub(crate) fn tools_json(spawned: &Spawned, tools: &[ToolSpec]) -> Value {
     let own = &spawned.authority.own;
     let tool = |spec: &ToolSpec| match own.decide(&spec.name, spec.effect, &Subjects::None) {
+        _ if spec.effect == Effect::Network && own.network == Network::Off => {
+            json!({"name": spec.name, "decided": "denied", "by": "the network is off"})
+        }
+        Decision::Allow { .. } if !exceptions(own, spec).is_empty() => {
+            let by = format!("allowed, but {}", exceptions(own, spec).join("; "));
+            json!({"name": spec.name, "decided": "depends", "by": by})
+        }
         Decision::Allow { by } => json!({"name": spec.name, "decided": "allowed", "by": rule_of(own, &by)}),
         Decision::Ask { by } => json!({"name": spec.name, "decided": "asked", "by": by}),
         // The runtime's own tools: they take the structured answer or search, and have no other effect.
@@ -105,6 +118,25 @@ pub(crate) fn tools_json(spawned: &Spawned, tools: &[ToolSpec]) -> Value {
         Decision::Deny { why } => json!({"name": spec.name, "decided": "depends", "by": why}),
     };
     tools.iter().map(tool).collect()
+}
+
+/// Returns the rules that decide about some calls of a tool that is allowed otherwise, and the hosts that it is limited to.
+fn exceptions(own: &Grant, spec: &ToolSpec) -> Vec<String> {
+    let list = |verb: &str, layer: &Layer, rules: &[Rule]| {
+        let rules: Vec<String> = rules
+            .iter()
+            .filter(|rule| rule.guards(&spec.name))
+            .map(|rule| format!("{verb} {rule} ({})", layer.from))
+            .collect();
+        rules
+    };
+    let rules =
+        own.layers.iter().flat_map(|layer| [list("asked about", layer, &layer.ask), list("not", layer, &layer.deny)]);
+    let mut all: Vec<String> = rules.flatten().collect();
+    if let (Effect::Network, Network::Hosts(hosts)) = (spec.effect, &own.network) {
+        all.push(format!("only {}", hosts.join(", ")));
+    }
+    all
 }
 
 /// Returns the rule that decided, if there is one. The name of a layer alone is not a reason.

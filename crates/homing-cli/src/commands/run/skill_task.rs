@@ -1,7 +1,6 @@
 //! A task that names a skill: `/NAME ARGUMENTS` runs the skill's instructions, also those that only the user may start.
 
-use homing_core::skill::{Skill, SkillLibrary};
-use homing_load::SkillFolders;
+use homing_core::skill::Skill;
 
 use crate::{exit::Trouble, session::Session};
 
@@ -18,8 +17,8 @@ pub(super) struct SkillTask {
 pub(super) fn skill_task(text: &str, session: &Session) -> Result<Option<SkillTask>, Trouble> {
     let Some(call) = text.trim_start().strip_prefix('/') else { return Ok(None) };
     let (name, arguments) = call.split_once(char::is_whitespace).unwrap_or((call, ""));
-    let (skills, _) = SkillFolders::discover(&session.places);
-    let Some(found) = skills.get(name) else { return Ok(None) };
+    let skills = session.homing.runtime().parts().skills.as_ref();
+    let Some(found) = skills.and_then(|skills| skills.get(name)) else { return Ok(None) };
     let mut skill = found.map(|skill| Skill::clone(&skill)).map_err(Trouble::config)?;
     let settings = &mut skill.card.settings;
     // This run is its own already.

@@ -392,6 +392,10 @@ impl Tool for ReplayedTool {
         self.tool.subjects(context, args)
     }
 
+    fn preview(&self, context: &ToolContext, args: &Value) -> Option<String> {
+        self.tool.preview(context, args)
+    }
+
     fn call<'a>(&'a self, context: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move { self.replay.call(context, &self.tool.spec().name, &args).await })
     }
