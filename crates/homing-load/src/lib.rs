@@ -14,8 +14,10 @@ mod field_table;
 mod fields;
 mod file;
 mod file_references;
+mod fix;
 mod front_matter;
 mod json;
+mod key_names;
 mod limit_values;
 mod line_index;
 mod naming;
@@ -39,6 +41,7 @@ pub use discover::{
 };
 pub use field_table::field_table;
 pub use file::{MAX_FILE, MAX_FRONT_MATTER};
+pub use fix::FixedFile;
 pub use parse::{FileKind, ParseOptions, Parsed, ParsedFile, parse, parse_json};
 pub use skills::{SkillFolders, skill_as_agent};
 pub use strip_authority::without_authority;

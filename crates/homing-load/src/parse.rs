@@ -72,18 +72,19 @@ pub enum FileKind {
 /// Parses the agents in `bytes`, the content of the file at `path`.
 pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
     let mut diagnostics = Diagnostics::default();
-    let (what, definitions) = match file::decode(bytes, &mut diagnostics) {
-        Some(text) => read(&text, &FileContext { path, found, scope, options }, &mut diagnostics),
+    let text = file::decode(bytes, &mut diagnostics);
+    let parts = match &text {
+        Some(text) => read(text, &FileContext { path, found, scope, options }, &mut diagnostics),
         None => (undecodable(found), Vec::new()),
     };
-    finish(what, definitions, diagnostics, Some(path), options)
+    finish(parts, diagnostics, Some(path), text.as_deref(), options)
 }
 
 fn finish(
-    what: FileKind,
-    mut definitions: Vec<AgentDefinition>,
+    (what, mut definitions): ParsedParts,
     mut diagnostics: Diagnostics,
     path: Option<&Path>,
+    text: Option<&str>,
     options: &ParseOptions,
 ) -> Parsed {
     if let FileKind::Other(_) = what {
@@ -95,7 +96,7 @@ fn finish(
             definitions.clear();
         }
     }
-    Parsed { what, definitions, diagnostics: diagnostics.into_diagnostics(path) }
+    Parsed { what, definitions, diagnostics: diagnostics.into_diagnostics(path, text) }
 }
 
 /// The kind of a file that is not text: an error in a folder of agents, irrelevant anywhere else.
@@ -429,7 +430,7 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
         Ok(node) => node,
         Err(error) => {
             diagnostics.error(error.position, "", format!("not valid JSON: {}", error.message), "");
-            return Parsed { diagnostics: diagnostics.into_diagnostics(None), ..Parsed::default() };
+            return Parsed { diagnostics: diagnostics.into_diagnostics(None, None), ..Parsed::default() };
         }
     };
     let context = FileContext { path: Path::new(""), found: ParsedFile::Named, scope, options };
@@ -441,5 +442,5 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
     for definition in &mut definitions {
         definition.source.path = None;
     }
-    finish(FileKind::Agent, definitions, diagnostics, None, options)
+    finish((FileKind::Agent, definitions), diagnostics, None, None, options)
 }
