@@ -121,10 +121,11 @@ impl Diagnostic {
         self.rule.clone().unwrap_or_else(|| slug(&self.template()))
     }
 
-    /// Returns the message without the names that it quotes, so that findings of one kind can be grouped.
+    /// Returns the message without the names that it quotes and without numbers, so that findings of one kind can be grouped.
     pub fn template(&self) -> String {
         let pieces = self.message.split('`').enumerate();
-        pieces.map(|(at, piece)| if at % 2 == 0 { piece } else { "`…`" }).collect()
+        let text: String = pieces.map(|(at, piece)| if at % 2 == 0 { piece } else { "`…`" }).collect();
+        text.split(|character: char| character.is_ascii_digit()).filter(|piece| !piece.is_empty()).collect()
     }
 
     /// Sets the hint.
@@ -170,6 +171,8 @@ mod tests {
         let other = Diagnostic::warning("unknown tool `Grpe`: ignored");
         assert_eq!((one.rule(), one.template()), (other.rule(), other.template()));
         assert_eq!(one.rule(), "unknown-tool");
+        let (few, many) = (Diagnostic::info("like 2 more"), Diagnostic::info("like 1,234 more"));
+        assert_eq!(few.rule(), many.rule());
         assert_eq!(one.rule_id("tool").rule(), "tool");
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use homing_core::{
-    definition::Scope,
+    definition::{AgentDefinition, Scope},
     diagnostic::{Diagnostic, Severity},
     skill::SkillLibrary,
 };
@@ -17,6 +17,7 @@ use crate::{
     discover::{Discovered, Places, load_found, not_an_agent, repository},
     fix::{CheckedFile, FixedFile, is_skill_file},
     parse::{FileKind, ParseOptions, ParsedFile},
+    references::{KnownNames, Reference},
     skills::read_card,
     walk::{self, WalkFilter},
 };
@@ -44,6 +45,12 @@ pub struct CheckReport {
     pub diagnostics: Vec<Diagnostic>,
     /// Files with diagnostics that can be fixed.
     fixable: Vec<CheckedFile>,
+    /// The agents in the files.
+    pub found: Vec<AgentDefinition>,
+    /// The names of the skills in the files.
+    pub found_skills: Vec<String>,
+    /// Names in the files that refer to something else.
+    references: Vec<(Arc<PathBuf>, Reference)>,
 }
 
 impl CheckReport {
@@ -71,6 +78,10 @@ impl CheckReport {
             let dialect = dialect::named(&definition.source.dialect);
             dialects.extend(definition.source.path.as_ref().zip(dialect));
         }
+        for (path, dialect) in &dialects {
+            let file = CheckedFile { found: ParsedFile::Among(dialect), ..CheckedFile::of(path, options) };
+            report.references.extend(file.references());
+        }
         let mut fixable = BTreeMap::new();
         // The diagnostics of one file are next to each other.
         for diagnostics in report.diagnostics.chunk_by_mut(|one, next| one.path == next.path) {
@@ -81,13 +92,19 @@ impl CheckReport {
             let above = roots.iter().copied().filter(|root| path.starts_with(root));
             let root = above.max_by_key(|root| root.as_os_str().len()).map(PathBuf::as_path).or(path.parent());
             let root = root.unwrap_or(Path::new("")).to_owned();
-            let file = CheckedFile { path: path.clone(), found, root, tools: options.tools.clone() };
+            let file = CheckedFile { found, root, ..CheckedFile::of(&path, options) };
             if file.keep_valid_fixes(diagnostics) {
                 fixable.insert(path, file);
             }
         }
         report.fixable = fixable.into_values().collect();
         report
+    }
+
+    /// Warns about names of models, skills, MCP servers and agents that do not exist.
+    pub fn cross_check(&mut self, known: &KnownNames<'_>) {
+        let unknown = self.references.iter().filter_map(|(path, reference)| known.unknown(reference, path));
+        self.diagnostics.extend(unknown);
     }
 
     /// Corrects the files as far as a program can. Writes nothing.
@@ -108,17 +125,14 @@ pub fn check(paths: &[PathBuf], options: &ParseOptions, on_file: &mut dyn FnMut(
             let listing =
                 walk::list(path, WalkFilter { depth: Depth::Deep, endings: ENDINGS, fence, skipped: SKIPPED });
             report.diagnostics.extend(listing.diagnostics);
-            let file = |file| CheckedFile {
-                path: file,
+            let below = |file: &PathBuf| CheckedFile {
                 found: ParsedFile::Anywhere,
                 root: path.clone(),
-                tools: options.tools.clone(),
+                ..CheckedFile::of(file, options)
             };
-            files.extend(listing.files.into_iter().map(file));
+            files.extend(listing.files.iter().map(below));
         } else {
-            let root = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
-            let (path, root, tools) = (path.clone(), root.to_owned(), options.tools.clone());
-            files.push(CheckedFile { path, found: ParsedFile::Named, root, tools });
+            files.push(CheckedFile::of(path, options));
         }
     }
     let mut not_searched = BTreeMap::new();
@@ -173,6 +187,10 @@ impl CheckReport {
             FileKind::Agent | FileKind::Skill => {
                 self.files += 1;
                 self.agents += usize::from(!parsed.definitions.is_empty());
+                if !parsed.definitions.is_empty() {
+                    self.references.extend(file.references());
+                }
+                self.found.extend(parsed.definitions);
             }
             // Projects contain many data files, so those without agents are not counted.
             FileKind::Other(_) if !markdown => return,
@@ -199,6 +217,7 @@ impl CheckReport {
         // A file without front matter in a folder of skills is documentation.
         self.ignored += usize::from(card.is_none() && diagnostics.is_empty());
         self.skills += usize::from(card.is_some() && (!options.strict || diagnostics.is_empty()));
+        self.found_skills.extend(card.map(|card| card.name));
         self.diagnostics.extend(diagnostics);
     }
 }

@@ -67,7 +67,8 @@ pub(crate) fn split<'a>(text: &'a str, diagnostics: &mut Diagnostics) -> Split<'
             );
             let front = &text[..found.end];
             let fence = if front.ends_with('\n') { "---\n" } else { "\n---\n" };
-            let end = Position { line: 1 + lines_in(front), column: if front.ends_with('\n') { 1 } else { u32::MAX } };
+            let last = front.rsplit('\n').next().map_or(0, |line| line.chars().count());
+            let end = Position { line: 1 + lines_in(front), column: u32::try_from(last).unwrap_or(0) + 1 };
             diagnostics.fix(FixDraft::exact("close the front matter", vec![edit(end, end, fence)]));
         }
     }

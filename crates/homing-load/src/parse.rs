@@ -16,6 +16,7 @@ use crate::{
     file::{self, MAX_FRONT_MATTER},
     front_matter, json,
     node::{Node, NodeEntry, NodeKind, Position},
+    references::{self, Reference},
     repair, toml_nodes,
     tools::Vocabulary,
     yaml,
@@ -78,6 +79,16 @@ pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, optio
         None => (undecodable(found), Vec::new()),
     };
     finish(parts, diagnostics, Some(path), text.as_deref(), options)
+}
+
+/// Parses the content of a file for the names in it that refer to something else.
+pub(crate) fn references(path: &Path, bytes: Vec<u8>, found: ParsedFile, options: &ParseOptions) -> Vec<Reference> {
+    let mut diagnostics = Diagnostics::default();
+    diagnostics.references = Some(Vec::new());
+    if let Some(text) = file::decode(bytes, &mut diagnostics) {
+        read(&text, &FileContext { path, found, scope: Scope::Project, options }, &mut diagnostics);
+    }
+    diagnostics.references.unwrap_or_default()
 }
 
 fn finish(
@@ -411,7 +422,12 @@ fn one<'a>(
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
     match build(&PartialDefinition { key, entries, position: node.position, body, stem, names, source }, diagnostics) {
-        Built::Definition(definition) => Some(*definition),
+        Built::Definition(definition) => {
+            if let Some(references) = &mut diagnostics.references {
+                references.extend(references::of(entries, names, &definition));
+            }
+            Some(*definition)
+        }
         Built::Disabled | Built::Refused => None,
     }
 }

@@ -6,7 +6,7 @@ use homing_core::diagnostic::TextEdit;
 use crate::{
     diagnostics::Diagnostics,
     fields,
-    fix::{FixDraft, apply, edit},
+    fix::{FixDraft, apply, edit, yaml_block},
     front_matter::key_of,
     node::{Node, NodeEntry, NodeKind, Position},
     yaml::{self, YamlError},
@@ -182,13 +182,9 @@ fn scan(text: &str, first_line: u32) -> (Node, Vec<TextEdit>) {
     (Node::new(Position { line: first_line, column: 1 }, NodeKind::Map(entries)), edits)
 }
 
-/// A text as a block of lines, or in quotes if it is one line.
+/// A text as a block of lines, or in quotes.
 fn as_yaml(text: &str) -> String {
-    if !text.contains('\n') {
-        return format!("'{}'", text.replace('\'', "''"));
-    }
-    let line = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("\n  {line}") };
-    format!("|-{}", text.split('\n').map(line).collect::<String>())
+    yaml_block(text).unwrap_or_else(|| format!("'{}'", text.replace('\'', "''")))
 }
 
 fn known_key(line: &str) -> Option<(&str, &str)> {

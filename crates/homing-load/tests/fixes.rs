@@ -133,7 +133,11 @@ fn invalid_names_become_titles() {
     assert_eq!(text, "---\nname: code-reviewer # mine\ntitle: Code Reviewer\ndescription: d\n---\nP\n");
     assert_eq!(titles, ["write `code-reviewer`, and the name as title"]);
     let text = "---\nname: a\ndescription: one\\ntwo\n---\nP\n";
-    assert_eq!(fixed(text), "---\nname: a\ndescription: \"one\\ntwo\"\n---\nP\n");
+    assert_eq!(fixed(text), "---\nname: a\ndescription: |-\n  one\n  two\n---\nP\n");
+    let text = "---\nname: a\ndescription: \"one\\\\ntwo\" # c\n---\nP\n";
+    assert_eq!(fixed(text), "---\nname: a\ndescription: \"one\\ntwo\" # c\n---\nP\n");
+    let text = "---\nname: a\ndescription: |\n  one\\ntwo\n\n  three\nmodel: opus\n---\nP\n";
+    assert_eq!(fixed(text), "---\nname: a\ndescription: |-\n  one\n  two\n\n  three\nmodel: opus\n---\nP\n");
 }
 
 #[cfg(unix)]

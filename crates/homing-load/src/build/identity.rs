@@ -31,7 +31,11 @@ impl Identity {
             let message = format!("`{}` contains a literal `\\n`: read as a line break", reader.key);
             reader.warn(message, "use a block scalar (`|`) for several lines");
             let lines = text.replace("\\n", "\n");
-            reader.diagnostics.fix(FixDraft::value("write the line breaks as such", reader.value.position, &lines));
+            reader.diagnostics.fix(FixDraft::value(
+                "write the line breaks as such",
+                reader.value.position,
+                lines.trim(),
+            ));
         }
         self.description = text.replace("\\n", "\n").trim().to_owned();
     }

@@ -125,8 +125,12 @@ impl DraftEdit {
             Self::Exact(edit) => Some(edit.clone()),
             Self::Key { at, key, to } => key_edit(lines, *at, key, to),
             Self::Value { at, to } => {
-                let end = value_end(lines, *at)?;
-                Some(edit(*at, end, written(to, syntax)))
+                let at = value_start(lines, *at);
+                let end = value_end(lines, at)?;
+                let is_top = split_at(lines, at).is_some_and(|(before, _)| !before.starts_with([' ', '\t', '-', '{']));
+                let has_comment = split_at(lines, end).is_some_and(|(_, behind)| !behind.trim().is_empty());
+                let block = yaml_block(to).filter(|_| syntax == Syntax::Yaml && is_top && !has_comment);
+                Some(edit(at, end, block.unwrap_or_else(|| written(to, syntax))))
             }
             Self::Entry { at, key, value } => new_entry(lines, *at, key, value, syntax),
             Self::NoEntry { at } => entry_deletion(lines, *at, syntax),
@@ -155,9 +159,29 @@ fn key_edit(lines: &[&str], at: Position, key: &str, to: &str) -> Option<TextEdi
     })
 }
 
-/// The end of a value on one line: quoted, a list of scalars, or plain without a comment.
+/// The start of a value. The parser places a block at its first line, below the mark for it.
+fn value_start(lines: &[&str], at: Position) -> Position {
+    let above =
+        at.line.checked_sub(2).and_then(|above| lines.get(above as usize)).copied().unwrap_or_default().trim_end();
+    let mark = above
+        .trim_end_matches(|character: char| matches!(character, '|' | '>' | '+' | '-') || character.is_ascii_digit());
+    let is_mark = above[mark.len()..].starts_with(['|', '>']) && mark.ends_with(": ") && !mark.starts_with(' ');
+    if is_mark { Position { line: at.line - 1, column: characters(mark) + 1 } } else { at }
+}
+
+/// The end of a value: quoted, a list of scalars or plain on one line, or a block below a key.
 fn value_end(lines: &[&str], at: Position) -> Option<Position> {
-    let (_, rest) = split_at(lines, at)?;
+    let (before, rest) = split_at(lines, at)?;
+    let below = lines[at.line as usize..].iter().take_while(|line| line.is_empty() || line.starts_with([' ', '\t']));
+    let below: Vec<&&str> = below.collect();
+    let below = below.iter().rposition(|line| !line.trim().is_empty()).map_or(0, |last| last + 1);
+    let is_block =
+        rest.starts_with(['|', '>']) || (below > 0 && !rest.starts_with(['"', '\'', '[', '{', '&', '*', '!']));
+    if is_block && below > 0 && !before.starts_with([' ', '\t', '-']) && before.trim_end().ends_with(':') {
+        let last = at.line + u32::try_from(below).ok()?;
+        let content = lines.get(last as usize - 1)?.trim_end();
+        return Some(Position { line: last, column: characters(content) + 1 });
+    }
     let length = match rest.chars().next()? {
         '"' => {
             let mut escaped = false;
@@ -180,13 +204,8 @@ fn value_end(lines: &[&str], at: Position) -> Option<Position> {
         }
         '[' if !rest[1..].contains(['[', '"', '\'', '#']) => rest.find(']')? + 1,
         '[' | '{' | '|' | '>' | '&' | '*' | '!' => return None,
-        _ => {
-            let next = lines.get(at.line as usize).copied().unwrap_or_default();
-            if next.starts_with([' ', '\t']) && !next.trim().is_empty() {
-                return None;
-            }
-            rest.find(" #").map_or(rest, |comment| &rest[..comment]).trim_end().len()
-        }
+        _ if below > 0 => return None,
+        _ => rest.find(" #").map_or(rest, |comment| &rest[..comment]).trim_end().len(),
     };
     Some(Position { column: at.column + characters(&rest[..length]), ..at })
 }
@@ -248,8 +267,16 @@ fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// Several lines as a block below a key; `None` if they need escapes.
+pub(crate) fn yaml_block(text: &str) -> Option<String> {
+    let is_plain = |character: char| character == '\n' || !character.is_control();
+    let fits = text.contains('\n') && text.trim() == text && text.chars().all(is_plain);
+    let line = |line: &str| if line.is_empty() { "\n".to_owned() } else { format!("\n  {line}") };
+    fits.then(|| format!("|-{}", text.split('\n').map(line).collect::<String>()))
+}
+
 /// A text in YAML on one line, with quotes if it needs them.
-pub(crate) fn yaml_text(text: &str) -> String {
+fn yaml_text(text: &str) -> String {
     let plain = yaml::parse(&format!("key: {text}"), 1).ok();
     let plain = plain.as_ref().and_then(|node| node.get("key"));
     let is_plain =

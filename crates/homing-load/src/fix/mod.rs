@@ -7,6 +7,7 @@ mod write;
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use homing_core::{
@@ -15,13 +16,14 @@ use homing_core::{
 };
 use serde_json::{Value, json};
 
-pub(crate) use draft::{FixDraft, Syntax};
+pub(crate) use draft::{FixDraft, Syntax, yaml_block};
 pub(crate) use text_edits::{apply, edit};
 
 use crate::{
     discover::load_bytes,
     file,
-    parse::{ParseOptions, ParsedFile, is_skill},
+    parse::{self, ParseOptions, ParsedFile, is_skill},
+    references::Reference,
     skills::{body_of, parse_card},
 };
 
@@ -72,6 +74,22 @@ struct Meaning {
 }
 
 impl CheckedFile {
+    /// A file that the user named.
+    pub(crate) fn of(path: &Path, options: &ParseOptions) -> Self {
+        let root = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        let (path, root) = (path.to_owned(), root.to_owned());
+        Self { path, found: ParsedFile::Named, root, tools: options.tools.clone() }
+    }
+
+    /// The names in the file that refer to something else.
+    pub(crate) fn references(&self) -> Vec<(Arc<PathBuf>, Reference)> {
+        let Ok(bytes) = file::read(&self.path) else { return Vec::new() };
+        let options = ParseOptions { strict: false, tools: self.tools.clone() };
+        let path = Arc::new(self.path.clone());
+        let references = parse::references(&self.path, bytes, self.found, &options).into_iter();
+        references.map(|reference| (path.clone(), reference)).collect()
+    }
+
     /// Removes the fixes that would change the meaning of the file, or would leave their diagnostic in place. Returns true if one
     /// is left.
     pub(crate) fn keep_valid_fixes(&self, diagnostics: &mut [Diagnostic]) -> bool {
@@ -113,7 +131,9 @@ impl CheckedFile {
     fn attempt(&self, text: &str, before: &Meaning, fix: &Fix) -> Option<(String, Meaning)> {
         let text = apply(text, 1, &fix.edits)?;
         let after = self.load(&text);
-        let is_same = before.definitions.len() == after.definitions.len()
+        // Without a definition there is no meaning to compare.
+        let is_same = !before.definitions.is_empty()
+            && before.definitions.len() == after.definitions.len()
             && before.definitions.iter().zip(&after.definitions).all(|(old, new)| is_equal(old, new, &fix.changes));
         (is_same && after.diagnostics.len() < before.diagnostics.len()).then_some((text, after))
     }
