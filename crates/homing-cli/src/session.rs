@@ -486,7 +486,7 @@ fn checked_model(catalog: &Catalog, config: &Layered, with: &WithArgs, name: &st
 }
 
 /// The providers as if each had a key.
-struct AsIfUsable<'a>(&'a Providers);
+pub(crate) struct AsIfUsable<'a>(pub(crate) &'a Providers);
 
 impl Availability for AsIfUsable<'_> {
     fn has(&self, provider: &str) -> bool {

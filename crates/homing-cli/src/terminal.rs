@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Write as _,
-    io::{IsTerminal, Write as _, stderr, stdout},
+    io::{BufRead as _, IsTerminal, Write as _, stderr, stdin, stdout},
 };
 
 use homing::environment;
@@ -70,6 +70,13 @@ pub(crate) fn size() -> (usize, usize) {
 pub(crate) fn prompt(text: &str) {
     let mut err = anstream::stderr().lock();
     let _ = err.write_all(text.as_bytes()).and_then(|()| err.flush());
+}
+
+/// Asks the user a question; only `y` or `yes` confirms.
+pub(crate) fn confirmed(question: &str) -> bool {
+    prompt(question);
+    let mut line = String::new();
+    stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 /// Number of lines of the live tree on the screen.

@@ -33,6 +33,40 @@ pub struct Diagnostic {
     pub message: String,
     /// A suggestion for fixing it.
     pub hint: Option<String>,
+    /// The rule that it violates, for programs: `unknown-key`. [`Self::rule`] derives one if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// A correction that a program can make.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Fix>,
+}
+
+/// A correction of a file that a program can make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fix {
+    /// The change in the imperative: `rename to description`.
+    pub title: String,
+    /// Changes of the text, in the order of their positions, without overlaps.
+    pub edits: Vec<TextEdit>,
+    /// Fields of the definition, as in its JSON form, that may change with it. All others stay as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
+}
+
+/// The replacement of a part of a file. Lines and columns are counted as in [`Diagnostic`]; a byte order mark has no column, and
+/// each line break is one character.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextEdit {
+    /// First line.
+    pub line: u32,
+    /// First column.
+    pub column: u32,
+    /// Last line.
+    pub end_line: u32,
+    /// Column after the last character.
+    pub end_column: u32,
+    /// New text, with `\n` as line break.
+    pub text: String,
 }
 
 impl Diagnostic {
@@ -46,6 +80,8 @@ impl Diagnostic {
             field: None,
             message: message.into(),
             hint: None,
+            rule: None,
+            fix: None,
         }
     }
 
@@ -73,12 +109,39 @@ impl Diagnostic {
         self
     }
 
+    /// Sets the rule.
+    #[must_use]
+    pub fn rule_id(mut self, rule: impl Into<String>) -> Self {
+        self.rule = Some(rule.into());
+        self
+    }
+
+    /// Returns the rule that it violates, or else one that is derived from its message.
+    pub fn rule(&self) -> String {
+        self.rule.clone().unwrap_or_else(|| slug(&self.template()))
+    }
+
+    /// Returns the message without the names that it quotes and without numbers, so that findings of one kind can be grouped.
+    pub fn template(&self) -> String {
+        let pieces = self.message.split('`').enumerate();
+        let text: String = pieces.map(|(at, piece)| if at % 2 == 0 { piece } else { "`…`" }).collect();
+        text.split(|character: char| character.is_ascii_digit()).filter(|piece| !piece.is_empty()).collect()
+    }
+
     /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
+}
+
+/// The words of a message in lower case, joined with hyphens.
+fn slug(message: &str) -> String {
+    const MAX_WORDS: usize = 6;
+    let clause = message.split([':', ';', '(', ',']).next().unwrap_or(message);
+    let words = clause.split(|character: char| !character.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    words.take(MAX_WORDS).map(str::to_lowercase).collect::<Vec<_>>().join("-")
 }
 
 impl fmt::Display for Diagnostic {
@@ -95,5 +158,21 @@ impl fmt::Display for Diagnostic {
             Severity::Error => "error",
         };
         write!(f, " {severity}: {}", self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_of_a_message_does_not_depend_on_names() {
+        let one = Diagnostic::warning("unknown tool `Raed`: ignored");
+        let other = Diagnostic::warning("unknown tool `Grpe`: ignored");
+        assert_eq!((one.rule(), one.template()), (other.rule(), other.template()));
+        assert_eq!(one.rule(), "unknown-tool");
+        let (few, many) = (Diagnostic::info("like 2 more"), Diagnostic::info("like 1,234 more"));
+        assert_eq!(few.rule(), many.rule());
+        assert_eq!(one.rule_id("tool").rule(), "tool");
     }
 }

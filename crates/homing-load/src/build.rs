@@ -23,6 +23,8 @@ use crate::{
     diagnostics::Diagnostics,
     dialect::Dialect,
     fields::{self, Field},
+    fix::FixDraft,
+    key_names,
     node::{NodeEntry, Position},
     restrictions,
     tools::Vocabulary,
@@ -102,6 +104,8 @@ impl DefinitionBuilder<'_> {
                 "the first one is used"
             };
             self.warn(entry, format!("duplicate key `{}`: {outcome}", entry.key), "delete one");
+            self.diagnostics.rule("duplicate-key");
+            self.diagnostics.fix(FixDraft::delete(entry.position, &entry.key));
         }
         let folded_key = folded.clone();
         self.seen.push((folded, field));
@@ -111,12 +115,23 @@ impl DefinitionBuilder<'_> {
             Some(field) if !taken || narrows(field) => self.set(field, entry),
             Some(_) => (),
             None if again => (),
-            None => {
-                let hint = fields::near(&folded_key).map(|near| format!("did you mean `{near}`?")).unwrap_or_default();
-                self.warn(entry, format!("unknown key `{}`: kept, but ignored", entry.key), &hint);
-                self.identity.unknown.insert(entry.key.clone(), entry.value.to_json());
-            }
+            None => self.unknown(&folded_key, entry),
         }
+    }
+
+    /// Keeps an unknown key and says which one was probably meant.
+    fn unknown(&mut self, folded: &str, entry: &NodeEntry) {
+        let near = key_names::near(folded, self.dialect);
+        let near = near.map(|(near, field)| (key_names::written(near, &entry.key), field));
+        let hint = near.as_ref().map(|(near, _)| format!("did you mean `{near}`?")).unwrap_or_default();
+        self.warn(entry, format!("unknown key `{}`: kept, but ignored", entry.key), &hint);
+        self.diagnostics.rule("unknown-key");
+        if let Some((near, field)) = near {
+            let fix = FixDraft::rename(entry.position, &entry.key, &near);
+            let fix = fix.changing(&["unknown", "metadata"]).changing(fields::definition_fields(field));
+            self.diagnostics.fix(fix);
+        }
+        self.identity.unknown.insert(entry.key.clone(), entry.value.to_json());
     }
 
     /// The field that a key names in this dialect. Guesses are reported.
@@ -128,7 +143,10 @@ impl DefinitionBuilder<'_> {
         }
         let (meant, field) = restrictions::meant(folded)?;
         let message = format!("unknown key `{}`: treated as `{meant}`, because it may be a restriction", entry.key);
-        self.warn(entry, message, "correct the spelling");
+        let meant = key_names::written(&fields::fold(meant), &entry.key);
+        self.warn(entry, message, &format!("write `{meant}`"));
+        self.diagnostics.rule("misspelt-restriction");
+        self.diagnostics.fix(FixDraft::rename(entry.position, &entry.key, &meant));
         Some(field)
     }
 
@@ -136,9 +154,14 @@ impl DefinitionBuilder<'_> {
         if folded == "allowedtools" {
             let message = format!("`{}` read as `tools`; Claude Code ignores this key and allows all tools", entry.key);
             self.warn(entry, message, "write `tools`");
+            self.diagnostics.rule("allowed-tools");
+            self.diagnostics.fix(FixDraft::rename(entry.position, &entry.key, "tools"));
         } else if entry.key.starts_with(char::is_uppercase) {
             let message = format!("`{}` accepted despite its capital letter; other programs ignore it", entry.key);
             self.warn(entry, message, "write keys in lower case");
+            self.diagnostics.rule("capital-key");
+            let lower = key_names::written(folded, &entry.key);
+            self.diagnostics.fix(FixDraft::rename(entry.position, &entry.key, &lower));
         }
     }
 

@@ -4,12 +4,20 @@ use std::{path::Path, path::PathBuf, sync::Arc};
 
 use homing_core::diagnostic::{Diagnostic, Severity};
 
-use crate::node::Position;
+use crate::{
+    fix::{FixDraft, Syntax},
+    node::Position,
+    references::Reference,
+};
 
 /// The diagnostics of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnostics {
     list: Vec<Diagnostic>,
+    /// Fixes of diagnostics, by their index in the list.
+    fixes: Vec<(usize, FixDraft)>,
+    /// Names that refer to something outside of the file, if they are asked for.
+    pub(crate) references: Option<Vec<Reference>>,
 }
 
 impl Diagnostics {
@@ -26,6 +34,20 @@ impl Diagnostics {
     /// Adds the reason why the file defines no agent.
     pub(crate) fn error(&mut self, position: Position, field: &str, message: impl Into<String>, hint: &str) {
         self.push(Diagnostic::error(message), position, field, hint);
+    }
+
+    /// Adds a fix to the last diagnostic.
+    pub(crate) fn fix(&mut self, fix: FixDraft) {
+        if let Some(last) = self.list.len().checked_sub(1) {
+            self.fixes.push((last, fix));
+        }
+    }
+
+    /// Names the rule of the last diagnostic.
+    pub(crate) fn rule(&mut self, rule: &'static str) {
+        if let Some(last) = self.list.last_mut() {
+            last.rule = Some(rule.to_owned());
+        }
     }
 
     /// Adds a diagnostic unless the same one exists for the same position.
@@ -67,10 +89,17 @@ impl Diagnostics {
         }
     }
 
-    /// The diagnostics in the order of their positions, each with the path of the file.
-    pub(crate) fn into_diagnostics(mut self, path: Option<&Path>) -> Vec<Diagnostic> {
+    /// The diagnostics in the order of their positions, each with the path of the file. Fixes need the file's decoded text.
+    pub(crate) fn into_diagnostics(mut self, path: Option<&Path>, text: Option<&str>) -> Vec<Diagnostic> {
         if self.list.is_empty() {
             return self.list;
+        }
+        if let (Some(text), false) = (text, self.fixes.is_empty()) {
+            let lines: Vec<&str> = text.split('\n').collect();
+            let syntax = path.map_or(Syntax::Json, |path| Syntax::of(path, text));
+            for (index, fix) in &self.fixes {
+                self.list[*index].fix = fix.resolve(&lines, syntax);
+            }
         }
         let path: Option<Arc<PathBuf>> = path.map(|path| Arc::new(path.to_owned()));
         for diagnostic in &mut self.list {

@@ -158,19 +158,7 @@ pub(crate) fn load_found(
     options: &ParseOptions,
 ) -> Parsed {
     match file::read(path) {
-        Ok(bytes) if path.ends_with(codex_roles::FILE) => {
-            codex_roles::load(path, &String::from_utf8_lossy(&bytes), scope, project, options)
-        }
-        Ok(bytes) => {
-            let is_data = path.extension().is_some_and(|extension| extension == "json" || extension == "jsonc");
-            let source = if is_data { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() };
-            let mut parsed = parse(path, bytes, found, scope, options);
-            let dialect = parsed.definitions.first().map(|definition| definition.source.dialect.clone());
-            if dialect.is_some_and(|dialect| file_references::may_contain(&dialect, &source)) {
-                file_references::expand(&mut parsed, path, &source, project);
-            }
-            parsed
-        }
+        Ok(bytes) => load_bytes(path, bytes, found, scope, project, options),
         Err(message) => {
             let path = Some(Arc::new(path.to_owned()));
             let hint = Some("make it a readable text file of at most 1 MiB, or remove it".to_owned());
@@ -178,6 +166,28 @@ pub(crate) fn load_found(
             Parsed { diagnostics: vec![diagnostic], ..Parsed::default() }
         }
     }
+}
+
+/// Reads the agents in the content of a file, as [`load_found`] does.
+pub(crate) fn load_bytes(
+    path: &Path,
+    bytes: Vec<u8>,
+    found: ParsedFile,
+    scope: Scope,
+    project: Option<&Path>,
+    options: &ParseOptions,
+) -> Parsed {
+    if path.ends_with(codex_roles::FILE) {
+        return codex_roles::load(path, &String::from_utf8_lossy(&bytes), scope, project, options);
+    }
+    let is_data = path.extension().is_some_and(|extension| extension == "json" || extension == "jsonc");
+    let source = if is_data { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() };
+    let mut parsed = parse(path, bytes, found, scope, options);
+    let dialect = parsed.definitions.first().map(|definition| definition.source.dialect.as_str());
+    if dialect.is_some_and(|dialect| file_references::may_contain(dialect, &source)) {
+        file_references::expand(&mut parsed, path, &source, project);
+    }
+    parsed
 }
 
 impl Discovered {

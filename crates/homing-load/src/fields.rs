@@ -1,6 +1,6 @@
 //! The table of keys: it maps the keys of all dialects to the fields of a definition. `build` reads the values.
 
-use homing_core::{limits::Limit, registry::distance};
+use homing_core::limits::Limit;
 
 /// A setting of model calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,12 +241,6 @@ pub(crate) fn lookup(folded: &str) -> Option<Field> {
     TABLE.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field)
 }
 
-/// The known key that an unknown one resembles.
-pub(crate) fn near(folded: &str) -> Option<&'static str> {
-    let near = TABLE.iter().map(|(key, _)| (distance(folded, key), *key)).min()?;
-    (folded.len() > 4 && near.0 <= 2).then_some(near.1)
-}
-
 /// The common table: folded keys and their fields.
 pub(crate) fn common() -> &'static [(&'static str, Field)] {
     TABLE
@@ -307,4 +301,43 @@ pub(crate) fn effect(field: Field) -> String {
         F::NotForUser(value) => return format!("`{value}`: only models start it"),
     };
     text.to_owned()
+}
+
+/// The fields of a definition's JSON form that a key sets.
+pub(crate) fn definition_fields(field: Field) -> &'static [&'static str] {
+    match field {
+        F::Name => &["name", "title", "aliases"],
+        F::Title => &["title"],
+        F::Aliases => &["aliases"],
+        F::Description => &["description"],
+        F::Prompt | F::PromptMore => &["prompt", "description"],
+        F::Tools | F::Denied | F::Permission | F::Groups | F::Agents | F::Handoffs => &["tools", "denied", "asked"],
+        F::Extensions => &["tools", "mcp_servers"],
+        F::Delegates => &["delegates"],
+        F::Model | F::FallbackModels | F::Provider => &["model"],
+        F::Effort => &["effort"],
+        F::Temperature => &["temperature_milli"],
+        F::Skills => &["skills"],
+        F::Resources => &["resources"],
+        F::Limit(..) | F::Limits | F::MaxTokens => &["limits"],
+        F::SharedContext => &["shared_context"],
+        F::Parameters => &["shared_context", "parameters"],
+        F::Inherit => &["inherit"],
+        F::ProjectContext => &["surroundings", "inherit"],
+        F::InheritProject | F::OmitProject => &["surroundings"],
+        F::PermissionMode | F::ReadOnly => &["permission_mode"],
+        F::Background => &["background"],
+        F::Isolation => &["isolation"],
+        F::Memory => &["memory"],
+        F::McpServers => &["mcp_servers"],
+        F::Hooks => &["hooks"],
+        F::Schema | F::Response => &["schema"],
+        F::SchemaOptional => &["schema_optional"],
+        F::OnFailure | F::Retry => &["on_failure"],
+        F::Taint => &["taint"],
+        F::InitialPrompt => &["initial_prompt"],
+        F::Color => &["color"],
+        F::Mode | F::NotForModels(_) | F::NotForUser(_) => &["offered_to"],
+        F::Metadata | F::Note | F::Ignored(_) | F::SubRecipes | F::Inline | F::Disable | F::Kind => &[],
+    }
 }

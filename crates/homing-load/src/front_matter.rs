@@ -1,6 +1,12 @@
 //! Finds the front matter of a markdown file, even if it is misplaced or not closed. It does not parse YAML.
 
-use crate::{diagnostics::Diagnostics, node::Position};
+use homing_core::diagnostic::TextEdit;
+
+use crate::{
+    diagnostics::Diagnostics,
+    fix::{FixDraft, edit},
+    node::Position,
+};
 
 /// The maximum number of lines above the first fence.
 const MAX_PRELUDE: usize = 20;
@@ -29,22 +35,42 @@ pub(crate) fn split<'a>(text: &'a str, diagnostics: &mut Diagnostics) -> Split<'
             "the front matter does not begin on the first line",
             "delete everything above the first `---`",
         );
+        // Prose above the front matter is not deleted without asking its author.
+        if !opening.has_words_above {
+            diagnostics.fix(FixDraft::exact("delete the lines above the first `---`", above(text, opening)));
+        }
     }
     let position = Position { line: opening.line, column: 1 };
     match found.kind {
         FenceKind::Exact => (),
-        FenceKind::Unusual => diagnostics.warn(
-            position,
-            "",
-            "the fences of the front matter are longer than `---` or indented; other programs do not read it",
-            "write the lines `---` without indentation and with three dashes",
-        ),
-        FenceKind::Missing => diagnostics.warn(
-            position,
-            "",
-            "the front matter is not closed: it ends after its last key",
-            "write a line `---` below the last key",
-        ),
+        FenceKind::Unusual => {
+            diagnostics.warn(
+                position,
+                "",
+                "the fences of the front matter are longer than `---` or indented; other programs do not read it",
+                "write the lines `---` without indentation and with three dashes",
+            );
+            let closing_line = opening.line + 1 + lines_in(&text[opening.end..found.end]);
+            let edits = [opening.line, closing_line].map(|line| {
+                let content = text.lines().nth(line as usize - 1).unwrap_or_default().trim_end();
+                let end = Position { line, column: u32::try_from(content.len()).unwrap_or(0) + 1 };
+                edit(Position { line, column: 1 }, end, "---")
+            });
+            diagnostics.fix(FixDraft::exact("write the fences as `---`", edits.to_vec()));
+        }
+        FenceKind::Missing => {
+            diagnostics.warn(
+                position,
+                "",
+                "the front matter is not closed: it ends after its last key",
+                "write a line `---` below the last key",
+            );
+            let front = &text[..found.end];
+            let fence = if front.ends_with('\n') { "---\n" } else { "\n---\n" };
+            let last = front.rsplit('\n').next().map_or(0, |line| line.chars().count());
+            let end = Position { line: 1 + lines_in(front), column: u32::try_from(last).unwrap_or(0) + 1 };
+            diagnostics.fix(FixDraft::exact("close the front matter", vec![edit(end, end, fence)]));
+        }
     }
     let mut body = &text[found.body..];
     if opening.in_code_fence {
@@ -52,6 +78,20 @@ pub(crate) fn split<'a>(text: &'a str, diagnostics: &mut Diagnostics) -> Split<'
     }
     let body_line = opening.line + 1 + lines_in(&text[opening.end..found.body]);
     Split { front: Some((&text[opening.end..found.end], opening.line + 1)), body, body_line }
+}
+
+/// The deletion of everything above the opening fence, with the end of the code block that it opens.
+fn above(text: &str, opening: OpeningFence) -> Vec<TextEdit> {
+    let start = Position { line: 1, column: 1 };
+    let mut edits = vec![edit(start, Position { line: opening.line, column: 1 }, "")];
+    let content = text.trim_end();
+    if opening.in_code_fence && content.ends_with("```") {
+        let line = 1 + lines_in(content);
+        let last = content.lines().last().unwrap_or_default();
+        let end = u32::try_from(last.chars().count()).unwrap_or(0) + 1;
+        edits.push(edit(Position { line, column: end - 3 }, Position { line, column: end }, ""));
+    }
+    edits
 }
 
 fn lines_in(text: &str) -> u32 {
@@ -66,6 +106,7 @@ struct OpeningFence {
     /// The number of bytes before the dashes.
     indent: usize,
     in_code_fence: bool,
+    has_words_above: bool,
 }
 
 fn opening(text: &str) -> Option<OpeningFence> {
@@ -81,7 +122,7 @@ fn opening(text: &str) -> Option<OpeningFence> {
             let mut below = text[at..].lines().map(str::trim).skip_while(|line| line.is_empty());
             let real = usual || (below.next().is_some_and(|next| key_of(next).is_some()) && below.any(is_fence));
             let line = u32::try_from(index + 1).unwrap_or(1);
-            return real.then_some(OpeningFence { line, end: at, indent, in_code_fence });
+            return real.then_some(OpeningFence { line, end: at, indent, in_code_fence, has_words_above: words });
         }
         in_code_fence |= line.starts_with("```");
         words |= !line.is_empty() && !line.starts_with("```");

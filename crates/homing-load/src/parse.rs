@@ -16,6 +16,7 @@ use crate::{
     file::{self, MAX_FRONT_MATTER},
     front_matter, json,
     node::{Node, NodeEntry, NodeKind, Position},
+    references::{self, Reference},
     repair, toml_nodes,
     tools::Vocabulary,
     yaml,
@@ -72,18 +73,29 @@ pub enum FileKind {
 /// Parses the agents in `bytes`, the content of the file at `path`.
 pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
     let mut diagnostics = Diagnostics::default();
-    let (what, definitions) = match file::decode(bytes, &mut diagnostics) {
-        Some(text) => read(&text, &FileContext { path, found, scope, options }, &mut diagnostics),
+    let text = file::decode(bytes, &mut diagnostics);
+    let parts = match &text {
+        Some(text) => read(text, &FileContext { path, found, scope, options }, &mut diagnostics),
         None => (undecodable(found), Vec::new()),
     };
-    finish(what, definitions, diagnostics, Some(path), options)
+    finish(parts, diagnostics, Some(path), text.as_deref(), options)
+}
+
+/// Parses the content of a file for the names in it that refer to something else.
+pub(crate) fn references(path: &Path, bytes: Vec<u8>, found: ParsedFile, options: &ParseOptions) -> Vec<Reference> {
+    let mut diagnostics = Diagnostics::default();
+    diagnostics.references = Some(Vec::new());
+    if let Some(text) = file::decode(bytes, &mut diagnostics) {
+        read(&text, &FileContext { path, found, scope: Scope::Project, options }, &mut diagnostics);
+    }
+    diagnostics.references.unwrap_or_default()
 }
 
 fn finish(
-    what: FileKind,
-    mut definitions: Vec<AgentDefinition>,
+    (what, mut definitions): ParsedParts,
     mut diagnostics: Diagnostics,
     path: Option<&Path>,
+    text: Option<&str>,
     options: &ParseOptions,
 ) -> Parsed {
     if let FileKind::Other(_) = what {
@@ -95,7 +107,7 @@ fn finish(
             definitions.clear();
         }
     }
-    Parsed { what, definitions, diagnostics: diagnostics.into_diagnostics(path) }
+    Parsed { what, definitions, diagnostics: diagnostics.into_diagnostics(path, text) }
 }
 
 /// The kind of a file that is not text: an error in a folder of agents, irrelevant anywhere else.
@@ -410,7 +422,12 @@ fn one<'a>(
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
     match build(&PartialDefinition { key, entries, position: node.position, body, stem, names, source }, diagnostics) {
-        Built::Definition(definition) => Some(*definition),
+        Built::Definition(definition) => {
+            if let Some(references) = &mut diagnostics.references {
+                references.extend(references::of(entries, names, &definition));
+            }
+            Some(*definition)
+        }
         Built::Disabled | Built::Refused => None,
     }
 }
@@ -429,7 +446,7 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
         Ok(node) => node,
         Err(error) => {
             diagnostics.error(error.position, "", format!("not valid JSON: {}", error.message), "");
-            return Parsed { diagnostics: diagnostics.into_diagnostics(None), ..Parsed::default() };
+            return Parsed { diagnostics: diagnostics.into_diagnostics(None, None), ..Parsed::default() };
         }
     };
     let context = FileContext { path: Path::new(""), found: ParsedFile::Named, scope, options };
@@ -441,5 +458,5 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
     for definition in &mut definitions {
         definition.source.path = None;
     }
-    finish(FileKind::Agent, definitions, diagnostics, None, options)
+    finish((FileKind::Agent, definitions), diagnostics, None, None, options)
 }

@@ -24,7 +24,7 @@ use crate::{
     walk::{self, WalkFilter},
 };
 
-pub(crate) use card::{field_effects, read_card};
+pub(crate) use card::{field_effects, parse_card, read_card};
 
 /// The folders of skills in a project and in a home folder, the weakest first.
 pub(crate) const FOLDERS: &[&str] = &[
@@ -169,6 +169,12 @@ fn read_skill(card: &SkillCard) -> Result<Skill, String> {
     resources.sort();
     resources.dedup();
     Ok(Skill { card: card.clone(), body: with_folders(split.body.trim(), &card.path), resources })
+}
+
+/// The body in the text of a skill.
+pub(crate) fn body_of(text: &str) -> String {
+    let text = file::decode(text.as_bytes().to_vec(), &mut Diagnostics::default()).unwrap_or_default();
+    front_matter::split(&text, &mut Diagnostics::default()).body.trim().to_owned()
 }
 
 /// Replaces the variables for the folder of a skill and of its plugin. No others are expanded.

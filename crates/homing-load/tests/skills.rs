@@ -131,7 +131,7 @@ fn r13_incomplete_skill_is_completed_or_rejected() {
     1 · 2: missing `name`: using `one`
     1 · 2: missing `description`: using the first paragraph
     0 · 4: missing `description`
-    1 · 2: missing `description`: using the first paragraph; 2: not valid YAML (while scanning a plain scalar, found a tab): repaired; 2: other programs do not accept the name `one - {`
+    1 · 2: missing `description`: using the first paragraph; 2: other programs do not accept the name `one - {`; 3: lines are indented with tabs: read as spaces
     0 · 1: the front matter has more than 65536 bytes
     "###);
     let missing = skill_as_agent(&root.path().join("none/SKILL.md"), Scope::Project, &ParseOptions::default());

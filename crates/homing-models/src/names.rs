@@ -275,6 +275,11 @@ impl Resolver<'_> {
     }
 }
 
+/// The built-in short names of models.
+pub fn alias_names() -> impl Iterator<Item = &'static str> {
+    ALIASES.iter().map(|(alias, _)| *alias)
+}
+
 /// Parses a comma-separated list of replacements such as `sonnet=openai/gpt-4.1,*=ollama/qwen3`.
 ///
 /// # Errors

@@ -91,6 +91,15 @@ pub(crate) struct CheckArgs {
     /// Treat repairs as errors.
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Correct what a program can correct: show the changes, then ask. Without a terminal, nothing is changed.
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// With --fix: apply the changes without asking.
+    #[arg(long, short, requires = "fix")]
+    pub(crate) yes: bool,
+    /// List every finding, also those of one kind.
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(crate) format: Format,
@@ -166,4 +175,6 @@ pub(crate) enum Format {
     Json,
     /// Annotations for pull requests.
     Github,
+    /// SARIF 2.1.0, for code scanning and editors.
+    Sarif,
 }

@@ -1,53 +1,102 @@
 //! `homing check`: checks agent, skill and team files, with output for people, programs and pull requests.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+};
 
 use anyhow::bail;
 use homing::{CodingSetup, environment};
-use homing_core::{
-    diagnostic::{Diagnostic, Severity},
-    skill::SkillLibrary,
-};
-use homing_load::{CheckReport, Discovered, ParseOptions};
+use homing_core::diagnostic::{Diagnostic, Severity};
+use homing_load::{CheckReport, ParseOptions};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::{
     cli::{CheckArgs, Format},
-    exit::Exit,
+    exit::{Exit, Trouble},
     terminal,
 };
 
+mod corrections;
+mod known;
+mod sarif;
 mod show;
 mod teams;
+
+use corrections::Corrections;
+use known::Known;
+
+/// The report on the files, and the number of team files.
+struct Checked {
+    report: CheckReport,
+    teams: usize,
+}
 
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
     if let Some(missing) = args.paths.iter().find(|path| path.symlink_metadata().is_err()) {
         bail!("there is no file or folder {}", missing.display());
     }
-    let options = ParseOptions { strict: args.strict, ..ParseOptions::default() };
-    let (report, teams) = if args.paths.is_empty() {
-        (check_places(options)?, 0)
-    } else {
-        // Team files and agent files are both YAML with a name; only the latter are checked as agents.
-        let others: Vec<PathBuf> = args.paths.iter().filter(|path| !teams::is_team_file(path)).cloned().collect();
-        let mut report = check_paths(&others, &options);
-        let known = discover(options)?.registry;
-        let teams = teams::add(&mut report, &args.paths, &known);
-        (report, teams)
-    };
     let format = if args.json { Format::Json } else { args.format };
+    if args.fix && matches!(format, Format::Github | Format::Sarif) {
+        return Err(Trouble::usage("--fix prints changes for people or as JSON").into());
+    }
+    let mut checked = check(args)?;
+    let mut corrections = args.fix.then(|| Corrections::of(&checked.report));
     let mut out = anstream::stdout().lock();
+    if let Some(corrections) = corrections.as_mut().filter(|corrections| !corrections.is_empty()) {
+        let is_human = format == Format::Human;
+        if is_human {
+            corrections.show(&mut out)?;
+            out.flush()?;
+        }
+        let may_ask = is_human && io::stdin().is_terminal() && io::stderr().is_terminal();
+        if args.yes || (may_ask && terminal::confirmed(&corrections.question())) {
+            corrections.apply();
+            checked = check(args)?;
+        } else if is_human {
+            terminal::say(&format!("nothing was changed: {} available; --yes applies them", corrections.count()));
+            return Ok(Exit::Failed);
+        }
+    }
+    let Checked { report, teams } = &checked;
     match format {
-        Format::Human => show::human(&report, teams, &mut out)?,
-        Format::Json => writeln!(out, "{}", terminal::json(&as_json(&report, teams)))?,
-        Format::Github => show::github(&report, &mut out)?,
+        Format::Human => show::human(report, *teams, args.verbose, &mut out)?,
+        Format::Json => {
+            let mut value = as_json(report, *teams);
+            if let Some(corrections) = &corrections {
+                value["corrections"] = corrections.as_json();
+            }
+            writeln!(out, "{}", terminal::json(&value))?;
+        }
+        Format::Github => show::github(report, &mut out)?,
+        Format::Sarif => writeln!(out, "{}", terminal::json(&sarif::log(report)))?,
     }
     out.flush()?;
-    Ok(match report.of(Severity::Error).next() {
-        None => Exit::Done,
-        Some(_) => Exit::Failed,
-    })
+    let is_unfinished = corrections.is_some_and(|corrections| corrections.is_unfinished());
+    Ok(if is_unfinished || report.of(Severity::Error).next().is_some() { Exit::Failed } else { Exit::Done })
+}
+
+fn check(args: &CheckArgs) -> anyhow::Result<Checked> {
+    let options = ParseOptions { strict: args.strict, ..ParseOptions::default() };
+    let setup = CodingSetup::from_env(&environment::current_folder()?);
+    let setup = CodingSetup { options: options.clone(), ..setup };
+    let found = setup.discover();
+    let mut known = Known::of(&setup)?;
+    if args.paths.is_empty() {
+        known.add(&found);
+        let mut report = CheckReport::of_discovered(found, &setup.places, &options);
+        known.check(&mut report);
+        return Ok(Checked { report, teams: 0 });
+    }
+    // Team files and agent files are both YAML with a name; only the latter are checked as agents.
+    let others: Vec<PathBuf> = args.paths.iter().filter(|path| !teams::is_team_file(path)).cloned().collect();
+    let mut report = check_paths(&others, &options);
+    let teams = teams::add(&mut report, &args.paths, &found.registry);
+    known.add(&found);
+    known.add_around(&args.paths, &report);
+    known.check(&mut report);
+    Ok(Checked { report, teams })
 }
 
 fn check_paths(paths: &[PathBuf], options: &ParseOptions) -> CheckReport {
@@ -65,25 +114,6 @@ fn bar() -> ProgressBar {
     }
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files").unwrap_or(ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style).with_finish(indicatif::ProgressFinish::AndClear)
-}
-
-/// Checks everything that would be loaded in this folder.
-fn check_places(options: ParseOptions) -> anyhow::Result<CheckReport> {
-    let loaded = discover(options)?;
-    let mut report = CheckReport::default();
-    report.skills = loaded.skills.list().len();
-    report.files = loaded.files + report.skills;
-    report.agents = loaded.agent_files;
-    report.ignored = loaded.ignored.len();
-    report.ignored_files = loaded.ignored;
-    report.diagnostics = loaded.diagnostics;
-    Ok(report)
-}
-
-/// Finds the agents and skills of this folder as `homing run` does.
-fn discover(options: ParseOptions) -> std::io::Result<Discovered> {
-    let setup = CodingSetup::from_env(&environment::current_folder()?);
-    Ok(CodingSetup { options, ..setup }.discover())
 }
 
 fn as_json(report: &CheckReport, teams: usize) -> Value {
@@ -115,5 +145,7 @@ pub(crate) fn diagnostic_as_json(diagnostic: &Diagnostic) -> Value {
         "field": diagnostic.field,
         "message": diagnostic.message,
         "hint": diagnostic.hint,
+        "rule": diagnostic.rule(),
+        "fix": diagnostic.fix,
     })
 }

@@ -3,7 +3,7 @@
 mod effects;
 
 use std::{
-    io::{BufRead, IsTerminal, stdin},
+    io::{IsTerminal, stdin},
     sync::Arc,
 };
 
@@ -192,7 +192,5 @@ fn confirmed(question: &str) -> bool {
         terminal::say("cannot ask without a terminal; pass --yes, or for a project run with --trust HASH");
         return false;
     }
-    terminal::prompt(question);
-    let mut line = String::new();
-    stdin().lock().read_line(&mut line).is_ok() && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
+    terminal::confirmed(question)
 }

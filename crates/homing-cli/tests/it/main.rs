@@ -5,6 +5,7 @@ mod agent_files;
 mod attachments;
 mod bad_input;
 mod chaos;
+mod check;
 mod cut_replies;
 mod direction;
 mod failed_teams;

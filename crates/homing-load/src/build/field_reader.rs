@@ -2,6 +2,7 @@
 
 use crate::{
     diagnostics::Diagnostics,
+    fix::FixDraft,
     node::{Node, NodeKind},
     tools,
 };
@@ -46,7 +47,9 @@ impl<'a> FieldReader<'a> {
             NodeKind::List(items) if items.iter().all(|item| item.text().is_some()) => {
                 let message = format!("`{}` must be text, not a list: its entries were joined", self.key);
                 self.warn(message, "write a single text");
-                Some(items.iter().filter_map(Node::text).collect::<Vec<_>>().join(", "))
+                let joined = items.iter().filter_map(Node::text).collect::<Vec<_>>().join(", ");
+                self.diagnostics.fix(FixDraft::value("write a single text", self.value.position, &joined));
+                Some(joined)
             }
             NodeKind::List(_) | NodeKind::Map(_) => {
                 self.warn(format!("`{}` must be text, not {}: ignored", self.key, self.value.noun()), "");

@@ -6,7 +6,7 @@ use homing_core::{definition::AgentDefinition, sanitize};
 use serde_json::Value;
 
 use super::{PartialDefinition, field_reader::FieldReader};
-use crate::{diagnostics::Diagnostics, dialect::FileName, naming, node::Position};
+use crate::{diagnostics::Diagnostics, dialect::FileName, fix::FixDraft, naming, node::Position};
 
 /// The parts of a definition that identify and describe the agent, as the file has them.
 #[derive(Default)]
@@ -30,6 +30,12 @@ impl Identity {
         if text.contains("\\n") {
             let message = format!("`{}` contains a literal `\\n`: read as a line break", reader.key);
             reader.warn(message, "use a block scalar (`|`) for several lines");
+            let lines = text.replace("\\n", "\n");
+            reader.diagnostics.fix(FixDraft::value(
+                "write the line breaks as such",
+                reader.value.position,
+                lines.trim(),
+            ));
         }
         self.description = text.replace("\\n", "\n").trim().to_owned();
     }
@@ -71,10 +77,14 @@ impl Identity {
         let (name, position) = match (written, partial.key, partial.stem) {
             (Some((name, position)), _, _) => (name.trim().to_owned(), position),
             (None, Some(key), _) => (key.to_owned(), partial.position),
-            (None, None, Some(stem)) if file_name == FileName::Usual => return self.usual_name(stem, diagnostics),
+            (None, None, Some(stem)) if file_name == FileName::Usual => {
+                return self.usual_name(stem, partial, diagnostics);
+            }
             (None, None, Some(stem)) => {
                 let message = format!("missing `name`: using the file name `{stem}`");
                 diagnostics.warn(partial.position, "name", message, &format!("write `name: {stem}`"));
+                diagnostics.rule("missing-name");
+                diagnostics.fix(FixDraft::add(partial.position, "name", stem));
                 (stem.to_owned(), partial.position)
             }
             (None, None, None) => {
@@ -87,13 +97,18 @@ impl Identity {
             diagnostics.error(position, "name", message, "rename one of them");
             return None;
         }
-        self.valid_name(name, position, partial.stem, diagnostics)
+        self.valid_name(name, position, partial, diagnostics)
     }
 
     /// Derives the name from the file name, which in these dialects need not be a valid name.
-    fn usual_name(&mut self, stem: &str, diagnostics: &mut Diagnostics) -> Option<String> {
+    fn usual_name(
+        &mut self,
+        stem: &str,
+        partial: &PartialDefinition<'_>,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<String> {
         let Some(slug) = naming::slug(stem) else {
-            return self.valid_name(stem.to_owned(), Position { line: 1, column: 1 }, None, diagnostics);
+            return self.valid_name(stem.to_owned(), Position { line: 1, column: 1 }, partial, diagnostics);
         };
         if slug != stem {
             self.title.get_or_insert_with(|| sanitize::inert_line(stem));
@@ -106,13 +121,13 @@ impl Identity {
         &mut self,
         name: String,
         position: Position,
-        stem: Option<&str>,
+        partial: &PartialDefinition<'_>,
         diagnostics: &mut Diagnostics,
     ) -> Option<String> {
         if naming::is_valid(&name) {
             return Some(name);
         }
-        let slug = naming::slug(&name).or_else(|| stem.and_then(naming::slug));
+        let slug = naming::slug(&name).or_else(|| partial.stem.and_then(naming::slug));
         let Some(slug) = slug.filter(|_| name.len() <= naming::MAX_LENGTH) else {
             let shown: String = sanitize::inert_line(&name).chars().take(40).collect();
             let hint = "use up to 128 lower-case letters, digits and hyphens, with at least one letter";
@@ -124,6 +139,12 @@ impl Identity {
             "the name `{shown}` was changed to `{slug}`: names consist of lower-case letters, digits and hyphens"
         );
         diagnostics.warn(position, "name", message, &format!("write `name: {slug}`"));
+        diagnostics.rule("invalid-name");
+        // The name of the file or a key of a map is not written as a value.
+        if self.title.is_none() && position != partial.position {
+            let fix = FixDraft::value(format!("write `{slug}`, and the name as title"), position, &slug);
+            diagnostics.fix(fix.and(FixDraft::add(partial.position, "title", &shown)));
+        }
         if self.title.is_none() {
             self.title = Some(shown);
         } else {
@@ -151,6 +172,8 @@ impl Identity {
         let message = "missing `description`: using the first paragraph of the prompt";
         let hint = "describe when to use the agent: `description: …`";
         diagnostics.warn(partial.position, "description", message, hint);
+        diagnostics.rule("missing-description");
+        diagnostics.fix(FixDraft::add(partial.position, "description", &paragraph));
         self.description = paragraph;
     }
 

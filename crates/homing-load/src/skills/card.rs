@@ -13,6 +13,7 @@ use crate::{
     diagnostics::Diagnostics,
     fields,
     file::{self, MAX_FRONT_MATTER},
+    fix::FixDraft,
     front_matter,
     node::{Node, NodeEntry, Position},
     parse::is_skill,
@@ -63,24 +64,31 @@ pub(crate) fn read_card(path: &Path, scope: Scope) -> (Option<SkillCard>, Vec<Di
             diagnostics.error(Position::default(), "", message, "move text into files beside it");
             None
         }
-        Ok((bytes, _)) => card_of(path, scope, bytes, &mut diagnostics),
+        Ok((bytes, _)) => return parse_card(path, scope, bytes),
         Err(message) => {
             diagnostics.error(Position::default(), "", message, "");
             None
         }
     };
-    (card, diagnostics.into_diagnostics(Some(path)))
+    (card, diagnostics.into_diagnostics(Some(path), None))
 }
 
-fn card_of(path: &Path, scope: Scope, mut bytes: Vec<u8>, diagnostics: &mut Diagnostics) -> Option<SkillCard> {
+/// Reads the front matter in the first bytes of a skill.
+pub(crate) fn parse_card(path: &Path, scope: Scope, mut bytes: Vec<u8>) -> (Option<SkillCard>, Vec<Diagnostic>) {
+    let mut diagnostics = Diagnostics::default();
     // The bytes that were read may end inside a character.
     if let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()
     {
         bytes.truncate(error.valid_up_to());
     }
-    let text = file::decode(bytes, diagnostics)?;
-    let split = front_matter::split(&text, diagnostics);
+    let text = file::decode(bytes, &mut diagnostics);
+    let card = text.as_ref().and_then(|text| card_of(path, scope, text, &mut diagnostics));
+    (card, diagnostics.into_diagnostics(Some(path), text.as_deref()))
+}
+
+fn card_of(path: &Path, scope: Scope, text: &str, diagnostics: &mut Diagnostics) -> Option<SkillCard> {
+    let split = front_matter::split(text, diagnostics);
     let start = Position { line: 1, column: 1 };
     let Some((yaml, line)) = split.front else {
         if is_skill(path) {
@@ -177,6 +185,8 @@ fn card_name(path: &Path, node: &Node, diagnostics: &mut Diagnostics) -> Option<
     let name = sanitize::inert_line(written.unwrap_or(folder));
     if written.is_none() {
         diagnostics.warn(position, "name", format!("missing `name`: using `{folder}`"), "write `name: …`");
+        diagnostics.rule("missing-name");
+        diagnostics.fix(FixDraft::add(node.position, "name", folder));
     }
     let portable = name.len() <= 64
         && !name.starts_with('-')
@@ -215,7 +225,10 @@ fn card_description(node: &Node, body: &str, body_line: u32, diagnostics: &mut D
         Some(paragraph) => {
             let message = "missing `description`: using the first paragraph";
             diagnostics.warn(node.position, "description", message, "describe when to use the skill");
-            Some(paragraph.chars().take(1_024).collect())
+            diagnostics.rule("missing-description");
+            let paragraph: String = paragraph.chars().take(1_024).collect();
+            diagnostics.fix(FixDraft::add(node.position, "description", &paragraph));
+            Some(paragraph)
         }
         None => {
             diagnostics.error(position, "description", "missing `description`", "describe when to use the skill");

@@ -1,7 +1,7 @@
 //! Prints diagnostics for people and for pull requests.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     fs,
     io::{self, Write},
     path::Path,
@@ -19,13 +19,16 @@ use crate::terminal;
 
 /// Maximum number of further places of a diagnostic that are named.
 const MAX_PLACES: usize = 5;
+/// Maximum length of a name at such a place.
+const MAX_NAME: usize = 30;
 
-/// Prints each diagnostic with its source line, then a summary. One that occurs in many places is printed once, with the others
-/// named below it.
-pub(super) fn human(report: &CheckReport, teams: usize, out: &mut dyn Write) -> io::Result<()> {
+/// Prints each diagnostic with its source line, then a summary. Unless every one is asked for, those of one kind are printed once,
+/// with the places of the others below.
+pub(super) fn human(report: &CheckReport, teams: usize, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
     let renderer = Renderer::styled().term_width(terminal::width().unwrap_or(120));
     let mut source = Source::default();
-    for (diagnostic, others) in grouped(&report.diagnostics) {
+    let all = || report.diagnostics.iter().map(|diagnostic| (diagnostic, Vec::new())).collect();
+    for (diagnostic, others) in if verbose { all() } else { grouped(&report.diagnostics) } {
         writeln!(out, "{}\n", renderer.render(&groups(diagnostic, &others, source.line(diagnostic))))?;
     }
     let count = |severity| report.of(severity).count();
@@ -34,9 +37,13 @@ pub(super) fn human(report: &CheckReport, teams: usize, out: &mut dyn Write) -> 
     let elsewhere =
         if *not_searched == 0 { String::new() } else { format!(" ({not_searched} not in a searched folder)") };
     let teams = if teams == 0 { String::new() } else { counted(teams, "team file") + ", " };
+    let fixable = match report.diagnostics.iter().filter(|diagnostic| diagnostic.fix.is_some()).count() {
+        0 => String::new(),
+        fixable => format!(" ({fixable} fixable with --fix)"),
+    };
     writeln!(
         out,
-        "{}, {}: {}{elsewhere}, {}, {teams}{ignored} ignored ({})",
+        "{}, {}{fixable}: {}{elsewhere}, {}, {teams}{ignored} ignored ({})",
         counted(errors, "error"),
         counted(warnings, "warning"),
         counted(*agents, "agent file"),
@@ -45,16 +52,22 @@ pub(super) fn human(report: &CheckReport, teams: usize, out: &mut dyn Write) -> 
     )
 }
 
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    let ending = match (count, noun.ends_with('x')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{count} {noun}{ending}")
 }
 
-/// Returns each message with its first diagnostic and the others, in the order of the first ones.
+/// Returns each kind of diagnostic with its first one and the others, in the order of the first ones. Messages and hints of one
+/// kind differ in the names that they quote.
 fn grouped(diagnostics: &[Diagnostic]) -> Vec<(&Diagnostic, Vec<&Diagnostic>)> {
     let mut groups: Vec<(&Diagnostic, Vec<&Diagnostic>)> = Vec::new();
-    let mut known = HashMap::new();
+    let mut known = BTreeMap::new();
     for diagnostic in diagnostics {
-        match known.entry((diagnostic.message.as_str(), diagnostic.hint.as_deref())) {
+        match known.entry((diagnostic.severity, diagnostic.template())) {
             Entry::Occupied(at) => {
                 let at: &usize = at.get();
                 groups[*at].1.push(diagnostic);
@@ -68,16 +81,22 @@ fn grouped(diagnostics: &[Diagnostic]) -> Vec<(&Diagnostic, Vec<&Diagnostic>)> {
     groups
 }
 
-/// Names further places of a diagnostic.
-fn places(others: &[&Diagnostic]) -> String {
-    let place = |diagnostic: &&Diagnostic| match diagnostic.line {
-        0 => shown(diagnostic),
-        line => format!("{}:{line}", shown(diagnostic)),
+/// Names further places of a diagnostic, each with the name that its message quotes, if it is another one.
+fn places(first: &Diagnostic, others: &[&Diagnostic]) -> String {
+    let quoted = |diagnostic: &Diagnostic| -> Vec<String> {
+        diagnostic.message.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let of_first = quoted(first);
+    let place = |diagnostic: &&Diagnostic| {
+        let line = if diagnostic.line == 0 { String::new() } else { format!(":{}", diagnostic.line) };
+        let other = quoted(diagnostic).into_iter().zip(&of_first).find(|(name, first)| name != *first);
+        let name = other.map(|(name, _)| format!(" (`{}`)", terminal::cut(&name, MAX_NAME))).unwrap_or_default();
+        format!("{}{line}{name}", shown(diagnostic))
     };
     let named: Vec<String> = others.iter().take(MAX_PLACES).map(place).collect();
     let more = match others.len().saturating_sub(MAX_PLACES) {
         0 => String::new(),
-        more => format!(" and {more} more"),
+        more => format!(" and {more} more ({} in all; -v lists them)", others.len() + 1),
     };
     format!("also in {}{more}", named.join(", "))
 }
@@ -102,13 +121,13 @@ fn groups(diagnostic: &Diagnostic, others: &[&Diagnostic], line: Option<String>)
         group = group.element(Level::HELP.message(sanitize::inert_line(hint)));
     }
     if !others.is_empty() {
-        group = group.element(Level::NOTE.message(sanitize::inert_line(&places(others))));
+        group = group.element(Level::NOTE.message(sanitize::inert_line(&places(diagnostic, others))));
     }
     vec![group]
 }
 
 /// Returns the path relative to the current folder, as pull requests need it.
-fn shown(diagnostic: &Diagnostic) -> String {
+pub(super) fn shown(diagnostic: &Diagnostic) -> String {
     let Some(path) = &diagnostic.path else { return String::new() };
     let folder = environment::current_folder().unwrap_or_default();
     let path = path.strip_prefix(&folder).unwrap_or(path);
