@@ -10,6 +10,9 @@ mod run_settings;
 mod tool_access;
 mod verdict;
 
+pub(crate) use opencode::{MatchTarget, TOOLS as OPENCODE_TOOLS};
+pub(crate) use tool_access::DEVELOPER_TOOLS;
+
 use homing_core::{
     definition::{AgentDefinition, Source},
     limits::Limits,

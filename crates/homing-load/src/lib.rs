@@ -7,6 +7,7 @@ mod build;
 pub mod builtin;
 mod check;
 mod codex_roles;
+pub mod convert;
 mod diagnostics;
 pub mod dialect;
 mod discover;

@@ -98,6 +98,12 @@ impl Vocabulary<'_> {
 /// Translates the various spellings of MCP tools to `mcp__server__tool`.
 fn mcp(name: &str) -> Option<String> {
     let name = name.strip_prefix("mcp:").unwrap_or(name);
+    // Kiro writes `@server` and `@server/tool`; in npm's names (`@scope/server/tool`) the sign is part of the server's name.
+    let name = match name.strip_prefix('@') {
+        Some(server) if !server.contains('/') && !server.is_empty() => return mcp(&format!("mcp__{server}")),
+        Some(tool) if tool.matches('/').count() == 1 => tool,
+        Some(_) | None => name,
+    };
     let allowed =
         |character: char| character.is_alphanumeric() || matches!(character, '_' | '-' | '.' | '*' | '@' | ':');
     if !name.split('/').all(|part| !part.is_empty() && part.chars().all(allowed)) {

@@ -18,7 +18,7 @@ use crate::{
 
 /// Each tool with the permissions that apply to it in OpenCode, and the target of their patterns.
 /// OpenCode's `edit` covers all tools that change files, and its `read` lists folders as well.
-const TOOLS: &[(&str, &[&str], MatchTarget)] = &[
+pub(crate) const TOOLS: &[(&str, &[&str], MatchTarget)] = &[
     ("read", &["read"], MatchTarget::Path),
     ("edit", &["edit"], MatchTarget::Path),
     ("write", &["edit"], MatchTarget::Path),
@@ -46,7 +46,7 @@ const MAX_LINES: usize = 128;
 
 /// The part of a call that the pattern of a permission is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MatchTarget {
+pub(crate) enum MatchTarget {
     Command,
     Path,
     Address,

@@ -18,6 +18,9 @@ use crate::{
     tools::{self, Meaning, Vocabulary},
 };
 
+/// The tools that Goose's extension `developer` stands for.
+pub(crate) const DEVELOPER_TOOLS: &[&str] = &["read", "write", "edit", "bash", "grep", "glob", "ls", "tree"];
+
 /// The parts of a definition that grant and restrict.
 pub(super) struct ToolAccess<'a> {
     pub(super) names: Vocabulary<'a>,
@@ -180,7 +183,7 @@ impl<'a> ToolAccess<'a> {
         for extension in extensions {
             let name = extension.get("name").and_then(Node::text).or(extension.text()).unwrap_or_default();
             if name == "developer" {
-                rules.extend(["read", "write", "edit", "bash", "grep", "glob", "ls", "tree"].map(Rule::tool));
+                rules.extend(DEVELOPER_TOOLS.iter().copied().map(Rule::tool));
                 continue;
             }
             servers.insert(name.to_owned(), extension.to_json());

@@ -185,7 +185,7 @@ fn effective(lines: &[PermissionLine]) -> (PermissionAction, Vec<&PermissionLine
 
 impl MatchTarget {
     /// A rule pattern that matches nothing but what `pattern` matches.
-    fn permission(self, pattern: &str) -> Option<String> {
+    pub(crate) fn permission(self, pattern: &str) -> Option<String> {
         let plain = !pattern.is_empty() && pattern.trim() == pattern && !pattern.contains(['\\', '\n']);
         let pattern = Some(pattern).filter(|_| plain)?;
         match self {
@@ -202,7 +202,7 @@ impl MatchTarget {
     }
 
     /// A rule pattern that matches at least what `pattern` matches.
-    fn denial(self, pattern: &str) -> Option<String> {
+    pub(crate) fn denial(self, pattern: &str) -> Option<String> {
         let plain = !pattern.is_empty() && pattern.trim() == pattern && !pattern.contains(['\\', '\n']);
         let pattern = Some(pattern).filter(|_| plain)?;
         match self {
