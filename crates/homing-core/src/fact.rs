@@ -174,6 +174,9 @@ pub struct Spawned {
     pub warnings: Vec<String>,
 }
 
+/// The tag of a run that observes its parent. Its value is the position up to which it has seen the parent's tree.
+pub const OBSERVES: &str = "observes";
+
 impl Spawned {
     /// Returns whether prose is an answer although there is a schema: the schema is the agent's own, and it is optional.
     pub fn accepts_prose(&self) -> bool {

@@ -66,12 +66,17 @@ fn full() -> AgentDefinition {
             effort: Some(Effort::High),
             temperature_milli: Some(250),
         },
-        attachments: Attachments { skills: vec!["rust".into()], resources: vec!["style.md".into()] },
+        attachments: Attachments {
+            skills: vec!["rust".into()],
+            resources: vec!["style.md".into()],
+            ..Attachments::default()
+        },
         limits,
         context: ContextSettings {
             shared_context: vec!["branch".into()],
             inherit: Inherit::Last(3),
             project_context: ProjectContext::Environment,
+            ..ContextSettings::default()
         },
         execution: ExecutionSettings {
             permission_mode: Some(PermissionMode::Plan),

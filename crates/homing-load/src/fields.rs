@@ -65,6 +65,12 @@ pub(crate) enum Field {
     Handoffs,
     /// Claude Code's `omitClaudeMd`.
     OmitProject,
+    /// Claude Code's size from which on a conversation is summarised.
+    CompactWindow,
+    /// Claude Code's agents that observe its runs.
+    Observer,
+    ObserverMessage,
+    ObserveSubagents,
     /// Goose's recipes to which this one may delegate.
     SubRecipes,
     /// `disable: true` removes the agent.
@@ -90,8 +96,6 @@ pub(crate) enum Unit {
 }
 
 use Field as F;
-
-const NO_OBSERVERS: &str = "runs have no observers";
 
 /// The common table, with folded keys.
 const TABLE: &[(&str, Field)] = &[
@@ -207,10 +211,10 @@ const TABLE: &[(&str, Field)] = &[
     ("package", F::Ignored("names are not qualified by packages")),
     ("nicknamecandidates", F::Ignored("runs are numbered, not named")),
     ("omitclaudemd", F::OmitProject),
-    ("autocompactwindow", F::Ignored("a transcript is compacted when the model's window is nearly full")),
-    ("observer", F::Ignored(NO_OBSERVERS)),
-    ("observermessage", F::Ignored(NO_OBSERVERS)),
-    ("observesubagents", F::Ignored(NO_OBSERVERS)),
+    ("autocompactwindow", F::CompactWindow),
+    ("observer", F::Observer),
+    ("observermessage", F::ObserverMessage),
+    ("observesubagents", F::ObserveSubagents),
     ("topp", F::Ignored("only the temperature is sent")),
     ("options", F::Ignored("options of providers are not sent")),
     ("approvalpolicy", F::Ignored("the user's rules decide what needs approval")),
@@ -270,6 +274,10 @@ pub(crate) fn effect(field: Field) -> String {
         F::Parameters => "values for `{{KEY}}`, with defaults",
         F::Inherit => "messages of the parent that it starts with",
         F::ProjectContext | F::InheritProject | F::OmitProject => "project context in its prompt",
+        F::CompactWindow => "tokens from which on its conversation is summarised",
+        F::Observer => "agents that observe its runs",
+        F::ObserverMessage => "follows what observers are shown",
+        F::ObserveSubagents => "`false`: observers are not shown the runs below",
         F::PermissionMode | F::ReadOnly => "permission mode",
         F::Background => "runs in the background",
         F::Isolation => "own worktree",

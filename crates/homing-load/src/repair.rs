@@ -112,7 +112,12 @@ fn needs_quotes(value: &str) -> bool {
         let closed = value[1..].find(first).is_some_and(|at| at + 2 < value.len());
         return closed && !value.ends_with(first);
     }
-    if matches!(first, '[' | '{' | '|' | '>') {
+    if first == '[' {
+        // A hint such as `[issue] [branch]` is text: nothing may follow a list on its line.
+        let rest = value.split_once(']').map_or("", |(_, rest)| rest.trim_start());
+        return rest.starts_with(|next: char| next.is_alphanumeric() || matches!(next, '[' | '<' | '('));
+    }
+    if matches!(first, '{' | '|' | '>') {
         return false;
     }
     matches!(first, '*' | '&' | '!' | '@' | '`' | '%') || value.contains(": ") || value.ends_with(':')

@@ -9,7 +9,7 @@ use std::{
 };
 
 use homing_core::{
-    definition::Scope,
+    definition::{Scope, Source},
     diagnostic::Diagnostic,
     skill::{Skill, SkillCard, SkillLibrary},
 };
@@ -21,6 +21,7 @@ use crate::{
     file, front_matter,
     parse::{ParseOptions, Parsed, ParsedFile, is_skill, parse},
     repair,
+    strip_authority::needs_trust,
     walk::{self, WalkFilter},
 };
 
@@ -89,6 +90,19 @@ impl SkillFolders {
         let mut cards = SkillCards::default();
         cards.add(folder, scope, None, None);
         (Self { cards: cards.by_name.into_values().collect() }, cards.diagnostics)
+    }
+
+    /// Removes what only a trusted file may ask for from the skills that are not trusted, with a warning for each.
+    pub(crate) fn strip_untrusted(&mut self, is_trusted: &dyn Fn(&Source) -> bool) -> Vec<Diagnostic> {
+        let mut diagnostics = Vec::new();
+        for card in self.cards.iter_mut().filter(|card| !card.settings.approved.is_empty()) {
+            let source = Source { kind: card.scope, path: Some(card.path.clone()), dialect: String::new() };
+            if !is_trusted(&source) {
+                card.settings.approved.clear();
+                diagnostics.push(needs_trust(Some(&card.path), "allowed-tools", "it approves no calls"));
+            }
+        }
+        diagnostics
     }
 }
 

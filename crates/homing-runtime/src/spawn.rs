@@ -27,9 +27,10 @@ use crate::{
     delegation, fork,
     live_run::LiveRun,
     live_tree::LiveTree,
-    prompt,
+    observers, prompt,
     run_tools::{AgentTools, RunTools},
     runtime::{Inner, RuntimeParts, SpawnError, SpawnOrder},
+    skill_use,
     task::Task,
 };
 
@@ -90,7 +91,7 @@ impl SpawnCache {
 impl Inner {
     /// The first fact of a root.
     pub(crate) fn root_spawned(&self, task: &Task) -> Result<Spawned, SpawnError> {
-        let agent = self.parts.registry.get(&task.agent)?.clone();
+        let agent = self.root_agent(task)?;
         let context = with_parameters(&agent, task.context.clone());
         if let Some(missing) = missing_parameters(&agent, &context).next() {
             return Err(SpawnError::MissingParameter { agent: agent.name.clone(), parameter: missing.to_owned() });
@@ -117,6 +118,7 @@ impl Inner {
         warnings.extend(resolved.warnings);
         warnings.extend(missing);
         warnings.extend(missing_tools(&self.parts, &agent, &authority, &self.agent_tools(&agent, &[])));
+        warnings.extend(observers::missing(&self.parts, &agent));
         Ok(Spawned {
             parent: None,
             parent_call: None,
@@ -139,6 +141,12 @@ impl Inner {
             warnings,
             agent: without_prompt(&agent),
         })
+    }
+
+    fn root_agent(&self, task: &Task) -> Result<Arc<AgentDefinition>, SpawnError> {
+        let agent = self.parts.registry.get(&task.agent)?;
+        let skill = task.skill.as_ref().and_then(|name| self.parts.skills.as_ref()?.card(name));
+        Ok(skill.map_or_else(|| agent.clone(), |card| skill_use::carrier(agent, card)))
     }
 
     /// Creates the run's own worktree and puts it in place of the folder it was made from.
@@ -192,8 +200,14 @@ impl Inner {
         let explicit = explicit_cost(tree, parent, requested.cost_micros);
         let (limits, mut warnings) =
             enforceable_limits(&self.parts, requested.or(Limits::delegated()), explicit, &resolved)?;
-        let authority =
-            agent_memory::granted(&self.parts, agent, tree.spawn_cache.child_authority(&above.authority, agent));
+        // A definition that was changed for this run is not the one under its name.
+        let is_registered = self.parts.registry.get(&agent.name).is_ok_and(|known| Arc::ptr_eq(known, agent));
+        let authority = if is_registered {
+            tree.spawn_cache.child_authority(&above.authority, agent)
+        } else {
+            above.authority.child(agent)
+        };
+        let authority = agent_memory::granted(&self.parts, agent, authority);
         let given = shared(&above.context, &agent.context.shared_context).into_iter().chain(order.context);
         let context = with_parameters(agent, given.collect());
         warnings.extend(missing_parameters(agent, &context).map(|key| needs_value(agent, key)));
@@ -206,6 +220,7 @@ impl Inner {
         let inherited_tools =
             tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
         warnings.extend(missing_tools(&self.parts, agent, &authority, &self.agent_tools(agent, &inherited_tools)));
+        warnings.extend(observers::missing(&self.parts, agent));
         let mut spawned = Spawned {
             parent: Some(parent),
             parent_call: order.call,
@@ -225,7 +240,7 @@ impl Inner {
             until: None,
             key: None,
             account: above.account.clone(),
-            tags: BTreeMap::new(),
+            tags: order.tags,
             warnings,
         };
         let parent = tree.live_run(parent).and_then(|parent| parent.tools.get().cloned());

@@ -4,7 +4,7 @@
 use std::{cell::LazyCell, collections::BTreeMap, path::Path};
 
 use homing_core::{
-    definition::{AgentDefinition, Scope},
+    definition::{Scope, Source},
     diagnostic::{Diagnostic, Severity},
     registry::Registry,
 };
@@ -100,9 +100,9 @@ impl CodingSetup {
             Some(TrustState::Trusted | TrustState::Nothing | TrustState::Changed { .. } | TrustState::Untrusted)
             | None => Trust::Untrusted,
         });
-        let is_trusted = |definition: &AgentDefinition| {
-            let is_covered = || definition.source.path.as_deref().is_some_and(|path| files.covers(path));
-            definition.source.kind != Scope::Project || (*trust == Trust::Trusted && is_covered())
+        let is_trusted = |source: &Source| {
+            let is_covered = || source.path.as_deref().is_some_and(|path| files.covers(path));
+            source.kind != Scope::Project || (*trust == Trust::Trusted && is_covered())
         };
         let mut places = self.places.clone();
         places.skip_built_in |= !self.built_in;

@@ -22,6 +22,7 @@ mod restrictions;
 mod run;
 mod secrets;
 mod servers;
+mod skills;
 mod structured_answers;
 mod teams;
 mod telemetry;

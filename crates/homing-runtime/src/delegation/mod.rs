@@ -2,9 +2,10 @@
 
 pub(crate) mod child_report;
 mod delegate_args;
+mod forked_skill;
 mod specs;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::{select_all, try_join_all};
 use homing_core::{
@@ -29,8 +30,10 @@ use crate::{
         Interrupt,
         active_run::ActiveRun,
         call_record::{CallError, CallRecorder, RefusedCall},
+        permission::CallPermissions,
     },
     live_run::LiveRun,
+    run_tools::{CallKind, call_kind},
     runtime::{SpawnError, SpawnOrder},
     scheduler::Scheduler,
 };
@@ -43,6 +46,7 @@ pub(crate) struct Delegation {
     run: Arc<ActiveRun>,
     scheduler: Arc<Scheduler>,
     recorder: CallRecorder,
+    permissions: CallPermissions,
 }
 
 /// The output of a delegation call, with the reports about children if the caller is a program.
@@ -59,7 +63,13 @@ impl From<ToolOutput> for DelegationOutput {
 
 impl Delegation {
     pub(crate) fn new(run: Arc<ActiveRun>, scheduler: Arc<Scheduler>) -> Self {
-        Self { recorder: CallRecorder::new(run.clone()), run, scheduler }
+        let permissions = CallPermissions::new(run.clone(), scheduler.clone());
+        Self { recorder: CallRecorder::new(run.clone()), run, scheduler, permissions }
+    }
+
+    /// Returns true if a call is about other runs: it waits for them without holding anything, unlike a tool at work.
+    pub(crate) fn takes(&self, state: &CallState) -> bool {
+        call_kind(&state.call.name) == CallKind::Delegation || self.forked_skill(state).is_some()
     }
 
     /// Carries out calls concurrently.
@@ -107,6 +117,7 @@ impl Delegation {
             "wait" => self.wait(state, args).await,
             "tell" => self.tell(state, args).await,
             "cancel" => self.cancel(state, args).await,
+            tool_names::SKILL => self.run_skill(state, args).await,
             unknown => Err(RefusedCall::mistake(format!("`{unknown}` is not a delegation tool")).into()),
         }
     }
@@ -119,6 +130,11 @@ impl Delegation {
         }
         let allowed_by = self.may_delegate(&delegation.agent.name)?;
         self.recorder.begin(state, "delegate", args, Replay::Keyed, allowed_by).await?;
+        self.run_child(state, &delegation).await
+    }
+
+    /// Spawns the child of a call that has begun, and waits for it unless it works in the background.
+    async fn run_child(&self, state: &CallState, delegation: &DelegateArgs) -> Result<DelegationOutput, CallError> {
         let reader = delegation.reader;
         loop {
             let (last, spawned) = self.run.tree.read(|tree| {
@@ -127,7 +143,7 @@ impl Delegation {
             });
             let child = match last {
                 Some(child) => child,
-                None => match self.spawn(state, &delegation).await {
+                None => match self.spawn(state, delegation).await {
                     Ok(child) => child,
                     Err(error) => return not_spawned(error, reader),
                 },
@@ -138,7 +154,7 @@ impl Delegation {
             let ended = self.wait_for_end(child).await?;
             match (&ended.outcome, delegation.agent.task.on_failure) {
                 (Outcome::Failed { .. }, OnFailure::Retry(times)) if spawned.max(1) <= times as usize => {
-                    if let Err(error) = self.spawn(state, &delegation).await {
+                    if let Err(error) = self.spawn(state, delegation).await {
                         return not_spawned(error, reader);
                     }
                 }
@@ -177,6 +193,7 @@ impl Delegation {
             background: delegation.background,
             schema: delegation.schema.clone(),
             context: delegation.context.clone(),
+            tags: BTreeMap::new(),
         };
         let (child, commit) = self.run.runtime.spawn_child(&self.run.tree, self.run.id(), order).await?;
         drop(commit);
