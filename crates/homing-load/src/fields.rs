@@ -38,7 +38,6 @@ pub(crate) enum Field {
     Parameters,
     Inherit,
     ProjectContext,
-    InheritProject,
     PermissionMode,
     ReadOnly,
     Background,
@@ -51,7 +50,6 @@ pub(crate) enum Field {
     Response,
     OnFailure,
     Taint,
-    Retry,
     InitialPrompt,
     Color,
     Metadata,
@@ -63,14 +61,12 @@ pub(crate) enum Field {
     Ignored(&'static str),
     /// VS Code's handoffs: agents to which this one may delegate.
     Handoffs,
-    /// Claude Code's `omitClaudeMd`.
-    OmitProject,
+    /// A flag that with this value leaves the project's instructions out.
+    NoProject(bool),
     /// Claude Code's size from which on a conversation is summarised.
     CompactWindow,
     /// Claude Code's agents that observe its runs.
-    Observer,
-    ObserverMessage,
-    ObserveSubagents,
+    Observer(ObserverKey),
     /// Goose's recipes to which this one may delegate.
     SubRecipes,
     /// `disable: true` removes the agent.
@@ -83,6 +79,14 @@ pub(crate) enum Field {
     NotForModels(bool),
     /// A flag that with this value keeps the agent out of the user's lists.
     NotForUser(bool),
+}
+
+/// A key about observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObserverKey {
+    Agents,
+    Message,
+    Subagents,
 }
 
 /// The unit of a bare number.
@@ -166,7 +170,7 @@ const TABLE: &[(&str, Field)] = &[
     ("defaultcontext", F::Inherit),
     ("context", F::ProjectContext),
     ("surroundings", F::ProjectContext),
-    ("inheritprojectcontext", F::InheritProject),
+    ("inheritprojectcontext", F::NoProject(false)),
     ("permissionmode", F::PermissionMode),
     ("approvalmode", F::PermissionMode),
     ("sandboxmode", F::PermissionMode),
@@ -210,11 +214,11 @@ const TABLE: &[(&str, Field)] = &[
     ("agents", F::Agents),
     ("package", F::Ignored("names are not qualified by packages")),
     ("nicknamecandidates", F::Ignored("runs are numbered, not named")),
-    ("omitclaudemd", F::OmitProject),
+    ("omitclaudemd", F::NoProject(true)),
     ("autocompactwindow", F::CompactWindow),
-    ("observer", F::Observer),
-    ("observermessage", F::ObserverMessage),
-    ("observesubagents", F::ObserveSubagents),
+    ("observer", F::Observer(ObserverKey::Agents)),
+    ("observermessage", F::Observer(ObserverKey::Message)),
+    ("observesubagents", F::Observer(ObserverKey::Subagents)),
     ("topp", F::Ignored("only the temperature is sent")),
     ("options", F::Ignored("options of providers are not sent")),
     ("approvalpolicy", F::Ignored("the user's rules decide what needs approval")),
@@ -273,11 +277,11 @@ pub(crate) fn effect(field: Field) -> String {
         F::SharedContext => "keys of the parent's context",
         F::Parameters => "values for `{{KEY}}`, with defaults",
         F::Inherit => "messages of the parent that it starts with",
-        F::ProjectContext | F::InheritProject | F::OmitProject => "project context in its prompt",
+        F::ProjectContext | F::NoProject(_) => "project context in its prompt",
         F::CompactWindow => "tokens from which on its conversation is summarised",
-        F::Observer => "agents that observe its runs",
-        F::ObserverMessage => "follows what observers are shown",
-        F::ObserveSubagents => "`false`: observers are not shown the runs below",
+        F::Observer(ObserverKey::Agents) => "agents that observe its runs",
+        F::Observer(ObserverKey::Message) => "follows what observers are shown",
+        F::Observer(ObserverKey::Subagents) => "`false`: observers are not shown the runs below",
         F::PermissionMode | F::ReadOnly => "permission mode",
         F::Background => "runs in the background",
         F::Isolation => "own worktree",
@@ -287,7 +291,7 @@ pub(crate) fn effect(field: Field) -> String {
         F::Schema | F::Response => "schema of its answer",
         F::SchemaOptional => "`true`: prose is an answer too",
         F::Taint => "network use after untrusted content was read",
-        F::OnFailure | F::Retry => "effect of its failure",
+        F::OnFailure => "effect of its failure",
         F::InitialPrompt => "task if none is given",
         F::Color => "colour in listings",
         F::Metadata => "map of notes",

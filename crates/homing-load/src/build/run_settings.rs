@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::field_reader::FieldReader;
 use crate::{
-    fields,
-    node::{Node, NodeKind},
+    fields::{self, ObserverKey},
+    node::{Node, NodeEntry, NodeKind},
 };
 
 /// The parts of a definition that describe how its runs are set up and how they end.
@@ -28,7 +28,7 @@ pub(super) struct RunSettings {
     memory: Option<MemoryScope>,
     offered_to: OfferedTo,
     pub(super) mcp_servers: BTreeMap<String, Value>,
-    pub(super) hooks: Value,
+    hooks: Value,
     pub(super) task: TaskDefaults,
     taint: Option<TaintMode>,
     observers: Observers,
@@ -81,14 +81,9 @@ impl RunSettings {
         };
     }
 
-    pub(super) fn inherit_project(&mut self, reader: &mut FieldReader<'_>) {
-        if !reader.flag() {
-            self.context.project_context = ProjectContext::Environment;
-        }
-    }
-
-    pub(super) fn omit_project(&mut self, reader: &mut FieldReader<'_>) {
-        if reader.flag() {
+    /// Reads a flag that leaves the project's instructions out.
+    pub(super) fn no_project(&mut self, reader: &mut FieldReader<'_>, when: bool) {
+        if reader.flag() == when {
             self.context.project_context = ProjectContext::Environment;
         }
     }
@@ -104,21 +99,23 @@ impl RunSettings {
         }
     }
 
-    pub(super) fn observers(&mut self, reader: &mut FieldReader<'_>) {
+    pub(super) fn observers(&mut self, key: ObserverKey, reader: &mut FieldReader<'_>) {
         const MOST: usize = 4;
-        self.observers.agents = reader.list();
+        match key {
+            ObserverKey::Agents => self.observers.agents = reader.list(),
+            ObserverKey::Message => self.observers.message = reader.text(),
+            ObserverKey::Subagents => self.observers.subagents = reader.flag(),
+        }
         if self.observers.agents.len() > MOST {
             reader.warn(format!("a run has at most {MOST} observers: the others are ignored"), "");
             self.observers.agents.truncate(MOST);
         }
     }
 
-    pub(super) fn observer_message(&mut self, reader: &mut FieldReader<'_>) {
-        self.observers.message = reader.text();
-    }
-
-    pub(super) fn observe_subagents(&mut self, reader: &mut FieldReader<'_>) {
-        self.observers.subagents = reader.flag();
+    pub(super) fn hooks(&mut self, reader: &FieldReader<'_>) {
+        if !reader.value.entries().is_some_and(<[NodeEntry]>::is_empty) {
+            self.hooks = reader.value.to_json();
+        }
     }
 
     /// Reads the isolation. An unknown value isolates, because it may be a restriction.
@@ -211,7 +208,7 @@ impl RunSettings {
     }
 
     pub(super) fn on_failure(&mut self, reader: &mut FieldReader<'_>) {
-        if reader.value.get("retry").is_some() {
+        if reader.value.entries().is_some() {
             return self.retry(reader);
         }
         self.task.on_failure = match fields::fold(reader.value.text().unwrap_or_default()).as_str() {
@@ -240,7 +237,7 @@ impl RunSettings {
         };
     }
 
-    pub(super) fn retry(&mut self, reader: &mut FieldReader<'_>) {
+    fn retry(&mut self, reader: &mut FieldReader<'_>) {
         let value = reader.value;
         let times = value.get("max_retries").or_else(|| value.get("retry")).unwrap_or(value);
         match times.text().and_then(|text| text.trim().parse().ok()).filter(|times| *times <= 10) {
