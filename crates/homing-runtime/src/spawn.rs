@@ -13,7 +13,7 @@ use homing_core::{
     limits::{Cap, Limits},
     message::Message,
     model::Effort,
-    rule::{Rule, Subject, Subjects},
+    rule::Rule,
     run::shared,
     tool::{Effect, Replay, Tool, ToolSpec},
     tool_names,
@@ -91,7 +91,7 @@ impl SpawnCache {
 impl Inner {
     /// The first fact of a root.
     pub(crate) fn root_spawned(&self, task: &Task) -> Result<Spawned, SpawnError> {
-        let agent = self.root_agent(task)?;
+        let agent = root_agent(&self.parts, task)?;
         let context = with_parameters(&agent, task.context.clone());
         if let Some(missing) = missing_parameters(&agent, &context).next() {
             return Err(SpawnError::MissingParameter { agent: agent.name.clone(), parameter: missing.to_owned() });
@@ -141,12 +141,6 @@ impl Inner {
             warnings,
             agent: without_prompt(&agent),
         })
-    }
-
-    fn root_agent(&self, task: &Task) -> Result<Arc<AgentDefinition>, SpawnError> {
-        let agent = self.parts.registry.get(&task.agent)?;
-        let skill = task.skill.as_ref().and_then(|name| self.parts.skills.as_ref()?.card(name));
-        Ok(skill.map_or_else(|| agent.clone(), |card| skill_use::carrier(agent, card)))
     }
 
     /// Creates the run's own worktree and puts it in place of the folder it was made from.
@@ -200,14 +194,7 @@ impl Inner {
         let explicit = explicit_cost(tree, parent, requested.cost_micros);
         let (limits, mut warnings) =
             enforceable_limits(&self.parts, requested.or(Limits::delegated()), explicit, &resolved)?;
-        // A definition that was changed for this run is not the one under its name.
-        let is_registered = self.parts.registry.get(&agent.name).is_ok_and(|known| Arc::ptr_eq(known, agent));
-        let authority = if is_registered {
-            tree.spawn_cache.child_authority(&above.authority, agent)
-        } else {
-            above.authority.child(agent)
-        };
-        let authority = agent_memory::granted(&self.parts, agent, authority);
+        let authority = child_authority(&self.parts, tree, &above, agent);
         let given = shared(&above.context, &agent.context.shared_context).into_iter().chain(order.context);
         let context = with_parameters(agent, given.collect());
         warnings.extend(missing_parameters(agent, &context).map(|key| needs_value(agent, key)));
@@ -316,10 +303,27 @@ impl Inner {
     /// The agents that a run with this grant may delegate to.
     pub(crate) fn delegates<'a>(&'a self, own: &'a Grant) -> impl Iterator<Item = &'a AgentDefinition> {
         self.parts.registry.offered().map(|agent| &*agent.definition).filter(|agent| {
-            let subject = Subjects::Parts(vec![Subject::Name(agent.name.clone())]);
+            let subject = delegation::subject(&self.parts.registry, agent);
             !matches!(own.decide(tool_names::DELEGATE, Effect::Delegates, &subject), Decision::Deny { .. })
         })
     }
+}
+
+/// The definition of a task's agent, with the settings of the skill that it carries out.
+fn root_agent(parts: &RuntimeParts, task: &Task) -> Result<Arc<AgentDefinition>, SpawnError> {
+    let agent = parts.registry.get(&task.agent)?;
+    let skill = task.skill.as_ref().and_then(|name| parts.skills.as_ref()?.card(name));
+    Ok(skill.map_or_else(|| agent.clone(), |card| skill_use::carrier(agent, card)))
+}
+
+/// The authority of a child. A definition that was changed for this run is not the one that is cached under its name.
+fn child_authority(parts: &RuntimeParts, tree: &LiveTree, above: &Spawned, agent: &Arc<AgentDefinition>) -> Authority {
+    let is_registered = parts.registry.get(&agent.name).is_ok_and(|known| Arc::ptr_eq(known, agent));
+    let authority = match is_registered.then_some(&tree.spawn_cache) {
+        Some(cache) => cache.child_authority(&above.authority, agent),
+        None => above.authority.child(agent),
+    };
+    agent_memory::granted(parts, agent, authority)
 }
 
 /// Returns true if a run with this grant is offered the tool.

@@ -60,7 +60,7 @@ pub(crate) enum ReadOnlyGit {
 pub(crate) fn read_only_git(command: &str) -> ReadOnlyGit {
     let is_git_only = |part: &Subject| match part {
         Subject::Command { classes, .. } => classes.iter().any(|class| class == GIT_ONLY),
-        Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
+        Subject::Path(_) | Subject::Host(_) | Subject::Name(_) | Subject::Names(_) => false,
     };
     match parts(command) {
         Ok(parts) if parts.iter().all(is_git_only) => ReadOnlyGit::All,

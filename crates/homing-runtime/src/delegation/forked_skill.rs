@@ -36,9 +36,9 @@ impl Delegation {
         if !card.settings.fork || !card.settings.offered_to.includes_models() {
             return None;
         }
-        let agent = agent_of(card);
-        let agent = self.run.runtime.parts.registry.get(agent).map_or(agent, |known| known.name.as_str());
-        let is_allowed = self.may_delegate(agent).is_ok();
+        // An unknown agent is reported when the skill is to be carried out.
+        let agent = self.run.runtime.parts.registry.get(agent_of(card)).ok();
+        let is_allowed = agent.is_none_or(|agent| self.may_delegate(agent).is_ok());
         (is_allowed && self.run.tree.read(|tree| tree.ledger().may_go_deeper(self.run.id()))).then(|| card.clone())
     }
 

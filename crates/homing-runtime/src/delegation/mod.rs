@@ -10,8 +10,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use futures::future::{select_all, try_join_all};
 use homing_core::{
     authority::Decision,
-    definition::OnFailure,
+    definition::{AgentDefinition, OnFailure},
     fact::{CallRefusal, CancelledBy, Ended, LimitHit, Outcome},
+    registry::Registry,
     rule::{Subject, Subjects},
     run::{CallState, Run, Step},
     tool::{Effect, Replay, ToolOutput},
@@ -128,7 +129,7 @@ impl Delegation {
             let message = format!("only the user can start the agent `{}`", delegation.agent.name);
             return Err(RefusedCall::denied(message).into());
         }
-        let allowed_by = self.may_delegate(&delegation.agent.name)?;
+        let allowed_by = self.may_delegate(&delegation.agent)?;
         self.recorder.begin(state, "delegate", args, Replay::Keyed, allowed_by).await?;
         self.run_child(state, &delegation).await
     }
@@ -174,8 +175,8 @@ impl Delegation {
         model.is_some_and(|model| model.card().is_program())
     }
 
-    fn may_delegate(&self, agent: &str) -> Result<String, RefusedCall> {
-        let subjects = Subjects::Parts(vec![Subject::Name(agent.to_owned())]);
+    fn may_delegate(&self, agent: &AgentDefinition) -> Result<String, RefusedCall> {
+        let subjects = subject(&self.run.runtime.parts.registry, agent);
         match self.run.read(|run| run.spawned.authority.own.decide(tool_names::DELEGATE, Effect::Delegates, &subjects))
         {
             Decision::Allow { by } | Decision::Ask { by } => Ok(by),
@@ -317,6 +318,13 @@ impl Delegation {
         let DelegationOutput { output, reports } = self.report(run, &ended, ReportReader::of(args));
         Ok(DelegationOutput { output: ToolOutput { is_error: false, ..output }, reports })
     }
+}
+
+/// An agent as rules see it: under its name, its title and its aliases, except for those that lead to another agent.
+pub(crate) fn subject(registry: &Registry, agent: &AgentDefinition) -> Subjects {
+    let leads_to_it = |name: &&String| registry.get(name).is_ok_and(|found| found.name == agent.name);
+    let more = agent.title.iter().chain(&agent.aliases).filter(leads_to_it);
+    Subjects::Parts(vec![Subject::Names([&agent.name].into_iter().chain(more).cloned().collect())])
 }
 
 /// The result of a delegation that started no child. A model reads the reason; a program that has reached a limit ends.
