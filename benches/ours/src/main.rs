@@ -42,7 +42,7 @@ async fn homing(job: &Job) -> Homing {
         Some(path) => builder.journal(path),
         None => builder.journal_off(),
     };
-    builder.build().await.expect("everything is there")
+    builder.build().expect("everything is there")
 }
 
 fn agent(name: &str, prompt: &str, tools: &[&str]) -> AgentDefinition {

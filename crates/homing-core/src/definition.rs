@@ -115,6 +115,9 @@ pub struct Attachments {
     /// Files that belong to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
+    /// Skill that a run carries out: its rules on tools apply to the run. Files cannot express it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carries_out: Option<String>,
 }
 
 /// The parts of its parent's and the project's context that an agent starts with.
@@ -129,6 +132,9 @@ pub struct ContextSettings {
     /// Parts of the project context that its prompt includes.
     #[serde(rename = "surroundings")]
     pub project_context: ProjectContext,
+    /// Size of a conversation, in tokens, from which on it is summarised, if the model's own context is larger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compact_window: Option<u64>,
 }
 
 /// The conditions under which an agent's runs work.
@@ -152,6 +158,27 @@ pub struct ExecutionSettings {
     /// Treatment of network use after it has read untrusted content; `None` asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taint: Option<TaintMode>,
+    /// Agents that observe its runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observers: Option<Observers>,
+}
+
+/// Agents that observe the runs of another one: they are shown what it does, change nothing, and may send it reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observers {
+    /// Names of the agents.
+    pub agents: Vec<String>,
+    /// Text that follows what they are shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// True if they are also shown the runs that the observed run starts.
+    pub subagents: bool,
+}
+
+impl Default for Observers {
+    fn default() -> Self {
+        Self { agents: Vec::new(), message: None, subagents: true }
+    }
 }
 
 /// Programs that an agent's runs start. They need trust.

@@ -177,6 +177,9 @@ pub struct Spawned {
     pub warnings: Vec<String>,
 }
 
+/// The tag of a run that observes its parent. Its value is the position up to which it has seen the parent's tree.
+pub const OBSERVES: &str = "observes";
+
 impl Spawned {
     /// Returns the task as a message, with what is attached to it.
     pub fn task_message(&self) -> Message {

@@ -32,6 +32,8 @@ pub enum Subject {
     Host(String),
     /// Another name: an agent to delegate to, or a skill.
     Name(String),
+    /// One thing under each of its names. A rule that matches one of them matches it.
+    Names(Vec<String>),
 }
 
 /// All subjects of one call.
@@ -78,6 +80,10 @@ impl Rule {
                 Subject::Host(host) => (host, format!("domain:{host}")),
                 Subject::Name(name) if name.contains(',') => return None,
                 Subject::Name(name) => (name, name.clone()),
+                Subject::Names(names) => {
+                    let name = names.first().filter(|name| !name.contains(','))?;
+                    (name, name.clone())
+                }
             };
             let rule = Self::calls(tool, pattern);
             let is_kept = rule.to_string().parse::<Self>().is_ok_and(|parsed| parsed == rule);
@@ -120,7 +126,8 @@ impl Rule {
                 None => matches_path(pattern, path),
             },
             Subject::Host(host) => pattern.strip_prefix("domain:").is_some_and(|domain| matches_host(domain, host)),
-            Subject::Name(name) => pattern.split(',').any(|part| matches_glob(part.trim(), name)),
+            Subject::Name(name) => matches_listed(pattern, name),
+            Subject::Names(names) => names.iter().any(|name| matches_listed(pattern, name)),
         }
     }
 
@@ -131,7 +138,7 @@ impl Rule {
             Subject::Command { text, classes } => spellings(text)
                 .into_iter()
                 .any(|text| self.matches(&Subject::Command { text, classes: classes.clone() })),
-            Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
+            Subject::Path(_) | Subject::Host(_) | Subject::Name(_) | Subject::Names(_) => false,
         };
         respelled || self.matches(subject)
     }
@@ -201,6 +208,12 @@ fn matches_name(rule: &str, tool: &str) -> bool {
         return true;
     }
     rule.contains('*') && matches_glob(rule, tool)
+}
+
+/// Returns whether one of the listed names is `name`, ignoring case, as names of agents are looked up.
+fn matches_listed(pattern: &str, name: &str) -> bool {
+    let name = name.to_lowercase();
+    pattern.split(',').any(|part| matches_glob(&part.trim().to_lowercase(), &name))
 }
 
 /// `git log *` also matches a bare `git log`; `:*` at the end is the same as ` *`.

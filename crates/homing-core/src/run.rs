@@ -15,7 +15,6 @@ use crate::{
     place::Place,
     token_estimate::LastAsk,
     tool::Replay,
-    tool_names,
 };
 
 mod answer;
@@ -211,6 +210,11 @@ impl Run {
         Decision(self).land(hit)
     }
 
+    /// Returns whether the history was shortened since the last turn.
+    pub fn is_freshly_compacted(&self) -> bool {
+        self.conversation.compaction.is_fresh(self.own.turns)
+    }
+
     /// Returns the step that shortens the history, or the end if earlier compactions did not help.
     pub fn compact(&self) -> Step {
         Decision(self).compact()
@@ -298,7 +302,8 @@ impl Run {
         if self.ended.is_some() {
             return false;
         }
-        let delegated = |state: &CallState| state.begun.is_some() && tool_names::is_delegation(&state.call.name);
+        let delegated =
+            |state: &CallState| state.begun.is_some() && calls::waits_for_runs(&state.call.name, state.begun);
         if self.calls.open().next().is_some() {
             return self.calls.open().all(delegated);
         }

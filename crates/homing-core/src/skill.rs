@@ -2,7 +2,17 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use crate::definition::{OfferedTo, Scope};
+use serde_json::Value;
+
+use crate::{
+    authority::Layer,
+    definition::{OfferedTo, Scope},
+    model::Effort,
+    rule::Rule,
+};
+
+/// Agent that carries out a skill which names none.
+pub const DEFAULT_AGENT: &str = "general";
 
 /// Metadata of a skill, known without reading its body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,12 +36,36 @@ pub struct SkillSettings {
     pub offered_to: OfferedTo,
     /// Names of its arguments, in order.
     pub arguments: Vec<String>,
-    /// Agent that carries it out if the user starts it, and to which a model delegates it.
+    /// Description of its arguments, for lists.
+    pub argument_hint: Option<String>,
+    /// Agent that carries it out if it runs on its own.
     pub agent: Option<String>,
-    /// True if it is carried out in a run of its own, without the conversation.
+    /// True if it is carried out in a run of its own, without the conversation of the run that calls it.
     pub fork: bool,
-    /// Model that carries it out if the user starts it.
+    /// True if the caller does not wait for such a run.
+    pub background: bool,
+    /// Model that carries it out if it runs on its own.
     pub model: Option<String>,
+    /// Reasoning effort if it runs on its own.
+    pub effort: Option<Effort>,
+    /// Calls that need no approval while it is in use. Libraries keep these from trusted files only.
+    pub approved: Vec<Rule>,
+    /// Calls that are denied while it is in use.
+    pub denied: Vec<Rule>,
+}
+
+impl SkillCard {
+    /// Returns the skill's rules on tools as a layer: it approves and denies calls, and allows nothing that other layers deny.
+    /// `None` if it has no rules.
+    pub fn layer(&self) -> Option<Layer> {
+        let SkillSettings { approved, denied, .. } = &self.settings;
+        let has_rules = !approved.is_empty() || !denied.is_empty();
+        has_rules.then(|| Layer {
+            settled: approved.clone(),
+            deny: denied.clone(),
+            ..Layer::everything(format!("skill {}", self.name))
+        })
+    }
 }
 
 /// A skill with its body.
@@ -56,10 +90,6 @@ impl Skill {
     pub fn render_with(&self, arguments: &str) -> String {
         let body = fill_arguments(self.body.trim(), arguments.trim(), &self.card.settings.arguments);
         let mut text = format!("<skill name=\"{}\">\n{body}\n", escape(&self.card.name));
-        if self.card.settings.fork {
-            let agent = self.card.settings.agent.as_deref().unwrap_or("general");
-            text.push_str(&format!("\nThis skill works on its own: delegate it to the agent `{agent}`.\n"));
-        }
         if !self.resources.is_empty() {
             let folder = self.card.path.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
             text.push_str(&format!("\nResources in {folder}:\n"));
@@ -76,7 +106,7 @@ impl Skill {
 /// because bodies contain shell scripts.
 fn fill_arguments(body: &str, arguments: &str, names: &[String]) -> String {
     const ALL: &str = "ARGUMENTS";
-    let words: Vec<&str> = arguments.split_whitespace().collect();
+    let words = words(arguments);
     let (mut filled, mut rest, mut is_used) = (String::with_capacity(body.len()), body, false);
     while let Some((before, after)) = rest.split_once('$') {
         filled.push_str(before);
@@ -85,12 +115,13 @@ fn fill_arguments(body: &str, arguments: &str, names: &[String]) -> String {
             .unwrap_or(after.len());
         let (name, tail) = after.split_at(end);
         let indexed = || tail.strip_prefix('[')?.split_once(']').and_then(|(at, tail)| Some((at.parse().ok()?, tail)));
-        let word = |at: usize| words.get(at).copied().unwrap_or_default();
+        let word = |at: usize| words.get(at).map_or("", |(_, word)| word.as_str());
         let found: Option<(&str, &str)> = if name == ALL {
             Some(indexed().map_or((arguments, tail), |(at, tail)| (word(at), tail)))
         } else if let Some(at) = names.iter().position(|known| known == name) {
             // The last argument takes the rest.
-            Some((if at + 1 == names.len() { rest_from(arguments, at) } else { word(at) }, tail))
+            let takes_rest = at + 1 == names.len() && words.len() > names.len();
+            Some((if takes_rest { &arguments[words[at].0..] } else { word(at) }, tail))
         } else {
             name.parse().ok().filter(|at: &usize| *at < words.len()).map(|at| (word(at), tail))
         };
@@ -113,13 +144,37 @@ fn fill_arguments(body: &str, arguments: &str, names: &[String]) -> String {
     filled
 }
 
-/// The text from a word on.
-fn rest_from(arguments: &str, at: usize) -> &str {
-    let mut rest = arguments;
-    for _ in 0..at {
-        rest = rest.split_once(char::is_whitespace).map_or("", |(_, rest)| rest).trim_start();
+/// The words of a text with their positions. Quotes keep a word together, as in a shell.
+fn words(text: &str) -> Vec<(usize, String)> {
+    let mut words: Vec<(usize, String)> = Vec::new();
+    let (mut quote, mut is_inside) = (None, false);
+    for (at, letter) in text.char_indices() {
+        match quote {
+            Some(open) if open == letter => quote = None,
+            None if letter.is_whitespace() => is_inside = false,
+            Some(_) | None => {
+                // A quote inside a word, or one that is never closed, is an apostrophe.
+                let opens = !is_inside && matches!(letter, '"' | '\'') && text[at + 1..].contains(letter);
+                if !is_inside {
+                    words.push((at, String::new()));
+                    is_inside = true;
+                }
+                if opens {
+                    quote = Some(letter);
+                } else if let Some((_, word)) = words.last_mut() {
+                    word.push(letter);
+                }
+            }
+        }
     }
-    rest
+    words
+}
+
+/// Returns the skill that a call of the tool `skill` names, and its arguments, as models spell them.
+pub fn named_in(args: &Value) -> Option<(&str, &str)> {
+    let text = |keys: &[&str]| keys.iter().find_map(|key| args.get(*key)?.as_str()).map(str::trim);
+    let name = text(&["name", "skill", "skill_name", "command"]).filter(|name| !name.is_empty())?;
+    Some((name, text(&["arguments", "args", "input"]).unwrap_or_default()))
 }
 
 fn escape(name: &str) -> String {
@@ -136,7 +191,12 @@ pub trait SkillLibrary: Send + Sync {
 
     /// Returns whether there is such a skill.
     fn has(&self, name: &str) -> bool {
-        self.list().iter().any(|card| card.name == name)
+        self.card(name).is_some()
+    }
+
+    /// Returns the metadata of a skill.
+    fn card(&self, name: &str) -> Option<&SkillCard> {
+        self.list().iter().find(|card| card.name == name)
     }
 }
 
@@ -154,5 +214,7 @@ mod tests {
         assert_eq!(fill("awk '{print $1}' ${HOME} $", ""), "awk '{print $1}' ${HOME} $");
         assert_eq!(fill("Do it.", "well"), "Do it.\n\nARGUMENTS: well");
         assert_eq!(fill("Do $ARGUMENTS.", "$ARGUMENTS"), "Do $ARGUMENTS.", "arguments are not expanded again");
+        assert_eq!(fill("$0|$1|$2", r#""hello big world" it's 'a b'"#), "hello big world|it's|a b");
+        assert_eq!(fill("$issue|$branch", "'1 2' 'main line'"), "1 2|main line");
     }
 }

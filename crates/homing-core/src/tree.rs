@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     definition::OnFailure,
-    fact::{Asked, Ended, Fact, Outcome, Purpose, Record, Reservation, Spawned},
+    fact::{Asked, Ended, Fact, OBSERVES, Outcome, Purpose, Record, Reservation, Spawned},
     ledger::{Ledger, learned::Learned},
     message::Usage,
     place::Place,
@@ -116,8 +116,10 @@ impl RunTree {
         if let Some(parent) = parent {
             self.runs[parent].links.children.push(at);
             self.runs[parent].links.open_background += u32::from(spawned.background);
+            // The passes of an observer do not use up the runs that its parent may start.
+            let counted = u64::from(!spawned.tags.contains_key(OBSERVES));
             self.up_from(Some(parent), |run| {
-                run.subtree.children += 1;
+                run.subtree.children += counted;
                 run.links.open_below += 1;
             });
         }

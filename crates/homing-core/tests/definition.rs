@@ -47,6 +47,8 @@ fn invalid_field_of_a_part_is_an_error() {
 }
 
 fn full() -> AgentDefinition {
+    let (skills, resources) = (vec!["rust".into()], vec!["style.md".into()]);
+    let attachments = Attachments { skills, resources, ..Attachments::default() };
     let limits = Limits { turns: Cap::At(12), cost_micros: Cap::Unlimited, ..Limits::default() };
     let github = json!({"command": "gh-mcp", "args": [1, -2, 0.5, u64::MAX]});
     AgentDefinition {
@@ -65,13 +67,15 @@ fn full() -> AgentDefinition {
             choice: ModelChoice::Named(vec!["fast".into(), "openai/gpt".into()]),
             effort: Some(Effort::High),
             temperature_milli: Some(250),
+            ..ModelSettings::default()
         },
-        attachments: Attachments { skills: vec!["rust".into()], resources: vec!["style.md".into()] },
+        attachments,
         limits,
         context: ContextSettings {
             shared_context: vec!["branch".into()],
             inherit: Inherit::Last(3),
             project_context: ProjectContext::Environment,
+            compact_window: None,
         },
         execution: ExecutionSettings {
             permission_mode: Some(PermissionMode::Plan),

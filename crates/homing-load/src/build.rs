@@ -18,6 +18,7 @@ use homing_core::{
     limits::Limits,
 };
 
+pub(crate) use self::model_settings::{EFFORT_LEVELS, effort_level};
 use self::{
     field_reader::FieldReader, identity::Identity, model_settings::ModelReader, run_settings::RunSettings,
     tool_access::ToolAccess,
@@ -141,7 +142,10 @@ impl DefinitionBuilder<'_> {
     fn field(&mut self, folded: &str, entry: &NodeEntry) -> Option<Field> {
         let own = self.dialect.fields.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field);
         if let Some(field) = own.or_else(|| fields::lookup(folded)) {
-            self.check_spelling(folded, entry);
+            // A dialect's own keys are spelt as they must be.
+            if own.is_none() {
+                self.check_spelling(folded, entry);
+            }
             return Some(field);
         }
         let (meant, field) = restrictions::meant(folded)?;
@@ -215,7 +219,8 @@ impl DefinitionBuilder<'_> {
             Field::SubRecipes => _ = self.identity.metadata.insert("sub_recipes".to_owned(), entry.value.to_json()),
             Field::Ignored(reason) => self.ignore(entry, reason),
             Field::Handoffs => self.tools.handoffs(reader),
-            Field::OmitProject => self.run.omit_project(reader),
+            Field::CompactWindow => self.run.compact_window(reader),
+            Field::Observer(key) => self.run.observers(key, reader),
             Field::Model => self.model.model(reader),
             Field::FallbackModels => self.model.fallback_models(reader),
             Field::Provider => self.model.provider = reader.text(),
@@ -223,21 +228,20 @@ impl DefinitionBuilder<'_> {
             Field::Sampling(setting) => self.model.sampling(setting, reader),
             Field::Skills => self.run.skills = reader.list(),
             Field::Resources => self.run.resources = reader.list(),
-            Field::SharedContext => self.run.shared_context = reader.list(),
+            Field::SharedContext => self.run.context.shared_context = reader.list(),
             Field::Parameters => self.run.parameters(reader),
             Field::Inherit => self.run.inherit(reader),
             Field::ProjectContext => self.run.project_context(reader),
-            Field::InheritProject => self.run.inherit_project(reader),
+            Field::NoProject(when) => self.run.no_project(reader, when),
             Field::Background => self.run.background = reader.flag(),
             Field::Memory => self.run.memory(reader),
             Field::McpServers => self.run.mcp_servers(reader),
-            Field::Hooks => self.run.hooks = entry.value.to_json(),
+            Field::Hooks => self.run.hooks(reader),
             Field::Schema => self.run.schema(reader),
             Field::SchemaOptional => self.run.task.schema_optional = reader.flag(),
             Field::Response => self.run.response(reader),
             Field::OnFailure => self.run.on_failure(reader),
             Field::Taint => self.run.taint(reader),
-            Field::Retry => self.run.retry(reader),
         }
     }
 

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use homing_core::{
     definition::{AgentDefinition, Scope, Source},
-    diagnostic::Diagnostic,
+    diagnostic::{Diagnostic, Severity},
 };
 
 use crate::{
@@ -60,6 +60,12 @@ fn one(role: &NodeEntry, path: &Path, root: &Path, scope: Scope, options: &Parse
         .map_err(|reason| format!("names the file {}, which {reason}", config.display()))?;
     let codex = dialect::named("codex").unwrap_or(dialect::own());
     let mut parsed = load_found(&config, ParsedFile::Among(codex), scope, Some(root), options);
+    // The file need not repeat what the role says.
+    let is_said =
+        |field: Option<&str>| field == Some("name") || (field == Some("description") && description.is_some());
+    parsed
+        .diagnostics
+        .retain(|diagnostic| diagnostic.severity == Severity::Error || !is_said(diagnostic.field.as_deref()));
     for definition in &mut parsed.definitions {
         definition.name.clone_from(&name);
         if let Some(description) = description {

@@ -88,9 +88,9 @@ pub fn discover(places: &Places, options: &ParseOptions) -> Discovered {
     discover_trusted(places, options, TrustPolicy { is_trusted: &|_, _| true, ceiling: Limits::default() })
 }
 
-/// Reads all agents and skills in `places`, and removes from untrusted definitions what only a trusted file may ask for
-/// (see [`without_authority`]). The registry contains the definitions as they may be used: an untrusted definition or skill
-/// of a project shadows nothing.
+/// Reads all agents and skills in `places`, and removes from untrusted ones what only a trusted file may ask for
+/// (see [`without_authority`]; of skills, the calls that need no approval). The registry contains the definitions as they may
+/// be used: an untrusted definition or skill of a project shadows nothing.
 pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPolicy<'_>) -> Discovered {
     let mut found = Discovered::default();
     let mut candidates = if places.skip_built_in { Vec::new() } else { built_in() };
@@ -109,6 +109,7 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
     let (skills, diagnostics) = SkillFolders::discover_trusted(places, trust.is_trusted);
     found.skills = skills;
     found.diagnostics.extend(diagnostics);
+    found.diagnostics.extend(found.skills.strip_untrusted(trust.is_trusted));
     for candidate in &mut candidates {
         let source = &candidate.definition.source;
         candidate.is_trusted = (trust.is_trusted)(source.kind, source.path.as_deref());
@@ -209,6 +210,8 @@ impl Discovered {
                 parsed.diagnostics.extend(sub.diagnostics);
             }
             self.files += 1;
+            self.agent_files += usize::from(!parsed.definitions.is_empty());
+            self.replace_own(path, &mut parsed, candidates);
             self.diagnostics.extend(parsed.diagnostics);
             if let FileKind::Other(reason) = parsed.what {
                 // A configuration of another program is often one without agents.
@@ -217,16 +220,6 @@ impl Discovered {
                     self.diagnostics.extend(not_an_agent(path, reason));
                 }
             }
-            self.agent_files += usize::from(!parsed.definitions.is_empty());
-            // A file that another one names may have been read for itself.
-            let is_known = |definition: &AgentDefinition| {
-                candidates.iter().any(|other| {
-                    other.definition.name == definition.name && other.definition.source == definition.source
-                })
-            };
-            parsed
-                .definitions
-                .retain(|definition| definition.source.path.as_ref() == Some(path) || !is_known(definition));
             candidates.extend(parsed.definitions.into_iter().map(|definition| Candidate {
                 definition,
                 nearness: folder.nearness,
@@ -235,6 +228,31 @@ impl Discovered {
                 plugin: folder.plugin.clone(),
                 is_trusted: true,
             }));
+        }
+    }
+
+    /// Decides between the agent that a file defines for itself and the one that another file makes of it, a role or a
+    /// sub-recipe: the latter says more. `parsed` was read from `path`.
+    fn replace_own(&mut self, path: &Path, parsed: &mut Parsed, candidates: &mut Vec<Candidate>) {
+        let is_roles = path.ends_with(codex_roles::FILE);
+        let is_known = |definition: &AgentDefinition, other: &Candidate| {
+            let is_same = is_roles || other.definition.name == definition.name;
+            is_same && other.definition.source == definition.source
+        };
+        let is_own = |definition: &AgentDefinition| definition.source.path.as_deref() == Some(path);
+        let before = parsed.definitions.len();
+        let is_taken = |definition: &AgentDefinition| candidates.iter().any(|other| is_known(definition, other));
+        parsed.definitions.retain(|definition| !is_own(definition) || !is_taken(definition));
+        if parsed.definitions.is_empty() && before > 0 {
+            parsed.diagnostics.clear();
+        }
+        for named in parsed.definitions.iter().filter(|definition| !is_own(definition)) {
+            let known = candidates.len();
+            candidates.retain(|other| !is_known(named, other));
+            if candidates.len() < known {
+                let path = named.source.path.as_deref();
+                self.diagnostics.retain(|found| found.path.as_deref().map(PathBuf::as_path) != path);
+            }
         }
     }
 

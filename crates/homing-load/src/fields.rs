@@ -47,7 +47,6 @@ pub(crate) enum Field {
     Parameters,
     Inherit,
     ProjectContext,
-    InheritProject,
     PermissionMode,
     ReadOnly,
     Background,
@@ -60,7 +59,6 @@ pub(crate) enum Field {
     Response,
     OnFailure,
     Taint,
-    Retry,
     InitialPrompt,
     Color,
     Metadata,
@@ -72,8 +70,12 @@ pub(crate) enum Field {
     Ignored(&'static str),
     /// VS Code's handoffs: agents to which this one may delegate.
     Handoffs,
-    /// Claude Code's `omitClaudeMd`.
-    OmitProject,
+    /// A flag that with this value leaves the project's instructions out.
+    NoProject(bool),
+    /// Claude Code's size from which on a conversation is summarised.
+    CompactWindow,
+    /// Claude Code's agents that observe its runs.
+    Observer(ObserverKey),
     /// Goose's recipes to which this one may delegate.
     SubRecipes,
     /// `disable: true` removes the agent.
@@ -88,6 +90,14 @@ pub(crate) enum Field {
     NotForUser(bool),
 }
 
+/// A key about observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObserverKey {
+    Agents,
+    Message,
+    Subagents,
+}
+
 /// The unit of a bare number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
@@ -99,8 +109,6 @@ pub(crate) enum Unit {
 }
 
 use Field as F;
-
-const NO_OBSERVERS: &str = "runs have no observers";
 
 /// The common table, with folded keys.
 const TABLE: &[(&str, Field)] = &[
@@ -174,7 +182,7 @@ const TABLE: &[(&str, Field)] = &[
     ("defaultcontext", F::Inherit),
     ("context", F::ProjectContext),
     ("surroundings", F::ProjectContext),
-    ("inheritprojectcontext", F::InheritProject),
+    ("inheritprojectcontext", F::NoProject(false)),
     ("permissionmode", F::PermissionMode),
     ("approvalmode", F::PermissionMode),
     ("sandboxmode", F::PermissionMode),
@@ -218,11 +226,11 @@ const TABLE: &[(&str, Field)] = &[
     ("agents", F::Agents),
     ("package", F::Ignored("names are not qualified by packages")),
     ("nicknamecandidates", F::Ignored("runs are numbered, not named")),
-    ("omitclaudemd", F::OmitProject),
-    ("autocompactwindow", F::Ignored("a transcript is compacted when the model's window is nearly full")),
-    ("observer", F::Ignored(NO_OBSERVERS)),
-    ("observermessage", F::Ignored(NO_OBSERVERS)),
-    ("observesubagents", F::Ignored(NO_OBSERVERS)),
+    ("omitclaudemd", F::NoProject(true)),
+    ("autocompactwindow", F::CompactWindow),
+    ("observer", F::Observer(ObserverKey::Agents)),
+    ("observermessage", F::Observer(ObserverKey::Message)),
+    ("observesubagents", F::Observer(ObserverKey::Subagents)),
     ("options", F::Ignored("options of providers are not sent")),
     ("approvalpolicy", F::Ignored("the user's rules decide what needs approval")),
     ("websearch", F::Ignored("list the tool `websearch` instead")),
@@ -277,7 +285,11 @@ pub(crate) fn effect(field: Field) -> String {
         F::SharedContext => "keys of the parent's context",
         F::Parameters => "values for `{{KEY}}`, with defaults",
         F::Inherit => "messages of the parent that it starts with",
-        F::ProjectContext | F::InheritProject | F::OmitProject => "project context in its prompt",
+        F::ProjectContext | F::NoProject(_) => "project context in its prompt",
+        F::CompactWindow => "tokens from which on its conversation is summarised",
+        F::Observer(ObserverKey::Agents) => "agents that observe its runs",
+        F::Observer(ObserverKey::Message) => "follows what observers are shown",
+        F::Observer(ObserverKey::Subagents) => "`false`: observers are not shown the runs below",
         F::PermissionMode | F::ReadOnly => "permission mode",
         F::Background => "runs in the background",
         F::Isolation => "own worktree",
@@ -287,7 +299,7 @@ pub(crate) fn effect(field: Field) -> String {
         F::Schema | F::Response => "schema of its answer",
         F::SchemaOptional => "`true`: prose is an answer too",
         F::Taint => "network use after untrusted content was read",
-        F::OnFailure | F::Retry => "effect of its failure",
+        F::OnFailure => "effect of its failure",
         F::InitialPrompt => "task if none is given",
         F::Color => "colour in listings",
         F::Metadata => "map of notes",
@@ -316,7 +328,10 @@ pub(crate) fn definition_fields(field: Field) -> &'static [&'static str] {
         F::Delegates => &["delegates"],
         F::Model | F::FallbackModels | F::Provider => &["model"],
         F::Effort => &["effort"],
-        F::Temperature => &["temperature_milli"],
+        F::Sampling(Setting::Temperature) => &["temperature_milli"],
+        F::Sampling(Setting::Seed | Setting::TopP | Setting::ServiceTier) => &["sampling"],
+        F::CompactWindow => &["compact_window"],
+        F::Observer(_) => &["observers"],
         F::Skills => &["skills"],
         F::Resources => &["resources"],
         F::Limit(..) | F::Limits | F::MaxTokens => &["limits"],
@@ -324,7 +339,7 @@ pub(crate) fn definition_fields(field: Field) -> &'static [&'static str] {
         F::Parameters => &["shared_context", "parameters"],
         F::Inherit => &["inherit"],
         F::ProjectContext => &["surroundings", "inherit"],
-        F::InheritProject | F::OmitProject => &["surroundings"],
+        F::NoProject(_) => &["surroundings"],
         F::PermissionMode | F::ReadOnly => &["permission_mode"],
         F::Background => &["background"],
         F::Isolation => &["isolation"],
@@ -333,7 +348,7 @@ pub(crate) fn definition_fields(field: Field) -> &'static [&'static str] {
         F::Hooks => &["hooks"],
         F::Schema | F::Response => &["schema"],
         F::SchemaOptional => &["schema_optional"],
-        F::OnFailure | F::Retry => &["on_failure"],
+        F::OnFailure => &["on_failure"],
         F::Taint => &["taint"],
         F::InitialPrompt => &["initial_prompt"],
         F::Color => &["color"],

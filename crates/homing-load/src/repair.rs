@@ -156,7 +156,12 @@ fn needs_quotes(value: &str) -> bool {
         let Some(rest) = value[1..].find(first).map(|at| value[at + 2..].trim_start()) else { return false };
         return !rest.is_empty() && !rest.starts_with('#') && !value.ends_with(first);
     }
-    if matches!(first, '[' | '{' | '|' | '>') {
+    if first == '[' {
+        // A hint such as `[issue] [branch]` is text: nothing may follow a list on its line.
+        let rest = value.split_once(']').map_or("", |(_, rest)| rest.trim_start());
+        return rest.starts_with(|next: char| next.is_alphanumeric() || matches!(next, '[' | '<' | '('));
+    }
+    if matches!(first, '{' | '|' | '>') {
         return false;
     }
     matches!(first, '*' | '&' | '!' | '@' | '`' | '%') || value.contains(": ") || value.ends_with(':')

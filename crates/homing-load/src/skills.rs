@@ -21,6 +21,7 @@ use crate::{
     file, front_matter,
     parse::{ParseOptions, Parsed, ParsedFile, is_skill, parse},
     repair,
+    strip_authority::needs_trust,
     walk::{self, WalkFilter},
 };
 
@@ -99,6 +100,18 @@ impl SkillFolders {
         cards.add(folder, scope, None, None);
         cards.add_projects(&|_, _| true);
         (Self { cards: cards.by_name.into_values().collect() }, cards.diagnostics)
+    }
+
+    /// Removes what only a trusted file may ask for from the skills that are not trusted, with a warning for each.
+    pub(crate) fn strip_untrusted(&mut self, is_trusted: &dyn Fn(Scope, Option<&Path>) -> bool) -> Vec<Diagnostic> {
+        let mut diagnostics = Vec::new();
+        for card in self.cards.iter_mut().filter(|card| !card.settings.approved.is_empty()) {
+            if !is_trusted(card.scope, Some(&card.path)) {
+                card.settings.approved.clear();
+                diagnostics.push(needs_trust(Some(&card.path), "allowed-tools", "it approves no calls"));
+            }
+        }
+        diagnostics
     }
 }
 

@@ -1,6 +1,6 @@
 //! Removes from a definition what only a trusted file may ask for. It does not decide which files are trusted.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use homing_core::{
     definition::{AgentDefinition, PermissionMode},
@@ -48,15 +48,19 @@ pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> V
             removed.push((key, "it is ignored"));
         }
     }
-    let path = definition.source.path.clone().map(Arc::new);
-    let warning = |(field, effect): (&str, &str)| Diagnostic {
-        path: path.clone(),
+    debug_assert_eq!(definition.integrations.hooks, Value::Null);
+    let path = definition.source.path.as_deref();
+    removed.into_iter().map(|(field, effect)| needs_trust(path, field, effect)).collect()
+}
+
+/// The warning about a field that has no effect until its file is trusted.
+pub(crate) fn needs_trust(path: Option<&Path>, field: &str, effect: &str) -> Diagnostic {
+    Diagnostic {
+        path: path.map(|path| Arc::new(path.to_owned())),
         ..Diagnostic::warning(format!("`{field}` needs trust: until this file is trusted, {effect}"))
             .on(field)
             .hint("review the file, then trust the project")
-    };
-    debug_assert_eq!(definition.integrations.hooks, Value::Null);
-    removed.into_iter().map(warning).collect()
+    }
 }
 
 /// Lowers the limits that exceed the ceiling and describes the changes.

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use homing_core::{
     authority::Allow,
-    definition::{AgentDefinition, ProjectContext, Scope},
+    definition::{AgentDefinition, ProjectContext, Scope, Source},
     diagnostic::Severity,
     limits::Limits,
     registry::Registry,
@@ -340,6 +340,60 @@ fn codex_roles_are_agents() {
     write(".codex/config.toml", "model = \"gpt-5\"\n");
     let found = discover(&places, &ParseOptions::default());
     assert!(found.registry.is_empty() && found.diagnostics.is_empty() && found.ignored.is_empty(), "{found:?}");
+}
+
+#[test]
+fn file_that_another_one_names_is_one_agent() {
+    let root = TempDir::new().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(".codex/config.toml", "[agents.scout]\ndescription = \"Scouts ahead\"\nconfig_file = \"./agents/s.toml\"\n");
+    write(".codex/agents/s.toml", "developer_instructions = \"You scout.\"\n");
+    let recipe = |title: &str, more: &str| {
+        format!("version: 1.0.0\ntitle: {title}\ndescription: d\ninstructions: You {{{{ do }}}}.\n{more}")
+    };
+    let parameter =
+        "parameters: [{key: do, input_type: string, requirement: optional, default: wait, description: x}]\n";
+    for lead in ["a", "z"] {
+        let sub = format!("sub_recipes: [{{name: sub-{lead}, path: ./m{lead}.yaml, values: {{do: help}}}}]\n");
+        write(&format!(".goose/recipes/{lead}.yaml"), &recipe(lead, &(parameter.to_owned() + &sub)));
+        write(&format!(".goose/recipes/m{lead}.yaml"), &recipe(&format!("sub-{lead}"), parameter));
+    }
+    let mut places = Places::new(root.path());
+    places.skip_built_in = true;
+    let found = discover(&places, &ParseOptions::default());
+    assert_eq!(found.registry.names().collect::<Vec<_>>(), ["a", "scout", "sub-a", "sub-z", "z"]);
+    assert_eq!(found.diagnostics, []);
+    assert_eq!(found.registry.get("scout").unwrap().description, "Scouts ahead");
+    for name in ["sub-a", "sub-z"] {
+        let entry = found.registry.registered(name).unwrap();
+        assert_eq!(entry.definition.task.parameters["do"], Some("help".into()), "{name}");
+        assert!(entry.shadows.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn kiro_agent_is_read_without_remarks_about_other_programs() {
+    let text = r#"{"name": "k", "description": "d", "prompt": "P", "tools": ["read"], "allowedTools": ["read"], "hooks": {}, "welcomeMessage": "hi"}"#;
+    let parsed = homing_load::parse(
+        Path::new(".kiro/agents/k.json"),
+        text.as_bytes().to_vec(),
+        homing_load::ParsedFile::Named,
+        Scope::Project,
+        &ParseOptions::default(),
+    );
+    let said: Vec<&str> = parsed.diagnostics.iter().map(|found| found.message.as_str()).collect();
+    assert_eq!(
+        said,
+        [
+            "`allowedTools` is ignored: the user's rules decide what needs approval",
+            "`welcomeMessage` is ignored: no message is shown when an agent starts",
+        ]
+    );
+    assert!(parsed.definitions[0].integrations.hooks.is_null());
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod show;
 
 use std::{fs, path::Path};
 
-use homing_core::{diagnostic::Severity, rule::Rule};
+use homing_core::{definition::Observers, diagnostic::Severity, rule::Rule};
 use homing_load::field_table;
 use show::parsed;
 
@@ -41,6 +41,23 @@ fn r58_every_ignored_key_is_reported() {
 }
 
 #[test]
+fn observers_and_windows_out_of_range_are_reported() {
+    let said = |keys: &str| {
+        let parsed = parsed(".claude/agents/a.md", &format!("---\nname: a\ndescription: d\n{keys}\n---\nP\n"));
+        let observers = parsed.definitions[0].execution.observers.clone().map_or(0, |observers| observers.agents.len());
+        format!(
+            "{observers} {}",
+            parsed.diagnostics.iter().map(|found| found.message.clone()).collect::<Vec<_>>().join("; ")
+        )
+    };
+    assert_eq!(said("observer: [a, b, c, d, e]"), "4 a run has at most 4 observers: the others are ignored");
+    assert_eq!(
+        said("autoCompactWindow: 500"),
+        "0 `autoCompactWindow` must be a number of tokens from 20000 on: ignored"
+    );
+}
+
+#[test]
 fn newest_fields_are_obeyed() {
     let agent = |path: &str, keys: &str| {
         let mut parsed = parsed(path, &format!("---\nname: a\ndescription: d\n{keys}\n---\nP\n"));
@@ -48,6 +65,13 @@ fn newest_fields_are_obeyed() {
     };
     let omitted = agent(".claude/agents/a.md", "omitClaudeMd: true");
     assert_eq!(serde_json::to_value(&omitted.context).unwrap()["surroundings"], "environment");
+    let observed = agent(
+        ".claude/agents/a.md",
+        "autoCompactWindow: 150_000\nobserver: critic\nobserverMessage: Mind it.\nobserveSubagents: false",
+    );
+    assert_eq!(observed.context.compact_window, Some(150_000));
+    let expected = Observers { agents: vec!["critic".into()], message: Some("Mind it.".into()), subagents: false };
+    assert_eq!(observed.execution.observers, Some(expected));
     let handoff =
         agent(".github/agents/a.agent.md", "tools: [read]\nhandoffs: [{label: Go, agent: coder, prompt: Go on}]");
     let expected = homing_core::authority::Allow::Only(vec![Rule::tool("read"), Rule::calls("delegate", "coder")]);

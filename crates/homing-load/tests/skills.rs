@@ -5,6 +5,8 @@ use std::{fs, path::Path};
 use homing_core::{
     definition::{OfferedTo, Scope},
     limits::Limits,
+    model::Effort,
+    rule::Rule,
     skill::SkillLibrary,
 };
 use homing_load::{
@@ -170,8 +172,9 @@ fn skills_of_other_programs_are_found() {
 #[test]
 fn settings_of_a_skill_are_read_or_reported() {
     let root = TempDir::new().unwrap();
-    let text = "---\nname: fix\ndescription: Fixes.\nwhen_to_use: On bugs.\narguments: [issue, branch]\ncontext: fork\nagent: code\n\
-                model: opus\ndisable-model-invocation: yes\nallowed-tools: Bash(git *)\npaths: src/**\n---\nFix $issue.\n";
+    let text = "---\nname: fix\ndescription: Fixes.\nwhen_to_use: On bugs.\narguments: [issue, branch]\nargument-hint: [issue] [branch]\n\
+                context: fork\nagent: code\nmodel: opus\neffort: high\nbackground: true\ndisable-model-invocation: yes\n\
+                allowed-tools: Bash(git *) Read KillShell\ndisallowed-tools: [WebFetch, Wirte]\npaths: src/**\nlicense: MIT\nwat: 1\n---\nFix $issue.\n";
     write(root.path(), "other/SKILL.md", text);
     let (library, diagnostics) = SkillFolders::in_folder(root.path(), Scope::User);
     let card = &library.list()[0];
@@ -183,11 +186,33 @@ fn settings_of_a_skill_are_read_or_reported() {
         (settings.agent.as_deref(), settings.model.as_deref(), settings.fork),
         (Some("code"), Some("opus"), true)
     );
+    assert_eq!((settings.effort, settings.background), (Some(Effort::High), true));
+    let shown = |rules: &[Rule]| rules.iter().map(Rule::to_string).collect::<Vec<_>>().join(", ");
+    assert_eq!(shown(&settings.approved), "bash(git *), read");
+    assert_eq!(shown(&settings.denied), "fetch, write, Wirte", "an unknown name in a restriction closes");
+    assert_eq!(settings.argument_hint.as_deref(), Some("[issue] [branch]"));
     let said: Vec<String> =
         diagnostics.iter().map(|diagnostic| format!("{}: {}", diagnostic.line, diagnostic.message)).collect();
     insta::assert_snapshot!(said.join("\n"), @"
     2: other programs require that the name `fix` is the name of its folder, `other`
-    10: `allowed-tools` is ignored: it approves no calls; the user's rules decide
-    11: `paths` is ignored: the skill is offered for all files
+    6: `argument-hint` is not valid YAML without quotes: read as text
+    13: `KillShell` has no equivalent here: it grants nothing
+    14: unknown tool `Wirte` in a deny list
+    15: `paths` is ignored: the skill is offered for all files
+    17: unknown key `wat`: ignored
     ");
+}
+
+#[test]
+fn untrusted_skill_approves_no_calls_and_keeps_its_restrictions() {
+    let root = TempDir::new().unwrap();
+    let text = "---\nname: x\ndescription: d\nallowed-tools: Bash\ndisallowed-tools: Write\n---\nBody.\n";
+    write(root.path(), ".claude/skills/x/SKILL.md", text);
+    let found = |trusted: bool| {
+        let trust = TrustPolicy { is_trusted: &|_, _| trusted, ceiling: Default::default() };
+        let found = discover_trusted(&Places::new(root.path()), &ParseOptions::default(), trust);
+        let settings = &found.skills.list()[0].settings;
+        (settings.approved.len(), settings.denied.len(), found.diagnostics.len())
+    };
+    assert_eq!((found(true), found(false)), ((1, 1, 0), (0, 1, 1)));
 }

@@ -22,10 +22,7 @@ use homing_core::{
 };
 use serde_json::Value;
 
-use crate::{
-    journal::JournalError,
-    run_tools::{CallKind, call_kind},
-};
+use crate::journal::JournalError;
 
 /// Reserves budget before a model call, and settles it afterwards.
 pub(crate) trait Ledger {
@@ -59,7 +56,10 @@ pub(crate) trait Effects: Ledger {
 
 /// The runs below this one.
 pub(crate) trait Children {
-    /// Carries out delegation calls: delegate, wait, tell, cancel.
+    /// Returns true if a call is about other runs.
+    fn takes(&self, call: &CallState) -> bool;
+
+    /// Carries out calls about other runs: delegate, wait, tell, cancel, and skills that run on their own.
     async fn delegate(&self, calls: Vec<CallState>) -> Result<(), Interrupt>;
 
     /// Waits until a background child ends or a message arrives.
@@ -107,8 +107,7 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
                 Reserved::Instead(step) => step,
             },
             Step::Act(calls) => {
-                let is_delegation = |state: &CallState| call_kind(&state.call.name) == CallKind::Delegation;
-                let (delegations, tools) = calls.into_iter().partition(is_delegation);
+                let (delegations, tools) = calls.into_iter().partition(|call| run.takes(call));
                 let (tools, delegations) = tokio::join!(run.call(tools), run.delegate(delegations));
                 tools.and(delegations)?;
                 next_step()

@@ -202,6 +202,7 @@ pub(crate) struct SpawnOrder {
     pub(crate) background: bool,
     pub(crate) schema: Option<Value>,
     pub(crate) context: BTreeMap<String, Value>,
+    pub(crate) tags: BTreeMap<String, String>,
 }
 
 /// A root that is ready to be recorded and driven.
@@ -427,6 +428,7 @@ impl Inner {
             background: false,
             schema: None,
             context: BTreeMap::new(),
+            tags: BTreeMap::new(),
         };
         Ok(self.spawn_child(tree, parent, order).await?.0)
     }

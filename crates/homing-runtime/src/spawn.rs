@@ -13,7 +13,7 @@ use homing_core::{
     limits::{Cap, Limits},
     message::{Attachment, Message},
     model::Effort,
-    rule::{Rule, Subject, Subjects},
+    rule::Rule,
     run::shared,
     tool::{Effect, Replay, Tool, ToolSpec},
     tool_names,
@@ -27,9 +27,10 @@ use crate::{
     delegation, fork,
     live_run::LiveRun,
     live_tree::LiveTree,
-    prompt,
+    observers, prompt,
     run_tools::{AgentTools, RunTools},
     runtime::{Inner, RuntimeParts, SpawnError, SpawnOrder},
+    skill_use,
     task::Task,
 };
 
@@ -90,7 +91,7 @@ impl SpawnCache {
 impl Inner {
     /// The first fact of a root.
     pub(crate) fn root_spawned(&self, task: &Task) -> Result<Spawned, SpawnError> {
-        let agent = self.parts.registry.get(&task.agent)?.clone();
+        let agent = root_agent(&self.parts, task)?;
         let context = with_parameters(&agent, task.context.clone());
         if let Some(missing) = missing_parameters(&agent, &context).next() {
             return Err(SpawnError::MissingParameter { agent: agent.name.clone(), parameter: missing.to_owned() });
@@ -120,6 +121,7 @@ impl Inner {
         warnings.extend(missing_tools(&self.parts, &agent, &authority, &self.agent_tools(&agent, &[])));
         let mut text = text;
         task.attachments.iter().for_each(|attachment| attachment.append_to(&mut text));
+        warnings.extend(observers::missing(&self.parts, &agent));
         Ok(Spawned {
             parent: None,
             parent_call: None,
@@ -196,8 +198,7 @@ impl Inner {
         let explicit = explicit_cost(tree, parent, requested.cost_micros);
         let (limits, mut warnings) =
             enforceable_limits(&self.parts, requested.or(Limits::delegated()), explicit, &resolved)?;
-        let authority =
-            agent_memory::granted(&self.parts, agent, tree.spawn_cache.child_authority(&above.authority, agent));
+        let authority = child_authority(&self.parts, tree, &above, agent);
         let given = shared(&above.context, &agent.context.shared_context).into_iter().chain(order.context);
         let context = with_parameters(agent, given.collect());
         warnings.extend(missing_parameters(agent, &context).map(|key| needs_value(agent, key)));
@@ -209,6 +210,7 @@ impl Inner {
         let inherited_tools =
             tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
         warnings.extend(missing_tools(&self.parts, agent, &authority, &self.agent_tools(agent, &inherited_tools)));
+        warnings.extend(observers::missing(&self.parts, agent));
         let mut spawned = Spawned {
             parent: Some(parent),
             parent_call: order.call,
@@ -229,7 +231,7 @@ impl Inner {
             until: None,
             key: None,
             account: above.account.clone(),
-            tags: BTreeMap::new(),
+            tags: order.tags,
             warnings,
         };
         let parent = tree.live_run(parent).and_then(|parent| parent.tools.get().cloned());
@@ -305,10 +307,27 @@ impl Inner {
     /// The agents that a run with this grant may delegate to.
     pub(crate) fn delegates<'a>(&'a self, own: &'a Grant) -> impl Iterator<Item = &'a AgentDefinition> {
         self.parts.registry.offered().map(|agent| &*agent.definition).filter(|agent| {
-            let subject = Subjects::Parts(vec![Subject::Name(agent.name.clone())]);
+            let subject = delegation::subject(&self.parts.registry, agent);
             !matches!(own.decide(tool_names::DELEGATE, Effect::Delegates, &subject), Decision::Deny { .. })
         })
     }
+}
+
+/// The definition of a task's agent, with the settings of the skill that it carries out.
+fn root_agent(parts: &RuntimeParts, task: &Task) -> Result<Arc<AgentDefinition>, SpawnError> {
+    let agent = parts.registry.get(&task.agent)?;
+    let skill = task.skill.as_ref().and_then(|name| parts.skills.as_ref()?.card(name));
+    Ok(skill.map_or_else(|| agent.clone(), |card| skill_use::carrier(agent, card)))
+}
+
+/// The authority of a child. A definition that was changed for this run is not the one that is cached under its name.
+fn child_authority(parts: &RuntimeParts, tree: &LiveTree, above: &Spawned, agent: &Arc<AgentDefinition>) -> Authority {
+    let is_registered = parts.registry.get(&agent.name).is_ok_and(|known| Arc::ptr_eq(known, agent));
+    let authority = match is_registered.then_some(&tree.spawn_cache) {
+        Some(cache) => cache.child_authority(&above.authority, agent),
+        None => above.authority.child(agent),
+    };
+    agent_memory::granted(parts, agent, authority)
 }
 
 /// Returns true if a run with this grant is offered the tool.

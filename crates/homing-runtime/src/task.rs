@@ -41,6 +41,8 @@ pub struct Task {
     pub account: Option<String>,
     /// Labels to find the run by.
     pub tags: BTreeMap<String, String>,
+    /// The skill whose text is the task: its effort and its rules on tools apply to the run.
+    pub skill: Option<String>,
     /// Warnings of the host, which are added to those of the run.
     pub warnings: Vec<String>,
 }

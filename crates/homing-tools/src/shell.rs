@@ -63,11 +63,11 @@ pub(crate) enum GitCommands {
 pub(crate) fn git_commands(command: &str) -> GitCommands {
     let is_read_only = |part: &Subject| match part {
         Subject::Command { classes, .. } => classes.iter().any(|class| class == GIT_ONLY),
-        Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
+        Subject::Path(_) | Subject::Host(_) | Subject::Name(_) | Subject::Names(_) => false,
     };
     let is_git = |part: &Subject| match part {
         Subject::Command { text, .. } => text.split(' ').next() == Some("git"),
-        Subject::Path(_) | Subject::Host(_) | Subject::Name(_) => false,
+        Subject::Path(_) | Subject::Host(_) | Subject::Name(_) | Subject::Names(_) => false,
     };
     match parts(command) {
         Ok(parts) if parts.iter().any(|part| is_git(part) && !is_read_only(part)) => GitCommands::Changing,

@@ -9,6 +9,7 @@ use homing_core::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::{
     files::path_arg::printable,
@@ -18,6 +19,8 @@ use crate::{
 
 /// Maximum number of characters of a skill's description in the tool's description.
 const MAX_DESCRIPTION: usize = 300;
+/// Maximum number of characters of the description of a skill's arguments.
+const MAX_HINT: usize = 100;
 /// Maximum number of skills named in the tool's description.
 const MAX_NAMED: usize = 100;
 
@@ -93,7 +96,10 @@ fn load(library: &dyn SkillLibrary, name: &str, arguments: &str) -> Result<ToolO
         Some(Ok(skill)) if !skill.card.settings.offered_to.includes_models() => {
             Err(format!("only the user can start the skill `{name}`"))
         }
-        Some(Ok(skill)) => Ok(ToolOutput::text(skill.render_with(arguments))),
+        // The name tells the runtime whose rules apply from here on.
+        Some(Ok(skill)) => {
+            Ok(ToolOutput { data: Some(json!({ "skill": name })), ..ToolOutput::text(skill.render_with(arguments)) })
+        }
         Some(Err(why)) => Err(format!("cannot read the skill `{name}`: {why}")),
         None => {
             let names: Vec<&str> = offered(library).map(|card| card.name.as_str()).collect();
@@ -107,7 +113,9 @@ fn lines<'a>(cards: impl Iterator<Item = &'a SkillCard>) -> String {
     let line = |card: &SkillCard| {
         let description = card.description.split_whitespace().collect::<Vec<_>>().join(" ");
         let description: String = description.chars().take(MAX_DESCRIPTION).collect();
-        format!("- {}: {}\n", printable(card.name.as_ref()), printable(description.as_ref()))
+        let hint = card.settings.argument_hint.as_deref().map(|hint| hint.chars().take(MAX_HINT).collect::<String>());
+        let hint = hint.map(|hint| format!(" (arguments: {})", printable(hint.as_ref()))).unwrap_or_default();
+        format!("- {}: {}{hint}\n", printable(card.name.as_ref()), printable(description.as_ref()))
     };
     cards.map(line).collect()
 }

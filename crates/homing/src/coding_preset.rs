@@ -34,7 +34,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    Folders, HomingBuilder, PendingApproval, agent_memory::MemoryFolders, environment, servers::serve,
+    Folders, HomingBuilder, PendingApproval, agent_memory::MemoryFolders, claude_plugins, environment, servers::serve,
     user_files::UserFiles,
 };
 
@@ -94,6 +94,7 @@ impl CodingSetup {
         places.home = folders.home.clone();
         places.config = folders.config.as_deref().and_then(Path::parent).map(Path::to_owned);
         places.plugins = folders.plugins();
+        places.plugins.extend(folders.home.iter().flat_map(|home| claude_plugins::enabled(home)));
         places.managed = ["/etc/homing", "/etc/claude-code"].map(PathBuf::from).to_vec();
         let private = private_folder(&folders);
         Self {

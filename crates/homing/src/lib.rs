@@ -29,6 +29,8 @@ mod cache;
 #[cfg(feature = "providers")]
 mod catalog;
 #[cfg(feature = "tools")]
+mod claude_plugins;
+#[cfg(feature = "tools")]
 mod coding_preset;
 pub mod environment;
 #[cfg(feature = "tools")]

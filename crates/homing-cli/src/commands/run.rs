@@ -177,9 +177,9 @@ pub(crate) async fn follow(
 
 async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) -> Result<Task, Trouble> {
     let skill = skill_task(&text, session)?;
-    let (text, skill_agent, skill_model) = match skill {
-        Some(skill) => (skill.text, skill.agent, skill.model),
-        None => (text, None, None),
+    let (text, skill, skill_agent, skill_model) = match skill {
+        Some(skill) => (skill.text, Some(skill.name), skill.agent, skill.model),
+        None => (text, None, None, None),
     };
     let named = skill_agent.filter(|_| args.agent == DEFAULT_AGENT);
     let agent = &session.agent(named.as_deref().unwrap_or(&args.agent))?.definition;
@@ -194,6 +194,7 @@ async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) 
     let mut task = session.bounded(Task::new(agent.name.clone(), text), args.limits.limits());
     // The model of a team is its program; the model that the user names is that of its members.
     task.model = session.model.clone().or(skill_model).filter(|_| !is_replay && !homing_teams::is_team_agent(agent));
+    task.skill = skill;
     task.schema = args.schema.as_deref().map(schema).transpose()?;
     task.until.clone_from(&args.until);
     task.account.clone_from(&args.with.account);

@@ -172,6 +172,26 @@ fn plugin_folder_on_the_command_line_brings_its_agents() {
 }
 
 #[test]
+fn installed_and_enabled_plugins_of_the_user_bring_their_agents() {
+    let world = World::saying("hello");
+    let home = world.home.path();
+    let (kit, claude) = (home.join(".claude/plugins/cache/market/kit/1.0"), home.join(".claude"));
+    std::fs::create_dir_all(kit.join("agents")).unwrap();
+    std::fs::create_dir_all(kit.join(".claude-plugin")).unwrap();
+    std::fs::write(kit.join(".claude-plugin/plugin.json"), r#"{"name": "kit"}"#).unwrap();
+    std::fs::write(kit.join("agents/tool.md"), "---\nname: tool\ndescription: d\n---\nYou are of the kit.\n").unwrap();
+    let list = serde_json::json!({"version": 2, "plugins": {"kit@market": [{"scope": "user", "installPath": kit}]}});
+    std::fs::write(claude.join("plugins/installed_plugins.json"), list.to_string()).unwrap();
+    assert_eq!(code(&world.homing(&run(&["--agent", "kit:tool", "go"]))), 2, "a plugin must be enabled");
+    // A project cannot enable what the user has installed.
+    world.write(".claude/settings.json", r#"{"enabledPlugins": {"kit@market": true}}"#);
+    assert_eq!(code(&world.homing(&run(&["--agent", "kit:tool", "go"]))), 2);
+    std::fs::write(claude.join("settings.json"), r#"{"enabledPlugins": {"kit@market": true}}"#).unwrap();
+    assert_eq!(code(&world.homing(&run(&["--agent", "kit:tool", "go"]))), 0);
+    assert!(world.provider.requests()[0].body.contains("You are of the kit."));
+}
+
+#[test]
 fn agent_is_explained_completely() {
     let world = World::saying("hello");
     let text = "---\nname: a\ndescription: d\neffort: high\nbackground: true\nmcpServers: {s: {command: x}}\n---\nYou are A.\n";

@@ -25,6 +25,7 @@ mod run;
 mod safety;
 mod secrets;
 mod servers;
+mod skills;
 mod structured_answers;
 mod teams;
 mod telemetry;

@@ -8,6 +8,7 @@ use crate::{
     receipts::{ReceiptLog, Receipts},
     taint::Origin,
     tool::{CallKey, Replay},
+    tool_names,
 };
 
 /// One call of the last reply with its progress.
@@ -64,6 +65,11 @@ impl Calls {
         self.states.iter().filter(|state| state.result.is_none())
     }
 
+    /// Returns how the call has begun, if it has.
+    pub(super) fn begun(&self, key: CallKey) -> Option<Replay> {
+        self.states.iter().find(|state| state.key == key)?.begun
+    }
+
     pub(super) fn begin(&mut self, key: CallKey, replay: Replay) {
         if let Some(state) = self.states.iter_mut().find(|state| state.key == key) {
             state.begun = Some(replay);
@@ -82,6 +88,12 @@ impl Calls {
     pub(super) fn results(&self) -> impl Iterator<Item = &ToolResult> {
         self.states.iter().filter_map(|state| state.result.as_deref())
     }
+}
+
+/// Returns whether a call that has begun waits for other runs instead of working: delegation, and a skill that runs on its own.
+pub(super) fn waits_for_runs(tool: &str, begun: Option<Replay>) -> bool {
+    let tool = tool_names::canonical(tool).unwrap_or(tool);
+    tool_names::is_delegation(tool) || (tool == tool_names::SKILL && begun == Some(Replay::Keyed))
 }
 
 /// Counts identical calls with identical results in a row.

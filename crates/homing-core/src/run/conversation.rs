@@ -47,6 +47,11 @@ pub(super) enum PendingCompaction {
 pub(super) const MAX_COMPACTIONS: u32 = 2;
 
 impl Compaction {
+    /// Returns whether there was a compaction, and no turn after it.
+    pub(super) fn is_fresh(&self, turns: u64) -> bool {
+        self.in_a_row > 0 && turns <= self.turns
+    }
+
     /// Returns whether another compaction would not help, because the last ones did not.
     pub(super) fn is_futile(&self, turns: u64) -> bool {
         self.in_a_row >= MAX_COMPACTIONS && turns <= self.turns

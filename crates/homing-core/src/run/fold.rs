@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{
     Landing, Run, TEXT_ANSWER, VERIFICATION,
     answer::{Check, TextAnswer},
+    calls::waits_for_runs,
     conversation::PendingCompaction,
     cut, nudges,
 };
@@ -114,7 +115,7 @@ impl Fold<'_> {
 
     pub(crate) fn called(&mut self, called: &Called) {
         let run = &mut *self.run;
-        if !tool_names::is_delegation(&called.call.name) {
+        if !waits_for_runs(&called.call.name, Some(called.replay)) {
             run.work.call_begins(self.clock);
         }
         if called.key.index == VERIFICATION {
@@ -129,7 +130,7 @@ impl Fold<'_> {
 
     pub(crate) fn returned(&mut self, key: CallKey, result: &Arc<ToolResult>, refused: Option<&CallRefusal>) {
         let run = &mut *self.run;
-        if refused.is_none() && !tool_names::is_delegation(&result.name) {
+        if refused.is_none() && !waits_for_runs(&result.name, run.calls.begun(key)) {
             run.work.call_ends(self.clock);
         }
         match refused {

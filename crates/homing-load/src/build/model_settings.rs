@@ -69,21 +69,11 @@ impl ModelReader {
     }
 
     pub(super) fn effort(&mut self, reader: &mut FieldReader<'_>) {
-        let word = reader.word().to_lowercase();
-        self.effort = match word.as_str() {
-            "none" | "off" | "false" => Some(Effort::None),
-            "minimal" => Some(Effort::Minimal),
-            "low" => Some(Effort::Low),
-            "medium" => Some(Effort::Medium),
-            "high" => Some(Effort::High),
-            "xhigh" => Some(Effort::Xhigh),
-            "max" => Some(Effort::Max),
-            _ => {
-                let hint = "write none, minimal, low, medium, high, xhigh or max";
-                reader.warn(format!("`{word}` is not an effort level: ignored"), hint);
-                None
-            }
-        };
+        let word = reader.word();
+        self.effort = effort_level(word);
+        if self.effort.is_none() {
+            reader.warn(format!("`{}` is not an effort level: ignored", word.to_lowercase()), EFFORT_LEVELS);
+        }
     }
 
     pub(super) fn sampling(&mut self, setting: Setting, reader: &mut FieldReader<'_>) {
@@ -130,4 +120,21 @@ fn thousandths(reader: &mut FieldReader<'_>, most: f64, warning: &str) -> Option
         reader.warn(warning, "");
     }
     number.map(|number| (number * 1_000.0).round() as u32)
+}
+
+/// The hint for an unknown effort level.
+pub(crate) const EFFORT_LEVELS: &str = "write none, minimal, low, medium, high, xhigh or max";
+
+/// The effort level with this name.
+pub(crate) fn effort_level(name: &str) -> Option<Effort> {
+    Some(match name.to_lowercase().as_str() {
+        "none" | "off" | "false" => Effort::None,
+        "minimal" => Effort::Minimal,
+        "low" => Effort::Low,
+        "medium" => Effort::Medium,
+        "high" => Effort::High,
+        "xhigh" => Effort::Xhigh,
+        "max" => Effort::Max,
+        _ => return None,
+    })
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use homing_core::{
     definition::{
-        AgentDefinition, Inherit, Isolation, MemoryScope, OfferedTo, OnFailure, ProjectContext, TaskDefaults,
+        AgentDefinition, ContextSettings, Inherit, Isolation, MemoryScope, Observers, OfferedTo, OnFailure,
+        ProjectContext, TaskDefaults,
     },
     taint::TaintMode,
 };
@@ -12,8 +13,8 @@ use serde_json::Value;
 
 use super::field_reader::FieldReader;
 use crate::{
-    fields,
-    node::{Node, NodeKind},
+    fields::{self, ObserverKey},
+    node::{Node, NodeEntry, NodeKind},
 };
 
 /// The parts of a definition that describe how its runs are set up and how they end.
@@ -21,17 +22,16 @@ use crate::{
 pub(super) struct RunSettings {
     pub(super) skills: Vec<String>,
     pub(super) resources: Vec<String>,
-    pub(super) shared_context: Vec<String>,
-    inherit: Inherit,
-    project_context: ProjectContext,
+    pub(super) context: ContextSettings,
     pub(super) background: bool,
     isolation: Isolation,
     memory: Option<MemoryScope>,
     offered_to: OfferedTo,
     pub(super) mcp_servers: BTreeMap<String, Value>,
-    pub(super) hooks: Value,
+    hooks: Value,
     pub(super) task: TaskDefaults,
     taint: Option<TaintMode>,
+    observers: Observers,
     /// Values that are kept as metadata in addition.
     notes: BTreeMap<String, Value>,
 }
@@ -46,7 +46,7 @@ impl RunSettings {
             let is_optional = parameter.get("requirement").and_then(Node::text) == Some("optional");
             // An optional parameter without a default is empty.
             let default = default.or_else(|| is_optional.then(|| Value::String(String::new())));
-            self.shared_context.push(key.to_owned());
+            self.context.shared_context.push(key.to_owned());
             self.task.parameters.insert(key.to_owned(), default);
         }
         self.notes.insert("parameters".into(), reader.value.to_json());
@@ -54,7 +54,7 @@ impl RunSettings {
 
     pub(super) fn inherit(&mut self, reader: &mut FieldReader<'_>) {
         let word = reader.word();
-        self.inherit = match word {
+        self.context.inherit = match word {
             "none" | "false" | "fresh" | "no" => Inherit::None,
             "all" | "true" | "fork" | "yes" => Inherit::All,
             _ => match word.parse() {
@@ -69,11 +69,11 @@ impl RunSettings {
     }
 
     pub(super) fn project_context(&mut self, reader: &mut FieldReader<'_>) {
-        self.project_context = match reader.value.text().unwrap_or_default() {
+        self.context.project_context = match reader.value.text().unwrap_or_default() {
             "none" => ProjectContext::None,
             "environment" => ProjectContext::Environment,
             "full" => ProjectContext::Full,
-            "fork" => return self.inherit = Inherit::All,
+            "fork" => return self.context.inherit = Inherit::All,
             other => {
                 let message = format!("`{other}` is not a valid `{}`: ignored", reader.key);
                 return reader.warn(message, "write full, environment or none");
@@ -81,15 +81,40 @@ impl RunSettings {
         };
     }
 
-    pub(super) fn inherit_project(&mut self, reader: &mut FieldReader<'_>) {
-        if !reader.flag() {
-            self.project_context = ProjectContext::Environment;
+    /// Reads a flag that leaves the project's instructions out.
+    pub(super) fn no_project(&mut self, reader: &mut FieldReader<'_>, when: bool) {
+        if reader.flag() == when {
+            self.context.project_context = ProjectContext::Environment;
         }
     }
 
-    pub(super) fn omit_project(&mut self, reader: &mut FieldReader<'_>) {
-        if reader.flag() {
-            self.project_context = ProjectContext::Environment;
+    /// Reads the size from which on the conversation is summarised. The prompt and the tools alone need a part of it.
+    pub(super) fn compact_window(&mut self, reader: &mut FieldReader<'_>) {
+        const LEAST: u64 = 20_000;
+        self.context.compact_window =
+            reader.word().replace(['_', ','], "").parse().ok().filter(|tokens| *tokens >= LEAST);
+        if self.context.compact_window.is_none() {
+            let message = format!("`{}` must be a number of tokens from {LEAST} on: ignored", reader.key);
+            reader.warn(message, "");
+        }
+    }
+
+    pub(super) fn observers(&mut self, key: ObserverKey, reader: &mut FieldReader<'_>) {
+        const MOST: usize = 4;
+        match key {
+            ObserverKey::Agents => self.observers.agents = reader.list(),
+            ObserverKey::Message => self.observers.message = reader.text(),
+            ObserverKey::Subagents => self.observers.subagents = reader.flag(),
+        }
+        if self.observers.agents.len() > MOST {
+            reader.warn(format!("a run has at most {MOST} observers: the others are ignored"), "");
+            self.observers.agents.truncate(MOST);
+        }
+    }
+
+    pub(super) fn hooks(&mut self, reader: &FieldReader<'_>) {
+        if !reader.value.entries().is_some_and(<[NodeEntry]>::is_empty) {
+            self.hooks = reader.value.to_json();
         }
     }
 
@@ -183,7 +208,7 @@ impl RunSettings {
     }
 
     pub(super) fn on_failure(&mut self, reader: &mut FieldReader<'_>) {
-        if reader.value.get("retry").is_some() {
+        if reader.value.entries().is_some() {
             return self.retry(reader);
         }
         self.task.on_failure = match fields::fold(reader.value.text().unwrap_or_default()).as_str() {
@@ -212,7 +237,7 @@ impl RunSettings {
         };
     }
 
-    pub(super) fn retry(&mut self, reader: &mut FieldReader<'_>) {
+    fn retry(&mut self, reader: &mut FieldReader<'_>) {
         let value = reader.value;
         let times = value.get("max_retries").or_else(|| value.get("retry")).unwrap_or(value);
         match times.text().and_then(|text| text.trim().parse().ok()).filter(|times| *times <= 10) {
@@ -227,14 +252,13 @@ impl RunSettings {
     pub(super) fn finish(self, definition: &mut AgentDefinition) {
         definition.attachments.skills = self.skills;
         definition.attachments.resources = self.resources;
-        definition.context.shared_context = self.shared_context;
-        definition.context.inherit = self.inherit;
-        definition.context.project_context = self.project_context;
+        definition.context = self.context;
         definition.execution.background = self.background;
         definition.execution.isolation = self.isolation;
         definition.execution.memory = self.memory;
         definition.execution.offered_to = self.offered_to;
         definition.execution.taint = self.taint;
+        definition.execution.observers = Some(self.observers).filter(|observers| !observers.agents.is_empty());
         definition.integrations.mcp_servers = self.mcp_servers;
         definition.integrations.hooks = self.hooks;
         definition.task = TaskDefaults { initial_prompt: definition.task.initial_prompt.take(), ..self.task };

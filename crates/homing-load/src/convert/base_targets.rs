@@ -5,7 +5,7 @@ use homing_core::{definition::PermissionMode, limits::Limit, model::Effort};
 use super::targets::{Access, Colors, ListForm, McpForm, ModelForm, ServerForm, Syntax, Target, ToolNames};
 use crate::fields::{
     Field::{self, self as F},
-    Unit,
+    ObserverKey, Setting, Unit,
 };
 
 pub(super) const TURNS: Field = F::Limit(Limit::Turns, Unit::Count);
@@ -71,7 +71,11 @@ pub(super) const CLAUDE: Target = Target {
         (F::Memory, "memory"),
         (F::Background, "background"),
         (F::Isolation, "isolation"),
-        (F::OmitProject, "omitClaudeMd"),
+        (F::NoProject(true), "omitClaudeMd"),
+        (F::CompactWindow, "autoCompactWindow"),
+        (F::Observer(ObserverKey::Agents), "observer"),
+        (F::Observer(ObserverKey::Message), "observerMessage"),
+        (F::Observer(ObserverKey::Subagents), "observeSubagents"),
         (F::InitialPrompt, "initialPrompt"),
         (F::Color, "color"),
     ],
@@ -112,7 +116,14 @@ pub(super) const HOMING: Target = Target {
         (F::Delegates, "delegates"),
         (F::Model, "model"),
         (F::Effort, "effort"),
-        (F::Temperature, "temperature"),
+        (F::Sampling(Setting::Temperature), "temperature"),
+        (F::Sampling(Setting::TopP), "top_p"),
+        (F::Sampling(Setting::Seed), "seed"),
+        (F::Sampling(Setting::ServiceTier), "service_tier"),
+        (F::CompactWindow, "autoCompactWindow"),
+        (F::Observer(ObserverKey::Agents), "observer"),
+        (F::Observer(ObserverKey::Message), "observerMessage"),
+        (F::Observer(ObserverKey::Subagents), "observeSubagents"),
         (F::PermissionMode, "permissionMode"),
         (F::Limits, "limits"),
         (F::Skills, "skills"),
@@ -165,7 +176,7 @@ pub(super) const OPENCODE: Target = Target {
         (F::Mode, "mode"),
         (F::NotForUser(true), "hidden"),
         (F::Model, "model"),
-        (F::Temperature, "temperature"),
+        (F::Sampling(Setting::Temperature), "temperature"),
         (TURNS, "steps"),
         (F::Permission, "permission"),
         (F::Color, "color"),

@@ -16,7 +16,7 @@ use super::{
     targets::{Colors, Target},
 };
 use crate::{
-    fields::{self, Field, Unit},
+    fields::{self, Field, ObserverKey, Setting, Unit},
     naming,
 };
 
@@ -82,10 +82,7 @@ impl<'a> Writer<'a> {
             }
             Field::Model | Field::FallbackModels | Field::Provider => self.model(field),
             Field::Effort => self.effort(),
-            Field::Temperature => {
-                let milli = definition.model.temperature_milli?;
-                Number::from_f64(f64::from(milli) / 1_000.0).map(Value::Number)
-            }
+            Field::Sampling(setting) => self.sampling(setting),
             Field::Limit(limit, unit) => self.limit(limit, unit),
             Field::Limits => self.limits(),
             Field::McpServers => self.servers(),
@@ -98,6 +95,17 @@ impl<'a> Writer<'a> {
                 (!metadata.is_empty()).then(|| json!(metadata))
             }
             _ => self.run_setting(field),
+        }
+    }
+
+    fn sampling(&self, setting: Setting) -> Option<Value> {
+        let model = &self.definition.model;
+        let thousandths = |milli: u32| Number::from_f64(f64::from(milli) / 1_000.0).map(Value::Number);
+        match setting {
+            Setting::Temperature => model.temperature_milli.and_then(thousandths),
+            Setting::TopP => model.sampling.top_p_milli.and_then(thousandths),
+            Setting::Seed => model.sampling.seed.map(|seed| json!(seed)),
+            Setting::ServiceTier => model.sampling.service_tier.as_ref().map(|tier| json!(tier)),
         }
     }
 
@@ -114,8 +122,13 @@ impl<'a> Writer<'a> {
                 ProjectContext::Environment => Some(json!("environment")),
                 ProjectContext::None => Some(json!("none")),
             },
-            Field::OmitProject => (context.project_context == ProjectContext::Environment).then(|| json!(true)),
-            Field::InheritProject => (context.project_context == ProjectContext::Environment).then(|| json!(false)),
+            Field::NoProject(when) => (context.project_context == ProjectContext::Environment).then(|| json!(when)),
+            Field::CompactWindow => context.compact_window.map(|tokens| json!(tokens)),
+            Field::Observer(key) => execution.observers.as_ref().and_then(|observers| match key {
+                ObserverKey::Agents => Some(json!(observers.agents)),
+                ObserverKey::Message => observers.message.as_ref().map(|message| json!(message)),
+                ObserverKey::Subagents => (!observers.subagents).then(|| json!(false)),
+            }),
             Field::Background => execution.background.then(|| json!(true)),
             Field::Isolation => (execution.isolation == Isolation::Worktree).then(|| json!("worktree")),
             Field::Memory => execution.memory.map(|scope| match scope {

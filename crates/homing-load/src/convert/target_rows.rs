@@ -5,7 +5,7 @@ use homing_core::{definition::PermissionMode, limits::Limit, model::Effort};
 
 use super::base_targets::{CLAUDE, CLAUDE_COLORS, HOMING, NAMES, OPENCODE, PLAIN, TURNS};
 use super::targets::{Access, Colors, ListForm, McpForm, ModelForm, ServerForm, Syntax, Target, ToolNames};
-use crate::fields::{Field as F, Unit};
+use crate::fields::{Field as F, Setting, Unit};
 
 /// All forms, in the order of the dialects.
 static ALL: &[Target] = &[
@@ -150,7 +150,7 @@ static ALL: &[Target] = &[
             (F::Description, "description"),
             (F::Tools, "tools"),
             (F::Model, "model"),
-            (F::Temperature, "temperature"),
+            (F::Sampling(Setting::Temperature), "temperature"),
             (TURNS, "max_turns"),
             (F::Limit(Limit::Wall, Unit::Minutes), "timeout_mins"),
             (F::McpServers, "mcp_servers"),
@@ -201,7 +201,7 @@ static ALL: &[Target] = &[
             (F::Extensions, "extensions"),
             (F::Provider, "settings.goose_provider"),
             (F::Model, "settings.goose_model"),
-            (F::Temperature, "settings.temperature"),
+            (F::Sampling(Setting::Temperature), "settings.temperature"),
             (TURNS, "settings.max_turns"),
             (F::Response, "response.json_schema"),
         ],
@@ -284,7 +284,7 @@ static ALL: &[Target] = &[
             (F::Model, "model"),
             (F::FallbackModels, "fallbackModels"),
             (F::Effort, "thinking"),
-            (F::InheritProject, "inheritProjectContext"),
+            (F::NoProject(false), "inheritProjectContext"),
             (F::Inherit, "defaultContext"),
             (F::Skills, "skills"),
             (F::Resources, "defaultReads"),

@@ -32,7 +32,7 @@ pub(super) static RECIPES: Dialect = Dialect {
         ("maxturns", Field::Limit(Limit::Turns, Unit::Count)),
         ("extensions", Field::Extensions),
         ("response", Field::Response),
-        ("retry", Field::Retry),
+        ("retry", Field::OnFailure),
         ("parameters", Field::Parameters),
         ("subrecipes", Field::SubRecipes),
         ("activities", Field::Ignored("Goose shows them in its desktop only")),

@@ -13,6 +13,9 @@ pub(super) static DIALECT: Dialect = Dialect {
         ("allowedtools", Field::Ignored("the user's rules decide what needs approval")),
         ("toolssettings", Field::Ignored("settings of Kiro's tools are not known here")),
         ("toolaliases", Field::Ignored("tools keep their names")),
+        ("keyboardshortcut", Field::Ignored("there is no keyboard shortcut for agents")),
+        ("welcomemessage", Field::Ignored("no message is shown when an agent starts")),
+        ("uselegacymcpjson", Field::Ignored("trusted servers of the project are available to all agents")),
         ("includemcpjson", Field::Ignored("trusted servers of the project are available to all agents")),
     ],
     groups: &[

@@ -5,19 +5,23 @@ use std::path::Path;
 use homing_core::{
     definition::{OfferedTo, Scope},
     diagnostic::Diagnostic,
+    model::Effort,
+    rule::Rule,
     sanitize,
     skill::{SkillCard, SkillSettings},
 };
 
 use crate::{
+    build::{EFFORT_LEVELS, effort_level},
     diagnostics::Diagnostics,
-    fields,
+    dialect, fields,
     file::{self, MAX_FRONT_MATTER},
     fix::FixDraft,
     front_matter,
-    node::{Node, NodeEntry, Position},
+    node::{Node, NodeEntry, NodeKind, Position},
     parse::is_skill,
-    repair, tools,
+    repair,
+    tools::{self, Vocabulary},
 };
 
 /// The number of bytes of a file that are read for its card.
@@ -25,13 +29,9 @@ const HEAD: u64 = MAX_FRONT_MATTER as u64 + 8 * 1024;
 
 /// Folded keys of skills that are known and have no effect here.
 const IGNORED: &[(&str, &str)] = &[
-    ("allowedtools", "it approves no calls; the user's rules decide"),
-    ("disallowedtools", "a skill cannot restrict the agent that loads it"),
-    ("effort", "the effort of the agent applies"),
     ("hooks", "hooks of skills do not run"),
     ("paths", "the skill is offered for all files"),
     ("shell", "`bash` runs commands"),
-    ("background", "the model decides whether it waits"),
     ("fallback", "it has no effect"),
 ];
 
@@ -41,18 +41,28 @@ const OBEYED: &[(&str, &str)] = &[
     ("description", "description"),
     ("whentouse", "follows the description"),
     ("arguments", "names of its arguments"),
-    ("context", "`fork`: a model delegates it"),
-    ("agent", "agent that carries it out"),
-    ("model", "model that carries it out if the user starts it"),
+    ("argumenthint", "shown in the list of skills"),
+    ("context", "`fork`: a run of its own carries it out, and its answer is the result"),
+    ("agent", "agent that carries it out if it runs on its own"),
+    ("background", "`true`: the caller does not wait for a fork"),
+    ("model", "model if it runs on its own"),
+    ("effort", "reasoning effort if it runs on its own"),
+    ("allowedtools", "calls that need no approval while it is in use (needs trust)"),
+    ("disallowedtools", "calls that are denied while it is in use"),
     ("disablemodelinvocation", "`true`: only the user starts it"),
     ("userinvocable", "`false`: only models start it"),
     ("resources", "files that belong to it"),
 ];
 
+/// Folded keys of skills that are for people and other programs.
+const NOTES: &[&str] =
+    &["version", "license", "compatibility", "metadata", "author", "tags", "createdby", "improvedby", "displayname"];
+
 /// All keys of skills with their effects, for the table in the documentation.
 pub(crate) fn field_effects() -> impl Iterator<Item = (&'static str, String)> {
     let obeyed = OBEYED.iter().map(|(key, effect)| (*key, (*effect).to_owned()));
-    obeyed.chain(IGNORED.iter().map(|(key, reason)| (*key, format!("ignored: {reason}"))))
+    let notes = NOTES.iter().map(|key| (*key, "note of the author".to_owned()));
+    obeyed.chain(notes).chain(IGNORED.iter().map(|(key, reason)| (*key, format!("ignored: {reason}"))))
 }
 
 /// Reads the front matter of a skill; returns no card if the file is not a skill.
@@ -127,9 +137,10 @@ fn card_of(path: &Path, scope: Scope, text: &str, diagnostics: &mut Diagnostics)
     Some(SkillCard { name, description, path: path.to_owned(), scope, settings })
 }
 
-/// Reads the settings of a skill and reports known keys without effect.
+/// Reads the settings of a skill and reports keys without effect.
 fn settings(node: &Node, diagnostics: &mut Diagnostics) -> SkillSettings {
     let mut settings = SkillSettings::default();
+    let names = Vocabulary { dialect: dialect::interchange(), extra: &[], servers: &[] };
     for entry in node.entries().unwrap_or_default() {
         let (folded, value) = (fields::fold(&entry.key), &entry.value);
         let text = || value.text().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
@@ -140,13 +151,52 @@ fn settings(node: &Node, diagnostics: &mut Diagnostics) -> SkillSettings {
                 settings.offered_to = OfferedTo::Models;
             }
             "arguments" => settings.arguments = arguments(value, diagnostics),
-            "context" => settings.fork = text().as_deref() == Some("fork"),
+            "argumenthint" => settings.argument_hint = text().or_else(|| bracketed(value)),
+            "context" => settings.fork = is_fork(entry, diagnostics),
+            "background" => settings.background = value.truth() == Some(true),
             "agent" => settings.agent = text(),
             "model" => settings.model = text().filter(|model| model != "inherit"),
+            "effort" => settings.effort = effort(entry, diagnostics),
+            "allowedtools" => {
+                let words = tools::items(value, &entry.key, diagnostics);
+                let rules = tools::allowed(words, names, &entry.key, diagnostics);
+                settings.approved = rules.unwrap_or_else(|| vec![Rule::tool("*")]);
+            }
+            "disallowedtools" => {
+                let words = tools::named(value, &entry.key, diagnostics);
+                settings.denied = tools::denied(words, names, &entry.key, diagnostics);
+            }
             _ => report_ignored(entry, &folded, diagnostics),
         }
     }
     settings
+}
+
+/// Reads `context`: only `fork` has a meaning.
+fn is_fork(entry: &NodeEntry, diagnostics: &mut Diagnostics) -> bool {
+    let value = entry.value.text().unwrap_or_default().trim();
+    if !matches!(value, "fork" | "inline" | "") {
+        let message = format!("`{value}` is not a valid `{}`: ignored", entry.key);
+        diagnostics.warn(entry.position, &entry.key, message, "write fork, or leave it out");
+    }
+    value == "fork"
+}
+
+fn effort(entry: &NodeEntry, diagnostics: &mut Diagnostics) -> Option<Effort> {
+    let word = entry.value.text().unwrap_or_default().trim();
+    let effort = effort_level(word);
+    if effort.is_none() {
+        let message = format!("`{word}` is not an effort level: ignored");
+        diagnostics.warn(entry.value.position, &entry.key, message, EFFORT_LEVELS);
+    }
+    effort
+}
+
+/// A hint such as `[issue]`, which YAML reads as a list.
+fn bracketed(value: &Node) -> Option<String> {
+    let NodeKind::List(items) = &value.kind else { return None };
+    let words: Vec<&str> = items.iter().filter_map(Node::text).collect();
+    (!words.is_empty()).then(|| format!("[{}]", words.join(", ")))
 }
 
 /// Reads the names of arguments: a list, or words.
@@ -160,9 +210,13 @@ fn arguments(value: &Node, diagnostics: &mut Diagnostics) -> Vec<String> {
 }
 
 fn report_ignored(entry: &NodeEntry, folded: &str, diagnostics: &mut Diagnostics) {
-    if let Some((_, effect)) = IGNORED.iter().find(|(key, _)| *key == folded) {
-        diagnostics.info(entry.position, &entry.key, format!("`{}` is ignored: {effect}", entry.key), "");
-    }
+    let is_known = OBEYED.iter().any(|(key, _)| *key == folded) || NOTES.contains(&folded);
+    let message = match IGNORED.iter().find(|(key, _)| *key == folded) {
+        Some((_, effect)) => format!("`{}` is ignored: {effect}", entry.key),
+        None if is_known => return,
+        None => format!("unknown key `{}`: ignored", entry.key),
+    };
+    diagnostics.info(entry.position, &entry.key, message, "");
 }
 
 /// Reports values that the reference validator of agentskills.io rejects.

@@ -6,6 +6,7 @@ use homing_core::{
     fact::{Fact, LimitHit},
     hooks::{HookNotes, HookRun},
     run::Run,
+    tool::{CallHost, CallKey, ToolContext},
     tree::RunTree,
 };
 use uuid::Uuid;
@@ -100,6 +101,19 @@ impl ActiveRun {
     /// The tools that the run's agent and its ancestors' agents supply.
     pub(crate) fn agent_tools(&self) -> AgentTools {
         self.runtime.agent_tools_of(&self.tree, &self.live_run)
+    }
+
+    /// The context of a tool call.
+    pub(crate) fn tool_context(&self, key: CallKey, host: Arc<dyn CallHost>) -> ToolContext {
+        self.read(|run| ToolContext {
+            key,
+            place: run.place.clone(),
+            agent: run.spawned.agent.name.clone(),
+            workdir: run.spawned.workdir.clone(),
+            authority: Arc::new(run.spawned.authority.clone()),
+            state: self.live_run.state.clone(),
+            host,
+        })
     }
 
     /// The run, as hooks see it.

@@ -72,6 +72,7 @@ fn name(part: &Subject) -> &str {
     match part {
         Subject::Command { text, .. } => text,
         Subject::Path(text) | Subject::Host(text) | Subject::Name(text) => text,
+        Subject::Names(names) => names.first().map_or("", String::as_str),
     }
 }
 

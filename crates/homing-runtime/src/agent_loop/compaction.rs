@@ -19,18 +19,23 @@ pub(crate) fn digest(messages: &[Arc<TranscriptEntry>], window: u64) -> String {
     let each = (max_bytes / messages.len().max(1)).clamp(200, 8_000);
     let mut text = String::new();
     for entry in messages {
-        let (role, content) = match &entry.message {
-            Message::User { text, .. } => ("user", text.clone()),
-            Message::Assistant(reply) => {
-                let calls: Vec<String> =
-                    reply.calls().map(|call| format!("[calls {} {:?}]", call.name, call.args)).collect();
-                ("agent", format!("{} {}", reply.text(), calls.join(" ")))
-            }
-            Message::Tool(result) => ("tool", format!("{}: {}", result.name, result.text)),
-        };
+        let (role, content) = described(&entry.message);
         let _ = writeln!(text, "{role}: {}", cut(&content, each));
     }
     cut(&text, max_bytes)
+}
+
+/// The role and the content of a message, as text.
+pub(crate) fn described(message: &Message) -> (&'static str, String) {
+    match message {
+        Message::User { text, .. } => ("user", text.clone()),
+        Message::Assistant(reply) => {
+            let calls: Vec<String> =
+                reply.calls().map(|call| format!("[calls {} {:?}]", call.name, call.args)).collect();
+            ("agent", format!("{} {}", reply.text(), calls.join(" ")))
+        }
+        Message::Tool(result) => ("tool", format!("{}: {}", result.name, result.text)),
+    }
 }
 
 /// Number of messages that the summary replaces: all but the last few, without separating a call from its result.

@@ -279,9 +279,12 @@ impl ModelCalls {
         Err(Interrupt::Failed(failed_outcome(&error)))
     }
 
-    /// Summarises a history that would not fit the model's context, instead of sending it in vain.
+    /// Summarises a history that would not fit the model's context, instead of sending it in vain, or the part of it that the
+    /// agent's definition allows.
     fn compact_if_too_long(&self, request: &PreparedRequest, purpose: &Purpose) -> Option<Step> {
-        let window = request.model.card().context_window?;
+        // The agent's window is a wish: the last messages are kept even if they alone are larger.
+        let own = self.run.read(|run| run.spawned.agent.context.compact_window.filter(|_| !run.is_freshly_compacted()));
+        let window = [request.model.card().context_window, own].into_iter().flatten().min()?;
         let nearly_full = request.size.input > window - window / 10;
         let is_turn = matches!(purpose, Purpose::Turn);
         (is_turn && nearly_full && request.messages.len() > compaction::KEPT + 1).then(|| self.run.read(Run::compact))

@@ -26,6 +26,7 @@ use crate::{
     live_tree::LiveTree,
     runtime::PermissionHandler,
     scheduler::Scheduler,
+    skill_use,
 };
 
 /// Names a hook as the one that requires approval. It is not a rule, so no rule of the user makes it unnecessary.
@@ -103,7 +104,8 @@ impl CallPermissions {
     async fn apply_rules(&self, tool: &dyn Tool, context: &ToolContext, args: &Value) -> Result<String, CallError> {
         let subjects = tool.subjects(context, args);
         let ToolSpec { name, effect, .. } = tool.spec();
-        match context.authority.own.decide(name, *effect, &subjects) {
+        let skills = self.run.runtime.parts.skills.as_deref();
+        match self.run.read(|run| skill_use::grant(skills, run)).decide(name, *effect, &subjects) {
             Decision::Allow { by } => self.apply_taint(tool, context, &subjects, args, by).await,
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {

@@ -26,6 +26,7 @@ use crate::{
     delegation::{Delegation, child_report},
     event::TransientKind,
     journal::Commit,
+    observers::{self, Observation},
     resume::interrupted_ask,
     scheduler::Scheduler,
 };
@@ -40,6 +41,7 @@ pub(crate) struct RunDriver {
     model_calls: ModelCalls,
     tool_calls: ToolCalls,
     delegation: Delegation,
+    observation: Observation,
 }
 
 impl RunDriver {
@@ -53,6 +55,7 @@ impl RunDriver {
             model_calls: ModelCalls::new(run.clone(), scheduler.clone()),
             tool_calls: ToolCalls::new(run.clone(), scheduler.clone()),
             delegation: Delegation::new(run.clone(), scheduler.clone()),
+            observation: Observation::new(run.clone()),
             run,
             scheduler,
         }
@@ -139,6 +142,7 @@ impl RunDriver {
             // Only a panic leaves a model call open; the provider may have billed it.
             drop(self.run.record(interrupted_ask(&asked)));
         }
+        self.observation.stop();
         self.wait_for_children().await;
         live_run.drop_agent_tools();
         self.close_workspace().await;
@@ -199,7 +203,7 @@ impl RunDriver {
         }
     }
 
-    /// Records the end together with a background child's report to its parent, so that no crash keeps one without the
+    /// Records the end together with the report of a background child or an observer to its parent, so that no crash keeps one without the
     /// other.
     fn record_end(&self, ended: Ended) -> Option<Commit> {
         let ended = Arc::new(ended);
@@ -209,6 +213,9 @@ impl RunDriver {
             let parent = run.spawned.parent.and_then(|id| tree.get(id)).filter(|parent| parent.ended.is_none());
             if let (Some(parent), true, false) = (parent, run.spawned.background, run.told_parent()) {
                 let message = child_report::background_text(run, &ended, self.run.config().inline_answer);
+                facts.push((parent.id, Fact::Told { from: Some(run.id), message }));
+            }
+            if let (Some(parent), Some(message)) = (parent, observers::report(run, &ended)) {
                 facts.push((parent.id, Fact::Told { from: Some(run.id), message }));
             }
             facts.push((run.id, Fact::Ended(ended)));
@@ -235,6 +242,7 @@ impl Ledger for RunDriver {
     type Permit = CallPermit;
 
     async fn reserve(&self, purpose: Purpose, nudge: Option<String>) -> Result<Reserved<CallPermit>, Interrupt> {
+        self.observation.show_news().await;
         self.model_calls.reserve(purpose, nudge).await
     }
 
@@ -272,6 +280,10 @@ impl Effects for RunDriver {
 }
 
 impl Children for RunDriver {
+    fn takes(&self, call: &CallState) -> bool {
+        self.delegation.takes(call)
+    }
+
     async fn delegate(&self, calls: Vec<CallState>) -> Result<(), Interrupt> {
         self.delegation.call_all(calls).await
     }

@@ -8,7 +8,7 @@ use homing_core::{
     hooks::HookCall,
     message::{Args, ToolCall},
     run::{CallState, TEXT_ANSWER, VERIFICATION},
-    tool::{CallHost, CallKey, Replay, Tool, ToolContext, ToolOutput},
+    tool::{CallKey, Replay, Tool, ToolContext, ToolOutput},
     tool_names,
 };
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ impl ToolCalls {
             return Err(RefusedCall::outcome_unknown(name).into());
         }
         let host = Arc::new(ToolHost::new(&self.run));
-        let context = self.context(state.key, host.clone());
+        let context = self.run.tool_context(state.key, host.clone());
         let PermittedCall { args, by, notes } = self.permissions.check(&*tool, &context, args).await?;
         self.recorder.begin(state, name, &args, tool.spec().replay, by).await?;
         let output = self.execute(&*tool, &context, args.clone(), &host).await?;
@@ -142,18 +142,6 @@ impl ToolCalls {
         let call = HookCall { tool: name.to_owned(), args };
         let notes = hooks.after_call(&self.run.hook_run(), &call, &output).await;
         with_notes(output, self.run.show_warnings(notes))
-    }
-
-    fn context(&self, key: CallKey, host: Arc<dyn CallHost>) -> ToolContext {
-        self.run.read(|run| ToolContext {
-            key,
-            place: run.place.clone(),
-            agent: run.spawned.agent.name.clone(),
-            workdir: run.spawned.workdir.clone(),
-            authority: Arc::new(run.spawned.authority.clone()),
-            state: self.run.live_run.state.clone(),
-            host,
-        })
     }
 
     /// A valid answer ends the run; an invalid one is returned to the model with the problems found.
@@ -209,7 +197,7 @@ impl ToolCalls {
         let output = match self.recorder.begin(&state, "bash", &args, Replay::Safe, "until".to_owned()).await {
             Ok(()) => {
                 let host = Arc::new(ToolHost::new(&self.run));
-                let context = self.context(key, host.clone());
+                let context = self.run.tool_context(key, host.clone());
                 self.execute(&*tool, &context, args, &host).await?
             }
             Err(CallError::Refused(refused)) => ToolOutput::error(refused.text),

@@ -2,15 +2,17 @@
 
 pub(crate) mod child_report;
 mod delegate_args;
+mod forked_skill;
 mod specs;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::future::{select_all, try_join_all};
 use homing_core::{
     authority::Decision,
-    definition::OnFailure,
+    definition::{AgentDefinition, OnFailure},
     fact::{CallRefusal, CancelledBy, Ended, LimitHit, Outcome},
+    registry::Registry,
     rule::{Subject, Subjects},
     run::{CallState, Run, Step},
     tool::{Effect, Replay, ToolOutput},
@@ -29,8 +31,10 @@ use crate::{
         Interrupt,
         active_run::ActiveRun,
         call_record::{CallError, CallRecorder, RefusedCall},
+        permission::CallPermissions,
     },
     live_run::LiveRun,
+    run_tools::{CallKind, call_kind},
     runtime::{SpawnError, SpawnOrder},
     scheduler::Scheduler,
 };
@@ -43,6 +47,7 @@ pub(crate) struct Delegation {
     run: Arc<ActiveRun>,
     scheduler: Arc<Scheduler>,
     recorder: CallRecorder,
+    permissions: CallPermissions,
 }
 
 /// The output of a delegation call, with the reports about children if the caller is a program.
@@ -59,7 +64,13 @@ impl From<ToolOutput> for DelegationOutput {
 
 impl Delegation {
     pub(crate) fn new(run: Arc<ActiveRun>, scheduler: Arc<Scheduler>) -> Self {
-        Self { recorder: CallRecorder::new(run.clone()), run, scheduler }
+        let permissions = CallPermissions::new(run.clone(), scheduler.clone());
+        Self { recorder: CallRecorder::new(run.clone()), run, scheduler, permissions }
+    }
+
+    /// Returns true if a call is about other runs: it waits for them without holding anything, unlike a tool at work.
+    pub(crate) fn takes(&self, state: &CallState) -> bool {
+        call_kind(&state.call.name) == CallKind::Delegation || self.forked_skill(state).is_some()
     }
 
     /// Carries out calls concurrently.
@@ -107,6 +118,7 @@ impl Delegation {
             "wait" => self.wait(state, args).await,
             "tell" => self.tell(state, args).await,
             "cancel" => self.cancel(state, args).await,
+            tool_names::SKILL => self.run_skill(state, args).await,
             unknown => Err(RefusedCall::mistake(format!("`{unknown}` is not a delegation tool")).into()),
         }
     }
@@ -117,8 +129,13 @@ impl Delegation {
             let message = format!("only the user can start the agent `{}`", delegation.agent.name);
             return Err(RefusedCall::denied(message).into());
         }
-        let allowed_by = self.may_delegate(&delegation.agent.name)?;
+        let allowed_by = self.may_delegate(&delegation.agent)?;
         self.recorder.begin(state, "delegate", args, Replay::Keyed, allowed_by).await?;
+        self.run_child(state, &delegation).await
+    }
+
+    /// Spawns the child of a call that has begun, and waits for it unless it works in the background.
+    async fn run_child(&self, state: &CallState, delegation: &DelegateArgs) -> Result<DelegationOutput, CallError> {
         let reader = delegation.reader;
         loop {
             let (last, spawned) = self.run.tree.read(|tree| {
@@ -127,7 +144,7 @@ impl Delegation {
             });
             let child = match last {
                 Some(child) => child,
-                None => match self.spawn(state, &delegation).await {
+                None => match self.spawn(state, delegation).await {
                     Ok(child) => child,
                     Err(error) => return not_spawned(error, reader),
                 },
@@ -138,7 +155,7 @@ impl Delegation {
             let ended = self.wait_for_end(child).await?;
             match (&ended.outcome, delegation.agent.task.on_failure) {
                 (Outcome::Failed { .. }, OnFailure::Retry(times)) if spawned.max(1) <= times as usize => {
-                    if let Err(error) = self.spawn(state, &delegation).await {
+                    if let Err(error) = self.spawn(state, delegation).await {
                         return not_spawned(error, reader);
                     }
                 }
@@ -158,8 +175,8 @@ impl Delegation {
         model.is_some_and(|model| model.card().is_program())
     }
 
-    fn may_delegate(&self, agent: &str) -> Result<String, RefusedCall> {
-        let subjects = Subjects::Parts(vec![Subject::Name(agent.to_owned())]);
+    fn may_delegate(&self, agent: &AgentDefinition) -> Result<String, RefusedCall> {
+        let subjects = subject(&self.run.runtime.parts.registry, agent);
         match self.run.read(|run| run.spawned.authority.own.decide(tool_names::DELEGATE, Effect::Delegates, &subjects))
         {
             Decision::Allow { by } | Decision::Ask { by } => Ok(by),
@@ -177,6 +194,7 @@ impl Delegation {
             background: delegation.background,
             schema: delegation.schema.clone(),
             context: delegation.context.clone(),
+            tags: BTreeMap::new(),
         };
         let (child, commit) = self.run.runtime.spawn_child(&self.run.tree, self.run.id(), order).await?;
         drop(commit);
@@ -300,6 +318,13 @@ impl Delegation {
         let DelegationOutput { output, reports } = self.report(run, &ended, ReportReader::of(args));
         Ok(DelegationOutput { output: ToolOutput { is_error: false, ..output }, reports })
     }
+}
+
+/// An agent as rules see it: under its name, its title and its aliases, except for those that lead to another agent.
+pub(crate) fn subject(registry: &Registry, agent: &AgentDefinition) -> Subjects {
+    let leads_to_it = |name: &&String| registry.get(name).is_ok_and(|found| found.name == agent.name);
+    let more = agent.title.iter().chain(&agent.aliases).filter(leads_to_it);
+    Subjects::Parts(vec![Subject::Names([&agent.name].into_iter().chain(more).cloned().collect())])
 }
 
 /// The result of a delegation that started no child. A model reads the reason; a program that has reached a limit ends.

@@ -10,6 +10,7 @@ use homing_core::{
     message::Message,
     model::{AskFailure, Model, ModelError, ToolChoice},
     scripted_model::{call, last_words, say},
+    skill::{SkillCard, SkillSettings},
     tool::{Replay, ToolOutput},
 };
 use homing_runtime::{
@@ -19,7 +20,7 @@ use homing_runtime::{
 use serde_json::json;
 
 use crate::cut_replies::{cut, cut_in_call};
-use crate::support::{SimulatedWorld, TestModel, TestSetup, TestTool, agent, root_id, wait_for};
+use crate::support::{OneSkill, SimulatedWorld, TestModel, TestSetup, TestTool, agent, root_id, wait_for};
 
 /// A scenario, which makes a new setup each time, because models and tools keep logs.
 pub struct Scenario {
@@ -157,6 +158,26 @@ fn cut_three_times() -> (TestSetup, Arc<TestModel>) {
     staged(&["a"], model, vec![])
 }
 
+/// A skill that runs on its own, and a follow-up by another tool.
+fn forked_skill() -> (TestSetup, Arc<TestModel>) {
+    let model = TestModel::new(|request| {
+        Ok(match (request.system, request.messages.len()) {
+            ("lead", 1) => call([("skill", json!({"name": "audit", "arguments": "x"})), ("look", json!({}))]),
+            ("lead", _) => say("audited"),
+            ("scout", 1) => call([("look", json!({"at": last_words(&request)}))]),
+            _ => say("clean"),
+        })
+    });
+    let (mut setup, model) =
+        staged(&["lead", "scout"], model, vec![TestTool::simple("skill"), TestTool::simple("look")]);
+    let settings = SkillSettings { fork: true, agent: Some("scout".into()), ..SkillSettings::default() };
+    let card = SkillCard { name: "audit".into(), settings, ..SkillCard::default() };
+    setup.skills = Some(OneSkill::new(card, "Audit $ARGUMENTS."));
+    // The caller must not hold the only slot while it waits for the skill.
+    setup.config.max_runs = 1;
+    (setup, model)
+}
+
 pub const SCENARIOS: &[(&str, Scenario)] = &[
     ("scouts", Scenario { setup: lead_scouts_and_tools, task: || Task::new("lead", "go") }),
     ("background", Scenario { setup: background_and_follow_up, task: || Task::new("lead", "go") }),
@@ -171,6 +192,7 @@ pub const SCENARIOS: &[(&str, Scenario)] = &[
             task: || Task::new("a", "go").schema(json!({"type": "object", "required": ["n"]})),
         },
     ),
+    ("forked skill", Scenario { setup: forked_skill, task: || Task::new("lead", "go") }),
     ("tools on demand", Scenario { setup: tools_on_demand, task: || Task::new("a", "go") }),
     ("landing", Scenario { setup: landing_on_turns, task: || Task::new("a", "go").limits(Limits::default().turns(4)) }),
     (

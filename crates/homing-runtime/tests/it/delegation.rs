@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use homing_core::{
+    authority::Allow,
     definition::{AgentDefinition, Inherit, OfferedTo, OnFailure},
     envelope::Status,
     limits::Limits,
@@ -301,4 +302,32 @@ async fn agent_of_the_user_alone_is_not_offered_to_models() {
     assert_eq!(envelope.output, "offered: false; got: only the user can start the agent `scout`");
     let (envelope, _) = setup.run(Task::new("scout", "go")).await;
     assert_eq!(envelope.status, Status::Done, "the user can start it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_about_agents_hold_under_each_of_their_names() {
+    let writer =
+        || AgentDefinition { title: Some("Code Writer".into()), aliases: vec!["kit:writer".into()], ..agent("writer") };
+    // It claims a name that leads to another agent.
+    let rival = AgentDefinition { aliases: vec!["scout".into()], ..agent("rival") };
+    let offered = |denied: &'static str, allowed: &'static str| {
+        let mut lead = agent("lead");
+        if !denied.is_empty() {
+            lead.tools.denied = vec![denied.parse().unwrap()];
+        }
+        if !allowed.is_empty() {
+            lead.tools.allowed = Allow::Only(vec![allowed.parse().unwrap()]);
+        }
+        let agents = [lead, writer(), agent("scout"), rival.clone()];
+        let model = TestModel::new(|request| {
+            let delegate = request.tools.specs.iter().find(|spec| spec.name == "delegate");
+            Ok(say(delegate.map_or_else(String::new, |spec| spec.schema["properties"]["agent"]["enum"].to_string())))
+        });
+        async move { TestSetup::new(agents, model).run(Task::new("lead", "go")).await.0.output }
+    };
+    for name in ["delegate(writer)", "delegate(Writer)", "delegate(code writer)", "delegate(kit:writer)"] {
+        assert_eq!(offered(name, "").await, r#"["lead","rival","scout"]"#, "{name}");
+        assert_eq!(offered("", name).await, r#"["writer"]"#, "{name}");
+    }
+    assert_eq!(offered("", "delegate(scout)").await, r#"["scout"]"#, "not the rival");
 }

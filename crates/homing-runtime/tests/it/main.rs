@@ -13,6 +13,7 @@ mod full_disk;
 mod ledger;
 mod limits;
 mod manager;
+mod observers;
 mod permissions;
 mod replies;
 mod retries;

@@ -192,6 +192,33 @@ async fn fault24_full_context_is_summarised_and_the_run_continues() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn conversation_is_summarised_at_the_size_that_the_agent_names() {
+    let summaries = |window: Option<u64>| async move {
+        let model = TestModel::new(|request| {
+            if request.system.starts_with("You keep the notes") {
+                return Ok(say("notes: much was read"));
+            }
+            let noted = format!("{:?}", request.messages[0].message).contains("notes: much");
+            Ok(match (noted, request.messages.len()) {
+                (true, _) => say("done with notes"),
+                (false, n) if n > 12 => say("done"),
+                (false, n) => call([("read", json!({"n": n}))]),
+            })
+        });
+        let mut agent = agent("a");
+        agent.context.compact_window = window;
+        let text = "word ".repeat(20_000);
+        let read = crate::support::TestTool::new("read", Default::default(), Duration::ZERO, move |_| {
+            homing_core::tool::ToolOutput::text(text.clone())
+        });
+        TestSetup::new([agent], model).tools([read]).run(Task::new("a", "go")).await.0.output
+    };
+    assert_eq!(summaries(Some(20_000)).await, "done with notes");
+    assert_eq!(summaries(None).await, "done");
+    assert_eq!(summaries(Some(1_000_000)).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn context_that_stays_full_ends_the_run() {
     let model = TestModel::new(|request| {
         if request.system.starts_with("You keep the notes") {

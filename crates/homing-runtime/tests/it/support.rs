@@ -17,6 +17,7 @@ use homing_core::{
     message::Reply,
     model::{AskFailure, Model, ModelCard, ModelRequest, OnDelta, SingleModel},
     registry::Registry,
+    skill::{Skill, SkillCard, SkillLibrary},
     tool::{Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 use homing_runtime::{
@@ -189,14 +190,35 @@ pub struct TestSetup {
     pub agents: Vec<AgentDefinition>,
     pub model: Arc<dyn Model>,
     pub tools: Vec<Arc<TestTool>>,
+    pub skills: Option<Arc<dyn SkillLibrary>>,
     pub seed: u64,
     pub config: homing_runtime::RuntimeConfig,
+}
+
+/// A library of one skill.
+pub struct OneSkill(pub Arc<Skill>);
+
+impl OneSkill {
+    pub fn new(card: SkillCard, body: &str) -> Arc<Self> {
+        Arc::new(Self(Arc::new(Skill { card, body: body.to_owned(), resources: Vec::new() })))
+    }
+}
+
+impl SkillLibrary for OneSkill {
+    fn list(&self) -> &[SkillCard] {
+        std::slice::from_ref(&self.0.card)
+    }
+
+    fn get(&self, name: &str) -> Option<Result<Arc<Skill>, String>> {
+        (name == self.0.card.name).then(|| Ok(self.0.clone()))
+    }
 }
 
 impl TestSetup {
     pub fn new(agents: impl IntoIterator<Item = AgentDefinition>, model: Arc<dyn Model>) -> Self {
         let agents = agents.into_iter().collect();
-        Self { agents, model, tools: Vec::new(), seed: 1, config: homing_runtime::RuntimeConfig::default() }
+        let config = homing_runtime::RuntimeConfig::default();
+        Self { agents, model, tools: Vec::new(), skills: None, seed: 1, config }
     }
 
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<TestTool>>) -> Self {
@@ -209,6 +231,7 @@ impl TestSetup {
         let mut parts = RuntimeParts::new(registry, Arc::new(SingleModel(self.model.clone())), journal);
         parts.sources = Sources { clock: world.clone(), ids: world };
         parts.tools = self.tools.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect();
+        parts.skills = self.skills.clone();
         parts.config = self.config.clone();
         parts
     }

@@ -1,11 +1,12 @@
 //! A task that names a skill: `/NAME ARGUMENTS` runs the skill's instructions, also those that only the user may start.
 
-use homing_core::skill::Skill;
+use homing_core::skill::SkillSettings;
 
 use crate::{exit::Trouble, session::Session};
 
 /// The task that a skill describes.
 pub(super) struct SkillTask {
+    pub(super) name: String,
     pub(super) text: String,
     /// Agent that carries it out, if the skill names one.
     pub(super) agent: Option<String>,
@@ -19,10 +20,7 @@ pub(super) fn skill_task(text: &str, session: &Session) -> Result<Option<SkillTa
     let (name, arguments) = call.split_once(char::is_whitespace).unwrap_or((call, ""));
     let skills = session.homing.runtime().parts().skills.as_ref();
     let Some(found) = skills.and_then(|skills| skills.get(name)) else { return Ok(None) };
-    let mut skill = found.map(|skill| Skill::clone(&skill)).map_err(Trouble::config)?;
-    let settings = &mut skill.card.settings;
-    // This run is its own already.
-    settings.fork = false;
-    let (agent, model) = (settings.agent.take(), settings.model.take());
-    Ok(Some(SkillTask { text: skill.render_with(arguments), agent, model }))
+    let skill = found.map_err(Trouble::config)?;
+    let SkillSettings { agent, model, .. } = skill.card.settings.clone();
+    Ok(Some(SkillTask { name: name.to_owned(), text: skill.render_with(arguments), agent, model }))
 }

@@ -1,0 +1,41 @@
+//! Skills in use: the rules on tools that they bring to a run, and the agent of a run that carries one out.
+//!
+//! The skills that a run has loaded are known from its recorded calls, so a resumed run has the same. Their rules come from the
+//! library, which keeps approvals of trusted files only.
+
+use std::sync::Arc;
+
+use homing_core::{
+    authority::Grant,
+    definition::{AgentDefinition, ModelChoice},
+    run::Run,
+    skill::{SkillCard, SkillLibrary},
+    tool_names,
+};
+use serde_json::Value;
+
+/// The agent that carries out a skill in a run of its own: with the skill's model, effort and rules.
+pub(crate) fn carrier(agent: &AgentDefinition, card: &SkillCard) -> Arc<AgentDefinition> {
+    let mut agent = agent.clone();
+    agent.attachments.carries_out = Some(card.name.clone());
+    if let Some(model) = &card.settings.model {
+        agent.model.choice = ModelChoice::Named(vec![model.clone()]);
+    }
+    agent.model.effort = card.settings.effort.or(agent.model.effort);
+    Arc::new(agent)
+}
+
+/// The permissions of a run, with the rules of the skills that it uses. These approve and deny calls, and allow nothing that the
+/// run's own rules do not.
+pub(crate) fn grant(skills: Option<&dyn SkillLibrary>, run: &Run) -> Arc<Grant> {
+    let own = &run.spawned.authority.own;
+    let has_rules = |card: &SkillCard| !card.settings.approved.is_empty() || !card.settings.denied.is_empty();
+    let Some(skills) = skills.filter(|skills| skills.list().iter().any(has_rules)) else {
+        return own.clone();
+    };
+    let loaded = run.results(tool_names::SKILL).filter(|result| !result.is_error);
+    let loaded = loaded.filter_map(|result| result.data.as_ref()?.get("skill").and_then(Value::as_str));
+    let in_use = run.spawned.agent.attachments.carries_out.as_deref().into_iter().chain(loaded);
+    let layers = in_use.filter_map(|name| skills.card(name)?.layer());
+    layers.fold(own.clone(), |grant, layer| Arc::new(grant.under(layer)))
+}
