@@ -91,6 +91,17 @@ impl PrivateFolder {
         self.root.with_file_name("restore")
     }
 
+    /// Creates a private folder in `parent` and removes it again.
+    ///
+    /// # Errors
+    /// Fails if commands could not get one there.
+    pub fn try_in(parent: &Path, host: &CommandEnv) -> Result<(), PolicyError> {
+        let folder = Self { root: parent.join(format!("probe-{}", uuid::Uuid::new_v4())) };
+        let prepared = folder.prepare(host);
+        folder.remove();
+        prepared
+    }
+
     /// Creates the folders with access for the user only. Package registries that the user already has are linked, so that
     /// builds work offline.
     pub fn prepare(&self, host: &CommandEnv) -> Result<(), PolicyError> {

@@ -95,6 +95,11 @@ impl Sandboxes {
     /// Tries each back-end with a trivial command, in a scratch folder.
     pub async fn probe(helper: &Path, host: &CommandEnv, scratch: &Path) -> Self {
         let mut found = Self { system: toolchains::system(host), ..Self::none(helper) };
+        // Without it every back-end would fail, for a reason that is not its own.
+        if let Err(error) = PrivateFolder::try_in(scratch, host) {
+            found.failed.push(error.to_string());
+            return found;
+        }
         if cfg!(target_os = "macos") {
             found.probe_seatbelt(host, scratch).await;
             return found;

@@ -5,9 +5,9 @@ mod provider_check;
 use std::{path::Path, time::Duration};
 
 use homing::{CodingSetup, Folders, environment};
-use homing_models::Providers;
+use homing_models::{ProviderRow, Providers};
 use homing_runtime::journal::sqlite::{SqliteJournal, SqliteOptions};
-use homing_sandbox::{Backend, CommandEnv, OwnNetwork, Sandboxes};
+use homing_sandbox::{Backend, CommandEnv, OwnNetwork, PrivateFolder, Sandboxes};
 use homing_tools::trust::{AuthorityFiles, TrustState};
 
 use self::provider_check::OfferedModels;
@@ -55,6 +55,11 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let providers = providers(config.as_ref());
     let mut offered = OfferedModels::new();
     for row in providers.rows().iter().filter(|row| providers.is_usable(&row.name) && !args.offline) {
+        // The key of a provider that was moved is not for the others that share it.
+        let is_moved = |other: &&ProviderRow| other.has_own_url && !row.has_own_url && other.key_vars == row.key_vars;
+        if !row.key_vars.is_empty() && providers.rows().iter().any(|other| is_moved(&other)) {
+            continue;
+        }
         if let Some(finding) = provider_check::provider(&providers, row, &mut offered).await {
             show(&row.name, finding)?;
         }
@@ -79,19 +84,27 @@ fn configuration(config: &Result<Layered, Trouble>) -> Finding {
 /// Probes the sandbox back-ends with a command that does nothing.
 pub(crate) async fn sandboxes(setup: &CodingSetup) -> Option<Sandboxes> {
     let helper = environment::executable().ok()?;
+    Some(Sandboxes::probe(&helper, &command_env(setup), &setup.private).await)
+}
+
+fn command_env(setup: &CodingSetup) -> CommandEnv {
     let home = setup.places.home.clone().unwrap_or_else(|| setup.private.join("home"));
-    let command_env = CommandEnv { home, env: setup.env.clone() };
-    Some(Sandboxes::probe(&helper, &command_env, &setup.private).await)
+    CommandEnv { home, env: setup.env.clone() }
 }
 
 async fn sandbox(setup: &CodingSetup) -> Finding {
+    if let Err(error) = PrivateFolder::try_in(&setup.private, &command_env(setup)) {
+        return Finding::Bad(format!(
+            "commands are refused: {error}. Correct the folder's owner and mode, or remove it"
+        ));
+    }
     let Some(found) = sandboxes(setup).await else {
         return Finding::Bad("cannot locate the homing executable, which supervises commands".to_owned());
     };
     match found.best() {
         Some(Backend::Bubblewrap { program, .. }) => Finding::Good(format!("bubblewrap ({})", program.display())),
         Some(Backend::Landlock { version, network: OwnNetwork::Possible }) => {
-            Finding::Good(format!("Landlock version {version}"))
+            Finding::Good(format!("Landlock version {version} ({})", found.why_not()))
         }
         Some(Backend::Landlock { version, network: OwnNetwork::Impossible }) => Finding::Good(format!(
             "Landlock version {version}; commands have no loopback and cannot reach listed hosts"

@@ -10,7 +10,7 @@ use homing_models::{
 };
 
 use super::{CONNECT, Finding};
-use crate::{config::Layered, session};
+use crate::{config::Layered, progress::figures, session};
 
 /// Maximum time for a provider to list its models.
 const LIST: Duration = Duration::from_secs(10);
@@ -47,14 +47,14 @@ async fn models(providers: &Providers, row: &ProviderRow, offered: &mut OfferedM
     let redact = session::redactor(providers);
     match tokio::time::timeout(LIST, providers.served_models(&row.name)).await {
         Ok(Ok(models)) => {
-            let count = models.len();
+            let count = figures::count(models.len() as u64, "model");
             offered.insert(row.name.clone(), models);
             Finding::Good(match variable {
                 Some(name) if !PUBLIC_LISTS.contains(&row.name.as_str()) => {
-                    format!("{connected}; {name} is accepted; {count} models")
+                    format!("{connected}; {name} is accepted; {count}")
                 }
-                Some(_) => format!("{connected}; {count} models; the key was not checked, because the list needs none"),
-                None => format!("{connected}; {count} models"),
+                Some(_) => format!("{connected}; {count}; the key was not checked, because the list needs none"),
+                None => format!("{connected}; {count}"),
             })
         }
         Ok(Err(ModelError::Unauthorized { reason })) => {
