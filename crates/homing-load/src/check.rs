@@ -153,6 +153,13 @@ pub fn check(paths: &[PathBuf], options: &ParseOptions, on_file: &mut dyn FnMut(
     report
 }
 
+/// A warning about a file in an agent folder that is an agent only if it is named.
+fn not_loaded(path: &Path, reason: &str) -> Diagnostic {
+    let message = format!("this agent is not loaded by its place: {reason}");
+    let diagnostic = Diagnostic::warning(message).at(1, 1).hint("it runs by its path only");
+    Diagnostic { path: Some(Arc::new(path.to_owned())), ..diagnostic.rule_id("not-loaded") }
+}
+
 /// A remark about the agents of one folder, at its first file: a page of remarks about a collection of agents helps less.
 fn not_searched_remark(files: Vec<PathBuf>) -> Option<Diagnostic> {
     let more = match files.len() - 1 {
@@ -162,7 +169,8 @@ fn not_searched_remark(files: Vec<PathBuf>) -> Option<Diagnostic> {
     let message = format!("this agent is not loaded by its place{more}: its folder is not searched for agents");
     let hint = "move it to `.claude/agents` or another folder for agents, or run it by its path";
     let first = files.into_iter().next()?;
-    Some(Diagnostic { path: Some(Arc::new(first)), ..Diagnostic::info(message).at(1, 1).hint(hint) })
+    let diagnostic = Diagnostic::info(message).at(1, 1).hint(hint).rule_id("not-searched");
+    Some(Diagnostic { path: Some(Arc::new(first)), ..diagnostic })
 }
 
 impl CheckReport {
@@ -189,6 +197,10 @@ impl CheckReport {
                 self.agents += usize::from(!parsed.definitions.is_empty());
                 if !parsed.definitions.is_empty() {
                     self.references.extend(file.references());
+                    if let Some(reason) = file.not_loaded_here(options) {
+                        self.not_searched += 1;
+                        self.diagnostics.push(not_loaded(path, &reason));
+                    }
                 }
                 self.found.extend(parsed.definitions);
             }

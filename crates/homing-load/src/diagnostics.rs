@@ -7,7 +7,7 @@ use homing_core::diagnostic::{Diagnostic, Severity};
 use crate::{
     fix::{FixDraft, Syntax},
     node::Position,
-    references::Reference,
+    references::FileNotes,
 };
 
 /// The diagnostics of one file.
@@ -16,8 +16,8 @@ pub(crate) struct Diagnostics {
     list: Vec<Diagnostic>,
     /// Fixes of diagnostics, by their index in the list.
     fixes: Vec<(usize, FixDraft)>,
-    /// Names that refer to something outside of the file, if they are asked for.
-    pub(crate) references: Option<Vec<Reference>>,
+    /// Notes on the text of the file, if they are asked for.
+    pub(crate) notes: Option<FileNotes>,
 }
 
 impl Diagnostics {

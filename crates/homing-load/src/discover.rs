@@ -5,7 +5,7 @@ mod places;
 
 use std::{
     cmp::Reverse,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
@@ -29,7 +29,7 @@ use crate::{
     builtin, codex_roles,
     dialect::{self, Depth, Dialect},
     file, file_references, naming,
-    parse::{DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, is_skill, parse, parse_json},
+    parse::{self, DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, is_skill, parse, parse_json},
     skills::{PLUGIN_FOLDER, SkillFolders, skill_as_agent},
     strip_authority::without_authority,
     sub_recipes,
@@ -125,6 +125,16 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
 /// Reads the agents in one file.
 pub fn load_file(path: &Path, scope: Scope, options: &ParseOptions) -> Parsed {
     load_found(path, ParsedFile::Named, scope, None, options)
+}
+
+/// The lines of the file at `path` that set the fields of `definition`, by their names in its JSON form.
+pub fn field_lines(path: &Path, definition: &AgentDefinition) -> BTreeMap<&'static str, u32> {
+    let Ok(bytes) = file::read(path) else { return BTreeMap::new() };
+    let dialect = dialect::named(&definition.source.dialect);
+    let found = dialect.map_or(ParsedFile::Named, ParsedFile::Among);
+    let lines = parse::notes(path, bytes, found, &ParseOptions::default()).lines.into_iter();
+    let name = definition.name.rsplit(':').next().unwrap_or_default();
+    lines.filter(|line| line.agent == name).map(|line| (line.field, line.line)).collect()
 }
 
 /// Reads the agents in one folder and, if asked for, in the folders below it.
@@ -272,7 +282,10 @@ impl Discovered {
 
     /// The files in agent folders that define no agent, each with the reason: errors, and files that are something else.
     pub fn unloaded(&self) -> Vec<(PathBuf, String)> {
-        let errors = self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+        let is_error = |diagnostic: &&Diagnostic| {
+            diagnostic.severity == Severity::Error || diagnostic.rule.as_deref() == Some(walk::NOT_READ)
+        };
+        let errors = self.diagnostics.iter().filter(is_error);
         let failed = errors.filter_map(|diagnostic| {
             let path = diagnostic.path.as_ref()?;
             let line = if diagnostic.line > 0 { format!("line {}: ", diagnostic.line) } else { String::new() };

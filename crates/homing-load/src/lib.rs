@@ -38,8 +38,8 @@ mod yaml;
 
 pub use check::{CheckReport, check};
 pub use discover::{
-    Discovered, Places, Recurse, StrippedField, TrustPolicy, discover, discover_trusted, is_about_hidden_agent,
-    load_file, load_folder, project_paths,
+    Discovered, Places, Recurse, StrippedField, TrustPolicy, discover, discover_trusted, field_lines,
+    is_about_hidden_agent, load_file, load_folder, project_paths,
 };
 pub use field_table::field_table;
 pub use file::{MAX_FILE, MAX_FRONT_MATTER};

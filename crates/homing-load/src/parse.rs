@@ -16,7 +16,7 @@ use crate::{
     file::{self, MAX_FRONT_MATTER},
     front_matter, json,
     node::{Node, NodeEntry, NodeKind, Position},
-    references::{self, Reference},
+    references::FileNotes,
     repair, toml_nodes,
     tools::Vocabulary,
     yaml,
@@ -76,19 +76,19 @@ pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, optio
     let text = file::decode(bytes, &mut diagnostics);
     let parts = match &text {
         Some(text) => read(text, &FileContext { path, found, scope, options }, &mut diagnostics),
-        None => (undecodable(found), Vec::new()),
+        None => (undecodable(path, found), Vec::new()),
     };
     finish(parts, diagnostics, Some(path), text.as_deref(), options)
 }
 
-/// Parses the content of a file for the names in it that refer to something else.
-pub(crate) fn references(path: &Path, bytes: Vec<u8>, found: ParsedFile, options: &ParseOptions) -> Vec<Reference> {
+/// Parses the content of a file for the names in it that refer to something else, and the lines of its fields.
+pub(crate) fn notes(path: &Path, bytes: Vec<u8>, found: ParsedFile, options: &ParseOptions) -> FileNotes {
     let mut diagnostics = Diagnostics::default();
-    diagnostics.references = Some(Vec::new());
+    diagnostics.notes = Some(FileNotes::default());
     if let Some(text) = file::decode(bytes, &mut diagnostics) {
         read(&text, &FileContext { path, found, scope: Scope::Project, options }, &mut diagnostics);
     }
-    diagnostics.references.unwrap_or_default()
+    diagnostics.notes.unwrap_or_default()
 }
 
 fn finish(
@@ -111,8 +111,9 @@ fn finish(
 }
 
 /// The kind of a file that is not text: an error in a folder of agents, irrelevant anywhere else.
-fn undecodable(found: ParsedFile) -> FileKind {
+fn undecodable(path: &Path, found: ParsedFile) -> FileKind {
     match found {
+        ParsedFile::Anywhere if dialect::by_path(path).is_some() => FileKind::Agent,
         ParsedFile::Among(_) | ParsedFile::Named | ParsedFile::SkillAsAgent => FileKind::Agent,
         ParsedFile::Anywhere => FileKind::Other("not text"),
     }
@@ -421,10 +422,11 @@ fn one<'a>(
     let source = Source { kind: context.scope, path: Some(context.path.to_owned()), dialect: dialect.name.to_owned() };
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
-    match build(&PartialDefinition { key, entries, position: node.position, body, stem, names, source }, diagnostics) {
+    let partial = PartialDefinition { key, entries, position: node.position, body, stem, names, source };
+    match build(&partial, diagnostics) {
         Built::Definition(definition) => {
-            if let Some(references) = &mut diagnostics.references {
-                references.extend(references::of(entries, names, &definition));
+            if let Some(notes) = &mut diagnostics.notes {
+                notes.add(&partial, &definition);
             }
             Some(*definition)
         }

@@ -13,6 +13,7 @@ use homing_core::{
 };
 
 use crate::{
+    build::PartialDefinition,
     diagnostics::Diagnostics,
     fields::{self, Field},
     node::{Node, NodeEntry, NodeKind, Position},
@@ -38,6 +39,51 @@ pub(crate) enum ReferenceKind {
     Skill,
     Server,
     Agent,
+}
+
+/// Notes on the text of a file beyond its definitions.
+#[derive(Debug, Default)]
+pub(crate) struct FileNotes {
+    pub(crate) references: Vec<Reference>,
+    /// Fields of definitions in their JSON form, with the line that sets them.
+    pub(crate) lines: Vec<FieldLine>,
+}
+
+/// The line that sets a field.
+#[derive(Debug)]
+pub(crate) struct FieldLine {
+    pub(crate) agent: String,
+    pub(crate) field: &'static str,
+    pub(crate) line: u32,
+}
+
+impl FileNotes {
+    /// Adds what the keys of an agent say.
+    pub(crate) fn add(&mut self, partial: &PartialDefinition<'_>, definition: &AgentDefinition) {
+        self.references.extend(of(partial.entries, partial.names, definition));
+        let mut add = |field, line| {
+            let is_known = self.lines.iter().any(|known| known.agent == definition.name && known.field == field);
+            if !is_known {
+                self.lines.push(FieldLine { agent: definition.name.clone(), field, line });
+            }
+        };
+        let fields = partial.entries.iter().filter_map(|entry| {
+            let folded = fields::fold(&entry.key);
+            let own = partial.names.dialect.fields.iter().find(|(key, _)| *key == folded).map(|(_, field)| *field);
+            Some((fields::definition_fields(own.or_else(|| fields::lookup(&folded))?), entry.position.line))
+        });
+        let fields: Vec<_> = fields.collect();
+        // The field that a key is named after comes before those that it sets as well.
+        for (set, line) in &fields {
+            set.first().into_iter().for_each(|field| add(*field, *line));
+        }
+        if let Some((_, line)) = partial.body.filter(|(body, _)| !body.trim().is_empty()) {
+            add("prompt", line);
+        }
+        for (set, line) in fields {
+            set.iter().for_each(|field| add(*field, line));
+        }
+    }
 }
 
 /// The names that exist.
@@ -123,7 +169,7 @@ fn near<'a>(name: &str, known: &mut dyn Iterator<Item = &'a str>) -> Option<&'a 
 }
 
 /// The references of one agent.
-pub(crate) fn of(entries: &[NodeEntry], names: Vocabulary<'_>, definition: &AgentDefinition) -> Vec<Reference> {
+fn of(entries: &[NodeEntry], names: Vocabulary<'_>, definition: &AgentDefinition) -> Vec<Reference> {
     let mut collector = Collector { names, definition, found: Vec::new() };
     collector.entries(entries);
     let mut found = collector.found;

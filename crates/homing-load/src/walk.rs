@@ -11,6 +11,8 @@ use homing_core::diagnostic::Diagnostic;
 
 use crate::dialect::Depth;
 
+/// The rule of diagnostics about files and folders that are not read.
+pub(crate) const NOT_READ: &str = "not-read";
 /// Deeper folders are not read.
 const MAX_LEVELS: usize = 16;
 /// The maximum number of files in one listing.
@@ -66,14 +68,20 @@ impl Listing {
         self.diagnostics.push(Diagnostic { path, ..Diagnostic::warning(message) });
     }
 
+    /// Warns about something that is not read.
+    fn skip(&mut self, path: &Path, message: impl Into<String>) {
+        let path = Some(Arc::new(path.to_owned()));
+        self.diagnostics.push(Diagnostic { path, ..Diagnostic::warning(message).rule_id(NOT_READ) });
+    }
+
     fn folder(&mut self, folder: &Path, filter: WalkFilter<'_>, level: usize) {
         if level > MAX_LEVELS || self.files.len() > MAX_FILES {
-            return self.warn(folder, "too many levels or files: this folder was read only in part");
+            return self.skip(folder, "too many levels or files: this folder was read only in part");
         }
         match fs::read_dir(folder) {
             Ok(entries) => entries.filter_map(Result::ok).for_each(|entry| self.entry(&entry, filter, level)),
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => (),
-            Err(error) => self.warn(folder, format!("the folder cannot be read: {error}")),
+            Err(error) => self.skip(folder, format!("the folder cannot be read: {error}")),
         }
     }
 
@@ -92,7 +100,7 @@ impl Listing {
         } else if kind.is_symlink() {
             self.link(&entry.path(), &name, filter, level);
         } else if ends(&name, filter.endings) {
-            self.warn(&entry.path(), "not a regular file: skipped");
+            self.skip(&entry.path(), "not a regular file: skipped");
         }
     }
 
@@ -110,9 +118,9 @@ impl Listing {
                     self.files.push(path.to_owned());
                 }
             }
-            Ok(_) if named => self.warn(path, "not a regular file: skipped"),
+            Ok(_) if named => self.skip(path, "not a regular file: skipped"),
             Ok(_) => (),
-            Err(_) if named => self.warn(path, "broken symbolic link: skipped"),
+            Err(_) if named => self.skip(path, "broken symbolic link: skipped"),
             Err(_) => (),
         }
     }
@@ -122,7 +130,7 @@ impl Listing {
         let Ok(target) = fs::canonicalize(link) else { return false };
         let fence = filter.fence.and_then(|fence| fs::canonicalize(fence).ok());
         if fence.is_some_and(|fence| !target.starts_with(fence)) {
-            self.warn(link, "symbolic link out of the project: skipped");
+            self.skip(link, "symbolic link out of the project: skipped");
             return false;
         }
         // A link to a folder that contains it would form a loop.

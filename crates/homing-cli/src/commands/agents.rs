@@ -14,7 +14,7 @@ use homing_core::{
     sanitize,
     tool::ToolSpec,
 };
-use homing_load::is_about_hidden_agent;
+use homing_load::{field_lines, is_about_hidden_agent};
 use serde_json::{Map, Value, json};
 
 use super::{check::diagnostic_as_json, run::plan};
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
         (Some(name), true) => {
             let entry = session.agent(name)?;
             let mut value = as_json(entry, &session);
-            value["definition"] = serde_json::to_value(&*entry.definition)?;
+            value["definition"] = whole(&entry.definition)?;
             value["from"] = origins(&entry.definition);
             value["effective"] = effective(&session, &entry.definition)?;
             writeln!(out, "{}", terminal::json(&value))?;
@@ -89,7 +89,44 @@ fn planned(session: &Session, agent: &AgentDefinition) -> Result<(Spawned, Vec<T
     Ok((spawned, tools, task))
 }
 
-/// Returns where each value of a definition came from: its file, or the default.
+/// Adds the fields that have their defaults and are left out of the JSON form.
+fn whole(definition: &AgentDefinition) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(definition)?;
+    for field in LEFT_OUT.iter().filter(|field| value.get(**field).is_none()).collect::<Vec<_>>() {
+        value[*field] = Value::Null;
+    }
+    Ok(value)
+}
+
+/// Fields of a definition that are left out of its JSON form if they have their defaults.
+const LEFT_OUT: &[&str] = &[
+    "title",
+    "aliases",
+    "denied",
+    "asked",
+    "delegates",
+    "effort",
+    "temperature_milli",
+    "skills",
+    "resources",
+    "shared_context",
+    "permission_mode",
+    "background",
+    "memory",
+    "offered_to",
+    "taint",
+    "mcp_servers",
+    "hooks",
+    "schema",
+    "schema_optional",
+    "initial_prompt",
+    "parameters",
+    "color",
+    "metadata",
+    "unknown",
+];
+
+/// Returns where each value of a definition came from: its file and line, or the default.
 fn origins(definition: &AgentDefinition) -> Value {
     let fields = |definition: &AgentDefinition| match serde_json::to_value(definition) {
         Ok(Value::Object(fields)) => fields,
@@ -98,12 +135,17 @@ fn origins(definition: &AgentDefinition) -> Value {
     let empty = fields(&AgentDefinition::default());
     let file = definition.source.path.as_ref().map(|path| path.display().to_string());
     let file = file.unwrap_or_else(|| scope(definition.source.kind).to_owned());
+    let lines = definition.source.path.as_ref().map(|path| field_lines(path, definition)).unwrap_or_default();
     let from = |(key, value): (String, Value)| {
-        let is_default = empty.get(&key) == Some(&value);
-        let from = if is_default { "default" } else { file.as_str() };
+        let from = match lines.get(key.as_str()) {
+            _ if empty.get(&key) == Some(&value) => "default".to_owned(),
+            Some(line) => format!("{file}:{line}"),
+            None => file.clone(),
+        };
         (key, Value::from(from))
     };
-    Value::Object(fields(definition).into_iter().map(from).collect())
+    let left_out = LEFT_OUT.iter().map(|field| ((*field).to_owned(), Value::from("default")));
+    Value::Object(left_out.chain(fields(definition).into_iter().map(from)).collect())
 }
 
 fn list(session: &Session, out: &mut dyn Write) -> std::io::Result<()> {

@@ -201,8 +201,14 @@ fn agent_is_explained_completely() {
     let definition = &shown["definition"];
     assert_eq!((definition["prompt"].as_str(), definition["effort"].as_str()), (Some("You are A."), Some("high")));
     assert_eq!((definition["background"].as_bool(), definition["isolation"].as_str()), (Some(true), Some("none")));
-    assert!(shown["from"]["effort"].as_str().unwrap().ends_with(".claude/agents/a.md"), "{shown}");
-    assert_eq!(shown["from"]["isolation"], "default");
+    for (field, line) in [("name", 2), ("description", 3), ("effort", 4), ("background", 5), ("prompt", 8)] {
+        let from = shown["from"][field].as_str().unwrap();
+        assert!(from.ends_with(&format!(".claude/agents/a.md:{line}")), "{field}: {from}");
+    }
+    for field in ["isolation", "memory", "hooks", "permission_mode", "schema", "denied"] {
+        assert_eq!(shown["from"][field], "default", "{field}");
+        assert!(shown["definition"].get(field).is_some(), "{field} is shown although it has its default");
+    }
     let prompt = out(&world.homing(&["agents", "a", "--prompt"]));
     assert!(prompt.starts_with("You are A.\n") && prompt.contains("project rules"), "{prompt}");
 }

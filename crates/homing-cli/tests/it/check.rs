@@ -137,6 +137,61 @@ fn names_that_refer_to_nothing_are_warnings_with_positions() {
 }
 
 #[test]
+fn files_that_are_not_read_are_named_with_the_reason() {
+    let world = World::saying("hello");
+    let folder = world.project.path().join(".claude/agents");
+    fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink("nowhere.md", folder.join("broken.md")).unwrap();
+    fs::create_dir(world.project.path().join(".git")).unwrap();
+    let outside = world.home.path().join("outside.md");
+    fs::write(&outside, "---\nname: outside\ndescription: d\n---\nP\n").unwrap();
+    std::os::unix::fs::symlink(&outside, folder.join("link.md")).unwrap();
+    fs::write(folder.join("latin.md"), b"---\nname: caf\xe9\n---\n").unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.join("pipe.md")).status().unwrap();
+    assert!(made.success());
+    let reasons = [
+        ("broken.md", "broken symbolic link"),
+        ("link.md", "symbolic link out of the project"),
+        ("latin.md", "not UTF-8 text"),
+        ("pipe.md", "not a regular file"),
+    ];
+    let failed = err(&world.homing(&["run", "--agent", "outside", "x"]));
+    for args in [&["check"][..], &["check", "--strict"], &["check", "."], &["check", "--json"]] {
+        let shown = out(&world.homing(args));
+        for (file, reason) in reasons {
+            assert!(shown.contains(file) && shown.contains(reason), "{args:?} {file}: {shown}");
+            let named = failed.lines().any(|line| line.starts_with("not loaded: ") && line.contains(file));
+            assert!(named && failed.contains(reason), "{file}: {failed}");
+        }
+    }
+}
+
+#[test]
+fn checked_file_that_no_run_would_load_is_reported() {
+    let world = World::saying("hello");
+    fs::create_dir(world.project.path().join(".git")).unwrap();
+    let outside = world.home.path().join("outside.md");
+    fs::write(&outside, "---\nname: outside\ndescription: d\n---\nP\n").unwrap();
+    world.write(".claude/agents/page.md", "---\ntitle: Begin\nsidebar_position: 2\ndescription: d\n---\nText\n");
+    std::os::unix::fs::symlink(&outside, world.project.path().join(".claude/agents/link.md")).unwrap();
+    world.write("stray.md", "---\nname: stray\ndescription: d\n---\nP\n");
+    world.write(".claude/agents/good.md", "---\nname: good\ndescription: d\n---\nP\n");
+    let reason = |path: &str| {
+        let report = json(&world.homing(&["check", "--json", path]));
+        let found = ["warnings", "infos"].map(|kind| report[kind].as_array().unwrap().clone()).concat();
+        let found =
+            found.iter().filter(|found| ["not-loaded", "not-searched"].contains(&found["rule"].as_str().unwrap()));
+        let reasons: Vec<String> = found.map(|found| found["message"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(report["not_searched"].as_u64().unwrap(), reasons.len() as u64, "{report}");
+        reasons.join(", ")
+    };
+    assert!(reason(".claude/agents/page.md").contains("it is read as a page of documentation"));
+    assert!(reason(".claude/agents/link.md").contains("symbolic link out of the project"));
+    assert!(reason("stray.md").contains("its folder is not searched"));
+    assert_eq!(reason(".claude/agents/good.md"), "");
+}
+
+#[test]
 fn sarif_log_follows_the_rules_of_the_format() {
     let world = World::saying("hello");
     world.write(".claude/agents/a b.md", "---\nname: a b\ndescripton: Use it: now\nmaxTurns: $5\n---\nP\n");

@@ -20,9 +20,10 @@ pub(crate) use draft::{FixDraft, Syntax, yaml_block};
 pub(crate) use text_edits::{apply, edit};
 
 use crate::{
-    discover::load_bytes,
+    dialect,
+    discover::{load_bytes, load_found, repository},
     file,
-    parse::{self, ParseOptions, ParsedFile, is_skill},
+    parse::{self, FileKind, ParseOptions, ParsedFile, is_skill},
     references::Reference,
     skills::{body_of, parse_card},
 };
@@ -81,12 +82,30 @@ impl CheckedFile {
         Self { path, found: ParsedFile::Named, root, tools: options.tools.clone() }
     }
 
+    /// The reason why a file that the user named is not loaded by its place, although its folder is searched.
+    pub(crate) fn not_loaded_here(&self, options: &ParseOptions) -> Option<String> {
+        let whole = std::path::absolute(&self.path).ok()?;
+        let dialect = dialect::by_path(&whole).filter(|_| matches!(self.found, ParsedFile::Named))?;
+        if !dialect::is_searched(&whole) {
+            return None;
+        }
+        let real = std::fs::canonicalize(&whole).ok()?;
+        let folder = std::fs::canonicalize(whole.parent()?).ok()?;
+        if repository(&folder).is_some_and(|root| !real.starts_with(root)) {
+            return Some("it is a symbolic link out of the project".to_owned());
+        }
+        match load_found(&whole, ParsedFile::Among(dialect), Scope::Project, None, options).what {
+            FileKind::Other(reason) => Some(format!("it is read as {reason}")),
+            FileKind::Agent | FileKind::Skill => None,
+        }
+    }
+
     /// The names in the file that refer to something else.
     pub(crate) fn references(&self) -> Vec<(Arc<PathBuf>, Reference)> {
         let Ok(bytes) = file::read(&self.path) else { return Vec::new() };
         let options = ParseOptions { strict: false, tools: self.tools.clone() };
         let path = Arc::new(self.path.clone());
-        let references = parse::references(&self.path, bytes, self.found, &options).into_iter();
+        let references = parse::notes(&self.path, bytes, self.found, &options).references.into_iter();
         references.map(|reference| (path.clone(), reference)).collect()
     }
 
