@@ -2,11 +2,12 @@
 
 mod hidden;
 mod places;
+mod plugin;
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap, HashSet},
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -17,18 +18,17 @@ use homing_core::{
     registry::Registry,
 };
 
-use serde_json::Value;
-
 pub use hidden::is_about_hidden_agent;
 pub(crate) use hidden::skill_announcement;
 pub(crate) use places::repository;
 use places::{AgentFolder, agent_folders};
 pub use places::{Places, project_paths};
+pub(crate) use plugin::{plugin_fields, plugin_name, plugin_paths};
 
 use crate::{
     builtin, codex_roles,
     dialect::{self, Depth, Dialect},
-    file, file_references, naming,
+    file, file_references,
     parse::{self, DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, is_skill, parse, parse_json},
     skills::{PLUGIN_FOLDER, SkillFolders, skill_as_agent},
     strip_authority::without_authority,
@@ -106,6 +106,7 @@ pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPol
         candidates.extend(parsed.definitions.into_iter().map(|agent| Candidate::of(agent, dialect::own())));
     }
     found.diagnostics.extend(duplicates(&candidates));
+    found.diagnostics.extend(places.plugins.iter().flat_map(|folder| plugin::unused_parts(folder)));
     let (skills, diagnostics) = SkillFolders::discover_trusted(places, trust.is_trusted);
     found.skills = skills;
     found.diagnostics.extend(diagnostics);
@@ -404,32 +405,4 @@ fn duplicates(candidates: &[Candidate]) -> Vec<Diagnostic> {
         }
     }
     diagnostics
-}
-
-/// The name of the plugin in a folder: from its manifest, or else the folder's name.
-pub(crate) fn plugin_name(folder: &Path) -> Option<String> {
-    let manifest = plugin_manifest(folder);
-    let name = manifest.get("name").and_then(Value::as_str);
-    let folder = folder.file_name().and_then(|name| name.to_str());
-    name.or(folder).and_then(naming::slug)
-}
-
-/// The paths inside a plugin that its manifest names under `key`, in addition to the usual folder.
-pub(crate) fn plugin_paths(folder: &Path, key: &str) -> Vec<PathBuf> {
-    let manifest = plugin_manifest(folder);
-    let written: Vec<&str> = match manifest.get(key) {
-        Some(Value::String(path)) => vec![path],
-        Some(Value::Array(paths)) => paths.iter().filter_map(Value::as_str).collect(),
-        Some(_) | None => Vec::new(),
-    };
-    let is_inside = |part: Component<'_>| matches!(part, Component::CurDir | Component::Normal(_));
-    let inside = written.into_iter().map(Path::new).filter(|path| path.components().all(is_inside));
-    let mut paths: Vec<PathBuf> = inside.map(|path| path.components().collect()).collect();
-    paths.retain(|path| path != Path::new(key));
-    paths
-}
-
-fn plugin_manifest(folder: &Path) -> Value {
-    let manifest = file::read(&folder.join(".claude-plugin/plugin.json")).ok();
-    manifest.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::{dialect, fields, skills};
+use crate::{dialect, discover, fields, skills};
 
-/// Returns a Markdown table of every key: obeyed, or ignored with the reason that `check` gives. Keys are written without
-/// capital letters, `-` and `_`.
+/// Returns a Markdown table of every key: obeyed, or ignored with the reason that `check` gives. Keys of agents and skills
+/// are written without capital letters, `-` and `_`.
 pub fn field_table() -> String {
     let mut table = "| dialect | key | effect |\n|---|---|---|\n".to_owned();
     let mut row = |dialect: &str, key: &str, effect: &str| {
@@ -21,6 +21,9 @@ pub fn field_table() -> String {
     }
     for (key, effect) in skills::field_effects() {
         row("skills", key, &effect);
+    }
+    for (key, effect) in discover::plugin_fields() {
+        row("plugin.json", key, &effect);
     }
     table
 }

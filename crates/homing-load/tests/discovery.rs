@@ -376,6 +376,23 @@ fn file_that_another_one_names_is_one_agent() {
 }
 
 #[test]
+fn users_own_configurations_of_codex_and_opencode_bring_agents() {
+    let world = World::new();
+    world.file("home/.codex/config.toml", "[agents.scout]\ndescription = \"Scouts\"\nconfig_file = \"roles/s.toml\"\n");
+    world.file("home/.codex/roles/s.toml", "developer_instructions = \"You scout.\"\n");
+    world.file(
+        "home/.config/opencode/opencode.json",
+        r#"{"agent": {"helper": {"description": "Helps", "prompt": "You help.", "tools": {"bash": false}}}}"#,
+    );
+    let mut places = world.places();
+    places.skip_built_in = true;
+    let found = discover(&places, &ParseOptions::default());
+    assert_eq!(found.registry.names().collect::<Vec<_>>(), ["helper", "scout"], "{:?}", found.diagnostics);
+    let scout = found.registry.get("scout").unwrap();
+    assert_eq!((scout.source.kind, scout.prompt.as_str()), (Scope::User, "You scout."));
+}
+
+#[test]
 fn kiro_agent_is_read_without_remarks_about_other_programs() {
     let text = r#"{"name": "k", "description": "d", "prompt": "P", "tools": ["read"], "allowedTools": ["read"], "hooks": {}, "welcomeMessage": "hi"}"#;
     let parsed = homing_load::parse(
@@ -408,6 +425,7 @@ fn plugin_manifest_names_further_folders() {
     let manifest =
         r#"{"name": "kit", "agents": ["./more/", "./single/one.md", "../outside", "/etc"], "skills": "./abilities"}"#;
     write("kit/.claude-plugin/plugin.json", manifest);
+    write("kit/commands/go.md", "Go.\n");
     write("kit/agents/usual.md", &agent("usual"));
     write("kit/more/extra.md", &agent("extra"));
     write("kit/single/one.md", &agent("one"));
@@ -420,6 +438,8 @@ fn plugin_manifest_names_further_folders() {
     let found = discover(&places, &ParseOptions::default());
     let names: Vec<&str> = found.registry.names().collect();
     assert_eq!(names, ["extra", "one", "usual"], "{:?}", found.diagnostics);
+    let said: Vec<&str> = found.diagnostics.iter().map(|found| found.message.as_str()).collect();
+    assert_eq!(said, ["`commands` of the plugin is ignored: write them as skills"]);
     use homing_core::skill::SkillLibrary;
     assert!(found.skills.has("kit:fly"));
 }

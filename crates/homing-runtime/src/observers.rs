@@ -138,14 +138,15 @@ fn next_pass(tree: &RunTree, id: Uuid, agent: &AgentDefinition, observers: &Obse
     })
 }
 
-/// The definition of an agent as an observer: it changes nothing, starts no runs, and its failure is its own.
+/// The definition of an agent as an observer: it changes nothing, starts no runs, asks the user nothing, and its failure is its
+/// own.
 fn observer(agent: &AgentDefinition) -> Arc<AgentDefinition> {
     let mut agent = agent.clone();
     agent.execution.permission_mode = Some(PermissionMode::Plan);
     agent.execution.isolation = Isolation::None;
     agent.execution.observers = None;
     agent.tools.delegates = None;
-    agent.tools.denied.push(Rule::tool(tool_names::DELEGATE));
+    agent.tools.denied.extend([tool_names::DELEGATE, tool_names::ASK].map(Rule::tool));
     agent.context.inherit = Inherit::None;
     agent.task.schema = None;
     agent.task.on_failure = OnFailure::Report;

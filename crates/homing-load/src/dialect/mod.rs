@@ -114,6 +114,11 @@ const fn flat(path: &'static str) -> DialectFolder {
     DialectFolder { path, depth: Depth::Flat, endings: MARKDOWN }
 }
 
+/// A single file.
+pub(crate) const fn single_file(path: &'static str) -> DialectFolder {
+    DialectFolder { path, depth: Depth::Flat, endings: &[] }
+}
+
 /// A folder for files of any kind.
 pub(crate) const fn anything(path: &'static str) -> DialectFolder {
     DialectFolder { path, depth: Depth::Deep, endings: &[".md", ".json", ".yaml", ".yml", ".toml"] }

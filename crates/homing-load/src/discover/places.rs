@@ -6,7 +6,7 @@ use homing_core::definition::Scope;
 
 use super::{plugin_name, plugin_paths};
 use crate::{
-    dialect::{self, Depth, Dialect, DialectFolder},
+    dialect::{self, Depth, Dialect, DialectFolder, single_file},
     skills,
     walk::{self, Listing, WalkFilter},
 };
@@ -131,10 +131,6 @@ fn belongs_to_user(places: &Places, candidate: &AgentFolder) -> bool {
     let Some(home) = places.home.as_deref() else { return false };
     let is_candidate = |folder: &DialectFolder| home.join(folder.path) == candidate.path;
     candidate.scope == Scope::Project && candidate.dialect.home.iter().any(is_candidate)
-}
-
-fn single_file(path: &'static str) -> DialectFolder {
-    DialectFolder { path, depth: Depth::Flat, endings: &[] }
 }
 
 fn project(base: &Path, nearness: usize, root: &Path) -> Vec<AgentFolder> {

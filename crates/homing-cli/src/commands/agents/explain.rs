@@ -46,6 +46,9 @@ pub(super) fn explain(
     if !definition.attachments.skills.is_empty() {
         page.line("skills", &definition.attachments.skills.join(", "))?;
     }
+    if let Some(observers) = &definition.execution.observers {
+        page.line("observers", &observers.agents.join(", "))?;
+    }
     page.line("gets", &effective_tools(effective))?;
     for limit in effective["limits"].as_array().into_iter().flatten().filter(|limit| !limit["value"].is_null()) {
         page.line("limit", &limit_line(limit))?;
