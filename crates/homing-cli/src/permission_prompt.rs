@@ -73,6 +73,11 @@ impl TerminalPrompt {
         }
     }
 
+    /// Returns whether there is a terminal to ask at.
+    pub(crate) fn is_possible() -> bool {
+        stdin().is_terminal() && terminal::is_watched()
+    }
+
     /// Returns whether a question is on the screen, which must not be drawn over.
     pub(crate) fn is_asking(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
@@ -91,7 +96,7 @@ impl TerminalPrompt {
         if self.yes && (is_permission || question.options.is_empty()) {
             return Answer::Yes;
         }
-        if !stdin().is_terminal() || !terminal::is_watched() {
+        if !Self::is_possible() {
             return Answer::Unavailable;
         }
         let _turn = self.one_at_a_time.lock().await;
@@ -144,7 +149,7 @@ impl TerminalPrompt {
                     Step::Answer(Answer::Yes)
                 }
             },
-            _ => Step::Answer(Answer::No),
+            _ => Step::Answer(question.read_answer(&line).unwrap_or(Answer::No)),
         }
     }
 
@@ -245,7 +250,7 @@ mod tests {
         let key = homing_core::tool::CallKey { run: uuid::Uuid::nil(), turn: 1, index: 0 };
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let exact = exact.iter().map(|rule| rule.parse().unwrap()).collect();
-        Question { text: "?".to_owned(), options, key, rule: rule.map(str::to_owned), exact }
+        Question { options, rule: rule.map(str::to_owned), exact, ..Question::new("?", key) }
     }
 
     fn confirm(prompt: &TerminalPrompt, line: &str, question: &Question) -> NewRules {

@@ -59,13 +59,14 @@ pub use homing_core::{
     limits::{Cap, Limit, Limits, usd},
     message::{Message, Reply},
     model::{Model, ModelCard, Models, Rates},
+    question::{OpenQuestion, QuestionId, QuestionKind},
     registry::Registry,
     rule::Rule,
     tool::{Answer, Question, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 pub use homing_runtime::{
-    OnDemand, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError, Statistics, Submission, Task,
-    aggregate,
+    AnswerError, OnDemand, OnQuestion, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError, Statistics,
+    Submission, Task, aggregate,
     event::{Event, Events},
     journal::{Claim, FactListener, JournalError},
 };

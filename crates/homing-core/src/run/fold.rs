@@ -128,6 +128,7 @@ impl Fold<'_> {
     }
 
     pub(crate) fn returned(&mut self, key: CallKey, result: &Arc<ToolResult>, refused: Option<&CallRefusal>) {
+        self.close_questions(key);
         let run = &mut *self.run;
         if refused.is_none() && !tool_names::is_delegation(&result.name) {
             run.work.call_ends(self.clock);

@@ -3,28 +3,26 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use homing_core::{
-    BoxFuture,
     authority::Decision,
     hooks::{HookCall, HookDecision},
+    question::{Answer, Question},
     rule::{Rule, Subjects},
     taint::{Origin, TaintMode, uses_network},
-    tool::{Answer, CallHost, Question, Tool, ToolContext, ToolSpec},
+    tool::{Tool, ToolContext, ToolSpec},
 };
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_loop::{
         active_run::ActiveRun,
         call_record::{CallError, RefusedCall},
-        call_text,
+        call_text, tool_host,
     },
-    event::TransientKind,
-    live_run::LiveRun,
-    live_tree::LiveTree,
-    runtime::PermissionHandler,
     scheduler::Scheduler,
 };
+
+/// The origin of a question that a hook asks, in place of a rule. It cannot be parsed as one, so none is suggested.
+const HOOK: &str = "(a hook)";
 
 /// A call that may be made.
 pub(crate) struct PermittedCall {
@@ -67,8 +65,11 @@ impl CallPermissions {
                 Ok(PermittedCall { args, by, notes })
             }
             HookDecision::Ask { why } => {
-                let question =
-                    Question { text: why, options: Vec::new(), key: context.key, rule: None, exact: Vec::new() };
+                let question = Question {
+                    args_hash: tool_host::args_hash(&args),
+                    rule: Some(HOOK.to_owned()),
+                    ..Question::new(why, context.key)
+                };
                 self.request_approval(context, question, &[]).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
@@ -85,7 +86,7 @@ impl CallPermissions {
             Decision::Deny { why } => Err(RefusedCall::denied(why).into()),
             Decision::Ask { by } => {
                 let text = call_text::question(&context.agent, name, &subjects, args);
-                self.ask_about_call(context, name, &subjects, text, by.clone()).await?;
+                self.ask_about_call(context, name, &subjects, args, text, by.clone()).await?;
                 Ok(format!("the user; {by}"))
             }
         }
@@ -120,7 +121,7 @@ impl CallPermissions {
         }
         let text = format!("{}\n  {why}", call_text::question(&context.agent, name, subjects, args));
         let rule = format!("{name} (untrusted content and secrets)");
-        self.ask_about_call(context, name, subjects, text, rule).await?;
+        self.ask_about_call(context, name, subjects, args, text, rule).await?;
         Ok(format!("the user; {why}"))
     }
 
@@ -130,13 +131,15 @@ impl CallPermissions {
         context: &ToolContext,
         tool: &str,
         subjects: &Subjects,
+        args: &Value,
         text: String,
         rule: String,
     ) -> Result<(), CallError> {
         let exact = Rule::exactly(tool, subjects);
         // Rules cannot express every call; then only one for the whole tool would allow it.
         let allow = if exact.is_empty() { vec![Rule::tool(tool)] } else { exact.clone() };
-        let question = Question { text, options: Vec::new(), key: context.key, rule: Some(rule), exact };
+        let args_hash = tool_host::args_hash(args);
+        let question = Question { args_hash, rule: Some(rule), exact, ..Question::new(text, context.key) };
         self.request_approval(context, question, &allow).await
     }
 
@@ -151,59 +154,9 @@ impl CallPermissions {
         let answer = self.scheduler.waiting(self.scheduler.before_landing(context.ask(question))).await?;
         match answer.unwrap_or(Answer::Unavailable) {
             Answer::Yes => Ok(()),
-            Answer::No | Answer::Text(_) => Err(RefusedCall::denied("the user declined").into()),
+            Answer::No => Err(RefusedCall::denied("the user declined").into()),
+            Answer::Text(why) => Err(RefusedCall::denied(format!("the user declined: {why}")).into()),
             Answer::Unavailable => Err(RefusedCall::no_approver(allow).into()),
         }
-    }
-}
-
-/// The services that a tool may use during a call.
-pub(crate) struct ToolHost {
-    tree: Arc<LiveTree>,
-    live_run: Arc<LiveRun>,
-    permission_handler: Option<Arc<dyn PermissionHandler>>,
-    answer_within: std::time::Duration,
-    pub(crate) stop: CancellationToken,
-}
-
-impl ToolHost {
-    pub(crate) fn new(run: &ActiveRun) -> Self {
-        Self {
-            tree: run.tree.clone(),
-            live_run: run.live_run.clone(),
-            permission_handler: run.runtime.parts.permission_handler.clone(),
-            answer_within: run.config().answer_within,
-            stop: run.live_run.stop.child_token(),
-        }
-    }
-}
-
-impl CallHost for ToolHost {
-    fn cancelled(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.stop.cancelled())
-    }
-
-    fn progress(&self, text: &str) {
-        self.tree.notify(&self.live_run, || TransientKind::Progress(text.to_owned()));
-    }
-
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
-        Box::pin(async move {
-            self.tree.notify(&self.live_run, || TransientKind::Question(Box::new(question.clone())));
-            let Some(handler) = &self.permission_handler else { return Answer::Unavailable };
-            let answer = tokio::time::timeout(self.answer_within, handler.ask(question));
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => Answer::Unavailable,
-                answer = answer => answer.unwrap_or(Answer::Unavailable),
-            }
-        })
-    }
-
-    fn returned(&self, tool: &str) -> Vec<Value> {
-        self.tree.read(|tree| {
-            let results = tree.runs().iter().flat_map(|run| run.results(tool)).filter(|result| !result.is_error);
-            results.filter_map(|result| result.data.clone()).collect()
-        })
     }
 }

@@ -14,6 +14,7 @@ mod ledger;
 mod limits;
 mod manager;
 mod permissions;
+mod questions;
 mod replies;
 mod retries;
 mod simulation;

@@ -9,6 +9,7 @@ use homing_core::{
     authority::{Allow, Grant, Layer, Network, Sandbox},
     rule::Rule,
 };
+use homing_runtime::OnQuestion;
 
 /// The upper bound of what agents may do. An agent's own definition can only narrow it.
 ///
@@ -35,6 +36,7 @@ pub struct Permissions {
     write: Vec<PathBuf>,
     network: Network,
     sandbox: Sandbox,
+    pub(super) on_question: OnQuestion,
 }
 
 impl Default for Permissions {
@@ -46,6 +48,7 @@ impl Default for Permissions {
             write: Vec::new(),
             network: Network::Off,
             sandbox: Sandbox::WorkspaceWrite,
+            on_question: OnQuestion::default(),
         }
     }
 }
@@ -72,6 +75,14 @@ impl Permissions {
     #[must_use]
     pub fn ask(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
         self.layer.ask.extend(rules);
+        self
+    }
+
+    /// Sets what happens to questions to the user: the handler is asked, which is the default, or the question waits until any
+    /// process answers it, or the call is denied.
+    #[must_use]
+    pub fn on_question(mut self, policy: OnQuestion) -> Self {
+        self.on_question = policy;
         self
     }
 
