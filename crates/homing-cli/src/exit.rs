@@ -36,6 +36,8 @@ pub(crate) enum Exit {
     Refused,
     /// The provider is not available.
     Unavailable,
+    /// The run waits for an answer to a question.
+    Waiting,
     /// Stopped by a signal.
     Signal(u8),
 }
@@ -49,6 +51,7 @@ impl Exit {
             Self::Limit => 3,
             Self::Refused => 4,
             Self::Unavailable => 5,
+            Self::Waiting => 6,
             Self::Signal(number) => 128 + number,
         }
     }
@@ -59,6 +62,7 @@ impl Exit {
             Status::Done => Self::Done,
             Status::Exhausted | Status::TimedOut => Self::Limit,
             Status::Failed => envelope.error.as_ref().map_or(Self::Failed, of_error),
+            Status::Waiting if !envelope.questions.is_empty() => Self::Waiting,
             Status::Cancelled | Status::Queued | Status::Running | Status::Waiting | Status::Interrupted => {
                 Self::Failed
             }
@@ -267,6 +271,7 @@ fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &s
         warnings: Vec::new(),
         denied: Vec::new(),
         needs_approval: Vec::new(),
+        questions: Vec::new(),
         resumable: false,
         receipts: Receipts::default(),
         children: Vec::new(),

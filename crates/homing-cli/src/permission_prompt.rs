@@ -75,6 +75,11 @@ impl TerminalPrompt {
         }
     }
 
+    /// Returns whether there is a terminal to ask at.
+    pub(crate) fn is_possible() -> bool {
+        stdin().is_terminal() && terminal::is_watched()
+    }
+
     /// Returns whether a question is on the screen, which must not be drawn over.
     pub(crate) fn is_asking(&self) -> bool {
         self.open.load(Ordering::Relaxed) > 0
@@ -93,7 +98,7 @@ impl TerminalPrompt {
         if self.yes && (is_permission || question.options.is_empty()) {
             return Answer::Yes;
         }
-        if !stdin().is_terminal() || !terminal::is_watched() {
+        if !Self::is_possible() {
             return Answer::Unavailable;
         }
         let _turn = self.one_at_a_time.lock().await;
@@ -149,7 +154,7 @@ impl TerminalPrompt {
                     Step::Answer(Answer::Yes)
                 }
             },
-            _ => refusal(line).map_or(Step::Repeat, Step::Answer),
+            _ => question.read_answer(line).map_or(Step::Repeat, Step::Answer),
         }
     }
 
@@ -182,17 +187,6 @@ impl TerminalPrompt {
 
 /// Explains the answers to a question about a permission.
 const HELP: &str = "  answer y, n, a or w; to tell the agent why not, write: no, because …";
-
-/// Reads a refusal, with the reason that follows it: `no, because it is Friday`. Returns `None` for anything else.
-fn refusal(line: &str) -> Option<Answer> {
-    let end = line.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(line.len());
-    let (word, rest) = line.split_at(end);
-    if !matches!(word.to_ascii_lowercase().as_str(), "n" | "no") {
-        return None;
-    }
-    let reason = rest.trim_start_matches([',', '.', ':', ';', '-', ' ']).trim();
-    Some(if reason.is_empty() { Answer::No } else { Answer::Text(reason.to_owned()) })
-}
 
 /// Returns the rule that asks, without the name of its layer, which follows in parentheses.
 fn asking_rule(question: &Question) -> Option<Rule> {
@@ -264,7 +258,7 @@ mod tests {
         let key = homing_core::tool::CallKey { run: uuid::Uuid::nil(), turn: 1, index: 0 };
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let exact = exact.iter().map(|rule| rule.parse().unwrap()).collect();
-        Question { text: "?".to_owned(), options, key, rule: rule.map(str::to_owned), exact }
+        Question { options, rule: rule.map(str::to_owned), exact, ..Question::new("?", key) }
     }
 
     fn confirm(prompt: &TerminalPrompt, line: &str, question: &Question) -> NewRules {

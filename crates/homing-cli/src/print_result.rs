@@ -8,6 +8,7 @@ use std::{
 use homing_core::{
     envelope::{Envelope, Status},
     limits::{Limit, usd},
+    question::{OpenQuestion, QuestionKind},
     sanitize,
 };
 
@@ -94,7 +95,9 @@ fn text(envelope: &Envelope, is_recorded: bool) {
         terminal::say(&why);
     }
     terminal::say(&cost_line(envelope));
-    if is_recorded && envelope.resumable {
+    if !envelope.questions.is_empty() {
+        print_questions(envelope);
+    } else if is_recorded && envelope.resumable {
         terminal::say(&resume_line(envelope));
     }
 }
@@ -174,6 +177,33 @@ pub(crate) fn cost_line(envelope: &Envelope) -> String {
 /// Returns the part of an ID that encodes the start time, which identifies the run on this machine.
 pub(crate) fn short(envelope: &Envelope) -> String {
     envelope.run.to_string().chars().take(13).collect()
+}
+
+/// Prints the questions that the run waits for, and how to answer them.
+fn print_questions(envelope: &Envelope) {
+    terminal::say("waiting for an answer:");
+    for open in &envelope.questions {
+        terminal::say(&question_lines(open));
+    }
+    let id = envelope.questions.first().map(|open| open.id.short()).unwrap_or_default();
+    let choices = match envelope.questions.first().map(|open| open.kind) {
+        Some(QuestionKind::Permission) => "yes|no|always",
+        Some(QuestionKind::Choice | QuestionKind::Text) | None => "TEXT",
+    };
+    terminal::say(&format!("answer with: homing answer --resume {id} {choices}"));
+}
+
+/// Returns a question with its ID, the run that asks, and the options.
+pub(crate) fn question_lines(open: &OpenQuestion) -> String {
+    let text = sanitize::inert(open.question.text.trim()).replace('\n', "\n    ");
+    let mut lines = format!("  {}  {} {}: {text}", open.id.short(), open.place, sanitize::inert_line(&open.agent));
+    for (at, option) in open.question.options.iter().enumerate() {
+        lines.push_str(&format!("\n    {}. {}", at + 1, sanitize::inert_line(option)));
+    }
+    if let Some(rule) = &open.question.rule {
+        lines.push_str(&format!("\n    asked by: {}", sanitize::inert_line(rule)));
+    }
+    lines
 }
 
 fn resume_line(envelope: &Envelope) -> String {

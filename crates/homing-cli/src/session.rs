@@ -8,7 +8,7 @@ use std::{
 
 use homing::{
     BuildError, Catalog, Claim, CodingSetup, Extensions, Folders, Homing, HomingBuilder, JournalChoice, ModelOptions,
-    PendingApproval, PermissionHandler, Permissions, RunHandle, SpawnError, Task, environment,
+    OnQuestion, PendingApproval, PermissionHandler, Permissions, RunHandle, SpawnError, Task, environment,
 };
 use homing_core::{
     authority::{Layer, Sandbox},
@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 use crate::{
     cli::{
-        run::{JournalArgs, WithArgs},
+        run::{JournalArgs, OnQuestionArg, WithArgs},
         values,
     },
     config::Layered,
@@ -94,14 +94,17 @@ impl Session {
         let catalog = catalog(with, &config);
         let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
         let store = config.user_path.clone().map(|path| RuleStore { config: path, project: config.project_folder() });
-        let prompt = Arc::new(TerminalPrompt::new(with.yes, store));
+        let prompt = Arc::new(TerminalPrompt::new(with.approval.yes, store));
+        request.needs_journal |= with.approval.on_question == Some(OnQuestionArg::Park);
+        let had_handler = request.handler.is_some();
         let handler: Arc<dyn PermissionHandler> = match request.handler.take() {
-            Some(other) if !with.yes => other,
+            Some(other) if !with.approval.yes => other,
             Some(_) | None => prompt.clone(),
         };
+        let policy = on_question(with, had_handler);
         let mut builder = Homing::builder().workdir(&folder).with_project_context().permission_handler(handler);
         builder = builder.coding_setup(with_config(setup, with, &request, &config));
-        builder = builder.permissions(permissions(with, &config)?);
+        builder = builder.permissions(permissions(with, &config)?.on_question(policy));
         builder = builder.on_demand(config.on_demand());
         if let Some(parallel) = config.parallel(with.parallel) {
             builder = builder.parallel(usize::try_from(parallel).unwrap_or(usize::MAX));
@@ -363,6 +366,17 @@ fn with_config(mut setup: CodingSetup, with: &WithArgs, request: &SessionRequest
     setup.servers.clone_from(&config.user.mcp);
     setup.limits = config.ceiling();
     setup
+}
+
+/// Returns what happens to questions. Without anyone to ask they are denied at once, unless the user wants them to wait.
+fn on_question(with: &WithArgs, has_handler: bool) -> OnQuestion {
+    match with.approval.on_question {
+        Some(OnQuestionArg::Park) => OnQuestion::Park,
+        Some(OnQuestionArg::Deny) => OnQuestion::Deny,
+        Some(OnQuestionArg::Ask) => OnQuestion::default(),
+        None if has_handler || with.approval.yes || TerminalPrompt::is_possible() => OnQuestion::default(),
+        None => OnQuestion::Deny,
+    }
 }
 
 fn permissions(with: &WithArgs, config: &Layered) -> Result<Permissions, Trouble> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use homing::{Homing, RunHandle, environment};
 use homing_core::{
-    envelope::Envelope,
+    envelope::{Envelope, Status},
     fact::{CancelledBy, Record},
 };
 use homing_runtime::event::{Event, Events};
@@ -89,7 +89,7 @@ pub(crate) async fn watch_with(
     let mut watcher = Watcher { show, prompt, board: Board::default(), on_record };
     let _restore = Restore::new(show);
     let mut events = run.events();
-    let over = run.wait();
+    let over = run.wait_or_park();
     tokio::pin!(over);
     let mut ticks = tokio::time::interval(FRAME);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -109,6 +109,9 @@ pub(crate) async fn watch_with(
             () = tokio::time::sleep_until(deadline), if signal.is_some() => break run.envelope(),
         }
     };
+    if envelope.status == Status::Waiting && signal.is_none() {
+        run.release();
+    }
     watcher.draw();
     WatchResult { envelope, signal }
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::{
     fact::{FailureKind, LimitHit, Outcome},
     place::Place,
+    question::OpenQuestion,
     receipts::Receipts,
     run::{Run, Totals},
     tree::RunTree,
@@ -52,6 +53,9 @@ pub struct Envelope {
     /// Rules that would allow the calls which were denied because no approver was available.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs_approval: Vec<String>,
+    /// Questions of this run and of all runs below it that wait for an answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<OpenQuestion>,
     /// True if the run can be resumed.
     pub resumable: bool,
     /// Receipts from the facts of the run; absent if it changed, ran and reached nothing.
@@ -69,7 +73,7 @@ pub enum Status {
     Queued,
     /// Making model or tool calls.
     Running,
-    /// Waiting for child runs.
+    /// Waiting for child runs, or for an answer of the user.
     Waiting,
     /// Its process died; it can be resumed.
     Interrupted,
@@ -217,7 +221,8 @@ fn is_zero(value: &u64) -> bool {
 impl Envelope {
     /// Creates the envelope of `run` and its children from the current state of the tree.
     pub fn new(tree: &RunTree, run: &Run) -> Self {
-        let children = tree.children(run).map(|child| Self::new(tree, child)).collect();
+        let children: Vec<Self> = tree.children(run).map(|child| Self::new(tree, child)).collect();
+        let below = children.iter().flat_map(|child| child.questions.iter().cloned());
         let ending = run.ended.clone().unwrap_or_else(|| run.ending(Outcome::Done).into());
         let status = status(run);
         let wall_ms = run.work.wall_ms(tree.clock());
@@ -240,6 +245,7 @@ impl Envelope {
             warnings: run.spawned.warnings.clone(),
             denied: run.effects().denied.to_vec(),
             needs_approval: run.effects().needs_approval.to_vec(),
+            questions: run.questions().open().chain(below).collect(),
             resumable: is_resumable(run),
             receipts: run.effects().receipts.clone(),
             children,

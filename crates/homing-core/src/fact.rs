@@ -14,6 +14,7 @@ use crate::{
     message::{Image, Message, Reply, ToolCall, ToolResult, Usage},
     model::AskFailure,
     place::Place,
+    question::{Answer, Question, QuestionId},
     taint::Origin,
     tool::{CallKey, Replay},
 };
@@ -69,6 +70,22 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<CallRefusal>,
     },
+    /// The run asks the user, and the call waits. Ends with `Answered`, or with the call.
+    Questioned {
+        /// ID of the question.
+        id: QuestionId,
+        /// The question.
+        question: Box<Question>,
+    },
+    /// A question was answered.
+    Answered {
+        /// The question.
+        id: QuestionId,
+        /// The answer.
+        answer: Answer,
+        /// The user or process that answered.
+        by: String,
+    },
     /// The run received a message: from the host, its parent or a background child.
     Told {
         /// The sending run; `None` is the host.
@@ -107,6 +124,8 @@ impl Fact {
             Self::AskFailed { .. } => "ask_failed",
             Self::Called(_) => "called",
             Self::Returned { .. } => "returned",
+            Self::Questioned { .. } => "questioned",
+            Self::Answered { .. } => "answered",
             Self::Told { .. } => "told",
             Self::Halted { .. } => "halted",
             Self::Compacted { .. } => "compacted",

@@ -173,6 +173,7 @@ impl<'a> Ledger<'a> {
     fn is_at_work(&self, run: &Run) -> bool {
         run.ended.is_none()
             && !run.stopping.landing_hold.is_zero()
+            && !run.questions().any_open()
             && (self.0.children(run).all(|child| child.ended.is_some()) || !run.is_waiting())
     }
 

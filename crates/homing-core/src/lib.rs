@@ -16,6 +16,7 @@ pub mod memory;
 pub mod message;
 pub mod model;
 pub mod place;
+pub mod question;
 pub mod receipts;
 pub mod redaction;
 pub mod registry;

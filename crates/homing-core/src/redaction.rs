@@ -75,6 +75,8 @@ impl Secrets {
             | Fact::AskFailed { .. }
             | Fact::Called(_)
             | Fact::Returned { .. }
+            | Fact::Questioned { .. }
+            | Fact::Answered { .. }
             | Fact::Told { .. }
             | Fact::Compacted { .. }
             | Fact::Ended(_) => true,

@@ -25,11 +25,13 @@ mod cut;
 mod fold;
 mod next_step;
 mod nudges;
+mod questions;
 mod work_clock;
 
 pub use calls::{CallEffects, CallState};
 use fold::Fold;
 use next_step::Decision;
+pub use questions::RunQuestions;
 
 /// Position of the `until` command among the calls of a turn. No reply has this many calls.
 pub const VERIFICATION: u32 = u32::MAX;
@@ -262,6 +264,11 @@ impl Run {
         CallEffects { denied, needs_approval, origins, receipts: &receipts.receipts }
     }
 
+    /// Returns the questions that its open calls have asked the user.
+    pub fn questions(&self) -> RunQuestions<'_> {
+        RunQuestions(self)
+    }
+
     /// Returns the open model call, if there is one.
     pub fn open_ask(&self) -> Option<&Asked> {
         self.asks.open.as_ref()
@@ -297,15 +304,16 @@ impl Run {
         self.spawned.until.as_ref().map(|_| self.answer.check == answer::Check::Passed)
     }
 
-    /// Returns whether the run only waits for other runs.
+    /// Returns whether the run only waits, for other runs or for answers of the user.
     pub fn is_waiting(&self) -> bool {
         if self.ended.is_some() {
             return false;
         }
         let delegated =
             |state: &CallState| state.begun.is_some() && calls::waits_for_runs(&state.call.name, state.begun);
+        let waits = |state: &CallState| delegated(state) || self.questions().hold(state.key);
         if self.calls.open().next().is_some() {
-            return self.calls.open().all(delegated);
+            return self.calls.open().all(waits);
         }
         self.links.open_background > 0 && self.asks.open.is_none() && self.next_step() == Step::Await
     }

@@ -13,13 +13,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    BoxFuture,
-    authority::Authority,
-    definition::AgentDefinition,
-    message::Image,
-    place::Place,
-    rule::{Rule, Subjects},
+    BoxFuture, authority::Authority, definition::AgentDefinition, message::Image, place::Place, rule::Subjects,
 };
+
+pub use crate::question::{Answer, Question};
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
@@ -215,37 +212,6 @@ pub trait CallHost: Send + Sync {
         let _ = tool;
         Vec::new()
     }
-}
-
-/// A question to the user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
-    /// The text.
-    pub text: String,
-    /// Answers to choose from; if empty, the answer is free text.
-    pub options: Vec<String>,
-    /// The call that it concerns.
-    pub key: CallKey,
-    /// The rule that requires approval, followed by its layer in parentheses, if it is one.
-    pub rule: Option<String>,
-    /// Rules that allow exactly this call, and no others; empty if no rule can express it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub exact: Vec<Rule>,
-}
-
-/// The user's answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// Yes.
-    Yes,
-    /// No.
-    No,
-    /// Free text, or one of the options.
-    Text(String),
-    /// No user was present, or no answer arrived in time.
-    #[serde(rename = "nobody")] // the name in recordings, from when no user could be asked
-    Unavailable,
 }
 
 /// State that a run's tools keep between calls, one value per type. It is dropped with the run.

@@ -11,8 +11,10 @@ use crate::{
     definition::OnFailure,
     fact::{Asked, Ended, Fact, OBSERVES, Outcome, Purpose, Record, Reservation, Spawned},
     ledger::{Ledger, learned::Learned},
+    limits::Limits,
     message::Usage,
     place::Place,
+    question::OpenQuestion,
     run::{Links, Run},
     taint::Origin,
     tool::CallKey,
@@ -26,11 +28,14 @@ pub struct RunTree {
     by_call: HashMap<CallKey, Vec<usize>>,
     next_seq: u64,
     clock: TreeClock,
+    /// True if a run has ever asked the user.
+    has_questions: bool,
     pub(crate) learned: Learned,
     origins: BTreeSet<Origin>,
 }
 
-/// Time that has passed for a tree. It passes only while a process owns the tree: gaps between owners do not count.
+/// Time that has passed for a tree. It passes only while a process owns the tree, and not while all open runs wait for
+/// answers of the user.
 #[derive(Clone, Copy, Debug, Default)]
 struct TreeClock {
     now: u64,
@@ -45,10 +50,6 @@ impl TreeClock {
             Some((last_epoch, last_at)) if last_epoch == epoch => self.now + at.saturating_sub(last_at),
             Some(_) | None => self.now,
         }
-    }
-
-    fn advance(&mut self, epoch: u32, at: u64) {
-        *self = Self { now: self.at(epoch, at), last: Some((epoch, at)) };
     }
 }
 
@@ -86,7 +87,8 @@ impl RunTree {
             return Err(FoldError::UnknownRun { seq: record.seq, run: record.run });
         }
         self.next_seq += 1;
-        self.clock.advance(record.epoch, record.at);
+        let now = self.clock_at(record.epoch, record.at);
+        self.clock = TreeClock { now, last: Some((record.epoch, record.at)) };
         match &record.fact {
             Fact::Spawned(spawned) => self.add(record.run, record.place.clone(), spawned),
             fact => {
@@ -155,6 +157,11 @@ impl RunTree {
             Fact::Returned { key, result, refused } => {
                 self.runs[at].fold(clock).returned(*key, result, refused.as_ref());
             }
+            Fact::Questioned { id, question } => {
+                self.has_questions = true;
+                self.runs[at].fold(clock).questioned(*id, question);
+            }
+            Fact::Answered { id, answer, .. } => self.runs[at].fold(clock).question_answered(*id, answer),
             Fact::Told { from, message } => {
                 let sender = from.and_then(|id| self.by_id.get(&id).copied());
                 let is_child = |sender: usize| self.runs[sender].links.parent == Some(at);
@@ -172,16 +179,19 @@ impl RunTree {
                 self.runs[at].stopping.halted.get_or_insert(by.clone());
             }
             Fact::Compacted { summary, upto } => self.runs[at].fold(clock).compacted(summary, *upto),
-            Fact::Extended { more } => {
-                let run = &mut self.runs[at];
-                run.limits = run.limits.raised_by(*more);
-                let (had_ended, parent) = (run.ended.is_some(), run.links.parent);
-                run.fold(clock).reopen();
-                let reopened = u64::from(had_ended && run.ended.is_none());
-                self.up_from(parent, |run| run.links.open_below += reopened);
-            }
+            Fact::Extended { more } => self.extend(at, *more),
             Fact::Ended(ended) => self.ended(at, ended),
         }
+    }
+
+    /// Raises the limits of a run, and continues it if a limit had ended it.
+    fn extend(&mut self, at: usize, more: Limits) {
+        let run = &mut self.runs[at];
+        run.limits = run.limits.raised_by(more);
+        let (had_ended, parent) = (run.ended.is_some(), run.links.parent);
+        run.fold(self.clock.now).reopen();
+        let reopened = u64::from(had_ended && run.ended.is_none());
+        self.up_from(parent, |run| run.links.open_below += reopened);
     }
 
     /// Replaces the open reservation by usage, and returns the call.
@@ -319,7 +329,26 @@ impl RunTree {
 
     /// Returns the tree's clock at time `at` of the present owner.
     pub fn clock_at(&self, epoch: u32, at: u64) -> u64 {
-        self.clock.at(epoch, at)
+        if self.is_parked() { self.clock.now } else { self.clock.at(epoch, at) }
+    }
+
+    /// Returns the questions that wait for an answer, in the order of the runs.
+    pub fn open_questions(&self) -> Vec<OpenQuestion> {
+        if !self.has_questions {
+            return Vec::new();
+        }
+        self.runs.iter().flat_map(|run| run.questions().open()).collect()
+    }
+
+    /// Returns whether nothing can happen before the user answers a question: every open run waits for an answer, or for
+    /// runs that do.
+    pub fn is_parked(&self) -> bool {
+        if !self.has_questions || !self.runs.iter().any(|run| run.questions().any_open()) {
+            return false;
+        }
+        let waits_for_child = |run: &Run| self.children(run).rev().any(|child| child.ended.is_none());
+        let is_stuck = |run: &Run| run.is_waiting() && (run.questions().any_open() || waits_for_child(run));
+        self.runs.iter().rev().all(|run| run.ended.is_some() || is_stuck(run))
     }
 
     /// Returns the number of the last owner that wrote.

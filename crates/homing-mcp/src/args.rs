@@ -56,6 +56,14 @@ pub(crate) struct RunArgs {
     pub(crate) run: Uuid,
 }
 
+/// Arguments of `answer`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AnswerArgs {
+    pub(crate) question: String,
+    pub(crate) answer: String,
+}
+
 /// Arguments of `runs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]

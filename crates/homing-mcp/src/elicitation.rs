@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::{StreamExt, stream::FuturesUnordered};
 use homing::{
     Answer, PermissionHandler, Question,
-    crates::core::{BoxFuture, sanitize},
+    crates::core::{BoxFuture, question::QuestionKind, sanitize},
 };
 use rmcp::{
     Peer, RoleServer,
@@ -117,7 +117,7 @@ async fn elicit(peer: &Peer<RoleServer>, question: &Question) -> Answer {
 }
 
 fn form(question: &Question) -> ElicitationSchema {
-    let field = match kind(question) {
+    let field = match question.kind() {
         QuestionKind::Permission => PrimitiveSchemaDefinition::Boolean(
             BooleanSchema::new().title("Allow").description("Allow this call, this time").with_default(false),
         ),
@@ -127,26 +127,10 @@ fn form(question: &Question) -> ElicitationSchema {
     ElicitationSchema::new([(FIELD.to_owned(), field)].into()).with_required(vec![FIELD.to_owned()])
 }
 
-/// The form of answer that a question expects.
-enum QuestionKind {
-    Permission,
-    Choice,
-    Text,
-}
-
-/// Returns the kind of a question. One about a permission rule expects yes or no.
-fn kind(question: &Question) -> QuestionKind {
-    match (&question.rule, question.options.is_empty()) {
-        (Some(_), _) => QuestionKind::Permission,
-        (None, false) => QuestionKind::Choice,
-        (None, true) => QuestionKind::Text,
-    }
-}
-
 /// Reads the answer from the client's form. A permission is granted only by an accepted form with the value `true`.
 fn answer(question: &Question, result: ElicitResult) -> Answer {
     let given = result.content.as_ref().and_then(|content| content.get(FIELD));
-    match (result.action, kind(question), given) {
+    match (result.action, question.kind(), given) {
         (ElicitationAction::Accept, QuestionKind::Permission, Some(Value::Bool(true))) => Answer::Yes,
         (ElicitationAction::Accept, QuestionKind::Choice, Some(Value::String(text)))
             if question.options.contains(text) =>

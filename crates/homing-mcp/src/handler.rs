@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use homing::{Limits, Message, RunHandle};
+use homing::{Limits, Message, QuestionKind, RunHandle};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -17,7 +17,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::{
-    args::{self, DelegateArgs, RunArgs, RunsArgs, TellArgs, WaitArgs},
+    args::{self, AnswerArgs, DelegateArgs, RunArgs, RunsArgs, TellArgs, WaitArgs},
     client::{Client, Recalled, SpawnRefusal, cancelled_by},
     resources, run_report, tools,
     wait_for_runs::{WaitEnd, WaitFor, wait_for_runs},
@@ -93,6 +93,7 @@ impl ServerHandler for McpHandler {
             "cancel" => self.cancel(args).await,
             "runs" => self.runs(args),
             "resume" => self.resume(args).await,
+            "answer" => self.answer(args),
             other => return Err(ErrorData::invalid_params(format!("there is no tool named `{other}`"), None)),
         };
         Ok(answer.unwrap_or_else(run_report::mistake).into())
@@ -138,7 +139,8 @@ impl McpHandler {
     }
 
     fn tools(&self) -> Vec<Tool> {
-        tools::tools(self.client.server.homing().registry())
+        let homing = self.client.server.homing();
+        tools::tools(homing.registry(), homing.runtime().parts().config.on_question)
     }
 
     async fn delegate(&self, args: Option<JsonObject>, context: &RequestContext<RoleServer>) -> ToolAnswer {
@@ -220,6 +222,24 @@ impl McpHandler {
         let args: RunArgs = args::read(args)?;
         let resumed = self.client.resume(args.run).await.map_err(|SpawnRefusal(why)| why)?;
         Ok(run_report::started(&resumed, "continues"))
+    }
+
+    /// Answers a question of one of the client's runs. The client's model must not approve calls in the user's place.
+    fn answer(&self, args: Option<JsonObject>) -> ToolAnswer {
+        let args: AnswerArgs = args::read(args)?;
+        let asking = self.client.runs().into_iter().find_map(|run| {
+            let mut questions = run.handle.questions().into_iter();
+            let open = questions.find(|open| open.id.to_string().starts_with(&args.question))?;
+            Some((run.handle, open))
+        });
+        let Some((run, open)) = asking else { return Err(format!("none of your runs asks `{}`", args.question)) };
+        if open.kind == QuestionKind::Permission {
+            return Err("this is a request for approval of a call, which only the user can answer".to_owned());
+        }
+        let answer = open.question.read_answer(&args.answer).map_err(|error| error.to_string())?;
+        run.answer(open.id, answer, "an MCP client").map_err(|error| error.to_string())?;
+        let text = format!("Run {} continues: `wait` for it.", run.id());
+        Ok(run_report::result(text, json!({"run": run.id()}), false))
     }
 
     /// Returns a run of this client. The error is the same for a run of another client and for one that does not exist.

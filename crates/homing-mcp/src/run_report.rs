@@ -1,6 +1,10 @@
 //! Formats runs for the client's model: agent, status and usage, then the answer.
 
-use homing::{Envelope, Status, crates::runtime::journal::sqlite::RunRow, usd};
+use homing::{
+    Envelope, OpenQuestion, QuestionKind, Status,
+    crates::{core::sanitize, runtime::journal::sqlite::RunRow},
+    usd,
+};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
@@ -102,10 +106,23 @@ fn described(envelope: &Envelope) -> String {
         usd(used.cost_micros)
     );
     let answer = &envelope.output;
-    match (envelope.status, answer.trim().is_empty()) {
+    let text = match (envelope.status, answer.trim().is_empty()) {
         (Status::Done, _) => format!("{head}\n{answer}"),
         (_, true) => format!("{head}\nNo output so far."),
         (_, false) => format!("{head}\nPartial output:\n{answer}"),
+    };
+    envelope.questions.iter().fold(text, |text, open| format!("{text}\n{}", asked(open)))
+}
+
+/// Describes a question that waits for an answer.
+fn asked(open: &OpenQuestion) -> String {
+    let question = sanitize::inert(&open.question.text);
+    match open.kind {
+        QuestionKind::Permission => format!("The user must approve a call (question {}): {question}", open.id),
+        QuestionKind::Choice => {
+            format!("Question {}: {question} (options: {})", open.id, open.question.options.join(", "))
+        }
+        QuestionKind::Text => format!("Question {}: {question}", open.id),
     }
 }
 

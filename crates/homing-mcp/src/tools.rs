@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homing::{Registry, crates::core::sanitize};
+use homing::{OnQuestion, Registry, crates::core::sanitize};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ const MAX_DESCRIPTION: usize = 400;
 const MAX_LIST: usize = 24_000;
 
 /// Returns the tools for the current agents.
-pub(crate) fn tools(agents: &Registry) -> Vec<Tool> {
-    vec![
+pub(crate) fn tools(agents: &Registry, policy: OnQuestion) -> Vec<Tool> {
+    let mut tools = vec![
         tool("delegate", delegate_text(agents), delegate_input(agents), envelope())
             .with_annotations(changes("Delegate")),
         tool("wait", WAIT.into(), wait_input(), runs_output(envelope())).with_annotations(reads("Wait for runs")),
@@ -22,7 +22,12 @@ pub(crate) fn tools(agents: &Registry) -> Vec<Tool> {
         tool("cancel", CANCEL.into(), run_input(), cancel_output()).with_annotations(stops("Cancel a run")),
         tool("runs", RUNS.into(), runs_input(), runs_output(listed())).with_annotations(reads("List runs")),
         tool("resume", RESUME.into(), run_input(), envelope()).with_annotations(changes("Resume a run")),
-    ]
+    ];
+    if policy == OnQuestion::Park {
+        let answer = tool("answer", ANSWER.into(), answer_input(), answer_output());
+        tools.push(answer.with_annotations(changes("Answer a question")));
+    }
+    tools
 }
 
 const WAIT: &str = "Waits for runs that were delegated in the background and returns their results: all of them, or with \
@@ -35,6 +40,9 @@ const RUNS: &str = "Lists the runs that you delegated, newest first, with agent,
                     sessions in this folder.";
 const RESUME: &str = "Continues a run whose status is `interrupted`, because the server stopped while it worked. It continues in \
                       the background: `wait` for it.";
+
+const ANSWER: &str = "Answers a question of a run whose status is `waiting`; then `wait` for the run again. A request for approval of a \
+                      call cannot be answered here: only the user can approve it.";
 
 fn tool(name: &'static str, description: String, input: Value, output: Value) -> Tool {
     Tool::new(name, description, object(input)).with_raw_output_schema(object(output))
@@ -158,6 +166,18 @@ fn run_input() -> Value {
     })
 }
 
+fn answer_input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "question": {"type": "string", "minLength": 1, "description": "ID of the question."},
+            "answer": {"type": "string", "minLength": 1, "description": "Text, or one of the question's options."},
+        },
+        "required": ["question", "answer"],
+        "additionalProperties": false,
+    })
+}
+
 const STATUS: [&str; 9] =
     ["queued", "running", "waiting", "interrupted", "done", "exhausted", "timed_out", "cancelled", "failed"];
 
@@ -194,6 +214,7 @@ fn envelope() -> Value {
             "error": or_null("object"), "limit": or_null("object"),
             "usage": usage(), "subtree": usage(), "verified": or_null("boolean"),
             "warnings": texts, "denied": texts, "needs_approval": texts, "resumable": flag,
+            "questions": {"type": "array", "items": {"type": "object"}, "description": "Questions that wait for an answer."},
             "receipts": {"type": "object", "description": "What the run really did: files, commands, hosts."},
             "children": {"type": "array", "items": {"type": "object"}},
         },
@@ -230,6 +251,10 @@ fn tell_output() -> Value {
         },
         "required": ["run", "continues"],
     })
+}
+
+fn answer_output() -> Value {
+    json!({"type": "object", "properties": {"run": id("The run that continues.")}, "required": ["run"]})
 }
 
 fn cancel_output() -> Value {

@@ -34,7 +34,7 @@ pub(crate) enum WaitFor {
 /// The reason for which waiting ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitEnd {
-    /// The runs have ended.
+    /// The runs have ended, or wait for answers.
     RunsEnded,
     /// The time is up.
     TimeUp,
@@ -63,7 +63,7 @@ pub(crate) async fn wait_for_runs(
 }
 
 async fn ended(runs: &[RunHandle], wanted: WaitFor) {
-    let waits = runs.iter().map(|run| Box::pin(run.wait()));
+    let waits = runs.iter().map(|run| Box::pin(run.wait_or_park()));
     match wanted {
         WaitFor::Any if !runs.is_empty() => drop(futures::future::select_all(waits).await),
         WaitFor::All | WaitFor::Any => drop(futures::future::join_all(waits).await),
@@ -162,7 +162,9 @@ impl ProgressSummary {
             }
             Fact::Called(called) => format!("calls {}", called.call.name),
             Fact::Ended(ended) => ended.outcome.status().replace('_', " "),
+            Fact::Questioned { .. } => "waits for an answer".to_owned(),
             Fact::AskFailed { .. }
+            | Fact::Answered { .. }
             | Fact::Returned { .. }
             | Fact::Told { .. }
             | Fact::Halted { .. }

@@ -93,7 +93,12 @@ impl SpanFold {
                 tree.open -= 1;
                 return Some(run.ended(record, ended));
             }
-            Fact::Spawned(_) | Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } => (),
+            Fact::Spawned(_)
+            | Fact::Questioned { .. }
+            | Fact::Answered { .. }
+            | Fact::Told { .. }
+            | Fact::Halted { .. }
+            | Fact::Compacted { .. } => (),
         }
         None
     }

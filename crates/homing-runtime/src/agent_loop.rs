@@ -12,6 +12,7 @@ pub(crate) mod permission;
 pub(crate) mod request;
 pub(crate) mod run_driver;
 pub(crate) mod tool_call;
+pub(crate) mod tool_host;
 
 use homing_core::{
     fact::{Ended, LimitHit, Outcome, Purpose},

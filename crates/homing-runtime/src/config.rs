@@ -28,8 +28,8 @@ pub struct RuntimeConfig {
     pub landing_output: u64,
     /// Repetition of failed model calls.
     pub retries: RetryConfig,
-    /// Time that the user has to answer a question.
-    pub answer_within: Duration,
+    /// Treatment of questions to the user.
+    pub on_question: OnQuestion,
     /// Time that a tool has to return its partial result when its run is stopped.
     pub grace: Duration,
     /// Longest answer of a child that is not cut for its parent's model, in bytes.
@@ -45,6 +45,26 @@ pub struct RuntimeConfig {
     pub cache_wait: Duration,
     /// The size from which on tools are offered on demand.
     pub on_demand: OnDemand,
+}
+
+/// Treatment of a question to the user: a request for approval, or a question of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnQuestion {
+    /// The host's handler is asked; without a handler, or without its answer in time, the call is denied.
+    Ask {
+        /// Time that the handler has to answer.
+        within: Duration,
+    },
+    /// The question waits, for days if need be, until any process answers it. The process may exit meanwhile.
+    Park,
+    /// The call is denied.
+    Deny,
+}
+
+impl Default for OnQuestion {
+    fn default() -> Self {
+        Self::Ask { within: Duration::from_secs(300) }
+    }
 }
 
 /// Repetition of failed model calls.
@@ -90,7 +110,7 @@ impl Default for RuntimeConfig {
             output_floor: 1_024,
             landing_output: 1_024,
             retries: RetryConfig::default(),
-            answer_within: Duration::from_secs(300),
+            on_question: OnQuestion::default(),
             grace: Duration::from_secs(2),
             inline_answer: 24_000,
             keep_ended: 1_000,

@@ -37,6 +37,14 @@ impl RunHandle {
         Self { runtime, tree, run }
     }
 
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    pub(crate) fn live_tree(&self) -> &Arc<LiveTree> {
+        &self.tree
+    }
+
     /// The id of the run.
     pub fn id(&self) -> Uuid {
         self.run
@@ -299,6 +307,11 @@ impl Runtime {
                 InboxRequest::Tell { tree, run, message } => {
                     if let Some(tree) = self.0.tree(tree) {
                         self.0.send_message(&tree, run, None, &message);
+                    }
+                }
+                InboxRequest::Answer { tree, run, question, answer, by } => {
+                    if let Some(tree) = self.0.tree(tree) {
+                        tree.record_answer(run, question, answer, &by);
                     }
                 }
             }

@@ -14,6 +14,7 @@ use homing_core::{
     BoxFuture,
     fact::{Fact, LimitHit, Record, Reservation},
     message::Usage,
+    question::{Answer, QuestionId},
     tree::RunTree,
 };
 use uuid::Uuid;
@@ -151,6 +152,19 @@ pub enum InboxRequest {
         run: Uuid,
         /// The message.
         message: String,
+    },
+    /// Answer a question of the run.
+    Answer {
+        /// The tree.
+        tree: Uuid,
+        /// The run.
+        run: Uuid,
+        /// The question.
+        question: QuestionId,
+        /// The answer.
+        answer: Answer,
+        /// The answering user or process.
+        by: String,
     },
 }
 

@@ -9,11 +9,13 @@ use homing_core::{
     envelope::Envelope,
     fact::{Fact, Record, Spawned},
     place::Place,
+    question::{Answer, QuestionId},
     redaction::{RedactedStream, Secrets},
     run::Run,
     tree::RunTree,
 };
 use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
@@ -36,6 +38,10 @@ pub(crate) struct LiveTree {
     subscribers: Mutex<Subscribers>,
     /// Notified when a reservation is settled, so that the runs that wait for budget check again.
     pub(crate) settled: Notify,
+    /// Notified when a question is answered.
+    pub(crate) answered: Notify,
+    /// Cancelled when this process stops driving the tree although it has not ended.
+    pub(crate) abandoned: CancellationToken,
     pub(crate) journal: Arc<dyn Journal>,
     records: TreeRecords,
     pub(crate) clock: Arc<dyn Clock>,
@@ -72,6 +78,8 @@ impl LiveTree {
             subscribers: Mutex::new(Subscribers::None),
             settled: Notify::new(),
             records: TreeRecords::new(id, journal.clone()),
+            answered: Notify::new(),
+            abandoned: CancellationToken::new(),
             journal,
             clock,
             spawn_cache: SpawnCache::default(),
@@ -162,12 +170,23 @@ impl LiveTree {
             record.fact,
             Fact::Replied { .. } | Fact::AskFailed { .. } | Fact::Returned { .. } | Fact::Ended(_)
         );
+        let answers = matches!(record.fact, Fact::Answered { .. });
         tree.apply(&record).expect("positions are given out under the lock");
         let commit = self.journal.append(record);
         if settles {
             self.settled.notify_waiters();
         }
+        if answers {
+            self.answered.notify_waiters();
+        }
         commit
+    }
+
+    /// Records the answer to a question; `None` if the run does not ask it, or not any more.
+    pub(crate) fn record_answer(&self, run: Uuid, id: QuestionId, answer: Answer, by: &str) -> Option<Commit> {
+        let is_asked = |tree: &RunTree| tree.get(run).is_some_and(|run| run.questions().is_open(id));
+        let answer = Fact::Answered { id, answer, by: by.to_owned() };
+        self.record_if(run, |tree| if is_asked(tree) { Ok(answer) } else { Err(()) }).ok()
     }
 
     /// Applies a first record that the journal already has.

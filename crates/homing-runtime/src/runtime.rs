@@ -110,7 +110,7 @@ impl RuntimeParts {
 
 /// Answers the questions of runs and their requests for approval.
 pub trait PermissionHandler: Send + Sync {
-    /// Answers a question; the runtime stops waiting after [`RuntimeConfig::answer_within`].
+    /// Answers a question; the runtime stops waiting after the time in [`RuntimeConfig::on_question`].
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 }
 
@@ -459,8 +459,9 @@ impl Inner {
 
     /// Starts driving a run.
     pub(crate) fn drive(self: &Arc<Self>, tree: Arc<LiveTree>, live_run: Arc<LiveRun>) {
+        let abandoned = tree.abandoned.clone();
         let driver = RunDriver::new(ActiveRun { runtime: self.clone(), tree, live_run });
-        tokio::spawn(driver.run_to_end());
+        tokio::spawn(abandoned.run_until_cancelled_owned(driver.run_to_end()));
     }
 
     /// Ends a root whose first record could not be written.
@@ -520,4 +521,11 @@ impl Inner {
     fn lock_trees(&self) -> MutexGuard<'_, Trees> {
         self.trees.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Forgets a tree that has not ended, and gives up its ownership. Its runs are dropped where they wait.
+pub(crate) fn release(runtime: &Inner, tree: &LiveTree) {
+    runtime.lock_trees().by_id.remove(&tree.id);
+    tree.abandoned.cancel();
+    runtime.parts.journal.release(tree.id);
 }

@@ -38,8 +38,7 @@ impl TypedTool for AskTool {
         if args.question.trim().is_empty() {
             return ToolOutput::error(format!("ask: `question` is empty. Example: {}", Self::EXAMPLE));
         }
-        let question =
-            Question { text: args.question, options: args.options, key: context.key, rule: None, exact: Vec::new() };
+        let question = Question { options: args.options, ..Question::new(args.question, context.key) };
         match context.ask(question).await {
             Answer::Yes => ToolOutput::text("Yes."),
             Answer::No => ToolOutput::text("No."),

@@ -493,6 +493,7 @@ impl HomingBuilder {
         }
         let opened = self.journal.open()?;
         let mut parts = RuntimeParts::new(self.registry, self.models.build()?, opened.journal);
+        let on_question = self.permissions.on_question;
         parts.policy = self.permissions.grant(&workdir)?;
         parts.workdir = workdir;
         #[cfg(feature = "tools")]
@@ -501,6 +502,7 @@ impl HomingBuilder {
         parts.permission_handler = self.permission_handler;
         parts.on_fact = self.fact_listener;
         parts.config = self.config;
+        parts.config.on_question = on_question;
         if self.has_project_context {
             parts.prompt_context = Arc::new(crate::project_context);
         }

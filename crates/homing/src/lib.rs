@@ -64,13 +64,14 @@ pub use homing_core::{
     limits::{Cap, Limit, Limits, usd},
     message::{AttachedContent, Attachment, Image, Message, Reply},
     model::{Model, ModelCard, Models, Rates},
+    question::{OpenQuestion, QuestionId, QuestionKind},
     registry::Registry,
     rule::Rule,
     tool::{Answer, Question, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 pub use homing_runtime::{
-    NoData, OnDemand, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError, Statistics, Submission, Task,
-    aggregate,
+    AnswerError, NoData, OnDemand, OnQuestion, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError,
+    Statistics, Submission, Task, aggregate,
     event::{Event, Events},
     journal::{Claim, FactListener, JournalError},
 };

@@ -113,6 +113,38 @@ pub(crate) struct TellArgs {
 }
 
 #[derive(Clone, Debug, Args)]
+pub(crate) struct QuestionsArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) journal: JournalArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  homing answer 3fa9c2d1 yes
+  homing answer 3fa9c2d1 no, use the staging server
+  homing answer --resume 3fa9c2d1 always
+
+`always` also adds a rule to your configuration that allows exactly this call in this project. A process that works on
+the run picks the answer up by itself; otherwise the run continues with `homing resume`, or at once with --resume.")]
+pub(crate) struct AnswerArgs {
+    /// Question ID, its beginning, or the ID of the run that asks.
+    pub(crate) id: String,
+    /// Answer: yes, no, `no, REASON` or always for a request for approval; an option, its number or a text for other questions.
+    #[arg(required = true)]
+    pub(crate) answer: Vec<String>,
+    /// Resume the run, unless a process works on it.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) with: WithArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   homing export ID --format html -o report.html
   homing export ID > cassette.json          for `homing run --replay`")]

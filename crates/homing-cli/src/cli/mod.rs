@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Cancel(journal::CancelArgs),
     /// Send a message to a run, even one started by another process; a finished run is continued.
     Tell(Box<journal::TellArgs>),
+    /// List the questions that wait for an answer.
+    Questions(journal::QuestionsArgs),
+    /// Answer a question of a run, even of another process or of one that has exited.
+    Answer(Box<journal::AnswerArgs>),
     /// Replay a recorded run tree, and report differences.
     Replay(Box<journal::ReplayArgs>),
     /// Export a run tree: as a cassette, Markdown, or an HTML page with a timeline.

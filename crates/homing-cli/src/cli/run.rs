@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   homing run --plan \"…\"          show what it would do and cost, without running it
 
 Exit codes: 0 done, 1 failed, 2 usage or keys, 3 a limit was reached, 4 refused by policy, 5 provider unavailable,
-130/143/129 stopped by a signal.";
+6 waiting for an answer, 130/143/129 stopped by a signal.";
 
 /// The agent of a run without `--agent`.
 pub(crate) const DEFAULT_AGENT: &str = "general";
@@ -142,9 +142,8 @@ pub(crate) struct WithArgs {
     /// Trust the project's files if they have this hash (printed by `homing trust`).
     #[arg(long, value_name = "HASH", help_heading = "Permissions")]
     pub(crate) trust: Vec<String>,
-    /// Approve every call that needs approval.
-    #[arg(long, short, help_heading = "Permissions")]
-    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) approval: ApprovalArgs,
     /// Fail before spending anything if a model falls back, a tool is unknown or a file needs repair.
     #[arg(long, help_heading = "Permissions")]
     pub(crate) strict: bool,
@@ -156,6 +155,17 @@ pub(crate) struct WithArgs {
     pub(crate) agents: Option<String>,
     #[command(flatten)]
     pub(crate) journal: JournalArgs,
+}
+
+/// Approval of calls, and questions.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ApprovalArgs {
+    /// Approve every call that needs approval.
+    #[arg(long, short, help_heading = "Permissions")]
+    pub(crate) yes: bool,
+    /// Treatment of questions: ask at the terminal, park until `homing answer`, or deny (default: ask at a terminal, else deny).
+    #[arg(long, value_enum, value_name = "MODE", help_heading = "Permissions")]
+    pub(crate) on_question: Option<OnQuestionArg>,
 }
 
 /// The journal to use.
@@ -212,6 +222,16 @@ impl LimitArgs {
             output: self.max_output.unwrap_or_default(),
         }
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnQuestionArg {
+    /// Ask at the terminal, or the MCP client.
+    Ask,
+    /// Exit when nothing else is left to do; `homing answer` answers, even days later.
+    Park,
+    /// Deny the call.
+    Deny,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,7 @@
 //! One module per command.
 
 mod agents;
+mod answer;
 mod cancel;
 mod check;
 mod completions;
@@ -11,6 +12,7 @@ mod init;
 mod map;
 pub(crate) mod mcp;
 mod prune;
+mod questions;
 mod replay;
 mod resume;
 mod run;
@@ -48,6 +50,11 @@ pub(crate) fn run(cli: Cli) -> Exit {
         }
         Command::Tell(args) => {
             let outcome = with_telemetry(|telemetry| tell::run(&args, telemetry));
+            if args.output.json { report_json(outcome, "") } else { report(outcome) }
+        }
+        Command::Questions(args) => report(questions::run(&args)),
+        Command::Answer(args) => {
+            let outcome = with_telemetry(|telemetry| answer::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Replay(args) => {

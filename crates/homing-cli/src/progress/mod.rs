@@ -103,7 +103,11 @@ impl Board {
                 };
                 row.activity = call_line(&called.call);
             }
-            Fact::Returned { .. } => row.status = Status::Running,
+            Fact::Questioned { .. } => {
+                row.status = Status::Waiting;
+                "waiting for an answer".clone_into(&mut row.activity);
+            }
+            Fact::Returned { .. } | Fact::Answered { .. } => row.status = Status::Running,
             Fact::Halted { .. } => "stopping".clone_into(&mut row.activity),
             Fact::Extended { .. } => (row.status, row.ended) = (Status::Running, None),
             Fact::Ended(ended) => {

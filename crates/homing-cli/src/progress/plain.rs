@@ -1,6 +1,6 @@
 //! Progress as lines, for logs and pipes.
 
-use homing_core::fact::Fact;
+use homing_core::{fact::Fact, question::Answer};
 use homing_runtime::event::{Event, TransientKind};
 
 use super::{Board, call_line, figures, first_line};
@@ -31,6 +31,8 @@ fn fact(fact: &Fact, run: uuid::Uuid, board: &Board) -> Option<String> {
     match fact {
         Fact::Spawned(spawned) => Some(format!("started: {}", first_line(&spawned.task))),
         Fact::Called(called) => Some(call_line(&called.call)),
+        Fact::Questioned { id, question } => Some(format!("question {}: {}", id.short(), first_line(&question.text))),
+        Fact::Answered { answer, by, .. } => Some(answered(answer, by)),
         Fact::Told { message, .. } => Some(format!("message: {}", first_line(message))),
         Fact::Halted { .. } => Some("stopping".to_owned()),
         Fact::Compacted { .. } => Some("compacted its history".to_owned()),
@@ -46,4 +48,14 @@ fn fact(fact: &Fact, run: uuid::Uuid, board: &Board) -> Option<String> {
         | Fact::Returned { .. }
         | Fact::Extended { .. } => None,
     }
+}
+
+fn answered(answer: &Answer, by: &str) -> String {
+    let answer = match answer {
+        Answer::Yes => "yes".to_owned(),
+        Answer::No => "no".to_owned(),
+        Answer::Text(text) => first_line(text),
+        Answer::Unavailable => return "no answer".to_owned(),
+    };
+    format!("answered by {}: {answer}", first_line(by))
 }

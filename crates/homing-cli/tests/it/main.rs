@@ -18,6 +18,7 @@ mod mcp;
 mod old_journals;
 mod prefix_cache;
 mod private_folder;
+mod questions;
 mod receipts;
 mod responses;
 mod restrictions;

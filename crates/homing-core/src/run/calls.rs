@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use super::questions::AskedQuestion;
 use crate::{
     fact::CallRefusal,
     message::{Args, FNV_START, ToolCall, ToolResult, fnv},
@@ -49,6 +50,8 @@ pub struct CallEffects<'a> {
 pub(super) struct Calls {
     pub(super) states: Vec<CallState>,
     pub(super) repeats: Repeats,
+    /// Questions of these calls.
+    pub(super) questions: Vec<AskedQuestion>,
     /// Messages of the calls that were denied, over the whole run.
     pub(super) denied: Vec<String>,
     /// Rules that would allow calls which were denied because no approver was available.

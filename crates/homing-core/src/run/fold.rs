@@ -129,6 +129,7 @@ impl Fold<'_> {
     }
 
     pub(crate) fn returned(&mut self, key: CallKey, result: &Arc<ToolResult>, refused: Option<&CallRefusal>) {
+        self.close_questions(key);
         let run = &mut *self.run;
         if refused.is_none() && !waits_for_runs(&result.name, run.calls.begun(key)) {
             run.work.call_ends(self.clock);

@@ -3,28 +3,23 @@
 use std::{path::PathBuf, sync::Arc};
 
 use homing_core::{
-    BoxFuture,
     authority::Decision,
     fact::CallRefusal,
     hooks::{HookCall, HookDecision},
+    question::{Answer, Question},
     rule::{Rule, Subjects},
     taint::{TaintMode, uses_network},
-    tool::{Answer, CallHost, Question, Tool, ToolContext, ToolSpec},
+    tool::{Tool, ToolContext, ToolSpec},
     tree::RunTree,
 };
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     agent_loop::{
         active_run::ActiveRun,
         call_record::{CallError, RefusedCall},
-        call_text,
+        call_text, tool_host,
     },
-    event::TransientKind,
-    live_run::LiveRun,
-    live_tree::LiveTree,
-    runtime::PermissionHandler,
     scheduler::Scheduler,
     skill_use,
 };
@@ -91,8 +86,11 @@ impl CallPermissions {
             }
             HookDecision::Ask { why } => {
                 let text = question_text(tool, context, &tool.subjects(context, &args), &args, Some(&why));
-                let rule = Some(HOOK.to_owned());
-                let question = Question { text, options: Vec::new(), key: context.key, rule, exact: Vec::new() };
+                let question = Question {
+                    args_hash: tool_host::args_hash(&args),
+                    rule: Some(HOOK.to_owned()),
+                    ..Question::new(text, context.key)
+                };
                 self.request_approval(context, question, &[]).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
@@ -168,7 +166,8 @@ impl CallPermissions {
         let exact = Rule::exactly(name, subjects);
         // Rules cannot express every call; then only one for the whole tool would allow it.
         let allow = if exact.is_empty() { vec![Rule::tool(name)] } else { exact.clone() };
-        let question = Question { text, options: Vec::new(), key: context.key, rule: Some(rule), exact };
+        let args_hash = tool_host::args_hash(args);
+        let question = Question { args_hash, rule: Some(rule), exact, ..Question::new(text, context.key) };
         self.request_approval(context, question, &allow).await
     }
 
@@ -203,55 +202,4 @@ fn question_text(
     text.extend(tool.preview(context, args).map(|preview| call_text::indented(&preview)));
     text.extend(why.map(call_text::indented));
     text
-}
-
-/// The services that a tool may use during a call.
-pub(crate) struct ToolHost {
-    tree: Arc<LiveTree>,
-    live_run: Arc<LiveRun>,
-    permission_handler: Option<Arc<dyn PermissionHandler>>,
-    answer_within: std::time::Duration,
-    pub(crate) stop: CancellationToken,
-}
-
-impl ToolHost {
-    pub(crate) fn new(run: &ActiveRun) -> Self {
-        Self {
-            tree: run.tree.clone(),
-            live_run: run.live_run.clone(),
-            permission_handler: run.runtime.parts.permission_handler.clone(),
-            answer_within: run.config().answer_within,
-            stop: run.live_run.stop.child_token(),
-        }
-    }
-}
-
-impl CallHost for ToolHost {
-    fn cancelled(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.stop.cancelled())
-    }
-
-    fn progress(&self, text: &str) {
-        self.tree.notify(&self.live_run, || TransientKind::Progress(text.to_owned()));
-    }
-
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
-        Box::pin(async move {
-            self.tree.notify(&self.live_run, || TransientKind::Question(Box::new(question.clone())));
-            let Some(handler) = &self.permission_handler else { return Answer::Unavailable };
-            let answer = tokio::time::timeout(self.answer_within, handler.ask(question));
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => Answer::Unavailable,
-                answer = answer => answer.unwrap_or(Answer::Unavailable),
-            }
-        })
-    }
-
-    fn returned(&self, tool: &str) -> Vec<Value> {
-        self.tree.read(|tree| {
-            let results = tree.runs().iter().flat_map(|run| run.results(tool)).filter(|result| !result.is_error);
-            results.filter_map(|result| result.data.clone()).collect()
-        })
-    }
 }

@@ -18,13 +18,14 @@ use crate::{
         Interrupt,
         active_run::ActiveRun,
         call_record::{CallError, CallRecorder, RefusedCall},
-        permission::{CallPermissions, PermittedCall, ToolHost},
+        permission::{CallPermissions, PermittedCall},
         run_driver::panic_message,
+        tool_host::ToolHost,
     },
     delegation::{self, child_report},
     on_demand,
     run_tools::{CallKind, call_kind},
-    scheduler::Scheduler,
+    scheduler::{Scheduler, call_slot::CallSlot},
 };
 
 /// Carries out the tool calls of one run.
@@ -47,13 +48,20 @@ impl ToolCalls {
         if calls.is_empty() {
             return Ok(());
         }
-        let _slot = self.scheduler.run_slot().await?;
-        let calls = stream::iter(calls).map(|state| Ok(self.call(state)));
+        let slot = CallSlot::new(self.scheduler.clone());
+        let calls = stream::iter(calls).map(|state| Ok(self.call_in(&slot, state)));
         calls.try_buffer_unordered(self.run.config().max_tools).try_collect::<Vec<()>>().await?;
         Ok(())
     }
 
-    async fn call(&self, state: CallState) -> Result<(), Interrupt> {
+    async fn call_in(&self, slot: &Arc<CallSlot>, state: CallState) -> Result<(), Interrupt> {
+        slot.enter().await?;
+        let called = self.call(slot, state).await;
+        slot.leave().await;
+        called
+    }
+
+    async fn call(&self, slot: &Arc<CallSlot>, state: CallState) -> Result<(), Interrupt> {
         let Some((name, args)) = self.recorder.resolve_or_refuse(&state) else { return Ok(()) };
         if call_kind(&name) == CallKind::Answer {
             self.accept_answer(&state, args);
@@ -63,7 +71,7 @@ impl ToolCalls {
             self.recorder.returned(&state, &name, found, Some(CallRefusal::NoTool));
             return Ok(());
         }
-        match self.carry_out(&state, &name, args).await {
+        match self.carry_out(slot, &state, &name, args).await {
             Ok(output) => {
                 self.recorder.returned(&state, &name, output, None);
                 self.scheduler.check_stopped()
@@ -89,7 +97,13 @@ impl ToolCalls {
         Some(on_demand::find_agents(agents, args))
     }
 
-    async fn carry_out(&self, state: &CallState, name: &str, args: Value) -> Result<ToolOutput, CallError> {
+    async fn carry_out(
+        &self,
+        slot: &Arc<CallSlot>,
+        state: &CallState,
+        name: &str,
+        args: Value,
+    ) -> Result<ToolOutput, CallError> {
         if let Some(text) = self.read_child_answer(name, &args) {
             self.recorder.begin(state, name, &Value::Null, Replay::Safe, "own descendants".to_owned()).await?;
             return Ok(ToolOutput::text(text));
@@ -102,7 +116,7 @@ impl ToolCalls {
         if state.begun == Some(Replay::Unsafe) {
             return Err(RefusedCall::outcome_unknown(name).into());
         }
-        let host = Arc::new(ToolHost::new(&self.run));
+        let host = Arc::new(ToolHost::new(&self.run, Some(slot.clone()), &args));
         let context = self.run.tool_context(state.key, host.clone());
         let PermittedCall { args, by, notes } = self.permissions.check(&*tool, &context, args).await?;
         self.recorder.begin(state, name, &args, tool.spec().replay, by).await?;
@@ -196,7 +210,7 @@ impl ToolCalls {
         let _slot = self.scheduler.run_slot().await?;
         let output = match self.recorder.begin(&state, "bash", &args, Replay::Safe, "until".to_owned()).await {
             Ok(()) => {
-                let host = Arc::new(ToolHost::new(&self.run));
+                let host = Arc::new(ToolHost::new(&self.run, None, &args));
                 let context = self.run.tool_context(key, host.clone());
                 self.execute(&*tool, &context, args, &host).await?
             }

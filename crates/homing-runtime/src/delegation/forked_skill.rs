@@ -19,7 +19,8 @@ use super::{
 use crate::{
     agent_loop::{
         call_record::{CallError, RefusedCall},
-        permission::{PermittedCall, ToolHost},
+        permission::PermittedCall,
+        tool_host::ToolHost,
     },
     skill_use,
 };
@@ -47,7 +48,7 @@ impl Delegation {
         let parts = &self.run.runtime.parts;
         let unknown = || RefusedCall::mistake("there is no such skill");
         let (card, tool) = (self.forked_skill(state).ok_or_else(unknown)?, self.run.runtime.tool(tool_names::SKILL));
-        let context = self.run.tool_context(state.key, Arc::new(ToolHost::new(&self.run)));
+        let context = self.run.tool_context(state.key, Arc::new(ToolHost::new(&self.run, None, &args)));
         let PermittedCall { args, by, .. } =
             self.permissions.check(&*tool.ok_or_else(unknown)?, &context, args.clone()).await?;
         let agent = parts

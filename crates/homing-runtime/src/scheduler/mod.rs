@@ -11,6 +11,7 @@
 //! both the wall clock and the working time of a run; `waiting` (for a slot, a provider, other runs, the user) only
 //! against the wall clock, because a run must not run out of working time in a queue.
 
+pub(crate) mod call_slot;
 pub(crate) mod fair_semaphore;
 pub(crate) mod rate_limit;
 
@@ -66,30 +67,39 @@ impl Scheduler {
 
     /// Awaits something that counts as the run's own work.
     pub(crate) async fn working<T>(&self, work: impl Future<Output = T>) -> Result<T, Interrupt> {
-        self.until(self.working_time_left(), work).await
+        self.until(|| self.working_time_left(), work).await
     }
 
     /// Awaits something that does not: a slot, a provider, other runs, the user.
     pub(crate) async fn waiting<T>(&self, wait: impl Future<Output = T>) -> Result<T, Interrupt> {
-        self.until(self.time_left(), wait).await
+        self.until(|| self.time_left(), wait).await
     }
 
-    async fn until<T>(&self, end: Option<(u64, LimitHit)>, work: impl Future<Output = T>) -> Result<T, Interrupt> {
-        let time_up = async {
-            match end {
-                Some((left, mut hit)) => {
-                    tokio::time::sleep(Duration::from_millis(left)).await;
-                    hit.spent = hit.spent.saturating_add(left);
-                    hit
-                }
-                None => std::future::pending().await,
-            }
-        };
+    async fn until<T>(
+        &self,
+        end: impl Fn() -> Option<(u64, LimitHit)>,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Interrupt> {
+        let time_up = self.sleep_until(end);
         tokio::select! {
             biased;
             () = self.live_run.stop.cancelled() => Err(Interrupt::Stopped),
             done = work => Ok(done),
             hit = time_up => Err(Interrupt::OutOfTime(hit)),
+        }
+    }
+
+    /// Sleeps for the time that is left until `end`. The clock of a run stands still while its tree waits for answers of the
+    /// user, so after a question there may be more time left than a timer has counted.
+    async fn sleep_until(&self, end: impl Fn() -> Option<(u64, LimitHit)>) -> LimitHit {
+        loop {
+            let Some((left, mut hit)) = end() else { return std::future::pending().await };
+            tokio::time::sleep(Duration::from_millis(left)).await;
+            // Timers and clocks round.
+            if end().is_some_and(|(left, _)| left <= 1) {
+                hit.spent = hit.spent.saturating_add(left);
+                return hit;
+            }
         }
     }
 
@@ -117,8 +127,11 @@ impl Scheduler {
 
     /// Awaits something until the run must land; `None` if that time has come first.
     pub(crate) async fn before_landing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let Some((left, _)) = self.time_to_landing() else { return Some(work.await) };
-        tokio::time::timeout(Duration::from_millis(left), work).await.ok()
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            _ = self.sleep_until(|| self.time_to_landing()) => None,
+        }
     }
 
     fn time_to_landing(&self) -> Option<(u64, LimitHit)> {

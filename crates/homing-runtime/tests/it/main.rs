@@ -15,6 +15,7 @@ mod limits;
 mod manager;
 mod observers;
 mod permissions;
+mod questions;
 mod replies;
 mod retries;
 mod simulation;

@@ -9,6 +9,7 @@ use homing_core::{
     authority::{Allow, Grant, Layer, Network, Sandbox},
     rule::{Rule, RuleError},
 };
+use homing_runtime::OnQuestion;
 
 use super::BuildError;
 
@@ -34,6 +35,7 @@ pub struct Permissions {
     write: Vec<PathBuf>,
     network: Network,
     sandbox: Sandbox,
+    pub(super) on_question: OnQuestion,
     /// The first rule that could not be parsed.
     invalid: Option<RuleError>,
 }
@@ -86,6 +88,7 @@ impl Default for Permissions {
             network: Network::Off,
             sandbox: Sandbox::WorkspaceWrite,
             invalid: None,
+            on_question: OnQuestion::default(),
         }
     }
 }
@@ -127,6 +130,14 @@ impl Permissions {
             }
         };
         rules.into_iter().map(IntoRule::into_rule).filter_map(rule).collect()
+    }
+
+    /// Sets what happens to questions to the user: the handler is asked, which is the default, or the question waits until any
+    /// process answers it, or the call is denied.
+    #[must_use]
+    pub fn on_question(mut self, policy: OnQuestion) -> Self {
+        self.on_question = policy;
+        self
     }
 
     /// Adds a layer of rules. A call must be allowed by every layer.

@@ -161,6 +161,8 @@ impl Positions {
             | Fact::Replied { .. }
             | Fact::AskFailed { .. }
             | Fact::Returned { .. }
+            | Fact::Questioned { .. }
+            | Fact::Answered { .. }
             | Fact::Told { .. }
             | Fact::Halted { .. }
             | Fact::Extended { .. }

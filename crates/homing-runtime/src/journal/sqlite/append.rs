@@ -155,10 +155,14 @@ impl Records<'_> {
 fn is_step(fact: &Fact) -> bool {
     match fact {
         Fact::Spawned(_) | Fact::Replied { .. } | Fact::Told { .. } | Fact::Compacted { .. } | Fact::Ended(_) => true,
+        Fact::Answered { .. } => true,
         Fact::Returned { refused, .. } => refused.is_none(),
-        Fact::Asked(_) | Fact::AskFailed { .. } | Fact::Called(_) | Fact::Halted { .. } | Fact::Extended { .. } => {
-            false
-        }
+        Fact::Asked(_)
+        | Fact::AskFailed { .. }
+        | Fact::Called(_)
+        | Fact::Questioned { .. }
+        | Fact::Halted { .. }
+        | Fact::Extended { .. } => false,
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use homing_core::question::{Answer, QuestionId};
 use rusqlite::{Connection, OptionalExtension, params};
+use serde::Deserialize;
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::journal::{
@@ -27,6 +30,14 @@ pub enum Posted {
     NoOwner,
 }
 
+/// An answer to a question, as it is posted.
+#[derive(Deserialize)]
+struct PostedAnswer {
+    question: QuestionId,
+    answer: Answer,
+    by: String,
+}
+
 /// The inbox within a transaction.
 pub(super) struct Inbox<'a> {
     pub(super) connection: &'a Connection,
@@ -37,8 +48,11 @@ impl Inbox<'_> {
     /// Puts a request into the inbox of the tree's owner.
     pub(super) fn post(&self, request: &InboxRequest) -> Result<Posted, JournalError> {
         let (tree, run, kind, body) = match request {
-            InboxRequest::Cancel { tree, run, by } => (tree, run, "cancel", by),
-            InboxRequest::Tell { tree, run, message } => (tree, run, "tell", message),
+            InboxRequest::Cancel { tree, run, by } => (tree, run, "cancel", by.clone()),
+            InboxRequest::Tell { tree, run, message } => (tree, run, "tell", message.clone()),
+            InboxRequest::Answer { tree, run, question, answer, by } => {
+                (tree, run, "answer", json!({"question": question, "answer": answer, "by": by}).to_string())
+            }
         };
         let owner = owner_of(self.connection, *tree)?.ok_or(JournalError::NoSuchTree(*tree))?;
         let Some(owner) = owner.filter(|owner| owner.is_alive(self.me)) else { return Ok(Posted::NoOwner) };
@@ -66,6 +80,10 @@ fn request(tree: &str, run: &str, kind: &str, body: String) -> Option<InboxReque
     match kind {
         "cancel" => Some(InboxRequest::Cancel { tree, run, by: body }),
         "tell" => Some(InboxRequest::Tell { tree, run, message: body }),
+        "answer" => {
+            let PostedAnswer { question, answer, by } = serde_json::from_str(&body).ok()?;
+            Some(InboxRequest::Answer { tree, run, question, answer, by })
+        }
         _ => None,
     }
 }

@@ -60,6 +60,7 @@ pub(super) fn update(
         Fact::Called(_) => spend(last_models, &Usage::default(), 1, false),
         Fact::Ended(ended) => end(connection, run, ended.outcome.status(), record.at),
         Fact::Extended { .. } => reopen(connection, run),
+        Fact::Questioned { .. } | Fact::Answered { .. } => Ok(()),
         Fact::Returned { .. } | Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } => Ok(()),
     }
 }

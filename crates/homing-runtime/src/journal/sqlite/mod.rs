@@ -17,6 +17,7 @@ mod owner;
 mod ownership;
 mod prune;
 mod query;
+mod questions;
 mod rate_pauses;
 mod reader;
 mod replay;
@@ -52,6 +53,7 @@ pub use crate::journal::sqlite::{
     inbox::Posted,
     prune::{Pruned, Retention},
     query::{Filter, FindError, RunRef, RunRow, SumBy, UsageSum, Which},
+    questions::{FindQuestionError, JournalQuestion},
     replay::{CassetteReplay, Divergence},
 };
 use crate::journal::{

@@ -19,7 +19,7 @@ use crate::journal::{
     sqlite::{
         SqliteJournal, index,
         owner::Owner,
-        reader,
+        questions, reader,
         row::{count, int},
         run_blocking, schema,
     },
@@ -71,7 +71,8 @@ pub struct RunRow {
     pub model: String,
     /// The beginning of its task.
     pub task: String,
-    /// Its status. A run that has not ended and has no living owner is interrupted, never running.
+    /// Its status. A run that has not ended and has no living owner is interrupted, or waiting if its tree
+    /// waits for an answer of the user, but never running.
     pub status: Status,
     /// Start time, in milliseconds since 1970.
     pub started: u64,
@@ -146,6 +147,7 @@ impl SqliteJournal {
         self.read(|connection| {
             let living = living(connection, &self.me)?;
             let mut rows = list(connection, filter, &living)?;
+            questions::mark_waiting(connection, &mut rows)?;
             // The tables do not record whether an owner is alive, so the status is known only now.
             rows.retain(|row| filter.status.is_none_or(|status| status == row.status));
             rows.truncate(filter.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
@@ -416,7 +418,7 @@ pub(super) fn envelope(connection: &Connection, me: &Owner, tree: Uuid) -> Resul
     let root = fold.root().ok_or(JournalError::NoSuchTree(tree))?;
     let mut envelope = Envelope::new(&fold, root);
     let owner = owner_of(connection, tree)?;
-    if !owner.is_some_and(|owner| owner.is_alive(me)) {
+    if !owner.is_some_and(|owner| owner.is_alive(me)) && !fold.is_parked() {
         interrupt(&mut envelope);
     }
     Ok(envelope)

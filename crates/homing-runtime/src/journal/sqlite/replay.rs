@@ -309,6 +309,7 @@ impl Tape {
                     (call.result, call.position) = (Some(result.clone()), record.seq);
                 }
             }
+            Fact::Questioned { .. } | Fact::Answered { .. } => (),
             Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } | Fact::Extended { .. } => (),
         }
     }

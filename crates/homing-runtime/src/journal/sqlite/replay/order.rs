@@ -63,6 +63,8 @@ impl Turns {
             | Fact::AskFailed { .. }
             | Fact::Called(_)
             | Fact::Returned { .. }
+            | Fact::Questioned { .. }
+            | Fact::Answered { .. }
             | Fact::Told { .. }
             | Fact::Halted { .. }
             | Fact::Compacted { .. }

@@ -1,0 +1,111 @@
+//! `homing answer`: answers a question of a run, of whichever process. The answer is recorded; a process that works on the run
+//! picks it up, and a run without one continues when it is resumed.
+
+use std::time::{Duration, Instant};
+
+use homing::{AnswerError, CodingSetup, Folders};
+use homing_core::question::{Answer, QuestionKind};
+use homing_otel::Telemetry;
+use homing_runtime::{
+    answer_in_journal,
+    clock::SystemClock,
+    journal::{
+        InboxRequest,
+        sqlite::{JournalQuestion, Posted, SqliteJournal},
+    },
+};
+
+use crate::{
+    cli::journal::{AnswerArgs, ResumeArgs},
+    config::{self, Layered, RuleTable},
+    exit::{Exit, Trouble},
+    terminal,
+};
+
+/// Maximum time to wait until the owner of the run has taken the answer. It looks for requests four times a second.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The origin of the answer in the journal.
+const BY: &str = "`homing answer`";
+
+pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
+    let journal = super::runs::open(&args.with.journal)?;
+    let question = journal
+        .find_question(&args.id)
+        .map_err(|error| Trouble::usage(error.to_string()).hint("`homing questions` lists the open questions"))?;
+    let answer = read(&question, &args.answer.join(" "))?;
+    let (tree, id) = (question.tree, question.open.id);
+    let request =
+        InboxRequest::Answer { tree, run: question.open.run, question: id, answer: answer.clone(), by: BY.to_owned() };
+    let run: String = tree.to_string().chars().take(13).collect();
+    match journal.post(request).await.map_err(Trouble::from)? {
+        Posted::ToOwner { pid, .. } => {
+            wait_until_taken(&journal, &question).await?;
+            terminal::say(&format!("answered; process {pid} continues run {run}"));
+            return Ok(Exit::Done);
+        }
+        Posted::NoOwner => (),
+    }
+    answer_in_journal(&*journal, &SystemClock::new(), tree, id, answer, BY).await.map_err(|error| match error {
+        AnswerError::Journal(error) => Trouble::from(error),
+        other => Trouble::usage(other.to_string()),
+    })?;
+    let open = journal.questions().map_err(Trouble::from)?.into_iter().filter(|other| other.tree == tree).count();
+    drop(journal);
+    if args.resume {
+        let (with, output) = (args.with.clone(), args.output);
+        let resume = ResumeArgs {
+            id: Some(tree.to_string()),
+            all: false,
+            force: false,
+            limits: Default::default(),
+            with,
+            output,
+        };
+        return super::resume::run(&resume, telemetry).await;
+    }
+    let others = if open == 0 { String::new() } else { format!("; {open} more to answer") };
+    terminal::say(&format!("answered{others}; continue with: homing resume {run}"));
+    Ok(Exit::Done)
+}
+
+/// Reads the answer. `always` is yes, and a rule in the user's configuration.
+fn read(question: &JournalQuestion, text: &str) -> Result<Answer, Trouble> {
+    let is_permission = question.open.kind == QuestionKind::Permission;
+    if is_permission && matches!(text.trim().to_lowercase().as_str(), "a" | "always") {
+        allow_always(question)?;
+        return Ok(Answer::Yes);
+    }
+    question.open.question.read_answer(text).map_err(|error| Trouble::usage(error.to_string()))
+}
+
+fn allow_always(question: &JournalQuestion) -> Result<(), Trouble> {
+    let rules = &question.open.question.exact;
+    let folders = Folders::from_env();
+    let places = CodingSetup::from_env(&question.folder).places;
+    let project = places.project_folders().into_iter().next().unwrap_or_else(|| question.folder.clone());
+    let config =
+        Layered::read(folders.config.as_deref(), &project).map_err(|error| Trouble::config(error.to_string()))?;
+    let Some(path) = config.user_path.as_ref().filter(|_| !rules.is_empty()) else {
+        terminal::say("this call cannot be remembered, because no rule describes it; it is allowed once");
+        return Ok(());
+    };
+    let table = RuleTable::Project(config.project_folder());
+    config::add_allow_rules(path, &table, rules)
+        .map_err(|error| Trouble::config(format!("cannot write {}: {error}", path.display())))?;
+    let list: Vec<String> = rules.iter().map(|rule| format!("\"{rule}\"")).collect();
+    terminal::say(&format!("added to {}: {table} allow = [{}]", path.display(), list.join(", ")));
+    Ok(())
+}
+
+async fn wait_until_taken(journal: &SqliteJournal, question: &JournalQuestion) -> Result<(), Trouble> {
+    let started = Instant::now();
+    while started.elapsed() < TIMEOUT {
+        let tree = journal.tree(question.tree).map_err(Trouble::from)?;
+        if tree.get(question.open.run).is_none_or(|run| !run.questions().is_open(question.open.id)) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}

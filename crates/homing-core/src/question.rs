@@ -1,0 +1,242 @@
+//! Questions to the user: approval of a call, a question of the `ask` tool, or the part of a person in a team. A question is
+//! recorded, so it outlives the process that asked it, and any process can answer.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    message::{FNV_START, fnv},
+    place::Place,
+    rule::Rule,
+    run::Run,
+    tool::CallKey,
+};
+
+/// A question to the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The text.
+    pub text: String,
+    /// Answers to choose from; if empty, the answer is free text.
+    pub options: Vec<String>,
+    /// The call that it concerns.
+    pub key: CallKey,
+    /// Fingerprint of the arguments of the call, to which an answer is bound.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub args_hash: u64,
+    /// The rule that requires approval, followed by its layer in parentheses, if it is one.
+    pub rule: Option<String>,
+    /// Rules that allow exactly this call, and no others; empty if no rule can express it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exact: Vec<Rule>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+impl Question {
+    /// Creates a question of the call `key` that is answered with text.
+    pub fn new(text: impl Into<String>, key: CallKey) -> Self {
+        Self { text: text.into(), options: Vec::new(), key, args_hash: 0, rule: None, exact: Vec::new() }
+    }
+
+    /// Returns the ID, by which an answer refers to exactly this question about exactly this call.
+    pub fn id(&self) -> QuestionId {
+        let key = self.key.to_string();
+        let args = self.args_hash.to_be_bytes();
+        let rule = self.rule.as_deref().unwrap_or_default();
+        let parts = [key.as_bytes(), &args, self.text.as_bytes(), &[0], rule.as_bytes()];
+        QuestionId(parts.into_iter().fold(FNV_START, fnv))
+    }
+
+    /// Returns the form of answer that is expected.
+    pub fn kind(&self) -> QuestionKind {
+        match (&self.rule, self.options.is_empty()) {
+            (Some(_), _) => QuestionKind::Permission,
+            (None, false) => QuestionKind::Choice,
+            (None, true) => QuestionKind::Text,
+        }
+    }
+
+    /// Reads an answer as a user writes it: yes or no for a permission, one of the options or its number for a choice. `no`
+    /// may be followed by a comma and the reason, which the model reads.
+    ///
+    /// # Errors
+    /// Fails if the text does not answer the question.
+    pub fn read_answer(&self, text: &str) -> Result<Answer, UnclearAnswer> {
+        let text = text.trim();
+        let unclear = |expected: String| Err(UnclearAnswer { text: text.to_owned(), expected });
+        match self.kind() {
+            QuestionKind::Permission => {
+                let end = text.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(text.len());
+                let (word, rest) = text.split_at(end);
+                let reason = rest.trim_start_matches([',', '.', ':', ';', '-', ' ']).trim();
+                match (word.to_ascii_lowercase().as_str(), reason) {
+                    ("y" | "yes", "") => Ok(Answer::Yes),
+                    ("n" | "no", "") => Ok(Answer::No),
+                    ("n" | "no", reason) => Ok(Answer::Text(reason.to_owned())),
+                    _ => unclear("`yes`, `no`, or `no, REASON`".to_owned()),
+                }
+            }
+            QuestionKind::Choice => {
+                let numbered = text.parse::<usize>().ok().and_then(|number| self.options.get(number.checked_sub(1)?));
+                let named = self.options.iter().find(|option| option.eq_ignore_ascii_case(text));
+                match self.options.iter().find(|option| *option == text).or(named).or(numbered) {
+                    Some(option) => Ok(Answer::Text(option.clone())),
+                    None => unclear(format!("one of {}", self.options.join(", "))),
+                }
+            }
+            QuestionKind::Text if text.is_empty() => unclear("a text".to_owned()),
+            QuestionKind::Text => Ok(Answer::Text(text.to_owned())),
+        }
+    }
+}
+
+/// A text that does not answer a question.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` does not answer this question: use {expected}")]
+pub struct UnclearAnswer {
+    /// The text.
+    pub text: String,
+    /// Description of the answers that are possible.
+    pub expected: String,
+}
+
+/// The form of answer that a question expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionKind {
+    /// Yes or no.
+    Permission,
+    /// One of the options.
+    Choice,
+    /// Free text.
+    Text,
+}
+
+/// The user's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Yes.
+    Yes,
+    /// No.
+    No,
+    /// Free text, or one of the options. To a request for approval it is the reason why the user declined.
+    Text(String),
+    /// No user was present, or no answer arrived in time.
+    #[serde(rename = "nobody")] // the name in recordings, from when no user could be asked
+    Unavailable,
+}
+
+/// Identity of a question: its call, the arguments of the call, and its text. Displayed as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QuestionId(u64);
+
+impl fmt::Display for QuestionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl QuestionId {
+    /// Returns the beginning that a user types.
+    pub fn short(self) -> String {
+        self.to_string()[..8].to_owned()
+    }
+}
+
+/// A text that is not the ID of a question.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not the ID of a question")]
+pub struct NotAQuestionId(pub String);
+
+impl FromStr for QuestionId {
+    type Err = NotAQuestionId;
+
+    fn from_str(text: &str) -> Result<Self, NotAQuestionId> {
+        u64::from_str_radix(text, 16).map(Self).map_err(|_| NotAQuestionId(text.to_owned()))
+    }
+}
+
+impl Serialize for QuestionId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for QuestionId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A question that waits for an answer, as hosts show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OpenQuestion {
+    /// ID of the question.
+    pub id: QuestionId,
+    /// The run that asks.
+    pub run: Uuid,
+    /// Its place.
+    pub place: Place,
+    /// Name of its agent.
+    pub agent: String,
+    /// The form of answer that is expected.
+    pub kind: QuestionKind,
+    /// The question.
+    #[serde(flatten)]
+    pub question: Question,
+}
+
+impl OpenQuestion {
+    pub(crate) fn new(run: &Run, id: QuestionId, question: &Question) -> Self {
+        let agent = run.spawned.agent.name.clone();
+        Self { id, run: run.id, place: run.place.clone(), agent, kind: question.kind(), question: question.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(rule: Option<&str>, options: &[&str]) -> Question {
+        let key = CallKey { run: Uuid::nil(), turn: 1, index: 0 };
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        Question { options, rule: rule.map(str::to_owned), ..Question::new("?", key) }
+    }
+
+    #[test]
+    fn answers_are_read_by_the_kind_of_question() {
+        let permission = question(Some("bash (user)"), &[]);
+        assert_eq!(permission.read_answer(" Yes "), Ok(Answer::Yes));
+        assert_eq!(permission.read_answer("n"), Ok(Answer::No));
+        assert_eq!(permission.read_answer("No, use rg"), Ok(Answer::Text("use rg".into())));
+        assert_eq!(permission.read_answer("no, "), Ok(Answer::No));
+        assert!(permission.read_answer("perhaps").unwrap_err().to_string().contains("`yes`, `no`, or `no, REASON`"));
+        let choice = question(None, &["SQLite", "Postgres"]);
+        assert_eq!(choice.read_answer("2"), Ok(Answer::Text("Postgres".into())));
+        assert_eq!(choice.read_answer("sqlite"), Ok(Answer::Text("SQLite".into())));
+        assert!(choice.read_answer("3").is_err());
+        assert_eq!(question(None, &[]).read_answer("yes"), Ok(Answer::Text("yes".into())));
+        assert!(question(None, &[]).read_answer(" ").is_err());
+    }
+
+    #[test]
+    fn id_differs_by_call_arguments_and_text() {
+        let one = question(Some("bash (user)"), &[]);
+        let mut ids = vec![one.id()];
+        ids.push(Question { args_hash: 7, ..one.clone() }.id());
+        ids.push(Question { key: CallKey { index: 1, ..one.key }, ..one.clone() }.id());
+        ids.push(Question { text: "!".into(), ..one.clone() }.id());
+        let distinct: std::collections::HashSet<_> = ids.iter().collect();
+        assert_eq!(distinct.len(), 4);
+        assert_eq!(ids[0].to_string().parse(), Ok(ids[0]));
+        assert_eq!(one.clone().id(), ids[0]);
+    }
+}
