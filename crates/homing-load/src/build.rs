@@ -16,6 +16,7 @@ pub(crate) use tool_access::DEVELOPER_TOOLS;
 use homing_core::{
     definition::{AgentDefinition, Source},
     limits::Limits,
+    registry::distance,
 };
 
 pub(crate) use self::model_settings::{EFFORT_LEVELS, effort_level};
@@ -117,7 +118,8 @@ impl DefinitionBuilder<'_> {
             // Notes share a field but not a key.
             Some(field @ (Field::Note | Field::Inline | Field::Ignored(_))) => self.set(field, entry),
             Some(field) if !taken || narrows(field) => self.set(field, entry),
-            Some(_) => (),
+            Some(_) if again => (),
+            Some(_) => self.ignore(entry, "another key sets the same value"),
             None if again => (),
             None => self.unknown(&folded_key, entry),
         }
@@ -130,7 +132,10 @@ impl DefinitionBuilder<'_> {
         let hint = near.as_ref().map(|(near, _)| format!("did you mean `{near}`?")).unwrap_or_default();
         self.warn(entry, format!("unknown key `{}`: kept, but ignored", entry.key), &hint);
         self.diagnostics.rule("unknown-key");
-        if let Some((near, field)) = near {
+        // The key `agent` of other files of the same programs is not a misspelt `agents`, which would restrict this one.
+        let is_typing_error =
+            |near: &str| distance(&fields::fold(near), folded) <= if folded.len() > 7 { 2 } else { 1 };
+        if let Some((near, field)) = near.filter(|(near, field)| *field != Field::Agents && is_typing_error(near)) {
             let fix = FixDraft::rename(entry.position, &entry.key, &near);
             let fix = fix.changing(&["unknown", "metadata"]).changing(fields::definition_fields(field));
             self.diagnostics.fix(fix);

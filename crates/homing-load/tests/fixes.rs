@@ -79,6 +79,8 @@ fn misspelt_keys_are_renamed() {
     let text = "---\nname: reviewer\ndescripton: Reviews code\nmax_turn: 3\nallowed-tools: Read\nColor: red\n---\nP\n";
     let expected = "---\nname: reviewer\ndescription: Reviews code\nmax_turns: 3\ntools: Read\ncolor: red\n---\nP\n";
     assert_eq!(fixed(text), expected);
+    let other = "---\nname: reviewer\ndescription: d\nagent: plan\neffect: x\n---\nP\n";
+    assert_eq!(fixed(other), other, "a key that is merely similar is not renamed");
     let (json, _) = fixed_at("a/agent.json", "{\"name\": \"a\", \"descripton\": \"d\", \"prompt\": \"p\"}");
     assert_eq!(json, "{\"name\": \"a\", \"description\": \"d\", \"prompt\": \"p\"}");
     let (toml, _) =

@@ -1,6 +1,9 @@
 //! The limits of a definition. Of two values for one limit the tighter one applies.
 
-use homing_core::limits::{Limit, Limits};
+use homing_core::{
+    limits::{Limit, Limits},
+    registry::distance,
+};
 
 use super::field_reader::FieldReader;
 use crate::{
@@ -56,10 +59,19 @@ pub(super) fn limits(limits: &mut Limits, reader: &mut FieldReader<'_>) {
             None if fields::fold(&entry.key) == "graceturns" => (),
             None => {
                 let message = format!("unknown limit `{}`", entry.key);
-                let hint = "limits are: turns, depth, tokens, cost, tool_calls, children, timeout, work";
-                reader.diagnostics.error(entry.position, &entry.key, message, hint);
+                reader.diagnostics.error(entry.position, &entry.key, message, &suggestion(&entry.key));
             }
         }
+    }
+}
+
+fn suggestion(key: &str) -> String {
+    const NAMES: [&str; 9] =
+        ["turns", "depth", "tokens", "cost", "tool_calls", "children", "timeout", "work", "max_output"];
+    let near = NAMES.iter().map(|name| (distance(key, name), name)).min().filter(|near| near.0 <= 2);
+    match near {
+        Some((_, name)) => format!("did you mean `{name}`?"),
+        None => format!("limits are: {}", NAMES.join(", ")),
     }
 }
 
