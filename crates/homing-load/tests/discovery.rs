@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use homing_core::{
     authority::Allow,
-    definition::{AgentDefinition, ProjectContext, Scope, Source},
+    definition::{AgentDefinition, ProjectContext, Scope},
     diagnostic::Severity,
     limits::Limits,
     registry::Registry,

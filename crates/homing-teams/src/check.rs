@@ -121,6 +121,7 @@ pub(crate) fn structure(team: &Team) -> Vec<Problem> {
         Pattern::Chat(chat) => checker.chat(chat),
         Pattern::Graph(graph) => checker.graph(graph),
         Pattern::Map(map) => checker.map(map),
+        Pattern::Script(_) => (),
     }
     checker.problems.into_iter().map(|problem| problem.of(team)).collect()
 }

@@ -24,6 +24,7 @@ use crate::{
     map::Map,
     orchestrator::Orchestrator,
     references::references,
+    script::{self, Script},
     team::{Member, Pattern, Team},
     yaml_positions::YamlPositions,
 };
@@ -60,6 +61,10 @@ pub(crate) struct TeamFile {
     pub(crate) graph: Option<Graph>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) map: Option<Map>,
+    /// A script has a file of its own; in a record, it is here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub(crate) script: Option<Script>,
 }
 
 impl TeamFile {
@@ -79,6 +84,7 @@ impl TeamFile {
             Pattern::Chat(pattern) => file.chat = Some(pattern),
             Pattern::Graph(pattern) => file.graph = Some(pattern),
             Pattern::Map(pattern) => file.map = Some(pattern),
+            Pattern::Script(pattern) => file.script = Some(pattern),
         }
         file
     }
@@ -111,6 +117,10 @@ impl TeamFile {
         }
     }
 
+    fn has_script(&self) -> bool {
+        self.script.is_some() || self.teams.iter().any(Self::has_script)
+    }
+
     fn pattern(&self) -> Result<Pattern, &'static str> {
         let found = [
             self.orchestrator.clone().map(Pattern::from),
@@ -118,6 +128,7 @@ impl TeamFile {
             self.chat.clone().map(Pattern::from),
             self.graph.clone().map(Pattern::from),
             self.map.clone().map(Pattern::from),
+            self.script.clone().map(Pattern::from),
         ];
         let mut found = found.into_iter().flatten();
         match (found.next(), found.next()) {
@@ -140,12 +151,21 @@ pub struct LoadedTeam {
     path: Option<Arc<PathBuf>>,
 }
 
-/// Parses a team from `text`; `path` is used in diagnostics.
+/// Parses a team from `text`; `path` is used in diagnostics. A path that ends in `.js` or `.mjs` is a workflow script.
 pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
+    let script = path.filter(|path| script::is_script(path));
     let path = path.map(|path| Arc::new(path.to_owned()));
     let mut loaded = LoadedTeam { team: None, diagnostics: Vec::new(), text: String::new(), path };
+    if let Some(path) = script {
+        loaded.add_script(script::load(text, path));
+        return loaded;
+    }
     match parse(text) {
         Err(diagnostic) => loaded.diagnostics.push(Diagnostic { path: loaded.path.clone(), ..diagnostic }),
+        Ok(file) if file.has_script() => {
+            let error = Diagnostic::error("a workflow script is a file of its own, which ends in `.js`");
+            loaded.diagnostics.push(Diagnostic { path: loaded.path.clone(), ..error });
+        }
         Ok(file) => {
             text.clone_into(&mut loaded.text);
             match file.team() {
@@ -192,9 +212,15 @@ impl LoadedTeam {
     /// Fails if the team has no such parameter.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Diagnostic> {
         let Some(team) = &mut self.team else { return Ok(()) };
+        let parsed = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
         match team.parameters.get_mut(name) {
             Some(parameter) => {
-                *parameter = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+                *parameter = parsed;
+                Ok(())
+            }
+            // A script does not declare the keys of its `args`.
+            None if matches!(team.pattern, Pattern::Script(_)) => {
+                team.parameters.insert(name.to_owned(), parsed);
                 Ok(())
             }
             None => {
@@ -228,6 +254,16 @@ impl LoadedTeam {
         match self.team {
             Some(team) if errors.is_empty() => Ok(team),
             Some(_) | None => Err(errors),
+        }
+    }
+
+    fn add_script(&mut self, loaded: Result<Team, Diagnostic>) {
+        match loaded {
+            Ok(team) => {
+                self.diagnostics = self.with_positions(check::structure(&team));
+                self.team = Some(team);
+            }
+            Err(error) => self.diagnostics.push(Diagnostic { path: self.path.clone(), ..error }),
         }
     }
 

@@ -22,6 +22,18 @@ pub(crate) struct History<'a> {
     calls: HashMap<&'a str, FinishedCall<'a>>,
     /// Members that ran in the background and have ended, by place.
     ended: HashMap<Place, JobResult>,
+    /// The endings in the order in which the team learned of them.
+    order: Vec<Ending<'a>>,
+    /// The number of endings since the team's last step.
+    new_endings: usize,
+}
+
+/// A job that has ended.
+enum Ending<'a> {
+    /// The call returned its result.
+    Call(&'a str),
+    /// The run that a call had left running has ended.
+    Run(Place),
 }
 
 /// A call of the team with its result.
@@ -41,6 +53,8 @@ pub(crate) struct JobResult {
     pub(crate) place: Option<Place>,
     /// True if the agent's own definition says that its failure does not count.
     pub(crate) may_fail: bool,
+    /// Tokens that its run and the runs below it used.
+    pub(crate) tokens: u64,
     /// True if it ended because the team, or a run above it, reached a limit.
     by_teams_limit: bool,
 }
@@ -63,6 +77,11 @@ impl FinishedCall<'_> {
         let data = self.result.data.as_ref().filter(|_| self.result.name == DELEGATE)?;
         let report = ChildReport::deserialize(data);
         Some(report.map_err(|error| format!("the report of the run cannot be read: {error}")))
+    }
+
+    /// Returns whether the call left a run running.
+    fn is_running(&self) -> bool {
+        matches!(self.report(), Some(Ok(report)) if report.status == Status::Running)
     }
 }
 
@@ -94,9 +113,10 @@ impl JobResult {
 
     fn of_run(report: ChildReport, output: String) -> Self {
         let by_teams_limit = ended_by_others_limit(&report);
+        let tokens = report.ending.as_ref().map_or(0, |ending| ending.tokens);
         let (data, error, may_fail) =
             report.ending.map_or((None, None, false), |ending| (ending.data, ending.error, ending.may_fail));
-        Self { status: report.status, output, data, error, place: Some(report.place), may_fail, by_teams_limit }
+        Self { status: report.status, output, data, error, place: Some(report.place), may_fail, tokens, by_teams_limit }
     }
 
     fn unreadable(why: String, output: String) -> Self {
@@ -107,6 +127,7 @@ impl JobResult {
             error: Some(why),
             place: None,
             may_fail: false,
+            tokens: 0,
             by_teams_limit: false,
         }
     }
@@ -119,6 +140,7 @@ impl JobResult {
             error: result.is_error.then(|| result.text.clone()),
             place: None,
             may_fail: false,
+            tokens: 0,
             by_teams_limit: false,
         }
     }
@@ -127,7 +149,8 @@ impl JobResult {
 impl<'a> History<'a> {
     pub(crate) fn new(messages: &'a [Arc<TranscriptEntry>]) -> Self {
         let task = Cow::Borrowed("");
-        let mut history = Self { task, own_task: "", calls: HashMap::new(), ended: HashMap::new() };
+        let (calls, ended, order) = (HashMap::new(), HashMap::new(), Vec::new());
+        let mut history = Self { task, own_task: "", calls, ended, order, new_endings: 0 };
         // Results before the task belong to the run that this one continues, and not to its own jobs.
         let begin = messages.iter().position(|entry| entry.origin == MessageOrigin::Task).unwrap_or(0);
         let mut has_begun = false;
@@ -139,7 +162,7 @@ impl<'a> History<'a> {
                     history.forget_jobs_ended_by_limits()
                 }
                 Message::User { .. } => (),
-                Message::Assistant(_) => has_begun = true,
+                Message::Assistant(_) => (has_begun, history.new_endings) = (true, 0),
                 Message::Tool(result) => history.add(result, entry.refusal.as_ref()),
             }
         }
@@ -156,18 +179,34 @@ impl<'a> History<'a> {
             Some(Err(_)) => true,
             Some(Ok(report)) => !ended_by_others_limit(&report) && !places.contains(&report.place),
         });
+        let (calls, ended) = (&self.calls, &self.ended);
+        self.order.retain(|ending| match ending {
+            Ending::Call(id) => calls.contains_key(id),
+            Ending::Run(place) => ended.contains_key(place),
+        });
     }
 
     fn add(&mut self, result: &'a ToolResult, refusal: Option<&'a CallRefusal>) {
         if result.name != WAIT {
-            self.calls.insert(&result.call_id, FinishedCall { result, refusal });
+            let call = FinishedCall { result, refusal };
+            if !call.is_running() {
+                self.order.push(Ending::Call(&result.call_id));
+                self.new_endings += 1;
+            }
+            self.calls.insert(&result.call_id, call);
             return;
         }
         // A `wait` that was refused has no reports; the team waits again.
         let reports = result.data.as_ref().and_then(|data| ChildReports::deserialize(data).ok());
         for mut report in reports.unwrap_or_default().runs {
             let output = report.output.take().unwrap_or_default();
-            self.ended.entry(report.place.clone()).or_insert_with(|| JobResult::of_run(report, output));
+            let place = report.place.clone();
+            if self.ended.contains_key(&place) {
+                continue;
+            }
+            self.ended.insert(place.clone(), JobResult::of_run(report, output));
+            self.order.push(Ending::Run(place));
+            self.new_endings += 1;
         }
     }
 
@@ -200,6 +239,53 @@ impl<'a> History<'a> {
             }
             Some(Ok(report)) => Ok(JobResult::of_run(report, output())),
         }
+    }
+
+    /// Returns whether the team has made no call yet.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Returns whether the call was made.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn has_call(&self, id: &str) -> bool {
+        self.calls.contains_key(id)
+    }
+
+    /// The calls that have ended, in the order in which the team learned of it.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn endings(&self) -> Vec<(&'a str, JobResult)> {
+        let started: HashMap<Place, &'a str> = self.started().collect();
+        let endings = self.order.iter().filter_map(|ending| match ending {
+            Ending::Call(id) => Some((*id, self.attempt(self.calls.get(id)?).ok()?)),
+            Ending::Run(place) => Some((*started.get(place)?, self.ended.get(place)?.clone())),
+        });
+        endings.collect()
+    }
+
+    /// The number of endings since the team's last step.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn new_endings(&self) -> usize {
+        self.new_endings
+    }
+
+    /// The places of the runs that have not ended, in their order.
+    #[cfg(feature = "scripts")]
+    pub(crate) fn running(&self) -> Vec<Place> {
+        let mut places: Vec<Place> =
+            self.started().map(|(place, _)| place).filter(|place| !self.ended.contains_key(place)).collect();
+        places.sort();
+        places
+    }
+
+    /// The runs that calls left running, with the calls.
+    #[cfg(feature = "scripts")]
+    fn started(&self) -> impl Iterator<Item = (Place, &'a str)> {
+        self.calls.iter().filter_map(|(id, call)| {
+            let report = call.report()?.ok().filter(|report| report.status == Status::Running)?;
+            Some((report.place, *id))
+        })
     }
 
     /// The result of the job, if it has ended.

@@ -90,7 +90,7 @@ fn install_all(
     let programs = all.iter().filter_map(|team| {
         let name = team.model_name();
         let program: Arc<dyn Model> =
-            Arc::new(ProgramModel::new(&name, team.script(&seen)?, team.shared(), names.clone()));
+            Arc::new(ProgramModel::new(&name, team.program(&seen)?, team.shared(), names.clone()));
         Some((name, program))
     });
     parts.models = Arc::new(TeamModels { programs: programs.collect(), inner: parts.models.clone() });
@@ -113,7 +113,7 @@ fn agent(team: &Team, registry: &Registry, tools: &[ToolSpec], names: &HashMap<S
             Ok(coordinator) => orchestrator.head(coordinator, tools, definition, names),
             Err(_) => definition,
         },
-        Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) => definition,
+        Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) | Pattern::Script(_) => definition,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Teams of agents: orchestrator, crew, chat, graph, map. A team is an ordinary run whose model is a program; this crate has
-//! no scheduler of its own and does not access files, providers or terminals.
+//! Teams of agents: orchestrator, crew, chat, graph, map, workflow script. A team is an ordinary run whose model is a program;
+//! this crate has no scheduler of its own and does not access files, providers or terminals.
 //!
 //! A program is a pure function from the transcript to the next reply: it delegates, and in the end it answers. So every
 //! member is a run with a place in the tree, under the team's limits, in the journal. A team that was killed resumes where
@@ -24,6 +24,7 @@ mod program;
 mod references;
 mod result;
 mod roles;
+mod script;
 mod shell_template;
 mod source;
 mod team;
@@ -42,4 +43,5 @@ pub use mermaid::mermaid;
 pub use orchestrator::Orchestrator;
 pub use plan::{Plan, Planned, plan};
 pub use result::{Execution, TeamResult, is_team};
+pub use script::Script;
 pub use team::{Member, MemberFailure, Pattern, Team};

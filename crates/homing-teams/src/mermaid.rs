@@ -13,6 +13,7 @@ pub fn mermaid(team: &Team) -> String {
         Pattern::Crew(crew) => of_crew(crew),
         Pattern::Orchestrator(team) => star(&team.coordinator, &team.workers),
         Pattern::Chat(chat) => star("conversation", &chat.members),
+        Pattern::Script(_) => vec!["  script[\"script\"] --> agents[\"agents\"]".to_owned()],
         Pattern::Map(map) => {
             let mut lines = vec![format!("  each[\"each item\"] --> agent[\"{}\"]", quoted(&map.agent))];
             lines.extend(map.reduce.iter().map(|reduce| format!("  agent --> reduce[\"{}\"]", quoted(&reduce.agent))));

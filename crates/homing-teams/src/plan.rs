@@ -84,6 +84,7 @@ fn pattern_name(team: &Team) -> String {
         Pattern::Chat(_) => "chat",
         Pattern::Graph(_) => "graph",
         Pattern::Map(_) => "map",
+        Pattern::Script(_) => "script",
     }
     .to_owned()
 }
@@ -115,6 +116,7 @@ fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
             });
             nodes.collect()
         }
+        Pattern::Script(_) => team.agents.iter().map(|agent| entry("agent()", &agent.name, &none, None)).collect(),
         Pattern::Map(map) => {
             let items = (!map.items.is_empty()).then_some(map.items.len() as u64 * (1 + u64::from(map.retries)));
             let each = entry("each item", &map.agent, &map.limits, items);

@@ -124,6 +124,7 @@ fn lacks_data(team: &Team, registry: &Registry) -> Option<String> {
         Pattern::Crew(_) => "a crew, whose last task has no schema of its own",
         Pattern::Chat(_) => "a chat, whose data is the conversation",
         Pattern::Map(_) => "a map, whose data is the list of results",
+        Pattern::Script(_) => "a script, whose data contains its result",
     };
     Some(format!("`schema` cannot be met: `{}` is {why}", team.name))
 }
@@ -174,13 +175,15 @@ fn named(team: &Team) -> Vec<(String, &str)> {
             let reduce = map.reduce.iter().map(|reduce| ("map.reduce.agent".to_owned(), reduce.agent.as_str()));
             [("map.agent".to_owned(), map.agent.as_str())].into_iter().chain(reduce).collect()
         }
+        // Its names are known only when it runs.
+        Pattern::Script(_) => Vec::new(),
     }
 }
 
 fn nodes(team: &Team) -> &[Node] {
     match &team.pattern {
         Pattern::Graph(graph) => &graph.nodes,
-        Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) => &[],
+        Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) | Pattern::Script(_) => &[],
     }
 }
 

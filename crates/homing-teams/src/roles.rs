@@ -55,7 +55,7 @@ fn role_of(team: &Team, member: &str) -> Option<Role> {
             let decides = chat.selector.iter().chain(&chat.summary).any(is);
             [role(chat.members.iter().any(is), Role::Speaks), role(decides, Role::Decides)]
         }
-        Pattern::Graph(_) => [role(true, Role::Works), None],
+        Pattern::Graph(_) | Pattern::Script(_) => [role(true, Role::Works), None],
         Pattern::Map(map) => {
             let reduces = map.reduce.as_ref().is_some_and(|reduce| is(&reduce.agent));
             [role(is(&map.agent), Role::Works), role(reduces, Role::Decides)]

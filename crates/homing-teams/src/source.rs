@@ -54,7 +54,7 @@ fn parts(team: &Team) -> Vec<String> {
     let numbered = |path: &str, count: usize| (0..count).map(|at| format!("{path}[{at}]")).collect::<Vec<_>>();
     let named = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
     match &team.pattern {
-        Pattern::Orchestrator(_) => Vec::new(),
+        Pattern::Orchestrator(_) | Pattern::Script(_) => Vec::new(),
         Pattern::Crew(crew) => numbered("crew.tasks", crew.tasks.len()),
         Pattern::Chat(chat) => [named(&["chat"]), numbered("chat.rules", chat.rules.len())].concat(),
         Pattern::Graph(graph) => [

@@ -28,6 +28,7 @@ use crate::{
     memory,
     orchestrator::Orchestrator,
     program::TeamScript,
+    script::Script,
     source::TeamSource,
 };
 
@@ -69,6 +70,8 @@ pub enum Pattern {
     Graph(Graph),
     /// The same task for every item of a list.
     Map(Map),
+    /// A workflow script.
+    Script(Script),
 }
 
 /// An agent that is defined in the team's file.
@@ -207,6 +210,7 @@ impl Team {
             Pattern::Chat(chat) => chat.participants(),
             Pattern::Graph(graph) => graph.agents(),
             Pattern::Map(map) => map.agents(),
+            Pattern::Script(_) => self.agents.iter().map(|agent| agent.name.as_str()).collect(),
         };
         let mut seen = std::collections::HashSet::new();
         names.retain(|name| seen.insert(*name));
@@ -218,7 +222,7 @@ impl Team {
         match &self.pattern {
             Pattern::Graph(graph) => graph.tools(),
             Pattern::Crew(crew) => crew.tools(),
-            Pattern::Orchestrator(_) | Pattern::Chat(_) | Pattern::Map(_) => Vec::new(),
+            Pattern::Orchestrator(_) | Pattern::Chat(_) | Pattern::Map(_) | Pattern::Script(_) => Vec::new(),
         }
     }
 
@@ -230,17 +234,22 @@ impl Team {
             Pattern::Chat(chat) => Some(chat.size()),
             Pattern::Graph(graph) => graph.size(),
             Pattern::Map(map) => map.size(),
+            Pattern::Script(_) => None,
         }
     }
 
     /// The team's program; `None` for an orchestrator, whose coordinator is a language model.
-    pub(crate) fn script(&self, registry: &Registry) -> Option<Arc<dyn TeamScript>> {
+    pub(crate) fn program(&self, registry: &Registry) -> Option<Arc<dyn TeamScript>> {
         match &self.pattern {
             Pattern::Orchestrator(_) => None,
             Pattern::Crew(crew) => Some(Arc::new(CrewScript::new(crew, self, registry))),
             Pattern::Chat(chat) => Some(Arc::new(ChatScript::new(chat, self, registry))),
             Pattern::Graph(graph) => Some(Arc::new(GraphScript::new(graph, self, registry))),
             Pattern::Map(map) => Some(Arc::new(MapScript::new(map, self))),
+            #[cfg(feature = "scripts")]
+            Pattern::Script(script) => Some(Arc::new(crate::script::ScriptProgram::new(script, self))),
+            #[cfg(not(feature = "scripts"))]
+            Pattern::Script(_) => None,
         }
     }
 
@@ -248,7 +257,9 @@ impl Team {
     fn schema(&self, registry: &Registry) -> Option<Value> {
         match &self.pattern {
             Pattern::Crew(crew) => crew.schema(registry).cloned(),
-            Pattern::Orchestrator(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) => None,
+            Pattern::Orchestrator(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) | Pattern::Script(_) => {
+                None
+            }
         }
     }
 
@@ -256,7 +267,10 @@ impl Team {
     pub(crate) fn definition(&self, registry: &Registry, names: &HashMap<String, String>) -> AgentDefinition {
         let mut rules: Vec<Rule> = self.functions().into_iter().map(Rule::tool).collect();
         let members = self.members();
-        if !members.is_empty() {
+        if matches!(self.pattern, Pattern::Script(_)) {
+            // A script names its agents while it runs.
+            rules.push(Rule::tool("delegate"));
+        } else if !members.is_empty() {
             rules.push(Rule::calls("delegate", registered(members.iter().copied(), names)));
         }
         let description = match self.description.trim() {
@@ -311,7 +325,9 @@ impl Team {
     pub(crate) fn has_code(&self) -> bool {
         match &self.pattern {
             Pattern::Graph(graph) => graph.edges.iter().any(|edge| edge.test.is_some()),
-            Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) => false,
+            Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) | Pattern::Script(_) => {
+                false
+            }
         }
     }
 

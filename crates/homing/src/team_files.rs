@@ -1,4 +1,5 @@
-//! The team files of a project and its user, which are agents like any other: `.homing/teams/*.yaml`.
+//! The team files of a project and its user, which are agents like any other: `.homing/teams/*.yaml`, and workflow scripts:
+//! `.claude/workflows/*.js`.
 
 use std::{
     fs,
@@ -13,6 +14,9 @@ use homing_teams::Team;
 use homing_tools::trust::{AuthorityFiles, settings::Trust};
 
 use crate::{CodingSetup, HomingBuilder, PendingApproval};
+
+/// The folders of team files, in a project and in the user's home.
+const FOLDERS: [&str; 2] = [".homing/teams", ".claude/workflows"];
 
 /// The largest team file that is read.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -53,8 +57,9 @@ impl CodingSetup {
     pub(crate) fn find_teams(&self, files: &AuthorityFiles, trust: Trust) -> FoundTeams {
         let mut found = FoundTeams::default();
         let root = self.places.project_folders().into_iter().next().unwrap_or_else(|| self.places.cwd.clone());
-        let is_team =
-            |path: &&Path| path.parent().is_some_and(|folder| folder.ends_with(".homing/teams")) && is_yaml(path);
+        let is_team = |path: &&Path| {
+            path.parent().is_some_and(|folder| FOLDERS.iter().any(|name| folder.ends_with(name))) && is_team_file(path)
+        };
         let mut project: Vec<&Path> = files.paths().filter(is_team).collect();
         // The innermost folder is the strongest.
         project.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
@@ -72,7 +77,7 @@ impl CodingSetup {
                 }
             }
         }
-        let home = self.places.home.iter().map(|home| home.join(".homing/teams"));
+        let home = self.places.home.iter().flat_map(|home| FOLDERS.map(|folder| home.join(folder)));
         let config = self.places.config.iter().map(|config| config.join("homing/teams"));
         for path in home.chain(config).flat_map(|folder| team_files(&folder)) {
             match fs::read_to_string(&path) {
@@ -108,11 +113,11 @@ pub(crate) fn as_warning(error: Diagnostic) -> Diagnostic {
 fn team_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_small = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES);
-    let mut files: Vec<PathBuf> = entries.filter(|path| is_yaml(path) && is_small(path)).collect();
+    let mut files: Vec<PathBuf> = entries.filter(|path| is_team_file(path) && is_small(path)).collect();
     files.sort();
     files
 }
 
-fn is_yaml(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+fn is_team_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "js")
 }

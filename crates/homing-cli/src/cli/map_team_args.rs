@@ -49,7 +49,7 @@ pub(crate) struct MapArgs {
   homing team crew.yaml \"write about retries\" --set audience=beginners
   homing team crew.yaml --plan \"write about retries\"")]
 pub(crate) struct TeamArgs {
-    /// Team file.
+    /// Team file, or a workflow script.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Task for the team; `-` reads it from standard input.

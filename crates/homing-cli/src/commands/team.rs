@@ -1,4 +1,4 @@
-//! `homing team`: runs a crew, chat, graph or map that is defined in a file.
+//! `homing team`: runs a crew, chat, graph, map or workflow script that is defined in a file.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use homing_core::{
     sanitize,
 };
 use homing_otel::Telemetry;
-use homing_teams::Team;
+use homing_teams::{Pattern, Team};
 
 use crate::{
     cli::map_team_args::TeamArgs,
@@ -63,7 +63,12 @@ fn load(args: &TeamArgs) -> Result<Team, Trouble> {
     for warning in loaded.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Warning) {
         terminal::say(&format!("warning: {warning}"));
     }
-    loaded.ready().map_err(|problems| Trouble::config(joined(&problems)))
+    let mut team = loaded.ready().map_err(|problems| Trouble::config(joined(&problems)))?;
+    if matches!(team.pattern, Pattern::Script(_)) {
+        // The token limit is the budget that the script sees.
+        team.limits.max_tokens = args.limits.limits().tokens.value().or(team.limits.max_tokens);
+    }
+    Ok(team)
 }
 
 fn joined(problems: &[Diagnostic]) -> String {

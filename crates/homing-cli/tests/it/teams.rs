@@ -186,3 +186,49 @@ fn team_file_of_a_project_needs_trust() {
     let output = run();
     assert_eq!((code(&output), &json(&output)["data"]["items"][0]["output"]), (0, &"one".into()), "{}", err(&output));
 }
+
+const SCRIPT: &str = "export const meta = { name: 'Find flaws', description: 'Finds flaws' }
+phase('Find')
+const found = await parallel(args.names.map(name => () => agent(`find ${name}`, { label: name })))
+return { found, last: await agent('sum') }
+";
+
+#[test]
+fn workflow_script_of_a_project_is_an_agent_once_it_is_trusted() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen))));
+    world.write(".claude/workflows/find.js", SCRIPT);
+    let run = || {
+        let task = "{\"names\": [\"a\", \"b\"]}";
+        world.homing(&["run", "--agent", "find-flaws", "--model", "openai/gpt-4.1", "--json", task])
+    };
+    assert_ne!(code(&run()), 0);
+    assert!(world.provider.requests().is_empty());
+    assert_eq!(code(&world.homing(&["trust", "--yes"])), 0);
+    let listed = out(&world.homing(&["agents"]));
+    assert!(listed.lines().any(|line| line.starts_with("find-flaws ") && line.contains("Finds flaws")), "{listed}");
+    let output = run();
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let result = &json(&output)["data"]["result"];
+    assert_eq!(result, &serde_json::json!({"found": ["<find a>", "<find b>"], "last": "<sum>"}));
+    let asked = world.provider.requests().len();
+    let replayed = world.homing(&["replay", json(&output)["run"].as_str().unwrap(), "--json"]);
+    assert_eq!((code(&replayed), world.provider.requests().len()), (0, asked), "{}", err(&replayed));
+    assert!(err(&replayed).contains("identical to the recording"), "{}", err(&replayed));
+}
+
+#[test]
+fn workflow_script_file_is_checked_and_run() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen))));
+    world.write("flow.js", "export const meta = { name: 'flow', description: 'd' }\nlet x: number = 1\n");
+    let checked = world.homing(&["check", "flow.js"]);
+    assert_ne!(code(&checked), 0);
+    assert!(out(&checked).contains("SyntaxError") || err(&checked).contains("SyntaxError"), "{}", out(&checked));
+    world.write(
+        "flow.js",
+        "export const meta = { name: 'flow', description: 'd' }\nreturn [args.n, await agent('a'), budget.total]\n",
+    );
+    assert_eq!(code(&world.homing(&["check", "flow.js"])), 0);
+    let run = ["team", "flow.js", "--set", "n=3", "--max-tokens", "90000", "--model", "openai/gpt-4.1", "--json", "go"];
+    let output = world.homing(&run);
+    assert_eq!(json(&output)["data"]["result"], serde_json::json!([3, "<a>", 90000]), "{}", err(&output));
+}

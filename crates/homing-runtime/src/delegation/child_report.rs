@@ -45,6 +45,9 @@ pub struct ChildEnding {
     pub limit: Option<LimitHit>,
     /// True if its agent's definition says that a failure may be ignored.
     pub may_fail: bool,
+    /// Tokens that it and the runs below it used, input and output together.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
 }
 
 /// The data that `wait` returns to a program.
@@ -69,6 +72,7 @@ impl ChildReport {
             data: ended.data.clone(),
             limit: limit_of(&ended.outcome).cloned(),
             may_fail: run.spawned.agent.task.on_failure == OnFailure::Skip,
+            tokens: run.subtree.usage.tokens(),
         };
         Self { status: Status::from(&ended.outcome), ending: Some(ending), ..Self::started(run) }
     }
@@ -82,6 +86,10 @@ impl ChildReport {
     pub(crate) fn limit_above(&self, place: &Place) -> Option<&LimitHit> {
         self.ending.as_ref()?.limit.as_ref().filter(|hit| place.is_within(&hit.place))
     }
+}
+
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 fn limit_of(outcome: &Outcome) -> Option<&LimitHit> {

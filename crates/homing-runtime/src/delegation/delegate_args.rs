@@ -3,11 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use homing_core::{
-    definition::AgentDefinition,
+    definition::{AgentDefinition, Isolation, ModelChoice},
     limits::Limits,
     message::Args,
+    model::Effort,
     registry::{Registry, UnknownAgent},
+    rule::Rule,
+    tool_names,
 };
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::agent_loop::call_record::RefusedCall;
@@ -73,6 +77,38 @@ impl DelegateArgs {
             reader: ReportReader::of(args),
             agent,
         })
+    }
+}
+
+/// The changes to an agent that a program makes for one call. They are part of the definition that is recorded for the run.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AgentChanges {
+    /// Model to use.
+    model: Option<String>,
+    /// Reasoning effort.
+    effort: Option<Effort>,
+    /// Isolation of its files.
+    isolation: Option<Isolation>,
+    /// Tools that it may not use.
+    denied: Vec<String>,
+}
+
+impl DelegateArgs {
+    /// Applies the changes to the agent that a program asks for in this call.
+    pub(super) fn change_agent(&mut self, args: &Value) -> Result<(), RefusedCall> {
+        let Some(changes) = args.get("changes") else { return Ok(()) };
+        let changes = AgentChanges::deserialize(changes);
+        let changes = changes.map_err(|error| RefusedCall::mistake(format!("`changes`: {error}")))?;
+        let agent = Arc::make_mut(&mut self.agent);
+        if let Some(model) = changes.model {
+            agent.model.choice = ModelChoice::Named(vec![model]);
+        }
+        agent.model.effort = changes.effort.or(agent.model.effort);
+        agent.execution.isolation = changes.isolation.unwrap_or(agent.execution.isolation);
+        let denied = changes.denied.iter().map(|tool| Rule::tool(tool_names::canonical(tool).unwrap_or(tool)));
+        agent.tools.denied.extend(denied);
+        Ok(())
     }
 }
 

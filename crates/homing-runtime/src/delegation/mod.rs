@@ -124,8 +124,10 @@ impl Delegation {
     }
 
     async fn delegate(&self, state: &CallState, args: &Value) -> Result<DelegationOutput, CallError> {
-        let delegation = DelegateArgs::parse(args, &self.run.runtime.parts.registry)?;
-        if !delegation.agent.execution.offered_to.includes_models() && !self.is_program() {
+        let mut delegation = DelegateArgs::parse(args, &self.run.runtime.parts.registry)?;
+        if self.is_program() {
+            delegation.change_agent(args)?;
+        } else if !delegation.agent.execution.offered_to.includes_models() {
             let message = format!("only the user can start the agent `{}`", delegation.agent.name);
             return Err(RefusedCall::denied(message).into());
         }

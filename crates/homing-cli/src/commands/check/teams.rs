@@ -1,4 +1,4 @@
-//! Checks team files. They are recognised by the key that names the kind of team.
+//! Checks team files. They are recognised by the key that names the kind of team, and workflow scripts by their header.
 
 use std::{
     fs,
@@ -58,12 +58,16 @@ pub(super) fn is_team_file(path: &Path) -> bool {
     team_text(path).is_some()
 }
 
-/// Returns the text of a regular YAML file that defines a team.
+/// Returns the text of a regular file that defines a team.
 fn team_text(path: &Path) -> Option<String> {
     let metadata = path.symlink_metadata().ok()?;
-    let is_yaml = path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    let is_readable = is_yaml && metadata.is_file() && metadata.len() <= MAX_SIZE;
-    is_readable.then(|| fs::read_to_string(path).ok())?.filter(|text| is_team(text))
+    let is = |name: &str| path.extension().is_some_and(|extension| extension == name);
+    let (is_yaml, is_script) = (is("yaml") || is("yml"), is("js"));
+    let is_readable = (is_yaml || is_script) && metadata.is_file() && metadata.len() <= MAX_SIZE;
+    let text = is_readable.then(|| fs::read_to_string(path).ok())??;
+    let is_workflow = || path.parent().is_some_and(|folder| folder.ends_with("workflows") || folder.ends_with("teams"));
+    let is_team = if is_script { is_workflow() || text.contains("export const meta") } else { is_team(&text) };
+    is_team.then_some(text)
 }
 
 fn is_team(text: &str) -> bool {
