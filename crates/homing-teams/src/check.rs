@@ -19,6 +19,7 @@ use crate::{
     crew::{Crew, Process, script::in_order},
     limit_fields::LimitFields,
     map::Map,
+    person::PERSON,
     references::references,
     team::{Pattern, Team},
     template,
@@ -103,6 +104,7 @@ pub(crate) fn structure(team: &Team) -> Vec<Problem> {
         checker
             .report("name", format!("`{}` is not a valid team name: use lower-case letters, digits and -", team.name));
     }
+    checker.reserved_names();
     checker.limits("limits", &team.limits);
     if team.limits.max_turns.is_some() && !matches!(team.pattern, Pattern::Orchestrator(_)) {
         checker.report("limits.max_turns", "a team has no turns of its own: set `max_turns` for its members");
@@ -137,6 +139,17 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn report(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.problems.push(Problem::new(path, message));
+    }
+
+    /// `person` is the user, in every team.
+    fn reserved_names(&mut self) {
+        let message = format!("`{PERSON}` is reserved: it is the user, who is asked and answers");
+        if self.team.name == PERSON {
+            self.report("name", message.clone());
+        }
+        if let Some(at) = self.team.agents.iter().position(|agent| agent.name == PERSON) {
+            self.report(format!("agents[{at}].name"), message);
+        }
     }
 
     fn limits(&mut self, path: &str, limits: &LimitFields) {

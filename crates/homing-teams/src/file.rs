@@ -23,6 +23,7 @@ use crate::{
     limit_fields::LimitFields,
     map::Map,
     orchestrator::Orchestrator,
+    person,
     references::references,
     script::{self, Script},
     team::{Member, Pattern, Team},
@@ -239,6 +240,7 @@ impl LoadedTeam {
         for team in &all {
             registry.register_all(team.own_agents(tools));
         }
+        person::register(&mut registry, &all);
         let problems = references(&all, &registry, tools);
         self.with_positions(check::with_team_paths(team, problems))
     }

@@ -19,6 +19,8 @@ pub(crate) struct History<'a> {
     pub(crate) task: Cow<'a, str>,
     /// The task of the team alone.
     pub(crate) own_task: &'a str,
+    /// The turn before this one, if the team continues.
+    pub(crate) earlier: Option<EarlierTurn<'a>>,
     calls: HashMap<&'a str, FinishedCall<'a>>,
     /// Members that ran in the background and have ended, by place.
     ended: HashMap<Place, JobResult>,
@@ -34,6 +36,14 @@ enum Ending<'a> {
     Call(&'a str),
     /// The run that a call had left running has ended.
     Run(Place),
+}
+
+/// The end of the conversation that a team continues.
+pub(crate) struct EarlierTurn<'a> {
+    /// The first task of the conversation.
+    pub(crate) first_task: &'a str,
+    /// The results of the last turn, as data.
+    pub(crate) results: &'a Value,
 }
 
 /// A call of the team with its result.
@@ -150,7 +160,7 @@ impl<'a> History<'a> {
     pub(crate) fn new(messages: &'a [Arc<TranscriptEntry>]) -> Self {
         let task = Cow::Borrowed("");
         let (calls, ended, order) = (HashMap::new(), HashMap::new(), Vec::new());
-        let mut history = Self { task, own_task: "", calls, ended, order, new_endings: 0 };
+        let mut history = Self { task, own_task: "", earlier: None, calls, ended, order, new_endings: 0 };
         // Results before the task belong to the run that this one continues, and not to its own jobs.
         let begin = messages.iter().position(|entry| entry.origin == MessageOrigin::Task).unwrap_or(0);
         let mut has_begun = false;
@@ -167,6 +177,7 @@ impl<'a> History<'a> {
             }
         }
         history.task = continued(&messages[..begin], history.own_task);
+        history.earlier = earlier_turn(&messages[..begin]);
         history
     }
 
@@ -314,6 +325,18 @@ fn continued<'a>(earlier: &[Arc<TranscriptEntry>], task: &'a str) -> Cow<'a, str
         }
         (None, _) | (_, None) => task.into(),
     }
+}
+
+fn earlier_turn(earlier: &[Arc<TranscriptEntry>]) -> Option<EarlierTurn<'_>> {
+    let first_task = earlier.iter().find_map(|entry| match &entry.message {
+        Message::User { text, .. } => Some(text.as_str()),
+        Message::Assistant(_) | Message::Tool(_) => None,
+    })?;
+    let results = earlier.iter().rev().find_map(|entry| match &entry.message {
+        Message::Assistant(reply) => reply.data.as_ref(),
+        Message::User { .. } | Message::Tool(_) => None,
+    })?;
+    Some(EarlierTurn { first_task, results })
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::{
     check::{self, Problem},
     file::TeamFile,
-    memory,
+    memory, person,
     program::ProgramModel,
     source::TeamSource,
     team::{MODEL_PREFIX, Pattern, Team},
@@ -77,6 +77,9 @@ fn install_all(
         }
         registry.register(AgentDefinition { source: source.clone(), ..agent });
     }
+    for registry in [&mut seen, &mut registry] {
+        person::register(registry, all);
+    }
     let mut problems = check::problems(all, &seen, &tools);
     problems.retain(Problem::is_error);
     if !problems.is_empty() {
@@ -93,7 +96,9 @@ fn install_all(
             Arc::new(ProgramModel::new(&name, team.program(&seen)?, team.shared(), names.clone()));
         Some((name, program))
     });
-    parts.models = Arc::new(TeamModels { programs: programs.collect(), inner: parts.models.clone() });
+    let person = all.iter().any(|team| person::takes_part(team)).then(|| (person::MODEL.to_owned(), person::model()));
+    let programs = programs.chain(person).collect();
+    parts.models = Arc::new(TeamModels { programs, inner: parts.models.clone() });
     parts.tools.extend(all.iter().flat_map(|team| team.tools.clone()));
     let has_memory = parts.tools.iter().any(|tool| tool.spec().name == memory::NAMES[0]);
     if !has_memory && all.iter().any(|team| team.memory) {

@@ -19,6 +19,7 @@ mod map;
 mod memory;
 mod mermaid;
 mod orchestrator;
+mod person;
 mod plan;
 mod program;
 mod references;

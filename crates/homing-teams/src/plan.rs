@@ -4,7 +4,7 @@ use std::fmt;
 
 use homing_core::{
     definition::AgentDefinition,
-    limits::{Limits, usd},
+    limits::{Cap, Limits, usd},
 };
 use homing_runtime::RuntimeParts;
 
@@ -12,6 +12,7 @@ use crate::{
     crew::Process,
     graph::Work,
     limit_fields::LimitFields,
+    person,
     team::{Pattern, Team},
 };
 
@@ -167,9 +168,13 @@ fn rounds(crew: &crate::crew::Crew) -> u64 {
 }
 
 fn look_up(entry: PlanEntry<'_>, team: &Team, parts: &RuntimeParts, notes: &mut Vec<String>) -> Planned {
+    let person = person::definition();
     let own = team.agents.iter().find(|agent| agent.name == entry.agent);
+    let own = own.or_else(|| (entry.agent == person::PERSON).then_some(&person));
     let agent: Option<&AgentDefinition> = own.or_else(|| parts.registry.get(entry.agent).ok().map(|agent| &**agent));
     let models = match agent.map(|agent| parts.models.resolve(&agent.model.choice, None)) {
+        // The user costs nothing.
+        _ if entry.agent == person::PERSON => Vec::new(),
         Some(Ok(resolved)) => {
             notes.extend(resolved.warnings.into_iter().map(|warning| format!("{}: {warning}", entry.name)));
             resolved.names
@@ -184,7 +189,10 @@ fn look_up(entry: PlanEntry<'_>, team: &Team, parts: &RuntimeParts, notes: &mut 
         }
     };
     let own = agent.map(|agent| agent.limits).unwrap_or_default();
-    let limits = entry.limits.limits().unwrap_or_default().tighter(own).or(Limits::delegated());
+    let mut limits = entry.limits.limits().unwrap_or_default().tighter(own).or(Limits::delegated());
+    if entry.agent == person::PERSON {
+        limits.cost_micros = Cap::At(0);
+    }
     let PlanEntry { name, agent, at_most, after, when, .. } = entry;
     Planned { name, agent: agent.to_owned(), models, limits, at_most, after, when }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     check::Problem,
     graph::{Node, Work},
-    memory,
+    memory, person,
     team::{Pattern, Team},
 };
 
@@ -29,6 +29,12 @@ pub(crate) fn references(all: &[&Team], registry: &Registry, tools: &[ToolSpec])
             {
                 report(path, unknown.to_string());
             }
+        }
+        if person::takes_part(team)
+            && find(team, tool_names::ASK, tools).is_none()
+            && let Some((path, _)) = named(team).into_iter().find(|(_, name)| *name == person::PERSON)
+        {
+            report(path, "a person is asked with the tool `ask`, which is not available here".to_owned());
         }
         for (at, node) in nodes(team).iter().enumerate() {
             let path = format!("graph.nodes[{at}]");

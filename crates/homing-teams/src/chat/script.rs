@@ -7,8 +7,9 @@ use crate::{
     chat::{Chat, NextSpeaker},
     crew::{OnTaskFailure, script::described},
     failed,
-    history::{History, JobResult, JobState},
+    history::{EarlierTurn, History, JobResult, JobState},
     limit_fields::LimitFields,
+    person::PERSON,
     program::{DelegateCall, Move, TeamCall, TeamScript},
     source::TeamSource,
     team::{Team, TemplateScope},
@@ -23,10 +24,15 @@ pub(crate) struct ChatScript {
     described: String,
 }
 
+/// The speaker of the message with which the user continues a conversation.
+const USER: &str = "user";
+
 /// The conversation so far.
 #[derive(Default)]
 struct Conversation {
     said: Vec<Contribution>,
+    /// Contributions of earlier turns, and the message that continues them.
+    earlier: usize,
     /// The failed contributions since the last one that succeeded.
     failed: Vec<FailedContribution>,
 }
@@ -60,13 +66,31 @@ impl Conversation {
         self.said.iter().map(line).collect::<Vec<_>>().join("\n\n")
     }
 
+    /// The conversation of the turn that a chat continues, followed by the user's new message.
+    fn continuing(turn: &EarlierTurn<'_>, message: &str) -> Self {
+        let messages = turn.results.get("messages").and_then(Value::as_array).into_iter().flatten();
+        let contribution = |message: &Value| {
+            let text = |key: &str| message.get(key).and_then(Value::as_str);
+            let status = text("status")?.parse().ok()?;
+            Some(Contribution { speaker: text("speaker")?.to_owned(), text: text("text")?.to_owned(), status })
+        };
+        let mut said: Vec<Contribution> = messages.filter_map(contribution).collect();
+        said.push(Contribution { speaker: USER.to_owned(), text: message.to_owned(), status: Status::Done });
+        Self { earlier: said.len(), said, failed: Vec::new() }
+    }
+
     fn last(&self) -> Option<&Contribution> {
         self.said.last()
     }
 
+    /// The last contribution of a member.
+    fn last_of(&self, members: &[String]) -> Option<&Contribution> {
+        self.said.iter().rev().find(|said| members.contains(&said.speaker))
+    }
+
     /// The last contribution that says something besides a stop word, without the stop words.
     fn last_useful(&self, stop_words: &[String]) -> Option<String> {
-        let made = self.said.iter().rev().filter(|said| said.status == Status::Done);
+        let made = self.said[self.earlier..].iter().rev().filter(|said| said.status == Status::Done);
         made.map(|said| without(&said.text, stop_words)).find(|text| text.chars().any(char::is_alphanumeric))
     }
 
@@ -81,9 +105,16 @@ impl ChatScript {
         Self { chat: chat.clone(), scope: team.scope(), source: team.source.clone(), described }
     }
 
+    /// The conversation before the first contribution of this turn.
+    fn begun(&self, history: &History<'_>) -> Conversation {
+        let turn = history.earlier.as_ref();
+        turn.map(|turn| Conversation::continuing(turn, history.own_task)).unwrap_or_default()
+    }
+
     /// Replays the conversation as far as the history goes.
     fn replay(&self, history: &History<'_>) -> (Conversation, Option<ChatState>) {
-        let mut conversation = Conversation::default();
+        let mut conversation = self.begun(history);
+        let topic = topic(history);
         for round in 0..self.chat.max_rounds {
             let speaker = match self.speaker(round, &conversation, history) {
                 Ok(speaker) => speaker,
@@ -92,7 +123,7 @@ impl ChatScript {
             let done = match history.job(&format!("say/{round}/{speaker}"), 0) {
                 JobState::Ended(done) => done,
                 JobState::Open { id } => {
-                    let call = self.say(&speaker, &conversation, &history.task).call(id);
+                    let call = self.say(&speaker, &conversation, topic).call(id);
                     return (conversation, Some(ChatState::Next(call)));
                 }
                 JobState::Running { place } => {
@@ -142,7 +173,7 @@ impl ChatScript {
         let chosen = match self.chat.next {
             NextSpeaker::RoundRobin => None,
             NextSpeaker::Rule => self.by_rule(round, conversation, &history.task).map_err(ChatState::Stuck)?,
-            NextSpeaker::Handoff => conversation.last().and_then(|last| self.after(last)),
+            NextSpeaker::Handoff => self.handed_over(conversation),
             NextSpeaker::Model => self.by_selector(round, conversation, history)?,
         };
         let chosen = chosen.filter(|name| self.chat.members.contains(name));
@@ -151,7 +182,7 @@ impl ChatScript {
 
     fn next_in_round(&self, conversation: &Conversation) -> String {
         let members = &self.chat.members;
-        let last = conversation.last();
+        let last = conversation.last_of(members);
         let last = last.and_then(|last| members.iter().position(|member| *member == last.speaker));
         members.get(last.map_or(0, |at| at + 1)).or_else(|| members.first()).cloned().unwrap_or_default()
     }
@@ -170,6 +201,13 @@ impl ChatScript {
             }
         }
         Ok(None)
+    }
+
+    /// The speaker that the user names, or the one that the last member handed over to, in an earlier turn too.
+    fn handed_over(&self, conversation: &Conversation) -> Option<String> {
+        let by_user =
+            conversation.last().filter(|last| last.speaker == USER).and_then(|last| self.handed_to(&last.text));
+        by_user.or_else(|| self.after(conversation.last_of(&self.chat.members)?))
     }
 
     /// The speaker after a contribution: the member that it hands over to, or the same one. After a failure the next in the
@@ -225,7 +263,7 @@ impl ChatScript {
                 let task = format!(
                     "Choose who speaks next in this conversation.\n\nParticipants:\n{}\n\nThe topic:\n{}\n\nSo far:\n{}",
                     self.described,
-                    history.task,
+                    topic(history),
                     so_far(conversation)
                 );
                 let agent = self.chat.selector.as_deref().unwrap_or_default();
@@ -238,6 +276,14 @@ impl ChatScript {
 
     fn say<'a>(&'a self, speaker: &'a str, conversation: &Conversation, topic: &str) -> DelegateCall<'a> {
         let others: Vec<&str> = self.chat.members.iter().map(String::as_str).filter(|name| *name != speaker).collect();
+        if speaker == PERSON {
+            let so_far = so_far(conversation);
+            let task = format!(
+                "Your turn in a conversation with {}.\n\nThe topic:\n{topic}\n\nSo far:\n{so_far}",
+                others.join(", ")
+            );
+            return DelegateCall { agent: speaker, task, schema: None, limits: &self.chat.limits, background: false };
+        }
         let mut task = format!(
             "You are `{speaker}` in a conversation with {}.\n\nThe topic:\n{topic}\n\nSo far:\n{}\n\nIt is your turn: \
              give your next contribution and nothing else.",
@@ -264,7 +310,7 @@ impl ChatScript {
                 let task = format!(
                     "Sum up this conversation: what was agreed, what was not, and the answer to the topic.\n\nThe topic:\n{}\
                      \n\nThe conversation:\n{}",
-                    history.task,
+                    topic(history),
                     conversation.text()
                 );
                 let call = DelegateCall { agent, task, schema: None, limits: &self.chat.limits, background: false };
@@ -298,6 +344,11 @@ fn without(text: &str, stop_words: &[String]) -> String {
     }
     let is_edge = |char: char| char.is_whitespace() || matches!(char, '*' | '_' | ':' | '-' | '—');
     if left.len() == text.len() { left } else { left.trim_matches(is_edge).to_owned() }
+}
+
+/// The topic: the task with which the conversation began.
+fn topic<'a>(history: &'a History<'_>) -> &'a str {
+    history.earlier.as_ref().map_or(&history.task, |turn| turn.first_task)
 }
 
 fn so_far(conversation: &Conversation) -> String {

@@ -84,7 +84,7 @@ impl GraphScript {
     /// Walks as far as the history goes. Returns the calls to make there, or `None` at the end.
     fn walk(&self, history: &History<'_>) -> (Walk, Result<Option<Vec<TeamCall>>, String>) {
         let mut walk = Walk {
-            state: state::initial(&self.graph),
+            state: state::initial(&self.graph, history.earlier.as_ref().map(|turn| turn.results)),
             failures: Object::new(),
             unhandled: BTreeMap::new(),
             frontier: self.nodes.get(&self.graph.start).copied().into_iter().collect(),

@@ -4,9 +4,15 @@ use serde_json::{Map as Object, Value, json};
 
 use crate::graph::{FieldType, Graph, Reducer, StateField};
 
-/// The initial state.
-pub(crate) fn initial(graph: &Graph) -> Object<String, Value> {
-    graph.state.iter().map(|(name, field)| (name.clone(), first(field))).collect()
+/// The initial state. A graph that continues an earlier turn begins with the state at its end.
+pub(crate) fn initial(graph: &Graph, earlier: Option<&Value>) -> Object<String, Value> {
+    let kept = |name: &str, field: &StateField| {
+        let value = earlier?.get(name).filter(|value| !value.is_null() && fits(field.kind, value))?;
+        Some(value.clone())
+    };
+    let value =
+        |(name, field): (&String, &StateField)| (name.clone(), kept(name, field).unwrap_or_else(|| first(field)));
+    graph.state.iter().map(value).collect()
 }
 
 fn first(field: &StateField) -> Value {

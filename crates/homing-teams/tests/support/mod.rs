@@ -126,3 +126,48 @@ pub(crate) fn children(records: &[Arc<Record>]) -> Vec<String> {
 pub(crate) fn agent_names(envelope: &Envelope) -> Vec<&str> {
     envelope.all().into_iter().skip(1).map(|it| it.agent.as_str()).collect()
 }
+
+/// The tool `ask`, as hosts have it.
+pub(crate) struct AskTool(homing_core::tool::ToolSpec);
+
+impl AskTool {
+    pub(crate) fn new() -> Arc<Self> {
+        let schema = serde_json::json!({"type": "object", "required": ["question"]});
+        let spec = homing_core::tool::ToolSpec::new("ask", "Asks the user.", schema);
+        Arc::new(Self(homing_core::tool::ToolSpec { replay: homing_core::tool::Replay::Safe, ..spec }))
+    }
+}
+
+impl homing_core::tool::Tool for AskTool {
+    fn spec(&self) -> &homing_core::tool::ToolSpec {
+        &self.0
+    }
+
+    fn call<'a>(
+        &'a self,
+        context: &'a homing_core::tool::ToolContext,
+        args: serde_json::Value,
+    ) -> homing_core::BoxFuture<'a, homing_core::tool::ToolOutput> {
+        use homing_core::{question::Answer, tool::ToolOutput};
+        Box::pin(async move {
+            let options = args["options"].as_array().into_iter().flatten().filter_map(|option| option.as_str());
+            let question = homing_core::question::Question {
+                options: options.map(str::to_owned).collect(),
+                ..homing_core::question::Question::new(args["question"].as_str().unwrap_or_default(), context.key)
+            };
+            match context.ask(question).await {
+                Answer::Text(text) => ToolOutput::text(text),
+                Answer::Yes => ToolOutput::text("Yes."),
+                Answer::No => ToolOutput::text("No."),
+                Answer::Unavailable => ToolOutput::error("no user is available"),
+            }
+        })
+    }
+}
+
+/// Loads a team file that must be valid.
+pub(crate) fn team(text: &str) -> Team {
+    let loaded = homing_teams::load(text, None);
+    assert!(loaded.diagnostics.is_empty(), "{:#?}", loaded.diagnostics);
+    loaded.ready().unwrap_or_else(|problems| panic!("{problems:#?}"))
+}
