@@ -26,6 +26,7 @@ use crate::{
     delegation::{Delegation, child_report},
     event::TransientKind,
     journal::Commit,
+    ledger::worst_case,
     resume::interrupted_ask,
     scheduler::Scheduler,
 };
@@ -137,7 +138,7 @@ impl RunDriver {
         }
         if let Some(asked) = self.run.read(|run| run.open_ask().cloned()) {
             // Only a panic leaves a model call open; the provider may have billed it.
-            drop(self.run.record(interrupted_ask(&asked)));
+            drop(self.run.record(interrupted_ask(worst_case(&asked))));
         }
         self.wait_for_children().await;
         live_run.drop_agent_tools();
