@@ -26,7 +26,7 @@ mod task;
 mod transcript_lines;
 
 pub use config::{RetryConfig, RuntimeConfig, TaintConfig};
-pub use delegation::{ChildEnding, ChildReport, ChildReports};
+pub use delegation::{AgentListing, ChildEnding, ChildReport, ChildReports};
 pub use handle::{RunHandle, Statistics, aggregate};
 pub use on_demand::OnDemand;
 pub use prompt::PromptContext;
