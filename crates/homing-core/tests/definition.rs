@@ -65,6 +65,7 @@ fn full() -> AgentDefinition {
             choice: ModelChoice::Named(vec!["fast".into(), "openai/gpt".into()]),
             effort: Some(Effort::High),
             temperature_milli: Some(250),
+            sampling: homing_core::model::Sampling::NONE,
         },
         attachments: Attachments { skills: vec!["rust".into()], resources: vec!["style.md".into()] },
         limits,
