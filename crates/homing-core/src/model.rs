@@ -56,6 +56,8 @@ pub enum Delta<'a> {
     Thinking(&'a str),
     /// Start of a call of this tool.
     Call(&'a str),
+    /// A part of the arguments of a call, as JSON text.
+    Arguments(&'a str),
 }
 
 /// Known properties of a model: prices and limits.

@@ -274,6 +274,11 @@ impl Run {
         self.asks.open.as_ref()
     }
 
+    /// Returns the time at which the last model call began, by the tree's clock.
+    pub fn last_ask_began(&self) -> u64 {
+        self.asks.began
+    }
+
     /// Returns the size of the last request, as reported by the provider.
     pub fn last_ask(&self) -> Option<LastAsk> {
         self.asks.last_size

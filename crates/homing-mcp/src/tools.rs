@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use homing::{OnQuestion, Registry, crates::core::sanitize};
+use homing::{
+    OnQuestion, Registry,
+    crates::{core::sanitize, runtime::AgentListing},
+};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 /// Maximum length of an agent's description in bytes. The client sends all of them to its model in every turn.
 const MAX_DESCRIPTION: usize = 400;
-
-/// Maximum length of the list of agents in bytes.
-const MAX_LIST: usize = 24_000;
 
 /// Returns the tools for the current agents.
 pub(crate) fn tools(agents: &Registry, policy: OnQuestion) -> Vec<Tool> {
@@ -68,19 +68,26 @@ fn stops(title: &str) -> ToolAnnotations {
 }
 
 fn delegate_text(agents: &Registry) -> String {
-    let mut text = "Gives a task to an agent and returns its answer, within limits. The agent sees nothing of this \
-                    conversation, so the task must contain everything it needs. With `background` it returns immediately; \
-                    `wait` for the result.\n\nAgents:"
-        .to_owned();
-    for agent in agents.offered() {
-        let line = format!("\n- {}: {}", agent.definition.name, shown_description(&agent.definition.description));
-        if text.len() + line.len() > MAX_LIST {
-            text.push_str("\n- … more: see the resources homing://agents/NAME");
-            break;
-        }
-        text.push_str(&line);
-    }
-    text
+    let text = "Gives a task to an agent and returns its answer, within limits. The agent sees nothing of this \
+                conversation, so the task must contain everything it needs. With `background` it returns immediately; \
+                `wait` for the result.\n\nAgents:";
+    let listing = listing(agents);
+    let count = agents.offered().count();
+    let more = match (listing.is_described, listing.text.is_empty()) {
+        (true, _) => String::new(),
+        (false, false) => "\nTheir descriptions are the resources homing://agents/NAME.".to_owned(),
+        (false, true) => format!(" {count}, too many to list: they are the resources homing://agents/NAME."),
+    };
+    format!("{text}{}{more}", listing.text)
+}
+
+/// Lists the agents as requests of a run do. The text of a file is not trusted, so it has no control characters.
+fn listing(agents: &Registry) -> AgentListing {
+    let shown: Vec<(&str, String)> = agents
+        .offered()
+        .map(|agent| (agent.definition.name.as_str(), sanitize::inert_line(&agent.definition.description)))
+        .collect();
+    AgentListing::new(shown.iter().map(|(name, description)| (*name, description.as_str())))
 }
 
 /// Returns a description as one short line without control characters, because the text of a file is not trusted.
@@ -95,9 +102,11 @@ pub(crate) fn shown_description(description: &str) -> String {
 
 fn delegate_input(agents: &Registry) -> Value {
     let mut agent = json!({"type": "string", "description": "Agent to run."});
-    // An empty `enum` is not a valid schema.
+    // An empty `enum` is not a valid schema, and names that are listed alone would be sent twice.
     let names: Value = agents.offered().map(|agent| agent.definition.name.as_str()).collect();
-    if names.as_array().is_some_and(|names| !names.is_empty()) {
+    if !listing(agents).is_described {
+        agent["description"] = "Name of the agent to run.".into();
+    } else if names.as_array().is_some_and(|names| !names.is_empty()) {
         agent["enum"] = names;
     }
     let count = |what: &str| json!({"type": "integer", "minimum": 0, "description": what});
@@ -266,4 +275,31 @@ fn cancel_output() -> Value {
         },
         "required": ["run", "cancelled"],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use homing::AgentDefinition;
+
+    use super::*;
+
+    fn delegate(count: usize) -> (String, bool) {
+        let agent = |number: usize| AgentDefinition::new(format!("agent-{number}"), "does things ".repeat(50), "p");
+        let agents = Registry::from_iter((0..count).map(agent));
+        let input = delegate_input(&agents);
+        (delegate_text(&agents), input["properties"]["agent"].get("enum").is_some())
+    }
+
+    #[test]
+    fn list_of_agents_has_the_budget_of_requests() {
+        let (few, has_names) = delegate(3);
+        assert!(has_names && few.contains("\n- agent-2: does things does things"), "{few}");
+        let (some, has_names) = delegate(200);
+        assert!(has_names && some.contains("\n- agent-199: does things") && some.len() < 25_000, "{}", some.len());
+        let (many, has_names) = delegate(1_000);
+        assert!(!has_names && many.contains(", agent-999\n") && many.len() < 25_000, "{}", many.len());
+        assert!(many.contains("homing://agents/NAME"));
+        let (too_many, has_names) = delegate(5_000);
+        assert!(!has_names && too_many.contains("5000, too many to list") && too_many.len() < 1_000, "{too_many}");
+    }
 }

@@ -2,6 +2,7 @@
 //! models, tools and other runs are behind three traits.
 
 pub(crate) mod active_run;
+mod budget_wait;
 mod cache_wait;
 pub(crate) mod call_record;
 mod call_text;
@@ -11,6 +12,7 @@ pub(crate) mod model_call;
 pub(crate) mod permission;
 pub(crate) mod request;
 pub(crate) mod run_driver;
+mod streamed;
 pub(crate) mod tool_call;
 pub(crate) mod tool_host;
 

@@ -1,5 +1,6 @@
 //! `Journal`: the durable log of facts, as the runtime uses it, and two implementations in memory.
 
+mod live_mark;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 use std::{
@@ -18,6 +19,8 @@ use homing_core::{
     tree::RunTree,
 };
 use uuid::Uuid;
+
+pub use live_mark::{CallProgress, LiveMark, LiveMarks};
 
 /// The durable log of facts. The runtime acts on a fact only once it is durable.
 pub trait Journal: Send + Sync {
@@ -86,6 +89,17 @@ pub trait Journal: Send + Sync {
     fn rate_limited_until(&self, key: &str) -> Option<u64> {
         let _ = key;
         None
+    }
+
+    /// Stores what a run is doing now, or removes it. A mark is not a fact and may be lost.
+    fn mark(&self, tree: Uuid, run: Uuid, mark: Option<LiveMark>) {
+        let _ = (tree, run, mark);
+    }
+
+    /// Returns what the runs of a tree were doing when it was last stored.
+    fn marks(&self, tree: Uuid) -> LiveMarks {
+        let _ = tree;
+        LiveMarks::default()
     }
 
     /// Reserves at an account, which processes share.

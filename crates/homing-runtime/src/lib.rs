@@ -29,7 +29,7 @@ mod task;
 mod transcript_lines;
 
 pub use config::{OnQuestion, RetryConfig, RuntimeConfig, TaintConfig};
-pub use delegation::{ChildEnding, ChildReport, ChildReports};
+pub use delegation::{AgentListing, ChildEnding, ChildReport, ChildReports};
 pub use handle::{NoData, RunHandle, Statistics, aggregate};
 pub use on_demand::OnDemand;
 pub use prompt::PromptContext;

@@ -3,8 +3,9 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use homing_core::{
-    fact::{Asked, Fact, Outcome},
+    fact::{Fact, Outcome},
     limits::Limits,
+    message::Usage,
     model::{AskFailure, Charge, ModelError},
     tree::RunTree,
 };
@@ -13,8 +14,8 @@ use uuid::Uuid;
 
 use crate::{
     handle::RunHandle,
-    journal::{Claim, JournalError},
-    ledger::worst_case,
+    journal::{CallProgress, Claim, JournalError, LiveMarks},
+    ledger::{self, worst_case},
     live_run::LiveRun,
     live_tree::LiveTree,
     runtime::{Inner, Runtime, SpawnError},
@@ -34,37 +35,48 @@ impl Runtime {
             let id = tree.id;
             return Ok(RunHandle::new(self.clone(), tree, id));
         }
+        // A claim replaces the former owner, so its last sign of life is read before.
+        let marks = journal.marks(tree);
         let epoch = journal.claim(tree, claim).await?;
         // The former owner may have written records between the first read and the claim.
         for record in journal.since(tree, fold.next_seq()).await? {
             fold.apply(&record).map_err(|error| JournalError::Damaged(error.to_string()))?;
         }
+        let interrupted = Interrupted::new(&fold, marks);
         let tree = self.0.live_tree(tree, epoch, fold);
         let id = tree.id;
         self.0.add_tree(tree.clone());
         if more != Limits::default() {
             drop(tree.record(id, Fact::Extended { more }));
         }
-        self.0.resume_open_runs(&tree);
+        self.0.resume_open_runs(&tree, &interrupted);
         Ok(RunHandle::new(self.clone(), tree, id))
     }
 }
 
 impl Inner {
-    /// Drives every run that has not ended; a model call that was in progress is charged in full and made again.
-    fn resume_open_runs(self: &Arc<Self>, tree: &Arc<LiveTree>) {
+    /// Drives every run that has not ended; a model call that was in progress is charged by its progress and made again.
+    fn resume_open_runs(self: &Arc<Self>, tree: &Arc<LiveTree>, interrupted: &Interrupted) {
         let open: Vec<Uuid> =
             tree.read(|fold| fold.runs().iter().filter(|run| run.ended.is_none()).map(|run| run.id).collect());
         for id in &open {
-            let (place, parent, ask) =
-                tree.read_run(*id, |run| (run.place.clone(), run.spawned.parent, run.open_ask().cloned()));
+            let (place, parent, ask) = tree.read_run(*id, |run| {
+                let ask = run.open_ask().cloned().map(|asked| (asked, run.last_ask_began()));
+                (run.place.clone(), run.spawned.parent, ask)
+            });
             let parent = parent.and_then(|id| tree.live_run(id));
             let stop = parent.map_or_else(CancellationToken::new, |parent| parent.stop.child_token());
             let live_run = LiveRun::new(*id, place, stop);
             live_run.repeats_ask.store(ask.is_some(), Ordering::Relaxed);
             tree.add_live_run(live_run);
-            if let Some(asked) = ask {
-                drop(tree.record(*id, interrupted_ask(&asked)));
+            if let Some((asked, began)) = ask {
+                let rates = self.parts.models.get(&asked.model).ok().and_then(|model| model.card().rates.clone());
+                let charge = match interrupted.progress(*id, began) {
+                    Some(progress) => ledger::interrupted(&asked, rates.as_ref(), progress),
+                    None => worst_case(&asked),
+                };
+                drop(tree.record(*id, interrupted_ask(charge)));
+                tree.journal.mark(tree.id, *id, None);
             }
         }
         for live_run in open.iter().filter_map(|id| tree.live_run(*id)) {
@@ -81,11 +93,29 @@ fn continues(fold: &RunTree, more: Limits) -> bool {
     })
 }
 
-/// The end of a model call that was in progress when the process died.
-///
-/// The provider may have billed it, so its whole reservation is charged, and the call is made again.
-pub(crate) fn interrupted_ask(asked: &Asked) -> Fact {
+/// The progress of the model calls that a crash interrupted, as far as it is known.
+struct Interrupted {
+    marks: LiveMarks,
+    /// Time at which the owner was last seen, by the tree's clock; `None` if it is not known.
+    seen_at: Option<u64>,
+}
+
+impl Interrupted {
+    fn new(fold: &RunTree, marks: LiveMarks) -> Self {
+        let seen_at = marks.seen_at.map(|at| fold.clock_at(fold.last_epoch(), at).max(fold.clock()));
+        Self { marks, seen_at }
+    }
+
+    /// The progress of the call of `run` that began at this time of the tree's clock.
+    fn progress(&self, run: Uuid, began: u64) -> Option<CallProgress> {
+        Some(self.marks.progress(run, self.seen_at?.saturating_sub(began)))
+    }
+}
+
+/// The end of a model call that was in progress when the process died. The provider may have billed it, so it is charged, and
+/// the call is made again.
+pub(crate) fn interrupted_ask(charge: Usage) -> Fact {
     let reason = "the process died while the model was answering".to_owned();
     let failure = AskFailure { error: ModelError::Broken { reason }, charge: Charge::Hold, partial: String::new() };
-    Fact::AskFailed { failure, charge: worst_case(asked) }
+    Fact::AskFailed { failure, charge }
 }

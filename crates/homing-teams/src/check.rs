@@ -106,8 +106,12 @@ pub(crate) fn structure(team: &Team) -> Vec<Problem> {
     }
     checker.reserved_names();
     checker.limits("limits", &team.limits);
-    if team.limits.max_turns.is_some() && !matches!(team.pattern, Pattern::Orchestrator(_)) {
+    let has_replies = matches!(team.pattern, Pattern::Orchestrator(_));
+    if team.limits.max_turns.is_some() && !has_replies {
         checker.report("limits.max_turns", "a team has no turns of its own: set `max_turns` for its members");
+    }
+    if team.limits.max_output.is_some() && !has_replies {
+        checker.report("limits.max_output", "a team has no replies of its own: set `max_output` for its members");
     }
     for name in team.parameters.keys().filter(|name| RESERVED.contains(&name.as_str())) {
         checker.report(format!("parameters.{name}"), format!("`{name}` is reserved and cannot be a parameter"));

@@ -31,6 +31,9 @@ pub struct LimitFields {
     /// Maximum number of delegation levels below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u64>,
+    /// Maximum number of output tokens of one reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
     /// Maximum time: seconds, or a duration such as `90s`, `5m`, `1h30m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<AmountField>,
@@ -78,7 +81,7 @@ impl LimitFields {
             children: cap(self.max_children),
             wall_ms: cap(timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))),
             work_ms: Cap::Default,
-            output: Cap::Default,
+            output: cap(self.max_output),
         })
     }
 
@@ -96,13 +99,13 @@ mod tests {
     #[test]
     fn limits_are_parsed() {
         let fields: LimitFields =
-            serde_json::from_str(r#"{"max_cost": 0.5, "timeout": "5m", "max_turns": 3}"#).unwrap();
+            serde_json::from_str(r#"{"max_cost": 0.5, "timeout": "5m", "max_turns": 3, "max_output": 900}"#).unwrap();
         let limits = fields.limits().unwrap();
         assert_eq!(
             (limits.cost_micros, limits.wall_ms, limits.turns),
             (Cap::At(500_000), Cap::At(300_000), Cap::At(3))
         );
-        assert_eq!(limits.tokens, Cap::Default);
+        assert_eq!((limits.tokens, limits.output), (Cap::Default, Cap::At(900)));
     }
 
     #[test]

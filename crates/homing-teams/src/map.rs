@@ -40,7 +40,7 @@ pub struct Map {
     pub on_failure: OnTaskFailure,
     /// Run that combines all results at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reduce: Option<Reduce>,
+    pub reduce: Option<Box<Reduce>>,
 }
 
 /// A run that combines all results into one answer.
@@ -101,7 +101,8 @@ impl Map {
     /// Sets the run that combines all results into one answer.
     #[must_use]
     pub fn reduce(mut self, agent: impl Into<String>, task: impl Into<String>) -> Self {
-        self.reduce = Some(Reduce { agent: agent.into(), task: task.into(), limits: LimitFields::default() });
+        let limits = LimitFields::default();
+        self.reduce = Some(Box::new(Reduce { agent: agent.into(), task: task.into(), limits }));
         self
     }
 

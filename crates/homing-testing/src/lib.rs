@@ -19,7 +19,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -46,6 +46,7 @@ pub struct FakeProvider {
     address: SocketAddr,
     log: Arc<Mutex<Vec<ReceivedRequest>>>,
     connections: Arc<AtomicUsize>,
+    sent: Arc<AtomicU64>,
     server: JoinHandle<()>,
 }
 
@@ -57,8 +58,9 @@ impl FakeProvider {
         let log = Arc::new(Mutex::new(Vec::new()));
         let script: ResponseScript = Arc::new(script);
         let connections = Arc::new(AtomicUsize::new(0));
-        let server = tokio::spawn(serve(listener, script, log.clone(), connections.clone()));
-        Self { address, log, connections, server }
+        let sent = Arc::new(AtomicU64::new(0));
+        let server = tokio::spawn(serve(listener, script, log.clone(), (connections.clone(), sent.clone())));
+        Self { address, log, connections, sent, server }
     }
 
     /// Starts a server that sends these responses in turn, and then repeats the last one.
@@ -80,6 +82,11 @@ impl FakeProvider {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of bytes that were sent so far.
+    pub fn bytes_sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
     /// Returns every request so far, in order of arrival.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -96,17 +103,22 @@ async fn serve(
     listener: TcpListener,
     script: ResponseScript,
     log: Arc<Mutex<Vec<ReceivedRequest>>>,
-    count: Arc<AtomicUsize>,
+    (count, sent): (Arc<AtomicUsize>, Arc<AtomicU64>),
 ) {
     // The set ends its connections when the server is dropped.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         count.fetch_add(1, Ordering::Relaxed);
-        connections.spawn(connection(stream, script.clone(), log.clone()));
+        connections.spawn(connection(stream, script.clone(), log.clone(), sent.clone()));
     }
 }
 
-async fn connection(mut stream: TcpStream, script: ResponseScript, log: Arc<Mutex<Vec<ReceivedRequest>>>) {
+async fn connection(
+    mut stream: TcpStream,
+    script: ResponseScript,
+    log: Arc<Mutex<Vec<ReceivedRequest>>>,
+    sent: Arc<AtomicU64>,
+) {
     stream.set_nodelay(true).ok();
     let mut buffer = Vec::new();
     while let Some(request) = next_request(&mut stream, &mut buffer).await {
@@ -116,7 +128,7 @@ async fn connection(mut stream: TcpStream, script: ResponseScript, log: Arc<Mute
             log.len() - 1
         };
         let response = script(count, &request);
-        if send(&mut stream, &response).await == AfterResponse::Close {
+        if send(&mut stream, &response, &sent).await == AfterResponse::Close {
             return;
         }
     }
@@ -140,12 +152,12 @@ enum AfterResponse {
     Close,
 }
 
-async fn send(stream: &mut TcpStream, response: &FakeResponse) -> AfterResponse {
+async fn send(stream: &mut TcpStream, response: &FakeResponse, count: &AtomicU64) -> AfterResponse {
     for step in &response.steps {
         let sent = match step {
-            ResponseStep::Bytes(bytes) => stream.write_all(bytes).await,
-            ResponseStep::Drip { bytes, pause } => drip(stream, bytes, *pause).await,
-            ResponseStep::Repeat { bytes, pause, limit } => repeat(stream, bytes, *pause, *limit).await,
+            ResponseStep::Bytes(bytes) => write(stream, bytes, count).await,
+            ResponseStep::Drip { bytes, pause } => drip(stream, bytes, *pause, count).await,
+            ResponseStep::Repeat { bytes, pause, limit } => repeat(stream, bytes, *pause, *limit, count).await,
             ResponseStep::Sleep(pause) => {
                 sleep(*pause).await;
                 Ok(())
@@ -168,18 +180,30 @@ async fn send(stream: &mut TcpStream, response: &FakeResponse) -> AfterResponse 
     if response.keeps_open { AfterResponse::KeepOpen } else { AfterResponse::Close }
 }
 
-async fn drip(stream: &mut TcpStream, bytes: &[u8], pause: Duration) -> std::io::Result<()> {
+async fn write(stream: &mut TcpStream, bytes: &[u8], count: &AtomicU64) -> std::io::Result<()> {
+    stream.write_all(bytes).await?;
+    count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn drip(stream: &mut TcpStream, bytes: &[u8], pause: Duration, count: &AtomicU64) -> std::io::Result<()> {
     for byte in bytes {
-        stream.write_all(&[*byte]).await?;
+        write(stream, &[*byte], count).await?;
         sleep(pause).await;
     }
     Ok(())
 }
 
-async fn repeat(stream: &mut TcpStream, bytes: &[u8], pause: Duration, limit: Duration) -> std::io::Result<()> {
+async fn repeat(
+    stream: &mut TcpStream,
+    bytes: &[u8],
+    pause: Duration,
+    limit: Duration,
+    count: &AtomicU64,
+) -> std::io::Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < limit {
-        stream.write_all(bytes).await?;
+        write(stream, bytes, count).await?;
         if pause > Duration::ZERO {
             sleep(pause).await;
         }

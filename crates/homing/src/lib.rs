@@ -21,6 +21,8 @@
 
 #[cfg(feature = "tools")]
 mod agent_memory;
+#[cfg(feature = "tools")]
+mod attach;
 #[cfg(feature = "providers")]
 mod aws_profile;
 mod builder;
@@ -46,6 +48,8 @@ mod user_files;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+#[cfg(feature = "tools")]
+pub use attach::{AttachError, AttachFilesError};
 pub use builder::{BuildError, Extensions, HomingBuilder, IntoRule, JournalChoice, Permissions, ToolWrapper};
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 pub use cache::{Cached, Keep};

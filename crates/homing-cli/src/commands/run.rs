@@ -200,7 +200,7 @@ async fn task(args: &RunArgs, text: String, session: &Session, is_replay: bool) 
     task.account.clone_from(&args.with.account);
     task.tags = args.tags.iter().cloned().collect();
     task.context = args.set.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect();
-    attach::attach(task, &args.input, session)
+    attach::attach(task, args, session)
 }
 
 pub(crate) fn schema(path: &Path) -> Result<Value, Trouble> {

@@ -86,11 +86,21 @@ fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
             figures::cost(&row.usage),
             format!("{} ago", ago(now.saturating_sub(row.started))),
         );
-        let task = format!("{place}{}", sanitize::inert_line(&row.task));
+        let waiting = waiting_for_budget(row);
+        let task = format!("{place}{waiting}{}", sanitize::inert_line(&row.task));
         let width = terminal::width().map_or(60, |width| width.saturating_sub(head.chars().count()).max(10));
         print(&format!("{head}{}", terminal::cut(&task, width)))?;
     }
     Ok(())
+}
+
+/// The runs of a row that wait for budget, as shown before its task.
+fn waiting_for_budget(row: &RunRow) -> String {
+    match row.waiting_for_budget {
+        0 => String::new(),
+        1 if row.place.depth() > 0 => "(waiting for budget) ".to_owned(),
+        many => format!("({many} waiting for budget) "),
+    }
 }
 
 fn ago(millis: u64) -> String {

@@ -1,6 +1,6 @@
 //! `homing show`: shows a recorded run's transcript, its tree, or its current activity.
 
-use std::{fmt::Write, time::Duration};
+use std::{collections::HashSet, fmt::Write, sync::Arc, time::Duration};
 
 use homing::environment;
 use homing_core::{
@@ -8,6 +8,7 @@ use homing_core::{
     fact::Record,
     limits::usd,
     message::{Message, Part},
+    place::Place,
     receipts::Receipts,
     run::Run,
     sanitize,
@@ -15,9 +16,13 @@ use homing_core::{
     tree::RunTree,
 };
 use homing_runtime::{
-    event::Event,
-    journal::sqlite::{RunRef, SqliteJournal},
+    event::{Event, Transient, TransientKind},
+    journal::{
+        Journal, LiveMark,
+        sqlite::{RunRef, SqliteJournal},
+    },
 };
+use uuid::Uuid;
 
 use crate::{
     cli::journal::ShowArgs,
@@ -48,6 +53,9 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
             let tree = journal.tree(found.tree).map_err(Trouble::from)?;
             let run = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
             print(&transcript(run, &envelope, &tree))?;
+            if waiting_for_budget(&journal, found.tree)?.contains(&found.run) {
+                print("waiting for budget")?;
+            }
         }
     }
     Ok(Exit::Done)
@@ -64,12 +72,30 @@ pub(crate) fn envelope(journal: &SqliteJournal, found: &RunRef) -> Result<Envelo
     one.ok_or_else(|| Trouble::usage("there is no such run"))
 }
 
+/// The runs of a tree that wait for budget, if its process is alive.
+fn waiting_for_budget(journal: &SqliteJournal, tree: Uuid) -> Result<HashSet<Uuid>, Trouble> {
+    if journal.owner(tree)?.is_none() {
+        return Ok(HashSet::new());
+    }
+    let marks = journal.marks(tree).runs.into_iter();
+    Ok(marks.filter(|(_, mark)| *mark == LiveMark::WaitingForBudget).map(|(run, _)| run).collect())
+}
+
+/// The notice that the process itself would send of a run that waits for budget.
+fn notice_of_wait(tree: Uuid, run: Uuid) -> Event {
+    let (place, at, kind) = (Place::root(), super::runs::millis_now(), TransientKind::WaitingForBudget);
+    Event::Transient(Arc::new(Transient { tree, run, place, at, kind }))
+}
+
 fn tree_lines(journal: &SqliteJournal, found: &RunRef) -> Result<String, Trouble> {
     let mut board = Board::default();
     for record in journal.follow(found.tree, 0)? {
         if record.place.is_within(&found.place) {
             board.take(&Event::Fact(record));
         }
+    }
+    for run in waiting_for_budget(journal, found.tree)? {
+        board.take(&notice_of_wait(found.tree, run));
     }
     let is_unicode = environment::is_unicode_locale();
     let look = Look { width: terminal::width().unwrap_or(100), height: usize::MAX, is_unicode };
@@ -78,7 +104,7 @@ fn tree_lines(journal: &SqliteJournal, found: &RunRef) -> Result<String, Trouble
 
 /// Prints progress until the run tree ends or its process is gone.
 async fn follow(journal: &SqliteJournal, found: &RunRef) -> anyhow::Result<()> {
-    let (mut board, mut next) = (Board::default(), 0);
+    let (mut board, mut next, mut waiting) = (Board::default(), 0, HashSet::new());
     loop {
         let is_alive = journal.owner(found.tree).map_err(Trouble::from)?.is_some();
         let records = journal.follow(found.tree, next).map_err(Trouble::from)?;
@@ -88,6 +114,13 @@ async fn follow(journal: &SqliteJournal, found: &RunRef) -> anyhow::Result<()> {
             let event = Event::Fact(record);
             board.take(&event);
             if let Some(line) = plain::line(&event, &board).filter(|_| is_within) {
+                print(&sanitize::inert(&line))?;
+            }
+        }
+        let before = std::mem::replace(&mut waiting, waiting_for_budget(journal, found.tree)?);
+        for run in waiting.difference(&before) {
+            let is_within = board.row(*run).is_some_and(|row| row.place.is_within(&found.place));
+            if let Some(line) = plain::line(&notice_of_wait(found.tree, *run), &board).filter(|_| is_within) {
                 print(&sanitize::inert(&line))?;
             }
         }

@@ -12,6 +12,7 @@ mod failed_teams;
 mod faults;
 mod guide;
 mod house_rules;
+mod interrupted_asks;
 mod local_server;
 mod map;
 mod mcp;

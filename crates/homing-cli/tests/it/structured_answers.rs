@@ -103,3 +103,22 @@ fn schema_of_the_task_is_binding_for_explore_too() {
     let output = world.homing(&run(&["--json", "--agent", "explore", "--schema", "schema.json", "count"]));
     assert_eq!(json(&output)["error"]["kind"], "schema", "{}", out(&output));
 }
+
+#[test]
+fn optional_schema_accepts_the_second_answer_that_does_not_match() {
+    let wrong = FakeResponse::chat_calls(&[("answer", r#"{"wrong": "the retry is in client.rs"}"#)]);
+    let world = World::new(move |_, _| wrong.clone());
+    let output = world.homing(&run(&["--json", "--agent", "explore", "where is it retried?"]));
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["status"]), (0, &json!("done")), "{envelope}");
+    assert!(envelope["output"].as_str().unwrap().contains("the retry is in client.rs"), "{envelope}");
+    assert_eq!(envelope["data"], Value::Null, "it does not match the schema");
+    assert_eq!(world.provider.requests().len(), 2, "the model had one attempt to correct it");
+
+    // A schema of the user must be met.
+    let wrong = FakeResponse::chat_calls(&[("answer", r#"{"n": "seven"}"#)]);
+    let world = World::new(move |_, _| wrong.clone());
+    world.write("schema.json", SCHEMA);
+    let output = world.homing(&run(&["--json", "--schema", "schema.json", "count"]));
+    assert_eq!(json(&output)["error"]["kind"], "schema");
+}

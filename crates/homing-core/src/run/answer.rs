@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::tool::Replay;
+use crate::{
+    message::{Args, ToolCall},
+    tool::Replay,
+};
 
 /// The structured answer of a run and whether it has been accepted.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +18,8 @@ pub(super) struct AnswerState {
     pub(super) repair_asked: bool,
     /// Number of repairs and of answers that did not match the schema.
     pub(super) repairs: u32,
+    /// The last answer that did not match an optional schema, after the model had a second attempt. It ends the run as text.
+    pub(super) best_effort: Option<String>,
     /// The last reply's text as an answer.
     pub(super) text: TextAnswer,
     pub(super) check: Check,
@@ -36,6 +41,15 @@ pub(super) enum TextAnswer {
     Valid,
     /// It has these problems.
     Invalid(String),
+}
+
+/// Returns the arguments of a call of `answer` as text, if there are any.
+pub(super) fn written(call: &ToolCall) -> Option<String> {
+    match &call.args {
+        Args::Json(Value::Object(fields)) if fields.is_empty() => None,
+        Args::Json(value) => serde_json::to_string_pretty(value).ok(),
+        Args::Malformed(text) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
+    }
 }
 
 /// Returns the JSON object or array that `text` consists of. It may be in a code block, with prose around it if it is the

@@ -29,7 +29,7 @@ pub(crate) struct AskState {
     /// Milliseconds of the slowest reply so far.
     pub(crate) slowest_ms: u64,
     /// Time of the last attempt by the tree's clock.
-    began: u64,
+    pub(super) began: u64,
 }
 
 impl AskState {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     Landing, Run, TEXT_ANSWER, VERIFICATION,
-    answer::{Check, TextAnswer},
+    answer::{self, Check, TextAnswer},
     calls::waits_for_runs,
     conversation::PendingCompaction,
     cut, nudges,
@@ -155,7 +155,7 @@ impl Fold<'_> {
             return;
         }
         if result.name == tool_names::ANSWER {
-            self.answered(result);
+            self.answered(key, result);
         }
         if self.run.calls.open().next().is_none() {
             self.close_turn();
@@ -163,7 +163,7 @@ impl Fold<'_> {
     }
 
     /// Takes in the result of the tool `answer`.
-    fn answered(&mut self, result: &ToolResult) {
+    fn answered(&mut self, key: CallKey, result: &ToolResult) {
         let run = &mut *self.run;
         if !result.is_error {
             if let Some(data) = &result.data {
@@ -173,6 +173,10 @@ impl Fold<'_> {
         }
         run.answer.repairs += 1;
         if run.answer.repairs > 1 {
+            let call = run.calls.states.iter().find(|state| state.key == key).map(|state| &state.call);
+            run.answer.best_effort = call.and_then(answer::written).filter(|_| run.spawned.accepts_prose());
+        }
+        if run.answer.repairs > 1 && run.answer.best_effort.is_none() {
             let message = format!("the answer does not match its schema: {}", result.text);
             run.stopping.forced_outcome = Some(Outcome::failed(FailureKind::Schema, message));
         }

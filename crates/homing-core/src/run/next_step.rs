@@ -50,6 +50,9 @@ impl Decision<'_> {
         if let Some(answer) = &run.answer.data {
             return self.finish(Some(answer.clone()));
         }
+        if run.answer.best_effort.is_some() {
+            return self.finish(None);
+        }
         if let Landing::Due(hit) = &run.stopping.landing {
             return self.land(hit.clone());
         }
@@ -166,6 +169,9 @@ impl Decision<'_> {
             Some(command) if check != Check::Passed => Step::Verify { command: command.clone(), begun: check.begun() },
             Some(_) | None => {
                 let mut ended = run.ending(Outcome::Done);
+                if let (None, Some(text)) = (&data, &run.answer.best_effort) {
+                    ended.text.clone_from(text);
+                }
                 let only_data = matches!(run.answer.text, TextAnswer::Valid) || ended.text.trim().is_empty();
                 if let (Some(data), true) = (&data, only_data) {
                     ended.text = serde_json::to_string_pretty(data).unwrap_or_default();

@@ -100,7 +100,7 @@ impl CredentialSource {
     }
 
     /// Credentials from the variables. They belong together, so none of them is taken from elsewhere.
-    fn from_variables(&self) -> Option<Result<AwsCredentials, String>> {
+    fn in_variables(&self) -> Option<Result<AwsCredentials, String>> {
         let access_key_id = self.variable("AWS_ACCESS_KEY_ID")?.expose_secret().trim().to_owned();
         Some(match self.variable("AWS_SECRET_ACCESS_KEY") {
             None => Err("AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not".to_owned()),
@@ -114,7 +114,7 @@ impl CredentialSource {
     }
 
     fn credentials(&self) -> Result<AwsCredentials, String> {
-        if let Some(found) = self.from_variables() {
+        if let Some(found) = self.in_variables() {
             return found;
         }
         let none = || "no AWS credentials: set AWS_BEARER_TOKEN_BEDROCK, AWS_ACCESS_KEY_ID or AWS_PROFILE".to_owned();

@@ -213,6 +213,7 @@ impl AnthropicDecoder {
                 progress(more)
             }
             (ReplyBlock::Call { args, .. }, EventDelta { partial_json: Some(EventText(more)), .. }) => {
+                on_delta(Delta::Arguments(more));
                 args.push_str(more);
                 progress(more)
             }

@@ -241,6 +241,7 @@ impl BedrockDecoder {
         if let Some(CallDelta { input: EventText(more) }) = &delta.tool_use {
             let known = self.open.iter().find(|(open, _)| *open == index).map(|(_, at)| *at);
             if let Some(ReplyBlock::Call { args, .. }) = known.map(|at| &mut self.draft.blocks[at]) {
+                on_delta(Delta::Arguments(more));
                 args.push_str(more);
             }
             return Ok(progress(more));

@@ -278,12 +278,16 @@ impl ChatDecoder {
                         known.push_str(&name);
                     }
                     args.push_str(&more);
+                    on_delta(Delta::Arguments(&more));
                 }
                 Ok(progress(&more))
             }
             None => {
                 if !name.is_empty() {
                     on_delta(Delta::Call(&name));
+                }
+                if !more.is_empty() {
+                    on_delta(Delta::Arguments(&more));
                 }
                 let block = ReplyBlock::Call { id: id.to_owned(), name: name.into_owned(), args: more };
                 let at = self.draft.open(block)?;

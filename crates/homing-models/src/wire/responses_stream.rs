@@ -255,7 +255,10 @@ impl ResponsesDecoder {
                 on_delta(Delta::Thinking(more));
                 text.push_str(more);
             }
-            ReplyBlock::Call { args, .. } => args.push_str(more),
+            ReplyBlock::Call { args, .. } => {
+                on_delta(Delta::Arguments(more));
+                args.push_str(more);
+            }
             ReplyBlock::Opaque(..) | ReplyBlock::Skipped => (),
         }
         Ok(progress(more))

@@ -113,6 +113,7 @@ pub async fn ask_with(model: &dyn Model, request: ModelRequest<'_>) -> AskResult
             Delta::Text(text) => deltas.push_str(text),
             Delta::Thinking(text) => deltas.push_str(&format!("<{text}>")),
             Delta::Call(name) => deltas.push_str(&format!("[{name}]")),
+            Delta::Arguments(_) => (),
         }
     };
     let result = model.reply(request, &listen).await;

@@ -15,7 +15,7 @@ use crate::{
     config::RuntimeConfig,
     event::TransientKind,
     fork,
-    journal::Commit,
+    journal::{Commit, LiveMark},
     live_run::LiveRun,
     live_tree::LiveTree,
     on_demand,
@@ -55,6 +55,11 @@ impl ActiveRun {
     /// Records a fact of the run.
     pub(crate) fn record(&self, fact: Fact) -> Commit {
         self.tree.record(self.live_run.run, fact)
+    }
+
+    /// Stores what the run is doing for other processes, or removes it.
+    pub(crate) fn mark(&self, mark: Option<LiveMark>) {
+        self.tree.journal.mark(self.tree.id, self.live_run.run, mark);
     }
 
     /// Sends subscribers a transient notice about the run.

@@ -3,10 +3,7 @@
 
 use std::{
     future::Future,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -17,21 +14,26 @@ use homing_core::{
     model::{AskFailure, Charge, Delta, Model, ModelError, ModelRequest, ToolChoice, Toolbox},
     redaction::RedactedStream,
     run::{Run, Step, lacks_answer},
-    token_estimate, tool_names,
+    tool_names,
 };
 use tokio::sync::OwnedMutexGuard;
 
 use crate::{
     agent_loop::{
-        Interrupt, Reserved, active_run::ActiveRun, cache_wait, compaction, landing, request::PreparedRequest,
+        Interrupt, Reserved, active_run::ActiveRun, budget_wait::BudgetWait, cache_wait, compaction, landing,
+        request::PreparedRequest, streamed::Streamed,
     },
     event::TransientKind,
+    journal::LiveMark,
     ledger::{Reservations, ReserveResult, ReservedCall},
     scheduler::{CallSlots, Scheduler, rate_limit::RateLimiter},
 };
 
 /// Time after which a call that waits for budget is checked again.
 const BUDGET_POLL: Duration = Duration::from_millis(500);
+
+/// Time after which the progress of a reply is stored again.
+const MARK_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes the model calls of one run.
 pub(crate) struct ModelCalls {
@@ -48,31 +50,6 @@ pub(crate) struct CallPermit {
     streamed: Streamed,
     key: String,
     _slots: CallSlots,
-}
-
-/// The part of a reply that has arrived.
-#[derive(Default)]
-struct Streamed {
-    bytes: AtomicU64,
-    has_call: AtomicBool,
-}
-
-impl Streamed {
-    fn take(&self, delta: Delta<'_>) {
-        match delta {
-            Delta::Text(text) | Delta::Thinking(text) => {
-                self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
-            }
-            Delta::Call(_) => self.has_call.store(true, Ordering::Relaxed),
-        }
-    }
-
-    /// An upper bound on the output tokens so far. It is not known if nothing has arrived, because the model may have reasoned
-    /// in secret, or if a call has begun, because its arguments are not streamed.
-    fn output_bound(&self) -> Option<u64> {
-        let bytes = self.bytes.load(Ordering::Relaxed);
-        (bytes > 0 && !self.has_call.load(Ordering::Relaxed)).then(|| token_estimate::output_bound(bytes))
-    }
 }
 
 impl ModelCalls {
@@ -98,7 +75,7 @@ impl ModelCalls {
             return Ok(Reserved::Instead(step));
         }
         cache_wait::wait_for_sibling(&self.run, &self.scheduler, &*request.model, request.tools.as_deref()).await?;
-        let (mut waits, mut admission) = (false, None);
+        let (mut wait, mut admission) = (BudgetWait::new(&self.run), None);
         loop {
             self.scheduler.wait_for_provider(&rate_limiter).await?;
             if let Some(step) = self.land_if_time_is_short(&purpose) {
@@ -110,9 +87,9 @@ impl ModelCalls {
             settlement.as_mut().enable();
             request = self.fit_to_budget(request, &purpose, nudge.as_deref());
             if let Fit::Later = self.reservations.fit(request.size, &request.rates) {
-                match self.queue_to_start(&mut waits).filter(|_| admission.is_none()) {
-                    Some(turn) => admission = self.scheduler.waiting(self.scheduler.before_landing(turn)).await?,
-                    None => self.wait_for_budget(settlement, &purpose, &mut waits).await?,
+                match self.queue_to_start().filter(|_| admission.is_none()) {
+                    Some(turn) => admission = self.wait_to_start(turn, &mut wait).await?,
+                    None => self.wait_for_budget(settlement, &purpose, &mut wait).await?,
                 }
                 continue;
             }
@@ -130,14 +107,14 @@ impl ModelCalls {
             };
             match self.reservations.reserve(request.size, request.rates.clone(), ask).await? {
                 ReserveResult::Reserved(reserved) => {
-                    let streamed = Streamed::default();
+                    let streamed = Streamed::new();
                     let permit = CallPermit { request, rate_limiter, reserved, streamed, key, _slots: slots };
                     return Ok(Reserved::Permitted(permit));
                 }
                 ReserveResult::Full(hit) => return Ok(Reserved::Instead(self.land_or_stop(&purpose, &request, hit))),
                 ReserveResult::Later => {
                     drop(slots);
-                    self.wait_for_budget(settlement, &purpose, &mut waits).await?;
+                    self.wait_for_budget(settlement, &purpose, &mut wait).await?;
                 }
             }
         }
@@ -159,18 +136,19 @@ impl ModelCalls {
     }
 
     /// The run's turn in the queue of its siblings that wait for budget to start; `None` if it has started.
-    fn queue_to_start(&self, waits: &mut bool) -> Option<impl Future<Output = OwnedMutexGuard<()>> + use<>> {
+    fn queue_to_start(&self) -> Option<impl Future<Output = OwnedMutexGuard<()>> + use<>> {
         let parent = self.run.read(|run| run.spawned.parent.filter(|_| run.began().is_none()))?;
         let queue = self.run.tree.live_run(parent)?.admission.clone();
-        self.notify_of_wait(waits);
         Some(queue.lock_owned())
     }
 
-    /// Tells subscribers once that this call waits for budget.
-    fn notify_of_wait(&self, waits: &mut bool) {
-        if !std::mem::replace(waits, true) {
-            self.run.notify(|| TransientKind::WaitingForBudget);
-        }
+    /// Waits for the run's turn to start; `None` if it must land before.
+    async fn wait_to_start<T>(
+        &self,
+        turn: impl Future<Output = T>,
+        wait: &mut BudgetWait<'_>,
+    ) -> Result<Option<T>, Interrupt> {
+        self.scheduler.waiting(self.scheduler.before_landing(wait.during(turn))).await
     }
 
     /// Waits until a call is settled, which may release what this one needs. Settlements of other processes at a shared
@@ -179,10 +157,9 @@ impl ModelCalls {
         &self,
         settlement: impl Future<Output = ()>,
         purpose: &Purpose,
-        waits: &mut bool,
+        wait: &mut BudgetWait<'_>,
     ) -> Result<(), Interrupt> {
-        self.notify_of_wait(waits);
-        let settlement = tokio::time::timeout(BUDGET_POLL, settlement);
+        let settlement = wait.during(tokio::time::timeout(BUDGET_POLL, settlement));
         match purpose {
             Purpose::Landing(_) => self.scheduler.waiting(settlement).await.map(drop),
             Purpose::Turn | Purpose::Repair | Purpose::Compaction => {
@@ -222,17 +199,37 @@ impl ModelCalls {
             permit.streamed.take(delta);
             arriving.lock().unwrap_or_else(PoisonError::into_inner).add(delta);
         };
-        let reply = self.scheduler.working(request.model.reply(model_request, &on_delta)).await;
+        let reply = request.model.reply(model_request, &on_delta);
+        let reply = self.scheduler.working(self.marking(permit, reply)).await;
         let partial = arriving.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
         reply.unwrap_or_else(|_| Err(AskFailure { error: ModelError::OutOfTime, charge: Charge::Hold, partial }))
+    }
+
+    /// Stores once a second how much of the reply has arrived, so that a crash is charged by it. Deltas only count.
+    async fn marking<T>(&self, permit: &CallPermit, reply: impl Future<Output = T>) -> T {
+        if permit.request.model.card().is_program() {
+            return reply.await;
+        }
+        tokio::pin!(reply);
+        loop {
+            match tokio::time::timeout(MARK_EVERY, &mut reply).await {
+                Ok(reply) => return reply,
+                Err(_) => {
+                    permit.streamed.set_marked();
+                    self.run.mark(Some(LiveMark::Arriving(permit.streamed.progress())));
+                }
+            }
+        }
     }
 
     /// Settles the reservation, and pauses the provider's calls if it asked for a pause.
     pub(crate) fn settle(&self, permit: CallPermit, reply: Result<Reply, AskFailure>) -> Result<(), Interrupt> {
         self.run.live_run.first_reply.cancel();
+        let (progress, is_marked) = (permit.streamed.progress(), permit.streamed.is_marked());
         let failure = match reply {
             Ok(reply) => {
                 self.reservations.settle_reply(*permit.reserved, reply);
+                self.unmark(is_marked);
                 return Ok(());
             }
             Err(failure) => failure,
@@ -241,9 +238,16 @@ impl ModelCalls {
             self.scheduler.pause_provider(&permit.rate_limiter, *wait_ms);
         }
         let out_of_time = failure.error == ModelError::OutOfTime;
-        self.reservations.settle_failure(*permit.reserved, failure, permit.streamed.output_bound());
+        self.reservations.settle_failure(*permit.reserved, failure, progress);
+        self.unmark(is_marked);
         self.scheduler.check_stopped()?;
         if out_of_time { Err(self.scheduler.time_is_up()) } else { Ok(()) }
+    }
+
+    fn unmark(&self, is_marked: bool) {
+        if is_marked {
+            self.run.mark(None);
+        }
     }
 
     /// Lands the run instead of another turn if its time is nearly up.
@@ -326,7 +330,7 @@ impl<'a> ArrivingReply<'a> {
                 let text = self.shown_thinking.push(text);
                 self.notify(text, TransientKind::Thinking);
             }
-            Delta::Call(_) => (),
+            Delta::Call(_) | Delta::Arguments(_) => (),
         }
     }
 

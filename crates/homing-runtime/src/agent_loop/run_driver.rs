@@ -27,6 +27,7 @@ use crate::{
     event::TransientKind,
     journal::Commit,
     observers::{self, Observation},
+    ledger::worst_case,
     resume::interrupted_ask,
     scheduler::Scheduler,
 };
@@ -140,7 +141,7 @@ impl RunDriver {
         }
         if let Some(asked) = self.run.read(|run| run.open_ask().cloned()) {
             // Only a panic leaves a model call open; the provider may have billed it.
-            drop(self.run.record(interrupted_ask(&asked)));
+            drop(self.run.record(interrupted_ask(worst_case(&asked))));
         }
         self.observation.stop();
         self.wait_for_children().await;

@@ -25,6 +25,7 @@ use uuid::Uuid;
 pub use self::child_report::{ChildEnding, ChildReport, ChildReports};
 pub(crate) use self::delegate_args::agent_name;
 use self::delegate_args::{DelegateArgs, ReportReader};
+pub use self::specs::AgentListing;
 pub(crate) use self::specs::{entry, specs};
 use crate::{
     agent_loop::{

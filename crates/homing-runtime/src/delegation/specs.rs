@@ -48,6 +48,24 @@ pub(crate) fn specs<'a>(agents: impl Iterator<Item = &'a AgentDefinition>) -> (V
     (specs, note)
 }
 
+/// Agents that can be delegated to, listed as briefly as their number demands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentListing {
+    /// One line for each agent, or all names in one line; empty if there are too many.
+    pub text: String,
+    /// The agents are described, so that their names need not be given elsewhere to be known.
+    pub is_described: bool,
+}
+
+impl AgentListing {
+    /// Lists agents by name and description, within the budget of the list in requests.
+    pub fn new<'a>(agents: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let catalog = Catalog::new(agents.into_iter().map(|(name, description)| Entry { name, description }));
+        let detail = catalog.detail(MAX_DESCRIPTION, MAX_LISTING);
+        Self { text: catalog.listing(detail), is_described: matches!(detail, Detail::Described(_)) }
+    }
+}
+
 /// An agent as an entry of a catalog.
 pub(crate) fn entry(agent: &AgentDefinition) -> Entry<'_> {
     Entry { name: &agent.name, description: &agent.description }

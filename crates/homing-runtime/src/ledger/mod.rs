@@ -7,8 +7,8 @@
 //! the record of the reservation happen under the tree's lock, so that a budget can never be exceeded, whatever the
 //! calls return. Settling replaces the reservation by the usage that the provider reports, which is usually far less,
 //! and wakes the runs that wait for budget. A call that breaks off is charged its input and an upper bound of what was
-//! streamed; if that is not known (nothing arrived, a crash), its whole reservation, because the provider may have billed
-//! it. Both are marked as estimates.
+//! streamed, or, if nothing arrived, of what a model can write in that time; after a crash, by the mark that is stored once
+//! a second. It is never more than the reservation, and marked as an estimate.
 //!
 //! The account is reserved first, because it is shared between processes and must be awaited; the tree follows, under
 //! its lock and with no more output than the account allowed. If the tree then refuses, the account's reservation is
@@ -24,7 +24,12 @@ use homing_core::{
 };
 use tokio::sync::futures::Notified;
 
-use crate::{agent_loop::Interrupt, journal::AccountHold, live_run::LiveRun, live_tree::LiveTree};
+use crate::{
+    agent_loop::Interrupt,
+    journal::{AccountHold, CallProgress},
+    live_run::LiveRun,
+    live_tree::LiveTree,
+};
 
 /// The reservations of one run.
 pub(crate) struct Reservations {
@@ -129,11 +134,11 @@ impl Reservations {
     }
 
     /// Replaces the reservation by what the failed call is charged, and records the failure. If its usage is not known, its
-    /// output is `streamed`, or as much as it was permitted.
-    pub(crate) fn settle_failure(&self, call: ReservedCall, failure: AskFailure, streamed: Option<u64>) {
+    /// output is `progress`.
+    pub(crate) fn settle_failure(&self, call: ReservedCall, failure: AskFailure, progress: CallProgress) {
         let charge = match failure.charge {
             Charge::Nothing => Usage::default(),
-            Charge::Hold => interrupted(&call, streamed),
+            Charge::Hold => interrupted(&call.asked, Some(&call.rates), progress),
             Charge::Used(usage) => settled_usage(usage, &call),
         };
         self.settle_at_account(call.account, charge);
@@ -175,12 +180,13 @@ fn settled_usage(usage: Usage, call: &ReservedCall) -> Usage {
     Usage { input, cost_micros: call.rates.worst(input, usage.output), ..usage }
 }
 
-/// The usage that is charged for a call that broke off after `streamed` output tokens: at most its reservation.
-fn interrupted(call: &ReservedCall, streamed: Option<u64>) -> Usage {
-    let worst = worst_case(&call.asked);
-    let Some(output) = streamed.filter(|output| *output < worst.output) else { return worst };
-    let cost_micros = call.rates.worst(worst.input, output).min(worst.cost_micros);
-    Usage { output, cost_micros, ..worst }
+/// The usage that is charged for a call that broke off: at most its reservation. Without a price, its cost is the whole
+/// reservation.
+pub(crate) fn interrupted(asked: &Asked, rates: Option<&Rates>, progress: CallProgress) -> Usage {
+    let worst = worst_case(asked);
+    let output = progress.output_bound().min(worst.output);
+    let cost = rates.map_or(worst.cost_micros, |rates| rates.worst(worst.input, output));
+    Usage { output, cost_micros: cost.min(worst.cost_micros), ..worst }
 }
 
 /// The usage that is charged for a call whose usage is unknown: its whole reservation.

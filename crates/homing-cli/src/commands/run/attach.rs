@@ -2,39 +2,34 @@
 
 use std::path::{Path, PathBuf};
 
-use homing::{Task, crates::tools::files::attach};
-use homing_core::message::Attachment;
+use homing::{AttachError, AttachFilesError, Task};
 
 use crate::{
-    cli::run::TaskArgs,
+    cli::run::{RunArgs, TaskArgs},
     exit::{Trouble, TroubleKind},
-    session::Session,
+    session::{Session, working_folder},
 };
 
 /// Punctuation that may follow a path in a sentence.
 const AFTER_PATH: [char; 8] = [',', '.', ';', ':', '!', '?', ')', '\''];
 
 /// Attaches the files to the task. Everything is checked before anything is spent.
-pub(super) fn attach(mut task: Task, args: &TaskArgs, session: &Session) -> Result<Task, Trouble> {
-    if args.attach.is_empty() && !args.task.iter().any(|word| word.contains('@')) {
+pub(super) fn attach(task: Task, args: &RunArgs, session: &Session) -> Result<Task, Trouble> {
+    let TaskArgs { task: words, attach: given } = &args.input;
+    if given.is_empty() && !words.iter().any(|word| word.contains('@')) {
         return Ok(task);
     }
-    // The rules are those of the agent that gets the files.
-    let (spawned, _) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
-    let paths = paths(&args.attach, &args.task, &spawned.workdir)?;
-    task.attachments = read(&paths, &spawned)?;
-    Ok(task)
-}
-
-fn read(paths: &[PathBuf], spawned: &homing_core::fact::Spawned) -> Result<Vec<Attachment>, Trouble> {
-    attach::read_all(paths, &spawned.authority.own, &spawned.workdir).map_err(|error| {
-        let message = error.to_string();
-        match error {
-            attach::AttachError::Denied { .. } => Trouble::new(TroubleKind::Refused, message),
-            attach::AttachError::Secret { .. } => Trouble::new(TroubleKind::Refused, message)
-                .hint("copy what the agent needs into another file, or rename it if it holds none"),
-            _ => Trouble::usage(message),
+    let paths = paths(given, words, &working_folder(args.with.cwd.as_deref())?)?;
+    session.homing.attach(task, &paths).map_err(|error| match error {
+        AttachFilesError::Spawn(error) => error.into(),
+        AttachFilesError::File(error @ AttachError::Denied { .. }) => {
+            Trouble::new(TroubleKind::Refused, error.to_string())
         }
+        AttachFilesError::File(error @ AttachError::Secret { .. }) => {
+            Trouble::new(TroubleKind::Refused, error.to_string())
+                .hint("copy what the agent needs into another file, or rename it if it holds none")
+        }
+        other => Trouble::usage(other.to_string()),
     })
 }
 

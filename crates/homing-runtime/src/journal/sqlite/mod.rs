@@ -13,6 +13,7 @@ mod failpoint;
 mod file;
 mod inbox;
 mod index;
+mod live_marks;
 mod owner;
 mod ownership;
 mod prune;
@@ -57,7 +58,7 @@ pub use crate::journal::sqlite::{
     replay::{CassetteReplay, Divergence},
 };
 use crate::journal::{
-    AccountHold, Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError,
+    AccountHold, Begun, Claim, Commit, FactListener, InboxRequest, Journal, JournalError, LiveMark, LiveMarks,
     sqlite::{
         failpoint::FailpointCounter,
         owner::Owner,
@@ -272,6 +273,14 @@ impl Journal for SqliteJournal {
             });
         }
         pauses.paused_until(key)
+    }
+
+    fn mark(&self, tree: Uuid, run: Uuid, mark: Option<LiveMark>) {
+        self.queue.submit(move |txn| live_marks::store(&txn.connection, tree, run, mark), |_, _| ());
+    }
+
+    fn marks(&self, tree: Uuid) -> LiveMarks {
+        self.read(|connection| live_marks::of_tree(connection, tree)).unwrap_or_default()
     }
 
     fn hold_at_account(&self, account: &str, hold: Reservation) -> BoxFuture<'_, Result<AccountHold, JournalError>> {

@@ -18,6 +18,7 @@ use crate::journal::{
     sqlite::{
         batch::Batch,
         index::LastModels,
+        live_marks,
         owner::Owner,
         row::{count, int},
     },
@@ -164,7 +165,7 @@ impl Ownership<'_> {
 fn clear_owner(connection: &Connection, me: &Owner, tree: Uuid) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached("UPDATE trees SET owner = NULL WHERE id = ?1 AND owner = ?2")?;
     statement.execute(params![tree.to_string(), me.id])?;
-    Ok(())
+    live_marks::clear(connection, tree)
 }
 
 /// The row of a tree, as a claim finds it.

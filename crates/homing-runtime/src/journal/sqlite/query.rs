@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::journal::{
     JournalError,
     sqlite::{
-        SqliteJournal, index,
+        SqliteJournal, index, live_marks,
         owner::Owner,
         questions, reader,
         row::{count, int},
@@ -82,6 +82,13 @@ pub struct RunRow {
     pub tags: BTreeMap<String, String>,
     /// Submission key of its tree.
     pub key: Option<String>,
+    /// Number of runs that wait for budget: of the tree for a root, otherwise the run itself.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub waiting_for_budget: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A run that a look-up found.
@@ -151,6 +158,12 @@ impl SqliteJournal {
             // The tables do not record whether an owner is alive, so the status is known only now.
             rows.retain(|row| filter.status.is_none_or(|status| status == row.status));
             rows.truncate(filter.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
+            let waiting = live_marks::waiting_for_budget(connection)?;
+            for row in rows.iter_mut().filter(|row| !row.status.is_over() && row.status != Status::Interrupted) {
+                let counts =
+                    |(tree, run): &&(Uuid, Uuid)| *run == row.run || (row.run == row.tree && *tree == row.tree);
+                row.waiting_for_budget = waiting.iter().filter(counts).count() as u64;
+            }
             Ok(rows)
         })
     }
@@ -295,6 +308,7 @@ fn run_row(row: &Row<'_>, living: &HashSet<String>) -> Result<RunRow, JournalErr
         usage,
         tags: serde_json::from_str(&row.get::<_, String>(10)?).unwrap_or_default(),
         key: row.get(11)?,
+        waiting_for_budget: 0,
     })
 }
 
