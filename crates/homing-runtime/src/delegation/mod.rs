@@ -114,7 +114,7 @@ impl Delegation {
     async fn delegate(&self, state: &CallState, args: &Value) -> Result<DelegationOutput, CallError> {
         let delegation = DelegateArgs::parse(args, &self.run.runtime.parts.registry)?;
         if !delegation.agent.execution.offered_to.includes_models() && !self.is_program() {
-            let message = format!("only the user can start the agent `{}`", delegation.agent.name);
+            let message = format!("denied: delegate `{}`: only the user can start this agent", delegation.agent.name);
             return Err(RefusedCall::denied(message).into());
         }
         let allowed_by = self.may_delegate(&delegation.agent.name)?;
@@ -163,7 +163,7 @@ impl Delegation {
         match self.run.read(|run| run.spawned.authority.own.decide(tool_names::DELEGATE, Effect::Delegates, &subjects))
         {
             Decision::Allow { by } | Decision::Ask { by } => Ok(by),
-            Decision::Deny { why } => Err(RefusedCall::denied(why)),
+            Decision::Deny { why } => Err(RefusedCall::denied(format!("denied: delegate `{agent}`: {why}"))),
         }
     }
 
