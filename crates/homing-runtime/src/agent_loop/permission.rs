@@ -7,9 +7,10 @@ use homing_core::{
     authority::Decision,
     fact::CallRefusal,
     hooks::{HookCall, HookDecision},
-    rule::{Rule, Subjects},
+    rule::{Rule, Subject, Subjects},
     taint::{TaintMode, uses_network},
-    tool::{Answer, CallHost, Question, Tool, ToolContext, ToolSpec},
+    tool::{Answer, CallHost, CallKey, Question, Tool, ToolContext, ToolSpec},
+    tool_names,
     tree::RunTree,
 };
 use serde_json::Value;
@@ -92,7 +93,7 @@ impl CallPermissions {
                 let text = question_text(tool, context, &tool.subjects(context, &args), &args, Some(&why));
                 let rule = Some(HOOK.to_owned());
                 let question = Question { text, options: Vec::new(), key: context.key, rule, exact: Vec::new() };
-                self.request_approval(context, question, &[]).await?;
+                self.request_approval(&*context.host, question, &[]).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
             HookDecision::Block { why } => Err(RefusedCall::denied(format!("blocked by a hook: {why}")).into()),
@@ -167,18 +168,32 @@ impl CallPermissions {
         // Rules cannot express every call; then only one for the whole tool would allow it.
         let allow = if exact.is_empty() { vec![Rule::tool(name)] } else { exact.clone() };
         let question = Question { text, options: Vec::new(), key: context.key, rule: Some(rule), exact };
-        self.request_approval(context, question, &allow).await
+        self.request_approval(&*context.host, question, &allow).await
+    }
+
+    /// Asks the user whether the run may delegate to `agent`, because of `rule`.
+    pub(crate) async fn ask_about_delegation(
+        &self,
+        key: CallKey,
+        agent: &str,
+        task: &str,
+        rule: String,
+    ) -> Result<(), CallError> {
+        let subjects = Subjects::Parts(vec![Subject::Name(agent.to_owned())]);
+        let caller = self.run.read(|run| run.spawned.agent.name.clone());
+        let caller = call_text::asking_agent(&caller, &self.run.live_run.place);
+        let mut text = call_text::question(&caller, tool_names::DELEGATE, &subjects, &Value::Null);
+        text.push_str(&call_text::indented(task));
+        let exact = Rule::exactly(tool_names::DELEGATE, &subjects);
+        let allow = exact.clone();
+        let question = Question { text, options: Vec::new(), key, rule: Some(rule), exact };
+        self.request_approval(&ToolHost::new(&self.run), question, &allow).await
     }
 
     /// Asks the user. The rules `allow` would make the question unnecessary.
-    async fn request_approval(
-        &self,
-        context: &ToolContext,
-        question: Question,
-        allow: &[Rule],
-    ) -> Result<(), CallError> {
+    async fn request_approval(&self, host: &dyn CallHost, question: Question, allow: &[Rule]) -> Result<(), CallError> {
         // A question that is open when the run must land is not answered in time.
-        let answer = self.scheduler.waiting(self.scheduler.before_landing(context.ask(question))).await?;
+        let answer = self.scheduler.waiting(self.scheduler.before_landing(host.ask(question))).await?;
         match answer.unwrap_or(Answer::Unavailable) {
             Answer::Yes => Ok(()),
             Answer::No => Err(RefusedCall::denied("the user declined").into()),

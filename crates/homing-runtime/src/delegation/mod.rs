@@ -29,6 +29,7 @@ use crate::{
         Interrupt,
         active_run::ActiveRun,
         call_record::{CallError, CallRecorder, RefusedCall},
+        permission::CallPermissions,
     },
     live_run::LiveRun,
     runtime::{SpawnError, SpawnOrder},
@@ -117,7 +118,7 @@ impl Delegation {
             let message = format!("denied: delegate `{}`: only the user can start this agent", delegation.agent.name);
             return Err(RefusedCall::denied(message).into());
         }
-        let allowed_by = self.may_delegate(&delegation.agent.name)?;
+        let allowed_by = self.may_delegate(state, &delegation).await?;
         self.recorder.begin(state, "delegate", args, Replay::Keyed, allowed_by).await?;
         let reader = delegation.reader;
         loop {
@@ -158,12 +159,26 @@ impl Delegation {
         model.is_some_and(|model| model.card().is_program())
     }
 
-    fn may_delegate(&self, agent: &str) -> Result<String, RefusedCall> {
-        let subjects = Subjects::Parts(vec![Subject::Name(agent.to_owned())]);
-        match self.run.read(|run| run.spawned.authority.own.decide(tool_names::DELEGATE, Effect::Delegates, &subjects))
-        {
-            Decision::Allow { by } | Decision::Ask { by } => Ok(by),
-            Decision::Deny { why } => Err(RefusedCall::denied(format!("denied: delegate `{agent}`: {why}"))),
+    /// Applies the permission rules, and returns what allows the call.
+    async fn may_delegate(&self, state: &CallState, delegation: &DelegateArgs) -> Result<String, CallError> {
+        let agent = &delegation.agent.name;
+        let subjects = Subjects::Parts(vec![Subject::Name(agent.clone())]);
+        let own = self.run.read(|run| run.spawned.authority.own.clone());
+        let denied = |why: String| format!("denied: delegate `{agent}`: {why}");
+        match own.decide(tool_names::DELEGATE, Effect::Delegates, &subjects) {
+            Decision::Allow { by } => Ok(by),
+            Decision::Deny { why } => Err(RefusedCall::denied(denied(why)).into()),
+            // The user starts a program knowing its agents, and a call that had begun was approved.
+            Decision::Ask { by } if state.begun.is_some() || self.is_program() => Ok(by),
+            Decision::Ask { by } => {
+                let permissions = CallPermissions::new(self.run.clone(), self.scheduler.clone());
+                let asked = permissions.ask_about_delegation(state.key, agent, &delegation.task, by.clone()).await;
+                asked.map_err(|error| match error {
+                    CallError::Refused(RefusedCall { why, text }) => RefusedCall { why, text: denied(text) }.into(),
+                    interrupted @ CallError::Interrupted(_) => interrupted,
+                })?;
+                Ok(format!("the user; {by}"))
+            }
         }
     }
 
