@@ -55,8 +55,10 @@ pub(crate) enum GitCommands {
     ReadOnlyAmongOthers,
     /// All commands of the line are read-only ones of git.
     OnlyReadOnly,
-    /// Some may change something.
+    /// All are git's, and some may change something.
     Changing,
+    /// Some are git's and may change something. Other programs may change the folder.
+    ChangingAmongOthers,
 }
 
 /// Finds git commands in a line.
@@ -70,7 +72,13 @@ pub(crate) fn git_commands(command: &str) -> GitCommands {
         Subject::Path(_) | Subject::Host(_) | Subject::Name(_) | Subject::Names(_) => false,
     };
     match parts(command) {
-        Ok(parts) if parts.iter().any(|part| is_git(part) && !is_read_only(part)) => GitCommands::Changing,
+        Ok(parts) if parts.iter().any(|part| is_git(part) && !is_read_only(part)) => {
+            if parts.iter().all(is_git) {
+                GitCommands::Changing
+            } else {
+                GitCommands::ChangingAmongOthers
+            }
+        }
         Ok(parts) if parts.iter().all(is_read_only) => GitCommands::OnlyReadOnly,
         Ok(parts) if parts.iter().any(is_read_only) => GitCommands::ReadOnlyAmongOthers,
         Ok(_) | Err(_) => GitCommands::None,

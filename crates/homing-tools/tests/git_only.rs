@@ -140,6 +140,8 @@ async fn b5_rules_that_allow_changing_git_start_no_program_of_the_repository() {
             assert_eq!(owned(), "", "{name}: {command}: {}", output.text);
             assert!(!output.is_error, "{name}: {command}: {}", output.text);
         }
+        let output = fixture.bash_with(&context, "git init -q fresh").await;
+        assert!(workspace.join("fresh/.git").is_dir(), "{name}: {}", output.text);
     }
 }
 

@@ -7,18 +7,20 @@ use homing_core::{
     fact::CallRefusal,
     hooks::{HookCall, HookDecision},
     question::{Answer, Question},
-    rule::{Rule, Subjects},
+    rule::{Rule, Subject, Subjects},
     taint::{TaintMode, uses_network},
-    tool::{Tool, ToolContext, ToolSpec},
+    tool::{CallHost, CallKey, Tool, ToolContext, ToolSpec},
+    tool_names,
     tree::RunTree,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     agent_loop::{
         active_run::ActiveRun,
         call_record::{CallError, RefusedCall},
-        call_text, tool_host,
+        call_text,
+        tool_host::{self, ToolHost},
     },
     scheduler::Scheduler,
     skill_use,
@@ -91,7 +93,7 @@ impl CallPermissions {
                     rule: Some(HOOK.to_owned()),
                     ..Question::new(text, context.key)
                 };
-                self.request_approval(context, question, &[]).await?;
+                self.request_approval(&*context.host, question, &[]).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
             HookDecision::Block { why } => Err(RefusedCall::denied(format!("blocked by a hook: {why}")).into()),
@@ -168,18 +170,33 @@ impl CallPermissions {
         let allow = if exact.is_empty() { vec![Rule::tool(name)] } else { exact.clone() };
         let args_hash = tool_host::args_hash(args);
         let question = Question { args_hash, rule: Some(rule), exact, ..Question::new(text, context.key) };
-        self.request_approval(context, question, &allow).await
+        self.request_approval(&*context.host, question, &allow).await
+    }
+
+    /// Asks the user whether the run may delegate to `agent`, because of `rule`.
+    pub(crate) async fn ask_about_delegation(
+        &self,
+        key: CallKey,
+        agent: &str,
+        task: &str,
+        rule: String,
+    ) -> Result<(), CallError> {
+        let subjects = Subjects::Parts(vec![Subject::Name(agent.to_owned())]);
+        let caller = self.run.read(|run| run.spawned.agent.name.clone());
+        let caller = call_text::asking_agent(&caller, &self.run.live_run.place);
+        let mut text = call_text::question(&caller, tool_names::DELEGATE, &subjects, &Value::Null);
+        text.push_str(&call_text::indented(task));
+        let exact = Rule::exactly(tool_names::DELEGATE, &subjects);
+        let allow = exact.clone();
+        let host = ToolHost::new(&self.run, None, &json!({"agent": agent, "task": task}));
+        let question = Question { rule: Some(rule), exact, ..Question::new(text, key) };
+        self.request_approval(&host, question, &allow).await
     }
 
     /// Asks the user. The rules `allow` would make the question unnecessary.
-    async fn request_approval(
-        &self,
-        context: &ToolContext,
-        question: Question,
-        allow: &[Rule],
-    ) -> Result<(), CallError> {
+    async fn request_approval(&self, host: &dyn CallHost, question: Question, allow: &[Rule]) -> Result<(), CallError> {
         // A question that is open when the run must land is not answered in time.
-        let answer = self.scheduler.waiting(self.scheduler.before_landing(context.ask(question))).await?;
+        let answer = self.scheduler.waiting(self.scheduler.before_landing(host.ask(question))).await?;
         match answer.unwrap_or(Answer::Unavailable) {
             Answer::Yes => Ok(()),
             Answer::No => Err(RefusedCall::denied("the user declined").into()),

@@ -26,8 +26,8 @@ use crate::{
     delegation::{Delegation, child_report},
     event::TransientKind,
     journal::Commit,
-    observers::{self, Observation},
     ledger::worst_case,
+    observers::{self, Observation},
     resume::interrupted_ask,
     scheduler::Scheduler,
 };

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
+    authority::Decision,
     limits::Limits,
     message::Args,
     run::CallState,
@@ -39,7 +40,7 @@ impl Delegation {
         }
         // An unknown agent is reported when the skill is to be carried out.
         let agent = self.run.runtime.parts.registry.get(agent_of(card)).ok();
-        let is_allowed = agent.is_none_or(|agent| self.may_delegate(agent).is_ok());
+        let is_allowed = agent.is_none_or(|agent| !matches!(self.decision(agent), Decision::Deny { .. }));
         (is_allowed && self.run.tree.read(|tree| tree.ledger().may_go_deeper(self.run.id()))).then(|| card.clone())
     }
 
@@ -58,7 +59,6 @@ impl Delegation {
         let skill = parts.skills.as_ref().and_then(|skills| skills.get(&card.name)).ok_or_else(unknown)?;
         let skill =
             skill.map_err(|why| RefusedCall::mistake(format!("cannot read the skill `{}`: {why}", card.name)))?;
-        self.recorder.begin(state, tool_names::SKILL, &args, Replay::Keyed, by).await?;
         let delegation = DelegateArgs {
             agent: skill_use::carrier(agent, &card),
             task: skill.render_with(named_in(&args).map_or("", |(_, arguments)| arguments)),
@@ -68,6 +68,8 @@ impl Delegation {
             context: BTreeMap::new(),
             reader: ReportReader::Model,
         };
+        self.may_delegate(state, &delegation).await?;
+        self.recorder.begin(state, tool_names::SKILL, &args, Replay::Keyed, by).await?;
         self.run_child(state, &delegation).await
     }
 }

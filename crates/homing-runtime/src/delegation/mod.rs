@@ -129,10 +129,10 @@ impl Delegation {
         if self.is_program() {
             delegation.change_agent(args)?;
         } else if !delegation.agent.execution.offered_to.includes_models() {
-            let message = format!("only the user can start the agent `{}`", delegation.agent.name);
+            let message = format!("denied: delegate `{}`: only the user can start this agent", delegation.agent.name);
             return Err(RefusedCall::denied(message).into());
         }
-        let allowed_by = self.may_delegate(&delegation.agent)?;
+        let allowed_by = self.may_delegate(state, &delegation).await?;
         self.recorder.begin(state, "delegate", args, Replay::Keyed, allowed_by).await?;
         self.run_child(state, &delegation).await
     }
@@ -178,12 +178,29 @@ impl Delegation {
         model.is_some_and(|model| model.card().is_program())
     }
 
-    fn may_delegate(&self, agent: &AgentDefinition) -> Result<String, RefusedCall> {
+    /// The decision of the permission rules about delegating to `agent`.
+    fn decision(&self, agent: &AgentDefinition) -> Decision {
         let subjects = subject(&self.run.runtime.parts.registry, agent);
-        match self.run.read(|run| run.spawned.authority.own.decide(tool_names::DELEGATE, Effect::Delegates, &subjects))
-        {
-            Decision::Allow { by } | Decision::Ask { by } => Ok(by),
-            Decision::Deny { why } => Err(RefusedCall::denied(why)),
+        self.run.read(|run| run.spawned.authority.own.decide(tool_names::DELEGATE, Effect::Delegates, &subjects))
+    }
+
+    /// Applies the permission rules, and returns what allows the call.
+    async fn may_delegate(&self, state: &CallState, delegation: &DelegateArgs) -> Result<String, CallError> {
+        let agent = &delegation.agent.name;
+        let denied = |why: String| format!("denied: delegate `{agent}`: {why}");
+        match self.decision(&delegation.agent) {
+            Decision::Allow { by } => Ok(by),
+            Decision::Deny { why } => Err(RefusedCall::denied(denied(why)).into()),
+            // The user starts a program knowing its agents, and a call that had begun was approved.
+            Decision::Ask { by } if state.begun.is_some() || self.is_program() => Ok(by),
+            Decision::Ask { by } => {
+                let asked = self.permissions.ask_about_delegation(state.key, agent, &delegation.task, by.clone()).await;
+                asked.map_err(|error| match error {
+                    CallError::Refused(RefusedCall { why, text }) => RefusedCall { why, text: denied(text) }.into(),
+                    interrupted @ CallError::Interrupted(_) => interrupted,
+                })?;
+                Ok(format!("the user; {by}"))
+            }
         }
     }
 

@@ -137,8 +137,8 @@ async fn r23_tool_can_be_allowed_by_pattern() {
         })
     });
     let (envelope, _) = TestSetup::new(agents, model).run(Task::new("lead", "go")).await;
-    assert_eq!(envelope.output, "agent lead allows only delegate(scout)");
-    assert_eq!(envelope.denied, ["agent lead allows only delegate(scout)"]);
+    let denial = "denied: delegate `hacker`: agent lead allows only delegate(scout)";
+    assert_eq!((envelope.output.as_str(), envelope.denied), (denial, vec![denial.to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +299,7 @@ async fn agent_of_the_user_alone_is_not_offered_to_models() {
     scout.execution.offered_to = OfferedTo::User;
     let setup = TestSetup::new([agent("lead"), agent("other"), scout], model);
     let (envelope, _) = setup.run(Task::new("lead", "go")).await;
-    assert_eq!(envelope.output, "offered: false; got: only the user can start the agent `scout`");
+    assert_eq!(envelope.output, "offered: false; got: denied: delegate `scout`: only the user can start this agent");
     let (envelope, _) = setup.run(Task::new("scout", "go")).await;
     assert_eq!(envelope.status, Status::Done, "the user can start it");
 }

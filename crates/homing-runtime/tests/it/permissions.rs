@@ -85,6 +85,33 @@ async fn user_approves_or_declines_a_call() {
     assert_eq!(*approver.questions.lock().unwrap(), ["allow a to use push?"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn delegation_that_a_rule_asks_about_needs_approval() {
+    for (answer, children) in [(Answer::No, 0), (Answer::Unavailable, 0), (Answer::Yes, 1)] {
+        let model = TestModel::new(|request| {
+            Ok(match (request.system, request.messages.len()) {
+                ("lead", 1) => call([("delegate", json!({"agent": "worker", "task": "do it"}))]),
+                ("lead", _) => say(last_words(&request)),
+                _ => say("worked"),
+            })
+        });
+        let setup = TestSetup::new([agent("lead"), agent("worker")], model);
+        let mut parts = setup.parts(MemoryJournal::new(), SimulatedWorld::new(1));
+        let ask = vec![Rule::tool("delegate")];
+        parts.policy.layers.push(Arc::new(Layer { ask, ..Layer::everything("test") }));
+        let handler = user(answer.clone());
+        parts.permission_handler = Some(handler.clone());
+        let envelope = wait_for(&Runtime::new(parts).spawn(Task::new("lead", "go")).unwrap()).await;
+        assert_eq!(envelope.children.len(), children, "{answer:?}");
+        assert_eq!(*handler.questions.lock().unwrap(), ["allow lead to use delegate on worker?\n  do it"]);
+        if children == 0 {
+            assert!(envelope.output.starts_with("denied: delegate `worker`: "), "{}", envelope.output);
+        }
+        let needs = if answer == Answer::Unavailable { vec!["delegate(worker)".to_owned()] } else { Vec::new() };
+        assert_eq!(envelope.needs_approval, needs);
+    }
+}
+
 /// The tools of an MCP server: one that changes something and one that only reads.
 struct GitTools {
     commit: Arc<TestTool>,

@@ -112,7 +112,7 @@ impl TypedTool for EditTool {
 
 fn edit(context: &ToolContext, writers: &LastWriters, args: &EditArgs) -> Result<ToolOutput, String> {
     let requested = RequestedPath::new(context, &args.path)?;
-    let replacements = replacements(&args)?;
+    let replacements = replacements(args)?;
     let mut target = target(context, EditTool::NAME, &requested)?;
     let Some(opened) = &mut target.existing else {
         return Err(format!("{} does not exist: use `write` to create it", requested.shown));

@@ -134,7 +134,7 @@ impl Commands {
         let (git, has_patterns) = (git_commands(command.command), has_patterns(command.grant));
         let is_restricted = command.grant.sandbox == Sandbox::Off || has_patterns;
         match git {
-            GitCommands::Changing if has_patterns => {
+            GitCommands::Changing | GitCommands::ChangingAmongOthers if has_patterns => {
                 let settings = self.list_settings(job, LIST_OWN_SETTINGS).await?;
                 let config = changing_git_config(settings.lines()).map_err(CommandError::RepositoryProgram)?;
                 add_git_config(job, config);
@@ -145,11 +145,12 @@ impl Commands {
             }
             GitCommands::None
             | GitCommands::Changing
+            | GitCommands::ChangingAmongOthers
             | GitCommands::OnlyReadOnly
             | GitCommands::ReadOnlyAmongOthers => return Ok(()),
         }
         // Another program of the line may change to a folder whose repository has other settings.
-        if matches!(git, GitCommands::ReadOnlyAmongOthers | GitCommands::Changing) {
+        if matches!(git, GitCommands::ReadOnlyAmongOthers | GitCommands::ChangingAmongOthers) {
             job.env.extend(pinned_repository(command.workdir));
         }
         Ok(())
