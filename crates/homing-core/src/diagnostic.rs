@@ -35,10 +35,10 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// The rule that it violates, for programs: `unknown-key`. [`Self::rule`] derives one if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
+    pub rule: Option<Box<str>>,
     /// A correction that a program can make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fix: Option<Fix>,
+    pub fix: Option<Box<Fix>>,
 }
 
 /// A correction of a file that a program can make.
@@ -111,14 +111,14 @@ impl Diagnostic {
 
     /// Sets the rule.
     #[must_use]
-    pub fn rule_id(mut self, rule: impl Into<String>) -> Self {
+    pub fn rule_id(mut self, rule: impl Into<Box<str>>) -> Self {
         self.rule = Some(rule.into());
         self
     }
 
     /// Returns the rule that it violates, or else one that is derived from its message.
     pub fn rule(&self) -> String {
-        self.rule.clone().unwrap_or_else(|| slug(&self.template()))
+        self.rule.as_deref().map_or_else(|| slug(&self.template()), str::to_owned)
     }
 
     /// Returns the message without the names that it quotes and without numbers, so that findings of one kind can be grouped.
