@@ -125,7 +125,15 @@ impl Diagnostic {
     pub fn template(&self) -> String {
         let pieces = self.message.split('`').enumerate();
         let text: String = pieces.map(|(at, piece)| if at % 2 == 0 { piece } else { "`…`" }).collect();
-        text.split(|character: char| character.is_ascii_digit()).filter(|piece| !piece.is_empty()).collect()
+        let mut template = String::with_capacity(text.len());
+        for character in text.chars() {
+            if !character.is_ascii_digit() {
+                template.push(character);
+            } else if !template.ends_with('…') {
+                template.push('…');
+            }
+        }
+        template
     }
 
     /// Sets the hint.
@@ -171,8 +179,9 @@ mod tests {
         let other = Diagnostic::warning("unknown tool `Grpe`: ignored");
         assert_eq!((one.rule(), one.template()), (other.rule(), other.template()));
         assert_eq!(one.rule(), "unknown-tool");
-        let (few, many) = (Diagnostic::info("like 2 more"), Diagnostic::info("like 1,234 more"));
-        assert_eq!(few.rule(), many.rule());
+        let (few, many) = (Diagnostic::info("like 2 more"), Diagnostic::info("like 1234 more"));
+        assert_eq!((few.rule(), few.template()), (many.rule(), many.template()));
+        assert_eq!(few.template(), "like … more");
         assert_eq!(one.rule_id("tool").rule(), "tool");
     }
 }
