@@ -35,10 +35,10 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     /// The rule that it violates, for programs: `unknown-key`. [`Self::rule`] derives one if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
+    pub rule: Option<Box<str>>,
     /// A correction that a program can make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fix: Option<Fix>,
+    pub fix: Option<Box<Fix>>,
 }
 
 /// A correction of a file that a program can make.
@@ -111,21 +111,29 @@ impl Diagnostic {
 
     /// Sets the rule.
     #[must_use]
-    pub fn rule_id(mut self, rule: impl Into<String>) -> Self {
+    pub fn rule_id(mut self, rule: impl Into<Box<str>>) -> Self {
         self.rule = Some(rule.into());
         self
     }
 
     /// Returns the rule that it violates, or else one that is derived from its message.
     pub fn rule(&self) -> String {
-        self.rule.clone().unwrap_or_else(|| slug(&self.template()))
+        self.rule.as_deref().map_or_else(|| slug(&self.template()), str::to_owned)
     }
 
     /// Returns the message without the names that it quotes and without numbers, so that findings of one kind can be grouped.
     pub fn template(&self) -> String {
         let pieces = self.message.split('`').enumerate();
         let text: String = pieces.map(|(at, piece)| if at % 2 == 0 { piece } else { "`…`" }).collect();
-        text.split(|character: char| character.is_ascii_digit()).filter(|piece| !piece.is_empty()).collect()
+        let mut template = String::with_capacity(text.len());
+        for character in text.chars() {
+            if !character.is_ascii_digit() {
+                template.push(character);
+            } else if !template.ends_with('…') {
+                template.push('…');
+            }
+        }
+        template
     }
 
     /// Sets the hint.
@@ -171,8 +179,9 @@ mod tests {
         let other = Diagnostic::warning("unknown tool `Grpe`: ignored");
         assert_eq!((one.rule(), one.template()), (other.rule(), other.template()));
         assert_eq!(one.rule(), "unknown-tool");
-        let (few, many) = (Diagnostic::info("like 2 more"), Diagnostic::info("like 1,234 more"));
-        assert_eq!(few.rule(), many.rule());
+        let (few, many) = (Diagnostic::info("like 2 more"), Diagnostic::info("like 1234 more"));
+        assert_eq!((few.rule(), few.template()), (many.rule(), many.template()));
+        assert_eq!(few.template(), "like … more");
         assert_eq!(one.rule_id("tool").rule(), "tool");
     }
 }

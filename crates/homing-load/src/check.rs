@@ -88,6 +88,11 @@ impl CheckReport {
             let has_fix = diagnostics.iter().any(|diagnostic| diagnostic.fix.is_some());
             let Some(path) = diagnostics[0].path.clone().filter(|_| has_fix) else { continue };
             let path = PathBuf::clone(&path);
+            // The files of plugins and of the administrator are not the user's to correct.
+            if places.plugins.iter().chain(&places.managed).any(|folder| path.starts_with(folder)) {
+                diagnostics.iter_mut().for_each(|diagnostic| diagnostic.fix = None);
+                continue;
+            }
             let found = dialects.get(&path).map_or(ParsedFile::Named, |dialect| ParsedFile::Among(dialect));
             let above = roots.iter().copied().filter(|root| path.starts_with(root));
             let root = above.max_by_key(|root| root.as_os_str().len()).map(PathBuf::as_path).or(path.parent());

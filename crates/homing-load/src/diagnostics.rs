@@ -46,7 +46,7 @@ impl Diagnostics {
     /// Names the rule of the last diagnostic.
     pub(crate) fn rule(&mut self, rule: &'static str) {
         if let Some(last) = self.list.last_mut() {
-            last.rule = Some(rule.to_owned());
+            last.rule = Some(rule.into());
         }
     }
 
@@ -98,7 +98,7 @@ impl Diagnostics {
             let lines: Vec<&str> = text.split('\n').collect();
             let syntax = path.map_or(Syntax::Json, |path| Syntax::of(path, text));
             for (index, fix) in &self.fixes {
-                self.list[*index].fix = fix.resolve(&lines, syntax);
+                self.list[*index].fix = fix.resolve(&lines, syntax).map(Box::new);
             }
         }
         let path: Option<Arc<PathBuf>> = path.map(|path| Arc::new(path.to_owned()));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use homing_core::{definition::Scope, diagnostic::Diagnostic};
-use homing_load::{CheckReport, FixedFile, ParseOptions, check, load_file};
+use homing_load::{CheckReport, FixedFile, ParseOptions, Places, check, discover, load_file};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -168,6 +168,25 @@ fn only_regular_files_of_the_checked_folder_are_written() {
     assert_eq!(fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o751);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 3, "no temporary file is left");
     assert!(files[0].write().unwrap_err().to_string().contains("changed in the meantime"));
+}
+
+#[test]
+fn files_of_plugins_are_not_corrected_with_the_project() {
+    let folder = TempDir::new().unwrap();
+    let text = "---\nname: a\ndescripton: d\n---\nP\n";
+    let paths = ["project/.claude/agents/a.md", "plugin/agents/a.md"].map(|path| folder.path().join(path));
+    for path in &paths {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let mut places = Places::new(folder.path().join("project"));
+    places.plugins = vec![folder.path().join("plugin")];
+    let options = ParseOptions::default();
+    let report = CheckReport::of_discovered(discover(&places, &options), &places, &options);
+    let fixed: Vec<PathBuf> = report.fixed_files().into_iter().map(|file| file.path).collect();
+    assert_eq!(fixed, [paths[0].clone()]);
+    let fixable = report.diagnostics.iter().filter(|diagnostic| diagnostic.fix.is_some()).count();
+    assert_eq!(fixable, 2, "{:?}", report.diagnostics);
 }
 
 /// Files with combined mistakes, from a fixed list of parts.

@@ -36,14 +36,14 @@ pub(crate) struct ServerTools {
 
 impl ServerTools {
     fn refuse(&mut self, refused: Refused) {
-        self.diagnostics.push(refused.diagnostic);
+        self.diagnostics.push(*refused.diagnostic);
         self.pending.extend(refused.pending);
     }
 }
 
 /// A server whose tools are not available, and the reason.
 struct Refused {
-    diagnostic: Diagnostic,
+    diagnostic: Box<Diagnostic>,
     pending: Option<PendingApproval>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn serve(
         for (name, value) in &agent.integrations.mcp_servers {
             let refused = match value {
                 Value::Null if common.contains_key(name) => None,
-                Value::Null => Some(Refused { diagnostic: unknown(agent, name), pending: None }),
+                Value::Null => Some(Refused { diagnostic: Box::new(unknown(agent, name)), pending: None }),
                 Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
                     trusted.push((name.clone(), value.clone()));
                     starter.tools(&scope, name, value).err()
@@ -128,9 +128,9 @@ impl ServerStarter {
     /// Returns the tools of a server as they were approved. The server starts when one of them is called.
     fn tools(&self, scope: &McpScope, name: &str, value: &Value) -> Result<Vec<Arc<dyn Tool>>, Refused> {
         let config = ServerConfig::parse(name, value)
-            .map_err(|error| Refused { diagnostic: Diagnostic::warning(error.to_string()), pending: None })?;
+            .map_err(|error| Refused { diagnostic: Box::new(Diagnostic::warning(error.to_string())), pending: None })?;
         scope.tools(&config, &self.approvals).map_err(|error| Refused {
-            diagnostic: Diagnostic::warning(error.to_string()),
+            diagnostic: Box::new(Diagnostic::warning(error.to_string())),
             pending: Some(PendingApproval::Server(name.to_owned())),
         })
     }

@@ -37,7 +37,8 @@ pub(crate) async fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
     };
     let session = Session::open(&with, request).await?;
     let registry = session.homing.registry();
-    let mut out = anstream::stdout().lock();
+    // A line at a time would be a system call for each of many agents.
+    let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     match (&args.name, args.json) {
         (Some(name), false) if args.prompt => {
             let spawned = planned(&session, &session.agent(name)?.definition)?.0;
