@@ -4,6 +4,7 @@
 mod agent_files;
 mod bad_input;
 mod chaos;
+mod convert;
 mod cut_replies;
 mod direction;
 mod failed_teams;
