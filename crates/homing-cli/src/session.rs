@@ -301,7 +301,7 @@ impl Session {
 }
 
 /// Returns the absolute path of the agent file that a `--agent` names: anything with a slash or the ending of such files.
-fn agent_file(name: &str) -> Result<Option<PathBuf>, Trouble> {
+pub(crate) fn agent_file(name: &str) -> Result<Option<PathBuf>, Trouble> {
     let has_ending = [".md", ".json", ".jsonc", ".yaml", ".yml", ".toml"].iter().any(|ending| name.ends_with(ending));
     if !name.contains('/') && !has_ending {
         return Ok(None);

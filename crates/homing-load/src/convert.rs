@@ -29,7 +29,7 @@ use self::{
 };
 use crate::parse::{ParseOptions, ParsedFile, parse};
 
-pub use target_rows::{target, targets};
+pub use target_rows::{form_table, target, targets};
 pub use targets::Target;
 
 /// An agent in the form of another ecosystem.
@@ -42,7 +42,7 @@ pub struct Conversion {
     pub path: PathBuf,
     /// The content of the file.
     pub text: String,
-    /// What becomes of each field, the gravest change first.
+    /// The changes of its fields, the gravest first.
     pub report: Vec<Change>,
     /// The agent's part of a file that contains all agents.
     member: Option<Value>,

@@ -18,7 +18,7 @@ use insta::assert_snapshot;
 
 use homing_load::{
     ParseOptions, Parsed, ParsedFile,
-    convert::{Change, Conversion, Outcome, Target, convert, files, target, targets},
+    convert::{Change, Conversion, Outcome, Target, convert, files, form_table, target, targets},
     dialect, parse,
 };
 
@@ -298,6 +298,10 @@ fn claude_code_agent_in_other_forms() {
     dropped model: `sonnet`: Gemini CLI uses models of gemini only, unless it is configured otherwise; the default model applies
     dropped color: Gemini CLI has no such setting: `cyan` is lost
     "#);
+}
+
+#[test]
+fn claude_code_agent_for_copilot_and_goose() {
     assert_snapshot!(shown(READER, "copilot"), @r#"
     .github/agents/reader.agent.md
     ---
@@ -402,6 +406,22 @@ fn own_form_keeps_everything() {
         let conversion = convert(&definition, to("homing"), &models);
         let lost: Vec<&Change> = conversion.report.iter().filter(|change| change.outcome != Outcome::Kept).collect();
         assert!(lost.is_empty(), "{lost:#?}\n{}", conversion.text);
+    }
+}
+
+/// `UPDATE_DOCS=1` writes the table.
+#[test]
+fn documentation_has_the_table_of_all_forms() {
+    let (begin, end) = ("<!-- form table: written by a test -->\n", "<!-- end of the form table -->");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMATS.md");
+    let text = std::fs::read_to_string(&path).expect("the page");
+    let (before, rest) = text.split_once(begin).expect("the beginning of the table");
+    let (written, after) = rest.split_once(end).expect("the end of the table");
+    let table = form_table();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}{begin}{table}{end}{after}")).expect("the page is written");
+    } else {
+        assert_eq!(written, table, "run this test with UPDATE_DOCS=1");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line's grammar: one variant per command.
 
+pub(crate) mod convert;
 pub(crate) mod journal;
 pub(crate) mod map_team_args;
 pub(crate) mod run;
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     Agents(AgentsArgs),
     /// Check agent, skill and team files for errors, repairs and ignored parts.
     Check(CheckArgs),
+    /// Write agents in the form of another program: Claude Code, OpenCode, Codex, Copilot, Gemini CLI and others.
+    Convert(convert::ConvertArgs),
     /// List recorded runs, or sum up their usage.
     Runs(journal::RunsArgs),
     /// Show a recorded run: its transcript, its tree, or its current activity.

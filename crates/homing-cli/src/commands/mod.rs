@@ -6,6 +6,7 @@ mod cancel;
 mod check;
 mod completions;
 mod config;
+mod convert;
 mod doctor;
 mod export;
 mod init;
@@ -75,6 +76,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Completions(args) => report(completions::run(&args)),
         Command::Agents(args) => report(wait_for(agents::run(&args))),
         Command::Check(args) => report(check::run(&args)),
+        Command::Convert(args) => report(convert::run(&args)),
         Command::Init => report(init::run()),
         Command::Mcp(args) => report(with_telemetry(|telemetry| mcp::run(&args, telemetry))),
     }

@@ -6,6 +6,7 @@ mod attachments;
 mod bad_input;
 mod chaos;
 mod check;
+mod convert;
 mod cut_replies;
 mod direction;
 mod failed_teams;

@@ -301,14 +301,22 @@ impl NameWriter<'_> {
         let denied = &self.definition.tools.denied;
         let mut names = Vec::new();
         for rule in denied {
+            let found = vocabulary.iter().find(|name| name.tools == [rule.tool.as_str()]);
+            let name = found.map_or(rule.tool.as_str(), |found| found.name);
+            let program = self.target.program;
             match &rule.pattern {
-                Some(pattern) if self.names.has_patterns => names.push(format!("{}({pattern})", rule.tool)),
+                None => names.push(name.to_owned()),
+                Some(pattern) if self.names.has_patterns => names.push(format!("{name}({pattern})")),
+                Some(pattern) if self.names.closes_denials => {
+                    names.push(format!("{name}({pattern})"));
+                    plan.note(
+                        "denied",
+                        Outcome::Narrower,
+                        format!("{program} denies all of `{name}`, not only `{rule}`"),
+                    );
+                }
                 Some(_) if calls(self.definition, &rule.tool) == CallSet::None => (),
-                Some(_) => plan.wider("denied", format!("{} cannot deny `{rule}` alone", self.target.program)),
-                None => match vocabulary.iter().find(|name| name.tools == [rule.tool.as_str()]) {
-                    Some(found) => names.push(found.name.to_owned()),
-                    None => names.push(rule.tool.clone()),
-                },
+                Some(_) => plan.wider("denied", format!("{program} cannot deny `{rule}` alone")),
             }
         }
         if !names.is_empty() {

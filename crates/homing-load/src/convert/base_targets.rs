@@ -31,8 +31,14 @@ const CLAUDE_TOOLS: &[&str] = &[
     "TaskStop",
 ];
 
-pub(super) const NAMES: ToolNames =
-    ToolNames { names: &[], all: None, list: ListForm::List, mcp: McpForm::Ours, has_patterns: false };
+pub(super) const NAMES: ToolNames = ToolNames {
+    names: &[],
+    all: None,
+    list: ListForm::List,
+    mcp: McpForm::Ours,
+    has_patterns: false,
+    closes_denials: false,
+};
 
 const NAME_AND_DESCRIPTION: &[(Field, &str)] = &[(F::Name, "name"), (F::Description, "description")];
 
@@ -79,7 +85,7 @@ pub(super) const CLAUDE: Target = Target {
         (F::InitialPrompt, "initialPrompt"),
         (F::Color, "color"),
     ],
-    access: Access::Names(ToolNames { names: CLAUDE_TOOLS, list: ListForm::Commas, ..NAMES }),
+    access: Access::Names(ToolNames { names: CLAUDE_TOOLS, list: ListForm::Commas, closes_denials: true, ..NAMES }),
     modes: &[
         (PermissionMode::Plan, "plan"),
         // There, it denies all that would need approval.

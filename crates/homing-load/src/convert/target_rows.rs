@@ -1,6 +1,8 @@
 //! The forms that agents can be written in: one row per dialect. Keys and tool names are those that the other program itself
 //! obeys; their meaning is not repeated here, but taken from the loader.
 
+use std::fmt::Write;
+
 use homing_core::{definition::PermissionMode, limits::Limit, model::Effort};
 
 use super::base_targets::{CLAUDE, CLAUDE_COLORS, HOMING, NAMES, OPENCODE, PLAIN, TURNS};
@@ -394,4 +396,32 @@ pub fn target(name: &str) -> Option<&'static Target> {
         other => other,
     };
     ALL.iter().find(|target| target.dialect == name)
+}
+
+/// Returns a Markdown table of the forms: their files, their keys and the way in which they restrict tools.
+pub fn form_table() -> String {
+    let mut table = "| form | file | keys | restricts tools by |\n|---|---|---|---|\n".to_owned();
+    for form in ALL {
+        let name = if form.dialect == "claude-code" { "claude" } else { form.dialect };
+        let file = match form.syntax {
+            Syntax::Modes => form.ending.to_owned(),
+            _ => format!("{}/NAME{}", form.folder, form.ending),
+        };
+        let keys: Vec<String> = form.keys.iter().map(|(_, key)| format!("`{key}`")).collect();
+        writeln!(table, "| {name} | `{file}` | {} | {} |", keys.join(", "), restriction(form))
+            .expect("writing to a string");
+    }
+    table
+}
+
+fn restriction(form: &Target) -> &'static str {
+    match form.access {
+        Access::Names(names) if names.has_patterns => "rules with patterns, denials, approval",
+        Access::Names(_) if form.key(F::Denied).is_some() => "names, denials",
+        Access::Names(_) => "names",
+        Access::Permission => "permissions with patterns, denials, approval",
+        Access::Extensions => "extensions",
+        Access::ReadOnly => "nothing but a read-only mode",
+        Access::Nothing => "nothing",
+    }
 }

@@ -64,6 +64,8 @@ pub(super) struct ToolNames {
     pub(super) mcp: McpForm,
     /// True if `bash(git log *)` restricts calls.
     pub(super) has_patterns: bool,
+    /// True if the denial of some calls, such as `Bash(rm *)`, denies the whole tool there.
+    pub(super) closes_denials: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
