@@ -20,6 +20,7 @@ mod limit_values;
 mod line_index;
 mod naming;
 mod node;
+mod opencode_defaults;
 mod parse;
 mod repair;
 mod restrictions;

@@ -11,11 +11,12 @@ use homing_core::{
 use crate::{
     build::{Built, PartialDefinition, build},
     diagnostics::Diagnostics,
-    dialect::{self, Dialect},
+    dialect::{self, Dialect, ToolMap},
     fields::{self, Field},
     file::{self, MAX_FRONT_MATTER},
     front_matter, json,
     node::{Node, NodeEntry, NodeKind, Position},
+    opencode_defaults::OpenCodeDefaults,
     repair, toml_nodes,
     tools::Vocabulary,
     yaml,
@@ -71,9 +72,21 @@ pub enum FileKind {
 
 /// Parses the agents in `bytes`, the content of the file at `path`.
 pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
+    parse_with(path, bytes, found, scope, options, None)
+}
+
+/// The same with what the configuration of OpenCode or Kilo says of the agents.
+pub(crate) fn parse_with(
+    path: &Path,
+    bytes: Vec<u8>,
+    found: ParsedFile,
+    scope: Scope,
+    options: &ParseOptions,
+    defaults: Option<&OpenCodeDefaults>,
+) -> Parsed {
     let mut diagnostics = Diagnostics::default();
     let (what, definitions) = match file::decode(bytes, &mut diagnostics) {
-        Some(text) => read(&text, &FileContext { path, found, scope, options }, &mut diagnostics),
+        Some(text) => read(&text, &FileContext { path, found, scope, options, defaults }, &mut diagnostics),
         None => (undecodable(found), Vec::new()),
     };
     finish(what, definitions, diagnostics, Some(path), options)
@@ -112,6 +125,7 @@ struct FileContext<'a> {
     found: ParsedFile,
     scope: Scope,
     options: &'a ParseOptions,
+    defaults: Option<&'a OpenCodeDefaults>,
 }
 
 type ParsedParts = (FileKind, Vec<AgentDefinition>);
@@ -164,6 +178,8 @@ fn document(
         return (FileKind::Other("a configuration without agents"), Vec::new());
     }
     let mut parts = members(&node);
+    let own_defaults = is_configuration(context).then(|| OpenCodeDefaults::of(&node));
+    let context = &FileContext { defaults: context.defaults.or(own_defaults.as_ref()), ..*context };
     if is_configuration(context) {
         // An entry without description and prompt only adjusts an agent that is built into that program.
         parts.retain(|(_, part)| part.get("description").is_some() || part.get("prompt").is_some());
@@ -405,7 +421,11 @@ fn one<'a>(
         );
         return None;
     };
-    let entries: &[NodeEntry] = entries;
+    let with_defaults = context
+        .defaults
+        .filter(|_| dialect.tool_map == ToolMap::Switches)
+        .map(|defaults| defaults.before(key.or(stem).unwrap_or_default(), entries));
+    let entries: &[NodeEntry] = with_defaults.as_deref().unwrap_or(entries);
     let source = Source { kind: context.scope, path: Some(context.path.to_owned()), dialect: dialect.name.to_owned() };
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
@@ -432,7 +452,7 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
             return Parsed { diagnostics: diagnostics.into_diagnostics(None), ..Parsed::default() };
         }
     };
-    let context = FileContext { path: Path::new(""), found: ParsedFile::Named, scope, options };
+    let context = FileContext { path: Path::new(""), found: ParsedFile::Named, scope, options, defaults: None };
     let dialect = dialect::named("json").unwrap_or(dialect::own());
     let mut definitions: Vec<AgentDefinition> = members(&node)
         .into_iter()
