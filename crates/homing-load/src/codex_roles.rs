@@ -26,8 +26,12 @@ pub(crate) fn load(path: &Path, text: &str, scope: Scope, project: Option<&Path>
     let folder = path.parent().unwrap_or(Path::new(""));
     let root = project.unwrap_or_else(|| repository(folder).unwrap_or(folder));
     let entries = config.get("agents").and_then(Node::entries).unwrap_or_default();
-    // The other keys of `[agents]` are settings of Codex itself.
-    for role in entries.iter().filter(|entry| entry.value.entries().is_some()) {
+    let (roles, settings): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.value.entries().is_some());
+    all.diagnostics.extend(settings.iter().map(|entry| ignored(entry, path, "it is a setting of Codex itself")));
+    for role in roles {
+        let others = role.value.entries().unwrap_or_default().iter();
+        let others = others.filter(|entry| !matches!(entry.key.as_str(), "description" | "config_file"));
+        all.diagnostics.extend(others.map(|entry| ignored(entry, path, "a role has a description and a file")));
         all.what = FileKind::Agent;
         match one(role, path, root, scope, options) {
             Ok(mut parsed) => {
@@ -43,6 +47,12 @@ pub(crate) fn load(path: &Path, text: &str, scope: Scope, project: Option<&Path>
         }
     }
     all
+}
+
+/// The remark about a key without effect.
+fn ignored(entry: &NodeEntry, path: &Path, reason: &str) -> Diagnostic {
+    let remark = Diagnostic::info(format!("`{}` is ignored: {reason}", entry.key)).on(entry.key.as_str());
+    Diagnostic { path: Some(Arc::new(path.to_owned())), ..remark.at(entry.position.line, entry.position.column) }
 }
 
 fn one(role: &NodeEntry, path: &Path, root: &Path, scope: Scope, options: &ParseOptions) -> Result<Parsed, String> {

@@ -29,7 +29,8 @@ use crate::{
     builtin, codex_roles,
     dialect::{self, Depth, Dialect},
     file, file_references,
-    parse::{self, DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, is_skill, parse, parse_json},
+    opencode_defaults::{AllDefaults, OpenCodeDefaults},
+    parse::{self, DOCUMENTATION, FileKind, ParseOptions, Parsed, ParsedFile, is_skill, parse_json, parse_with},
     skills::{PLUGIN_FOLDER, SkillFolders, skill_as_agent},
     strip_authority::without_authority,
     sub_recipes,
@@ -94,8 +95,9 @@ pub fn discover(places: &Places, options: &ParseOptions) -> Discovered {
 pub fn discover_trusted(places: &Places, options: &ParseOptions, trust: TrustPolicy<'_>) -> Discovered {
     let mut found = Discovered::default();
     let mut candidates = if places.skip_built_in { Vec::new() } else { built_in() };
+    let defaults = AllDefaults::read(places);
     for folder in agent_folders(places) {
-        found.read_folder(&folder, options, &mut candidates);
+        found.read_folder(&folder, options, defaults.get(folder.dialect, folder.scope), &mut candidates);
     }
     for path in &places.files {
         found.read_named(path, options, &mut candidates);
@@ -169,8 +171,20 @@ pub(crate) fn load_found(
     project: Option<&Path>,
     options: &ParseOptions,
 ) -> Parsed {
+    load_with(path, found, scope, project, options, None)
+}
+
+/// The same with what the configuration of OpenCode or Kilo says of the agents.
+fn load_with(
+    path: &Path,
+    found: ParsedFile,
+    scope: Scope,
+    project: Option<&Path>,
+    options: &ParseOptions,
+    defaults: Option<&OpenCodeDefaults>,
+) -> Parsed {
     match file::read(path) {
-        Ok(bytes) => load_bytes(path, bytes, found, scope, project, options),
+        Ok(bytes) => load_bytes(path, bytes, found, scope, project, options, defaults),
         Err(message) => {
             let path = Some(Arc::new(path.to_owned()));
             let hint = Some("make it a readable text file of at most 1 MiB, or remove it".to_owned());
@@ -188,13 +202,14 @@ pub(crate) fn load_bytes(
     scope: Scope,
     project: Option<&Path>,
     options: &ParseOptions,
+    defaults: Option<&OpenCodeDefaults>,
 ) -> Parsed {
     if path.ends_with(codex_roles::FILE) {
         return codex_roles::load(path, &String::from_utf8_lossy(&bytes), scope, project, options);
     }
     let is_data = path.extension().is_some_and(|extension| extension == "json" || extension == "jsonc");
     let source = if is_data { String::from_utf8_lossy(&bytes).into_owned() } else { String::new() };
-    let mut parsed = parse(path, bytes, found, scope, options);
+    let mut parsed = parse_with(path, bytes, found, scope, options, defaults);
     let dialect = parsed.definitions.first().map(|definition| definition.source.dialect.as_str());
     if dialect.is_some_and(|dialect| file_references::may_contain(dialect, &source)) {
         file_references::expand(&mut parsed, path, &source, project);
@@ -203,12 +218,18 @@ pub(crate) fn load_bytes(
 }
 
 impl Discovered {
-    fn read_folder(&mut self, folder: &AgentFolder, options: &ParseOptions, candidates: &mut Vec<Candidate>) {
+    fn read_folder(
+        &mut self,
+        folder: &AgentFolder,
+        options: &ParseOptions,
+        defaults: Option<&OpenCodeDefaults>,
+        candidates: &mut Vec<Candidate>,
+    ) {
         let listing = folder.list();
         self.diagnostics.extend(listing.diagnostics);
         for (order, path) in listing.files.iter().enumerate() {
             let found = ParsedFile::Among(folder.dialect);
-            let mut parsed = load_found(path, found, folder.scope, folder.fence.as_deref(), options);
+            let mut parsed = load_with(path, found, folder.scope, folder.fence.as_deref(), options, defaults);
             if let (Some(_), Some(root)) = (&folder.plugin, &folder.fence) {
                 let root = root.display().to_string();
                 for definition in &mut parsed.definitions {

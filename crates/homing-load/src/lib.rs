@@ -23,6 +23,7 @@ mod limit_values;
 mod line_index;
 mod naming;
 mod node;
+mod opencode_defaults;
 mod parse;
 mod references;
 mod repair;

@@ -11,11 +11,12 @@ use homing_core::{
 use crate::{
     build::{Built, PartialDefinition, build},
     diagnostics::Diagnostics,
-    dialect::{self, Dialect},
+    dialect::{self, Dialect, ToolMap},
     fields::{self, Field},
     file::{self, MAX_FRONT_MATTER},
     front_matter, json,
     node::{Node, NodeEntry, NodeKind, Position},
+    opencode_defaults::OpenCodeDefaults,
     references::FileNotes,
     repair, toml_nodes,
     tools::Vocabulary,
@@ -72,10 +73,22 @@ pub enum FileKind {
 
 /// Parses the agents in `bytes`, the content of the file at `path`.
 pub fn parse(path: &Path, bytes: Vec<u8>, found: ParsedFile, scope: Scope, options: &ParseOptions) -> Parsed {
+    parse_with(path, bytes, found, scope, options, None)
+}
+
+/// The same with what the configuration of OpenCode or Kilo says of the agents.
+pub(crate) fn parse_with(
+    path: &Path,
+    bytes: Vec<u8>,
+    found: ParsedFile,
+    scope: Scope,
+    options: &ParseOptions,
+    defaults: Option<&OpenCodeDefaults>,
+) -> Parsed {
     let mut diagnostics = Diagnostics::default();
     let text = file::decode(bytes, &mut diagnostics);
     let parts = match &text {
-        Some(text) => read(text, &FileContext { path, found, scope, options }, &mut diagnostics),
+        Some(text) => read(text, &FileContext { path, found, scope, options, defaults }, &mut diagnostics),
         None => (undecodable(path, found), Vec::new()),
     };
     finish(parts, diagnostics, Some(path), text.as_deref(), options)
@@ -86,7 +99,7 @@ pub(crate) fn notes(path: &Path, bytes: Vec<u8>, found: ParsedFile, options: &Pa
     let mut diagnostics = Diagnostics::default();
     diagnostics.notes = Some(FileNotes::default());
     if let Some(text) = file::decode(bytes, &mut diagnostics) {
-        read(&text, &FileContext { path, found, scope: Scope::Project, options }, &mut diagnostics);
+        read(&text, &FileContext { path, found, scope: Scope::Project, options, defaults: None }, &mut diagnostics);
     }
     diagnostics.notes.unwrap_or_default()
 }
@@ -125,6 +138,7 @@ struct FileContext<'a> {
     found: ParsedFile,
     scope: Scope,
     options: &'a ParseOptions,
+    defaults: Option<&'a OpenCodeDefaults>,
 }
 
 type ParsedParts = (FileKind, Vec<AgentDefinition>);
@@ -177,6 +191,8 @@ fn document(
         return (FileKind::Other("a configuration without agents"), Vec::new());
     }
     let mut parts = members(&node);
+    let own_defaults = is_configuration(context).then(|| OpenCodeDefaults::of(&node));
+    let context = &FileContext { defaults: context.defaults.or(own_defaults.as_ref()), ..*context };
     if is_configuration(context) {
         // An entry without description and prompt only adjusts an agent that is built into that program.
         parts.retain(|(_, part)| part.get("description").is_some() || part.get("prompt").is_some());
@@ -418,7 +434,11 @@ fn one<'a>(
         );
         return None;
     };
-    let entries: &[NodeEntry] = entries;
+    let with_defaults = context
+        .defaults
+        .filter(|_| dialect.tool_map == ToolMap::Switches)
+        .map(|defaults| defaults.before(key.or(stem).unwrap_or_default(), entries));
+    let entries: &[NodeEntry] = with_defaults.as_deref().unwrap_or(entries);
     let source = Source { kind: context.scope, path: Some(context.path.to_owned()), dialect: dialect.name.to_owned() };
     let servers = servers(entries);
     let names = Vocabulary { dialect, extra: &context.options.tools, servers: &servers };
@@ -451,7 +471,7 @@ pub fn parse_json(text: &str, scope: Scope, options: &ParseOptions) -> Parsed {
             return Parsed { diagnostics: diagnostics.into_diagnostics(None, None), ..Parsed::default() };
         }
     };
-    let context = FileContext { path: Path::new(""), found: ParsedFile::Named, scope, options };
+    let context = FileContext { path: Path::new(""), found: ParsedFile::Named, scope, options, defaults: None };
     let dialect = dialect::named("json").unwrap_or(dialect::own());
     let mut definitions: Vec<AgentDefinition> = members(&node)
         .into_iter()

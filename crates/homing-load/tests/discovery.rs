@@ -350,7 +350,8 @@ fn file_that_another_one_names_is_one_agent() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
-    write(".codex/config.toml", "[agents.scout]\ndescription = \"Scouts ahead\"\nconfig_file = \"./agents/s.toml\"\n");
+    let role = "[agents.scout]\ndescription = \"Scouts ahead\"\nconfig_file = \"./agents/s.toml\"\nnickname_candidates = [\"Ada\"]\n";
+    write(".codex/config.toml", &format!("[agents]\nmax_depth = 1\n{role}"));
     write(".codex/agents/s.toml", "developer_instructions = \"You scout.\"\n");
     let recipe = |title: &str, more: &str| {
         format!("version: 1.0.0\ntitle: {title}\ndescription: d\ninstructions: You {{{{ do }}}}.\n{more}")
@@ -366,7 +367,12 @@ fn file_that_another_one_names_is_one_agent() {
     places.skip_built_in = true;
     let found = discover(&places, &ParseOptions::default());
     assert_eq!(found.registry.names().collect::<Vec<_>>(), ["a", "scout", "sub-a", "sub-z", "z"]);
-    assert_eq!(found.diagnostics, []);
+    let said: Vec<&str> = found.diagnostics.iter().map(|found| found.message.as_str()).collect();
+    let ignored = [
+        "`max_depth` is ignored: it is a setting of Codex itself",
+        "`nickname_candidates` is ignored: a role has a description and a file",
+    ];
+    assert_eq!(said, ignored);
     assert_eq!(found.registry.get("scout").unwrap().description, "Scouts ahead");
     for name in ["sub-a", "sub-z"] {
         let entry = found.registry.registered(name).unwrap();

@@ -195,3 +195,60 @@ fn tools_of_the_run_itself_need_no_approval() {
     }
     assert_eq!(verdict(&agent, "read src/a.rs"), CallVerdict::Ask);
 }
+
+#[test]
+fn permissions_of_the_configuration_come_before_those_of_agents() {
+    let root = tempfile::TempDir::new().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let config = r#"{"permission": {"bash": "deny", "edit": "ask"}, "tools": {"webfetch": false}, "agent": {
+        "x": {"description": "d", "prompt": "P"},
+        "y": {"description": "d", "prompt": "P", "permission": {"bash": {"*": "deny", "git *": "allow"}}, "tools": {"webfetch": true}},
+        "z": {"permission": {"grep": "deny"}}}}"#;
+    write("repo/opencode.json", config);
+    write("repo/.opencode/agent/z.md", "---\ndescription: d\n---\nP\n");
+    write("home/.config/opencode/opencode.json", r#"{"permission": "deny"}"#);
+    write("home/.config/opencode/agent/own.md", "---\ndescription: d\npermission: {read: allow}\n---\nP\n");
+    write("repo/.claude/agents/other.md", "---\nname: other\ndescription: d\n---\nP\n");
+    let mut places = homing_load::Places::new(root.path().join("repo"));
+    places.config = Some(root.path().join("home/.config"));
+    places.skip_built_in = true;
+    let found = homing_load::discover(&places, &homing_load::ParseOptions::default());
+    let decided = |agent: &str| {
+        let policy = Grant {
+            layers: vec![Layer::everything("host").into()],
+            read: vec!["/".into()],
+            write: vec!["/".into()],
+            network: Network::On,
+            sandbox: Sandbox::WorkspaceWrite,
+        };
+        let authority = Authority::root(policy, found.registry.get(agent).unwrap());
+        let verdict = |(tool, effect, subject): (&str, Effect, Subject)| match authority.own.decide(
+            tool,
+            effect,
+            &Subjects::Parts(vec![subject]),
+        ) {
+            Decision::Allow { .. } => "allow",
+            Decision::Ask { .. } => "ask",
+            Decision::Deny { .. } => "deny",
+        };
+        let git = Subject::Command { text: "git log".into(), classes: Vec::new() };
+        [
+            ("bash", Effect::Commands, git),
+            ("edit", Effect::Changes, Subject::Path("a".into())),
+            ("fetch", Effect::Network, Subject::Host("a.test".into())),
+            ("grep", Effect::Reads, Subject::Path("a".into())),
+            ("read", Effect::Reads, Subject::Path("a".into())),
+        ]
+        .map(verdict)
+        .join(" ")
+    };
+    assert_eq!(decided("x"), "deny ask deny allow allow");
+    assert_eq!(decided("y"), "allow ask allow allow allow", "an agent's own permissions win");
+    assert_eq!(decided("z"), "deny ask deny deny allow", "also in a file of its own");
+    assert_eq!(decided("own"), "deny deny deny deny allow", "the user's configuration is for the user's agents");
+    assert_eq!(decided("other"), "allow allow allow allow allow", "not for other programs' agents");
+}

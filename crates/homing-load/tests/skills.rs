@@ -196,7 +196,7 @@ fn settings_of_a_skill_are_read_or_reported() {
     insta::assert_snapshot!(said.join("\n"), @"
     2: other programs require that the name `fix` is the name of its folder, `other`
     6: `argument-hint` is not valid YAML without quotes: read as text
-    13: `KillShell` has no equivalent here: it grants nothing
+    13: there is no tool `KillShell` here: it approves nothing
     14: unknown tool `Wirte` in a deny list
     15: `paths` is ignored: the skill is offered for all files
     17: unknown key `wat`: ignored

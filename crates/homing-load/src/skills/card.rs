@@ -21,7 +21,7 @@ use crate::{
     node::{Node, NodeEntry, NodeKind, Position},
     parse::is_skill,
     repair,
-    tools::{self, Vocabulary},
+    tools::{self, Meaning, Vocabulary},
 };
 
 /// The number of bytes of a file that are read for its card.
@@ -157,11 +157,7 @@ fn settings(node: &Node, diagnostics: &mut Diagnostics) -> SkillSettings {
             "agent" => settings.agent = text(),
             "model" => settings.model = text().filter(|model| model != "inherit"),
             "effort" => settings.effort = effort(entry, diagnostics),
-            "allowedtools" => {
-                let words = tools::items(value, &entry.key, diagnostics);
-                let rules = tools::allowed(words, names, &entry.key, diagnostics);
-                settings.approved = rules.unwrap_or_else(|| vec![Rule::tool("*")]);
-            }
+            "allowedtools" => settings.approved = approved(entry, names, diagnostics),
             "disallowedtools" => {
                 let words = tools::named(value, &entry.key, diagnostics);
                 settings.denied = tools::denied(words, names, &entry.key, diagnostics);
@@ -170,6 +166,22 @@ fn settings(node: &Node, diagnostics: &mut Diagnostics) -> SkillSettings {
         }
     }
     settings
+}
+
+/// Reads the calls that need no approval. Tools of other programs need none, because there are none.
+fn approved(entry: &NodeEntry, names: Vocabulary<'_>, diagnostics: &mut Diagnostics) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for (word, position) in tools::items(&entry.value, &entry.key, diagnostics) {
+        match names.meaning(&word) {
+            Meaning::Everything => rules.push(Rule::tool("*")),
+            Meaning::Rules(found) => rules.extend(found),
+            Meaning::NoCounterpart | Meaning::Unknown => {
+                let message = format!("there is no tool `{word}` here: it approves nothing");
+                diagnostics.info(position, &entry.key, message, "");
+            }
+        }
+    }
+    rules
 }
 
 /// Reads `context`: only `fork` has a meaning.
