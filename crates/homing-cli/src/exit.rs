@@ -162,6 +162,7 @@ impl From<SpawnError> for Trouble {
             SpawnError::MissingParameter { parameter, .. } => {
                 Self::usage(message).hint(format!("set it with --set {parameter}=VALUE"))
             }
+            SpawnError::Fork(_) => Self::usage(message).hint("`homing show ID --positions` lists the positions"),
             SpawnError::Limit(_) => Self::new(TroubleKind::Limit, message),
             SpawnError::Journal(error) => error.into(),
             _ => Self::config(message),
@@ -260,6 +261,7 @@ fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &s
         limit: None,
         usage: EnvelopeUsage::default(),
         subtree: EnvelopeUsage::default(),
+        inherited: None,
         verified: None,
         warnings: Vec::new(),
         denied: Vec::new(),

@@ -23,6 +23,10 @@ pub struct RunTree {
     next_seq: u64,
     clock: TreeClock,
     pub(crate) learned: Learned,
+    /// Usage of the facts that a fork took over.
+    inherited: Usage,
+    /// True while such a fact is applied.
+    is_inheriting: bool,
 }
 
 /// Time that has passed for a tree. It passes only while a process owns the tree: gaps between owners do not count.
@@ -82,6 +86,7 @@ impl RunTree {
         }
         self.next_seq += 1;
         self.clock.advance(record.epoch, record.at);
+        self.is_inheriting = record.is_inherited();
         match &record.fact {
             Fact::Spawned(spawned) => self.add(record.run, record.place.clone(), spawned),
             fact => {
@@ -180,10 +185,17 @@ impl RunTree {
     fn settle(&mut self, at: usize, used: Usage) -> Option<Asked> {
         let run = &mut self.runs[at];
         let asked = run.open_ask()?.clone();
+        self.learned.used(run.links.agent, &asked, run.asks.margin, &used);
+        // The other tree has paid for it.
+        let used = if self.is_inheriting {
+            self.inherited += used;
+            Usage::default()
+        } else {
+            used
+        };
         let at_most = if used.estimated { used.cost_micros } else { 0 };
         run.own.usage += used;
         run.own.at_most_micros += at_most;
-        self.learned.used(run.links.agent, &asked, run.asks.margin, &used);
         self.up_from(Some(at), |run| {
             run.held -= asked.hold;
             run.subtree.usage += used;
@@ -220,7 +232,7 @@ impl RunTree {
         self.runs[at].ended = Some(ended.clone());
         self.runs[at].work.stop(self.clock.now);
         self.hold_landing(at, Reservation::default());
-        if self.runs[at].began().is_some() {
+        if self.runs[at].began().is_some() && !self.is_inheriting {
             self.learned.ended(self.runs[at].links.agent, &self.runs[at].own.usage);
         }
         let spawned = self.runs[at].spawned.clone();
@@ -307,6 +319,11 @@ impl RunTree {
     /// Returns the tree's clock at time `at` of the present owner.
     pub fn clock_at(&self, epoch: u32, at: u64) -> u64 {
         self.clock.at(epoch, at)
+    }
+
+    /// Returns the usage of the facts that this tree took over as a fork, which another tree paid for.
+    pub fn inherited(&self) -> Usage {
+        self.inherited
     }
 
     /// Returns the number of the last owner that wrote.
