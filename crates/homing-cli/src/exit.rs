@@ -169,6 +169,7 @@ impl From<SpawnError> for Trouble {
             SpawnError::UnreadableAttachment { .. } => {
                 Self::usage(message).hint("choose another model with --model, or convert the file to text")
             }
+            SpawnError::Fork(_) => Self::usage(message).hint("`homing show ID --positions` lists the positions"),
             SpawnError::Limit(_) => Self::new(TroubleKind::Limit, message),
             SpawnError::Journal(error) => error.into(),
             _ => Self::config(message),
@@ -267,6 +268,7 @@ fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &s
         limit: None,
         usage: EnvelopeUsage::default(),
         subtree: EnvelopeUsage::default(),
+        inherited: None,
         verified: None,
         warnings: Vec::new(),
         denied: Vec::new(),

@@ -165,6 +165,9 @@ pub(crate) fn cost_line(envelope: &Envelope) -> String {
     parts.push(format!("{} tokens", figures::tokens(all.input + all.output)));
     parts.push(figures::cost(all));
     parts.push(figures::time(all.wall_ms));
+    if let Some(inherited) = &envelope.inherited {
+        parts.push(format!("inherited {}", figures::money(inherited.cost_micros)));
+    }
     match envelope.verified {
         Some(true) => parts.push("verified".to_owned()),
         Some(false) => parts.push("not verified".to_owned()),

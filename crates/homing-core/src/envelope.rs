@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     fact::{FailureKind, LimitHit, Outcome},
+    message::Usage,
     place::Place,
     question::OpenQuestion,
     receipts::Receipts,
@@ -44,6 +45,9 @@ pub struct Envelope {
     pub usage: EnvelopeUsage,
     /// Usage of this run and all runs below it.
     pub subtree: EnvelopeUsage,
+    /// Usage that the root of a fork took over from the tree it was made from. It is not part of `usage` and `subtree`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inherited: Option<InheritedUsage>,
     /// True if the `until` command succeeded; null if there is no such command.
     pub verified: Option<bool>,
     /// Warnings: what was repaired, replaced or missing.
@@ -197,6 +201,17 @@ pub struct EnvelopeUsage {
     pub wall_ms: u64,
 }
 
+/// Usage that a fork took over: another tree paid for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InheritedUsage {
+    /// Tokens sent, cached ones included.
+    pub input: u64,
+    /// Tokens received.
+    pub output: u64,
+    /// Millionths of a US dollar.
+    pub cost_micros: u64,
+}
+
 impl EnvelopeUsage {
     fn new(totals: &Totals, wall_ms: u64) -> Self {
         Self {
@@ -216,6 +231,13 @@ impl EnvelopeUsage {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(value: &u64) -> bool {
     *value == 0
+}
+
+/// The usage that a fork took over, for its root.
+fn inherited(tree: &RunTree, run: &Run) -> Option<InheritedUsage> {
+    let Usage { input, output, cost_micros, .. } = tree.inherited();
+    let is_fork = run.spawned.parent.is_none() && (input, output, cost_micros) != (0, 0, 0);
+    is_fork.then_some(InheritedUsage { input, output, cost_micros })
 }
 
 impl Envelope {
@@ -241,6 +263,7 @@ impl Envelope {
             limit,
             usage: EnvelopeUsage::new(&run.own, wall_ms),
             subtree: EnvelopeUsage::new(&run.subtree, wall_ms),
+            inherited: inherited(tree, run),
             verified: run.verified(),
             warnings: run.spawned.warnings.clone(),
             denied: run.effects().denied.to_vec(),

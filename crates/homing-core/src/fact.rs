@@ -28,7 +28,7 @@ pub struct Record {
     pub seq: u64,
     /// Milliseconds since 1970, monotonic within one owner.
     pub at: u64,
-    /// Number of the owning process that wrote it; grows with each resume.
+    /// Number of the owning process that wrote it; grows with each resume. [`INHERITED`] for the facts that a fork took over.
     pub epoch: u32,
     /// The run.
     pub run: Uuid,
@@ -36,6 +36,16 @@ pub struct Record {
     pub place: Place,
     /// The fact.
     pub fact: Fact,
+}
+
+/// The epoch of facts that a fork took over from another tree: no process has it.
+pub const INHERITED: u32 = 0;
+
+impl Record {
+    /// Returns whether a fork took this fact over from another tree, which paid for it.
+    pub fn is_inherited(&self) -> bool {
+        self.epoch == INHERITED
+    }
 }
 
 /// Something that happened to a run.

@@ -32,6 +32,10 @@ pub struct RunTree {
     has_questions: bool,
     pub(crate) learned: Learned,
     origins: BTreeSet<Origin>,
+    /// Usage of the facts that a fork took over.
+    inherited: Usage,
+    /// True while such a fact is applied.
+    is_inheriting: bool,
 }
 
 /// Time that has passed for a tree. It passes only while a process owns the tree, and not while all open runs wait for
@@ -89,6 +93,7 @@ impl RunTree {
         self.next_seq += 1;
         let now = self.clock_at(record.epoch, record.at);
         self.clock = TreeClock { now, last: Some((record.epoch, record.at)) };
+        self.is_inheriting = record.is_inherited();
         match &record.fact {
             Fact::Spawned(spawned) => self.add(record.run, record.place.clone(), spawned),
             fact => {
@@ -198,10 +203,17 @@ impl RunTree {
     fn settle(&mut self, at: usize, used: Usage) -> Option<Asked> {
         let run = &mut self.runs[at];
         let asked = run.open_ask()?.clone();
+        self.learned.used(run.links.agent, &asked, run.asks.margin, &used);
+        // The other tree has paid for it.
+        let used = if self.is_inheriting {
+            self.inherited += used;
+            Usage::default()
+        } else {
+            used
+        };
         let at_most = if used.estimated { used.cost_micros } else { 0 };
         run.own.usage += used;
         run.own.at_most_micros += at_most;
-        self.learned.used(run.links.agent, &asked, run.asks.margin, &used);
         self.up_from(Some(at), |run| {
             run.held -= asked.hold;
             run.subtree.usage += used;
@@ -238,7 +250,7 @@ impl RunTree {
         self.runs[at].ended = Some(ended.clone());
         self.runs[at].work.stop(self.clock.now);
         self.hold_landing(at, Reservation::default());
-        if self.runs[at].began().is_some() {
+        if self.runs[at].began().is_some() && !self.is_inheriting {
             self.learned.ended(self.runs[at].links.agent, &self.runs[at].own.usage);
         }
         let spawned = self.runs[at].spawned.clone();
@@ -349,6 +361,11 @@ impl RunTree {
         let waits_for_child = |run: &Run| self.children(run).rev().any(|child| child.ended.is_none());
         let is_stuck = |run: &Run| run.is_waiting() && (run.questions().any_open() || waits_for_child(run));
         self.runs.iter().rev().all(|run| run.ended.is_some() || is_stuck(run))
+    }
+
+    /// Returns the usage of the facts that this tree took over as a fork, which another tree paid for.
+    pub fn inherited(&self) -> Usage {
+        self.inherited
     }
 
     /// Returns the number of the last owner that wrote.

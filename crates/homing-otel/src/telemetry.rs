@@ -83,8 +83,12 @@ impl Telemetry {
         Ok(Self { queue, counts })
     }
 
-    /// Accepts a fact without blocking. If the queue is full, the fact is dropped and counted.
+    /// Accepts a fact without blocking. If the queue is full, the fact is dropped and counted. A fact that a fork took over is only
+    /// replayed, because it was exported when it happened.
     pub fn take(&self, record: &Arc<Record>) {
+        if record.is_inherited() {
+            return self.recall([record.clone()]);
+        }
         self.put(WorkerMessage::Fact(record.clone()));
     }
 

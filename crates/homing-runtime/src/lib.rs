@@ -10,6 +10,7 @@ mod cost_limit;
 mod delegation;
 pub mod event;
 mod fork;
+mod fork_tree;
 mod handle;
 pub mod journal;
 mod ledger;
@@ -30,6 +31,7 @@ mod transcript_lines;
 
 pub use config::{OnQuestion, RetryConfig, RuntimeConfig, TaintConfig};
 pub use delegation::{AgentListing, ChildEnding, ChildReport, ChildReports};
+pub use fork_tree::Fork;
 pub use handle::{NoData, RunHandle, Statistics, aggregate};
 pub use on_demand::OnDemand;
 pub use prompt::PromptContext;

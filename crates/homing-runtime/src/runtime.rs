@@ -190,6 +190,9 @@ pub enum SpawnError {
     /// Its worktree could not be created.
     #[error("cannot create a worktree for this run: {0}")]
     Workspace(String),
+    /// The tree cannot be forked at this position.
+    #[error("cannot fork: {0}")]
+    Fork(String),
 }
 
 /// A child to spawn.

@@ -29,6 +29,19 @@ pub struct Graph {
     pub output: Option<String>,
     /// Maximum number of steps; nodes that run concurrently count as one.
     pub max_steps: u32,
+    /// Values that a fork sets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub(crate) set: Vec<StateValues>,
+}
+
+/// Values of the state that a fork sets before a step.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct StateValues {
+    /// The number of steps that were finished.
+    pub(crate) step: u32,
+    pub(crate) values: serde_json::Map<String, Value>,
 }
 
 impl Default for Graph {
@@ -40,6 +53,7 @@ impl Default for Graph {
             start: String::new(),
             output: None,
             max_steps: 100,
+            set: Vec::new(),
         }
     }
 }

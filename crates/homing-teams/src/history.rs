@@ -27,6 +27,7 @@ pub(crate) struct History<'a> {
     /// The endings in the order in which the team learned of them.
     order: Vec<Ending<'a>>,
     /// The number of endings since the team's last step.
+    #[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "only scripts ask"))]
     new_endings: usize,
 }
 
@@ -258,10 +259,10 @@ impl<'a> History<'a> {
         self.calls.is_empty()
     }
 
-    /// Returns whether the call was made.
+    /// The IDs of the calls that were made.
     #[cfg(feature = "scripts")]
-    pub(crate) fn has_call(&self, id: &str) -> bool {
-        self.calls.contains_key(id)
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &'a str> {
+        self.calls.keys().copied()
     }
 
     /// The calls that have ended, in the order in which the team learned of it.

@@ -131,10 +131,10 @@ pub fn is_team_agent(agent: &AgentDefinition) -> bool {
 }
 
 /// Metadata key under which the definition of a team contains the team itself.
-const RECORD: &str = "team";
+pub(crate) const RECORD: &str = "team";
 
 /// The team as data; `None` if a part of it is code.
-fn record(team: &Team) -> Option<Value> {
+pub(crate) fn record(team: &Team) -> Option<Value> {
     if !team.tools.is_empty() || team.has_code() {
         return None;
     }

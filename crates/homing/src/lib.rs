@@ -74,7 +74,7 @@ pub use homing_core::{
     tool::{Answer, Question, Replay, Tool, ToolContext, ToolOutput, ToolSpec},
 };
 pub use homing_runtime::{
-    AnswerError, NoData, OnDemand, OnQuestion, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError,
+    AnswerError, Fork, NoData, OnDemand, OnQuestion, PermissionHandler, RunHandle, Runtime, RuntimeConfig, SpawnError,
     Statistics, Submission, Task, aggregate,
     event::{Event, Events},
     journal::{Claim, FactListener, JournalError},
@@ -239,6 +239,16 @@ impl Homing {
     /// Fails if the tree is unknown, its process is alive, it crashed repeatedly, or the journal cannot be written.
     pub async fn resume(&self, tree: uuid::Uuid, claim: Claim, more: Limits) -> Result<RunHandle, SpawnError> {
         self.runtime.resume(tree, claim, more).await
+    }
+
+    /// Starts a new tree that begins with the facts of a recorded one up to a position, and continues from there. Nothing that
+    /// was answered by then is asked or paid again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such position, if the tree had ended by then, or if the journal fails.
+    pub async fn fork(&self, tree: uuid::Uuid, fork: Fork) -> Result<RunHandle, SpawnError> {
+        self.runtime.fork(tree, fork).await
     }
 
     /// Returns the runtime: all live runs, statistics, waiting for several runs.

@@ -53,6 +53,9 @@ pub(crate) struct ShowArgs {
     /// Show the run tree, one line per run.
     #[arg(long)]
     pub(crate) tree: bool,
+    /// List what happened, with the positions for `homing fork --at`.
+    #[arg(long)]
+    pub(crate) positions: bool,
     /// Follow the run until it ends.
     #[arg(long, short)]
     pub(crate) follow: bool,
@@ -79,6 +82,35 @@ pub(crate) struct ResumeArgs {
     /// Even if its process is alive but stalled, or it has crashed repeatedly.
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) with: WithArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  homing show ID --positions
+  homing fork ID --at 42 --set audience=experts
+
+What was answered up to the position is taken over and costs nothing again. For a team, --set changes a parameter or a value of a
+graph's state; for an agent, a variable that child runs see. The limits are added to the run's limits.
+
+A run ID is a UUID, the beginning of one, a key, or a place such as 1.2 in the newest run tree.")]
+pub(crate) struct ForkArgs {
+    /// Run ID.
+    pub(crate) id: String,
+    /// Position of the last thing that is taken over.
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) at: u64,
+    /// Set a value from there on.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = values::pair)]
+    pub(crate) set: Vec<(String, String)>,
+    /// Replace the task.
+    #[arg(long)]
+    pub(crate) task: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]

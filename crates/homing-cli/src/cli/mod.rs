@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Show(journal::ShowArgs),
     /// Resume an interrupted run, or give an exhausted one a larger budget.
     Resume(Box<journal::ResumeArgs>),
+    /// Start a new run from the middle of a recorded one, paying nothing again.
+    Fork(Box<journal::ForkArgs>),
     /// Stop a run, even one started by another process.
     Cancel(journal::CancelArgs),
     /// Send a message to a run, even one started by another process; a finished run is continued.

@@ -9,6 +9,7 @@ mod config;
 mod convert;
 mod doctor;
 mod export;
+mod fork;
 mod init;
 mod map;
 pub(crate) mod mcp;
@@ -47,6 +48,10 @@ pub(crate) fn run(cli: Cli) -> Exit {
         }
         Command::Resume(args) => {
             let outcome = with_telemetry(|telemetry| resume::run(&args, telemetry));
+            if args.output.json { report_json(outcome, "") } else { report(outcome) }
+        }
+        Command::Fork(args) => {
+            let outcome = with_telemetry(|telemetry| fork::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Tell(args) => {

@@ -1,11 +1,16 @@
 //! `homing show`: shows a recorded run's transcript, its tree, or its current activity.
 
-use std::{collections::HashSet, fmt::Write, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write,
+    sync::Arc,
+    time::Duration,
+};
 
 use homing::environment;
 use homing_core::{
     envelope::Envelope,
-    fact::Record,
+    fact::{Fact, Record},
     limits::usd,
     message::{Message, Part},
     place::Place,
@@ -29,7 +34,7 @@ use crate::{
     exit::{Exit, Trouble, print},
     print_result,
     progress::{
-        Board, call_line,
+        Board, call_line, first_line,
         frame::{Look, frame},
         plain,
     },
@@ -46,6 +51,10 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         follow(&journal, &found).await?;
     }
     let envelope = envelope(&journal, &found)?;
+    if args.positions {
+        print(&positions(&journal, &found)?)?;
+        return Ok(Exit::Done);
+    }
     match (args.json, args.tree) {
         (true, _) => print_result::json(&envelope),
         (false, true) => print(&tree_lines(&journal, &found)?)?,
@@ -100,6 +109,44 @@ fn tree_lines(journal: &SqliteJournal, found: &RunRef) -> Result<String, Trouble
     let is_unicode = environment::is_unicode_locale();
     let look = Look { width: terminal::width().unwrap_or(100), height: usize::MAX, is_unicode };
     Ok(frame(&board, look).join("\n"))
+}
+
+/// Lists the facts of a run and the runs below it, one per line, with their positions.
+fn positions(journal: &SqliteJournal, found: &RunRef) -> Result<String, Trouble> {
+    let records = journal.follow(found.tree, 0)?;
+    let within = records.iter().filter(|record| record.place.is_within(&found.place));
+    let mut agents: HashMap<uuid::Uuid, String> = HashMap::new();
+    let lines = within.map(|record| {
+        if let Fact::Spawned(spawned) = &record.fact {
+            agents.insert(record.run, spawned.agent.name.clone());
+        }
+        let agent = agents.get(&record.run).map_or("", String::as_str);
+        let kind = record.fact.kind().replace('_', " ");
+        format!("{:>5}  {:<6} {agent}: {kind}{}", record.seq, record.place.to_string(), detail(&record.fact))
+    });
+    let lines: Vec<String> = lines.collect();
+    Ok(sanitize::inert(&lines.join("\n")))
+}
+
+/// The beginning of what a fact is about.
+fn detail(fact: &Fact) -> String {
+    let brief = |text: &str| format!(" · {}", first_line(text));
+    match fact {
+        Fact::Spawned(spawned) => brief(&spawned.task),
+        Fact::Asked(asked) => brief(&asked.model),
+        Fact::Replied { reply } => {
+            let calls: Vec<String> = reply.calls().map(call_line).collect();
+            if calls.is_empty() { brief(&reply.text()) } else { brief(&calls.join(", ")) }
+        }
+        Fact::AskFailed { failure, .. } => brief(&failure.error.to_string()),
+        Fact::Called(called) => brief(&call_line(&called.call)),
+        Fact::Returned { result, .. } => brief(&result.text),
+        Fact::Told { message, .. } => brief(message),
+        Fact::Compacted { summary, .. } => brief(summary),
+        Fact::Questioned { question, .. } => brief(&question.text),
+        Fact::Answered { .. } | Fact::Halted { .. } | Fact::Extended { .. } => String::new(),
+        Fact::Ended(ended) => brief(&ended.outcome.status().replace('_', " ")),
+    }
 }
 
 /// Prints progress until the run tree ends or its process is gone.

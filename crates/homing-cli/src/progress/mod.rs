@@ -81,7 +81,7 @@ impl Board {
         if let Fact::Spawned(spawned) = &record.fact {
             return self.add(record, spawned);
         }
-        let at = record.at;
+        let (at, is_inherited) = (record.at, record.is_inherited());
         let Some(row) = self.row_mut(record.run) else { return };
         match &record.fact {
             Fact::Spawned(_) | Fact::Told { .. } | Fact::Compacted { .. } => (),
@@ -91,9 +91,12 @@ impl Board {
                 row.activity = format!("waiting for {}", model_name(&asked.model));
             }
             Fact::Replied { reply } => {
-                row.pay(&reply.usage);
+                if !is_inherited {
+                    row.pay(&reply.usage);
+                }
                 row.set_activity(&reply.text());
             }
+            Fact::AskFailed { .. } if is_inherited => (),
             Fact::AskFailed { charge, .. } => row.pay(charge),
             Fact::Called(called) => {
                 row.status = if homing_core::tool_names::is_delegation(&called.call.name) {
@@ -169,7 +172,7 @@ fn summary(ended: &Ended) -> &str {
 }
 
 /// Returns the first line that contains a letter or digit.
-fn first_line(text: &str) -> String {
+pub(crate) fn first_line(text: &str) -> String {
     let line = text.lines().find(|line| line.contains(char::is_alphanumeric)).unwrap_or_default();
     sanitize::inert_line(&crate::terminal::cut(line.trim(), 200))
 }

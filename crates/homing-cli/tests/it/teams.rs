@@ -232,3 +232,41 @@ fn workflow_script_file_is_checked_and_run() {
     let output = world.homing(&run);
     assert_eq!(json(&output)["data"]["result"], serde_json::json!([3, "<a>", 90000]), "{}", err(&output));
 }
+
+#[test]
+fn fork_continues_from_a_position_and_pays_nothing_again() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen))));
+    let agents = "agents: [{name: ada, description: d, prompt: You are Ada., tools: []}]";
+    let graph = "graph:\n  start: look\n  state: {found: {type: string}}\n  nodes:\n    \
+        - {name: look, agent: ada, task: look, writes: found}\n    \
+        - {name: write, agent: ada, task: 'write {{ state.found }}'}\n  edges:\n    - {from: look, to: write}\n";
+    world.write("route.yaml", &format!("name: route\n{agents}\n{graph}"));
+    let first = world.homing(&["team", "route.yaml", "--model", "openai/gpt-4.1", "--json", "go"]);
+    assert_eq!(json(&first)["output"], "<write <look>>", "{}", err(&first));
+    let run = json(&first)["run"].as_str().unwrap().to_owned();
+    let positions = out(&world.homing(&["show", &run, "--positions"]));
+    let returned =
+        positions.lines().find(|line| line.contains("route: returned")).unwrap_or_else(|| panic!("{positions}"));
+    let at = returned.split_whitespace().next().unwrap();
+    let asked = world.provider.requests().len();
+    let forked =
+        world.homing(&["fork", &run, "--at", at, "--set", "found=other", "--model", "openai/gpt-4.1", "--json"]);
+    assert_eq!((code(&forked), &json(&forked)["output"]), (0, &"<write other>".into()), "{}", err(&forked));
+    assert_eq!(world.provider.requests().len(), asked + 1, "only the second node is asked");
+    let (before, after) = (json(&first), json(&forked));
+    assert!(after["inherited"]["cost_micros"].as_u64().unwrap() > 0, "{after}");
+    let cost = |envelope: &serde_json::Value| envelope["subtree"]["cost_micros"].as_u64().unwrap();
+    assert_eq!(cost(&after) + after["inherited"]["cost_micros"].as_u64().unwrap(), cost(&before));
+    let listed = out(&world.homing(&["runs", "--json"]));
+    let rows: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let rows = rows.as_array().unwrap_or_else(|| panic!("{listed}"));
+    let of_fork = rows.iter().find(|row| row["run"] == after["run"]).unwrap_or_else(|| panic!("{listed}"));
+    assert_eq!(of_fork["usage"]["cost_micros"], after["subtree"]["cost_micros"], "{listed}");
+    let wrong = world.homing(&["fork", &run, "--at", "9999"]);
+    assert_eq!(code(&wrong), 2, "{}", err(&wrong));
+    assert!(
+        err(&wrong).contains("there is no position 9999") && err(&wrong).contains("--positions"),
+        "{}",
+        err(&wrong)
+    );
+}

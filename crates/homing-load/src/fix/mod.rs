@@ -170,7 +170,7 @@ impl CheckedFile {
             return Meaning { definitions: card.map(meaning).into_iter().collect(), diagnostics };
         }
         let options = ParseOptions { strict: false, tools: self.tools.clone() };
-        let mut parsed = load_bytes(&self.path, bytes, self.found, Scope::Project, None, &options);
+        let mut parsed = load_bytes(&self.path, bytes, self.found, Scope::Project, None, &options, None);
         parsed.diagnostics.retain(|diagnostic| diagnostic.path.as_deref() == Some(&self.path));
         let definitions = parsed.definitions.iter().filter_map(|definition| serde_json::to_value(definition).ok());
         Meaning { definitions: definitions.collect(), diagnostics: parsed.diagnostics }

@@ -9,6 +9,7 @@ mod cut_anywhere;
 mod cut_replies;
 mod delegation;
 mod fan_out;
+mod forks;
 mod full_disk;
 mod ledger;
 mod limits;

@@ -103,6 +103,11 @@ impl GraphScript {
         (walk, Ok(None))
     }
 
+    /// The number of steps that are finished.
+    pub(crate) fn steps(&self, history: &History<'_>) -> u32 {
+        self.walk(history).0.step
+    }
+
     /// The message of an error at a node, with its line.
     fn at_node(&self, at: usize, why: &str) -> String {
         let source = self.source.at(&format!("graph.nodes[{at}]"));
@@ -114,6 +119,11 @@ impl GraphScript {
         if walk.step >= self.graph.max_steps {
             let source = self.source.at("graph");
             return Err(format!("{source}the graph took {} steps without reaching its end", walk.step));
+        }
+        for set in self.graph.set.iter().filter(|set| set.step == walk.step) {
+            for (name, value) in &set.values {
+                state::set(&self.graph, &mut walk.state, name, value.clone())?;
+            }
         }
         let (mut open, mut results) = (Vec::new(), Vec::new());
         for at in &walk.frontier {

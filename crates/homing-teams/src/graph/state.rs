@@ -36,6 +36,16 @@ pub(crate) fn put(graph: &Graph, state: &mut Object<String, Value>, name: &str, 
     Ok(())
 }
 
+/// Replaces the field `name`, whatever its reducer.
+pub(crate) fn set(graph: &Graph, state: &mut Object<String, Value>, name: &str, value: Value) -> Result<(), String> {
+    let Some(field) = graph.state.get(name) else { return Err(format!("the state has no `{name}`")) };
+    if !fits(field.kind, &value) {
+        return Err(format!("`{name}` must be {}, not {}", kind_name(field.kind), brief(&value)));
+    }
+    state.insert(name.to_owned(), value);
+    Ok(())
+}
+
 fn reduce(reducer: Reducer, old: Value, new: Value) -> Result<Value, String> {
     match (reducer, old, new) {
         (Reducer::Replace, _, new) => Ok(new),

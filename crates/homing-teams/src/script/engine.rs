@@ -3,7 +3,7 @@
 //! An execution begins at the beginning of the script and is told how its agents ended, in the recorded order. It ends when the
 //! script returns or waits for agents that are still running. So the same endings always lead to the same calls.
 
-use std::thread;
+use std::{fmt, thread};
 
 use rquickjs::{Context, Ctx, Function, Object, Persistent, Runtime, context::EvalOptions, function::IntoArgs};
 use serde::Deserialize;
@@ -33,8 +33,8 @@ pub(super) struct Execution<'a> {
     pub(super) args: &'a Value,
     /// The token budget; 0 for none.
     pub(super) budget: u64,
-    /// Agents that have ended, by the number of their call, in the order in which the team learned of it.
-    pub(super) endings: &'a [(usize, AgentEnding)],
+    /// Calls whose agents have ended, in the order in which the team learned of it.
+    pub(super) endings: &'a [(CallId, AgentEnding)],
 }
 
 /// The ending of an agent, as the script sees it.
@@ -102,7 +102,35 @@ pub(super) struct AgentCall {
     pub(super) effort: Option<String>,
     pub(super) isolation: Option<String>,
     pub(super) deny: Option<Vec<String>>,
-    pub(super) workflow: bool,
+    /// Everything that the answer depends on, as text.
+    asked: String,
+}
+
+/// The identity of a call: its number, and a fingerprint of what it asks for, so that an answer is never given to another call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CallId {
+    pub(super) index: usize,
+    fingerprint: u64,
+}
+
+impl CallId {
+    pub(super) fn new(index: usize, call: &AgentCall) -> Self {
+        // FNV-1a: the same in every build, because it is recorded.
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self { index, fingerprint: call.asked.bytes().fold(0xcbf2_9ce4_8422_2325, mix) }
+    }
+
+    /// The identity from the ID of a recorded job.
+    pub(super) fn parse(id: &str) -> Option<Self> {
+        let (index, fingerprint) = id.strip_prefix("agent/")?.strip_suffix("#0")?.split_once('/')?;
+        Some(Self { index: index.parse().ok()?, fingerprint: u64::from_str_radix(fingerprint, 16).ok()? })
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "agent/{}/{:016x}#0", self.index, self.fingerprint)
+    }
 }
 
 /// An error of the script.
@@ -174,24 +202,34 @@ fn follow(
     execution: &Execution<'_>,
     choose: impl FnOnce(usize) -> Vec<usize>,
 ) -> Result<Progress, ScriptError> {
-    for (index, ending) in execution.endings {
+    for (id, ending) in execution.endings {
         let count: usize = engine.call(host, "count", ())?;
-        if *index >= count {
-            return Err(ScriptError::new("the script does not repeat its recorded calls"));
+        if id.index >= count || CallId::new(id.index, &call(engine, host, id.index)?) != *id {
+            let number = id.index + 1;
+            let why =
+                format!("the script does not repeat its recorded calls: call {number} of agent() is another one now");
+            return Err(ScriptError::new(why));
         }
-        let () = engine.call(host, "settle", (*index, ending.json().to_string()))?;
+        let () = engine.call(host, "settle", (id.index, ending.json().to_string()))?;
         engine.run_jobs()?;
     }
-    let unreadable =
-        |error: serde_json::Error| ScriptError::new(format!("the state of the script is not readable: {error}"));
     let state: String = engine.call(host, "state", ())?;
     let state: ScriptState = serde_json::from_str(&state).map_err(unreadable)?;
     let mut calls = Vec::new();
     for index in choose(state.agents) {
-        let call: String = engine.call(host, "call", (index,))?;
-        calls.push((index, serde_json::from_str(&call).map_err(unreadable)?));
+        calls.push((index, call(engine, host, index)?));
     }
     Ok(Progress { state, calls })
+}
+
+/// One call of the script.
+fn call(engine: &Engine, host: &Host, index: usize) -> Result<AgentCall, ScriptError> {
+    let call: String = engine.call(host, "call", (index,))?;
+    serde_json::from_str(&call).map_err(unreadable)
+}
+
+fn unreadable(error: serde_json::Error) -> ScriptError {
+    ScriptError::new(format!("the state of the script is not readable: {error}"))
 }
 
 impl AgentEnding {

@@ -204,7 +204,10 @@
       else resolve(workflow && isArray(ending.value?.logs) ? ending.value.result : ending.value);
     },
     count: () => calls.length,
-    call: index => stringify(calls[index]),
+    call: index => {
+      const { task, schema, agent, model, effort, isolation, deny, workflow } = calls[index];
+      return stringify({ ...calls[index], asked: stringify([task, schema, agent, model, effort, isolation, deny, workflow]) });
+    },
     state: () => stringify({ end, logs, failures, agents: calls.length }),
   };
 }

@@ -1,10 +1,14 @@
 //! The program of a team that is a workflow script.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::{
     Script, default_agent_name,
-    engine::{self, AgentCall, AgentEnding, AgentResult, Execution, Progress, ScriptEnd, ScriptError, ScriptState},
+    engine::{
+        self, AgentCall, AgentEnding, AgentResult, CallId, Execution, Progress, ScriptEnd, ScriptError, ScriptState,
+    },
 };
 use crate::{
     history::{History, JobResult},
@@ -52,11 +56,12 @@ impl ScriptProgram {
     }
 
     fn execute(&self, history: &History<'_>, open: usize) -> Result<Progress, ScriptError> {
-        let endings: Vec<(usize, AgentEnding)> =
-            history.endings().into_iter().filter_map(|(id, job)| Some((number(id)?, ending(job)))).collect();
+        let endings: Vec<(CallId, AgentEnding)> =
+            history.endings().into_iter().filter_map(|(id, job)| Some((CallId::parse(id)?, ending(job)))).collect();
         let args = self.args(history.own_task);
         let execution = Execution { source: &self.script.source, args: &args, budget: self.budget, endings: &endings };
-        let is_open = |index: &usize| !history.has_call(&job(*index));
+        let started: HashSet<usize> = history.calls().filter_map(CallId::parse).map(|id| id.index).collect();
+        let is_open = |index: &usize| !started.contains(index);
         engine::execute(&execution, |count| (0..count).filter(is_open).take(open).collect())
     }
 
@@ -72,7 +77,7 @@ impl ScriptProgram {
             limits: &LimitFields::default(),
             background: true,
         };
-        let mut delegate = delegate.call(job(index));
+        let mut delegate = delegate.call(CallId::new(index, call).to_string());
         let changes = [
             ("model", call.model.as_ref().map(|model| json!(model))),
             ("effort", call.effort.as_ref().map(|effort| json!(effort))),
@@ -86,16 +91,6 @@ impl ScriptProgram {
         }
         delegate
     }
-}
-
-/// The ID of the first attempt at call `index` of the script.
-fn job(index: usize) -> String {
-    format!("agent/{index}#0")
-}
-
-/// The number of the call, from the ID of its job.
-fn number(id: &str) -> Option<usize> {
-    id.strip_prefix("agent/")?.split('#').next()?.parse().ok()
 }
 
 /// The ending of an agent as the script sees it.

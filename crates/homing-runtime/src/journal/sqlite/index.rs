@@ -40,6 +40,10 @@ pub(super) fn update(
     last_models: &mut LastModels,
 ) -> rusqlite::Result<()> {
     let spend = |last_models: &mut LastModels, used: &Usage, tool_calls: u32, is_reply: bool| {
+        // Another tree paid for what a fork took over.
+        if record.is_inherited() {
+            return Ok(());
+        }
         let last = last_models.of(connection, record)?;
         let turns = u32::from(is_reply && last.is_turn);
         add_usage(connection, (tree, run, &last.model, day(record.at)), used, turns, tool_calls)
