@@ -49,6 +49,17 @@ pub(crate) struct FoundTeam {
 }
 
 impl CodingSetup {
+    /// Returns the paths of all team files of the project and its user, trusted or not.
+    pub fn team_files(&self) -> Vec<PathBuf> {
+        let project = self.places.project_folders().into_iter().map(|folder| folder.join(".homing/teams"));
+        project.chain(self.user_team_folders()).flat_map(|folder| team_files(&folder)).collect()
+    }
+
+    fn user_team_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let home = self.places.home.iter().map(|home| home.join(".homing/teams"));
+        home.chain(self.places.config.iter().map(|config| config.join("homing/teams")))
+    }
+
     /// Reads the team files. Those of a project need trust, because they call tools without a model in between.
     pub(crate) fn find_teams(&self, files: &AuthorityFiles, trust: Trust) -> FoundTeams {
         let mut found = FoundTeams::default();
@@ -72,9 +83,7 @@ impl CodingSetup {
                 }
             }
         }
-        let home = self.places.home.iter().map(|home| home.join(".homing/teams"));
-        let config = self.places.config.iter().map(|config| config.join("homing/teams"));
-        for path in home.chain(config).flat_map(|folder| team_files(&folder)) {
+        for path in self.user_team_folders().flat_map(|folder| team_files(&folder)) {
             match fs::read_to_string(&path) {
                 Ok(text) => found.add(&text, path, Scope::User),
                 Err(error) => {
