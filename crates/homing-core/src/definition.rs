@@ -152,6 +152,9 @@ pub struct ExecutionSettings {
     /// Scope of the notes that it keeps between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryScope>,
+    /// Name under which the notes are kept, if it is not the agent's: the members of a team share theirs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_name: Option<String>,
     /// Those who may start it.
     #[serde(skip_serializing_if = "OfferedTo::is_everyone")]
     pub offered_to: OfferedTo,

@@ -119,7 +119,9 @@ impl Client {
         };
         let mut task = self.tags(&homing).add_to(Task::new(agent, text).limits(limits));
         task.history = history;
-        task.model.clone_from(&self.server.options.model);
+        // The model of a team is its program, which no other model can replace.
+        let is_team = definition.is_some_and(|definition| homing::crates::teams::is_team_agent(definition));
+        task.model = self.server.options.model.clone().filter(|_| !is_team);
         task.account.clone_from(&self.server.options.account);
         let handle = homing.spawn(task).map_err(|error| SpawnRefusal(error.to_string()))?;
         let (before, reported) = (ClientUsage::default(), Arc::default());

@@ -7,6 +7,7 @@ use std::{
 };
 
 use homing_core::{
+    definition::MemoryScope,
     diagnostic::{Diagnostic, Severity},
     registry::{Registry, distance},
     tool::ToolSpec,
@@ -27,7 +28,7 @@ use crate::{
     references::references,
     script::{self, Script},
     team::{Member, Pattern, Team},
-    yaml_positions::YamlPositions,
+    yaml_positions::{YamlPositions, quote_leading_zeros},
 };
 
 /// The largest accepted size of a team file.
@@ -48,8 +49,8 @@ pub(crate) struct TeamFile {
     pub(crate) agents: Vec<Member>,
     /// Teams that are defined here, as members of this one.
     pub(crate) teams: Vec<TeamFile>,
-    /// True if members share a memory.
-    pub(crate) memory: bool,
+    /// Memory that the members share.
+    pub(crate) memory: MemoryField,
     /// Limits of the whole team.
     pub(crate) limits: LimitFields,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +69,52 @@ pub(crate) struct TeamFile {
     pub(crate) script: Option<Script>,
 }
 
+/// Memory that the members of a team share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "Memory")]
+pub(crate) enum MemoryField {
+    /// True for values that last as long as the run.
+    Run(bool),
+    /// Notes in a folder that last longer than the run.
+    Notes(NotesField),
+}
+
+/// Place of the notes of a team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Notes")]
+pub(crate) enum NotesField {
+    /// In the project, shared by its users.
+    Project,
+    /// In the user's home, shared by projects.
+    User,
+}
+
+impl Default for MemoryField {
+    fn default() -> Self {
+        Self::Run(false)
+    }
+}
+
+impl MemoryField {
+    fn of(team: &Team) -> Self {
+        match team.notes {
+            Some(MemoryScope::User) => Self::Notes(NotesField::User),
+            Some(MemoryScope::Project | MemoryScope::Local) => Self::Notes(NotesField::Project),
+            None => Self::Run(team.memory),
+        }
+    }
+
+    fn scope(self) -> Option<MemoryScope> {
+        match self {
+            Self::Run(_) => None,
+            Self::Notes(NotesField::Project) => Some(MemoryScope::Project),
+            Self::Notes(NotesField::User) => Some(MemoryScope::User),
+        }
+    }
+}
+
 impl TeamFile {
     /// The team without the agents and teams that are part of it.
     pub(crate) fn alone(team: &Team) -> Self {
@@ -75,7 +122,7 @@ impl TeamFile {
             name: team.name.clone(),
             description: team.description.clone(),
             parameters: team.parameters.clone(),
-            memory: team.memory,
+            memory: MemoryField::of(team),
             limits: team.limits.clone(),
             ..Self::default()
         };
@@ -111,7 +158,8 @@ impl TeamFile {
         match (pattern, problems.is_empty()) {
             (Some(pattern), true) => {
                 let mut team = Team::new(self.name, pattern).description(self.description).limits(self.limits);
-                (team.parameters, team.agents, team.teams, team.memory) = (self.parameters, agents, teams, self.memory);
+                (team.parameters, team.agents, team.teams) = (self.parameters, agents, teams);
+                (team.memory, team.notes) = (self.memory == MemoryField::Run(true), self.memory.scope());
                 Ok(team)
             }
             _ => Err(problems),
@@ -175,7 +223,6 @@ pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
                     let problems = check::with_team_paths(&team, problems);
                     let positions = YamlPositions::of(text);
                     loaded.diagnostics = loaded.with_positions(problems);
-                    loaded.diagnostics.extend(loaded.leading_zeros(&positions));
                     loaded.team = Some(team.with_source(loaded.path.as_ref().map(|path| path.as_path()), &positions));
                 }
                 Err(problems) => loaded.diagnostics = loaded.with_positions(problems),
@@ -191,7 +238,7 @@ fn parse(text: &str) -> Result<TeamFile, Diagnostic> {
     }
     // YAML 1.2, as in agent files: `no` is text and not `false`.
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    serde_saphyr::from_str_with_options(&quote_leading_zeros(text), options).map_err(|error| {
         let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let position = error.location().map(|place| (number(place.line()), number(place.column())));
         let (line, column) = position.unwrap_or((0, 0));
@@ -267,17 +314,6 @@ impl LoadedTeam {
             }
             Err(error) => self.diagnostics.push(Diagnostic { path: self.path.clone(), ..error }),
         }
-    }
-
-    /// Warnings about numbers such as `012`, which lose their zero.
-    fn leading_zeros(&self, positions: &YamlPositions) -> Vec<Diagnostic> {
-        let warning = |(text, (line, column)): &(String, (u32, u32))| Diagnostic {
-            path: self.path.clone(),
-            hint: Some(format!("write \"{text}\" if it is text")),
-            ..Diagnostic::warning(format!("`{text}` is read as a decimal number without its leading zero"))
-                .at(*line, *column)
-        };
-        positions.leading_zeros.iter().map(warning).collect()
     }
 
     fn with_positions(&self, problems: Vec<Problem>) -> Vec<Diagnostic> {

@@ -9,7 +9,7 @@ use std::{
 use homing_core::{
     agent_builder::{AgentBuildError, AgentBuilder},
     authority::Allow,
-    definition::{self, AgentDefinition, ModelChoice, ProjectContext},
+    definition::{self, AgentDefinition, MemoryScope, ModelChoice, ProjectContext},
     limits::{Cap, Limits},
     registry::Registry,
     rule::Rule,
@@ -48,8 +48,10 @@ pub struct Team {
     pub teams: Vec<Team>,
     /// Tools that are part of the team.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// True if members share a memory.
+    /// True if members share a memory that lasts as long as the run.
     pub memory: bool,
+    /// Scope of the notes that the members share and keep between runs.
+    pub notes: Option<MemoryScope>,
     /// Limits of the whole team.
     pub limits: LimitFields,
     /// The way in which the members work together.
@@ -142,6 +144,7 @@ impl Team {
             teams: Vec::new(),
             tools: Vec::new(),
             memory: false,
+            notes: None,
             limits: LimitFields::default(),
             pattern: pattern.into(),
             source: TeamSource::default(),
@@ -187,6 +190,13 @@ impl Team {
     #[must_use]
     pub fn with_memory(mut self) -> Self {
         self.memory = true;
+        self
+    }
+
+    /// Gives the members notes that they share and keep between runs.
+    #[must_use]
+    pub fn with_notes(mut self, scope: MemoryScope) -> Self {
+        self.notes = Some(scope);
         self
     }
 
@@ -311,6 +321,9 @@ impl Team {
         let mut agents = self.agents.clone();
         for agent in agents.iter_mut().filter(|agent| agent.tools.allowed == Allow::All) {
             agent.tools.allowed = self.default_tools(&agent.name, tools);
+        }
+        for agent in agents.iter_mut().filter(|agent| self.notes.is_some() && agent.execution.memory.is_none()) {
+            (agent.execution.memory, agent.execution.memory_name) = (self.notes, Some(self.name.clone()));
         }
         for agent in agents.iter_mut().filter(|_| self.memory) {
             if let Allow::Only(rules) = &mut agent.tools.allowed {

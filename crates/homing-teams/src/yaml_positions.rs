@@ -1,14 +1,12 @@
 //! Positions of fields in a YAML file, by path such as `crew.tasks[3].context`.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use granit_parser::{Event, Parser, ScalarStyle};
 
 /// Lines and columns by path.
 pub(crate) struct YamlPositions {
     by_path: HashMap<String, (u32, u32)>,
-    /// Plain values such as `012`, in the order of the file.
-    pub(crate) leading_zeros: Vec<(String, (u32, u32))>,
 }
 
 /// A collection whose end has not been read: its path, and the current position in it.
@@ -20,17 +18,12 @@ enum OpenCollection {
 impl YamlPositions {
     /// The positions in a text that has been parsed before and is therefore valid YAML.
     pub(crate) fn of(text: &str) -> Self {
-        let (mut positions, mut open, mut leading_zeros) = (HashMap::new(), Vec::new(), Vec::new());
+        let (mut positions, mut open) = (HashMap::new(), Vec::new());
         let mut parser = Parser::new_from_str(text);
         while let Some(Ok((event, span))) = parser.next_event() {
             let position = (number(span.start.line()), number(span.start.col()).saturating_add(1));
             match event {
-                Event::Scalar(text, style, ..) => {
-                    if style == ScalarStyle::Plain && has_leading_zero(&text) {
-                        leading_zeros.push((text.to_string(), position));
-                    }
-                    scalar(&mut positions, &mut open, position, &text);
-                }
+                Event::Scalar(text, ..) => scalar(&mut positions, &mut open, position, &text),
                 Event::Alias(_) => scalar(&mut positions, &mut open, position, ""),
                 Event::SequenceStart(..) => {
                     let path = record_value(&mut positions, &mut open, position);
@@ -47,7 +40,7 @@ impl YamlPositions {
                 _ => (),
             }
         }
-        Self { by_path: positions, leading_zeros }
+        Self { by_path: positions }
     }
 
     /// The position of a field, or of the nearest enclosing field that is in the file.
@@ -65,8 +58,40 @@ impl YamlPositions {
     }
 }
 
+/// Puts quotes around plain values such as `012`. A number would lose its zero, and the value is a postcode or an ID more
+/// often than a number; where a number is needed, the quotes make it an error.
+pub(crate) fn quote_leading_zeros(text: &str) -> Cow<'_, str> {
+    let mut found = Vec::new();
+    let mut parser = Parser::new_from_str(text);
+    while let Some(Ok((event, span))) = parser.next_event() {
+        if let Event::Scalar(value, ScalarStyle::Plain, ..) = event
+            && has_leading_zero(&value)
+            && let Some(at) = offset(text, span.start.line(), span.start.col())
+            && text[at..].starts_with(&*value)
+        {
+            found.push((at, value.len()));
+        }
+    }
+    if found.is_empty() {
+        return text.into();
+    }
+    let mut quoted = text.to_owned();
+    for (at, length) in found.into_iter().rev() {
+        quoted.insert(at + length, '"');
+        quoted.insert(at, '"');
+    }
+    quoted.into()
+}
+
+/// The byte offset of a line, from 1, and a column in characters, from 0.
+fn offset(text: &str, line: usize, column: usize) -> Option<usize> {
+    let start = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum::<usize>();
+    text[start..].char_indices().nth(column).map(|(at, _)| start + at)
+}
+
 fn has_leading_zero(text: &str) -> bool {
-    text.len() > 1 && text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn number(number: usize) -> u32 {

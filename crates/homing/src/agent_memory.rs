@@ -61,7 +61,8 @@ impl AgentMemories for MemoryFolders {
     fn folder(&self, agent: &AgentDefinition) -> Option<PathBuf> {
         let (base, below) = self.place(agent.execution.memory?)?;
         // The names of plugins' agents contain a colon.
-        Some(base.join(below).join(agent.name.replace(':', "-")))
+        let name = agent.execution.memory_name.as_ref().unwrap_or(&agent.name);
+        Some(base.join(below).join(name.replace(':', "-")))
     }
 
     fn notes(&self, folder: &Path) -> String {

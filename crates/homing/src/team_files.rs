@@ -53,6 +53,18 @@ pub(crate) struct FoundTeam {
 }
 
 impl CodingSetup {
+    /// Returns the paths of all team files of the project and its user, trusted or not.
+    pub fn team_files(&self) -> Vec<PathBuf> {
+        let project =
+            self.places.project_folders().into_iter().flat_map(|folder| FOLDERS.map(|name| folder.join(name)));
+        project.chain(self.user_team_folders()).flat_map(|folder| team_files(&folder)).collect()
+    }
+
+    fn user_team_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let home = self.places.home.iter().flat_map(|home| FOLDERS.map(|folder| home.join(folder)));
+        home.chain(self.places.config.iter().map(|config| config.join("homing/teams")))
+    }
+
     /// Reads the team files. Those of a project need trust, because they call tools without a model in between.
     pub(crate) fn find_teams(&self, files: &AuthorityFiles, trust: Trust) -> FoundTeams {
         let mut found = FoundTeams::default();
@@ -77,9 +89,7 @@ impl CodingSetup {
                 }
             }
         }
-        let home = self.places.home.iter().flat_map(|home| FOLDERS.map(|folder| home.join(folder)));
-        let config = self.places.config.iter().map(|config| config.join("homing/teams"));
-        for path in home.chain(config).flat_map(|folder| team_files(&folder)) {
+        for path in self.user_team_folders().flat_map(|folder| team_files(&folder)) {
             match fs::read_to_string(&path) {
                 Ok(text) => found.add(&text, path, Scope::User),
                 Err(error) => {

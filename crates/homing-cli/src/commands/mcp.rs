@@ -130,7 +130,7 @@ impl ServerParts {
         Some(Arc::new(self.open().await.ok()?.homing))
     }
 
-    /// Returns a fingerprint of all agents in their files, as far as they are trusted.
+    /// Returns a fingerprint of all agents and teams in their files, as far as they are trusted.
     fn agents_stamp(&self) -> u64 {
         working_folder(self.with.cwd.as_deref()).map_or(0, |folder| stamp(&folder))
     }
@@ -139,8 +139,13 @@ impl ServerParts {
 fn stamp(folder: &Path) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hash = DefaultHasher::new();
-    for entry in CodingSetup::from_env(folder).discover().registry.all() {
+    let setup = CodingSetup::from_env(folder);
+    for entry in setup.discover().registry.all() {
         format!("{:?}", entry.definition).hash(&mut hash);
+    }
+    // Teams are not among these, and trust decides whether those of the project are served.
+    for path in setup.team_files().into_iter().chain([setup.private.join("trust.json")]) {
+        (std::fs::read(&path).ok(), path).hash(&mut hash);
     }
     hash.finish()
 }

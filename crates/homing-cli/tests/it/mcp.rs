@@ -73,6 +73,34 @@ fn added_agent_is_announced_and_usable() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
+#[test]
+fn added_team_is_announced_served_and_replaced() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&crate::world::task_of(seen)));
+    let folder = world.home.path().join(".homing/teams");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut process = McpProcess::start(&world);
+    process.call("runs", &json!({}));
+    for word in ["Write", "Sing"] {
+        let text = format!(
+            "name: report\ndescription: d\nagents: [{{name: ada, description: d, prompt: p, tools: []}}]\ncrew: {{tasks: [{{name: a, \
+             agent: ada, description: '{word} {{{{ task }}}}'}}]}}\n"
+        );
+        std::fs::write(folder.join("report.yaml"), text).unwrap();
+        let changed = |line: &str| line.contains("notifications/tools/list_changed");
+        assert!(process.lines.by_ref().map_while(Result::ok).any(|line| changed(&line)));
+        let result = process.call("delegate", &json!({"agent": "report", "task": "about ants"}));
+        let data = &result["structuredContent"];
+        assert_eq!(
+            (&data["agent"], &data["output"]),
+            (&json!("report"), &json!(format!("{word} about ants"))),
+            "{result}"
+        );
+        assert_eq!(data["children"][0]["agent"], "ada");
+    }
+    process.child.kill().unwrap();
+    process.child.wait().unwrap();
+}
+
 /// A server process with its client.
 struct McpProcess {
     child: Child,

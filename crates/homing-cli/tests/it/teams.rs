@@ -270,3 +270,78 @@ fn fork_continues_from_a_position_and_pays_nothing_again() {
         err(&wrong)
     );
 }
+
+#[test]
+fn members_share_notes_that_outlive_the_run() {
+    let world = World::new(|_, seen| {
+        if has_results(seen) || !seen.body.contains("You are Ada.") {
+            return FakeResponse::chat_text("done");
+        }
+        let folder = seen.body.split("<memory folder=\\\"").nth(1).and_then(|rest| rest.split('\\').next());
+        let path = format!("{}/MEMORY.md", folder.unwrap_or("none"));
+        let args = serde_json::json!({"path": path, "content": "ants have six legs"}).to_string();
+        FakeResponse::chat_calls(&[("write", &args)])
+    });
+    let agents = "agents:\n  - {name: ada, description: d, prompt: You are Ada., tools: [write]}\n  - {name: bob, description: d, prompt: You are \
+                  Bob., tools: []}";
+    let crew = "crew: {tasks: [{name: a, agent: ada, description: Look.}, {name: b, agent: bob, description: Write.}]}";
+    world.write("team.yaml", &format!("name: lab\nmemory: user\n{agents}\n{crew}\n"));
+    let args = ["team", "team.yaml", "--model", "openai/gpt-4.1", "--yes", "--json", "go"];
+    let output = world.homing(&args);
+    assert_eq!((code(&output), &json(&output)["status"]), (0, &"done".into()), "{}", err(&output));
+    let notes = world.home.path().join(".claude/agent-memory/lab/MEMORY.md");
+    assert_eq!(std::fs::read_to_string(notes).unwrap(), "ants have six legs", "{}", out(&output));
+    let before = world.provider.requests().len();
+    assert_eq!(code(&world.homing(&args)), 0);
+    let later = world.provider.requests().split_off(before);
+    let of_bob = later.iter().find(|seen| seen.body.contains("You are Bob.")).unwrap();
+    assert!(of_bob.body.contains("ants have six legs"), "every member reads the notes: {}", of_bob.body);
+}
+
+#[test]
+fn model_delegates_to_a_team_file() {
+    let world = World::new(|_, seen| match task_of(seen).as_str() {
+        "ask the team" if !has_results(seen) => {
+            FakeResponse::chat_calls(&[("delegate", r#"{"agent": "report", "task": "ants"}"#)])
+        }
+        "ask the team" => FakeResponse::chat_text("the team answered"),
+        task => FakeResponse::chat_text(&format!("<{task}>")),
+    });
+    let folder = world.home.path().join(".homing/teams");
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = "name: report\ndescription: Writes reports\nagents: [{name: ada, description: d, prompt: You are Ada., tools: []}]\n\
+                crew: {tasks: [{name: write, agent: ada, description: 'Write {{ task }}'}]}\n";
+    std::fs::write(folder.join("report.yaml"), text).unwrap();
+    let output = world.homing(&run(&["--json", "ask the team"]));
+    let envelope = json(&output);
+    assert_eq!((code(&output), &envelope["output"]), (0, &"the team answered".into()), "{}", err(&output));
+    let team = &envelope["children"][0];
+    assert_eq!((&team["agent"], &team["output"]), (&"report".into(), &"<Write ants>".into()));
+    let last = world.provider.requests().pop().unwrap();
+    assert!(last.body.contains("<Write ants>"), "the model reads the team's answer");
+}
+
+#[test]
+fn person_of_a_team_answers_days_later() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen).replace('\n', " "))));
+    let agents = "agents: [{name: ada, description: d, prompt: You are Ada., tools: []}]";
+    let crew = "crew:\n  tasks:\n    - {name: facts, agent: person, description: 'What about {{ task }}?'}\n    - {name: page, agent: ada, \
+                description: Write.}";
+    world.write("team.yaml", &format!("name: lab\n{agents}\n{crew}\n"));
+    assert_eq!(code(&world.homing(&["check", "team.yaml"])), 0);
+    let with = ["--model", "openai/gpt-4.1", "--on-question", "park"];
+    let parked = world.homing(&[&["team", "team.yaml", "--json"], &with[..], &["ants"]].concat());
+    let envelope = json(&parked);
+    assert_eq!((code(&parked), &envelope["status"]), (6, &"waiting".into()), "{}", err(&parked));
+    assert_eq!(
+        (&envelope["questions"][0]["text"], &envelope["questions"][0]["place"]),
+        (&"What about ants?".into(), &"1.1".into())
+    );
+    std::fs::remove_file(world.project.path().join("team.yaml")).unwrap();
+    let id = envelope["questions"][0]["id"].as_str().unwrap();
+    let done = world.homing(&[&["answer", "--resume", "--json"], &with[..], &[id, "six legs"]].concat());
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    assert!(json(&done)["output"].as_str().unwrap().contains("six legs"), "{}", out(&done));
+    let denied = world.homing(&["team", "--json", "missing.yaml", "x"]);
+    assert_eq!(code(&denied), 2);
+}
