@@ -120,6 +120,8 @@ fn taken_over(records: &[Arc<Record>], at: u64) -> Result<Vec<Record>, String> {
         let asked = kept.iter().rposition(|record| record.run == run.id && matches!(record.fact, Fact::Asked(_)));
         asked.map(|asked| kept.remove(asked));
     }
+    // An approval counts only for the run that it was given to, so the fork asks again.
+    kept.retain(|record| !matches!(record.fact, Fact::Questioned { .. } | Fact::Answered { .. }));
     forbid_repeats(&mut kept);
     Ok(kept)
 }
@@ -173,6 +175,8 @@ fn copy(record: &Record, seq: u64, at: u64, ids: &HashMap<Uuid, Uuid>) -> Record
         | Fact::AskFailed { .. }
         | Fact::Halted { .. }
         | Fact::Compacted { .. }
+        | Fact::Questioned { .. }
+        | Fact::Answered { .. }
         | Fact::Extended { .. }
         | Fact::Ended(_) => record.fact.clone(),
     };
