@@ -4,6 +4,7 @@
 mod agent_files;
 mod attachments;
 mod bad_input;
+mod bedrock;
 mod chaos;
 mod check;
 mod convert;
