@@ -94,6 +94,15 @@ impl Sandboxes {
 
     /// Tries each back-end with a trivial command, in a scratch folder.
     pub async fn probe(helper: &Path, host: &CommandEnv, scratch: &Path) -> Self {
+        let mut found = Self::probe_best(helper, host, scratch).await;
+        if matches!(found.best(), Some(Backend::Bubblewrap { .. })) {
+            found.probe_landlock(host, scratch).await;
+        }
+        found
+    }
+
+    /// Tries the back-ends until one works. The others are neither tried nor listed.
+    pub async fn probe_best(helper: &Path, host: &CommandEnv, scratch: &Path) -> Self {
         let mut found = Self { system: toolchains::system(host), ..Self::none(helper) };
         // Without it every back-end would fail, for a reason that is not its own.
         if let Err(error) = PrivateFolder::try_in(scratch, host) {
@@ -111,14 +120,12 @@ impl Sandboxes {
                 match found.attempt(&backend, host, scratch).await {
                     Ok(()) => {
                         found.ready.push(backend);
-                        break;
+                        return found;
                     }
                     Err(error) => why = error,
                 }
             }
-            if found.ready.is_empty() {
-                found.failed.push(format!("bubblewrap: {why}"));
-            }
+            found.failed.push(format!("bubblewrap: {why}"));
         } else {
             found.failed.push("bubblewrap is not installed".to_owned());
         }

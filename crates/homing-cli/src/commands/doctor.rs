@@ -84,7 +84,7 @@ fn configuration(config: &Result<Layered, Trouble>) -> Finding {
 /// Probes the sandbox back-ends with a command that does nothing.
 pub(crate) async fn sandboxes(setup: &CodingSetup) -> Option<Sandboxes> {
     let helper = environment::executable().ok()?;
-    Some(Sandboxes::probe(&helper, &command_env(setup), &setup.private).await)
+    Some(Sandboxes::probe_best(&helper, &command_env(setup), &setup.private).await)
 }
 
 fn command_env(setup: &CodingSetup) -> CommandEnv {

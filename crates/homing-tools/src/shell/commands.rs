@@ -106,9 +106,9 @@ impl Commands {
         Self { sandboxes: OnceCell::new_with(Some(sandboxes)), ..self }
     }
 
-    /// Returns the back-ends of this machine.
+    /// Returns the back-end of this machine that works, and why the ones before it do not.
     pub async fn sandboxes(&self) -> &Sandboxes {
-        let probe = || Sandboxes::probe(&self.launcher.helper, &self.host_env, &self.private);
+        let probe = || Sandboxes::probe_best(&self.launcher.helper, &self.host_env, &self.private);
         self.sandboxes.get_or_init(probe).await
     }
 
