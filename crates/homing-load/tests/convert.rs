@@ -362,6 +362,21 @@ fn denials_become_lists_where_nothing_can_be_denied() {
 }
 
 #[test]
+fn no_tools_never_become_all_tools() {
+    let text = "---\nname: a\ndescription: d\ntools: []\n---\nP\n";
+    for form in targets() {
+        let conversion = converted(text, form.name());
+        let parsed = read_back(&conversion, form);
+        let is_open = matches!(form.name(), "codex" | "cursor" | "goose" | "pi");
+        assert_eq!(conversion.wider().next().is_some(), is_open, "{}: {:?}", form.name(), conversion.report);
+        assert!(is_open || parsed.definitions[0].tools.allowed != Allow::All, "{}", conversion.text);
+    }
+    // Qwen Code reads an empty list as all tools.
+    assert!(converted(text, "qwen").text.contains("tools: [todo_write]"));
+    assert!(converted(text, "claude").text.contains("tools: []"));
+}
+
+#[test]
 fn patterns_are_kept_or_reported() {
     let text = "---\nname: a\ndescription: d\ntools: Read, Bash(git log:*), Agent(scout, tester)\n---\nP\n";
     assert_snapshot!(shown(text, "claude"), @r#"

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io::Write,
+    io::{IsTerminal, Write},
     path::{Path, PathBuf},
 };
 
@@ -155,7 +155,9 @@ fn print(files: &[(PathBuf, String)]) -> std::io::Result<()> {
         if files.len() > 1 {
             writeln!(out, "==> {} <==", path.display())?;
         }
-        write!(out, "{}", sanitize::inert(text))?;
+        // A file keeps every character; a terminal must not obey them.
+        let text = if std::io::stdout().is_terminal() { sanitize::inert(text) } else { text.into() };
+        write!(out, "{text}")?;
     }
     out.flush()
 }

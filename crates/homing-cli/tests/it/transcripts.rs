@@ -312,6 +312,7 @@ fn json_matches_the_published_schemas() {
     valid_json(folder.path(), "agents --json", "agents.json");
     valid_json(folder.path(), "check --json", "check.json");
     valid_json(folder.path(), "check --json .", "check.json");
+    valid_json(folder.path(), "convert b --to claude --json", "convert.json");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{
     Change, Outcome,
     authority::{CallSet, asks_in_ask_mode, calls, mcp_probes},
     extensions, permission,
-    targets::{Access, ListForm, McpForm, Target, ToolNames},
+    targets::{Access, EmptyList, ListForm, McpForm, Target, ToolNames},
 };
 use crate::{
     fields::Field,
@@ -58,6 +58,10 @@ fn with_mode(definition: &AgentDefinition, target: &Target, plan: &mut AccessPla
     if let Some((word, field)) = word.zip(mode_field(target)) {
         let value = if field == Field::ReadOnly { Value::Bool(true) } else { Value::from(word) };
         plan.values.push((field, value));
+        if word == "dontAsk" {
+            let note = "`dontAsk` denies what would need approval, unless the user allowed it before";
+            plan.note("permission_mode", Outcome::Narrower, note);
+        }
         return definition;
     }
     let program = target.program;
@@ -226,7 +230,10 @@ impl NameWriter<'_> {
             Some(_) => allowed.to_vec(),
             None => allowed.iter().filter(|rule| !is_denied(rule)).cloned().collect(),
         };
-        let (names, missing) = self.tool_names(&open, plan);
+        let (mut names, missing) = self.tool_names(&open, plan);
+        if names.is_empty() {
+            names.extend(self.instead_of_nothing(plan));
+        }
         if !missing.is_empty() && matches!(self.definition.tools.allowed, Allow::Only(_)) {
             plan.note(
                 "tools",
@@ -235,6 +242,23 @@ impl NameWriter<'_> {
             );
         }
         plan.values.push((self.field(), self.list(&names)));
+    }
+
+    /// The entry of a list that would be empty.
+    fn instead_of_nothing(&self, plan: &mut AccessPlan) -> Option<String> {
+        let program = self.target.program;
+        match self.names.empty {
+            EmptyList::NoTools => None,
+            EmptyList::Harmless(name) => {
+                let note = format!("in {program}, an empty list may mean all tools: `{name}` is listed instead");
+                plan.note("tools", Outcome::Mapped, note);
+                Some(name.to_owned())
+            }
+            EmptyList::MaybeAll => {
+                plan.wider("tools", format!("in {program}, an empty list may mean all tools"));
+                None
+            }
+        }
     }
 
     /// The names for rules, in the order of the rules, and the rules without names.

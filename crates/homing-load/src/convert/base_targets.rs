@@ -2,7 +2,7 @@
 
 use homing_core::{definition::PermissionMode, limits::Limit, model::Effort};
 
-use super::targets::{Access, Colors, ListForm, McpForm, ModelForm, ServerForm, Syntax, Target, ToolNames};
+use super::targets::{Access, Colors, EmptyList, ListForm, McpForm, ModelForm, ServerForm, Syntax, Target, ToolNames};
 use crate::fields::{
     Field::{self, self as F},
     ObserverKey, Setting, Unit,
@@ -38,6 +38,7 @@ pub(super) const NAMES: ToolNames = ToolNames {
     mcp: McpForm::Ours,
     has_patterns: false,
     closes_denials: false,
+    empty: EmptyList::NoTools,
 };
 
 const NAME_AND_DESCRIPTION: &[(Field, &str)] = &[(F::Name, "name"), (F::Description, "description")];

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use homing_core::{definition::PermissionMode, limits::Limit, model::Effort};
 
 use super::base_targets::{CLAUDE, CLAUDE_COLORS, HOMING, NAMES, OPENCODE, PLAIN, TURNS};
-use super::targets::{Access, Colors, ListForm, McpForm, ModelForm, ServerForm, Syntax, Target, ToolNames};
+use super::targets::{Access, Colors, EmptyList, ListForm, McpForm, ModelForm, ServerForm, Syntax, Target, ToolNames};
 use crate::fields::{Field as F, Setting, Unit};
 
 /// All forms, in the order of the dialects.
@@ -29,6 +29,7 @@ static ALL: &[Target] = &[
             names: &["Read", "Write", "Edit", "Bash", "Grep", "Glob", "LS", "DirectoryTree", "Think", "Skill"],
             list: ListForm::Commas,
             mcp: McpForm::None,
+            empty: EmptyList::Harmless("Think"),
             ..NAMES
         }),
         models: ModelForm::Colon,
@@ -135,6 +136,7 @@ static ALL: &[Target] = &[
                 "Task",
             ],
             mcp: McpForm::Group("mcp"),
+            empty: EmptyList::Harmless("TodoWrite"),
             ..NAMES
         }),
         models: ModelForm::Bare(&[]),
@@ -244,6 +246,7 @@ static ALL: &[Target] = &[
                 "load_skill",
             ],
             mcp: McpForm::None,
+            empty: EmptyList::Harmless("todo_write"),
             ..NAMES
         }),
         ..PLAIN
@@ -297,6 +300,7 @@ static ALL: &[Target] = &[
             names: &["read", "write", "edit", "bash", "grep", "find", "ls", "web_search", "subagent"],
             list: ListForm::Commas,
             mcp: McpForm::Colon,
+            empty: EmptyList::MaybeAll,
             ..NAMES
         }),
         models: ModelForm::Slash,
@@ -343,6 +347,7 @@ static ALL: &[Target] = &[
                 "ask_user_question",
                 "agent",
             ],
+            empty: EmptyList::Harmless("todo_write"),
             ..NAMES
         }),
         modes: &[

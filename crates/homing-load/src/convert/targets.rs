@@ -66,6 +66,17 @@ pub(super) struct ToolNames {
     pub(super) has_patterns: bool,
     /// True if the denial of some calls, such as `Bash(rm *)`, denies the whole tool there.
     pub(super) closes_denials: bool,
+    pub(super) empty: EmptyList,
+}
+
+/// The meaning of an empty list of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EmptyList {
+    NoTools,
+    /// It means all tools, or that is not known; this name of a tool without any effect is written instead.
+    Harmless(&'static str),
+    /// It means all tools, or that is not known, and there is no such tool.
+    MaybeAll,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
