@@ -1,4 +1,4 @@
-//! What the configuration of OpenCode or Kilo says of agents that it does not define: permissions of all agents, and of an agent whose
+//! Permissions in the configuration of OpenCode or Kilo for agents that it does not define: for all agents, and for an agent whose
 //! file is elsewhere. OpenCode puts them before the agent's own, and the last match wins.
 
 use std::{collections::BTreeMap, path::PathBuf};

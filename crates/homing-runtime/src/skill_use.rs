@@ -35,7 +35,9 @@ pub(crate) fn grant(skills: Option<&dyn SkillLibrary>, run: &Run) -> Arc<Grant> 
     };
     let loaded = run.results(tool_names::SKILL).filter(|result| !result.is_error);
     let loaded = loaded.filter_map(|result| result.data.as_ref()?.get("skill").and_then(Value::as_str));
-    let in_use = run.spawned.agent.attachments.carries_out.as_deref().into_iter().chain(loaded);
-    let layers = in_use.filter_map(|name| skills.card(name)?.layer());
+    // A skill of the user alone is in use only if the user started it.
+    let loaded = loaded.filter_map(|name| skills.card(name)).filter(|card| card.settings.offered_to.includes_models());
+    let carried_out = run.spawned.agent.attachments.carries_out.as_deref().and_then(|name| skills.card(name));
+    let layers = carried_out.into_iter().chain(loaded).filter_map(SkillCard::layer);
     layers.fold(own.clone(), |grant, layer| Arc::new(grant.under(layer)))
 }
