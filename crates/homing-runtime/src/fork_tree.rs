@@ -26,6 +26,11 @@ use crate::{
 };
 
 /// A fork of a recorded tree: the last fact that it takes over, and what differs from then on.
+///
+/// ```
+/// let mut fork = homing_runtime::Fork::at(42);
+/// fork.task = Some("find the second one, too".to_owned());
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Fork {

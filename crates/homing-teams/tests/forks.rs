@@ -89,7 +89,7 @@ async fn forked_anywhere(agent: &str, teams: Vec<Team>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fork_of_a_run_with_children_asks_only_what_had_no_answer() {
+async fn r62_fork_of_a_run_with_children_asks_only_what_had_no_answer() {
     forked_anywhere("lead", Vec::new()).await;
 }
 
@@ -103,7 +103,7 @@ fn graph() -> Team {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fork_of_a_graph_asks_only_what_had_no_answer() {
+async fn r62_fork_of_a_graph_asks_only_what_had_no_answer() {
     forked_anywhere("route", vec![graph()]).await;
 }
 

@@ -370,7 +370,7 @@ fn answered(records: &[Arc<Record>]) -> HashSet<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn script_killed_after_any_fact_asks_nothing_twice() {
+async fn r62_script_killed_after_any_fact_asks_nothing_twice() {
     killed_anywhere(
         "phase('Find')
         const found = await parallel(['a', 'b', 'FAIL c'].map(name => () => agent(`find ${name}`)))

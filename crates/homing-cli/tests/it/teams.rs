@@ -234,7 +234,7 @@ fn workflow_script_file_is_checked_and_run() {
 }
 
 #[test]
-fn fork_continues_from_a_position_and_pays_nothing_again() {
+fn r62_fork_continues_from_a_position_and_pays_nothing_again() {
     let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen))));
     let agents = "agents: [{name: ada, description: d, prompt: You are Ada., tools: []}]";
     let graph = "graph:\n  start: look\n  state: {found: {type: string}}\n  nodes:\n    \
