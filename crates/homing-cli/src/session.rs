@@ -96,6 +96,9 @@ impl Session {
         let store = config.user_path.clone().map(|path| RuleStore { config: path, project: config.project_folder() });
         let prompt = Arc::new(TerminalPrompt::new(with.approval.yes, store));
         request.needs_journal |= with.approval.on_question == Some(OnQuestionArg::Park);
+        // A replay is answered as the recording was.
+        let recorded = request.replay.clone().map(|replay| replay as Arc<dyn PermissionHandler>);
+        request.handler = request.handler.take().or(recorded);
         let had_handler = request.handler.is_some();
         let handler: Arc<dyn PermissionHandler> = match request.handler.take() {
             Some(other) if !with.approval.yes => other,

@@ -2,10 +2,12 @@
 
 pub(crate) mod script;
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{crew::OnTaskFailure, limit_fields::LimitFields};
+use crate::{code::Code, crew::OnTaskFailure, limit_fields::LimitFields};
 
 /// A conversation between agents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +35,22 @@ pub struct Chat {
     /// chat without a summary, fail the chat. With `skip` the next in the round speaks instead, and the answer is the last
     /// contribution that was made; `fail` ends the chat at the first failure.
     pub on_failure: OnTaskFailure,
+    /// Selector in code.
+    #[serde(skip)]
+    pub(crate) select: Code<SelectFn>,
+}
+
+/// A selector in code: the next speaker after this conversation.
+pub(crate) type SelectFn = dyn Fn(&[ChatMessage]) -> Option<String> + Send + Sync;
+
+/// A contribution to a chat, as a selector in code sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChatMessage {
+    /// The member that spoke, or `user`.
+    pub speaker: String,
+    /// Its words.
+    pub text: String,
 }
 
 /// Choice of the next speaker. If it names no member of the chat, the next in the round speaks, or the same speaker again if
@@ -73,6 +91,7 @@ impl Default for Chat {
             summary: None,
             limits: LimitFields::default(),
             on_failure: OnTaskFailure::default(),
+            select: Code::default(),
         }
     }
 }
@@ -94,6 +113,14 @@ impl Chat {
     #[must_use]
     pub fn selected_by(mut self, selector: impl Into<String>) -> Self {
         (self.next, self.selector) = (NextSpeaker::Model, Some(selector.into()));
+        self
+    }
+
+    /// Lets a function of the conversation choose the next speaker; `None`, or a name that is not a member, is the next in the
+    /// round. It must be pure: it is called again after a crash.
+    #[must_use]
+    pub fn selected_with(mut self, select: impl Fn(&[ChatMessage]) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.select = Code(Some(Arc::new(select)));
         self
     }
 

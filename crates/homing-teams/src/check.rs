@@ -250,6 +250,9 @@ impl Checker<'_> {
         if let Some(expected) = &task.expected_output {
             used.extend(self.template(&format!("{path}.expected_output"), expected, &["results"]));
         }
+        if let Some(file) = &task.output_file {
+            used.extend(self.template(&format!("{path}.output_file"), file, &["results"]));
+        }
         if let Some(condition) = &task.when {
             used.extend(self.condition(&format!("{path}.when"), condition, &["results"]));
         }

@@ -4,7 +4,7 @@ pub(crate) mod check;
 pub(crate) mod hierarchy;
 pub(crate) mod script;
 
-use homing_core::registry::Registry;
+use homing_core::{registry::Registry, tool_names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,6 +73,9 @@ pub struct CrewTask {
     /// Check of the result, with feedback to the agent. In a hierarchical process the manager reviews results instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<TaskCheck>,
+    /// File that gets the result, within the working folder and by the rules for `write`: a template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_file: Option<String>,
     /// Condition: the task is skipped if it does not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -169,10 +172,12 @@ impl Crew {
         self.tasks.iter().map(|task| rounds * tries(task) * (1 + u64::from(task.retries))).sum()
     }
 
-    /// The tools that checks of results call.
+    /// The tools that checks of results and output files need.
     pub(crate) fn tools(&self) -> Vec<&str> {
         let has_command = |task: &CrewTask| task.check.as_ref().is_some_and(|check| check.command.is_some());
-        if self.tasks.iter().any(has_command) { vec![homing_core::tool_names::BASH] } else { Vec::new() }
+        let commands = self.tasks.iter().any(has_command).then_some(tool_names::BASH);
+        let files = self.tasks.iter().any(|task| task.output_file.is_some()).then_some(tool_names::WRITE);
+        commands.into_iter().chain(files).collect()
     }
 
     /// The task named as the output, or the tasks that no other task depends on.
@@ -246,6 +251,13 @@ impl CrewTask {
     #[must_use]
     pub fn check(mut self, check: TaskCheck) -> Self {
         self.check = Some(check);
+        self
+    }
+
+    /// Sets the file that gets the result.
+    #[must_use]
+    pub fn output_file(mut self, path: impl Into<String>) -> Self {
+        self.output_file = Some(path.into());
         self
     }
 

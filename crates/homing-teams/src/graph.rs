@@ -1,5 +1,6 @@
 //! Graphs: nodes that work on a shared state, and edges that define their order.
 
+mod quorum;
 pub(crate) mod script;
 pub(crate) mod state;
 mod values;
@@ -10,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{crew::OnTaskFailure, limit_fields::LimitFields};
+use crate::{code::Code, crew::OnTaskFailure, limit_fields::LimitFields};
 
 /// A graph over a shared state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +30,9 @@ pub struct Graph {
     pub output: Option<String>,
     /// Maximum number of steps; nodes that run concurrently count as one.
     pub max_steps: u32,
+    /// Reducers in code, by field.
+    #[serde(skip)]
+    pub(crate) reducers: BTreeMap<String, Code<ReduceFn>>,
     /// Values that a fork sets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(skip)]
@@ -54,6 +58,7 @@ impl Default for Graph {
             output: None,
             max_steps: 100,
             set: Vec::new(),
+            reducers: BTreeMap::new(),
         }
     }
 }
@@ -113,9 +118,13 @@ pub enum Reducer {
 pub struct Node {
     /// Name of the node.
     pub name: String,
-    /// Agent that runs at this node.
+    /// Agent that runs at this node: a name, or a template whose value is one of `agents`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// Agents that the template `agent` chooses from; or `{first: N, of: […]}`: all work on the task at the same time, the
+    /// first N results count, and the other runs are cancelled.
+    #[serde(skip_serializing_if = "Several::is_empty")]
+    pub agents: Several,
     /// Team that runs at this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub team: Option<String>,
@@ -137,9 +146,12 @@ pub struct Node {
     /// JSON schema of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// Nodes that must all have led here before this node starts.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub join: Vec<String>,
+    /// Nodes that must all have led here before this node starts; `{first: N, of: […]}` starts it with the first N of them.
+    #[serde(skip_serializing_if = "Several::is_empty")]
+    pub join: Several,
+    /// True if a task that the node has done before in this run is not done again: its result is used.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cache: bool,
     /// Limits of each run.
     pub limits: LimitFields,
     /// Maximum number of retries after a failure.
@@ -149,11 +161,67 @@ pub struct Node {
     pub on_failure: OnTaskFailure,
 }
 
+/// Several agents or nodes: a list, or the first few of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Several {
+    /// All of them.
+    All(Vec<String>),
+    /// The first ones.
+    First(FirstOf),
+}
+
+/// The first few of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FirstOf {
+    /// Number that suffices.
+    pub first: u32,
+    /// The list.
+    pub of: Vec<String>,
+}
+
+impl Default for Several {
+    fn default() -> Self {
+        Self::All(Vec::new())
+    }
+}
+
+impl Several {
+    /// The names in the list.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::All(names) | Self::First(FirstOf { of: names, .. }) => names,
+        }
+    }
+
+    /// The number that suffices, if it is not the whole list.
+    pub fn first(&self) -> Option<usize> {
+        match self {
+            Self::All(_) => None,
+            Self::First(FirstOf { first, .. }) => Some(*first as usize),
+        }
+    }
+
+    /// The number of names that suffices.
+    pub(crate) fn needed(&self) -> usize {
+        self.first().unwrap_or(usize::MAX).min(self.names().len())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names().is_empty()
+    }
+}
+
 /// The agent, team or tool that runs at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work<'a> {
     /// An agent or a team.
     Agent(&'a str),
+    /// The agent that this template names.
+    OneOf(&'a str),
+    /// Several agents, of which the first ones count: this many.
+    Race(usize),
     /// A tool.
     Tool(&'a str),
 }
@@ -179,6 +247,9 @@ pub struct Edge {
     #[serde(skip)]
     pub(crate) test: Option<Test>,
 }
+
+/// A reducer in code: combines the old value of a field with a new one.
+pub(crate) type ReduceFn = dyn Fn(&Value, Value) -> Result<Value, String> + Send + Sync;
 
 /// A condition in code, over the state.
 pub(crate) type Test = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
@@ -222,6 +293,18 @@ impl Graph {
         self
     }
 
+    /// Combines new values of a field with the old one by a function. It must be pure: it is called again after a crash. An
+    /// error fails the node.
+    #[must_use]
+    pub fn reduce_with(
+        mut self,
+        field: impl Into<String>,
+        reduce: impl Fn(&Value, Value) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.reducers.insert(field.into(), Code(Some(Arc::new(reduce))));
+        self
+    }
+
     /// Adds a node.
     #[must_use]
     pub fn node(mut self, node: Node) -> Self {
@@ -251,12 +334,11 @@ impl Graph {
     }
 
     pub(crate) fn agents(&self) -> Vec<&str> {
-        let agent = |node: &'_ Node| matches!(node.work(), Some(Work::Agent(_)));
-        self.nodes
-            .iter()
-            .filter(|node| agent(node))
-            .filter_map(|node| node.agent.as_deref().or(node.team.as_deref()))
-            .collect()
+        let named = self.nodes.iter().filter_map(|node| match node.work() {
+            Some(Work::Agent(name)) => Some(name),
+            Some(Work::OneOf(_) | Work::Race(_) | Work::Tool(_)) | None => None,
+        });
+        named.chain(self.nodes.iter().flat_map(|node| node.agents.names().iter().map(String::as_str))).collect()
     }
 
     pub(crate) fn tools(&self) -> Vec<&str> {
@@ -268,7 +350,8 @@ impl Graph {
         if self.nodes.iter().any(|node| node.each.is_some()) {
             return None;
         }
-        let widest = self.nodes.iter().map(|node| 1 + u64::from(node.retries)).max().unwrap_or(1);
+        let runs = |node: &Node| (node.agents.names().len().max(1) as u64).saturating_mul(1 + u64::from(node.retries));
+        let widest = self.nodes.iter().map(runs).max().unwrap_or(1);
         Some(u64::from(self.max_steps).saturating_mul(widest).saturating_add(self.nodes.len() as u64))
     }
 }
@@ -284,13 +367,27 @@ impl Node {
         Self { name: name.into(), tool: Some(tool.into()), args, ..Self::default() }
     }
 
-    /// The agent, team or tool that runs at this node; `None` unless exactly one of agent, team and tool is set.
+    /// The agent, team or tool that runs at this node; `None` unless exactly one of agent, team, tool and a race is set.
     pub fn work(&self) -> Option<Work<'_>> {
-        match (&self.agent, &self.team, &self.tool) {
-            (Some(name), None, None) | (None, Some(name), None) => Some(Work::Agent(name)),
-            (None, None, Some(name)) => Some(Work::Tool(name)),
+        match (&self.agent, &self.team, &self.tool, self.agents.first()) {
+            (Some(name), None, None, None) if name.contains("{{") => Some(Work::OneOf(name)),
+            (Some(name), None, None, None) | (None, Some(name), None, None) => Some(Work::Agent(name)),
+            (None, None, Some(name), None) => Some(Work::Tool(name)),
+            (None, None, None, Some(quorum)) => Some(Work::Race(quorum)),
             _ => None,
         }
+    }
+
+    /// Creates a node at which several agents work on the same task, until `quorum` of them are done.
+    pub fn race<'a>(
+        name: impl Into<String>,
+        agents: impl IntoIterator<Item = &'a str>,
+        quorum: u32,
+        task: impl Into<String>,
+    ) -> Self {
+        let of = agents.into_iter().map(str::to_owned).collect();
+        let agents = Several::First(FirstOf { first: quorum, of });
+        Self { name: name.into(), agents, task: task.into(), ..Self::default() }
     }
 
     /// Sets the field that gets the result.
@@ -317,7 +414,7 @@ impl Node {
     /// Sets the nodes that must all have led here.
     #[must_use]
     pub fn join<'a>(mut self, nodes: impl IntoIterator<Item = &'a str>) -> Self {
-        self.join = nodes.into_iter().map(str::to_owned).collect();
+        self.join = Several::All(nodes.into_iter().map(str::to_owned).collect());
         self
     }
 

@@ -7,6 +7,7 @@
 
 mod chat;
 mod check;
+mod code;
 mod crew;
 mod failed;
 mod file;
@@ -33,11 +34,11 @@ mod team;
 mod template;
 mod yaml_positions;
 
-pub use chat::{Chat, NextSpeaker, SpeakerRule};
+pub use chat::{Chat, ChatMessage, NextSpeaker, SpeakerRule};
 pub use crew::{Crew, CrewTask, OnTaskFailure, Process, check::TaskCheck};
 pub use file::{LoadedTeam, load, schema};
 pub use function::function;
-pub use graph::{Edge, FieldType, Graph, Node, Reducer, StateField, Work};
+pub use graph::{Edge, FieldType, FirstOf, Graph, Node, Reducer, Several, StateField, Work};
 pub use install::{TeamModels, install, install_beside, is_team_agent, recorded, recorded_in};
 pub use limit_fields::LimitFields;
 pub use map::{Map, MapResult, Reduce, map_results};

@@ -63,6 +63,13 @@ fn of_graph(graph: &Graph) -> Vec<String> {
         let (name, each) = (quoted(&node.name), if node.each.is_some() { " × each" } else { "" });
         lines.push(match node.work() {
             Some(Work::Agent(agent)) => format!("  n{at}[\"{name}{each}<br/>{}\"]", quoted(agent)),
+            Some(Work::OneOf(_)) => {
+                format!("  n{at}[\"{name}{each}<br/>one of {}\"]", quoted(&node.agents.names().join(", ")))
+            }
+            Some(Work::Race(quorum)) => {
+                let agents = quoted(&node.agents.names().join(", "));
+                format!("  n{at}[\"{name}{each}<br/>first {quorum} of {agents}\"]")
+            }
             Some(Work::Tool(tool)) => format!("  n{at}[/\"{name}{each}<br/>{}\"/]", quoted(tool)),
             None => format!("  n{at}[\"{name}\"]"),
         });

@@ -108,8 +108,14 @@ fn entries(team: &Team) -> Vec<PlanEntry<'_>> {
         }
         Pattern::Graph(graph) => {
             let nodes = graph.nodes.iter().filter_map(|node| {
-                let Work::Agent(agent) = node.work()? else { return None };
-                let times = u64::from(graph.max_steps) * (1 + u64::from(node.retries));
+                let agent = match node.work()? {
+                    Work::Agent(agent) => agent,
+                    Work::OneOf(_) | Work::Race(_) => node.agents.names().first()?.as_str(),
+                    Work::Tool(_) => return None,
+                };
+                let times = u64::from(graph.max_steps)
+                    * (1 + u64::from(node.retries))
+                    * node.agents.names().len().max(1) as u64;
                 let at_most = node.each.is_none().then_some(times);
                 let after =
                     graph.edges.iter().filter(|edge| edge.to == node.name).map(|edge| edge.from.clone()).collect();

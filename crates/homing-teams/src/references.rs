@@ -173,9 +173,13 @@ fn named(team: &Team) -> Vec<(String, &str)> {
             let nodes = nodes.filter_map(|(at, node)| match node.work()? {
                 Work::Agent(name) if node.team.is_some() => Some((format!("graph.nodes[{at}].team"), name)),
                 Work::Agent(name) => Some((format!("graph.nodes[{at}].agent"), name)),
-                Work::Tool(_) => None,
+                Work::OneOf(_) | Work::Race(_) | Work::Tool(_) => None,
             });
-            nodes.collect()
+            let several = graph.nodes.iter().enumerate().flat_map(|(at, node)| {
+                let names = node.agents.names().iter().enumerate();
+                names.map(move |(position, name)| (format!("graph.nodes[{at}].agents[{position}]"), name.as_str()))
+            });
+            nodes.chain(several).collect()
         }
         Pattern::Map(map) => {
             let reduce = map.reduce.iter().map(|reduce| ("map.reduce.agent".to_owned(), reduce.agent.as_str()));

@@ -337,10 +337,9 @@ impl Team {
     /// Returns whether a part of it is code and cannot be recorded as data.
     pub(crate) fn has_code(&self) -> bool {
         match &self.pattern {
-            Pattern::Graph(graph) => graph.edges.iter().any(|edge| edge.test.is_some()),
-            Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Chat(_) | Pattern::Map(_) | Pattern::Script(_) => {
-                false
-            }
+            Pattern::Graph(graph) => !graph.reducers.is_empty() || graph.edges.iter().any(|edge| edge.test.is_some()),
+            Pattern::Chat(chat) => chat.select.0.is_some(),
+            Pattern::Orchestrator(_) | Pattern::Crew(_) | Pattern::Map(_) | Pattern::Script(_) => false,
         }
     }
 

@@ -81,6 +81,9 @@ fn parked_run_exits_6_and_continues_once_another_process_has_answered() {
     let done = world.homing(&["resume", run_id, "--sandbox", "off", "--json"]);
     assert_eq!((code(&done), &json(&done)["status"]), (0, &"done".into()), "{}", err(&done));
     assert_eq!((written(&log), world.provider.requests().len()), (1, 2));
+    let replayed = world.homing(&["replay", run_id, "--sandbox", "off"]);
+    assert!(err(&replayed).contains("identical to the recording"), "{}", err(&replayed));
+    assert_eq!((code(&replayed), written(&log)), (0, 1), "a replay asks no one and changes nothing");
 }
 
 #[test]
@@ -91,6 +94,9 @@ fn answer_with_resume_continues_and_a_denial_reaches_the_model() {
     let open = questions(&world);
     let done = world.homing(&["answer", "--resume", "--json", &id(&open[0]), "no,", "not", "today"]);
     assert_eq!((code(&done), &json(&done)["denied"][0]), (0, &"the user declined: not today".into()), "{}", err(&done));
+    let run_id = json(&done)["run"].as_str().unwrap().to_owned();
+    let replayed = world.homing(&["replay", &run_id, "--sandbox", "off"]);
+    assert!(err(&replayed).contains("identical to the recording"), "{}", err(&replayed));
     assert_eq!(written(&log), 0);
     let last = world.provider.requests().pop().unwrap();
     assert!(last.body.contains("the user declined: not today"));

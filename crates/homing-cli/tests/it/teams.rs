@@ -345,3 +345,27 @@ fn person_of_a_team_answers_days_later() {
     let denied = world.homing(&["team", "--json", "missing.yaml", "x"]);
     assert_eq!(code(&denied), 2);
 }
+
+#[test]
+fn task_writes_its_result_to_a_file_by_the_write_rules() {
+    let world = World::new(|_, seen| FakeResponse::chat_text(&format!("<{}>", task_of(seen))));
+    let team = |path: &str| {
+        format!(
+            "name: lab\nagents: [{{name: ada, description: d, prompt: p, tools: []}}]\ncrew: {{tasks: [{{name: page, agent: ada, description: Write., \
+             output_file: {path}}}]}}\n"
+        )
+    };
+    world.write("team.yaml", &team("'out/{{ task }}.md'"));
+    let args = ["team", "team.yaml", "--model", "openai/gpt-4.1", "--json", "ants"];
+    let output = world.homing(&args);
+    assert_eq!((code(&output), &json(&output)["output"]), (0, &"<Write.>".into()), "{}", out(&output));
+    assert_eq!(std::fs::read_to_string(world.project.path().join("out/ants.md")).unwrap(), "<Write.>");
+    world.write("team.yaml", &team("/etc/ants.md"));
+    let outside = json(&world.homing(&args));
+    let message = outside["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("task `page`") && message.contains("could not be written"), "{outside}");
+    world.write("team.yaml", &team("denied.md"));
+    let denied = world.homing(&[&args[..], &["--deny", "write"]].concat());
+    assert_eq!(code(&denied), 1, "{}", out(&denied));
+    assert!(!world.project.path().join("denied.md").exists());
+}

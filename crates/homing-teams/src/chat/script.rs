@@ -4,7 +4,7 @@ use homing_core::{envelope::Status, registry::Registry};
 use serde_json::{Value, json};
 
 use crate::{
-    chat::{Chat, NextSpeaker},
+    chat::{Chat, ChatMessage, NextSpeaker},
     crew::{OnTaskFailure, script::described},
     failed,
     history::{EarlierTurn, History, JobResult, JobState},
@@ -77,6 +77,11 @@ impl Conversation {
         let mut said: Vec<Contribution> = messages.filter_map(contribution).collect();
         said.push(Contribution { speaker: USER.to_owned(), text: message.to_owned(), status: Status::Done });
         Self { earlier: said.len(), said, failed: Vec::new() }
+    }
+
+    fn messages(&self) -> Vec<ChatMessage> {
+        let message = |said: &Contribution| ChatMessage { speaker: said.speaker.clone(), text: said.text.clone() };
+        self.said.iter().map(message).collect()
     }
 
     fn last(&self) -> Option<&Contribution> {
@@ -170,7 +175,9 @@ impl ChatScript {
 
     /// The member that speaks in this round.
     fn speaker(&self, round: u32, conversation: &Conversation, history: &History<'_>) -> Result<String, ChatState> {
+        let in_code = self.chat.select.0.as_ref().map(|select| select(&conversation.messages()));
         let chosen = match self.chat.next {
+            _ if in_code.is_some() => in_code.flatten(),
             NextSpeaker::RoundRobin => None,
             NextSpeaker::Rule => self.by_rule(round, conversation, &history.task).map_err(ChatState::Stuck)?,
             NextSpeaker::Handoff => self.handed_over(conversation),

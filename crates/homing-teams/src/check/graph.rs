@@ -75,13 +75,34 @@ impl Checker<'_> {
         }
         match node.work() {
             None => self.report(path, format!("the node `{}` needs one of agent, team, tool", node.name)),
-            Some(Work::Agent(_)) if node.task.trim().is_empty() => {
+            Some(Work::Agent(_) | Work::OneOf(_) | Work::Race(_)) if node.task.trim().is_empty() => {
                 self.report(path, format!("the node `{}` has no task", node.name));
             }
             Some(Work::Tool(_)) if !(node.args.is_object() || node.args.is_null()) => {
                 self.report(format!("{path}.args"), "arguments must be an object");
             }
-            Some(Work::Agent(_) | Work::Tool(_)) => (),
+            Some(Work::OneOf(_)) if node.agents.names().is_empty() => {
+                self.report(format!("{path}.agent"), "an agent that a template chooses needs `agents` to choose from");
+            }
+            Some(Work::Race(quorum)) if quorum == 0 || quorum > node.agents.names().len() => {
+                let message = format!(
+                    "a quorum of {quorum} needs at least as many `agents`, and there are {}",
+                    node.agents.names().len()
+                );
+                self.report(format!("{path}.agents"), message);
+            }
+            Some(Work::Agent(_) | Work::OneOf(_) | Work::Race(_) | Work::Tool(_)) => (),
+        }
+        let joined = node.join.names().len();
+        if let Some(first) = node.join.first().filter(|first| *first == 0 || *first > joined) {
+            let message = format!("the join waits for the first {first} of {joined} nodes");
+            self.report(format!("{path}.join"), message);
+        }
+        if !node.agents.names().is_empty() && matches!(node.work(), Some(Work::Agent(_) | Work::Tool(_))) {
+            self.report(
+                format!("{path}.agents"),
+                "`agents` has no effect without a template in `agent`, or as `{first: N, of: […]}`",
+            );
         }
         self.limits(&format!("{path}.limits"), &node.limits);
         self.schema(&format!("{path}.schema"), node.schema.as_ref());
@@ -96,6 +117,9 @@ impl Checker<'_> {
             provided.extend(["item", "index"]);
         }
         used.extend(self.template(&format!("{path}.task"), &node.task, &provided));
+        if let Some(Work::OneOf(template)) = node.work() {
+            used.extend(self.template(&format!("{path}.agent"), template, &provided));
+        }
         for text in texts(&node.args) {
             used.extend(self.template(&format!("{path}.args"), text, &provided));
         }
@@ -120,7 +144,7 @@ impl Checker<'_> {
     }
 
     fn join(&mut self, graph: &Graph, node: &Node, path: &str, names: &HashSet<&str>) {
-        for (at, name) in node.join.iter().enumerate() {
+        for (at, name) in node.join.names().iter().enumerate() {
             if !names.contains(name.as_str()) {
                 self.report(format!("{path}.join[{at}]"), format!("there is no node `{name}`"));
             } else if !graph.edges.iter().any(|edge| edge.from == *name && edge.to == node.name) {

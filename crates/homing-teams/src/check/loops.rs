@@ -16,9 +16,10 @@ impl Checker<'_> {
                 let message = format!("the node `{}` is never reached: no edge leads to it from the start", node.name);
                 self.problems.push(Problem::warning(format!("graph.nodes[{at}].name"), message));
             }
-            let before = if node.join.is_empty() { HashSet::new() } else { reached_without(graph, Some(&node.name)) };
+            let before =
+                if node.join.names().is_empty() { HashSet::new() } else { reached_without(graph, Some(&node.name)) };
             let late = |name: &&String| !before.contains(name.as_str());
-            for (position, name) in node.join.iter().enumerate().filter(|(_, name)| late(name)) {
+            for (position, name) in node.join.names().iter().enumerate().filter(|(_, name)| late(name)) {
                 let why = if reached.contains(name.as_str()) {
                     format!("comes only after `{}`", node.name)
                 } else {
@@ -39,7 +40,7 @@ impl Checker<'_> {
         for edge in graph.edges.iter().filter(|edge| is_always_taken(edge) && reached.contains(edge.from.as_str())) {
             let (Some(from), Some(to)) = (at.get(edge.from.as_str()), at.get(edge.to.as_str())) else { continue };
             // A join may wait for ever, and then the loop is not taken.
-            if graph.nodes[*to].join.is_empty() {
+            if graph.nodes[*to].join.names().is_empty() {
                 after[*from].push(*to);
             }
         }

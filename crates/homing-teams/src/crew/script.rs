@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use homing_core::{place::Place, registry::Registry};
+use homing_core::{place::Place, registry::Registry, tool_names};
 use serde_json::{Value, json};
 
 use crate::{
@@ -123,6 +123,12 @@ impl CrewScript {
             },
             Process::Hierarchical => self.managed(at, history, &scope),
         };
+        let progress = progress.and_then(|progress| match progress {
+            TaskProgress::Ended(done) if done.is_done() && task.output_file.is_some() => {
+                self.with_file(task, *done, history, &scope)
+            }
+            other => Ok(other),
+        });
         match progress.map_err(in_task)? {
             TaskProgress::Next(call) => Ok(TaskState::Open(call)),
             TaskProgress::Running(place) => Ok(TaskState::Running(place)),
@@ -132,6 +138,32 @@ impl CrewScript {
                 OnTaskFailure::Skip => Ok(TaskState::Skipped),
                 OnTaskFailure::Fail => Err(failed::part(&format!("task `{}`", task.name), &done)),
             },
+        }
+    }
+
+    /// The progress of a task whose result is also written to a file. A file that cannot be written fails the task.
+    fn with_file(
+        &self,
+        task: &CrewTask,
+        mut done: JobResult,
+        history: &History<'_>,
+        scope: &Value,
+    ) -> Result<TaskProgress, String> {
+        let path = task.output_file.as_deref().unwrap_or_default();
+        match history.job(&format!("file/{}", task.name), 0) {
+            JobState::Open { id } => {
+                let content = done.data.as_ref().map_or_else(|| done.output.clone(), |data| format!("{data:#}"));
+                let args = json!({"path": template::render(path, scope)?, "content": content});
+                Ok(TaskProgress::Next(TeamCall { id, tool: tool_names::WRITE.to_owned(), args }))
+            }
+            JobState::Running { place } => Ok(TaskProgress::Running(place)),
+            JobState::Ended(written) => {
+                if !written.is_done() {
+                    done.status = written.status;
+                    done.error = Some(format!("the result could not be written: {}", written.why()));
+                }
+                Ok(TaskProgress::Ended(Box::new(done)))
+            }
         }
     }
 

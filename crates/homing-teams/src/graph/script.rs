@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use homing_core::{registry::Registry, tool_names};
+use homing_core::{
+    message::{FNV_START, fnv},
+    registry::Registry,
+};
 use serde_json::{Map as Object, Value, json};
 
 use crate::{
@@ -10,11 +13,10 @@ use crate::{
     failed,
     graph::{
         END, Edge, FieldType, Graph, Node, Work, state,
-        values::{Writers, spread_value, tool_value},
+        values::{Writers, spread_value, tool_args, tool_value},
     },
     history::{History, JobResult, JobState},
     program::{DelegateCall, Move, TeamCall, TeamScript},
-    shell_template,
     source::TeamSource,
     team::{Team, TemplateScope},
     template,
@@ -74,7 +76,7 @@ impl GraphScript {
         let refers_to = graph.edges.iter().map(Failures::in_condition_of).collect();
         let has_schema = |node: &Node| match node.work() {
             Some(Work::Agent(name)) => registry.get(name).is_ok_and(|agent| agent.task.schema.is_some()),
-            Some(Work::Tool(_)) | None => false,
+            Some(Work::Tool(_) | Work::OneOf(_) | Work::Race(_)) | None => false,
         };
         let gives_data = graph.nodes.iter().map(|node| node.schema.is_some() || has_schema(node)).collect();
         let (scope, source) = (team.scope(), team.source.clone());
@@ -163,13 +165,37 @@ impl GraphScript {
         let (mut open, mut over) = (Vec::new(), Vec::new());
         for item in items {
             let index = item.as_ref().map_or(0, |(index, _)| *index);
-            match history.job(&format!("node/{}/{}/{index}", walk.step, node.name), node.retries) {
+            if let Some(Work::Race(quorum)) = node.work() {
+                let id = format!("race/{}/{}/{index}", walk.step, node.name);
+                let scope = self.scope_of(walk, &history.task, item);
+                let (calls, done) = self.race(node, quorum, &id, history, &scope)?;
+                open.extend(calls);
+                over.extend(done);
+                continue;
+            }
+            match history.job(&self.job_id(node, walk, history, item.as_ref())?, node.retries) {
                 JobState::Ended(done) => over.push(done),
                 JobState::Running { place } => return Err(format!("run {place} is still running")),
                 JobState::Open { id } => open.push(self.call(node, id, &self.scope_of(walk, &history.task, item))?),
             }
         }
         Ok((open, over))
+    }
+
+    /// The ID of a job: of its step, or, at a node with a cache, of its task.
+    fn job_id(
+        &self,
+        node: &Node,
+        walk: &Walk,
+        history: &History<'_>,
+        item: Option<&(usize, Value)>,
+    ) -> Result<String, String> {
+        let index = item.map_or(0, |(index, _)| *index);
+        if !node.cache {
+            return Ok(format!("node/{}/{}/{index}", walk.step, node.name));
+        }
+        let call = self.call(node, String::new(), &self.scope_of(walk, &history.task, item.cloned()))?;
+        Ok(format!("cached/{}/{:016x}", node.name, fnv(FNV_START, call.args.to_string().as_bytes())))
     }
 
     fn scope_of(&self, walk: &Walk, task: &str, item: Option<(usize, Value)>) -> Value {
@@ -185,6 +211,16 @@ impl GraphScript {
                 let (schema, limits) = (node.schema.as_ref(), &node.limits);
                 Ok(DelegateCall { agent, task, schema, limits, background: false }.call(id))
             }
+            Some(Work::OneOf(template)) => {
+                let agent = template::render(template, scope)?;
+                let agent = agent.trim();
+                if !node.agents.names().iter().any(|name| name == agent) {
+                    return Err(format!("`{agent}` is not one of the agents {}", node.agents.names().join(", ")));
+                }
+                let task = template::render(&node.task, scope)?;
+                let (schema, limits) = (node.schema.as_ref(), &node.limits);
+                Ok(DelegateCall { agent, task, schema, limits, background: false }.call(id))
+            }
             Some(Work::Tool(tool)) => {
                 let args = match tool_args(tool, &node.args, scope)? {
                     Value::Null => json!({}),
@@ -192,7 +228,7 @@ impl GraphScript {
                 };
                 Ok(TeamCall { id, tool: tool.to_owned(), args })
             }
-            None => Err("the node has no agent, team or tool".to_owned()),
+            Some(Work::Race(_)) | None => Err("the node has no agent, team or tool".to_owned()),
         }
     }
 
@@ -214,12 +250,10 @@ impl GraphScript {
             return Ok(());
         };
         let kind = self.graph.state.get(field).map(|field| field.kind).unwrap_or_default();
-        let item_kind = if node.each.is_some() { FieldType::Any } else { kind };
+        let many = node.each.is_some() || node.agents.first().is_some_and(|quorum| quorum > 1);
+        let item_kind = if many { FieldType::Any } else { kind };
         let values = done().map(|job| self.value(result.node, job, item_kind));
-        match &node.each {
-            Some(_) => put(field, values.collect()),
-            None => values.into_iter().try_for_each(|value| put(field, value)),
-        }
+        if many { put(field, values.collect()) } else { values.into_iter().try_for_each(|value| put(field, value)) }
     }
 
     /// The value that a job writes into a field of this type.
@@ -255,15 +289,20 @@ impl GraphScript {
     /// Starts the joins that no other branch can reach any more: they continue with the branches that were taken.
     fn release_joins(&self, walk: &mut Walk) {
         loop {
-            let mut waiting: Vec<usize> =
-                walk.arrived.iter().filter(|(_, arrived)| !arrived.is_empty()).map(|(at, _)| *at).collect();
+            let mut waiting: Vec<usize> = walk
+                .arrived
+                .iter()
+                .filter(|(at, arrived)| self.still_waits(**at, arrived))
+                .map(|(at, _)| *at)
+                .collect();
             waiting.sort_unstable();
             let ready = waiting.iter().copied().find(|join| {
                 let others = waiting.iter().filter(|other| *other != join);
                 let reachable = self.reachable(walk.frontier.iter().chain(others));
                 let node = &self.graph.nodes[*join];
                 let arrived = walk.arrived.get(join);
-                let missing = node.join.iter().filter(|name| arrived.is_none_or(|arrived| !arrived.contains(*name)));
+                let missing =
+                    node.join.names().iter().filter(|name| arrived.is_none_or(|arrived| !arrived.contains(*name)));
                 missing.into_iter().all(|name| !reachable.contains(name.as_str()))
             });
             // Joins that wait for each other would wait for ever.
@@ -274,6 +313,11 @@ impl GraphScript {
                 walk.frontier.push(join);
             }
         }
+    }
+
+    /// Returns whether a join has branches that arrived, but has not started with them.
+    fn still_waits(&self, join: usize, arrived: &BTreeSet<String>) -> bool {
+        !arrived.is_empty() && arrived.len() < self.graph.nodes[join].join.needed()
     }
 
     /// The nodes that these nodes are or lead to.
@@ -333,16 +377,17 @@ impl GraphScript {
 
     fn may_begin(&self, to: usize, from: &str, walk: &mut Walk) -> bool {
         let join = &self.graph.nodes[to].join;
-        if join.is_empty() {
+        if join.names().is_empty() {
             return true;
         }
         let arrived = walk.arrived.entry(to).or_default();
-        arrived.insert(from.to_owned());
-        let all = join.iter().all(|name| arrived.contains(name));
-        if all {
+        let is_new = arrived.insert(from.to_owned());
+        let begins = is_new && arrived.len() == join.needed();
+        // Those that arrive later do not start the node again.
+        if arrived.len() == join.names().len() {
             arrived.clear();
         }
-        all
+        begins
     }
 
     fn answer(&self, walk: &Walk, task: &str) -> Move {
@@ -382,22 +427,6 @@ fn parts(node: &Node, failed: &[(usize, &JobResult)]) -> Vec<String> {
         None => format!("node `{}`", node.name),
     };
     failed.iter().map(|(at, done)| failed::part(&name(at), done)).collect()
-}
-
-/// Renders the arguments of a tool. In a command, values are quoted: they come from models and must not become shell code.
-fn tool_args(tool: &str, args: &Value, scope: &Value) -> Result<Value, String> {
-    let command = args.get(COMMAND).and_then(Value::as_str).filter(|_| tool == tool_names::BASH);
-    let Some(command) = command else { return template::fill(args, scope) };
-    let mut others = args.clone();
-    let command = shell_template::render(command, scope)?;
-    if let Some(fields) = others.as_object_mut() {
-        fields.remove(COMMAND);
-    }
-    let mut filled = template::fill(&others, scope)?;
-    if let Some(fields) = filled.as_object_mut() {
-        fields.insert(COMMAND.to_owned(), Value::String(command));
-    }
-    Ok(filled)
 }
 
 impl Failures {

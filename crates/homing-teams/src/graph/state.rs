@@ -28,7 +28,10 @@ fn first(field: &StateField) -> Value {
 pub(crate) fn put(graph: &Graph, state: &mut Object<String, Value>, name: &str, new: Value) -> Result<(), String> {
     let Some(field) = graph.state.get(name) else { return Err(format!("the state has no `{name}`")) };
     let old = state.get(name).cloned().unwrap_or_default();
-    let value = reduce(field.reducer, old, new).map_err(|why| format!("`{name}`: {why}"))?;
+    let in_code = graph.reducers.get(name).and_then(|reducer| reducer.0.as_ref());
+    let combined = in_code.map(|reducer| reducer(&old, new.clone()));
+    let value =
+        combined.unwrap_or_else(|| reduce(field.reducer, old, new)).map_err(|why| format!("`{name}`: {why}"))?;
     if !fits(field.kind, &value) {
         return Err(format!("`{name}` must be {}, not {}", kind_name(field.kind), brief(&value)));
     }

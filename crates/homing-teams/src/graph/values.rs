@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
+use homing_core::tool_names;
 use serde_json::{Value, json};
 
 use crate::{
-    graph::{FieldType, Graph, Reducer},
+    graph::{FieldType, Graph, Reducer, script::COMMAND},
     history::JobResult,
+    shell_template, template,
 };
 
 /// The nodes that wrote each field in one step.
@@ -16,7 +18,8 @@ pub(super) struct Writers(HashMap<String, String>);
 impl Writers {
     /// Notes a write; fails if another write of the same step would be lost.
     pub(super) fn note(&mut self, graph: &Graph, field: &str, node: &str) -> Result<(), String> {
-        if graph.state.get(field).is_none_or(|field| field.reducer != Reducer::Replace) {
+        let in_code = graph.reducers.contains_key(field);
+        if in_code || graph.state.get(field).is_none_or(|field| field.reducer != Reducer::Replace) {
             return Ok(());
         }
         match self.0.insert(field.to_owned(), node.to_owned()) {
@@ -58,4 +61,20 @@ pub(super) fn tool_value(job: &JobResult, kind: FieldType) -> Value {
             Value::Object(fields)
         }
     }
+}
+
+/// Renders the arguments of a tool. In a command, values are quoted: they come from models and must not become shell code.
+pub(super) fn tool_args(tool: &str, args: &Value, scope: &Value) -> Result<Value, String> {
+    let command = args.get(COMMAND).and_then(Value::as_str).filter(|_| tool == tool_names::BASH);
+    let Some(command) = command else { return template::fill(args, scope) };
+    let mut others = args.clone();
+    let command = shell_template::render(command, scope)?;
+    if let Some(fields) = others.as_object_mut() {
+        fields.remove(COMMAND);
+    }
+    let mut filled = template::fill(&others, scope)?;
+    if let Some(fields) = filled.as_object_mut() {
+        fields.insert(COMMAND.to_owned(), Value::String(command));
+    }
+    Ok(filled)
 }

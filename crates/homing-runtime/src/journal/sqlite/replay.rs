@@ -1,6 +1,7 @@
 //! Replays a cassette: models and tools that return what was recorded and have no effects. A request that was not recorded
 //! gets an error, and is reported as a divergence with its place and turn.
 
+mod answers;
 mod difference;
 mod order;
 
@@ -29,6 +30,7 @@ use crate::{
     journal::{FactListener, sqlite::cassette::Cassette},
     run_tools::RunTools,
 };
+use answers::RecordedAnswers;
 use difference::difference;
 use order::Order;
 
@@ -38,6 +40,7 @@ pub struct CassetteReplay {
     calls: HashMap<RecordedStep, RecordedCall>,
     resolved: HashMap<(String, Option<String>), Vec<String>>,
     divergences: Mutex<Vec<Divergence>>,
+    answers: RecordedAnswers,
     order: Order,
 }
 
@@ -93,6 +96,7 @@ impl CassetteReplay {
             calls: tape.calls,
             resolved: tape.resolved,
             divergences: Mutex::default(),
+            answers: tape.answers,
             order: tape.order,
         })
     }
@@ -261,6 +265,7 @@ struct Tape {
     asks: Vec<RecordedAsk>,
     calls: HashMap<RecordedStep, RecordedCall>,
     resolved: HashMap<(String, Option<String>), Vec<String>>,
+    answers: RecordedAnswers,
     order: Order,
 }
 
@@ -309,7 +314,7 @@ impl Tape {
                     (call.result, call.position) = (Some(result.clone()), record.seq);
                 }
             }
-            Fact::Questioned { .. } | Fact::Answered { .. } => (),
+            Fact::Questioned { .. } | Fact::Answered { .. } => self.answers.take(record),
             Fact::Told { .. } | Fact::Halted { .. } | Fact::Compacted { .. } | Fact::Extended { .. } => (),
         }
     }
