@@ -1,6 +1,9 @@
 //! Questions that wait for an answer, in all trees of the journal.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    path::PathBuf,
+};
 
 use homing_core::{
     envelope::{Status, status},
@@ -102,10 +105,11 @@ pub(super) fn mark_waiting(connection: &Connection, rows: &mut [RunRow]) -> Resu
     let asking = asking_trees(connection)?;
     let mut folds: HashMap<Uuid, RunTree> = HashMap::new();
     for row in rows.iter_mut().filter(|row| row.status == Status::Interrupted && asking.contains(&row.tree)) {
-        if !folds.contains_key(&row.tree) {
-            folds.insert(row.tree, reader::tree(connection, row.tree)?);
-        }
-        let fold = folds.get(&row.tree).filter(|fold| fold.is_parked());
+        let fold = match folds.entry(row.tree) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(empty) => empty.insert(reader::tree(connection, row.tree)?),
+        };
+        let fold = fold.is_parked().then_some(&*fold);
         if let Some(run) = fold.and_then(|fold| fold.get(row.run)) {
             row.status = status(run);
         }
