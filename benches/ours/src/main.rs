@@ -40,7 +40,7 @@ async fn homing(job: &Job) -> Homing {
         .parallel(job.agents.max(job.children) + 1);
     let builder = match &job.journal {
         Some(path) => builder.journal(path),
-        None => builder.journal_off(),
+        None => builder,
     };
     builder.build().expect("everything is there")
 }

@@ -1,14 +1,15 @@
 //! `Session`: everything that is needed to run agents, built from flags, configuration and environment.
 
+mod model_choice;
+
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use homing::{
-    BuildError, Catalog, Claim, CodingSetup, Extensions, Folders, Homing, HomingBuilder, JournalChoice, ModelOptions,
-    OnQuestion, PendingApproval, PermissionHandler, Permissions, RunHandle, SpawnError, Task, environment,
+    BuildError, Catalog, Claim, CodingSetup, Extensions, Folders, Homing, HomingBuilder, JournalChoice, OnQuestion,
+    PendingApproval, PermissionHandler, Permissions, RunHandle, RuntimeConfig, SpawnError, Task, environment,
 };
 use homing_core::{
     authority::{Layer, Sandbox},
@@ -21,13 +22,15 @@ use homing_core::{
 use homing_load::{ParseOptions, Places, is_about_hidden_agent};
 use homing_models::{
     Providers,
-    names::{Availability, OfflineCase, Resolver, Unresolved, may_go_offline},
+    names::{OfflineCase, may_go_offline},
 };
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::{CassetteReplay, SqliteOptions};
 use homing_tools::trust::TrustHash;
 use uuid::Uuid;
 
+pub(crate) use self::model_choice::AsIfUsable;
+use self::model_choice::{catalog, checked_model};
 use crate::{
     cli::{
         run::{JournalArgs, OnQuestionArg, WithArgs},
@@ -105,10 +108,12 @@ impl Session {
             Some(_) | None => prompt.clone(),
         };
         let policy = on_question(with, had_handler);
-        let mut builder = Homing::builder().workdir(&folder).with_project_context().permission_handler(handler);
+        let mut builder = Homing::builder().workdir(&folder).with_project_context().on_ask(handler);
         builder = builder.coding_setup(with_config(setup, with, &request, &config));
         builder = builder.permissions(permissions(with, &config)?.on_question(policy));
-        builder = builder.on_demand(config.on_demand());
+        let mut settings = RuntimeConfig::default();
+        settings.on_demand = config.on_demand();
+        builder = builder.settings(settings);
         if let Some(parallel) = config.parallel(with.parallel) {
             builder = builder.parallel(usize::try_from(parallel).unwrap_or(usize::MAX));
         }
@@ -452,65 +457,5 @@ fn trouble(error: BuildError) -> Trouble {
         refused @ BuildError::RefusedFolder(..) => Trouble::new(TroubleKind::Refused, refused.to_string())
             .hint("change to a project's folder, or name one with --cwd"),
         other => Trouble::config(other.to_string()),
-    }
-}
-
-fn catalog(with: &WithArgs, config: &Layered) -> Arc<Catalog> {
-    let providers =
-        Providers::new(config.user.providers.clone(), environment::key).with_aws_profile(environment::aws_profile());
-    let mut options = ModelOptions::default();
-    options.default = with.model.clone().or_else(|| config.user.model.clone());
-    options.aliases.clone_from(&config.user.aliases);
-    options.map = model_map(with, config);
-    options.strict = with.strict;
-    Arc::new(Catalog::new(providers, options, BTreeMap::new()))
-}
-
-/// Flags come first, because the first match wins.
-fn model_map(with: &WithArgs, config: &Layered) -> Vec<(String, String)> {
-    let flags = with.model_map.iter().flat_map(|map| map.iter().cloned());
-    flags.chain(config.user.model_map.iter().map(|(from, to)| (from.clone(), to.clone()))).collect()
-}
-
-/// Resolves the model that the user named. It is never replaced by another one.
-fn checked_model(catalog: &Catalog, config: &Layered, with: &WithArgs, name: &str) -> Result<String, Trouble> {
-    let resolver = |providers: &dyn Availability, strict: bool| {
-        let (aliases, map) = (config.user.aliases.clone(), model_map(with, config));
-        let choice = ModelChoice::Exact(name.to_owned());
-        Resolver { providers, default: None, aliases, map, strict }.resolve(&choice, None)
-    };
-    let providers = catalog.providers();
-    let error = match resolver(providers, with.strict) {
-        Ok(found) => return Ok(found.names.into_iter().next().unwrap_or_else(|| name.to_owned())),
-        Err(error) => resolver(providers, true).err().unwrap_or(error),
-    };
-    // A name that resolves once every provider is usable lacks nothing but a key.
-    let meant = resolver(&AsIfUsable(providers), false).ok().and_then(|found| found.names.into_iter().next());
-    let provider = meant.as_deref().and_then(|model| model.split_once('/')).map(|(provider, _)| provider);
-    let row = provider.and_then(|provider| providers.rows().iter().find(|row| row.name == provider));
-    if let Some((row, variable)) = row.and_then(|row| Some((row, row.key_vars.first()?)))
-        && !providers.is_usable(&row.name)
-    {
-        let message = format!("no API key for {}: set {variable}", row.name);
-        return Err(Trouble::new(TroubleKind::Auth, message).hint("`homing doctor` lists the providers"));
-    }
-    let message = match error {
-        Unresolved::Strict(warning) => warning.to_string(),
-        other @ (Unresolved::NoDefault | Unresolved::NoKey(_) | Unresolved::UnknownModel(_)) => other.to_string(),
-    };
-    Err(Trouble::usage(message)
-        .hint("write provider/model, such as anthropic/claude-sonnet-5-5; `homing doctor` lists the providers"))
-}
-
-/// The providers as if each had a key.
-pub(crate) struct AsIfUsable<'a>(pub(crate) &'a Providers);
-
-impl Availability for AsIfUsable<'_> {
-    fn has(&self, provider: &str) -> bool {
-        self.0.has(provider)
-    }
-
-    fn is_usable(&self, provider: &str) -> bool {
-        self.0.has(provider)
     }
 }

@@ -235,7 +235,7 @@ fn is_zero(value: &u64) -> bool {
 
 /// The usage that a fork took over, for its root.
 fn inherited(tree: &RunTree, run: &Run) -> Option<InheritedUsage> {
-    let Usage { input, output, cost_micros, .. } = tree.inherited();
+    let Usage { input, output, cost_micros, .. } = tree.inherited;
     let is_fork = run.spawned.parent.is_none() && (input, output, cost_micros) != (0, 0, 0);
     is_fork.then_some(InheritedUsage { input, output, cost_micros })
 }
@@ -264,7 +264,7 @@ impl Envelope {
             usage: EnvelopeUsage::new(&run.own, wall_ms),
             subtree: EnvelopeUsage::new(&run.subtree, wall_ms),
             inherited: inherited(tree, run),
-            verified: run.verified(),
+            verified: crate::run::verified(run),
             warnings: run.spawned.warnings.clone(),
             denied: run.effects().denied.to_vec(),
             needs_approval: run.effects().needs_approval.to_vec(),

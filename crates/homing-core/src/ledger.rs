@@ -10,7 +10,9 @@
 //! whole subtree. Siblings run concurrently: if a call were checked only against its own run, a hundred children could each
 //! fit their own limit and still exceed the limit of their common parent. Both sides are part of the fold: `Asked` adds the
 //! reservation to every run on the path to the root, `Replied` or `AskFailed` removes it. So the sums are exact after a
-//! crash, too: the reservation of a call that was interrupted stays until the owner of the tree settles it.
+//! crash, too: the reservation of a call that was interrupted stays until the owner of the tree settles it. Such a call is
+//! charged an estimate of what had arrived, which is shown as such; the rest of its reservation still counts against the
+//! limits, because the provider may have billed more, such as reasoning that it does not send.
 //!
 //! The amount is the worst case (upper bound of the input, maximum of the output, highest price that can apply), because
 //! usage is known only after it has been paid for. With an estimate, calls in flight could exceed the limit together. In
@@ -337,8 +339,9 @@ fn budgets(run: &Run) -> impl Iterator<Item = Budget> {
         let limit = run.limits.cap(name).value()?;
         Some(Budget { name, limit, spent })
     };
-    let tokens = budget(Limit::Tokens, usage.tokens());
-    let cost = budget(Limit::Cost, usage.cost_micros);
+    let unknown = run.links.unknown;
+    let tokens = budget(Limit::Tokens, usage.tokens().saturating_add(unknown.tokens));
+    let cost = budget(Limit::Cost, usage.cost_micros.saturating_add(unknown.cost_micros));
     tokens.into_iter().chain(cost)
 }
 

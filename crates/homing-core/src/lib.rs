@@ -20,6 +20,7 @@ pub mod question;
 pub mod receipts;
 pub mod redaction;
 pub mod registry;
+mod reservation;
 pub mod rule;
 pub mod run;
 pub mod sanitize;

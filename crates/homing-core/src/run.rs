@@ -84,6 +84,8 @@ pub(crate) struct Links {
     pub(crate) open_below: u64,
     /// The part of `held` that is for landings.
     pub(crate) landings: Reservation,
+    /// What calls of the subtree that broke off may have cost beyond their estimates.
+    pub(crate) unknown: Reservation,
 }
 
 /// Reasons for the run to end that do not come from its model.
@@ -304,11 +306,6 @@ impl Run {
         u32::try_from(self.own.turns).unwrap_or(u32::MAX)
     }
 
-    /// Returns whether the `until` command succeeded, or `None` if there is no such command.
-    pub fn verified(&self) -> Option<bool> {
-        self.spawned.until.as_ref().map(|_| self.answer.check == answer::Check::Passed)
-    }
-
     /// Returns whether the run only waits, for other runs or for answers of the user.
     pub fn is_waiting(&self) -> bool {
         if self.ended.is_some() {
@@ -337,6 +334,11 @@ impl Run {
     pub fn began(&self) -> Option<u64> {
         self.work.began
     }
+}
+
+/// Returns whether the `until` command of a run succeeded, or `None` if there is no such command.
+pub(crate) fn verified(run: &Run) -> Option<bool> {
+    run.spawned.until.as_ref().map(|_| run.answer.check == answer::Check::Passed)
 }
 
 /// A run that reached a time limit is timed out; one that reached any other limit is exhausted.

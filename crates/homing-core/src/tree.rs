@@ -33,7 +33,7 @@ pub struct RunTree {
     pub(crate) learned: Learned,
     origins: BTreeSet<Origin>,
     /// Usage of the facts that a fork took over.
-    inherited: Usage,
+    pub(crate) inherited: Usage,
     /// True while such a fact is applied.
     is_inheriting: bool,
 }
@@ -152,7 +152,9 @@ impl RunTree {
             Fact::AskFailed { failure, charge } => {
                 let asked = self.settle(at, *charge);
                 self.runs[at].fold(clock).ask_failed(failure);
-                self.keep_landing(at, asked, *charge);
+                if let Some(asked) = asked {
+                    self.keep_rest(at, &asked, *charge);
+                }
             }
             Fact::Called(called) => {
                 self.origins.extend(called.origin);
@@ -234,12 +236,17 @@ impl RunTree {
         });
     }
 
-    /// Keeps what a failed landing has left of its reservation, so that another run does not take it before the next attempt.
-    fn keep_landing(&mut self, at: usize, asked: Option<Asked>, charge: Usage) {
-        let Some(asked) = asked.filter(|asked| matches!(asked.purpose, Purpose::Landing(_))) else { return };
-        if !self.runs[at].stopping.landing_before.is_zero() {
-            let charged = Reservation { tokens: charge.tokens(), cost_micros: charge.cost_micros };
-            self.hold_landing(at, asked.hold - charged);
+    /// Keeps what is left of the reservation of a failed call. If its charge is an estimate, the rest counts against the limits,
+    /// because the provider may bill more than had arrived. That of a landing is kept for the next attempt, so that another run
+    /// does not take it.
+    fn keep_rest(&mut self, at: usize, asked: &Asked, charge: Usage) {
+        let rest = asked.hold - Reservation { tokens: charge.tokens(), cost_micros: charge.cost_micros };
+        let is_unknown = charge.estimated && !self.is_inheriting;
+        if is_unknown {
+            self.up_from(Some(at), |run| run.links.unknown += rest);
+        }
+        if matches!(asked.purpose, Purpose::Landing(_)) && !self.runs[at].stopping.landing_before.is_zero() {
+            self.hold_landing(at, if is_unknown { Reservation::default() } else { rest });
         }
     }
 
@@ -361,11 +368,6 @@ impl RunTree {
         let waits_for_child = |run: &Run| self.children(run).rev().any(|child| child.ended.is_none());
         let is_stuck = |run: &Run| run.is_waiting() && (run.questions().any_open() || waits_for_child(run));
         self.runs.iter().rev().all(|run| run.ended.is_some() || is_stuck(run))
-    }
-
-    /// Returns the usage of the facts that this tree took over as a fork, which another tree paid for.
-    pub fn inherited(&self) -> Usage {
-        self.inherited
     }
 
     /// Returns the number of the last owner that wrote.

@@ -46,6 +46,16 @@ fn invalid_field_of_a_part_is_an_error() {
     }
 }
 
+fn full_task() -> TaskDefaults {
+    TaskDefaults {
+        schema: Some(json!({"type": "object", "required": ["verdict"]})),
+        schema_optional: false,
+        on_failure: OnFailure::Retry(2),
+        initial_prompt: Some("Review the last commit.".into()),
+        ..TaskDefaults::default()
+    }
+}
+
 fn full() -> AgentDefinition {
     let (skills, resources) = (vec!["rust".into()], vec!["style.md".into()]);
     let attachments = Attachments { skills, resources, ..Attachments::default() };
@@ -88,13 +98,7 @@ fn full() -> AgentDefinition {
             mcp_servers: [("github".into(), github), ("named".into(), json!(null))].into(),
             hooks: json!({"PreToolUse": [{"matcher": "bash", "b": null, "a": true}]}),
         },
-        task: TaskDefaults {
-            schema: Some(json!({"type": "object", "required": ["verdict"]})),
-            schema_optional: false,
-            on_failure: OnFailure::Retry(2),
-            initial_prompt: Some("Review the last commit.".into()),
-            ..TaskDefaults::default()
-        },
+        task: full_task(),
         extra: ExtraFields {
             color: Some("green".into()),
             metadata: [("team".into(), json!("core"))].into(),

@@ -259,7 +259,7 @@ async fn m14_h14_unknown_or_missing_session_starts_nothing() {
 #[tokio::test]
 async fn permission_is_asked_over_http() {
     let handler = Arc::new(ElicitationHandler::new());
-    let homing = Arc::new(builder().permission_handler(handler.clone()).build().unwrap());
+    let homing = Arc::new(builder().on_ask(handler.clone()).build().unwrap());
     let mut options = ServerOptions::default();
     options.permission_handler = Some(handler);
     let server = server(homing, options).await;
@@ -274,7 +274,7 @@ async fn permission_is_asked_over_http() {
 #[tokio::test]
 async fn question_is_sent_within_the_request_that_waits() {
     let handler = Arc::new(ElicitationHandler::new());
-    let homing = Arc::new(builder().permission_handler(handler.clone()).build().unwrap());
+    let homing = Arc::new(builder().on_ask(handler.clone()).build().unwrap());
     let mut options = ServerOptions::default();
     options.permission_handler = Some(handler);
     let server = server(homing, options).await;

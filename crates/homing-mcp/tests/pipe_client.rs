@@ -414,7 +414,7 @@ async fn clients_are_notified_when_agents_change() {
 
 async fn risk(answer: Option<Value>) -> (Value, usize) {
     let handler = Arc::new(ElicitationHandler::new());
-    let homing = Arc::new(builder().permission_handler(handler.clone()).build().unwrap());
+    let homing = Arc::new(builder().on_ask(handler.clone()).build().unwrap());
     let mut options = ServerOptions::default();
     options.permission_handler = Some(handler);
     let client = RecordingClient { answer, ..RecordingClient::default() };

@@ -26,6 +26,8 @@ mod runtime;
 mod scheduler;
 mod skill_use;
 mod spawn;
+mod spawn_cache;
+mod spawn_error;
 mod task;
 mod transcript_lines;
 

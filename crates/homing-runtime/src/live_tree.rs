@@ -10,7 +10,7 @@ use homing_core::{
     fact::{Fact, Record, Spawned},
     place::Place,
     question::{Answer, QuestionId},
-    redaction::{RedactedStream, Secrets},
+    redaction::Secrets,
     run::Run,
     tree::RunTree,
 };
@@ -23,7 +23,7 @@ use crate::{
     event::{Event, Events, Transient, TransientKind, TreeRecords},
     journal::{Commit, Journal, JournalError},
     live_run::LiveRun,
-    spawn::SpawnCache,
+    spawn_cache::SpawnCache,
 };
 
 /// Events that a slow subscriber may fall behind before it misses some.
@@ -47,7 +47,7 @@ pub(crate) struct LiveTree {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) spawn_cache: SpawnCache,
     /// Removed from every fact and notice.
-    secrets: Secrets,
+    pub(crate) secrets: Secrets,
     /// The reason why the end of a run of this tree could not be recorded.
     unrecorded: OnceLock<String>,
 }
@@ -260,11 +260,6 @@ impl LiveTree {
     /// The current time on the tree's clock, which stands still while no process owns the tree.
     pub(crate) fn tree_clock(&self, tree: &RunTree) -> u64 {
         tree.clock_at(self.epoch, self.clock.now_ms())
-    }
-
-    /// Returns a filter for a reply that arrives in pieces.
-    pub(crate) fn redacted_stream(&self) -> RedactedStream {
-        self.secrets.stream()
     }
 
     fn lock(&self) -> MutexGuard<'_, RunTree> {

@@ -12,14 +12,14 @@ use homing_core::{
     authority::{Grant, Network, Sandbox},
     definition::{AgentDefinition, Isolation},
     envelope::Envelope,
-    fact::{CancelledBy, Fact, FailureKind, LimitHit, Outcome, Record, Spawned},
+    fact::{CancelledBy, Fact, FailureKind, Outcome, Record, Spawned},
     hooks::Hooks,
     limits::{Cap, Limits},
     message::Message,
-    model::{ModelError, Models},
+    model::Models,
     place::Place,
     redaction::Secrets,
-    registry::{Registry, UnknownAgent},
+    registry::Registry,
     skill::SkillLibrary,
     tool::{AgentToolSource, Answer, CallKey, Question, Tool, ToolSpec},
     tree::RunTree,
@@ -29,18 +29,19 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub use crate::spawn_error::SpawnError;
 use crate::{
     agent_loop::{active_run::ActiveRun, request::too_small_for_first_call, run_driver::RunDriver},
     agent_memory,
     clock::Sources,
     config::RuntimeConfig,
     handle::RunHandle,
-    journal::{Begun, Commit, FactListener, Journal, JournalError},
+    journal::{Begun, Commit, FactListener, Journal},
     live_run::LiveRun,
     live_tree::LiveTree,
     prompt::PromptContext,
     scheduler::{fair_semaphore::FairSemaphore, rate_limit::RateLimiters},
-    spawn::SpawnCache,
+    spawn_cache::SpawnCache,
     task::Task,
 };
 
@@ -142,57 +143,6 @@ struct Trees {
     by_id: HashMap<Uuid, Arc<LiveTree>>,
     /// Ended trees, oldest first.
     ended: VecDeque<Uuid>,
-}
-
-/// The reason why a run could not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpawnError {
-    /// There is no such agent.
-    #[error(transparent)]
-    UnknownAgent(#[from] UnknownAgent),
-    /// A parameter of the agent has neither a value nor a default.
-    #[error("agent {agent} needs a value for `{parameter}`")]
-    MissingParameter {
-        /// The agent.
-        agent: String,
-        /// The key.
-        parameter: String,
-    },
-    /// No model of the agent is available.
-    #[error("no model for this agent: {0}")]
-    NoModel(ModelError),
-    /// A cost limit was requested, and the model's price is not known.
-    #[error("no price is known for {model}, so a cost limit cannot be enforced: configure a price or limit tokens")]
-    UnknownPrice {
-        /// The model.
-        model: String,
-    },
-    /// The task has no text.
-    #[error("the task is empty")]
-    EmptyTask,
-    /// The model does not read an image or document that is attached to the task.
-    #[error("{model} does not read {path} ({media_type})")]
-    UnreadableAttachment {
-        /// The model.
-        model: String,
-        /// The attached file.
-        path: String,
-        /// Its media type.
-        media_type: String,
-    },
-    /// A limit of the run or an ancestor is reached.
-    #[error("the {} limit of {} is reached (run {})", .0.name, .0.limit, .0.place)]
-    Limit(LimitHit),
-    /// The journal failed.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Its worktree could not be created.
-    #[error("cannot create a worktree for this run: {0}")]
-    Workspace(String),
-    /// The tree cannot be forked at this position.
-    #[error("cannot fork: {0}")]
-    Fork(String),
 }
 
 /// A child to spawn.

@@ -1,10 +1,6 @@
 //! Decides what a new run starts with: prompt, models, limits, authority, folder and tools.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::{Hash, Hasher},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
     authority::{Allow, Authority, Decision, Grant},
@@ -31,62 +27,9 @@ use crate::{
     run_tools::{AgentTools, RunTools},
     runtime::{Inner, RuntimeParts, SpawnError, SpawnOrder},
     skill_use,
+    spawn_cache::SpawnCache,
     task::Task,
 };
-
-/// Authorities and tools that the runs of one tree share: a parent with a thousand children computes them once per
-/// agent.
-///
-/// The cache belongs to its tree and is emptied when the tree ends, so a long-lived runtime does not grow. Its keys
-/// hold the grants they stand for, so that an address cannot be reused while an entry exists.
-#[derive(Default)]
-pub(crate) struct SpawnCache {
-    authorities: Mutex<HashMap<(GrantKey, String), Authority>>,
-    tools: Mutex<HashMap<(GrantKey, bool), Arc<RunTools>>>,
-}
-
-/// A grant, compared by identity.
-struct GrantKey(Arc<Grant>);
-
-impl PartialEq for GrantKey {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for GrantKey {}
-
-impl Hash for GrantKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
-    }
-}
-
-impl SpawnCache {
-    /// The authority of children of this agent, which depends only on the parent's authority and the agent.
-    fn child_authority(&self, parent: &Authority, agent: &AgentDefinition) -> Authority {
-        let mut authorities = self.authorities.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (GrantKey(parent.grant.clone()), agent.name.clone());
-        authorities.entry(key).or_insert_with(|| parent.child(agent)).clone()
-    }
-
-    /// The tools of runs with this grant, made on first use.
-    fn tools(&self, own: &Arc<Grant>, may_delegate: bool, make: impl FnOnce() -> Arc<RunTools>) -> Arc<RunTools> {
-        let mut tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        tools.entry((GrantKey(own.clone()), may_delegate)).or_insert_with(make).clone()
-    }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&self) {
-        self.authorities.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.authorities.lock().unwrap().len() + self.tools.lock().unwrap().len()
-    }
-}
 
 impl Inner {
     /// The first fact of a root.

@@ -263,16 +263,6 @@ impl Team {
         }
     }
 
-    /// JSON schema of the team's answer, if its last task has one.
-    fn schema(&self, registry: &Registry) -> Option<Value> {
-        match &self.pattern {
-            Pattern::Crew(crew) => crew.schema(registry).cloned(),
-            Pattern::Orchestrator(_) | Pattern::Chat(_) | Pattern::Graph(_) | Pattern::Map(_) | Pattern::Script(_) => {
-                None
-            }
-        }
-    }
-
     /// The team as an agent definition, so that other agents can delegate to it.
     pub(crate) fn definition(&self, registry: &Registry, names: &HashMap<String, String>) -> AgentDefinition {
         let mut rules: Vec<Rule> = self.functions().into_iter().map(Rule::tool).collect();
@@ -294,7 +284,10 @@ impl Team {
         definition.model.choice = ModelChoice::Named(vec![self.model_name()]);
         definition.context.project_context = ProjectContext::None;
         definition.limits = self.effective_limits();
-        definition.task.schema = self.schema(registry);
+        // A team has a schema if its last task has one.
+        if let Pattern::Crew(crew) = &self.pattern {
+            definition.task.schema = crew.schema(registry).cloned();
+        }
         definition
     }
 

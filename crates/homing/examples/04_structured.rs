@@ -1,7 +1,7 @@
 //! A structured answer, found with a typed tool and within a cost limit. The schema is generated from the answer's type.
 
 use homing::{
-    AgentDefinition, Homing, Limits, Replay, Task,
+    AgentDefinition, Homing, Limits, Replay, Task, model_fn,
     testing::{call, last_words},
     tool_fn,
 };
@@ -32,7 +32,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let homing = Homing::builder()
         .agent(AgentDefinition::new("reviewer", "Reviews", "Review the code."))
         .tool(lookup)
-        .model_fn("demo/reviewer", |request| {
+        .own_model(model_fn("demo/reviewer", |request| {
             // The first answer does not match the schema; the model gets the errors and corrects it.
             let line = if request.messages.len() == 3 { json!("twelve") } else { json!(12) };
             Ok(match request.messages.len() {
@@ -40,7 +40,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
                 3 if last_words(&request) != "12" => call([("lookup", json!({"path": "src/main.rs"}))]),
                 _ => call([("answer", json!({"path": "src/lib.rs", "line": line, "what": "an unwrap"}))]),
             })
-        })
+        }))
         .build()?;
     let schema = schemars::schema_for!(Finding).to_value();
     let limits = Limits::default().cost_usd("0.10")?;

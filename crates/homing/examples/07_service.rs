@@ -10,7 +10,7 @@ use axum::{
     routing::{get, post},
 };
 use futures_util::StreamExt;
-use homing::{AgentDefinition, Event, Homing, Stream, Task, testing::say, uuid::Uuid};
+use homing::{AgentDefinition, Event, Homing, Stream, Task, model_fn, testing::say, uuid::Uuid};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -50,7 +50,7 @@ async fn events(
 pub async fn serve(listener: TcpListener, stop: impl Future<Output = ()> + Send + 'static) -> std::io::Result<usize> {
     let homing = Homing::builder()
         .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
-        .model_fn("demo/greeter", |_| Ok(say("Hello!")))
+        .own_model(model_fn("demo/greeter", |_| Ok(say("Hello!"))))
         .build()
         .map_err(std::io::Error::other)?;
     let app = Router::new().route("/runs", post(start)).route("/runs/{run}/events", get(events));

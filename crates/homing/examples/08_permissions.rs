@@ -1,7 +1,7 @@
 //! A permission handler: calls that match a rule wait for an answer, and a refusal goes back to the model.
 
 use homing::{
-    AgentDefinition, Answer, Homing, Question, Replay, Task,
+    AgentDefinition, Answer, Homing, Permissions, Question, Replay, Task, ask_fn, model_fn,
     testing::{call, last_words, say},
     tool_fn,
 };
@@ -31,15 +31,15 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let homing = Homing::builder()
         .agent(AgentDefinition::new("releaser", "Releases", "Deploy, then report."))
         .tool(deploy)
-        .model_fn("demo/releaser", |request| {
+        .own_model(model_fn("demo/releaser", |request| {
             Ok(match request.messages.len() {
                 1 => call([("deploy", json!({"to": "staging"}))]),
                 3 => call([("deploy", json!({"to": "production"}))]),
                 _ => say(last_words(&request)),
             })
-        })
-        .ask(["deploy"])
-        .on_ask(decide)
+        }))
+        .permissions(Permissions::default().ask(["deploy"]))
+        .on_ask(ask_fn(decide))
         .build()?;
     let result = homing.spawn(Task::new("releaser", "release"))?.await;
     Ok(format!("{}; denied: {}", result.output, result.denied.len()))

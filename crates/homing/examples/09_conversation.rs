@@ -1,7 +1,7 @@
 //! A conversation of three turns: each run begins with the messages of the one before.
 
 use homing::{
-    AgentDefinition, Homing, Task,
+    AgentDefinition, Homing, Task, model_fn,
     testing::{last_words, say},
 };
 
@@ -9,10 +9,10 @@ use homing::{
 pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
     let homing = Homing::builder()
         .agent(AgentDefinition::new("scribe", "Remembers", "Remember what you are told."))
-        .model_fn("demo/scribe", |request| {
+        .own_model(model_fn("demo/scribe", |request| {
             let heard = request.messages.len().div_ceil(2);
             Ok(say(format!("{heard}: {}", last_words(&request))))
-        })
+        }))
         .build()?;
     let mut said = Vec::new();
     let mut run = homing.spawn(Task::new("scribe", "My name is Ada."))?;

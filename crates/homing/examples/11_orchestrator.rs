@@ -1,7 +1,7 @@
 //! Agents from a builder, an orchestrator that may delegate only to its workers, and the list of all runs as a manager keeps it.
 
 use homing::{
-    AgentBuilder, Homing, Limits, Orchestrator, Status, Task, Team,
+    AgentBuilder, Homing, Limits, Orchestrator, Status, Task, Team, model_fn,
     testing::{call, last_words, say},
 };
 use serde_json::json;
@@ -22,7 +22,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
         .agent(writer);
     let homing = Homing::builder()
         .team(newsroom)
-        .model_fn("demo/newsroom", |request| {
+        .own_model(model_fn("demo/newsroom", |request| {
             let delegate =
                 |agent: &'static str, task: String| call([("delegate", json!({"agent": agent, "task": task}))]);
             Ok(match (request.system, request.messages.len()) {
@@ -32,7 +32,7 @@ pub async fn example() -> Result<String, Box<dyn std::error::Error>> {
                 ("researcher", _) => say("Agents are delegated to."),
                 _ => say("# Report"),
             })
-        })
+        }))
         .build()?;
     let (report, second) =
         (homing.spawn(Task::new("newsroom", "a report"))?, homing.spawn(Task::new("newsroom", "another one"))?);

@@ -38,7 +38,7 @@ impl Homing {
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// use homing::{Homing, Task};
     ///
-    /// let homing = Homing::coding(".").build().await?;
+    /// let homing = Homing::coding(".").build()?;
     /// let task = homing.attach(Task::new("general", "Why does it look like this?"), &["/tmp/screen.png".into()])?;
     /// println!("{}", homing.spawn(task)?.wait().await.output);
     /// # Ok(())

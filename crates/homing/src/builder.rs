@@ -11,19 +11,16 @@ mod tool_sources;
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use homing_core::{
-    BoxFuture,
     definition::AgentDefinition,
     diagnostic::Diagnostic,
     fact::Record,
-    message::Reply,
-    model::{AskFailure, Model, ModelRequest, Models},
+    model::{Model, Models},
     registry::Registry,
     rule::RuleError,
-    scripted_model::FunctionModel,
-    tool::{Answer, Question, Tool},
+    tool::Tool,
 };
 use homing_runtime::{
-    OnDemand, PermissionHandler, Runtime, RuntimeConfig, RuntimeParts,
+    PermissionHandler, Runtime, RuntimeConfig, RuntimeParts,
     journal::{FactListener, JournalError},
 };
 
@@ -63,9 +60,6 @@ pub enum BuildError {
     /// A permission rule cannot be parsed.
     #[error(transparent)]
     Rule(#[from] RuleError),
-    /// A file, folder or text defines no agent.
-    #[error("{} defines no agent{}", .0, .1.iter().map(|problem| format!("\n{problem}")).collect::<String>())]
-    NoAgent(String, Vec<Diagnostic>),
     /// The folder for the journal is not known.
     #[error(
         "there is no folder for the journal, because HOME is not set: name a file with `.journal(path)`, or turn it off"
@@ -80,12 +74,12 @@ pub enum BuildError {
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use homing::{
-///     AgentDefinition, Homing, Permissions, Task, testing::say,
+///     AgentDefinition, Homing, Permissions, Task, model_fn, testing::say,
 /// };
 ///
 /// let homing = Homing::builder()
 ///     .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
-///     .model_fn("demo/hello", |_| Ok(say("Hello!")))
+///     .own_model(model_fn("demo/hello", |_| Ok(say("Hello!"))))
 ///     .permissions(Permissions::default().deny(["bash"]))
 ///     .build()?;
 /// assert_eq!(homing.spawn(Task::new("greeter", "hi"))?.await.output, "Hello!");
@@ -160,71 +154,13 @@ impl HomingBuilder {
         self
     }
 
-    /// Adds the agents in a file. Its problems become diagnostics.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file defines no agent.
+    /// Adds agents that were read from files.
     #[cfg(feature = "tools")]
-    pub fn load_file(self, path: impl AsRef<std::path::Path>) -> Result<Self, BuildError> {
-        let path = path.as_ref();
-        let parsed = homing_load::load_file(
-            path,
-            homing_core::definition::Scope::CommandLine,
-            &homing_load::ParseOptions::default(),
-        );
-        self.add_parsed(&path.display().to_string(), [parsed])
-    }
-
-    /// Adds the agents in the files of a folder and the folders below it. Their problems become diagnostics.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no file defines an agent.
-    #[cfg(feature = "tools")]
-    pub fn load_dir(self, folder: impl AsRef<std::path::Path>) -> Result<Self, BuildError> {
-        let (folder, options) = (folder.as_ref(), homing_load::ParseOptions::default());
-        let parsed = homing_load::load_folder(
-            folder,
-            homing_load::Recurse::Yes,
-            homing_core::definition::Scope::CommandLine,
-            &options,
-        );
-        self.add_parsed(&folder.display().to_string(), parsed)
-    }
-
-    /// Adds the agents in a JSON text: one agent, or an object of agents by name. Its problems become diagnostics.
-    ///
-    /// # Errors
-    ///
-    /// Fails if it defines no agent.
-    #[cfg(feature = "tools")]
-    pub fn load_json(self, json: &str) -> Result<Self, BuildError> {
-        let parsed = homing_load::parse_json(
-            json,
-            homing_core::definition::Scope::CommandLine,
-            &homing_load::ParseOptions::default(),
-        );
-        self.add_parsed("the JSON text", [parsed])
-    }
-
-    #[cfg(feature = "tools")]
-    fn add_parsed(
-        mut self,
-        origin: &str,
-        parsed: impl IntoIterator<Item = homing_load::Parsed>,
-    ) -> Result<Self, BuildError> {
-        let before = self.registry.len();
-        let mut diagnostics = Vec::new();
-        for parsed in parsed {
-            self.registry.register_all(parsed.definitions);
-            diagnostics.extend(parsed.diagnostics);
-        }
-        if self.registry.len() == before {
-            return Err(BuildError::NoAgent(origin.to_owned(), diagnostics));
-        }
-        self.diagnostics.extend(diagnostics);
-        Ok(self)
+    #[must_use]
+    pub fn agent_files(mut self, files: crate::AgentFiles) -> Self {
+        self.registry.register_all(files.definitions);
+        self.diagnostics.extend(files.diagnostics);
+        self
     }
 
     /// Adds a team: an agent whose model is a program, together with its members.
@@ -275,16 +211,6 @@ impl HomingBuilder {
     pub fn own_model(mut self, model: Arc<dyn Model>) -> Self {
         self.models.add(model);
         self
-    }
-
-    /// Adds a free model named `name` whose replies a function computes, like [`Self::own_model`].
-    #[must_use]
-    pub fn model_fn(
-        self,
-        name: impl Into<String>,
-        reply: impl Fn(ModelRequest<'_>) -> Result<Reply, AskFailure> + Send + Sync + 'static,
-    ) -> Self {
-        self.own_model(Arc::new(FunctionModel::new(name, reply)))
     }
 
     /// Sets the source of all models, which replaces providers and own models.
@@ -370,41 +296,12 @@ impl HomingBuilder {
         self
     }
 
-    /// Asks for approval before calls that match these rules. Short for [`Permissions::ask`].
+    /// Sets the handler that answers questions and approvals, such as an [`ask_fn`](crate::ask_fn). Without one, calls that need
+    /// approval are denied.
     #[must_use]
-    pub fn ask(mut self, rules: impl IntoIterator<Item = impl IntoRule>) -> Self {
-        self.permissions = self.permissions.ask(rules);
-        self
-    }
-
-    /// Sets the function that answers questions and approvals. Without one, calls that need approval are denied.
-    #[must_use]
-    pub fn on_ask<F, A>(self, answer: F) -> Self
-    where
-        F: Fn(Question) -> A + Send + Sync + 'static,
-        A: Future<Output = Answer> + Send + 'static,
-    {
-        self.permission_handler(Arc::new(AskFunction(answer)))
-    }
-
-    /// Sets the handler that answers questions and approvals, like [`Self::on_ask`].
-    #[must_use]
-    pub fn permission_handler(mut self, handler: Arc<dyn PermissionHandler>) -> Self {
+    pub fn on_ask(mut self, handler: Arc<dyn PermissionHandler>) -> Self {
         self.permission_handler = Some(handler);
         self
-    }
-}
-
-/// A function as a [`PermissionHandler`].
-struct AskFunction<F>(F);
-
-impl<F, A> PermissionHandler for AskFunction<F>
-where
-    F: Fn(Question) -> A + Send + Sync,
-    A: Future<Output = Answer> + Send + 'static,
-{
-    fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
-        Box::pin((self.0)(question))
     }
 }
 
@@ -425,17 +322,12 @@ fn install_found(parts: &mut RuntimeParts, found: Vec<crate::team_files::FoundTe
 
 /// Journal, events and the runtime.
 impl HomingBuilder {
-    /// Sets where facts are recorded: a file, which is created if it is missing, or another [`JournalChoice`].
+    /// Sets where facts are recorded: a file, which is created if it is missing, or another [`JournalChoice`]. Without a journal,
+    /// which is the default, a crash loses all runs.
     #[must_use]
     pub fn journal(mut self, journal: impl Into<JournalChoice>) -> Self {
         self.journal = journal.into();
         self
-    }
-
-    /// Records nothing: a crash loses all runs. This is the default.
-    #[must_use]
-    pub fn journal_off(self) -> Self {
-        self.journal(JournalChoice::Off)
     }
 
     /// Sets a function that is called with every record once it is durable, in order per tree. It must not block.
@@ -456,13 +348,6 @@ impl HomingBuilder {
     #[must_use]
     pub fn parallel(mut self, runs: usize) -> Self {
         (self.config.max_runs, self.config.max_asks) = (runs, runs);
-        self
-    }
-
-    /// Sets the size from which on tools are offered on demand, instead of with their schemas in every request.
-    #[must_use]
-    pub fn on_demand(mut self, most: OnDemand) -> Self {
-        self.config.on_demand = most;
         self
     }
 

@@ -20,6 +20,8 @@
 //! [`environment`] is the only module that reads the environment.
 
 #[cfg(feature = "tools")]
+mod agent_files;
+#[cfg(feature = "tools")]
 mod agent_memory;
 #[cfg(feature = "tools")]
 mod attach;
@@ -32,6 +34,7 @@ mod cache;
 mod catalog;
 #[cfg(feature = "tools")]
 mod claude_plugins;
+mod closures;
 #[cfg(feature = "tools")]
 mod coding_preset;
 pub mod environment;
@@ -49,12 +52,15 @@ mod user_files;
 use std::{fmt, sync::Arc, time::Duration};
 
 #[cfg(feature = "tools")]
+pub use agent_files::{AgentFiles, NoAgent};
+#[cfg(feature = "tools")]
 pub use attach::{AttachError, AttachFilesError};
 pub use builder::{BuildError, Extensions, HomingBuilder, IntoRule, JournalChoice, Permissions, ToolWrapper};
 #[cfg(all(feature = "sqlite", feature = "tools"))]
 pub use cache::{Cached, Keep};
 #[cfg(feature = "providers")]
 pub use catalog::{Catalog, ModelOptions};
+pub use closures::{ask_fn, model_fn};
 #[cfg(feature = "tools")]
 pub use coding_preset::{CodingSetup, run_helper_if_asked, server_folders};
 pub use environment::Folders;
@@ -96,11 +102,11 @@ pub use {homing_runtime::event::Stream, schemars, serde_json, uuid};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use homing::{AgentDefinition, Homing, Task, testing::say};
+/// use homing::{AgentDefinition, Homing, Task, model_fn, testing::say};
 ///
 /// let homing = Homing::builder()
 ///     .agent(AgentDefinition::new("greeter", "Greets", "Greet the user."))
-///     .model_fn("test/greeter", |request| Ok(say(format!("{} messages", request.messages.len()))))
+///     .own_model(model_fn("test/greeter", |request| Ok(say(format!("{} messages", request.messages.len())))))
 ///     .build()?;
 /// assert_eq!(homing.spawn(Task::new("greeter", "hi"))?.await.output, "1 messages");
 /// # Ok(())

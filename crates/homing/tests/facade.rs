@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homing::{
-    AgentDefinition, BuildError, Event, Homing, JournalChoice, Limits, Replay, Task,
+    AgentDefinition, AgentFiles, BuildError, Event, Homing, JournalChoice, Limits, Permissions, Replay, Task, model_fn,
     testing::{FunctionModel, call, last_words, say},
     tool_fn,
 };
@@ -134,7 +134,7 @@ async fn events_begin_with_the_first_fact_whenever_they_are_read() {
     let folder = tempfile::tempdir().unwrap();
     for journal in [JournalChoice::Off, folder.path().join("j.db").into()] {
         let builder = Homing::builder().agent(AgentDefinition::new("a", "d", "p"));
-        let homing = builder.model_fn("test/m", |_| Ok(say("x"))).journal(journal).build().unwrap();
+        let homing = builder.own_model(model_fn("test/m", |_| Ok(say("x")))).journal(journal).build().unwrap();
         let run = homing.spawn(Task::new("a", "go")).unwrap();
         let early: Vec<Event> = run.events().collect().await;
         let late: Vec<Event> = run.events().collect().await;
@@ -155,7 +155,7 @@ async fn slow_reader_gets_every_fact() {
         Ok(if request.messages.len() > 4_000 { say("done") } else { call(calls) })
     };
     let agent = AgentDefinition::new("a", "d", "p");
-    let homing = Homing::builder().agent(agent).tool(look).model_fn("test/m", model).build().unwrap();
+    let homing = Homing::builder().agent(agent).tool(look).own_model(model_fn("test/m", model)).build().unwrap();
     let limits = Limits::default().tool_calls(10_000);
     let run = homing.spawn(Task::new("a", "go").limits(limits)).unwrap();
     // Subscribed before the run starts, and read after it has ended.
@@ -187,7 +187,7 @@ async fn submitting_a_key_again_returns_the_same_run_and_pays_once() {
             log.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             Ok(say("an answer"))
         };
-        let homing = builder.model_fn("test/m", model).build().unwrap();
+        let homing = builder.own_model(model_fn("test/m", model)).build().unwrap();
         let first = homing.submit("k", Task::new("a", "x")).await.unwrap();
         let live = homing.submit("k", Task::new("a", "x")).await.unwrap();
         assert_eq!((live.id(), live.await.output.as_str()), (first.id(), "an answer"));
@@ -203,7 +203,8 @@ async fn submitting_a_key_again_returns_the_same_run_and_pays_once() {
 #[tokio::test]
 async fn own_models_answer_by_name_and_unknown_names_are_errors() {
     let builder = Homing::builder().agent(AgentDefinition::new("a", "d", "p"));
-    let builder = builder.model_fn("test/z", |_| Ok(say("z"))).model_fn("test/a", |_| Ok(say("a")));
+    let builder =
+        builder.own_model(model_fn("test/z", |_| Ok(say("z")))).own_model(model_fn("test/a", |_| Ok(say("a"))));
     let homing = builder.build().unwrap();
     assert_eq!(homing.spawn(Task::new("a", "x")).unwrap().await.output, "z", "the first one is the default");
     assert_eq!(homing.spawn(Task::new("a", "x").model("test/a")).unwrap().await.output, "a");
@@ -212,11 +213,11 @@ async fn own_models_answer_by_name_and_unknown_names_are_errors() {
 
 #[test]
 fn mistakes_are_reported_when_the_library_is_built() {
-    let builder = || Homing::builder().model_fn("test/m", |_| Ok(say("x")));
-    let error = builder().ask(["bash(("]).build().unwrap_err();
+    let builder = || Homing::builder().own_model(model_fn("test/m", |_| Ok(say("x"))));
+    let error = builder().permissions(Permissions::default().ask(["bash(("])).build().unwrap_err();
     assert!(matches!(error, BuildError::Rule(_)), "{error}");
     assert!(error.to_string().contains("bash(("), "{error}");
-    let error = builder().load_json("{}").unwrap_err();
+    let error = AgentFiles::load_json("{}").unwrap_err();
     assert!(error.to_string().starts_with("the JSON text defines no agent"), "{error}");
     let project = tempfile::tempdir().unwrap();
     // A test's `main` is the harness, so it cannot be the helper.
@@ -232,9 +233,13 @@ async fn agents_are_loaded_from_files_folders_and_json() {
     std::fs::write(folder.path().join("one.md"), file("one")).unwrap();
     std::fs::write(folder.path().join("more/two.md"), file("two")).unwrap();
     let three = r#"{"three": {"description": "Helps", "prompt": "Help."}}"#;
-    let builder = Homing::builder().model_fn("test/m", |_| Ok(say("x")));
-    let builder = builder.load_file(folder.path().join("one.md")).unwrap();
-    let homing = builder.load_dir(folder.path().join("more")).unwrap().load_json(three).unwrap().build().unwrap();
+    let builder = Homing::builder().own_model(model_fn("test/m", |_| Ok(say("x"))));
+    let files = [
+        AgentFiles::load_file(folder.path().join("one.md")).unwrap(),
+        AgentFiles::load_dir(folder.path().join("more")).unwrap(),
+        AgentFiles::load_json(three).unwrap(),
+    ];
+    let homing = files.into_iter().fold(builder, homing::HomingBuilder::agent_files).build().unwrap();
     assert_eq!(homing.registry().names().collect::<Vec<_>>(), ["one", "three", "two"]);
     assert_eq!(homing.clone().spawn(Task::new("three", "go")).unwrap().await.output, "x");
 }

@@ -25,12 +25,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "homing-tools",
             "homing-runtime",
             "homing-teams",
+            "homing-otel",
         ],
     ),
 ];
 
 /// Crates that tests may use besides: servers to talk to, and a runtime to produce facts with.
 const ALLOWED_IN_TESTS: &[(&str, &[&str])] = &[
+    ("homing", &["homing-testing"]),
     ("homing-models", &["homing-testing"]),
     ("homing-cli", &["homing-testing"]),
     ("homing-otel", &["homing-runtime"]),

@@ -315,7 +315,7 @@ struct ArrivingReply<'a> {
 
 impl<'a> ArrivingReply<'a> {
     fn new(run: &'a ActiveRun) -> Self {
-        let (shown_text, shown_thinking) = (run.tree.redacted_stream(), run.tree.redacted_stream());
+        let (shown_text, shown_thinking) = (run.tree.secrets.stream(), run.tree.secrets.stream());
         Self { run, text: String::new(), shown_text, shown_thinking }
     }
 

@@ -85,7 +85,10 @@ async fn reason_of_a_denial_reaches_the_model() {
     assert_eq!(runtime.questions()[0].id, open.id);
     run.answer(open.id, open.question.read_answer("no, not on a Friday").unwrap(), "me").unwrap();
     let envelope = wait_for(&run).await;
-    assert_eq!((envelope.output.as_str(), push.times_called()), ("the user declined: not on a Friday", 0));
+    assert_eq!(
+        (envelope.output.as_str(), push.times_called()),
+        ("denied: push: the user declined: not on a Friday", 0)
+    );
     assert_eq!(envelope.denied.len(), 1);
 }
 
