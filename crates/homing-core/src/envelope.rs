@@ -247,7 +247,7 @@ impl Envelope {
         let below = children.iter().flat_map(|child| child.questions.iter().cloned());
         let ending = run.ended.clone().unwrap_or_else(|| run.ending(Outcome::Done).into());
         let status = status(run);
-        let wall_ms = run.work.wall_ms(tree.clock());
+        let wall_ms = run.work.wall_ms(tree.clock.now);
         let (error, limit) = error_and_limit(run.ended.as_ref().map(|ended| &ended.outcome));
         Self {
             v: 1,

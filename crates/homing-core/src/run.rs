@@ -84,7 +84,7 @@ pub(crate) struct Links {
     pub(crate) open_below: u64,
     /// The part of `held` that is for landings.
     pub(crate) landings: Reservation,
-    /// What calls of the subtree that broke off may have cost beyond their estimates.
+    /// The most that calls of the subtree that broke off may have cost beyond their estimates.
     pub(crate) unknown: Reservation,
 }
 

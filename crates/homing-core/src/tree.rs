@@ -27,7 +27,7 @@ pub struct RunTree {
     by_id: HashMap<Uuid, usize>,
     by_call: HashMap<CallKey, Vec<usize>>,
     next_seq: u64,
-    clock: TreeClock,
+    pub(crate) clock: TreeClock,
     /// True if a run has ever asked the user.
     has_questions: bool,
     pub(crate) learned: Learned,
@@ -41,8 +41,8 @@ pub struct RunTree {
 /// Time that has passed for a tree. It passes only while a process owns the tree, and not while all open runs wait for
 /// answers of the user.
 #[derive(Clone, Copy, Debug, Default)]
-struct TreeClock {
-    now: u64,
+pub(crate) struct TreeClock {
+    pub(crate) now: u64,
     /// Owner and time of the last record.
     last: Option<(u32, u64)>,
 }
@@ -339,11 +339,6 @@ impl RunTree {
     /// Returns the position of the next record.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
-    }
-
-    /// Returns the milliseconds for which processes have owned the tree, up to the last record.
-    pub fn clock(&self) -> u64 {
-        self.clock.now
     }
 
     /// Returns the tree's clock at time `at` of the present owner.

@@ -199,6 +199,21 @@ fn reservations_count_at_every_ancestor_until_settled() {
 }
 
 #[test]
+fn estimated_charge_leaves_the_rest_of_the_reservation_counted() {
+    let mut story = Story::new(Limits::default().tokens(200));
+    story.ask(Purpose::Turn, None);
+    let charge = Usage { input: 10, estimated: true, ..Usage::default() };
+    let failure = AskFailure::free(ModelError::Broken { reason: "cut".to_owned() });
+    story.record(ROOT, Fact::AskFailed { failure, charge });
+    let size =
+        |input| AskSize { input, output: 0, floor: 0, landing_output: 0, margin: Margin::default(), parallel: 4 };
+    let fits = |input| matches!(story.tree.ledger().fit(ROOT, size(input), &Rates::default()), Fit::Fits { .. });
+    assert!(fits(100), "100 of 200 were reserved");
+    assert!(!fits(101), "the provider may have billed all that was reserved");
+    assert_eq!(story.root().subtree.usage.tokens(), 10, "only the estimate is shown as used");
+}
+
+#[test]
 fn landing_is_held_at_every_ancestor_until_the_run_ends() {
     let mut story = Story::new(Limits::default().tokens(10_000));
     story.record(CHILD, Fact::Spawned(Arc::new(spawned(Some(ROOT), Limits::default()))));
@@ -223,7 +238,7 @@ fn landing_is_held_at_every_ancestor_until_the_run_ends() {
     let hit = LimitHit { name: Limit::Tokens, limit: 10_000, spent: 15, place: Place::root() };
     story.record(CHILD, ask(Purpose::Landing(hit.clone()), tokens(30), Reservation::default()));
     assert_eq!(story.root().held, tokens(30), "the call takes its place");
-    let charge = Usage { input: 10, estimated: true, ..Usage::default() };
+    let charge = Usage { input: 10, ..Usage::default() };
     let failure = AskFailure::free(ModelError::Broken { reason: "cut".to_owned() });
     story.record(CHILD, Fact::AskFailed { failure, charge });
     assert_eq!(story.root().held, tokens(20), "another run cannot take what the next attempt needs");

@@ -102,7 +102,7 @@ struct Interrupted {
 
 impl Interrupted {
     fn new(fold: &RunTree, marks: LiveMarks) -> Self {
-        let seen_at = marks.seen_at.map(|at| fold.clock_at(fold.last_epoch(), at).max(fold.clock()));
+        let seen_at = marks.seen_at.map(|at| fold.clock_at(fold.last_epoch(), at));
         Self { marks, seen_at }
     }
 
