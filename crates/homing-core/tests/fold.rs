@@ -92,6 +92,7 @@ fn spawned(parent: Option<Uuid>, limits: Limits) -> Spawned {
         models: vec!["script/list".to_owned()],
         schema: None,
         until: None,
+        delay_ms: 0,
         key: None,
         account: None,
         tags: Default::default(),

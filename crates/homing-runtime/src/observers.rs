@@ -135,6 +135,7 @@ fn next_pass(tree: &RunTree, id: Uuid, agent: &AgentDefinition, observers: &Obse
         schema: None,
         context: BTreeMap::new(),
         tags: BTreeMap::from([(OBSERVES.to_owned(), serde_json::to_string(&seen).unwrap_or_default())]),
+        delay_ms: 0,
     })
 }
 

@@ -156,6 +156,8 @@ pub(crate) struct SpawnOrder {
     pub(crate) schema: Option<Value>,
     pub(crate) context: BTreeMap<String, Value>,
     pub(crate) tags: BTreeMap<String, String>,
+    /// Milliseconds before the child's first step.
+    pub(crate) delay_ms: u64,
 }
 
 /// A root that is ready to be recorded and driven.
@@ -382,6 +384,7 @@ impl Inner {
             schema: None,
             context: BTreeMap::new(),
             tags: BTreeMap::new(),
+            delay_ms: 0,
         };
         Ok(self.spawn_child(tree, parent, order).await?.0)
     }

@@ -82,6 +82,7 @@ impl Inner {
             models: resolved.names,
             schema: task.schema.clone().or_else(|| agent.task.schema.clone()).map(Arc::new),
             until: task.until.clone(),
+            delay_ms: 0,
             key: None,
             account: task.account.clone(),
             tags: task.tags.clone(),
@@ -148,12 +149,11 @@ impl Inner {
         let prompt_context = (self.parts.prompt_context)(&above.workdir);
         let (system, missing) =
             prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
-        warnings.extend(ignored_settings(&self.parts, agent, &resolved.names));
-        warnings.extend(resolved.warnings.into_iter().chain(missing));
-        let inherited_tools =
-            tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
-        warnings.extend(missing_tools(&self.parts, agent, &authority, &self.agent_tools(agent, &inherited_tools)));
-        warnings.extend(observers::missing(&self.parts, agent));
+        let ignored = ignored_settings(&self.parts, agent, &resolved.names);
+        warnings.extend(ignored.into_iter().chain(resolved.warnings).chain(missing));
+        let above_tools = tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
+        let missing = missing_tools(&self.parts, agent, &authority, &self.agent_tools(agent, &above_tools));
+        warnings.extend(missing.into_iter().chain(observers::missing(&self.parts, agent)));
         let mut spawned = Spawned {
             parent: Some(parent),
             parent_call: order.call,
@@ -172,6 +172,7 @@ impl Inner {
             models: resolved.names,
             schema: order.schema.or_else(|| agent.task.schema.clone()).map(Arc::new),
             until: None,
+            delay_ms: order.delay_ms,
             key: None,
             account: above.account.clone(),
             tags: order.tags,

@@ -53,11 +53,22 @@ pub(crate) struct DelegateCall<'a> {
     pub(crate) background: bool,
 }
 
+/// The milliseconds before a retry: a second before the first, twice as long before each further one, up to a minute. The ID of
+/// a job ends with the number of its attempt.
+fn retry_pause(id: &str) -> Option<u64> {
+    let attempt: u32 = id.rsplit_once('#')?.1.parse().ok()?;
+    let doubled = attempt.checked_sub(1)?.min(6);
+    Some((1_000_u64 << doubled).min(60_000))
+}
+
 impl DelegateCall<'_> {
     /// The tool call that starts the member.
     pub(crate) fn call(self, id: String) -> TeamCall {
         let mut args =
             json!({"agent": self.agent, "task": self.task, "report": "facts", "background": self.background});
+        if let Some(pause) = retry_pause(&id) {
+            args["delay_ms"] = json!(pause);
+        }
         if let Some(schema) = self.schema {
             args["schema"] = schema.clone();
         }

@@ -2,7 +2,10 @@
 
 mod support;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use homing_core::{
     BoxFuture,
@@ -161,6 +164,24 @@ async fn failure_is_retried_then_reported_skipped_or_final() {
         failed.error.as_ref().unwrap().message.contains("task `research` (run 1.1): failed (model)"),
         "{failed:#?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_wait_longer_each_time() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = asked.clone();
+    let model = FunctionModel::new("script/cast", move |_: ModelRequest<'_>| {
+        log.lock().unwrap().push(tokio::time::Instant::now());
+        Err(AskFailure::free(ModelError::Unusable { reason: "no books".into() }))
+    });
+    let crew = Crew::sequential().task(CrewTask::new("research", "researcher", "Research").retries(3));
+    let models = Arc::new(SingleModel(Arc::new(model)));
+    let parts = parts(MemoryJournal::new(), agents(["researcher"]), models, vec![Team::new("report", crew)]);
+    let result = Runtime::new(parts).spawn(Task::new("report", "ants")).unwrap().wait().await;
+    assert_eq!(result.status, Status::Failed);
+    let asked = asked.lock().unwrap();
+    let pauses: Vec<u64> = asked.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+    assert_eq!(pauses, [1, 2, 4]);
 }
 
 #[tokio::test(start_paused = true)]

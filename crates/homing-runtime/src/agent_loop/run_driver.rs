@@ -1,6 +1,6 @@
 //! Drives one run from its start or resumption to its recorded end, with the user's hooks at both.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt;
 use homing_core::{
@@ -78,6 +78,7 @@ impl RunDriver {
 
     /// The loop, with hooks at its start and before it ends.
     async fn drive_with_hooks(&self) -> Result<Ended, Interrupt> {
+        self.wait_to_start().await?;
         self.run_start_hooks().await?;
         let mut continuations = 0;
         loop {
@@ -93,6 +94,15 @@ impl RunDriver {
                 }
             }
         }
+    }
+
+    /// Waits before the first step of a run that is a retry. A run that is resumed before that waits again.
+    async fn wait_to_start(&self) -> Result<(), Interrupt> {
+        let delay = self.run.read(|run| if run.began().is_none() { run.spawned.delay_ms } else { 0 });
+        if delay > 0 {
+            self.scheduler.waiting(tokio::time::sleep(Duration::from_millis(delay))).await?;
+        }
+        Ok(())
     }
 
     /// Records the notes of start hooks as messages to the model; a resumed run has them already.

@@ -31,6 +31,8 @@ pub(super) struct DelegateArgs {
     pub(super) schema: Option<Value>,
     pub(super) context: BTreeMap<String, Value>,
     pub(super) reader: ReportReader,
+    /// Milliseconds before the child's first step.
+    pub(super) delay_ms: u64,
 }
 
 /// The reader of a child's report.
@@ -75,6 +77,7 @@ impl DelegateArgs {
             schema: args.get("schema").filter(|schema| schema.is_object()).cloned(),
             context: context.into_iter().collect(),
             reader: ReportReader::of(args),
+            delay_ms: 0,
             agent,
         })
     }
@@ -95,8 +98,9 @@ struct AgentChanges {
 }
 
 impl DelegateArgs {
-    /// Applies the changes to the agent that a program asks for in this call.
-    pub(super) fn change_agent(&mut self, args: &Value) -> Result<(), RefusedCall> {
+    /// Applies what only programs may ask for in a call: a delay, and changes to the agent.
+    pub(super) fn read_program(&mut self, args: &Value) -> Result<(), RefusedCall> {
+        self.delay_ms = args.get("delay_ms").and_then(Value::as_u64).unwrap_or(0);
         let Some(changes) = args.get("changes") else { return Ok(()) };
         let changes = AgentChanges::deserialize(changes);
         let changes = changes.map_err(|error| RefusedCall::mistake(format!("`changes`: {error}")))?;

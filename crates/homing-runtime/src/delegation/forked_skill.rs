@@ -67,6 +67,7 @@ impl Delegation {
             schema: None,
             context: BTreeMap::new(),
             reader: ReportReader::Model,
+            delay_ms: 0,
         };
         self.may_delegate(state, &delegation).await?;
         self.recorder.begin(state, tool_names::SKILL, &args, Replay::Keyed, by).await?;

@@ -127,7 +127,7 @@ impl Delegation {
     async fn delegate(&self, state: &CallState, args: &Value) -> Result<DelegationOutput, CallError> {
         let mut delegation = DelegateArgs::parse(args, &self.run.runtime.parts.registry)?;
         if self.is_program() {
-            delegation.change_agent(args)?;
+            delegation.read_program(args)?;
         } else if !delegation.agent.execution.offered_to.includes_models() {
             let message = format!("denied: delegate `{}`: only the user can start this agent", delegation.agent.name);
             return Err(RefusedCall::denied(message).into());
@@ -215,6 +215,7 @@ impl Delegation {
             schema: delegation.schema.clone(),
             context: delegation.context.clone(),
             tags: BTreeMap::new(),
+            delay_ms: delegation.delay_ms,
         };
         let (child, commit) = self.run.runtime.spawn_child(&self.run.tree, self.run.id(), order).await?;
         drop(commit);

@@ -101,6 +101,7 @@ pub fn spawned() -> Spawned {
         models: vec!["test/one".to_owned()],
         schema: None,
         until: None,
+        delay_ms: 0,
         key: None,
         account: None,
         tags: Default::default(),
