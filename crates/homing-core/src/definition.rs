@@ -178,6 +178,11 @@ pub struct Observers {
     pub subagents: bool,
 }
 
+impl Observers {
+    /// The largest number of observers of a run.
+    pub const MOST: usize = 4;
+}
+
 impl Default for Observers {
     fn default() -> Self {
         Self { agents: Vec::new(), message: None, subagents: true }

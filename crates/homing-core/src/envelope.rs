@@ -191,7 +191,7 @@ pub struct EnvelopeUsage {
     /// True if part of it is a worst-case estimate, because a provider reported no usage.
     pub estimated: bool,
     /// Of `cost_micros`, the part that is such an estimate: the cost was at most this.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub at_most_micros: u64,
     /// Model replies.
     pub turns: u64,
@@ -226,11 +226,6 @@ impl EnvelopeUsage {
             wall_ms,
         }
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }
 
 /// The usage that a fork took over, for its root.

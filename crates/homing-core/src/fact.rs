@@ -194,7 +194,7 @@ pub struct Spawned {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Milliseconds that the run waits before its first step, as a retry does.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub delay_ms: u64,
     /// Idempotency key of the submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,11 +212,6 @@ pub struct Spawned {
 
 /// The tag of a run that observes its parent. Its value is the position up to which it has seen the parent's tree.
 pub const OBSERVES: &str = "observes";
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
-}
 
 impl Spawned {
     /// Returns the task as a message, with what is attached to it.

@@ -37,3 +37,8 @@ use std::{future::Future, pin::Pin};
 
 /// The boxed future that the object-safe traits return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) fn is_zero(value: &u64) -> bool {
+    *value == 0
+}

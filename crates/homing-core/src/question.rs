@@ -24,18 +24,13 @@ pub struct Question {
     /// The call that it concerns.
     pub key: CallKey,
     /// Fingerprint of the arguments of the call, to which an answer is bound.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub args_hash: u64,
     /// The rule that requires approval, followed by its layer in parentheses, if it is one.
     pub rule: Option<String>,
     /// Rules that allow exactly this call, and no others; empty if no rule can express it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exact: Vec<Rule>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }
 
 impl Question {

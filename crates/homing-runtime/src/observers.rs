@@ -35,9 +35,6 @@ use crate::{
     runtime::{RuntimeParts, SpawnOrder},
 };
 
-/// The largest number of observers of a run.
-const MAX_OBSERVERS: usize = 4;
-
 /// The largest number of passes of one observer of a run.
 const MAX_PASSES: usize = 50;
 
@@ -68,7 +65,7 @@ impl Observation {
     /// Starts a pass of every observer that is idle and has something new to see.
     pub(crate) async fn show_news(&self) {
         let Some(observers) = self.run.read(|run| run.spawned.agent.execution.observers.clone()) else { return };
-        for name in observers.agents.iter().take(MAX_OBSERVERS) {
+        for name in observers.agents.iter().take(Observers::MOST) {
             if self.is_over.load(Ordering::Relaxed) {
                 return;
             }

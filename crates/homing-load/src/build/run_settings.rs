@@ -100,15 +100,14 @@ impl RunSettings {
     }
 
     pub(super) fn observers(&mut self, key: ObserverKey, reader: &mut FieldReader<'_>) {
-        const MOST: usize = 4;
         match key {
             ObserverKey::Agents => self.observers.agents = reader.list(),
             ObserverKey::Message => self.observers.message = reader.text(),
             ObserverKey::Subagents => self.observers.subagents = reader.flag(),
         }
-        if self.observers.agents.len() > MOST {
-            reader.warn(format!("a run has at most {MOST} observers: the others are ignored"), "");
-            self.observers.agents.truncate(MOST);
+        if self.observers.agents.len() > Observers::MOST {
+            reader.warn(format!("a run has at most {} observers: the others are ignored", Observers::MOST), "");
+            self.observers.agents.truncate(Observers::MOST);
         }
     }
 

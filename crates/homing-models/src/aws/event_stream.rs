@@ -80,7 +80,6 @@ fn write_event(frame: &[u8], out: &mut Vec<u8>) -> Result<bool, SplitError> {
     let payload = &frame[headers_end..end];
     let payload: &[u8] = if payload.trim_ascii().is_empty() { b"null" } else { payload };
     out.clear();
-    let quoted = |text: &str| serde_json::to_vec(text).unwrap_or_default();
     match headers.message_type {
         "event" => {
             out.push(b'{');
@@ -89,23 +88,28 @@ fn write_event(frame: &[u8], out: &mut Vec<u8>) -> Result<bool, SplitError> {
             out.extend_from_slice(payload);
             out.push(b'}');
         }
-        "exception" => {
-            out.extend_from_slice(b"{\"exception\":{\"type\":");
-            out.extend(quoted(headers.exception_type));
-            out.extend_from_slice(b",\"body\":");
-            out.extend_from_slice(payload);
-            out.extend_from_slice(b"}}");
-        }
-        "error" => {
-            out.extend_from_slice(b"{\"exception\":{\"type\":");
-            out.extend(quoted(headers.error_code));
-            out.extend_from_slice(b",\"body\":{\"message\":");
-            out.extend(quoted(headers.error_message));
-            out.extend_from_slice(b"}}}");
-        }
+        "exception" => write_exception(out, headers.exception_type, payload),
+        "error" => write_exception(out, headers.error_code, &quoted_message(headers.error_message)),
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Writes an exception as the wire reads it: its type, and its body as JSON.
+fn write_exception(out: &mut Vec<u8>, kind: &str, body: &[u8]) {
+    out.extend_from_slice(b"{\"exception\":{\"type\":");
+    out.extend(quoted(kind));
+    out.extend_from_slice(b",\"body\":");
+    out.extend_from_slice(body);
+    out.extend_from_slice(b"}}");
+}
+
+fn quoted_message(message: &str) -> Vec<u8> {
+    serde_json::json!({"message": message}).to_string().into_bytes()
+}
+
+fn quoted(text: &str) -> Vec<u8> {
+    serde_json::to_vec(text).unwrap_or_default()
 }
 
 /// The headers of a frame that matter here.
