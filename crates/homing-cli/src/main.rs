@@ -1,5 +1,6 @@
 //! The command line of Homing: parses arguments, runs one command and exits with its code.
 
+mod chat;
 mod cli;
 mod commands;
 mod config;
@@ -7,6 +8,7 @@ mod exit;
 mod permission_prompt;
 mod print_result;
 mod progress;
+mod screen;
 mod session;
 mod signals;
 mod telemetry;

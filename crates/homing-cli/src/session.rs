@@ -243,6 +243,11 @@ impl Session {
         Err(Trouble::new(TroubleKind::Auth, "no model available: no provider API key is set").hint(NO_KEY_HINT))
     }
 
+    /// Resolves the model that the user names in a conversation.
+    pub(crate) fn named_model(&self, with: &WithArgs, name: &str) -> Result<String, Trouble> {
+        checked_model(&self.catalog, &self.config, with, name)
+    }
+
     /// Returns a function that removes providers' keys from a text.
     pub(crate) fn redactor(&self) -> impl Fn(&str) -> String + use<> {
         redactor(self.catalog.providers())

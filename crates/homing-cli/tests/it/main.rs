@@ -6,6 +6,7 @@ mod attachments;
 mod bad_input;
 mod bedrock;
 mod chaos;
+mod chat;
 mod check;
 mod convert;
 mod cut_replies;
