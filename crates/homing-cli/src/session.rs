@@ -248,6 +248,15 @@ impl Session {
         checked_model(&self.catalog, &self.config, with, name)
     }
 
+    /// Uses the offline model if no other is available, for a server whose runs people start and read.
+    pub(crate) async fn choose_default_model(&self) {
+        self.catalog.ask_served_default().await;
+        if self.model.is_none() && self.config.user.model.is_none() && self.catalog.default_model().is_none() {
+            self.catalog.fall_back_to("offline");
+            terminal::say(OFFLINE);
+        }
+    }
+
     /// Returns a function that removes providers' keys from a text.
     pub(crate) fn redactor(&self) -> impl Fn(&str) -> String + use<> {
         redactor(self.catalog.providers())

@@ -1,48 +1,54 @@
-//! Serves clients over streamable HTTP, with strict limits on connections, request sizes and times.
+//! Serves clients over streamable HTTP: on a port of its own, or as one path of another server.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use homing::Homing;
-use http_body_util::{BodyExt, Full, Limited, combinators::BoxBody};
-use hyper::{
-    Request, Response, StatusCode,
-    body::{Body, Incoming},
-    header::{CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE},
-    server::conn::http1,
-    service::service_fn,
+use homing_http::{
+    Admitted, BoxFuture, ConnectionLimits, HttpRefusal, HttpResponse, HttpService, RequestGuard, fresh_token,
+    is_loopback, listen, with_status,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http_body_util::Full;
+use hyper::{
+    Method, Request, StatusCode,
+    header::{HeaderValue, WWW_AUTHENTICATE},
+    http::request::Parts,
+};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
     session::local::{LocalSessionManager, SessionConfig},
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::JoinSet,
-};
+use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    connections::{ConnectionSlot, Connections},
-    guard::{self, HttpRefusal, RequestGuard},
     handler::McpHandler,
     options::ServerOptions,
     server_state::{Audience, ReloadTask, ServerState},
 };
 
+/// The path that is served.
+const PATH: &str = "/mcp";
+
 /// Maximum size of a request's body in bytes.
 const MAX_BODY: usize = 1 << 20;
-
-/// Maximum size of a request's head in bytes.
-const MAX_HEAD: usize = 16 << 10;
-
-/// Time limit for the head of a request, and again for its body.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time without a request after which a client counts as disconnected. Runs last at most an hour by default, and a client
 /// that started one in the background may be silent meanwhile.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// Headers of every response. They keep browsers from executing, storing, framing or referring to it.
+const HEADERS: [(&str, &str); 4] = [
+    ("content-security-policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cache-control", "no-store"),
+];
 
 /// Options of the HTTP listener.
 #[derive(Clone, Debug, Default)]
@@ -70,8 +76,7 @@ pub enum ServeError {
 pub struct HttpServer {
     address: SocketAddr,
     token: String,
-    state: Arc<ServerState>,
-    _reload: ReloadTask,
+    endpoint: Arc<McpEndpoint>,
     _stop: DropGuard,
 }
 
@@ -83,7 +88,7 @@ impl HttpServer {
 
     /// Returns the URL for clients.
     pub fn url(&self) -> String {
-        format!("http://{}{}", self.address, guard::PATH)
+        format!("http://{}{PATH}", self.address)
     }
 
     /// Returns the access token, which is new at every start. Clients send it as `Authorization: Bearer …`.
@@ -93,13 +98,10 @@ impl HttpServer {
 
     /// Stops listening and cancels the runs of all clients. Each run records its partial result.
     pub async fn stop(self, grace: Duration) {
-        let clients = self.state.clients.all();
         drop(self._stop);
-        futures::future::join_all(clients.iter().map(|client| client.end(grace))).await;
+        self.endpoint.stop(grace).await;
     }
 }
-
-type McpService = StreamableHttpService<McpHandler, LocalSessionManager>;
 
 /// Serves clients over HTTP at `address`. Port 0 selects a free port.
 ///
@@ -111,24 +113,58 @@ pub async fn serve_http(
     options: ServerOptions,
     http: HttpOptions,
 ) -> Result<HttpServer, ServeError> {
-    if !guard::is_loopback(address.ip()) && !http.public {
+    if !is_loopback(address.ip()) && !http.public {
         return Err(ServeError::Public(address));
     }
     let no_port = |error| ServeError::NoPort(address, error);
     let listener = TcpListener::bind(address).await.map_err(no_port)?;
     let address = listener.local_addr().map_err(no_port)?;
-    let token = guard::fresh_token();
-    let state = ServerState::new(homing, options, Audience::Many);
+    let token = fresh_token();
+    let endpoint = Arc::new(McpEndpoint::new(homing, options));
+    let guard = RequestGuard::new(address, &http.hosts);
+    let service = GuardedService { guard, token: token.clone(), endpoint: endpoint.clone() };
     let stop = CancellationToken::new();
-    let service = Arc::new(GuardedService {
-        guard: RequestGuard::new(address, &http.hosts, &token),
-        service: mcp_service(state.clone(), stop.clone()),
-    });
-    tokio::spawn(listen(listener, service, stop.clone()));
-    Ok(HttpServer { address, token, _reload: state.start_reloading(), state, _stop: stop.drop_guard() })
+    let limits = ConnectionLimits { with_token: 64, without_token: 32 };
+    tokio::spawn(listen(listener, Arc::new(service), limits, None, stop.clone()));
+    Ok(HttpServer { address, token, endpoint, _stop: stop.drop_guard() })
 }
 
-fn mcp_service(state: Arc<ServerState>, stop: CancellationToken) -> McpService {
+/// The MCP server as one path of an HTTP server, which checks tokens, host names and origins.
+pub struct McpEndpoint {
+    service: StreamableHttpService<McpHandler, LocalSessionManager>,
+    state: Arc<ServerState>,
+    stop: CancellationToken,
+    reload: Mutex<Option<ReloadTask>>,
+}
+
+impl McpEndpoint {
+    /// Creates the endpoint. Must be called within an async runtime.
+    pub fn new(homing: Arc<Homing>, options: ServerOptions) -> Self {
+        let state = ServerState::new(homing, options, Audience::Many);
+        let stop = CancellationToken::new();
+        let service = mcp_service(state.clone(), stop.clone());
+        let reload = Mutex::new(Some(state.start_reloading()));
+        Self { service, state, stop, reload }
+    }
+
+    /// Responds to a request.
+    pub async fn handle(&self, request: Request<Bytes>) -> HttpResponse {
+        self.service.handle(request.map(Full::new)).await
+    }
+
+    /// Closes all sessions and cancels the runs of all clients. Each run records its partial result.
+    pub async fn stop(&self, grace: Duration) {
+        let clients = self.state.clients.all();
+        self.stop.cancel();
+        drop(self.reload.lock().unwrap_or_else(PoisonError::into_inner).take());
+        futures::future::join_all(clients.iter().map(|client| client.end(grace))).await;
+    }
+}
+
+fn mcp_service(
+    state: Arc<ServerState>,
+    stop: CancellationToken,
+) -> StreamableHttpService<McpHandler, LocalSessionManager> {
     let mut sessions = LocalSessionManager::default();
     let mut session = SessionConfig::default();
     session.keep_alive = Some(CLIENT_TIMEOUT);
@@ -145,92 +181,47 @@ fn mcp_service(state: Arc<ServerState>, stop: CancellationToken) -> McpService {
     StreamableHttpService::new(admit, Arc::new(sessions), config)
 }
 
-async fn listen(listener: TcpListener, service: Arc<GuardedService>, stop: CancellationToken) {
-    let counted = Connections::new();
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let Ok((stream, _)) = accepted else {
-            // Most likely out of file descriptors, which other connections will release.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        connections.spawn(service.clone().serve(stream, counted.add()));
-    }
-    connections.shutdown().await;
-}
-
-/// The protocol service behind the checks of the guard.
+/// The endpoint behind the checks of the guard.
 struct GuardedService {
     guard: RequestGuard,
-    service: McpService,
+    token: String,
+    endpoint: Arc<McpEndpoint>,
 }
-
-type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 impl GuardedService {
-    async fn serve(self: Arc<Self>, stream: TcpStream, slot: ConnectionSlot) {
-        let slot = &slot;
-        let respond = service_fn(|request| {
-            let service = self.clone();
-            async move { Ok::<_, Infallible>(service.respond(request, slot).await) }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(READ_TIMEOUT)
-            .max_buf_size(MAX_HEAD)
-            .serve_connection(TokioIo::new(stream), respond);
-        // A connection that breaks needs no report here.
-        tokio::select! {
-            _ = connection => (),
-            () = slot.evicted() => (),
+    fn check(&self, head: &Parts) -> Result<(), HttpRefusal> {
+        self.guard.check_site(head)?;
+        if !RequestGuard::has_bearer(head, &self.token) {
+            return Err(HttpRefusal(StatusCode::UNAUTHORIZED, "missing or wrong token"));
+        }
+        if head.method == Method::POST {
+            RequestGuard::check_json(head)?;
+        }
+        match head.uri.path() {
+            PATH => Ok(()),
+            _ => Err(HttpRefusal(StatusCode::NOT_FOUND, "not found")),
         }
     }
+}
 
-    async fn respond(&self, request: Request<Incoming>, slot: &ConnectionSlot) -> HttpResponse {
-        let mut response = match self.admit(request, slot).await {
-            Ok(request) => self.service.handle(request).await,
-            Err(refusal) => refused(refusal),
+impl HttpService for GuardedService {
+    fn admit(&self, head: &Parts) -> Result<Admitted, Box<HttpResponse>> {
+        let refuse = |HttpRefusal(status, why)| {
+            let mut response = with_status(status, why);
+            if status == StatusCode::UNAUTHORIZED {
+                response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Box::new(response)
         };
-        for (name, value) in guard::HEADERS {
-            response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        response
+        self.check(head).map_err(refuse)?;
+        Ok(Admitted { has_token: true, max_body: MAX_BODY })
     }
 
-    /// Checks the head of a request, then reads its body.
-    async fn admit(
-        &self,
-        request: Request<Incoming>,
-        slot: &ConnectionSlot,
-    ) -> Result<Request<Full<Bytes>>, HttpRefusal> {
-        let (head, body) = request.into_parts();
-        self.guard.admit(&head)?;
-        slot.has_token().await;
-        let body = tokio::time::timeout(READ_TIMEOUT, read_body(body));
-        let late = |_| HttpRefusal(StatusCode::REQUEST_TIMEOUT, "the request body took too long");
-        Ok(Request::from_parts(head, Full::new(body.await.map_err(late)??)))
+    fn respond(&self, request: Request<Bytes>) -> BoxFuture<'_, HttpResponse> {
+        Box::pin(self.endpoint.handle(request))
     }
-}
 
-async fn read_body(body: Incoming) -> Result<Bytes, HttpRefusal> {
-    let too_large = HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large");
-    if body.size_hint().lower() > MAX_BODY as u64 {
-        return Err(too_large);
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &HEADERS
     }
-    Limited::new(body, MAX_BODY).collect().await.map(|body| body.to_bytes()).map_err(|_| too_large)
-}
-
-fn refused(HttpRefusal(status, why): HttpRefusal) -> HttpResponse {
-    let mut response = Response::new(Full::new(Bytes::from_static(why.as_bytes())).boxed());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    response
 }

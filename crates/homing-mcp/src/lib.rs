@@ -9,10 +9,8 @@
 
 mod args;
 mod client;
-mod connections;
 mod earlier_runs;
 mod elicitation;
-mod guard;
 mod handler;
 mod http;
 mod options;
@@ -24,6 +22,6 @@ mod tools;
 mod wait_for_runs;
 
 pub use elicitation::ElicitationHandler;
-pub use http::{HttpOptions, HttpServer, ServeError, serve_http};
+pub use http::{HttpOptions, HttpServer, McpEndpoint, ServeError, serve_http};
 pub use options::{ClientBudget, Reload, ServerOptions};
 pub use stdio::{StdioError, serve_on, serve_stdio};

@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Show the configuration and the origin of each value.
     Config(ConfigArgs),
+    /// Serve the web interface and the HTTP API for the runs of the journal.
+    Serve(Box<crate::commands::serve::ServeArgs>),
     /// Serve the agents to MCP clients, over stdio or HTTP.
     Mcp(Box<crate::commands::mcp::McpArgs>),
     /// Write example agents into this project.

@@ -20,6 +20,7 @@ mod replay;
 mod resume;
 mod run;
 mod runs;
+pub(crate) mod serve;
 mod show;
 mod team;
 mod tell;
@@ -89,6 +90,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Check(args) => report(check::run(&args)),
         Command::Convert(args) => report(convert::run(&args)),
         Command::Init => report(init::run()),
+        Command::Serve(args) => report(with_telemetry(|telemetry| serve::run(&args, telemetry))),
         Command::Mcp(args) => report(with_telemetry(|telemetry| mcp::run(&args, telemetry))),
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
             None => (tag.clone(), None),
         }),
         limit: Some(args.limit),
+        ..Filter::default()
     };
     let rows = journal.runs(&filter).map_err(Trouble::from)?;
     if args.json {

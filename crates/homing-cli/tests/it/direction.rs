@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("homing-core", &[]),
     ("homing-testing", &[]),
+    ("homing-http", &[]),
     ("homing-load", &["homing-core"]),
     ("homing-models", &["homing-core"]),
     ("homing-offline", &["homing-core"]),

@@ -29,6 +29,8 @@ mod restrictions;
 mod run;
 mod safety;
 mod secrets;
+mod serve;
+mod serve_client;
 mod servers;
 mod skills;
 mod structured_answers;

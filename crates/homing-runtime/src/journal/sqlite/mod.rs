@@ -8,6 +8,7 @@ mod accounts;
 mod append;
 mod batch;
 mod cassette;
+mod changes;
 mod check;
 mod failpoint;
 mod file;
@@ -50,6 +51,7 @@ pub use crate::journal::sqlite::failpoint::Failpoint;
 pub use crate::journal::sqlite::{
     accounts::Account,
     cassette::{Cassette, CassetteError},
+    changes::{Changes, JournalFeed},
     check::{JournalReport, check_file},
     inbox::Posted,
     prune::{Pruned, Retention},

@@ -35,6 +35,10 @@ pub struct Filter {
     pub which: Which,
     /// Only runs that started at this time or later, in milliseconds since 1970.
     pub since: Option<u64>,
+    /// Only runs that started before this time.
+    pub before: Option<u64>,
+    /// Only runs of these trees.
+    pub trees: Option<Vec<Uuid>>,
     /// Only runs with this status.
     pub status: Option<Status>,
     /// Only runs of this agent.
@@ -256,6 +260,13 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
     };
     if let Some(since) = filter.since {
         require("runs.started >= ?", int(since).into());
+    }
+    if let Some(before) = filter.before {
+        require("runs.started < ?", int(before).into());
+    }
+    if let Some(trees) = &filter.trees {
+        let ids = serde_json::to_string(trees).unwrap_or_default();
+        require("runs.tree IN (SELECT value FROM json_each(?))", ids.into());
     }
     if let Some(agent) = &filter.agent {
         require("runs.agent = ?", agent.clone().into());

@@ -1,7 +1,7 @@
 //! Reads trees while the writer writes, and checks each record. A damaged or unknown record is an error that names it, never
 //! a gap.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use homing_core::{fact::Record, tree::RunTree};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -16,6 +16,23 @@ use crate::journal::{
 pub(super) fn records(connection: &Connection, tree: Uuid, from: u64) -> Result<Vec<Arc<Record>>, JournalError> {
     let mut records = Vec::new();
     each(connection, tree, from, |record| {
+        records.push(Arc::new(record));
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+/// At most `limit` records of a tree from position `from` on.
+pub(super) fn page(
+    connection: &Connection,
+    tree: Uuid,
+    from: u64,
+    limit: u64,
+) -> Result<Vec<Arc<Record>>, JournalError> {
+    let snapshot = connection.unchecked_transaction()?;
+    let upto = total(&snapshot, tree)?.min(from.saturating_add(limit));
+    let mut records = Vec::new();
+    scan(&snapshot, tree, from..upto, |record| {
         records.push(Arc::new(record));
         Ok(())
     })?;
@@ -41,7 +58,7 @@ fn each(
     // One snapshot for the count and the rows, so that a concurrent commit is seen as a whole or not at all.
     let snapshot = connection.unchecked_transaction()?;
     let total = total(&snapshot, tree)?;
-    let found = scan(&snapshot, tree, from, take)?;
+    let found = scan(&snapshot, tree, from..u64::MAX, take)?;
     if found == total.max(from) {
         return Ok(());
     }
@@ -49,7 +66,7 @@ fn each(
 }
 
 /// The number of records that the tree has.
-fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
+pub(super) fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
     let found: Option<(i64, bool)> = connection
         .query_row("SELECT next_seq, pruned FROM trees WHERE id = ?1", [tree.to_string()], |row| {
             Ok((row.get(0)?, row.get(1)?))
@@ -62,19 +79,19 @@ fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalError> {
     }
 }
 
-/// Reads the rows in order, and returns the position after the last one.
+/// Reads the rows at these positions in order, and returns the position after the last one.
 fn scan(
     connection: &Connection,
     tree: Uuid,
-    from: u64,
+    positions: Range<u64>,
     mut take: impl FnMut(Record) -> Result<(), JournalError>,
 ) -> Result<u64, JournalError> {
     let mut bodies = StoredBodies { connection, found: HashMap::new() };
     let sql = "SELECT tree, seq, at, epoch, run, place, kind, body, crc FROM records
-               WHERE tree = ?1 AND seq >= ?2 ORDER BY seq";
+               WHERE tree = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params![tree.to_string(), int(from)])?;
-    let mut expected = from;
+    let mut rows = statement.query(params![tree.to_string(), int(positions.start), int(positions.end)])?;
+    let mut expected = positions.start;
     while let Some(row) = rows.next()? {
         let record = read_row(row, &mut bodies)?;
         if record.seq != expected {

@@ -12,14 +12,18 @@ use std::{
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of connections that have sent a valid token; a request on the next one waits until one is closed.
-const MAX_KNOWN: usize = 64;
-
-/// Maximum number of connections that have sent no valid token yet; the next one closes the oldest.
-const MAX_UNKNOWN: usize = 32;
+/// Maximum numbers of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections that have sent a valid token; a request on the next one waits until one is closed.
+    pub with_token: usize,
+    /// Connections that have sent no valid token yet; the next one closes the oldest.
+    pub without_token: usize,
+}
 
 /// The connections of a server.
 pub(crate) struct Connections {
+    limits: ConnectionLimits,
     known: Arc<Semaphore>,
     /// The connections without a valid token, by age.
     unknown: Mutex<BTreeMap<u64, CancellationToken>>,
@@ -35,16 +39,16 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl Connections {
-    pub(crate) fn new() -> Arc<Self> {
-        let known = Arc::new(Semaphore::new(MAX_KNOWN));
-        Arc::new(Self { known, unknown: Mutex::default(), next: AtomicU64::new(0) })
+    pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
+        let known = Arc::new(Semaphore::new(limits.with_token));
+        Arc::new(Self { limits, known, unknown: Mutex::default(), next: AtomicU64::new(0) })
     }
 
     /// Adds a connection. If there are too many without a valid token, the oldest of them is closed.
     pub(crate) fn add(self: &Arc<Self>) -> ConnectionSlot {
         let (number, evicted) = (self.next.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
         let mut unknown = self.unknown();
-        if unknown.len() >= MAX_UNKNOWN
+        if unknown.len() >= self.limits.without_token
             && let Some((_, oldest)) = unknown.pop_first()
         {
             oldest.cancel();

@@ -1,0 +1,172 @@
+//! `homing serve`: the web interface and the HTTP API for the runs of the journal.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::Args;
+use homing::{Folders, Homing, crates::core::BoxFuture};
+use homing_otel::Telemetry;
+use homing_web::{HostError, HostErrorKind, OpenProject, ServeError, TlsFiles, TokenFile, WebHost, WebOptions};
+
+use crate::{
+    cli::run::{OnQuestionArg, WithArgs},
+    exit::{Exit, Trouble, TroubleKind},
+    session::{Session, SessionRequest, working_folder},
+    signals::Signals,
+    terminal,
+};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The link logs a browser in; programs send the token as `Authorization: Bearer …`. The token is in a
+private file and stays the same until --rotate-token. Runs that are started here park their questions until they are answered.
+When the server stops, its runs are interrupted, and can be resumed."
+)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7433")]
+    listen: SocketAddr,
+    /// Open the interface in the browser.
+    #[arg(long)]
+    open: bool,
+    /// Print the link of a server that is running at this address, and exit.
+    #[arg(long, conflicts_with_all = ["open", "rotate_token"])]
+    link: bool,
+    /// File of the access token (default: `serve-token` beside the journal).
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
+    token_file: Option<PathBuf>,
+    /// Replace the access token: links, cookies and programs with the old one are logged out.
+    #[arg(long, help_heading = "Access")]
+    rotate_token: bool,
+    /// Certificate chain in PEM form, to encrypt the traffic.
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Access")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate in PEM form.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Access")]
+    tls_key: Option<PathBuf>,
+    /// Let other machines connect without TLS: the token and all content are sent unencrypted.
+    #[arg(long, help_heading = "Access")]
+    bind_public: bool,
+    /// Host name and port that clients use; may be given several times.
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Access")]
+    host: Vec<String>,
+    #[command(flatten)]
+    with: WithArgs,
+}
+
+/// Serves until a signal arrives.
+pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
+    let mut signals = Signals::new()?;
+    let token = token_file(args)?;
+    if args.link {
+        let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+        let token = token.read_or_create().map_err(trouble)?;
+        anstream::println!("link: {scheme}://{}/login?token={token}", args.listen);
+        return Ok(Exit::Done);
+    }
+    if args.rotate_token {
+        token.rotate().map_err(trouble)?;
+    }
+    let mut with = args.with.clone();
+    with.approval.on_question.get_or_insert(OnQuestionArg::Park);
+    let project = working_folder(with.cwd.as_deref())?;
+    let mut options = WebOptions::new(args.listen, token, project);
+    (options.public, options.hosts) = (args.bind_public, args.host.clone());
+    options.tls =
+        args.tls_cert.clone().zip(args.tls_key.clone()).map(|(certificate, key)| TlsFiles { certificate, key });
+    let host = Arc::new(CliHost { with, telemetry });
+    let server = homing_web::serve(host, options).await.map_err(trouble)?;
+    anstream::println!("url: {}\nlink: {}", server.url(), server.login_url());
+    if args.open {
+        open_browser(&server.login_url());
+    }
+    let signal = signals.next().await;
+    let left = server.stop();
+    if left > 0 {
+        let runs = if left == 1 { "1 run was".to_owned() } else { format!("{left} runs were") };
+        terminal::say(&format!("{runs} interrupted; continue with `homing resume`"));
+    }
+    Ok(Exit::Signal(signal))
+}
+
+/// Returns the file of the token: the given one, or one beside the journal.
+fn token_file(args: &ServeArgs) -> Result<TokenFile, Trouble> {
+    let default = || Some(Folders::from_env().data?.join("serve-token"));
+    let path = args.token_file.clone().or_else(default);
+    let path = path.ok_or_else(|| {
+        Trouble::config("HOME is not set, so there is no place for the token").hint("name a file with --token-file")
+    })?;
+    Ok(TokenFile::new(path))
+}
+
+fn open_browser(link: &str) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let quiet = std::process::Stdio::null;
+    let opened = std::process::Command::new(program).arg(link).stdout(quiet()).stderr(quiet()).stdin(quiet()).spawn();
+    if opened.is_err() {
+        terminal::say(&format!("warning: cannot open a browser: {program} is not available; open the link yourself"));
+    }
+}
+
+fn trouble(error: impl Into<ServeError>) -> Trouble {
+    match error.into() {
+        ServeError::Public(address) => Trouble::usage(format!("{address} can be reached from other machines")).hint(
+            "use 127.0.0.1, encrypt with --tls-cert and --tls-key, or pass --bind-public to allow it unencrypted",
+        ),
+        ServeError::Token(error @ homing_web::TokenError::Exposed(..)) => {
+            Trouble::config(error.to_string()).hint("make it private (chmod 600), then replace it with --rotate-token")
+        }
+        ServeError::Host(HostError { message, hint, .. }) => Trouble { hint, ..Trouble::config(message) },
+        ServeError::NoPort(address, error) if error.kind() == std::io::ErrorKind::AddrInUse => Trouble::config(
+            format!("{address} is already in use"),
+        )
+        .hint(
+            "if `homing serve` is running there, --link prints its link; otherwise choose another port with --listen",
+        ),
+        ServeError::NoJournal => crate::session::no_journal(),
+        other => Trouble::config(other.to_string()),
+    }
+}
+
+/// Opens projects as the command line does.
+struct CliHost {
+    with: WithArgs,
+    telemetry: Option<Telemetry>,
+}
+
+impl WebHost for CliHost {
+    fn open<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<Arc<dyn OpenProject>, HostError>> {
+        Box::pin(async move {
+            let with = WithArgs { cwd: Some(folder.to_owned()), ..self.with.clone() };
+            let request =
+                SessionRequest { needs_journal: true, telemetry: self.telemetry.clone(), ..SessionRequest::default() };
+            let session = Session::open(&with, request).await.map_err(|error| host_error(&error))?;
+            session.choose_default_model().await;
+            Ok(Arc::new(CliProject { session }) as Arc<dyn OpenProject>)
+        })
+    }
+}
+
+/// A project that the command line opened.
+struct CliProject {
+    session: Session,
+}
+
+impl OpenProject for CliProject {
+    fn homing(&self) -> &Homing {
+        &self.session.homing
+    }
+}
+
+fn host_error(error: &anyhow::Error) -> HostError {
+    let trouble = error.downcast_ref::<Trouble>();
+    let kind = match trouble.map(|trouble| trouble.kind) {
+        Some(TroubleKind::Usage) => HostErrorKind::Usage,
+        Some(TroubleKind::Refused) => HostErrorKind::Refused,
+        Some(_) | None => HostErrorKind::Unavailable,
+    };
+    HostError { kind, message: error.to_string(), hint: trouble.and_then(|trouble| trouble.hint.clone()) }
+}

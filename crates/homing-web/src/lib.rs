@@ -1,0 +1,22 @@
+//! Web server for the runs of a journal: an HTTP API with server-sent events, and a web interface.
+//!
+//! It shows the runs of every process that uses the journal. Requests to act on a run go through the journal's inbox to the
+//! process that owns it. The crate reads no configuration and no environment variables: a [`WebHost`] opens projects.
+
+mod api;
+mod assets;
+mod call;
+mod host;
+mod problem;
+mod server;
+mod sse;
+mod token;
+mod tree_cache;
+mod tree_channel;
+mod tree_row;
+mod watch;
+
+pub use homing_http::{TlsError, TlsFiles};
+pub use host::{HostError, HostErrorKind, OpenProject, WebHost};
+pub use server::{ServeError, WebOptions, WebServer, serve};
+pub use token::{TokenError, TokenFile};
