@@ -71,8 +71,8 @@ impl Editor {
             KeyCode::Right => self.cursor = self.right(),
             KeyCode::Home => self.cursor = self.line_start(),
             KeyCode::End => self.cursor = self.line_end(),
-            KeyCode::Up => return self.to_line_above(),
-            KeyCode::Down => return self.to_line_below(),
+            KeyCode::Up => return self.line_up(),
+            KeyCode::Down => return self.line_down(),
             _ => return false,
         }
         true
@@ -160,7 +160,7 @@ impl Editor {
         self.text.replace_range(self.cursor..end, "");
     }
 
-    fn to_line_above(&mut self) -> bool {
+    fn line_up(&mut self) -> bool {
         let start = self.line_start();
         if start == 0 {
             return false;
@@ -172,7 +172,7 @@ impl Editor {
         true
     }
 
-    fn to_line_below(&mut self) -> bool {
+    fn line_down(&mut self) -> bool {
         let end = self.line_end();
         if end == self.text.len() {
             return false;
