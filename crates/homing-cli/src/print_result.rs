@@ -10,6 +10,7 @@ use homing_core::{
     limits::{Limit, usd},
     question::{OpenQuestion, QuestionKind},
     sanitize,
+    short_id::short_id,
 };
 
 use crate::{
@@ -190,9 +191,9 @@ pub(crate) fn cost_line(envelope: &Envelope) -> String {
     parts.join(" · ")
 }
 
-/// Returns the part of an ID that encodes the start time, which identifies the run on this machine.
+/// Returns the short ID of a run.
 pub(crate) fn short(envelope: &Envelope) -> String {
-    envelope.run.to_string().chars().take(13).collect()
+    short_id(envelope.run)
 }
 
 /// Prints the questions that the run waits for, and how to answer them.

@@ -178,6 +178,9 @@ pub struct Spawned {
     pub inherited: Vec<Message>,
     /// Working folder.
     pub workdir: PathBuf,
+    /// Project that the tree belongs to; recorded of root runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<PathBuf>,
     /// Authority.
     pub authority: Authority,
     /// Limits, with defaults already applied.

@@ -87,6 +87,7 @@ fn spawned(parent: Option<Uuid>, limits: Limits) -> Spawned {
         context: Default::default(),
         inherited: Vec::new(),
         workdir: "/work".into(),
+        project: None,
         limits,
         default_cost: false,
         models: vec!["script/list".to_owned()],

@@ -61,7 +61,7 @@ pub(crate) fn list(homing: &Homing, tags: &ClientTags) -> Vec<RunRow> {
 /// Finds the tree of an earlier run of the client.
 pub(crate) fn find(homing: &Homing, tags: &ClientTags, run: Uuid) -> Option<(Uuid, RunTree)> {
     let journal = homing.journal()?;
-    let id = journal.find(&run.to_string()).ok()?.tree;
+    let id = journal.find(&run.to_string(), None).ok()?.tree;
     let tree = journal.tree(id).ok()?;
     let is_own = tree.root().is_some_and(|root| tags.are_of(&root.spawned.tags));
     is_own.then_some((id, tree))

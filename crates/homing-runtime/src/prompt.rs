@@ -1,6 +1,6 @@
 //! Renders the system prompt of a run: the agent's prompt, skills, context, the project's instructions and environment.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{collections::BTreeMap, fmt::Write, path::PathBuf};
 
 use homing_core::{
     definition::{AgentDefinition, ProjectContext},
@@ -8,13 +8,15 @@ use homing_core::{
 };
 use serde_json::Value;
 
-/// The text about a folder that goes into prompts.
+/// The text about a folder that goes into prompts, and the project that the folder belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PromptContext {
     /// Folder, platform, date, state of the repository.
     pub environment: String,
     /// The project's instruction files.
     pub instructions: String,
+    /// The project; `None` if the folder is a project of its own.
+    pub project: Option<PathBuf>,
 }
 
 /// Renders the system prompt of a run, and returns warnings about missing skills.

@@ -75,6 +75,7 @@ impl Inner {
             attachments: task.attachments.iter().filter_map(Attachment::image).cloned().collect(),
             context,
             inherited: task.history.clone(),
+            project: prompt_context.project.or_else(|| Some(workdir.clone())),
             workdir,
             authority,
             default_cost: requested.cost_micros == Cap::Default && limits.cost_micros != Cap::Unlimited,
@@ -146,9 +147,8 @@ impl Inner {
         let given = shared(&above.context, &agent.context.shared_context).into_iter().chain(order.context);
         let context = with_parameters(agent, given.collect());
         warnings.extend(missing_parameters(agent, &context).map(|key| needs_value(agent, key)));
-        let prompt_context = (self.parts.prompt_context)(&above.workdir);
-        let (system, missing) =
-            prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &prompt_context);
+        let folder = (self.parts.prompt_context)(&above.workdir);
+        let (system, missing) = prompt::render(agent, &order.text, &context, self.parts.skills.as_deref(), &folder);
         let ignored = ignored_settings(&self.parts, agent, &resolved.names);
         warnings.extend(ignored.into_iter().chain(resolved.warnings).chain(missing));
         let above_tools = tree.live_run(parent).map(|parent| self.agent_tools_of(tree, &parent)).unwrap_or_default();
@@ -166,6 +166,7 @@ impl Inner {
             context,
             inherited,
             workdir: above.workdir.clone(),
+            project: None,
             authority,
             limits,
             default_cost: false,

@@ -166,7 +166,7 @@ fn key_is_bound_to_one_task() {
     assert_eq!(RecordWriter::new().begin(&*journal, keyed("k", "find the door")), Ok(Begun::Earlier(first.tree)));
     let taken = JournalError::KeyTaken { key: "k".to_owned() };
     assert_eq!(RecordWriter::new().begin(&*journal, keyed("k", "find the key")), Err(taken));
-    assert_eq!(journal.find("k").unwrap().run, first.tree);
+    assert_eq!(journal.find("k", None).unwrap().run, first.tree);
     assert_eq!(journal.runs(&Filter::default()).unwrap().len(), 1);
 }
 
@@ -244,20 +244,20 @@ fn runs_are_listed_found_and_summed() {
     assert_eq!(journal.runs(&done).unwrap().len(), 1);
     assert!(journal.runs(&Filter { since: Some(1_700_000_200_000), ..Filter::default() }).unwrap().is_empty());
 
-    assert_eq!(journal.find("1.1").unwrap().run, child);
-    assert_eq!(journal.find("1").unwrap().run, second.tree);
-    assert_eq!(journal.find(&first.tree.to_string()).unwrap().run, first.tree);
-    assert_eq!(journal.find(&first.tree.to_string()[..35]).unwrap().run, first.tree);
-    assert!(matches!(journal.find("0"), Err(FindError::Ambiguous { candidates, .. }) if candidates.len() == 3));
-    assert!(matches!(journal.find("nothing"), Err(FindError::NotFound(_))));
+    assert_eq!(journal.find("1.1", None).unwrap().run, child);
+    assert_eq!(journal.find("1", None).unwrap().run, second.tree);
+    assert_eq!(journal.find(&first.tree.to_string(), None).unwrap().run, first.tree);
+    assert_eq!(journal.find(&first.tree.to_string()[..35], None).unwrap().run, first.tree);
+    assert!(matches!(journal.find("0", None), Err(FindError::Ambiguous { candidates, .. }) if candidates.len() == 3));
+    assert!(matches!(journal.find("nothing", None), Err(FindError::NotFound(_))));
 
-    let sums = journal.sum_by(&SumBy::Agent, None).unwrap();
+    let sums = journal.sum_by(&SumBy::Agent, None, None).unwrap();
     assert_eq!(
         sums.iter().map(|sum| (sum.name.as_str(), sum.runs)).collect::<Vec<_>>(),
         [("explore", 1), ("helper", 1)]
     );
-    assert_eq!(journal.sum_by(&SumBy::Model, None).unwrap()[0].usage.input, 80);
-    assert_eq!(journal.sum_by(&SumBy::Day, None).unwrap()[0].name, "2023-11-14");
+    assert_eq!(journal.sum_by(&SumBy::Model, None, None).unwrap()[0].usage.input, 80);
+    assert_eq!(journal.sum_by(&SumBy::Day, None, None).unwrap()[0].name, "2023-11-14");
     let teams = journal.sum_by(&SumBy::Tag("team".into()), None).unwrap();
     assert_eq!(teams.iter().map(|sum| sum.name.as_str()).collect::<Vec<_>>(), ["", "red"]);
 
@@ -282,7 +282,7 @@ fn sums_show_estimates_apart_from_measured_usage() {
     for fact in [asked(), replied("one")] {
         writer.write(&*journal, fact).unwrap();
     }
-    let measured = journal.sum_by(&SumBy::Agent, None).unwrap()[0].usage;
+    let measured = journal.sum_by(&SumBy::Agent, None, None).unwrap()[0].usage;
     assert_eq!((measured.estimated, measured.at_most_micros), (false, 0));
     let error = ModelError::Broken { reason: "the process died".to_owned() };
     let charge = Usage { input: 50, output: 100, cost_micros: 7, estimated: true, ..Usage::default() };
@@ -290,7 +290,7 @@ fn sums_show_estimates_apart_from_measured_usage() {
     for fact in [asked(), Fact::AskFailed { failure, charge }] {
         writer.write(&*journal, fact).unwrap();
     }
-    let sum = journal.sum_by(&SumBy::Agent, None).unwrap()[0].usage;
+    let sum = journal.sum_by(&SumBy::Agent, None, None).unwrap()[0].usage;
     assert_eq!((sum.cost_micros, sum.at_most_micros), (measured.cost_micros + 7, 7));
     let listed = journal.runs(&Filter::default()).unwrap()[0].usage;
     assert_eq!((listed.cost_micros, listed.at_most_micros, listed.estimated), (sum.cost_micros, 7, true));

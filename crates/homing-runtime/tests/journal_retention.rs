@@ -49,12 +49,12 @@ fn pruning_keeps_results_and_totals() {
     recent.begin(&*journal, with_prompt("recent")).unwrap();
     recent.write(&*journal, ended()).unwrap();
     journal.release(recent.tree);
-    let before = (journal.runs(&Filter::default()).unwrap(), journal.sum_by(&SumBy::Agent, None).unwrap());
+    let before = (journal.runs(&Filter::default()).unwrap(), journal.sum_by(&SumBy::Agent, None, None).unwrap());
     let envelope = journal.envelope(old.tree).unwrap();
 
     let pruned = wait(journal.prune(Retention::default())).unwrap();
     assert_eq!((pruned.trees, pruned.unreadable), (1, vec![]));
-    assert_eq!((journal.runs(&Filter::default()).unwrap(), journal.sum_by(&SumBy::Agent, None).unwrap()), before);
+    assert_eq!((journal.runs(&Filter::default()).unwrap(), journal.sum_by(&SumBy::Agent, None, None).unwrap()), before);
     assert_eq!(journal.envelope(old.tree), Ok(envelope));
     assert!(matches!(wait(journal.load(old.tree)), Err(JournalError::Unknown(what)) if what.contains("pruned")));
     assert!(wait(journal.claim(old.tree, Claim::Force)).is_err());

@@ -40,7 +40,8 @@ const FILES: [(&str, Imports); 7] = [
 
 /// Describes `folder` and reads the instruction files from the root of its repository down to it.
 pub fn project_context(folder: &Path) -> PromptContext {
-    PromptContext { environment: environment(folder), instructions: instructions(folder) }
+    let project = Some(homing_runtime::project_folder(folder));
+    PromptContext { environment: environment(folder), instructions: instructions(folder), project }
 }
 
 fn environment(folder: &Path) -> String {

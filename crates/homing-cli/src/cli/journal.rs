@@ -9,13 +9,26 @@ use super::{
     values,
 };
 
-const IDS: &str = "A run ID is a UUID, the beginning of one, a key, or a place such as 1.2 in the newest run tree.";
+const IDS: &str =
+    "A run ID is the short ID that `homing runs` prints, a UUID, the beginning of either, a key, or a place such as 1.2
+in the newest run tree of this project.";
+
+/// Selects the projects that a command is about.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct ScopeArgs {
+    /// Include all projects, not only this one.
+    #[arg(long)]
+    pub(crate) all: bool,
+}
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   homing runs --since 1d --status failed
+  homing runs --all                         the runs of all projects
   homing runs --sum-by model --since 7d")]
 pub(crate) struct RunsArgs {
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
     /// Only runs started within this time: 2h, 7d.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub(crate) since: Option<std::time::Duration>,
@@ -29,14 +42,14 @@ pub(crate) struct RunsArgs {
     #[arg(long)]
     pub(crate) tag: Option<String>,
     /// Sum up usage by this property.
-    #[arg(long, value_name = "agent|model|day|tag:NAME", value_parser = values::sum_by)]
+    #[arg(long, value_name = "agent|model|day|project|tag:NAME", value_parser = values::sum_by)]
     pub(crate) sum_by: Option<homing_runtime::journal::sqlite::SumBy>,
     /// Maximum number to list.
     #[arg(long, short = 'n', default_value_t = 30)]
     pub(crate) limit: u64,
     /// Include child runs.
     #[arg(long)]
-    pub(crate) all: bool,
+    pub(crate) children: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -50,6 +63,8 @@ pub(crate) struct ShowArgs {
     /// Run ID.
     #[arg(default_value = "1")]
     pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
     /// Show the run tree, one line per run.
     #[arg(long)]
     pub(crate) tree: bool,
@@ -67,17 +82,16 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(
-    after_help = "Limits are added to the run's limits: `homing resume ID --max-cost +1.00` gives it one dollar more.
+#[command(after_help = "A run continues in the folder in which it was started. Limits are added to the run's limits:
+`homing resume ID --max-cost +1.00` gives it one dollar more.
 
-A run ID is a UUID, the beginning of one, a key, or a place such as 1.2 in the newest run tree."
-)]
+A run ID is the short ID that `homing runs` prints, a UUID, the beginning of either, a key, or a place such as 1.2
+in the newest run tree of this project.")]
 pub(crate) struct ResumeArgs {
-    /// Run ID.
-    #[arg(required_unless_present = "all")]
+    /// Run ID; without one, all interrupted runs of this project are resumed.
     pub(crate) id: Option<String>,
-    /// Resume all interrupted runs.
-    #[arg(long, conflicts_with = "id")]
+    /// Resume the interrupted runs of all projects, or look for the ID in all of them.
+    #[arg(long)]
     pub(crate) all: bool,
     /// Even if its process is alive but stalled, or it has crashed repeatedly.
     #[arg(long)]
@@ -98,10 +112,13 @@ pub(crate) struct ResumeArgs {
 What was answered up to the position is taken over and costs nothing again. For a team, --set changes a parameter or a value of a
 graph's state; for an agent, a variable that child runs see. The limits are added to the run's limits.
 
-A run ID is a UUID, the beginning of one, a key, or a place such as 1.2 in the newest run tree.")]
+A run ID is the short ID that `homing runs` prints, a UUID, the beginning of either, a key, or a place such as 1.2
+in the newest run tree of this project.")]
 pub(crate) struct ForkArgs {
     /// Run ID.
     pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
     /// Position of the last thing that is taken over.
     #[arg(long, value_name = "POSITION")]
     pub(crate) at: u64,
@@ -125,17 +142,21 @@ pub(crate) struct CancelArgs {
     /// Run ID.
     pub(crate) id: String,
     #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    #[command(flatten)]
     pub(crate) journal: JournalArgs,
 }
 
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "A finished run is continued: a new run starts with its history.")]
+#[command(after_help = "A finished run is continued: a new run starts with its history, in the folder of the first.")]
 pub(crate) struct TellArgs {
     /// Run ID.
     pub(crate) id: String,
     /// Message.
     #[arg(required = true)]
     pub(crate) message: Vec<String>,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -146,6 +167,8 @@ pub(crate) struct TellArgs {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QuestionsArgs {
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -183,6 +206,8 @@ pub(crate) struct AnswerArgs {
 pub(crate) struct ExportArgs {
     /// Run ID.
     pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
     /// Output format.
     #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
     pub(crate) format: ExportFormat,
@@ -207,6 +232,8 @@ pub(crate) enum ExportFormat {
 pub(crate) struct ReplayArgs {
     /// Run ID.
     pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
     #[command(flatten)]
     pub(crate) with: WithArgs,
     /// Print the result as JSON.

@@ -115,9 +115,12 @@ pub(crate) fn sum_by(text: &str) -> Result<SumBy, String> {
         "agent" => Ok(SumBy::Agent),
         "model" => Ok(SumBy::Model),
         "day" => Ok(SumBy::Day),
+        "project" => Ok(SumBy::Project),
         other => match other.strip_prefix("tag:").or_else(|| other.strip_prefix("tag=")) {
             Some(name) if !name.is_empty() => Ok(SumBy::Tag(name.to_owned())),
-            Some(_) | None => Err(format!("`{text}` is not a property to sum by: write agent, model, day or tag:NAME")),
+            Some(_) | None => {
+                Err(format!("`{text}` is not a property to sum by: write agent, model, day, project or tag:NAME"))
+            }
         },
     }
 }

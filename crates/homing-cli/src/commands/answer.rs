@@ -4,7 +4,10 @@
 use std::time::{Duration, Instant};
 
 use homing::{AnswerError, CodingSetup, Folders};
-use homing_core::question::{Answer, QuestionKind};
+use homing_core::{
+    question::{Answer, QuestionKind},
+    short_id::short_id,
+};
 use homing_otel::Telemetry;
 use homing_runtime::{
     answer_in_journal,
@@ -17,6 +20,7 @@ use homing_runtime::{
 
 use crate::{
     cli::journal::{AnswerArgs, ResumeArgs},
+    commands::which_run,
     config::{self, Layered, RuleTable},
     exit::{Exit, Trouble},
     terminal,
@@ -37,11 +41,11 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
     let (tree, id) = (question.tree, question.open.id);
     let request =
         InboxRequest::Answer { tree, run: question.open.run, question: id, answer: answer.clone(), by: BY.to_owned() };
-    let run: String = tree.to_string().chars().take(13).collect();
+    let run = which_run::described_by_id(&journal, tree);
     match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, .. } => {
             wait_until_taken(&journal, &question).await?;
-            terminal::say(&format!("answered; process {pid} continues run {run}"));
+            terminal::say(&format!("answered; process {pid} continues {run}"));
             return Ok(Exit::Done);
         }
         Posted::NoOwner => (),
@@ -50,7 +54,7 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
         AnswerError::Journal(error) => Trouble::from(error),
         other => Trouble::usage(other.to_string()),
     })?;
-    let open = journal.questions().map_err(Trouble::from)?.into_iter().filter(|other| other.tree == tree).count();
+    let open = journal.questions(None).map_err(Trouble::from)?.into_iter().filter(|other| other.tree == tree).count();
     drop(journal);
     if args.resume {
         let (with, output) = (args.with.clone(), args.output);
@@ -65,7 +69,7 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
         return super::resume::run(&resume, telemetry).await;
     }
     let others = if open == 0 { String::new() } else { format!("; {open} more to answer") };
-    terminal::say(&format!("answered{others}; continue with: homing resume {run}"));
+    terminal::say(&format!("answered {run}{others}; continue with: homing resume {}", short_id(tree)));
     Ok(Exit::Done)
 }
 

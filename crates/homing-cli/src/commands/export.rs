@@ -8,6 +8,7 @@ use homing_models::Providers;
 
 use crate::{
     cli::journal::{ExportArgs, ExportFormat},
+    commands::which_run,
     exit::{Exit, Trouble},
     session, terminal,
 };
@@ -16,7 +17,7 @@ mod html;
 
 pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
-    let found = super::show::find(&journal, &args.id)?;
+    let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
     // Replies and results are recorded without keys, but one may have been pasted into a task.
     let redact = session::redactor(
         &Providers::new(BTreeMap::new(), environment::key).with_aws_profile(environment::aws_profile()),

@@ -13,23 +13,28 @@ use serde_json::Value;
 
 use crate::{
     cli::journal::ForkArgs,
+    commands::which_run,
     exit::{Exit, Trouble},
     print_result,
     session::{Session, SessionRequest},
     signals::Signals,
+    terminal,
     watch::watch,
 };
 
 pub(crate) async fn run(args: &ForkArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let journal = super::runs::open(&args.with.journal)?;
-    let found = super::show::find(&journal, &args.id)?;
+    let found = which_run::find(&journal, &args.id, args.scope.project(args.with.cwd.as_deref()))?;
     let records = journal.follow(found.tree, 0).map_err(Trouble::from)?;
+    let no_run = || Trouble::usage("there is no such run");
+    let with = which_run::in_recorded_folder(&args.with, which_run::root_of(&records).ok_or_else(no_run)?)?;
     drop(journal);
     let records: Vec<&Record> = records.iter().map(|record| &**record).filter(|record| record.seq <= args.at).collect();
     let (fork, teams) = planned(args, &records)?;
     let request = SessionRequest { needs_journal: true, telemetry, teams, ..SessionRequest::default() };
-    let session = Session::open(&args.with, request).await?;
+    let session = Session::open(&with, request).await?;
+    terminal::say(&format!("forking {} at position {}", which_run::described(&found), args.at));
     let run = session.homing.fork(found.tree, fork).await.map_err(Trouble::from)?;
     let result = watch(&session.homing, &run, args.output.show(), &session.prompt, &mut signals).await;
     print_result::print_result(&result.envelope, args.output.form(), true);

@@ -204,7 +204,7 @@ fn key(name: &str, generation: usize, fresh: bool) -> String {
 fn earlier(journal: &SqliteJournal, name: &str, items: &[String]) -> Result<(Results, usize), Trouble> {
     let mut done: Results = vec![None; items.len()];
     for generation in 0.. {
-        let Ok(found) = journal.find(&key(name, generation, false)) else { return Ok((done, generation)) };
+        let Ok(found) = journal.find(&key(name, generation, false), None) else { return Ok((done, generation)) };
         let envelope = journal.envelope(found.tree)?;
         if !envelope.status.is_over() {
             return Ok((done, generation));

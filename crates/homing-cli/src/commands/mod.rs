@@ -25,6 +25,7 @@ mod show;
 mod team;
 mod tell;
 mod trust;
+pub(crate) mod which_run;
 
 use std::{future::Future, time::Duration};
 

@@ -5,6 +5,7 @@ use homing_runtime::journal::sqlite::CassetteReplay;
 
 use crate::{
     cli::journal::ReplayArgs,
+    commands::which_run,
     exit::{Exit, Trouble},
     print_result::{self, Form},
     session::{Session, SessionRequest},
@@ -16,7 +17,7 @@ use crate::{
 pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let journal = super::runs::open(&args.with.journal)?;
-    let found = super::show::find(&journal, &args.id)?;
+    let found = which_run::find(&journal, &args.id, args.scope.project(args.with.cwd.as_deref()))?;
     let cassette = journal.cassette(found.tree).map_err(Trouble::from)?;
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
     let replay = CassetteReplay::new(&cassette);

@@ -1,7 +1,9 @@
 //! `homing resume`: resumes interrupted runs, and gives exhausted ones a larger budget.
 
+use std::{path::Path, sync::Arc};
+
 use homing::{Claim, RunHandle};
-use homing_core::envelope::Status;
+use homing_core::{envelope::Status, fact::Spawned};
 use homing_otel::Telemetry;
 use homing_runtime::journal::sqlite::Filter;
 use homing_teams::Team;
@@ -9,6 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     cli::journal::ResumeArgs,
+    commands::which_run,
     exit::{Exit, Trouble},
     print_result,
     session::{Session, SessionRequest},
@@ -19,59 +22,123 @@ use crate::{
 
 pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
-    let (trees, teams) = chosen(args)?;
-    if trees.is_empty() {
-        terminal::say("there are no interrupted runs");
+    let project = (!args.all).then(|| which_run::this_project(args.with.cwd.as_deref()));
+    let chosen = chosen(args, project.as_deref())?;
+    if chosen.is_empty() {
+        terminal::say(&format!("there are no interrupted runs{}", which_run::in_project(project.as_deref())));
         return Ok(Exit::Done);
     }
-    let request = SessionRequest { needs_journal: true, teams, telemetry, ..SessionRequest::default() };
-    let session = Session::open(&args.with, request).await?;
-    let mut runs = Vec::new();
     let mut worst = Exit::Done;
-    for tree in trees {
-        match resume(args, &session, tree).await {
-            Ok(run) => runs.push(run),
-            Err(trouble) if args.all => {
-                terminal::say(&format!("error: {trouble}"));
+    // Each run continues in its own folder, with the agents, the rules and the trust of that folder.
+    for group in by_folder(chosen) {
+        let result = resume_group(args, telemetry.clone(), group, &mut signals).await;
+        match result {
+            Ok((exit, Continue::Stop)) => return Ok(exit),
+            Ok((exit, Continue::Next)) => worst = worse(worst, exit),
+            Err(error) if args.id.is_none() => {
+                terminal::say(&format!("error: {error}"));
+                worst = worse(worst, Exit::Failed);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(worst)
+}
+
+/// A run tree to resume.
+struct Chosen {
+    tree: Uuid,
+    described: String,
+    root: Arc<Spawned>,
+    teams: Vec<Team>,
+}
+
+/// Selects whether further groups are resumed. A signal stops all.
+enum Continue {
+    Next,
+    Stop,
+}
+
+fn worse(one: Exit, other: Exit) -> Exit {
+    if other.code() > one.code() { other } else { one }
+}
+
+/// Returns the run trees to resume.
+fn chosen(args: &ResumeArgs, project: Option<&Path>) -> Result<Vec<Chosen>, Trouble> {
+    let journal = super::runs::open(&args.with.journal)?;
+    let trees = match &args.id {
+        Some(id) => vec![which_run::find(&journal, id, project.map(Path::to_owned))?.tree],
+        None => {
+            let (status, project) = (Some(Status::Interrupted), project.map(Path::to_owned));
+            let filter = Filter { status, project, ..Filter::default() };
+            journal.runs(&filter)?.into_iter().map(|row| row.tree).collect()
+        }
+    };
+    let chosen = trees.into_iter().map(|tree| {
+        let records = journal.follow(tree, 0)?;
+        let root = which_run::root_of(&records).ok_or_else(|| Trouble::usage("there is no such run"))?.clone();
+        let teams = homing_teams::recorded_in(records.iter().map(|record| &**record));
+        let described = which_run::described_by_id(&journal, tree);
+        Ok(Chosen { tree, described, root, teams })
+    });
+    chosen.collect()
+}
+
+/// Groups run trees by their folders, in their order.
+fn by_folder(chosen: Vec<Chosen>) -> Vec<Vec<Chosen>> {
+    let mut groups: Vec<Vec<Chosen>> = Vec::new();
+    for one in chosen {
+        match groups.iter_mut().find(|group| group[0].root.workdir == one.root.workdir) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+/// Resumes the run trees of one folder at once, and prints their results in order.
+async fn resume_group(
+    args: &ResumeArgs,
+    telemetry: Option<Telemetry>,
+    group: Vec<Chosen>,
+    signals: &mut Signals,
+) -> anyhow::Result<(Exit, Continue)> {
+    let with = which_run::in_recorded_folder(&args.with, &group[0].root)?;
+    let mut teams: Vec<Team> = Vec::new();
+    for team in group.iter().flat_map(|one| &one.teams) {
+        if !teams.iter().any(|known| known.name == team.name) {
+            teams.push(team.clone());
+        }
+    }
+    let request = SessionRequest { needs_journal: true, teams, telemetry, ..SessionRequest::default() };
+    let session = Session::open(&with, request).await?;
+    let mut worst = Exit::Done;
+    let mut runs = Vec::new();
+    for one in &group {
+        match resume(args, &session, one.tree).await {
+            Ok(run) => runs.push((run, one)),
+            Err(trouble) if args.id.is_none() => {
+                terminal::say(&format!("error: {}: {trouble}", one.described));
                 worst = Exit::Failed;
             }
             Err(trouble) => return Err(trouble.into()),
         }
     }
-    for run in &runs {
+    for (run, one) in &runs {
         if run.status().is_over() {
             let status = run.status().name().replace('_', " ");
-            terminal::say(&format!("this run has already ended ({status}); its result:"));
+            terminal::say(&format!("{} has already ended ({status}); its result:", one.described));
+        } else {
+            terminal::say(&format!("resuming {}", one.described));
         }
-        let result = watch(&session.homing, run, args.output.show(), &session.prompt, &mut signals).await;
+        let result = watch(&session.homing, run, args.output.show(), &session.prompt, signals).await;
         print_result::print_result(&result.envelope, args.output.form(), true);
         if result.signal.is_some() {
-            return Ok(result.exit());
+            return Ok((result.exit(), Continue::Stop));
         }
-        worst = if result.exit().code() > worst.code() { result.exit() } else { worst };
+        worst = worse(worst, result.exit());
     }
-    Ok(worst)
-}
-
-/// Returns the run trees to resume, and the teams in them.
-fn chosen(args: &ResumeArgs) -> Result<(Vec<Uuid>, Vec<Team>), Trouble> {
-    let journal = super::runs::open(&args.with.journal)?;
-    let trees = match &args.id {
-        Some(id) => vec![super::show::find(&journal, id)?.tree],
-        None => {
-            let filter = Filter { status: Some(Status::Interrupted), ..Filter::default() };
-            journal.runs(&filter)?.into_iter().map(|row| row.tree).collect()
-        }
-    };
-    let mut teams: Vec<Team> = Vec::new();
-    for tree in &trees {
-        for team in homing_teams::recorded_in(journal.follow(*tree, 0)?.iter().map(|record| &**record)) {
-            if !teams.iter().any(|known| known.name == team.name) {
-                teams.push(team);
-            }
-        }
-    }
-    Ok((trees, teams))
+    Ok((worst, Continue::Next))
 }
 
 async fn resume(args: &ResumeArgs, session: &Session, tree: Uuid) -> Result<RunHandle, Trouble> {

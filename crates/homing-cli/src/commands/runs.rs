@@ -6,12 +6,13 @@ use std::{
 };
 
 use homing::{Folders, environment};
-use homing_core::{envelope::EnvelopeUsage, sanitize};
+use homing_core::{envelope::EnvelopeUsage, sanitize, short_id::short_id};
 use homing_runtime::journal::sqlite::{Filter, RunRow, SqliteJournal, SqliteOptions, UsageSum, Which};
 use serde_json::json;
 
 use crate::{
     cli::{journal::RunsArgs, run::JournalArgs},
+    commands::which_run::in_project,
     config::Layered,
     exit::{Exit, Trouble, print},
     progress::figures,
@@ -21,8 +22,9 @@ use crate::{
 pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
     let journal = open(&args.journal)?;
     let since = args.since.map(before_now);
+    let project = args.scope.project(None);
     if let Some(by) = &args.sum_by {
-        let sums = journal.sum_by(by, since).map_err(Trouble::from)?;
+        let sums = journal.sum_by(by, since, project.as_deref()).map_err(Trouble::from)?;
         if args.json {
             print(&terminal::json(&serde_json::to_value(&sums)?))?;
         } else {
@@ -31,7 +33,8 @@ pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     let filter = Filter {
-        which: if args.all { Which::All } else { Which::Roots },
+        which: if args.children { Which::All } else { Which::Roots },
+        project,
         since,
         status: args.status,
         agent: args.agent.clone(),
@@ -45,8 +48,10 @@ pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
     let rows = journal.runs(&filter).map_err(Trouble::from)?;
     if args.json {
         print(&terminal::json(&json!(rows)))?;
+    } else if rows.is_empty() {
+        print_none(&journal, &filter)?;
     } else {
-        print_rows(&rows)?;
+        print_rows(&rows, args.scope.all)?;
     }
     Ok(Exit::Done)
 }
@@ -69,15 +74,29 @@ pub(crate) fn millis_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
-    if rows.is_empty() {
-        terminal::say("no runs; start one with `homing run`");
-        return Ok(());
-    }
+/// Says that nothing matches, and whether other projects have runs.
+fn print_none(journal: &SqliteJournal, filter: &Filter) -> Result<(), Trouble> {
+    let place = in_project(filter.project.as_deref());
+    let any = Filter { limit: Some(1), ..Filter::default() };
+    terminal::say(&match (&filter.project, journal.runs(&any)?.is_empty()) {
+        (Some(_), false) => format!("no runs{place}; `homing runs --all` lists those of all projects"),
+        (Some(_) | None, _) => format!("no runs{place}; start one with `homing run`"),
+    });
+    Ok(())
+}
+
+/// Returns the name of the project of a row, as shown before its task.
+fn project_name(row: &RunRow) -> String {
+    let name = row.project.as_deref().and_then(|project| project.file_name());
+    name.map(|name| format!("{}: ", sanitize::inert_line(&name.to_string_lossy()))).unwrap_or_default()
+}
+
+fn print_rows(rows: &[RunRow], is_all: bool) -> anyhow::Result<()> {
     let agents = rows.iter().map(|row| row.agent.chars().count()).max().unwrap_or(0).clamp(5, 24);
     let now = millis_now();
     for row in rows {
-        let id: String = row.run.to_string().chars().take(13).collect();
+        let id = short_id(row.run);
+        let project = if is_all { project_name(row) } else { String::new() };
         let place = if row.place.depth() == 0 { String::new() } else { format!("{} ", row.place) };
         let agent = terminal::cut(&sanitize::inert_line(&row.agent), agents);
         let head = format!(
@@ -88,7 +107,7 @@ fn print_rows(rows: &[RunRow]) -> anyhow::Result<()> {
             format!("{} ago", ago(now.saturating_sub(row.started))),
         );
         let waiting = waiting_for_budget(row);
-        let task = format!("{place}{waiting}{}", sanitize::inert_line(&row.task));
+        let task = format!("{project}{place}{waiting}{}", sanitize::inert_line(&row.task));
         let width = terminal::width().map_or(60, |width| width.saturating_sub(head.chars().count()).max(10));
         print(&format!("{head}{}", terminal::cut(&task, width)))?;
     }

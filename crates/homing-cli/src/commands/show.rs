@@ -31,6 +31,7 @@ use uuid::Uuid;
 
 use crate::{
     cli::journal::ShowArgs,
+    commands::which_run,
     exit::{Exit, Trouble, print},
     print_result,
     progress::{
@@ -46,7 +47,7 @@ const MAX_LINES: usize = 12;
 
 pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
-    let found = find(&journal, &args.id)?;
+    let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
     if args.follow {
         follow(&journal, &found).await?;
     }
@@ -68,11 +69,6 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
-}
-
-/// Finds a run by its ID.
-pub(crate) fn find(journal: &SqliteJournal, id: &str) -> Result<RunRef, Trouble> {
-    journal.find(id).map_err(|error| Trouble::usage(error.to_string()))
 }
 
 pub(crate) fn envelope(journal: &SqliteJournal, found: &RunRef) -> Result<Envelope, Trouble> {

@@ -1,15 +1,16 @@
 //! `homing tell`: sends a message to a run. A finished run is continued with its history.
 
 use homing::Task;
-use homing_core::envelope::Status;
+use homing_core::{envelope::Status, short_id::short_id};
 use homing_otel::Telemetry;
 use homing_runtime::journal::{InboxRequest, sqlite::Posted};
 
 use crate::{
     cli::journal::TellArgs,
+    commands::which_run,
     exit::{Exit, Trouble},
     print_result,
-    session::{Session, SessionRequest, no_journal},
+    session::{Session, SessionRequest},
     signals::Signals,
     terminal,
     watch::watch,
@@ -19,28 +20,31 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     let mut signals = Signals::new()?;
     let text = args.message.join(" ");
     let journal = super::runs::open(&args.with.journal)?;
-    let found = super::show::find(&journal, &args.id)?;
+    let found = which_run::find(&journal, &args.id, args.scope.project(args.with.cwd.as_deref()))?;
+    let described = which_run::described(&found);
     let request = InboxRequest::Tell { tree: found.tree, run: found.run, message: text.clone() };
     match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, .. } => {
-            terminal::say(&format!("message delivered to run {} (process {pid})", found.place));
+            terminal::say(&format!("message delivered to {described} (process {pid})"));
             return Ok(Exit::Done);
         }
         Posted::NoOwner => (),
     }
     if super::show::envelope(&journal, &found)?.status == Status::Interrupted {
-        return Err(Trouble::usage("the run was interrupted")
-            .hint(format!("resume it first: homing resume {}", args.id))
+        return Err(Trouble::usage(format!("{described} was interrupted"))
+            .hint(format!("resume it first: homing resume {}", short_id(found.tree)))
             .into());
     }
     let records = journal.follow(found.tree, 0).map_err(Trouble::from)?;
     let teams = homing_teams::recorded_in(records.iter().map(|record| &**record));
-    drop(journal);
-    let request = SessionRequest { needs_journal: true, telemetry, teams, ..SessionRequest::default() };
-    let session = Session::open(&args.with, request).await?;
-    let journal = session.homing.journal().ok_or_else(no_journal)?;
     let tree = journal.tree(found.tree).map_err(Trouble::from)?;
+    drop(journal);
     let earlier = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
+    let root = tree.root().unwrap_or(earlier);
+    let with = which_run::in_recorded_folder(&args.with, &root.spawned)?;
+    let request = SessionRequest { needs_journal: true, telemetry, teams, ..SessionRequest::default() };
+    let session = Session::open(&with, request).await?;
+    terminal::say(&format!("continuing {described}"));
     let agent = earlier.spawned.agent.name.clone();
     let mut task = session.bounded(Task::new(agent, text), args.limits.limits());
     task.history = earlier.messages().iter().map(|entry| entry.message.clone()).collect();

@@ -22,6 +22,7 @@ mod mcp;
 mod old_journals;
 mod prefix_cache;
 mod private_folder;
+mod projects;
 mod questions;
 mod receipts;
 mod responses;

@@ -28,7 +28,7 @@ impl OldJournal {
     }
 
     fn runs(&self) -> Vec<Value> {
-        let output = self.homing(&["runs", "--all", "--json"]);
+        let output = self.homing(&["runs", "--all", "--children", "--json"]);
         assert_eq!(code(&output), 0, "{}", err(&output));
         json(&output).as_array().unwrap().clone()
     }
@@ -81,4 +81,19 @@ fn key_of_an_old_journal_gives_the_recorded_result() {
     assert_eq!((code(&output), &envelope["status"]), (0, &"done".into()), "{}", err(&output));
     let ids: Vec<Value> = journal.runs().iter().map(|run| run["run"].clone()).collect();
     assert!(ids.contains(&envelope["run"]) && ids.len() == 9, "the earlier run is returned: {envelope}");
+}
+
+#[test]
+fn runs_of_an_old_journal_belong_to_the_folder_they_worked_in() {
+    let journal = OldJournal::new();
+    let runs = journal.runs();
+    let project = runs[0]["project"].as_str().expect("the folder was recorded").to_owned();
+    assert!(runs.iter().all(|run| run["project"] == project.as_str()), "{runs:?}");
+    let here = journal.homing(&["runs", "--json"]);
+    assert_eq!(json(&here), serde_json::json!([]), "they are not this project's");
+    let again = journal.runs();
+    assert_eq!(again, runs, "a second opening changes nothing");
+    let added = journal.homing(&["run", "--model", "offline", "--json", "find retry"]);
+    assert_eq!(code(&added), 0, "{}", err(&added));
+    assert_eq!(json(&journal.homing(&["runs", "--json"])).as_array().unwrap().len(), 1);
 }

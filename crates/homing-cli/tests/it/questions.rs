@@ -74,7 +74,7 @@ fn parked_run_exits_6_and_continues_once_another_process_has_answered() {
     assert_eq!(code(&unclear), 2);
     assert!(err(&unclear).contains("use `yes`, `no`, or `no, REASON`"), "{}", err(&unclear));
     let answered = world.homing(&["answer", &id(&open[0]), "yes"]);
-    assert!(err(&answered).contains("answered; continue with: homing resume"), "{}", err(&answered));
+    assert!(err(&answered).contains("; continue with: homing resume"), "{}", err(&answered));
     assert_eq!((code(&answered), questions(&world).len(), written(&log)), (0, 0, 0));
     let late = world.homing(&["answer", &id(&open[0]), "no"]);
     assert_eq!(code(&late), 2, "{}", err(&late));

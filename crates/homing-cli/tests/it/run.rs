@@ -242,7 +242,10 @@ fn runs_are_found_shown_exported_continued_and_deleted() {
     let replayed = world.homing(&["replay", &id]);
     assert_eq!((code(&replayed), world.provider.requests().len()), (0, 2), "{}", err(&replayed));
     let cancelled = world.homing(&["cancel", &id]);
-    assert_eq!((code(&cancelled), err(&cancelled).as_str()), (1, "not running: it already finished\n"));
+    let line = format!("run {} (general, \"first question\") in ", &id[28..]);
+    let said = err(&cancelled);
+    assert!(said.starts_with(&line) && said.ends_with(" is not running: it already finished\n"), "{said}");
+    assert_eq!(code(&cancelled), 1);
     assert_eq!(code(&world.homing(&["show", "nonsense"])), 2);
     assert_eq!(code(&world.homing(&["prune", "--older-than", "0s"])), 0);
 }
@@ -254,7 +257,12 @@ fn cancel_and_tell_reach_another_process() {
     wait_until("it asks", || !world.provider.requests().is_empty());
     let told = world.homing(&["tell", "1", "hurry up"]);
     assert_eq!(code(&told), 0, "{}", err(&told));
-    assert!(err(&told).contains(&format!("message delivered to run 1 (process {})", child.id())), "{}", err(&told));
+    assert!(
+        err(&told).contains("message delivered to run ") && err(&told).contains(" (general, \"x\") in /"),
+        "{}",
+        err(&told)
+    );
+    assert!(err(&told).contains(&format!(" (process {})", child.id())), "{}", err(&told));
     let cancelled = world.homing(&["cancel", "1"]);
     assert_eq!(code(&cancelled), 0, "{}", err(&cancelled));
     assert!(
@@ -425,7 +433,7 @@ fn json_matches_the_published_schemas() {
     world.write(".homing/agents/worker.md", WORKER);
     check_schema(&json(&world.homing(&run(&["--json", "lead them"]))), "envelope.json");
     check_schema(&json(&world.homing(&["run", "--json", "--agent", "missing", "x"])), "envelope.json");
-    for args in [vec!["runs", "--json"], vec!["runs", "--json", "--all"]] {
+    for args in [vec!["runs", "--json"], vec!["runs", "--json", "--children", "--all"]] {
         check_schema(&json(&world.homing(&args)), "runs.json");
     }
     for line in out(&world.homing(&run(&["--events", "lead them again"]))).lines() {

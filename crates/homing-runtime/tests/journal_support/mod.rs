@@ -95,6 +95,7 @@ pub fn spawned() -> Spawned {
         context: Default::default(),
         inherited: Vec::new(),
         workdir: "/work".into(),
+        project: Some("/work".into()),
         authority: Authority { own: grant.clone(), grant },
         limits: Limits::root(),
         default_cost: false,

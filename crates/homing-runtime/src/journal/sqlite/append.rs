@@ -184,12 +184,14 @@ fn insert_tree(connection: &Connection, record: &Record, owner: &str) -> rusqlit
     };
     let key = spawned.and_then(|spawned| spawned.key.as_deref());
     let tags = spawned.map_or_else(|| "{}".to_owned(), |spawned| serde_json::json!(spawned.tags).to_string());
+    let project = spawned.map(|spawned| spawned.project.as_ref().unwrap_or(&spawned.workdir).to_string_lossy());
+    let project = project.unwrap_or_default();
     let mut statement = connection.prepare_cached(
-        "INSERT INTO trees (id, owner, epoch, next_seq, key, task_hash, tags, started, last_at, steps)
-         VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?7, 0)",
+        "INSERT INTO trees (id, owner, epoch, next_seq, key, task_hash, tags, started, last_at, steps, project)
+         VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?7, 0, ?8)",
     )?;
     let id = record.tree.to_string();
-    statement.execute(params![id, owner, record.epoch, key, task_hash(record), tags, int(record.at)])?;
+    statement.execute(params![id, owner, record.epoch, key, task_hash(record), tags, int(record.at), project])?;
     Ok(())
 }
 

@@ -12,9 +12,11 @@ mod changes;
 mod check;
 mod failpoint;
 mod file;
+mod find;
 mod inbox;
 mod index;
 mod live_marks;
+mod migrate;
 mod owner;
 mod ownership;
 mod prune;
@@ -53,9 +55,10 @@ pub use crate::journal::sqlite::{
     cassette::{Cassette, CassetteError},
     changes::{Changes, JournalFeed},
     check::{JournalReport, check_file},
+    find::{FindError, RunRef},
     inbox::Posted,
     prune::{Pruned, Retention},
-    query::{Filter, FindError, RunRef, RunRow, SumBy, UsageSum, Which},
+    query::{Filter, RunRow, SumBy, UsageSum, Which},
     questions::{FindQuestionError, JournalQuestion},
     replay::{CassetteReplay, Divergence},
 };

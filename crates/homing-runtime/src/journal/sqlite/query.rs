@@ -1,7 +1,11 @@
-//! Queries over past and present runs: lists, look-up by ID, sums of usage, envelopes. Only [`SqliteJournal::set_cache_key`]
+//! Queries over past and present runs: lists, sums of usage, envelopes. Only [`SqliteJournal::set_cache_key`]
 //! writes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use homing_core::{
     envelope::{Envelope, EnvelopeUsage, Status},
@@ -11,7 +15,6 @@ use homing_core::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
 use serde::Serialize;
-use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::journal::{
@@ -25,14 +28,13 @@ use crate::journal::{
     },
 };
 
-/// The most candidates that are listed for an ambiguous ID.
-const CANDIDATES: usize = 10;
-
 /// Selection of the runs to list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Root runs only, or all runs.
     pub which: Which,
+    /// Only runs of this project.
+    pub project: Option<PathBuf>,
     /// Only runs that started at this time or later, in milliseconds since 1970.
     pub since: Option<u64>,
     /// Only runs that started before this time.
@@ -78,6 +80,9 @@ pub struct RunRow {
     /// Its status. A run that has not ended and has no living owner is interrupted, or waiting if its tree
     /// waits for an answer of the user, but never running.
     pub status: Status,
+    /// Project of its tree; `None` if it is not known, because an earlier version has pruned the tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<PathBuf>,
     /// Start time, in milliseconds since 1970.
     pub started: u64,
     /// Its usage, for a root with [`Which::Roots`] that of its tree. The time is wall-clock time from start to end.
@@ -95,36 +100,6 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A run that a look-up found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunRef {
-    /// ID of its tree.
-    pub tree: Uuid,
-    /// ID of the run.
-    pub run: Uuid,
-    /// Its place in the tree.
-    pub place: Place,
-}
-
-/// Error of a look-up that found no single run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FindError {
-    /// No run has this ID.
-    #[error("there is no run `{0}`")]
-    NotFound(String),
-    /// The IDs of several runs begin like this.
-    #[error("`{id}` is ambiguous; it matches these runs:\n{}", candidates.join("\n"))]
-    Ambiguous {
-        /// The text that was looked up.
-        id: String,
-        /// The runs it matches, each with its agent and the beginning of its task.
-        candidates: Vec<String>,
-    },
-    /// The journal cannot be read.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-}
-
 /// The property by which usage is grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SumBy {
@@ -136,12 +111,14 @@ pub enum SumBy {
     Tag(String),
     /// The UTC day.
     Day,
+    /// The project.
+    Project,
 }
 
 /// Usage of a group of runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct UsageSum {
-    /// The agent, model, tag value or day; empty for runs without the tag.
+    /// The agent, model, tag value, day or project; empty for runs without the tag.
     pub name: String,
     /// Number of runs.
     pub runs: u64,
@@ -172,19 +149,14 @@ impl SqliteJournal {
         })
     }
 
-    /// Finds a run by its ID, the beginning of its ID, a submission key, or a place within the newest tree.
-    pub fn find(&self, id: &str) -> Result<RunRef, FindError> {
-        let (found, near) = self.read(|connection| Ok(look_up(connection, id.trim())?))?;
-        match found {
-            Some(found) => Ok(found),
-            None if near.is_empty() => Err(FindError::NotFound(id.to_owned())),
-            None => Err(FindError::Ambiguous { id: id.to_owned(), candidates: near }),
-        }
-    }
-
-    /// Adds up the usage of runs that started at `since` or later.
-    pub fn sum_by(&self, by: &SumBy, since: Option<u64>) -> Result<Vec<UsageSum>, JournalError> {
-        self.read(|connection| Ok(sums(connection, by, since.unwrap_or(0))?))
+    /// Adds up the usage of runs that started at `since` or later, of one project or of all.
+    pub fn sum_by(
+        &self,
+        by: &SumBy,
+        since: Option<u64>,
+        project: Option<&Path>,
+    ) -> Result<Vec<UsageSum>, JournalError> {
+        self.read(|connection| Ok(sums(connection, by, since.unwrap_or(0), project)?))
     }
 
     /// The fold over a tree's records.
@@ -258,6 +230,9 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
         values.push(value);
         clauses.push(clause.replace('?', &format!("?{}", values.len())));
     };
+    if let Some(project) = &filter.project {
+        require("trees.project = ?", project.to_string_lossy().into_owned().into());
+    }
     if let Some(since) = filter.since {
         require("runs.started >= ?", int(since).into());
     }
@@ -284,7 +259,7 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
     let sql = format!(
         "SELECT runs.id, runs.tree, runs.place, runs.agent, runs.model, runs.task, runs.status, runs.started,
          coalesce(runs.ended, trees.last_at) - runs.started, trees.owner, trees.tags, trees.key,
-         coalesce(sum(input), 0), coalesce(sum(cached), 0), coalesce(sum(output), 0), coalesce(sum(cost_micros), 0),
+         trees.project, coalesce(sum(input), 0), coalesce(sum(cached), 0), coalesce(sum(output), 0), coalesce(sum(cost_micros), 0),
          coalesce(sum(estimated), 0), coalesce(sum(turns), 0), coalesce(sum(tool_calls), 0)
          FROM runs JOIN trees ON trees.id = runs.tree LEFT JOIN spend ON spend.{group} = runs.id
          WHERE {} GROUP BY runs.id ORDER BY runs.started DESC, runs.id DESC",
@@ -305,7 +280,7 @@ fn run_row(row: &Row<'_>, living: &HashSet<String>) -> Result<RunRow, JournalErr
     let status =
         status(&word).ok_or_else(|| JournalError::Unknown(format!("run {run} has the unknown status `{word}`")))?;
     let is_owned = owner.is_some_and(|owner| living.contains(&owner));
-    let mut usage = figures(row, 12)?;
+    let mut usage = figures(row, 13)?;
     usage.wall_ms = count(row.get(8)?);
     Ok(RunRow {
         run,
@@ -319,6 +294,7 @@ fn run_row(row: &Row<'_>, living: &HashSet<String>) -> Result<RunRow, JournalErr
         usage,
         tags: serde_json::from_str(&row.get::<_, String>(10)?).unwrap_or_default(),
         key: row.get(11)?,
+        project: row.get::<_, Option<String>>(12)?.filter(|project| !project.is_empty()).map(PathBuf::from),
         waiting_for_budget: 0,
     })
 }
@@ -352,68 +328,11 @@ fn status(name: &str) -> Option<Status> {
     name.parse().ok()
 }
 
-/// The run that `id` names, or the candidates if it is ambiguous.
-fn look_up(connection: &Connection, id: &str) -> rusqlite::Result<(Option<RunRef>, Vec<String>)> {
-    let uuid = id.parse::<Uuid>().ok().map(|uuid| uuid.to_string());
-    let found = match uuid {
-        Some(uuid) => one(connection, "id = ?1", &uuid)?,
-        None => None,
-    };
-    if found.is_some() {
-        return Ok((found, Vec::new()));
-    }
-    if let Some(found) = one(connection, "id = (SELECT trees.id FROM trees WHERE key = ?1)", id)? {
-        return Ok((Some(found), Vec::new()));
-    }
-    if id.parse::<Place>().is_ok_and(|place| place.to_string() == id) {
-        let newest = "place = ?1 AND tree = (SELECT trees.id FROM trees ORDER BY started DESC, trees.id DESC LIMIT 1)";
-        if let Some(found) = one(connection, newest, id)? {
-            return Ok((Some(found), Vec::new()));
-        }
-    }
-    by_prefix(connection, id)
-}
-
-fn one(connection: &Connection, clause: &str, value: &str) -> rusqlite::Result<Option<RunRef>> {
-    let sql = format!("SELECT tree, id, place FROM runs WHERE {clause}");
-    connection.prepare_cached(&sql)?.query_row([value], run_ref).optional()
-}
-
-fn run_ref(row: &Row<'_>) -> rusqlite::Result<RunRef> {
-    Ok(RunRef { tree: parsed(row, 0)?, run: parsed(row, 1)?, place: parsed(row, 2)? })
-}
-
-/// Finds a run by the beginning of its ID. IDs begin with the time, so the runs of one tree begin alike: if a single root is
-/// among several matches, it is the result.
-fn by_prefix(connection: &Connection, prefix: &str) -> rusqlite::Result<(Option<RunRef>, Vec<String>)> {
-    let prefix = prefix.to_ascii_lowercase();
-    if prefix.is_empty() || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
-        return Ok((None, Vec::new()));
-    }
-    let mut statement = connection.prepare_cached(
-        "SELECT tree, id, place, agent, task FROM runs WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id = tree DESC, id LIMIT ?2",
-    )?;
-    let limit = int(CANDIDATES as u64 + 1);
-    let found: Vec<(RunRef, String)> = statement
-        .query_map(params![prefix, limit], |row| {
-            let found = run_ref(row)?;
-            let task: String = row.get::<_, String>(4)?.chars().take(60).collect();
-            let line = format!("{} {} {} {task}", found.run, found.place, row.get::<_, String>(3)?);
-            Ok((found, line))
-        })?
-        .collect::<rusqlite::Result<_>>()?;
-    let roots = found.iter().filter(|(found, _)| found.run == found.tree).count();
-    match found.as_slice() {
-        [(only, _)] => Ok((Some(only.clone()), Vec::new())),
-        [(root, _), ..] if roots == 1 => Ok((Some(root.clone()), Vec::new())),
-        _ => Ok((None, found.into_iter().map(|(_, line)| line).take(CANDIDATES).collect())),
-    }
-}
-
-fn sums(connection: &Connection, by: &SumBy, since: u64) -> rusqlite::Result<Vec<UsageSum>> {
+fn sums(connection: &Connection, by: &SumBy, since: u64, project: Option<&Path>) -> rusqlite::Result<Vec<UsageSum>> {
     let (name, tag) = match by {
         SumBy::Agent => ("runs.agent", None),
         SumBy::Model => ("spend.model", None),
+        SumBy::Project => ("coalesce(trees.project, '')", None),
         SumBy::Day => ("date(spend.day * 86400, 'unixepoch')", None),
         SumBy::Tag(tag) => {
             ("coalesce((SELECT value FROM json_each(trees.tags) WHERE key = ?2), '')", Some(tag.as_str()))
@@ -422,10 +341,12 @@ fn sums(connection: &Connection, by: &SumBy, since: u64) -> rusqlite::Result<Vec
     let sql = format!(
         "SELECT {name}, count(DISTINCT spend.run), sum(input), sum(cached), sum(output), sum(cost_micros), sum(estimated),
          sum(turns), sum(tool_calls) FROM spend JOIN runs ON runs.id = spend.run JOIN trees ON trees.id = spend.tree
-         WHERE spend.day >= ?1 AND runs.started >= ?3 AND ?2 IS ?2 GROUP BY 1 ORDER BY 6 DESC, 1"
+         WHERE spend.day >= ?1 AND runs.started >= ?3 AND ?2 IS ?2
+         AND (?4 IS NULL OR trees.project = ?4) GROUP BY 1 ORDER BY 6 DESC, 1"
     );
+    let project = project.map(Path::to_string_lossy);
     let mut statement = connection.prepare(&sql)?;
-    let rows = statement.query_map(params![index::day(since), tag, int(since)], |row| {
+    let rows = statement.query_map(params![index::day(since), tag, int(since), project], |row| {
         Ok(UsageSum { name: row.get(0)?, runs: count(row.get(1)?), usage: figures(row, 2)? })
     })?;
     rows.collect()

@@ -2,12 +2,13 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use homing_core::{
     envelope::{Status, status},
     question::{OpenQuestion, QuestionId},
+    short_id::short_id,
     tree::RunTree,
 };
 use rusqlite::Connection;
@@ -27,6 +28,8 @@ pub struct JournalQuestion {
     pub tree: Uuid,
     /// Folder in which the root of the tree works.
     pub folder: PathBuf,
+    /// Project of the tree.
+    pub project: PathBuf,
     /// The question.
     #[serde(flatten)]
     pub open: OpenQuestion,
@@ -47,32 +50,36 @@ pub enum FindQuestionError {
 }
 
 impl SqliteJournal {
-    /// Lists the questions that wait for an answer, oldest tree first.
+    /// Lists the questions that wait for an answer, of one project or of all, oldest tree first.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
-    pub fn questions(&self) -> Result<Vec<JournalQuestion>, JournalError> {
+    pub fn questions(&self, project: Option<&Path>) -> Result<Vec<JournalQuestion>, JournalError> {
         self.read(|connection| {
             let mut found = Vec::new();
-            for tree in asking_trees(connection)? {
+            for (tree, of) in asking_trees(connection)? {
+                if project.is_some() && of.as_deref() != project {
+                    continue;
+                }
                 let fold = reader::tree(connection, tree)?;
                 let folder = fold.root().map(|root| root.spawned.workdir.clone()).unwrap_or_default();
-                let open = fold.open_questions().into_iter();
-                found.extend(open.map(|open| JournalQuestion { tree, folder: folder.clone(), open }));
+                let project = of.unwrap_or_else(|| folder.clone());
+                let with_tree = |open| JournalQuestion { tree, folder: folder.clone(), project: project.clone(), open };
+                found.extend(fold.open_questions().into_iter().map(with_tree));
             }
             Ok(found)
         })
     }
 
-    /// Finds an open question by its ID, the beginning of its ID, or the ID of the only run that asks.
+    /// Finds an open question of any project by its ID, the beginning of its ID, or the ID of the only run that asks.
     ///
     /// # Errors
     /// Fails if there is none, or more than one.
     pub fn find_question(&self, id: &str) -> Result<JournalQuestion, FindQuestionError> {
         let text = id.trim().to_lowercase();
         let begins = |question: &QuestionId| question.to_string().starts_with(&text);
-        let of_run = |run: Uuid| run.to_string().starts_with(&text);
-        let all = self.questions()?;
+        let of_run = |run: Uuid| run.to_string().starts_with(&text) || short_id(run).starts_with(&text);
+        let all = self.questions(None)?;
         let matching = |is_match: &dyn Fn(&JournalQuestion) -> bool| -> Vec<JournalQuestion> {
             all.iter().filter(|question| !text.is_empty() && is_match(question)).cloned().collect()
         };
@@ -88,12 +95,13 @@ impl SqliteJournal {
     }
 }
 
-/// The trees that have not ended and have asked a question.
-fn asking_trees(connection: &Connection) -> rusqlite::Result<Vec<Uuid>> {
-    let sql = "SELECT trees.id FROM trees JOIN runs ON runs.id = trees.id WHERE runs.ended IS NULL AND EXISTS
+/// The trees that have not ended and have asked a question, each with its project.
+fn asking_trees(connection: &Connection) -> rusqlite::Result<Vec<(Uuid, Option<PathBuf>)>> {
+    let sql = "SELECT trees.id, nullif(trees.project, '') FROM trees JOIN runs ON runs.id = trees.id WHERE runs.ended IS NULL AND EXISTS
                (SELECT 1 FROM records WHERE records.tree = trees.id AND records.kind = 'questioned') ORDER BY trees.started";
     let mut statement = connection.prepare(sql)?;
-    let trees = statement.query_map([], |row| parsed(row, 0))?;
+    let trees =
+        statement.query_map([], |row| Ok((parsed(row, 0)?, row.get::<_, Option<String>>(1)?.map(PathBuf::from))))?;
     trees.collect()
 }
 
@@ -102,7 +110,7 @@ pub(super) fn mark_waiting(connection: &Connection, rows: &mut [RunRow]) -> Resu
     if rows.iter().all(|row| row.status != Status::Interrupted) {
         return Ok(());
     }
-    let asking = asking_trees(connection)?;
+    let asking: Vec<Uuid> = asking_trees(connection)?.into_iter().map(|(tree, _)| tree).collect();
     let mut folds: HashMap<Uuid, RunTree> = HashMap::new();
     for row in rows.iter_mut().filter(|row| row.status == Status::Interrupted && asking.contains(&row.tree)) {
         let fold = match folds.entry(row.tree) {

@@ -7,7 +7,7 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, sqlite::migrate};
 
 /// Grows with each change that an older program could not read.
 pub(super) const VERSION: i64 = 1;
@@ -29,7 +29,8 @@ CREATE TABLE owners (
 CREATE TABLE trees (
     id TEXT PRIMARY KEY, owner TEXT, epoch INTEGER NOT NULL, next_seq INTEGER NOT NULL, key TEXT UNIQUE,
     task_hash TEXT NOT NULL, cache_key TEXT, tags TEXT NOT NULL, started INTEGER NOT NULL, last_at INTEGER NOT NULL,
-    steps INTEGER NOT NULL, crashed_at INTEGER, crashes INTEGER NOT NULL DEFAULT 0, pruned INTEGER NOT NULL DEFAULT 0
+    steps INTEGER NOT NULL, crashed_at INTEGER, crashes INTEGER NOT NULL DEFAULT 0, pruned INTEGER NOT NULL DEFAULT 0,
+    project TEXT
 ) STRICT;
 CREATE INDEX trees_started ON trees (started);
 CREATE INDEX trees_owner ON trees (owner) WHERE owner IS NOT NULL;
@@ -182,6 +183,7 @@ fn create(connection: &mut Connection) -> Result<(), OpenError> {
         transaction.pragma_update(None, "application_id", APPLICATION)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
+    migrate::add_projects(&transaction)?;
     transaction.commit()?;
     Ok(())
 }
