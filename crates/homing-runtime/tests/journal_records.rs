@@ -258,7 +258,7 @@ fn runs_are_listed_found_and_summed() {
     );
     assert_eq!(journal.sum_by(&SumBy::Model, None, None).unwrap()[0].usage.input, 80);
     assert_eq!(journal.sum_by(&SumBy::Day, None, None).unwrap()[0].name, "2023-11-14");
-    let teams = journal.sum_by(&SumBy::Tag("team".into()), None).unwrap();
+    let teams = journal.sum_by(&SumBy::Tag("team".into()), None, None).unwrap();
     assert_eq!(teams.iter().map(|sum| sum.name.as_str()).collect::<Vec<_>>(), ["", "red"]);
 
     assert_eq!(journal.tree(second.tree).unwrap().runs().len(), 2);
