@@ -132,7 +132,9 @@ impl TreeSummary {
         }
         let root = tree.root();
         Self {
-            project: root.map(|root| root.spawned.workdir.display().to_string()).unwrap_or_default(),
+            project: root
+                .map(|root| root.spawned.project.as_ref().unwrap_or(&root.spawned.workdir).display().to_string())
+                .unwrap_or_default(),
             counts,
             limits: root.map(|root| limits(&root.limits)).unwrap_or_default(),
             held_micros: root.map_or(0, |root| root.held.cost_micros),
