@@ -17,7 +17,7 @@ use homing_runtime::journal::sqlite::Account;
 use homing_sandbox::SandboxOptions;
 use serde::Deserialize;
 
-use crate::{cli::values, exit::Trouble};
+use crate::{cli::values, exit::Trouble, notify::NotifyConfig};
 
 /// One configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,6 +49,8 @@ pub(crate) struct Config {
     pub(crate) projects: BTreeMap<PathBuf, ProjectRules>,
     /// Size from which on tools are offered on demand.
     pub(crate) on_demand: OnDemandConfig,
+    /// Notifications at the end of a run and at a question.
+    pub(crate) notify: NotifyConfig,
     /// MCP servers, by name: `command`, `args` and `env`, or `url` and `headers`.
     pub(crate) mcp: BTreeMap<String, serde_json::Value>,
 }
@@ -266,6 +268,7 @@ impl Layered {
             ("projects", !project.projects.is_empty()),
             ("delegates", !project.delegates.is_empty()),
             ("mcp", !project.mcp.is_empty()),
+            ("notify", project.notify != NotifyConfig::default()),
             ("sandbox.read", !project.sandbox.read.is_empty()),
             ("sandbox.write", !project.sandbox.write.is_empty()),
             ("sandbox.env", !project.sandbox.env.is_empty()),

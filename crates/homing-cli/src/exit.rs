@@ -56,6 +56,20 @@ impl Exit {
         }
     }
 
+    /// Returns the result of a command that exited with this code.
+    pub(crate) fn of_code(code: u8) -> Self {
+        match code {
+            0 => Self::Done,
+            2 => Self::Usage,
+            3 => Self::Limit,
+            4 => Self::Refused,
+            5 => Self::Unavailable,
+            6 => Self::Waiting,
+            129.. => Self::Signal(code - 128),
+            _ => Self::Failed,
+        }
+    }
+
     /// Returns the exit code for the end of a run.
     pub(crate) fn of(envelope: &Envelope) -> Self {
         match envelope.status {
@@ -184,12 +198,19 @@ impl From<JournalError> for Trouble {
             JournalError::Unwritable(_) => {
                 trouble.hint("choose another file with --journal PATH, or turn the journal off with --journal off")
             }
+            JournalError::Locked { stopped: Some(pid), .. } => {
+                trouble.hint(format!("continue it with `kill -CONT {pid}` or `fg`, or end it"))
+            }
+            JournalError::Locked { stopped: None, .. } => trouble.hint("try again when it is done"),
             JournalError::Damaged(_) => trouble.hint("`homing doctor --journal` shows what is damaged"),
             JournalError::Owned { .. } => {
                 trouble.hint("stop it with `homing cancel`, or take it over with `homing resume --force`")
             }
             JournalError::CrashLoop { .. } => trouble.hint(CRASH_LOOP_HINT),
             JournalError::KeyTaken { .. } => Self { kind: TroubleKind::Usage, ..trouble },
+            JournalError::Pruned(_) => {
+                Self { kind: TroubleKind::Usage, ..trouble }.hint("`homing show` prints its result")
+            }
             JournalError::Unknown(_) | JournalError::Fenced { .. } | JournalError::NoSuchTree(_) => trouble,
         }
     }

@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod config;
 mod exit;
+mod notify;
 mod permission_prompt;
 mod print_result;
 mod progress;

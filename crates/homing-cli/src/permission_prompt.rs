@@ -4,9 +4,10 @@ use std::{
     io::{BufRead, BufReader, IsTerminal, stdin},
     path::PathBuf,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use homing_core::{
@@ -19,8 +20,12 @@ use homing_runtime::PermissionHandler;
 
 use crate::{
     config::{self, RuleTable},
+    notify::Notifier,
     terminal,
 };
+
+/// Time between two looks at the terminal while a question is open.
+const POLL: Duration = Duration::from_millis(200);
 
 /// Asks the user at the terminal, one question at a time.
 pub(crate) struct TerminalPrompt {
@@ -30,6 +35,7 @@ pub(crate) struct TerminalPrompt {
     one_at_a_time: tokio::sync::Mutex<()>,
     always: Mutex<Vec<Remembered>>,
     open: AtomicUsize,
+    notifier: Notifier,
 }
 
 /// The file to which rules are added, and the folder of the project.
@@ -72,12 +78,22 @@ impl TerminalPrompt {
             one_at_a_time: tokio::sync::Mutex::default(),
             always: Mutex::default(),
             open: AtomicUsize::new(0),
+            notifier: Notifier::default(),
         }
+    }
+
+    /// Sets who tells the user of a question.
+    pub(crate) fn notified_by(self, notifier: Notifier) -> Self {
+        Self { notifier, ..self }
+    }
+
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.notifier
     }
 
     /// Returns whether there is a terminal to ask at.
     pub(crate) fn is_possible() -> bool {
-        stdin().is_terminal() && terminal::is_watched()
+        stdin().is_terminal() && terminal::is_watched() && terminal::is_in_foreground()
     }
 
     /// Returns whether a question is on the screen, which must not be drawn over.
@@ -98,7 +114,7 @@ impl TerminalPrompt {
         if self.yes && (is_permission || question.options.is_empty()) {
             return Answer::Yes;
         }
-        if !Self::is_possible() {
+        if !stdin().is_terminal() || !terminal::is_watched() {
             return Answer::Unavailable;
         }
         let _turn = self.one_at_a_time.lock().await;
@@ -108,6 +124,7 @@ impl TerminalPrompt {
         let _open = OpenPrompt::new(&self.open);
         terminal::clear_live();
         terminal::say(&format!("\n? {}", sanitize::inert(&question.text)));
+        self.notifier.question(&question.text);
         if is_permission { self.ask_permission(&question).await } else { ask_text(&question).await }
     }
 
@@ -218,8 +235,25 @@ pub(crate) fn is_yes(line: &str) -> bool {
 }
 
 async fn answer_to(prompt: &str) -> Option<String> {
-    terminal::prompt(prompt);
-    tokio::task::spawn_blocking(read_line).await.ok().flatten()
+    let _reading = Reading::new();
+    let flag = _reading.0.clone();
+    let prompt = prompt.to_owned();
+    tokio::task::spawn_blocking(move || read_line(&prompt, &flag)).await.ok().flatten()
+}
+
+/// Ends the reading of an answer when it is dropped, because the question was given up: the next line belongs to another one.
+struct Reading(Arc<AtomicBool>);
+
+impl Reading {
+    fn new() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 impl PermissionHandler for TerminalPrompt {
@@ -244,10 +278,30 @@ impl Drop for OpenPrompt<'_> {
     }
 }
 
-fn read_line() -> Option<String> {
-    let mut line = String::new();
-    let read = BufReader::new(stdin().lock()).read_line(&mut line).ok()?;
-    (read > 0).then_some(line)
+/// Reads a line while `wanted`. A process in the background does not read, because that would stop it: it waits until the user
+/// brings it to the foreground.
+fn read_line(prompt: &str, wanted: &AtomicBool) -> Option<String> {
+    let mut is_prompted = false;
+    while wanted.load(Ordering::Relaxed) {
+        if !terminal::is_in_foreground() {
+            if is_prompted {
+                terminal::say("\nthe question waits: bring this process to the foreground with `fg`");
+            }
+            is_prompted = false;
+            std::thread::sleep(POLL);
+            continue;
+        }
+        if !is_prompted {
+            terminal::prompt(prompt);
+            is_prompted = true;
+        }
+        if terminal::has_input(POLL) {
+            let mut line = String::new();
+            let read = BufReader::new(stdin().lock()).read_line(&mut line).ok()?;
+            return (read > 0).then_some(line);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

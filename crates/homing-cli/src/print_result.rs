@@ -17,6 +17,7 @@ use crate::{
     exit::{failure_hint, print},
     progress::figures,
     terminal,
+    watch::WatchResult,
 };
 
 /// The form of a result on stdout.
@@ -50,6 +51,14 @@ pub(crate) fn print_result(envelope: &Envelope, form: Form, is_recorded: bool) {
     }
 }
 
+/// Prints the result of a run that was watched, without the answer if it was printed while it was streamed.
+pub(crate) fn print_watched(result: &WatchResult, form: Form, is_recorded: bool) {
+    match form {
+        Form::Text if result.is_answer_shown => after_answer(&result.envelope, is_recorded),
+        Form::Text | Form::Json | Form::Events => print_result(&result.envelope, form, is_recorded),
+    }
+}
+
 /// Prints the envelope as JSON, with hints that name flags and commands.
 pub(crate) fn json(envelope: &Envelope) {
     let mut envelope = envelope.clone();
@@ -65,7 +74,7 @@ fn add_hints(envelope: &mut Envelope) {
     envelope.children.iter_mut().for_each(add_hints);
 }
 
-/// Prints the answer, then warnings, the reason for stopping and the costs.
+/// Prints the answer, then everything else.
 fn text(envelope: &Envelope, is_recorded: bool) {
     // The data of a team is everything that it did; its answer is the text.
     let answer = match &envelope.data {
@@ -75,31 +84,36 @@ fn text(envelope: &Envelope, is_recorded: bool) {
     let answer = if stdout().is_terminal() { sanitize::inert(&answer) } else { answer };
     if !answer.trim().is_empty() {
         if stdout().is_terminal() && terminal::is_watched() {
-            terminal::say("");
+            terminal::inform("");
         }
         let mut out = anstream::AutoStream::never(stdout().lock());
         let _ = writeln!(out, "{}", answer.trim_end()).and_then(|()| out.flush());
         if stdout().is_terminal() && terminal::is_watched() {
-            terminal::say("");
+            terminal::inform("");
         }
     }
+    after_answer(envelope, is_recorded);
+}
+
+/// Prints warnings, the reason for stopping and the costs.
+fn after_answer(envelope: &Envelope, is_recorded: bool) {
     for warning in &envelope.warnings {
-        terminal::say(&format!("warning: {warning}"));
+        terminal::inform(&format!("warning: {warning}"));
     }
     for line in denials(envelope) {
-        terminal::say(&line);
+        terminal::inform(&line);
     }
     if let Some(hint) = approval_hint(envelope) {
-        terminal::say(&hint);
+        terminal::inform(&hint);
     }
     if let Some(why) = why(envelope) {
         terminal::say(&why);
     }
-    terminal::say(&cost_line(envelope));
+    terminal::inform(&cost_line(envelope));
     if !envelope.questions.is_empty() {
         print_questions(envelope);
     } else if is_recorded && envelope.resumable {
-        terminal::say(&resume_line(envelope));
+        terminal::inform(&resume_line(envelope));
     }
 }
 

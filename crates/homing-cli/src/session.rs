@@ -38,6 +38,7 @@ use crate::{
     },
     config::Layered,
     exit::{NO_KEY_HINT, Trouble, TroubleKind},
+    notify::Notifier,
     permission_prompt::{RuleStore, TerminalPrompt},
     terminal,
 };
@@ -91,13 +92,16 @@ impl Session {
         let project = setup.places.project_folders().into_iter().next().unwrap_or_else(|| folder.clone());
         let config = Layered::read(folders.config.as_deref(), &project)?;
         for warning in config.warnings() {
-            terminal::say(&format!("warning: {warning}"));
+            terminal::inform(&format!("warning: {warning}"));
         }
         let places = setup.places.clone();
         let catalog = catalog(with, &config);
-        let model = with.model.as_deref().map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
+        // A recording answers instead of the model, so no key is needed.
+        let named = with.model.as_deref().filter(|_| request.replay.is_none());
+        let model = named.map(|name| checked_model(&catalog, &config, with, name)).transpose()?;
         let store = config.user_path.clone().map(|path| RuleStore { config: path, project: config.project_folder() });
-        let prompt = Arc::new(TerminalPrompt::new(with.approval.yes, store));
+        let notifier = Notifier::new(config.user.notify.clone(), project.clone());
+        let prompt = Arc::new(TerminalPrompt::new(with.approval.yes, store).notified_by(notifier));
         request.needs_journal |= with.approval.on_question == Some(OnQuestionArg::Park);
         // A replay is answered as the recording was.
         let recorded = request.replay.clone().map(|replay| replay as Arc<dyn PermissionHandler>);
@@ -230,14 +234,14 @@ impl Session {
         let names_a_model = matches!(agent.model.choice, ModelChoice::Named(_));
         if let Some((_, why)) = self.catalog.default_model() {
             if !names_a_model {
-                terminal::say(&why);
+                terminal::inform(&why);
             }
             return Ok(());
         }
         let case = OfflineCase { agent_is_built_in: agent.source.kind == Scope::BuiltIn, names_a_model, person_reads };
         if may_go_offline(case) {
             self.catalog.fall_back_to("offline");
-            terminal::say(OFFLINE);
+            terminal::inform(OFFLINE);
             return Ok(());
         }
         Err(Trouble::new(TroubleKind::Auth, "no model available: no provider API key is set").hint(NO_KEY_HINT))
@@ -253,7 +257,7 @@ impl Session {
         self.catalog.ask_served_default().await;
         if self.model.is_none() && self.config.user.model.is_none() && self.catalog.default_model().is_none() {
             self.catalog.fall_back_to("offline");
-            terminal::say(OFFLINE);
+            terminal::inform(OFFLINE);
         }
     }
 
@@ -286,15 +290,15 @@ impl Session {
             format!("{}{hint}", it.message)
         });
         for warning in others.chain(self.hidden_agents()).chain(self.no_sandbox()) {
-            terminal::say(&format!("warning: {warning}"));
+            terminal::inform(&format!("warning: {warning}"));
         }
         if self.sandbox_problem.is_some() {
-            terminal::say("hint: `homing doctor` says more; --sandbox off runs commands unconfined");
+            terminal::inform("hint: `homing doctor` says more; --sandbox off runs commands unconfined");
         }
         self.print_pending_approvals();
         let about_files = all.iter().filter(|it| it.path.is_some() && !is_about_hidden_agent(it)).count();
         if about_files > 0 {
-            terminal::say(&warnings_line(about_files));
+            terminal::inform(&warnings_line(about_files));
         }
         Ok(())
     }
@@ -315,7 +319,7 @@ impl Session {
                 _ => "look at the project's files, then run `homing trust`".to_owned(),
             };
             if !hints.contains(&hint) {
-                terminal::say(&format!("hint: {hint}"));
+                terminal::inform(&format!("hint: {hint}"));
                 hints.push(hint);
             }
         }
@@ -454,7 +458,7 @@ fn journal(
         None if request.needs_journal => Err(no_journal()),
         None => {
             if config.user.journal.as_deref() != Some("off") && folders.journal().is_none() {
-                terminal::say("warning: HOME is not set, so this run is not recorded; name a file with --journal");
+                terminal::inform("warning: HOME is not set, so this run is not recorded; name a file with --journal");
             }
             Ok(JournalChoice::Off)
         }

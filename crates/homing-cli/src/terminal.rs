@@ -47,6 +47,19 @@ pub(crate) fn is_watched() -> bool {
     stderr().is_terminal()
 }
 
+/// Returns whether this process may read from the terminal: one in the background would be stopped.
+pub(crate) fn is_in_foreground() -> bool {
+    rustix::termios::tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// Returns whether a line, or the end of the input, can be read from stdin within `time`.
+pub(crate) fn has_input(time: std::time::Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let input = stdin();
+    let timeout = Timespec::try_from(time).ok();
+    poll(&mut [PollFd::new(&input, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ready| ready > 0)
+}
+
 /// Cuts `text` to at most `width` characters.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     match text.char_indices().nth(width) {
@@ -85,6 +98,29 @@ pub(crate) fn say(line: &str) {
         return;
     }
     let _ = writeln!(anstream::stderr().lock(), "{}", sanitize::inert(line));
+}
+
+/// True if only answers and errors are printed.
+static IS_QUIET: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Makes [`inform`] print nothing.
+pub(crate) fn set_quiet(is_quiet: bool) {
+    IS_QUIET.store(is_quiet, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Like [`say`], for lines that a user may not want: warnings, hints, costs.
+pub(crate) fn inform(line: &str) {
+    if !IS_QUIET.load(std::sync::atomic::Ordering::Relaxed) {
+        say(line);
+    }
+}
+
+/// Redirects the standard streams to nowhere, because the process goes on without its terminal.
+pub(crate) fn silence() -> std::io::Result<()> {
+    let nowhere = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    Ok(rustix::stdio::dup2_stderr(&nowhere)?)
 }
 
 /// Returns the columns and lines of the terminal behind stderr.

@@ -1,6 +1,9 @@
 //! Watches a run until it ends: shows its progress, and cancels it on a signal.
 
-use std::time::Duration;
+use std::{
+    io::{IsTerminal, Write, stdout},
+    time::Duration,
+};
 
 use homing::{Homing, RunHandle, environment};
 use homing_core::{
@@ -13,12 +16,14 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::{
     exit::{Exit, print},
     permission_prompt::TerminalPrompt,
+    print_result::Form,
     progress::{
         Board,
+        answer_stream::AnswerStream,
         frame::{Look, bar, coloured, frame},
         plain,
     },
-    signals::Signals,
+    signals::{Signals, Suspensions, suspend},
     terminal,
 };
 
@@ -33,8 +38,14 @@ const FRAME: Duration = Duration::from_millis(100);
 pub(crate) enum Show {
     /// A live tree on the terminal.
     Live,
+    /// A live tree on the terminal, and above it the answer of the root while it is streamed.
+    LiveAnswer,
+    /// Nothing.
+    Quiet,
     /// Lines on stderr.
     Lines,
+    /// Lines on stderr, also about model calls and the results of tool calls.
+    Verbose,
     /// JSON lines on stdout.
     Events,
     /// A progress bar on the terminal, for this number of runs.
@@ -42,11 +53,13 @@ pub(crate) enum Show {
 }
 
 impl Show {
-    pub(crate) fn choose(events: bool) -> Self {
-        match (events, terminal::is_watched() && !environment::is_dumb_terminal()) {
-            (true, _) => Self::Events,
-            (false, true) => Self::Live,
-            (false, false) => Self::Lines,
+    pub(crate) fn choose(form: Form) -> Self {
+        let is_live = terminal::is_watched() && !environment::is_dumb_terminal();
+        match (form, is_live) {
+            (Form::Events, _) => Self::Events,
+            (Form::Text, true) if stdout().is_terminal() => Self::LiveAnswer,
+            (Form::Text | Form::Json, true) => Self::Live,
+            (Form::Text | Form::Json, false) => Self::Lines,
         }
     }
 }
@@ -55,6 +68,8 @@ impl Show {
 pub(crate) struct WatchResult {
     pub(crate) envelope: Envelope,
     pub(crate) signal: Option<u8>,
+    /// True if the answer was printed while it was streamed.
+    pub(crate) is_answer_shown: bool,
 }
 
 impl WatchResult {
@@ -86,13 +101,15 @@ pub(crate) async fn watch_with(
     signals: &mut Signals,
     on_record: &mut dyn FnMut(&Record),
 ) -> WatchResult {
-    let mut watcher = Watcher { show, prompt, board: Board::default(), on_record };
+    let mut watcher = Watcher { show, prompt, board: Board::default(), answer: AnswerStream::default(), on_record };
     let _restore = Restore::new(show);
     let mut events = run.events();
     let over = run.wait_or_park();
     tokio::pin!(over);
     let mut ticks = tokio::time::interval(FRAME);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Without the handlers a stop still works, at any moment.
+    let mut suspensions = Suspensions::new().ok();
     let (mut signal, mut deadline) = (None, Instant::now() + Duration::from_secs(1 << 30));
     let envelope = loop {
         tokio::select! {
@@ -106,6 +123,7 @@ pub(crate) async fn watch_with(
                 }
                 Some(first) => leave_now(first),
             },
+            () = next_suspension(&mut suspensions) => suspend(homing.journal().map(|journal| &**journal)).await,
             () = tokio::time::sleep_until(deadline), if signal.is_some() => break run.envelope(),
         }
     };
@@ -113,7 +131,22 @@ pub(crate) async fn watch_with(
         run.release();
     }
     watcher.draw();
-    WatchResult { envelope, signal }
+    let is_answer_shown = show == Show::LiveAnswer && watcher.answer.has_shown(&envelope.output);
+    if signal.is_none() {
+        prompt.notifier().ended(&envelope);
+    }
+    if is_answer_shown && watcher.board.rows().count() == 1 {
+        // The line of a single run says nothing that does not follow.
+        terminal::clear_live();
+    }
+    WatchResult { envelope, signal, is_answer_shown }
+}
+
+async fn next_suspension(suspensions: &mut Option<Suspensions>) {
+    match suspensions {
+        Some(suspensions) => suspensions.next().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Exits at once after a second signal, with the terminal restored.
@@ -126,6 +159,7 @@ struct Watcher<'a> {
     show: Show,
     prompt: &'a TerminalPrompt,
     board: Board,
+    answer: AnswerStream,
     on_record: &'a mut dyn FnMut(&Record),
 }
 
@@ -136,9 +170,18 @@ impl Watcher<'_> {
             (self.on_record)(record);
         }
         match self.show {
-            Show::Live | Show::Bar(_) => (),
-            Show::Lines => {
-                if let Some(line) = plain::line(event, &self.board) {
+            Show::Live | Show::Bar(_) | Show::Quiet => (),
+            Show::LiveAnswer => {
+                if let Some(text) = self.answer.take(event) {
+                    terminal::clear_live();
+                    // A closed terminal does not stop the run.
+                    let _ = stdout().lock().write_all(text.as_bytes());
+                    self.draw();
+                }
+            }
+            Show::Lines | Show::Verbose => {
+                let detail = || plain::detail(event, &self.board).filter(|_| self.show == Show::Verbose);
+                if let Some(line) = plain::line(event, &self.board).or_else(detail) {
                     terminal::say(&line);
                 }
             }
@@ -160,7 +203,7 @@ impl Watcher<'_> {
     }
 
     fn draw(&mut self) {
-        if matches!(self.show, Show::Lines | Show::Events) || self.prompt.is_asking() {
+        if matches!(self.show, Show::Lines | Show::Verbose | Show::Events | Show::Quiet) || self.prompt.is_asking() {
             return;
         }
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -172,12 +215,16 @@ impl Watcher<'_> {
             height: height.saturating_sub(1),
             is_unicode: environment::is_unicode_locale(),
         };
+        let text = self.answer.line_in_progress(look.width, look.height / 2);
+        let look = Look { height: look.height - text.len(), ..look };
         let lines = match self.show {
             Show::Bar(of) => vec![bar(&self.board, of, look)],
-            Show::Live | Show::Lines | Show::Events => frame(&self.board, look),
+            Show::Live | Show::LiveAnswer | Show::Lines | Show::Verbose | Show::Events | Show::Quiet => {
+                frame(&self.board, look)
+            }
         };
         let lines = if terminal::has_colours() { lines.iter().map(|line| coloured(line)).collect() } else { lines };
-        terminal::paint(&lines);
+        terminal::paint(&text.into_iter().chain(lines).collect::<Vec<_>>());
     }
 }
 
@@ -186,7 +233,7 @@ struct Restore;
 
 impl Restore {
     fn new(show: Show) -> Option<Self> {
-        matches!(show, Show::Live | Show::Bar(_)).then_some(Self)
+        matches!(show, Show::Live | Show::LiveAnswer | Show::Bar(_)).then_some(Self)
     }
 }
 

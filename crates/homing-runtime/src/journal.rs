@@ -188,6 +188,14 @@ pub enum JournalError {
     /// It cannot be written: disk full, IO error, lost permission.
     #[error("the journal cannot be written: {0}")]
     Unwritable(String),
+    /// Another process has been writing for too long.
+    #[error("the journal is locked by {}", holder.as_deref().unwrap_or("another process"))]
+    Locked {
+        /// The other process, if it is known: its ID, its command line, and whether it is stopped.
+        holder: Option<String>,
+        /// The process ID of a holder that is stopped.
+        stopped: Option<u32>,
+    },
     /// Its records contradict each other or fail their checks.
     #[error("the journal is damaged: {0}")]
     Damaged(String),
@@ -210,6 +218,9 @@ pub enum JournalError {
         /// The tree.
         tree: Uuid,
     },
+    /// The records of the tree were pruned; its result and totals are kept.
+    #[error("the records of run {0} were pruned; only its result and its totals are kept")]
+    Pruned(Uuid),
     /// There is no such tree.
     #[error("there is no run {0} in the journal")]
     NoSuchTree(Uuid),

@@ -38,6 +38,7 @@ fn child_process() {
     match role.as_str() {
         "write" => write_trees(&path),
         "stall" => stall(&path),
+        "hold_lock" => hold_lock(&path),
         "submit" => submit(&path, &rest),
         "stream" => stream(&open(&path)),
         "crash" => crash(&path, &rest),
@@ -373,4 +374,33 @@ fn inv10_takeover_is_noticed_after_writes_to_other_trees() {
     assert_eq!(kept.write(&*one, asked()), Ok(()));
     let mut writer = RecordWriter { epoch: 2, seq: 1, ..taken };
     assert_eq!(writer.write(&*two, asked()), Ok(()));
+}
+
+fn hold_lock(path: &Path) {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    print_line("locked");
+    line();
+}
+
+#[test]
+fn stopped_process_that_holds_the_lock_is_named() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("journal.db");
+    small_tree(&open(&path), plain());
+    let mut child = process("hold_lock", &path, &[]);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    assert_eq!(next_line(&mut out).unwrap(), "locked");
+    signal(&child, Signal::STOP);
+    let began = Instant::now();
+    let journal = open(&path);
+    assert_eq!(journal.runs(&Filter::default()).unwrap().len(), 1, "reading needs no lock");
+    let refused = RecordWriter::new().begin(&*journal, plain());
+    let Err(JournalError::Locked { holder: Some(holder), stopped }) = refused else { panic!("{refused:?}") };
+    assert_eq!(stopped, Some(child.id()));
+    assert!(holder.contains(&format!("process {} (`", child.id())) && holder.ends_with("which is stopped"), "{holder}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    RecordWriter::new().begin(&*journal, plain()).unwrap();
 }

@@ -29,6 +29,10 @@ fn with_prompt(key: &str) -> Fact {
     Fact::Spawned(Arc::new(Spawned { system, key: Some(key.to_owned()), ..spawned() }))
 }
 
+fn all() -> Filter {
+    Filter { with_pruned: true, ..Filter::default() }
+}
+
 fn records(path: &std::path::Path) -> i64 {
     let db = Connection::open(path).unwrap();
     db.query_row("SELECT count(*) FROM records", [], |row| row.get(0)).unwrap()
@@ -49,12 +53,12 @@ fn pruning_keeps_results_and_totals() {
     recent.begin(&*journal, with_prompt("recent")).unwrap();
     recent.write(&*journal, ended()).unwrap();
     journal.release(recent.tree);
-    let before = (journal.runs(&Filter::default()).unwrap(), journal.sum_by(&SumBy::Agent, None, None).unwrap());
+    let before = (journal.runs(&all()).unwrap(), journal.sum_by(&SumBy::Agent, None, None).unwrap());
     let envelope = journal.envelope(old.tree).unwrap();
 
     let pruned = wait(journal.prune(Retention::default())).unwrap();
     assert_eq!((pruned.trees, pruned.unreadable), (1, vec![]));
-    assert_eq!((journal.runs(&Filter::default()).unwrap(), journal.sum_by(&SumBy::Agent, None, None).unwrap()), before);
+    assert_eq!((journal.runs(&all()).unwrap(), journal.sum_by(&SumBy::Agent, None, None).unwrap()), before);
     assert_eq!(journal.envelope(old.tree), Ok(envelope));
     assert!(matches!(wait(journal.load(old.tree)), Err(JournalError::Unknown(what)) if what.contains("pruned")));
     assert!(wait(journal.claim(old.tree, Claim::Force)).is_err());
@@ -72,7 +76,7 @@ fn pruning_keeps_results_and_totals() {
     let small = Retention { bytes: 0, ..Retention::default() };
     assert_eq!(wait(journal.prune(small)).unwrap().trees, 2, "regardless of age, but never an open tree");
     assert_eq!(records(&path), 1);
-    assert_eq!(journal.runs(&Filter::default()).unwrap().len(), 4);
+    assert_eq!(journal.runs(&all()).unwrap().len(), 4);
     assert_eq!(journal.check().unwrap().problems, []);
 }
 

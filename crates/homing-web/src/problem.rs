@@ -69,14 +69,15 @@ impl Problem {
 impl From<JournalError> for Problem {
     fn from(error: JournalError) -> Self {
         let status = match &error {
-            JournalError::NoSuchTree(_) => StatusCode::NOT_FOUND,
+            JournalError::NoSuchTree(_) | JournalError::Pruned(_) => StatusCode::NOT_FOUND,
             JournalError::Owned { .. }
             | JournalError::Fenced { .. }
             | JournalError::KeyTaken { .. }
             | JournalError::CrashLoop { .. } => StatusCode::CONFLICT,
-            JournalError::Unwritable(_) | JournalError::Damaged(_) | JournalError::Unknown(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            JournalError::Unwritable(_)
+            | JournalError::Locked { .. }
+            | JournalError::Damaged(_)
+            | JournalError::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.to_string())
     }

@@ -50,6 +50,9 @@ pub(crate) struct RunsArgs {
     /// Include child runs.
     #[arg(long)]
     pub(crate) children: bool,
+    /// Include pruned runs, of which only results and totals are left.
+    #[arg(long)]
+    pub(crate) pruned: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -242,6 +245,9 @@ pub(crate) struct ReplayArgs {
 }
 
 #[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Of a deleted run the result and the totals are kept: `homing show ID` prints them, `homing runs --pruned` lists it."
+)]
 pub(crate) struct PruneArgs {
     /// Delete finished runs older than this.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "30d")]
@@ -249,6 +255,9 @@ pub(crate) struct PruneArgs {
     /// Delete the oldest finished runs while the journal is larger than this: 500M, 5G.
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, default_value = "5G")]
     pub(crate) max_size: u64,
+    /// Show which runs would be deleted, and delete nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) journal: JournalArgs,
 }

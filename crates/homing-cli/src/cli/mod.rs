@@ -173,6 +173,20 @@ pub(crate) enum ConfigCommand {
     Show,
     /// Show the paths of the configuration files.
     Path,
+    /// Set a value in your configuration: `homing config set limits.cost 2.00`.
+    Set {
+        /// Key, with dots between its parts.
+        key: String,
+        /// Value as in the file; anything else is taken as text.
+        value: String,
+    },
+    /// Remove a value from your configuration.
+    Unset {
+        /// Key, with dots between its parts.
+        key: String,
+    },
+    /// Open your configuration in `$VISUAL` or `$EDITOR`, and check it afterwards.
+    Edit,
 }
 
 #[derive(Debug, Args)]

@@ -19,6 +19,7 @@ const EXAMPLES: &str = "Examples:
   homing run --attach screen.png \"why does the page look like this? compare @src/page.css\"
   homing run --max-cost 0.50 --timeout 5m --json \"…\" > result.json
   homing run --agent code --until 'cargo test' \"make the tests pass\"
+  homing run --detach \"…\"        start it in the background; `homing show ID --follow` follows it
   homing run --plan \"…\"          show what it would do and cost, without running it
 
 Exit codes: 0 done, 1 failed, 2 usage or keys, 3 a limit was reached, 4 refused by policy, 5 provider unavailable,
@@ -63,14 +64,34 @@ pub(crate) struct RunArgs {
     /// Show what would happen and what it could cost, without running anything.
     #[arg(long, help_heading = "Result")]
     pub(crate) plan: bool,
+    #[command(flatten)]
+    pub(crate) recording: RecordingArgs,
+    #[command(flatten)]
+    pub(crate) background: BackgroundArgs,
+    #[command(flatten, next_help_heading = "Result")]
+    pub(crate) output: OutputArgs,
+}
+
+/// A recording to write or to replay.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct RecordingArgs {
     /// Record the run tree in this file, for --replay.
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub(crate) record: Option<PathBuf>,
-    /// Take replies and tool results from this recording instead of models and tools.
+    /// Take replies and tool results from this recording instead of models and tools; needs no API key.
     #[arg(long, value_name = "FILE", conflicts_with = "record", help_heading = "Result")]
     pub(crate) replay: Option<PathBuf>,
-    #[command(flatten, next_help_heading = "Result")]
-    pub(crate) output: OutputArgs,
+}
+
+/// A run that goes on without its terminal.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct BackgroundArgs {
+    /// Start the run in the background, print its ID and exit. Questions wait for `homing answer`.
+    #[arg(long, conflicts_with_all = ["plan", "record", "replay", "cache", "events"], help_heading = "Result")]
+    pub(crate) detach: bool,
+    /// Be the process in the background.
+    #[arg(long, hide = true)]
+    pub(crate) detached: bool,
 }
 
 /// The task of a run, and the files that belong to it.
@@ -95,6 +116,12 @@ pub(crate) struct OutputArgs {
     /// Print events as JSON lines.
     #[arg(long, conflicts_with = "json")]
     pub(crate) events: bool,
+    /// Print only the answer and errors: no progress, warnings or costs.
+    #[arg(long, short, conflicts_with_all = ["events", "verbose"])]
+    pub(crate) quiet: bool,
+    /// Print every model call and the result of every tool call, line by line.
+    #[arg(long, short, conflicts_with = "events")]
+    pub(crate) verbose: bool,
 }
 
 impl OutputArgs {
@@ -105,7 +132,11 @@ impl OutputArgs {
 
     /// Returns what is shown while runs work.
     pub(crate) fn show(self) -> Show {
-        Show::choose(self.events)
+        match (self.quiet, self.verbose) {
+            (true, _) => Show::Quiet,
+            (false, true) => Show::Verbose,
+            (false, false) => Show::choose(self.form()),
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
         chat::{ChatArgs, ContinueArgs},
         run::{DEFAULT_AGENT, LimitArgs, OnQuestionArg, WithArgs},
     },
+    commands::which_run,
     exit::{Exit, Trouble},
     print_result,
     screen::Screen,
@@ -68,7 +69,10 @@ pub(crate) async fn continue_last(args: &ContinueArgs, telemetry: Option<Telemet
     Screen::must_be_possible("homing continue", "send a run one message with `homing tell`")?;
     let journal = super::runs::open(&args.with.journal)?;
     let tree = match &args.id {
-        Some(id) => super::show::find(&journal, id)?.tree,
+        Some(id) => {
+            let project = which_run::this_project(args.with.cwd.as_deref());
+            which_run::find(&journal, id, Some(project))?.tree
+        }
         None => last_conversation(&journal, &working_folder(args.with.cwd.as_deref())?)?,
     };
     if let Some((pid, host)) = journal.owner(tree)? {

@@ -18,16 +18,25 @@ use crate::{
     session, terminal,
 };
 
+mod edit;
+
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<Exit> {
     let folder = session::working_folder(None)?;
     let folders = Folders::from_env();
     let mut places = Places::new(folder.clone());
     places.home.clone_from(&folders.home);
     let project = places.project_folders().into_iter().next().unwrap_or(folder);
+    if matches!(args.command, Some(ConfigCommand::Edit)) {
+        // A file with an error can be opened, too.
+        edit::open(&folders)?;
+        return Ok(Exit::Done);
+    }
     let layered = Layered::read(folders.config.as_deref(), &project)?;
-    match args.command {
+    match &args.command {
         Some(ConfigCommand::Path) => paths(&layered)?,
-        Some(ConfigCommand::Show) | None => show(&layered, &folders)?,
+        Some(ConfigCommand::Set { key, value }) => edit::set(&layered, key, value)?,
+        Some(ConfigCommand::Unset { key }) => edit::unset(&layered, key)?,
+        Some(ConfigCommand::Show | ConfigCommand::Edit) | None => show(&layered, &folders)?,
     }
     Ok(Exit::Done)
 }

@@ -34,10 +34,10 @@ pub(crate) async fn run(args: &ForkArgs, telemetry: Option<Telemetry>) -> anyhow
     let (fork, teams) = planned(args, &records)?;
     let request = SessionRequest { needs_journal: true, telemetry, teams, ..SessionRequest::default() };
     let session = Session::open(&with, request).await?;
-    terminal::say(&format!("forking {} at position {}", which_run::described(&found), args.at));
+    terminal::inform(&format!("forking {} at position {}", which_run::described(&found), args.at));
     let run = session.homing.fork(found.tree, fork).await.map_err(Trouble::from)?;
     let result = watch(&session.homing, &run, args.output.show(), &session.prompt, &mut signals).await;
-    print_result::print_result(&result.envelope, args.output.form(), true);
+    print_result::print_watched(&result, args.output.form(), true);
     Ok(result.exit())
 }
 

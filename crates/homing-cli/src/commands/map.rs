@@ -45,6 +45,8 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     let name = name(args, &items);
     let journal = super::runs::open(&args.with.journal)?;
     let (done, generation) = if args.fresh { (vec![None; items.len()], 0) } else { earlier(&journal, &name, &items)? };
+    let key = key(&name, generation, args.fresh);
+    let known = interrupted_lines(&journal, &key)?;
     drop(journal);
     let open: Vec<usize> = (0..items.len()).filter(|at| !is_done(done[*at].as_ref())).collect();
     if open.is_empty() {
@@ -66,10 +68,10 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
     session.choose_model(agent, false).await?;
     let mut task = session.bounded(Task::new("map", format!("{} items", open.len())), args.limits.limits());
     replace_unenforceable_cost(&session, args, &mut task)?;
-    let key = key(&name, generation, args.fresh);
     task.tags = [("map".to_owned(), name)].into();
     task.account.clone_from(&args.with.account);
     let printer = Arc::new(Mutex::new(Printer::new(items, done, open.clone(), args.retries)));
+    lock(&printer).add_known(known);
     let results = printer.clone();
     session.homing.runtime().on_complete(move |envelope| lock(&results).add_result(envelope));
     let show = if terminal::is_watched() { Show::Bar(open.len()) } else { Show::Lines };
@@ -179,13 +181,15 @@ fn per_item(args: &MapArgs) -> Result<LimitFields, Trouble> {
     Ok(bounds)
 }
 
-/// Returns the name of the map, derived from agent, task, model, schema and items. Recorded answers are found by it, so two
+/// Returns the name of the map, derived from agent, task, model, schema, project and items. Recorded answers are found by it, so two
 /// maps must never share one.
 fn name(args: &MapArgs, items: &[String]) -> String {
+    let project = super::which_run::this_project(args.with.cwd.as_deref());
+    let project = project.to_string_lossy();
     let model = args.with.model.as_deref().unwrap_or_default();
     let schema = args.schema.as_deref().map(Path::to_string_lossy).unwrap_or_default();
     let task = args.task.join(" ");
-    let parts = [args.agent.as_str(), &args.each, model, &schema, &task].into_iter();
+    let parts = [args.agent.as_str(), &args.each, model, &schema, &task, &project].into_iter();
     let mut hash = Sha256::new();
     // Each part follows its length, so that no text can pass for a boundary.
     for part in parts.chain(items.iter().map(String::as_str)) {
@@ -217,6 +221,14 @@ fn earlier(journal: &SqliteJournal, name: &str, items: &[String]) -> Result<(Res
         }
     }
     Ok((done, 0))
+}
+
+/// Returns the results that an interrupted map has already: they are printed at once, not when the rest is done.
+fn interrupted_lines(journal: &SqliteJournal, key: &str) -> Result<BTreeMap<usize, Value>, Trouble> {
+    let Ok(found) = journal.find(key, None) else { return Ok(BTreeMap::new()) };
+    let mut known = lines(journal, &journal.envelope(found.tree)?)?;
+    known.retain(|_, line| is_done(Some(line)));
+    Ok(known)
 }
 
 fn is_done(line: Option<&Value>) -> bool {

@@ -41,6 +41,7 @@ use crate::{
 
 /// Runs a command.
 pub(crate) fn run(cli: Cli) -> Exit {
+    terminal::set_quiet(cli.command.as_ref().is_some_and(is_quiet));
     let Some(command) = cli.command else { return bare() };
     match command {
         Command::Chat(args) => report(with_telemetry(|telemetry| chat::run(&args, telemetry))),
@@ -103,6 +104,19 @@ fn bare() -> Exit {
     }
     terminal::say(Cli::command().render_help().to_string().trim_end());
     Exit::Usage
+}
+
+/// Returns whether a command prints only answers and errors.
+fn is_quiet(command: &Command) -> bool {
+    match command {
+        Command::Run(args) => args.output.quiet,
+        Command::Team(args) => args.output.quiet,
+        Command::Resume(args) => args.output.quiet,
+        Command::Fork(args) => args.output.quiet,
+        Command::Tell(args) => args.output.quiet,
+        Command::Answer(args) => args.output.quiet,
+        _ => false,
+    }
 }
 
 /// Runs a command with telemetry.

@@ -1,10 +1,12 @@
-//! `homing prune`: deletes old runs.
+//! `homing prune`: deletes old runs, or shows which ones it would delete.
 
-use homing_runtime::journal::sqlite::Retention;
+use homing_core::short_id::short_id;
+use homing_runtime::journal::sqlite::{Pruned, Retention};
 
 use crate::{
     cli::journal::PruneArgs,
-    exit::{Exit, Trouble},
+    commands::which_run,
+    exit::{Exit, Trouble, print},
     progress::figures,
     terminal,
 };
@@ -12,11 +14,37 @@ use crate::{
 pub(crate) async fn run(args: &PruneArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
     let keep = Retention { age: args.older_than, bytes: args.max_size };
+    if args.dry_run {
+        let pruned = journal.prunable(keep).await.map_err(Trouble::from)?;
+        for tree in &pruned.trees {
+            print(&which_run::described_by_id(&journal, *tree))?;
+        }
+        say_floor(&pruned);
+        let (trees, size) = (figures::count(pruned.trees.len() as u64, "run"), megabytes(pruned.bytes));
+        terminal::say(&format!("{trees} would be deleted; the journal would have about {size}"));
+        return Ok(Exit::Done);
+    }
     let pruned = journal.prune(keep).await.map_err(Trouble::from)?;
     for tree in &pruned.unreadable {
-        terminal::say(&format!("warning: cannot read {tree}, so it was kept; `homing doctor --journal` shows why"));
+        let run = short_id(*tree);
+        terminal::say(&format!("warning: cannot read run {run}, so it was kept; `homing doctor --journal` shows why"));
     }
-    let (trees, size) = (figures::count(pruned.trees, "run"), pruned.bytes as f64 / 1e6);
-    terminal::say(&format!("{trees} deleted; the journal has {size:.1} MB"));
+    say_floor(&pruned);
+    let (trees, size) = (figures::count(pruned.trees.len() as u64, "run"), megabytes(pruned.bytes));
+    terminal::say(&format!("{trees} deleted; the journal has {size}"));
     Ok(Exit::Done)
+}
+
+/// Warns if the size cannot be reached.
+fn say_floor(pruned: &Pruned) {
+    if let Some(floor) = pruned.floor {
+        let floor = megabytes(floor);
+        terminal::say(&format!(
+            "warning: --max-size cannot be reached, because results, totals and open runs need {floor}: only --older-than counts"
+        ));
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }

@@ -34,8 +34,8 @@ pub(crate) async fn run(args: &ReplayArgs) -> anyhow::Result<Exit> {
     task.schema = root.schema.as_deref().cloned();
     task.until.clone_from(&root.until);
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
-    let result = watch(&session.homing, &run, Show::choose(false), &session.prompt, &mut signals).await;
-    print_result::print_result(&result.envelope, Form::of(args.json, false), false);
+    let result = watch(&session.homing, &run, Show::choose(Form::Json), &session.prompt, &mut signals).await;
+    print_result::print_watched(&result, Form::of(args.json, false), false);
     super::run::print_divergences(&replay);
     let is_faithful = replay.divergences().is_empty() && replay.unplayed().is_empty();
     if is_faithful {

@@ -129,10 +129,10 @@ async fn resume_group(
             let status = run.status().name().replace('_', " ");
             terminal::say(&format!("{} has already ended ({status}); its result:", one.described));
         } else {
-            terminal::say(&format!("resuming {}", one.described));
+            terminal::inform(&format!("resuming {}", one.described));
         }
         let result = watch(&session.homing, run, args.output.show(), &session.prompt, signals).await;
-        print_result::print_result(&result.envelope, args.output.form(), true);
+        print_result::print_watched(&result, args.output.form(), true);
         if result.signal.is_some() {
             return Ok((result.exit(), Continue::Stop));
         }

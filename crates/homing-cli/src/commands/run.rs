@@ -33,6 +33,7 @@ use crate::{
 };
 
 pub(crate) mod attach;
+mod detach;
 mod keyed;
 pub(crate) mod plan;
 pub(crate) mod skill_task;
@@ -41,11 +42,15 @@ pub(crate) mod skill_task;
 const MAX_TASK: usize = 4 * 1024 * 1024;
 
 pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
+    if args.background.detach {
+        return detach::start(args);
+    }
+    let args = &detach::in_background(args)?;
     let text = task_text(&args.input.task)?;
     // Signals are handled from here on.
     let mut signals = Signals::new()?;
-    let replay = args.replay.as_deref().map(read_cassette).transpose()?;
-    let needs_journal = args.record.is_some() || args.key.is_some();
+    let replay = args.recording.replay.as_deref().map(read_cassette).transpose()?;
+    let needs_journal = args.recording.record.is_some() || args.key.is_some() || args.background.detached;
     // A replay costs nothing and happened before, so it is not exported.
     let telemetry = telemetry.filter(|_| replay.is_none());
     let request = SessionRequest {
@@ -69,7 +74,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         return plan::show(&session, task, args.output.json);
     }
     servers_must_be_approved(&spawned.agent, &tools)?;
-    let show = args.output.show();
+    let show = detach::show(args);
     let result = if args.cache {
         match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
             Cached::Now(run, keep) => {
@@ -84,12 +89,13 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
             Cached::Before(envelope) => return Ok(print_cached(args, &envelope)),
         }
     } else {
-        follow(&session, task, args.key.clone(), show, &mut signals, &mut |_| ()).await?
+        let mut announce = detach::announcer(args);
+        follow(&session, task, args.key.clone(), show, &mut signals, &mut |record| announce(record)).await?
     };
-    if let Some(path) = &args.record {
+    if let Some(path) = &args.recording.record {
         record(&session, result.envelope.run, path)?;
     }
-    print_result::print_result(&result.envelope, args.output.form(), session.homing.journal().is_some());
+    print_result::print_watched(&result, args.output.form(), session.homing.journal().is_some());
     if let Some(replay) = replay {
         print_divergences(&replay);
     }

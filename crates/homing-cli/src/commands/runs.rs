@@ -35,6 +35,7 @@ pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
     let filter = Filter {
         which: if args.children { Which::All } else { Which::Roots },
         project,
+        with_pruned: args.pruned,
         since,
         status: args.status,
         agent: args.agent.clone(),

@@ -23,7 +23,7 @@ use homing_core::{
 use homing_runtime::{
     event::{Event, Transient, TransientKind},
     journal::{
-        Journal, LiveMark,
+        Journal, JournalError, LiveMark,
         sqlite::{RunRef, SqliteJournal},
     },
 };
@@ -33,7 +33,7 @@ use crate::{
     cli::journal::ShowArgs,
     commands::which_run,
     exit::{Exit, Trouble, print},
-    print_result,
+    print_result::{self, Form},
     progress::{
         Board, call_line, first_line,
         frame::{Look, frame},
@@ -60,7 +60,14 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
         (true, _) => print_result::json(&envelope),
         (false, true) => print(&tree_lines(&journal, &found)?)?,
         (false, false) => {
-            let tree = journal.tree(found.tree).map_err(Trouble::from)?;
+            let tree = match journal.tree(found.tree) {
+                Err(JournalError::Pruned(_)) => {
+                    print_result::print_result(&envelope, Form::Text, false);
+                    terminal::say("this is all that is left: the transcript was pruned");
+                    return Ok(Exit::Done);
+                }
+                tree => tree.map_err(Trouble::from)?,
+            };
             let run = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
             print(&transcript(run, &envelope, &tree))?;
             if waiting_for_budget(&journal, found.tree)?.contains(&found.run) {
@@ -101,6 +108,9 @@ fn tree_lines(journal: &SqliteJournal, found: &RunRef) -> Result<String, Trouble
     }
     for run in waiting_for_budget(journal, found.tree)? {
         board.take(&notice_of_wait(found.tree, run));
+    }
+    if journal.owner(found.tree)?.is_some() {
+        board.now = board.now.max(super::runs::millis_now());
     }
     let is_unicode = environment::is_unicode_locale();
     let look = Look { width: terminal::width().unwrap_or(100), height: usize::MAX, is_unicode };

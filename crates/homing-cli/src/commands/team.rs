@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &TeamArgs, telemetry: Option<Telemetry>) -> anyhow
     task.account.clone_from(&args.with.account);
     let result =
         super::run::follow(&session, task, args.key.clone(), args.output.show(), &mut signals, &mut |_| ()).await?;
-    print_result::print_result(&result.envelope, args.output.form(), session.homing.journal().is_some());
+    print_result::print_watched(&result, args.output.form(), session.homing.journal().is_some());
     Ok(result.exit())
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     let with = which_run::in_recorded_folder(&args.with, &root.spawned)?;
     let request = SessionRequest { needs_journal: true, telemetry, teams, ..SessionRequest::default() };
     let session = Session::open(&with, request).await?;
-    terminal::say(&format!("continuing {described}"));
+    terminal::inform(&format!("continuing {described}"));
     let agent = earlier.spawned.agent.name.clone();
     let mut task = session.bounded(Task::new(agent, text), args.limits.limits());
     task.history = earlier.messages().iter().map(|entry| entry.message.clone()).collect();
@@ -55,6 +55,6 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     task.tags = [("continues".to_owned(), found.run.to_string())].into();
     let run = session.homing.spawn(task).map_err(Trouble::from)?;
     let result = watch(&session.homing, &run, args.output.show(), &session.prompt, &mut signals).await;
-    print_result::print_result(&result.envelope, args.output.form(), true);
+    print_result::print_watched(&result, args.output.form(), true);
     Ok(result.exit())
 }

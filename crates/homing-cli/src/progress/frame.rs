@@ -168,6 +168,21 @@ fn columns(text: &str) -> usize {
     text.chars().map(wide).sum()
 }
 
+/// Wraps `text` into lines of at most `width` columns.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for c in text.chars() {
+        if used + wide(c) > width.max(2) {
+            lines.push(String::new());
+            used = 0;
+        }
+        used += wide(c);
+        lines.last_mut().expect("there is always a line").push(c);
+    }
+    lines
+}
+
 /// Returns the columns of a character: two for East Asian characters and pictographs, none for combining marks.
 fn wide(c: char) -> usize {
     match u32::from(c) {
@@ -208,6 +223,7 @@ mod tests {
             agent: agent.to_owned(),
             status,
             activity: activity.to_owned(),
+            streamed: String::new(),
             tokens: 12_345,
             cost_micros: 4_200,
             began: Some(1_000),

@@ -1,5 +1,6 @@
 //! The state of the runs of a tree as a viewer sees it, folded from events.
 
+pub(crate) mod answer_stream;
 pub(crate) mod figures;
 pub(crate) mod frame;
 pub(crate) mod plain;
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use homing_core::{
     envelope::Status,
     fact::{Ended, Fact, Record, Spawned},
-    message::{Args, ToolCall, Usage},
+    message::{Args, ToolCall, ToolResult, Usage},
     place::Place,
     sanitize,
 };
@@ -18,6 +19,12 @@ use uuid::Uuid;
 
 /// The activity of a run whose next call fits once other runs release what they have reserved.
 const WAITING_FOR_BUDGET: &str = "waiting for budget";
+
+/// Bytes of streamed text that are kept for the line of a run.
+const MAX_STREAMED: usize = 2_000;
+
+/// Characters of streamed text that the line of a run shows: the newest ones.
+const MAX_LIVE_LINE: usize = 60;
 
 /// All runs of a tree.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +43,8 @@ pub(crate) struct BoardRow {
     pub(crate) status: Status,
     /// The current activity, in one line.
     pub(crate) activity: String,
+    /// The end of the text that the model has streamed in this turn.
+    pub(crate) streamed: String,
     pub(crate) tokens: u64,
     pub(crate) cost_micros: u64,
     pub(crate) began: Option<u64>,
@@ -72,7 +81,8 @@ impl Board {
                         row.activity =
                             format!("retrying in {}: {}", figures::time(*in_ms), sanitize::inert_line(reason));
                     }
-                    TransientKind::Progress(line) | TransientKind::Text(line) => row.set_activity(line),
+                    TransientKind::Progress(line) => row.set_activity(line),
+                    TransientKind::Text(text) => row.stream(text),
                     TransientKind::Thinking(_) => "thinking".clone_into(&mut row.activity),
                     TransientKind::Question(_) => "waiting for an answer".clone_into(&mut row.activity),
                     TransientKind::Warning(_) => (),
@@ -94,6 +104,7 @@ impl Board {
             Fact::Asked(asked) => {
                 row.began.get_or_insert(at);
                 row.status = Status::Running;
+                row.streamed.clear();
                 row.activity = format!("waiting for {}", model_name(&asked.model));
             }
             Fact::Replied { reply } => {
@@ -105,6 +116,8 @@ impl Board {
             Fact::AskFailed { .. } if is_inherited => (),
             Fact::AskFailed { charge, .. } => row.pay(charge),
             Fact::Called(called) => {
+                // The program of a team calls before it asks.
+                row.began.get_or_insert(at);
                 row.status = if homing_core::tool_names::is_delegation(&called.call.name) {
                     Status::Waiting
                 } else {
@@ -116,7 +129,13 @@ impl Board {
                 row.status = Status::Waiting;
                 "waiting for an answer".clone_into(&mut row.activity);
             }
-            Fact::Returned { .. } | Fact::Answered { .. } => row.status = Status::Running,
+            Fact::Returned { result, .. } => {
+                row.status = Status::Running;
+                if let Some(line) = failed_line(result) {
+                    row.activity = line;
+                }
+            }
+            Fact::Answered { .. } => row.status = Status::Running,
             Fact::Halted { .. } => "stopping".clone_into(&mut row.activity),
             Fact::Extended { .. } => (row.status, row.ended) = (Status::Running, None),
             Fact::Ended(ended) => {
@@ -134,6 +153,7 @@ impl Board {
             agent: sanitize::inert_line(&spawned.agent.name),
             status: Status::Queued,
             activity: first_line(&spawned.task),
+            streamed: String::new(),
             tokens: 0,
             cost_micros: 0,
             began: None,
@@ -160,6 +180,21 @@ impl BoardRow {
         }
     }
 
+    /// Adds text that the model streams, and shows the end of its last line.
+    fn stream(&mut self, text: &str) {
+        self.streamed.push_str(text);
+        if let Some(surplus) = self.streamed.len().checked_sub(MAX_STREAMED) {
+            let from = self.streamed.ceil_char_boundary(surplus);
+            self.streamed.drain(..from);
+        }
+        let line = self.streamed.lines().rev().find(|line| line.contains(char::is_alphanumeric)).unwrap_or_default();
+        let from = line.char_indices().rev().nth(MAX_LIVE_LINE).map_or(0, |(at, _)| at);
+        let line = sanitize::inert_line(line[from..].trim());
+        if !line.is_empty() {
+            self.activity = line;
+        }
+    }
+
     fn pay(&mut self, usage: &Usage) {
         self.tokens += usage.input + usage.output;
         self.cost_micros += usage.cost_micros;
@@ -180,6 +215,11 @@ impl BoardRow {
 fn summary(ended: &Ended) -> &str {
     let texts = ended.data.iter().filter_map(serde_json::Value::as_object).flat_map(serde_json::Map::values);
     texts.filter_map(serde_json::Value::as_str).find(|text| !text.trim().is_empty()).unwrap_or(&ended.text)
+}
+
+/// Describes a call that failed, in one line.
+pub(crate) fn failed_line(result: &ToolResult) -> Option<String> {
+    result.is_error.then(|| format!("{} failed: {}", sanitize::inert_line(&result.name), first_line(&result.text)))
 }
 
 /// Returns the first line that contains a letter or digit.
@@ -225,6 +265,46 @@ mod tests {
         assert_eq!(summary(&ended(Some(json!({"n": 1})))), "all of it");
         assert_eq!(summary(&ended(Some(json!([1, "x"])))), "all of it");
         assert_eq!(summary(&ended(None)), "all of it");
+    }
+
+    #[test]
+    fn streamed_text_is_shown_by_its_end() {
+        let mut board = Board::default();
+        let place: Place = "1".parse().unwrap();
+        let mut row = BoardRow {
+            place: place.clone(),
+            agent: "a".to_owned(),
+            status: Status::Running,
+            activity: String::new(),
+            streamed: String::new(),
+            tokens: 0,
+            cost_micros: 0,
+            began: None,
+            ended: None,
+        };
+        for token in ["The ", "door ", "is\n", "in the ", "wall\u{1b}", "\n\n"] {
+            row.stream(token);
+        }
+        assert_eq!(row.activity, "in the wall\u{241b}");
+        row.stream(&"x".repeat(5_000));
+        assert!(row.streamed.len() <= MAX_STREAMED && row.activity.len() <= MAX_LIVE_LINE + 1, "{}", row.activity);
+        board.rows.insert(place, row);
+        assert_eq!(board.rows().count(), 1);
+    }
+
+    #[test]
+    fn failed_call_says_so() {
+        let result = |is_error| ToolResult {
+            index: 0,
+            call_id: "c".into(),
+            name: "bash".into(),
+            text: "\nexit code 1".into(),
+            images: vec![],
+            data: None,
+            is_error,
+        };
+        assert_eq!(failed_line(&result(true)).as_deref(), Some("bash failed: exit code 1"));
+        assert_eq!(failed_line(&result(false)), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use homing_core::{fact::Fact, question::Answer};
 use homing_runtime::event::{Event, TransientKind};
 
-use super::{Board, call_line, figures, first_line};
+use super::{Board, call_line, failed_line, figures, first_line};
 
 /// Returns the line for an event, if it has one. `board` must already contain the event.
 pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
@@ -27,6 +27,25 @@ pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
     Some(format!("{:<5} {}: {text}", row.place.to_string(), row.agent))
 }
 
+/// Returns a line about a model call or the result of a tool call.
+pub(crate) fn detail(event: &Event, board: &Board) -> Option<String> {
+    let Event::Fact(record) = event else { return None };
+    let text = match &record.fact {
+        Fact::Asked(asked) => format!("asks {} (up to {} tokens)", asked.model, figures::tokens(asked.input_bound)),
+        Fact::Replied { reply } => {
+            let usage = &reply.usage;
+            let (input, output) = (figures::tokens(usage.input), figures::tokens(usage.output));
+            let cost = figures::money(usage.cost_micros);
+            format!("replied: {input} in, {output} out, {cost} · {}", first_line(&reply.text()))
+        }
+        Fact::AskFailed { failure, .. } => format!("the model call failed: {}", first_line(&failure.error.to_string())),
+        Fact::Returned { result, .. } => format!("{} returned: {}", result.name, first_line(&result.text)),
+        _ => return None,
+    };
+    let row = board.row(record.run)?;
+    Some(format!("{:<5} {}: {text}", row.place.to_string(), row.agent))
+}
+
 fn fact(fact: &Fact, run: uuid::Uuid, board: &Board) -> Option<String> {
     match fact {
         Fact::Spawned(spawned) => Some(format!("started: {}", first_line(&spawned.task))),
@@ -42,11 +61,8 @@ fn fact(fact: &Fact, run: uuid::Uuid, board: &Board) -> Option<String> {
             let (tokens, cost) = (figures::tokens(row.tokens), figures::money(row.cost_micros));
             Some(format!("{how} · {tokens} tokens · {cost} · {}", figures::time(row.took(board.now))))
         }
-        Fact::Asked(_)
-        | Fact::Replied { .. }
-        | Fact::AskFailed { .. }
-        | Fact::Returned { .. }
-        | Fact::Extended { .. } => None,
+        Fact::Returned { result, .. } => failed_line(result),
+        Fact::Asked(_) | Fact::Replied { .. } | Fact::AskFailed { .. } | Fact::Extended { .. } => None,
     }
 }
 

@@ -22,6 +22,7 @@ mod mcp;
 mod old_journals;
 mod prefix_cache;
 mod private_folder;
+mod process_control;
 mod projects;
 mod questions;
 mod receipts;

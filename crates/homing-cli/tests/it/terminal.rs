@@ -215,3 +215,58 @@ fn offline_model_is_used_and_announced_without_configuration() {
     assert!(shown.contains("using the offline model") && shown.contains("retry.rs:1"), "{shown}");
     assert!(shown.contains("✓ explore") && shown.contains("done · 4 runs"), "{shown}");
 }
+
+#[test]
+fn answer_is_streamed_once_and_shown_above_the_costs() {
+    let Some(screen) =
+        Screen::open(80, 24, |_, _| FakeResponse::chat_text("The first line of it.\nThe second line of it."))
+    else {
+        return;
+    };
+    screen.homing("run --model openai/gpt-4.1 tell me");
+    let shown = screen.wait_for("left with 0");
+    assert_eq!(shown.matches("The first line of it.").count(), 1, "{shown}");
+    assert_eq!(shown.matches("The second line of it.").count(), 1, "{shown}");
+    assert!(shown.contains("done · 1 run · 1 turn") || shown.contains("done · 1 turn"), "{shown}");
+}
+
+#[test]
+fn run_in_the_background_is_not_stopped_by_its_question() {
+    let Some(screen) = Screen::open(100, 24, |_, seen| {
+        if seen.body.contains("\"role\":\"tool\"") {
+            FakeResponse::chat_text("went on")
+        } else {
+            FakeResponse::chat_calls(&[("write", r#"{"path":"a.txt","content":"x"}"#)])
+        }
+    }) else {
+        return;
+    };
+    let program = snapbox::cmd::cargo_bin!("homing").display();
+    let (home, url) = (screen.folder.path().display(), screen.provider.url());
+    let script = format!(
+        "env -i HOME={home} TERM=screen LC_ALL=C.UTF-8 PATH=\"$PATH\" OPENAI_BASE_URL={url} OPENAI_API_KEY=k {program} \
+         run --model openai/gpt-4.1 --deny 'write(nothing)' write it > out.txt 2>&1 < /dev/tty & wait $!; echo \"left with $?\""
+    );
+    std::fs::write(screen.folder.path().join("go"), script).unwrap();
+    screen.send("set -m; clear; . ./go");
+    let shown = screen.wait_for("left with ");
+    assert!(!shown.contains("Stopped"), "{shown}");
+}
+
+#[test]
+fn ctrl_z_suspends_and_fg_continues() {
+    let Some(screen) = Screen::open(80, 24, |_, _| FakeResponse::chat_text("late").after(Duration::from_secs(3)))
+    else {
+        return;
+    };
+    let program = snapbox::cmd::cargo_bin!("homing").display();
+    let (home, url) = (screen.folder.path().display(), screen.provider.url());
+    screen.send(&format!("export HOME={home} OPENAI_BASE_URL={url} OPENAI_API_KEY=k; set -m; clear"));
+    screen.send(&format!("{program} run --model openai/gpt-4.1 x"));
+    screen.wait_for("waiting for gpt-4.1");
+    screen.tmux(&["send-keys", "C-z"]);
+    screen.wait_for("Stopped");
+    screen.send("clear; fg; echo left with $?");
+    let shown = screen.wait_for("left with 0");
+    assert!(shown.contains("late"), "{shown}");
+}

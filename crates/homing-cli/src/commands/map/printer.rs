@@ -44,6 +44,16 @@ impl Printer {
         Self { items, results, printed: 0, writer, open, retries, positions, early }
     }
 
+    /// Takes the results that an interrupted run tree has already, by their position in it, and prints what can be printed.
+    pub(super) fn add_known(&mut self, lines: impl IntoIterator<Item = (usize, Value)>) {
+        for (at, line) in lines {
+            if let Some(item) = self.open.get(at).copied() {
+                self.results[item] = Some(line);
+            }
+        }
+        self.print_ready();
+    }
+
     /// Notes which run works on which item.
     pub(super) fn add_record(&mut self, record: &Record) {
         self.positions.add(record);
@@ -69,11 +79,17 @@ impl Printer {
 
     fn set(&mut self, item: usize, line: Value) {
         self.results[item] = Some(line);
-        // On a terminal the progress bar would overwrite the lines, so they are printed at the end.
-        if !stdout().is_terminal() {
-            while self.results.get(self.printed).is_some_and(Option::is_some) {
-                self.print_next();
-            }
+        self.print_ready();
+    }
+
+    /// Prints the results up to the first item that has none. On a terminal the progress bar would overwrite the lines, so they are
+    /// printed at the end.
+    fn print_ready(&mut self) {
+        if stdout().is_terminal() {
+            return;
+        }
+        while self.results.get(self.printed).is_some_and(Option::is_some) {
+            self.print_next();
         }
     }
 

@@ -21,11 +21,11 @@ pub(crate) async fn attach(session: &Session, tree: Uuid, signals: &mut Signals)
     loop {
         let envelope = journal.envelope(tree).map_err(Trouble::from)?;
         if envelope.status.is_over() || journal.owner(tree).map_err(Trouble::from)?.is_none() {
-            return Ok(WatchResult { envelope, signal: None });
+            return Ok(WatchResult { envelope, signal: None, is_answer_shown: false });
         }
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(300)) => (),
-            number = signals.next() => return Ok(WatchResult { envelope, signal: Some(number) }),
+            number = signals.next() => return Ok(WatchResult { envelope, signal: Some(number), is_answer_shown: false }),
         }
     }
 }

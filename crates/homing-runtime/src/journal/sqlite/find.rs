@@ -100,10 +100,13 @@ fn look_up(
     if let Some(found) = one(connection, "runs.id = (SELECT trees.id FROM trees WHERE key = ?1)", params![id])? {
         return Ok((Some(found), Vec::new()));
     }
-    if is_place(id)
-        && let Some(found) = in_newest_tree(connection, id, project)?
-    {
-        return Ok((Some(found), Vec::new()));
+    if is_place(id) {
+        let found = in_newest_tree(connection, id, project)?;
+        // A place that does not exist must not find a run of another project whose ID happens to begin with it.
+        let is_only_place = project.is_some() && (id.len() < 4 || id.contains('.'));
+        if found.is_some() || is_only_place {
+            return Ok((found, Vec::new()));
+        }
     }
     by_beginning(connection, id)
 }

@@ -19,16 +19,24 @@ pub(super) fn has_projects(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(sql, [], |row| row.get(0))
 }
 
+/// Returns whether the tables have everything that this version adds, and every tree has a project.
+pub(super) fn is_complete(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'runs_short_id')";
+    let has_indexes: bool = connection.query_row(sql, [], |row| row.get(0))?;
+    if !has_indexes || !has_projects(connection)? {
+        return Ok(false);
+    }
+    let sql = "SELECT NOT EXISTS (SELECT 1 FROM trees WHERE project IS NULL)";
+    connection.query_row(sql, [], |row| row.get(0))
+}
+
 /// Adds the column of projects if it is missing, and fills it for the trees of earlier versions: the project is the
 /// repository around the folder in which the root worked, if it still exists. Writes nothing if there is nothing to do.
 pub(super) fn add_projects(connection: &Connection) -> rusqlite::Result<()> {
     if !has_projects(connection)? {
         connection.execute_batch("ALTER TABLE trees ADD COLUMN project TEXT")?;
     }
-    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'runs_short_id')";
-    if !connection.query_row(sql, [], |row| row.get(0))? {
-        connection.execute_batch(INDEXES)?;
-    }
+    connection.execute_batch(INDEXES)?;
     let mut projects: HashMap<String, String> = HashMap::new();
     for (tree, workdir) in without_project(connection)? {
         let project = projects.entry(workdir).or_insert_with_key(|workdir| match workdir.as_str() {

@@ -16,6 +16,7 @@ mod find;
 mod inbox;
 mod index;
 mod live_marks;
+mod lock_holder;
 mod migrate;
 mod owner;
 mod ownership;
@@ -57,6 +58,7 @@ pub use crate::journal::sqlite::{
     check::{JournalReport, check_file},
     find::{FindError, RunRef},
     inbox::Posted,
+    lock_holder::LockHolder,
     prune::{Pruned, Retention},
     query::{Filter, RunRow, SumBy, UsageSum, Which},
     questions::{FindQuestionError, JournalQuestion},
@@ -126,7 +128,7 @@ impl SqliteJournal {
         let connection = schema::open_writer(&path)?;
         let (sender, receiver) = mpsc::channel();
         let (listener, me) = (DurableListener::default(), Owner::this());
-        let txn = WriteTxn::new(connection, me.clone(), points(&options));
+        let txn = WriteTxn::new(connection, path.clone(), me.clone(), points(&options));
         let writer = std::thread::Builder::new()
             .name("homing-journal".to_owned())
             .spawn({
@@ -158,6 +160,12 @@ impl SqliteJournal {
         self.queue.run(move |txn| txn.inbox().post(&request)).await
     }
 
+    /// Runs `work` on the writer's thread while no transaction is open, such as to stop this process: a process that is stopped
+    /// within a transaction would lock the journal for all others.
+    pub fn between_writes(&self, work: impl FnOnce() + Send + 'static) {
+        let _ = self.queue.0.send(WriteRequest::Between(Box::new(work)));
+    }
+
     /// Runs `read` on a connection of its own.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, JournalError>) -> Result<T, JournalError> {
         let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -168,22 +176,6 @@ impl SqliteJournal {
         let result = read(&connection);
         self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         result
-    }
-
-    fn has_mail(&self) -> bool {
-        let found = self.read(|connection| {
-            connection
-                .prepare_cached(
-                    "SELECT EXISTS (SELECT 1 FROM inbox JOIN trees ON trees.id = inbox.tree WHERE owner = ?1)",
-                )
-                .and_then(|mut select| select.query_row([&self.me.id], |row| row.get(0)))
-                .map_err(JournalError::from)
-        });
-        found.unwrap_or(false)
-    }
-
-    fn account(&self, name: &str) -> Account {
-        self.options.accounts.get(name).copied().unwrap_or_default()
     }
 }
 
@@ -256,7 +248,7 @@ impl Journal for SqliteJournal {
     }
 
     fn inbox(&self) -> BoxFuture<'_, Vec<InboxRequest>> {
-        if !self.has_mail() {
+        if !self.read(|connection| Ok(has_mail(connection, &self.me)?)).unwrap_or(false) {
             return Box::pin(std::future::ready(Vec::new()));
         }
         let taken = self.queue.run(|txn| txn.inbox().take());
@@ -289,7 +281,7 @@ impl Journal for SqliteJournal {
     }
 
     fn hold_at_account(&self, account: &str, hold: Reservation) -> BoxFuture<'_, Result<AccountHold, JournalError>> {
-        let (name, account) = (account.to_owned(), self.account(account));
+        let (name, account) = (account.to_owned(), self.options.accounts.get(account).copied().unwrap_or_default());
         Box::pin(self.queue.run(move |txn| txn.accounts().reserve(&name, account, hold)))
     }
 
@@ -314,6 +306,12 @@ impl fmt::Debug for SqliteJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteJournal").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// Returns whether other processes have sent requests about trees of this process.
+fn has_mail(connection: &Connection, me: &Owner) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM inbox JOIN trees ON trees.id = inbox.tree WHERE owner = ?1)";
+    connection.prepare_cached(sql)?.query_row([&me.id], |row| row.get(0))
 }
 
 fn writer_gone() -> JournalError {

@@ -45,10 +45,13 @@ impl Default for Retention {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// Number of trees whose records were deleted.
-    pub trees: u64,
+    /// The trees whose records were deleted, or would be, the least recently written first.
+    pub trees: Vec<Uuid>,
     /// Bytes in use in the file, without free pages.
     pub bytes: u64,
+    /// The least size that the file can have, if the size that was asked for is less: results, totals and open trees need it. Trees are
+    /// then pruned by age only.
+    pub floor: Option<u64>,
     /// Trees that were due but kept because they cannot be read; [`check_file`] reports why.
     ///
     /// [`check_file`]: crate::journal::sqlite::check_file
@@ -60,6 +63,20 @@ impl SqliteJournal {
     pub async fn prune(&self, keep: Retention) -> Result<Pruned, JournalError> {
         let pruner = self.pruner();
         run_blocking(move || pruner.prune(keep)).await
+    }
+
+    /// Returns what [`SqliteJournal::prune`] would delete, and changes nothing. The size is an estimate.
+    pub async fn prunable(&self, keep: Retention) -> Result<Pruned, JournalError> {
+        let pruner = self.pruner();
+        run_blocking(move || {
+            let connection = schema::open_reader(&pruner.path)?;
+            let due = due(&connection, keep)?;
+            let freed: u64 = due.trees.iter().map(|tree| tree.bytes).sum();
+            let bytes = bytes_used(&connection)?.saturating_sub(freed);
+            let trees = due.trees.into_iter().map(|tree| tree.id).collect();
+            Ok(Pruned { trees, bytes, floor: due.floor, unreadable: Vec::new() })
+        })
+        .await
     }
 
     /// Keeps a tree regardless of its age.
@@ -130,15 +147,20 @@ struct Pruner {
 impl Pruner {
     fn prune(self, keep: Retention) -> Result<Pruned, JournalError> {
         let connection = schema::open_reader(&self.path)?;
-        let mut pruned = Pruned::default();
-        let oldest = now().saturating_sub(u64::try_from(keep.age.as_millis()).unwrap_or(u64::MAX));
         self.finish_interrupted(&connection)?;
-        for (tree, last_at) in candidates(&connection)? {
-            if last_at >= oldest && bytes_used(&connection)? <= keep.bytes {
+        let due = due(&connection, keep)?;
+        let mut pruned = Pruned { floor: due.floor, ..Pruned::default() };
+        for PrunableTree { id: tree, is_old, .. } in due.trees {
+            // How much a tree frees is an estimate: no more are pruned than needed.
+            if !is_old && bytes_used(&connection)? <= keep.bytes {
                 break;
             }
             match query::envelope(&connection, &self.me, tree) {
-                Ok(envelope) => pruned.trees += u64::from(self.prune_tree(tree, without_resume(envelope))?),
+                Ok(envelope) => {
+                    if self.prune_tree(tree, without_resume(envelope))? {
+                        pruned.trees.push(tree);
+                    }
+                }
                 Err(_) => pruned.unreadable.push(tree),
             }
         }
@@ -187,15 +209,52 @@ fn without_resume(mut envelope: Envelope) -> Envelope {
     envelope
 }
 
+/// A tree that may be pruned.
+struct PrunableTree {
+    id: Uuid,
+    /// True if it is older than what is kept.
+    is_old: bool,
+    /// About the bytes that pruning it frees.
+    bytes: u64,
+}
+
+/// The trees to prune.
+struct DueTrees {
+    trees: Vec<PrunableTree>,
+    floor: Option<u64>,
+}
+
+/// The trees that are older than what is kept, and the oldest others while the file is too large. A size that cannot be reached
+/// prunes none of them: all history would be lost without reaching it.
+fn due(connection: &Connection, keep: Retention) -> Result<DueTrees, JournalError> {
+    let oldest = now().saturating_sub(u64::try_from(keep.age.as_millis()).unwrap_or(u64::MAX));
+    let all = candidates(connection, oldest)?;
+    let used = bytes_used(connection)?;
+    let floor = used.saturating_sub(all.iter().map(|tree| tree.bytes).sum());
+    let is_reachable = keep.bytes >= floor;
+    let mut left = used;
+    let mut trees = all;
+    trees.retain(|tree| {
+        let is_due = tree.is_old || (is_reachable && left > keep.bytes);
+        left = left.saturating_sub(if is_due { tree.bytes } else { 0 });
+        is_due
+    });
+    Ok(DueTrees { trees, floor: (!is_reachable && used > keep.bytes).then_some(floor) })
+}
+
 /// Trees that have ended and are not pinned, the least recently written first.
-fn candidates(connection: &Connection) -> rusqlite::Result<Vec<(Uuid, u64)>> {
+fn candidates(connection: &Connection, oldest: u64) -> rusqlite::Result<Vec<PrunableTree>> {
     let mut statement = connection.prepare(
-        "SELECT trees.id, trees.last_at FROM trees JOIN runs ON runs.id = trees.id
+        "SELECT trees.id, trees.last_at, (SELECT coalesce(sum(length(CAST(body AS BLOB)) + 200), 0) FROM records WHERE tree = trees.id)
+         FROM trees JOIN runs ON runs.id = trees.id
          WHERE pruned = 0 AND runs.ended IS NOT NULL AND trees.id NOT IN (SELECT tree FROM pins)
          AND NOT EXISTS (SELECT 1 FROM runs AS open WHERE open.tree = trees.id AND open.ended IS NULL)
          ORDER BY trees.last_at, trees.id",
     )?;
-    let rows = statement.query_map([], |row| Ok((query::parsed(row, 0)?, count(row.get(1)?))))?;
+    let rows = statement.query_map([], |row| {
+        let is_old = count(row.get(1)?) < oldest;
+        Ok(PrunableTree { id: query::parsed(row, 0)?, is_old, bytes: count(row.get(2)?) })
+    })?;
     rows.collect()
 }
 

@@ -21,7 +21,7 @@ use crate::journal::{
     JournalError,
     sqlite::{
         SqliteJournal, index, live_marks,
-        owner::Owner,
+        owner::{Owner, now},
         questions, reader,
         row::{count, int},
         run_blocking, schema,
@@ -47,6 +47,8 @@ pub struct Filter {
     pub agent: Option<String>,
     /// Only runs whose tree has this tag; the value `None` matches any value.
     pub tag: Option<(String, Option<String>)>,
+    /// Includes the runs of pruned trees, of which only results and totals are left.
+    pub with_pruned: bool,
     /// Maximum number of runs to list.
     pub limit: Option<u64>,
 }
@@ -141,6 +143,7 @@ impl SqliteJournal {
             rows.truncate(filter.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX)));
             let waiting = live_marks::waiting_for_budget(connection)?;
             for row in rows.iter_mut().filter(|row| !row.status.is_over() && row.status != Status::Interrupted) {
+                row.usage.wall_ms = row.usage.wall_ms.max(now().saturating_sub(row.started));
                 let counts =
                     |(tree, run): &&(Uuid, Uuid)| *run == row.run || (row.run == row.tree && *tree == row.tree);
                 row.waiting_for_budget = waiting.iter().filter(counts).count() as u64;
@@ -225,6 +228,9 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
         Which::All => ("run", "1"),
     };
     let mut clauses = vec![only.to_owned()];
+    if !filter.with_pruned {
+        clauses.push("trees.pruned = 0".to_owned());
+    }
     let mut values: Vec<Value> = Vec::new();
     let mut require = |clause: &str, value: Value| {
         values.push(value);
@@ -364,10 +370,22 @@ pub(super) fn envelope(connection: &Connection, me: &Owner, tree: Uuid) -> Resul
     let root = fold.root().ok_or(JournalError::NoSuchTree(tree))?;
     let mut envelope = Envelope::new(&fold, root);
     let owner = owner_of(connection, tree)?;
-    if !owner.is_some_and(|owner| owner.is_alive(me)) && !fold.is_parked() {
+    if owner.is_some_and(|owner| owner.is_alive(me)) {
+        add_elapsed(&mut envelope, &fold);
+    } else if !fold.is_parked() {
         interrupt(&mut envelope);
     }
     Ok(envelope)
+}
+
+/// Sets the time of runs that work to the time since they began: the records say nothing of the time since the last one.
+fn add_elapsed(envelope: &mut Envelope, fold: &RunTree) {
+    let began = fold.get(envelope.run).and_then(|run| run.began());
+    if let (false, Some(began)) = (envelope.status.is_over(), began) {
+        envelope.usage.wall_ms = envelope.usage.wall_ms.max(now().saturating_sub(began));
+        envelope.subtree.wall_ms = envelope.usage.wall_ms;
+    }
+    envelope.children.iter_mut().for_each(|child| add_elapsed(child, fold));
 }
 
 fn interrupt(envelope: &mut Envelope) {

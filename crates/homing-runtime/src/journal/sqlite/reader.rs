@@ -74,7 +74,7 @@ pub(super) fn total(connection: &Connection, tree: Uuid) -> Result<u64, JournalE
         .optional()?;
     match found {
         None => Err(JournalError::NoSuchTree(tree)),
-        Some((_, true)) => Err(JournalError::Unknown(format!("the records of run {tree} were pruned"))),
+        Some((_, true)) => Err(JournalError::Pruned(tree)),
         Some((total, false)) => Ok(count(total)),
     }
 }

@@ -7,7 +7,10 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
-use crate::journal::{JournalError, sqlite::migrate};
+use crate::journal::{
+    JournalError,
+    sqlite::{lock_holder::LockHolder, migrate},
+};
 
 /// Grows with each change that an older program could not read.
 pub(super) const VERSION: i64 = 1;
@@ -17,6 +20,9 @@ const APPLICATION: i64 = 0x484f_4d4a;
 
 /// The longest wait for other processes that write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The longest wait for a process that is stopped in the middle of a write.
+const STOPPED_TIMEOUT: Duration = Duration::from_secs(3);
 
 const TABLES: &str = "
 -- Open journals of processes, dead ones included; trees and reservations (holds) refer to their owner.
@@ -77,17 +83,38 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 
 /// Opens the file for writing, and creates its tables if they are missing.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, JournalError> {
+    // When several processes open a new file at once, SQLite does not wait while one of them switches to WAL.
+    wait_for_lock(path, || match try_open(path) {
+        Ok(connection) => Ok(Ok(connection)),
+        Err(OpenError::Journal(error)) => Ok(Err(error)),
+        Err(OpenError::Sqlite(error)) => Err(error),
+    })?
+}
+
+/// Repeats `attempt` while another process holds the lock of the journal. A holder that is stopped is not waited for as long as one
+/// that works, because only the user can continue it; the error names it.
+pub(super) fn wait_for_lock<T>(
+    path: &Path,
+    mut attempt: impl FnMut() -> rusqlite::Result<T>,
+) -> Result<T, JournalError> {
     let began = Instant::now();
     loop {
-        match try_open(path) {
-            // When several processes open a new file at once, SQLite does not wait while one of them switches to WAL.
-            Err(OpenError::Sqlite(error)) if is_busy(&error) && began.elapsed() < BUSY_TIMEOUT => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Err(OpenError::Sqlite(error)) => return Err(error.into()),
-            Err(OpenError::Journal(error)) => return Err(error),
-            Ok(connection) => return Ok(connection),
+        let error = match attempt() {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        if !is_busy(&error) {
+            return Err(error.into());
         }
+        let waited = began.elapsed();
+        if waited >= STOPPED_TIMEOUT {
+            let holder = LockHolder::of(path);
+            let stopped = holder.as_ref().filter(|holder| holder.is_stopped).map(|holder| holder.pid);
+            if stopped.is_some() || waited >= BUSY_TIMEOUT {
+                return Err(JournalError::Locked { holder: holder.map(|holder| holder.to_string()), stopped });
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -126,7 +153,7 @@ fn flags() -> OpenFlags {
 
 fn try_open(path: &Path) -> Result<Connection, OpenError> {
     let mut connection = Connection::open_with_flags(path, flags())?;
-    connection.busy_handler(Some(wait_for_others))?;
+    connection.busy_handler(Some(wait_briefly))?;
     connection.set_prepared_statement_cache_capacity(64);
     // A file that is refused below is left as it is, its log included.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -174,7 +201,12 @@ pub(super) fn recognise(connection: &Connection) -> Result<(), OpenError> {
     }
 }
 
+/// Creates the tables if they are missing. A file that has them is not locked: it can be opened while another process writes.
 fn create(connection: &mut Connection) -> Result<(), OpenError> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == VERSION && migrate::is_complete(connection)? {
+        return Ok(());
+    }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     recognise(&transaction)?;
     let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -194,6 +226,11 @@ fn wait_for_others(times: i32) -> bool {
     let millis = 1 + step + u64::from(times.unsigned_abs()).min(8);
     std::thread::sleep(Duration::from_millis(millis));
     u128::from(times.unsigned_abs()) * 8 < BUSY_TIMEOUT.as_millis()
+}
+
+/// Like [`wait_for_others`], for at most about a second: the caller repeats the attempt, and looks at the holder of the lock.
+fn wait_briefly(times: i32) -> bool {
+    times < 150 && wait_for_others(times)
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {

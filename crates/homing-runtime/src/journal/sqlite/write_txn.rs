@@ -1,6 +1,8 @@
 //! The writer's transaction: begins, commits and rolls back batches, and gives access to the tables by responsibility
 //! (records, ownership, inbox, accounts).
 
+use std::path::PathBuf;
+
 use rusqlite::Connection;
 
 use crate::journal::{
@@ -13,6 +15,7 @@ use crate::journal::{
         inbox::Inbox,
         owner::Owner,
         ownership::{OwnedTrees, Ownership},
+        schema,
     },
 };
 
@@ -20,6 +23,7 @@ use crate::journal::{
 pub(super) struct WriteTxn {
     pub(super) connection: Connection,
     pub(super) me: Owner,
+    path: PathBuf,
     owned: OwnedTrees,
     /// Reservations of this process at accounts that are not settled.
     open_reservations: u64,
@@ -28,9 +32,9 @@ pub(super) struct WriteTxn {
 }
 
 impl WriteTxn {
-    pub(super) fn new(connection: Connection, me: Owner, points: FailpointCounter) -> Self {
+    pub(super) fn new(connection: Connection, path: PathBuf, me: Owner, points: FailpointCounter) -> Self {
         let (owned, batch) = (OwnedTrees::default(), Batch::default());
-        Self { connection, me, owned, open_reservations: 0, batch, points }
+        Self { connection, me, path, owned, open_reservations: 0, batch, points }
     }
 
     /// The records of trees.
@@ -63,7 +67,7 @@ impl WriteTxn {
 
     pub(super) fn begin_batch(&mut self) {
         self.batch = Batch::default();
-        match self.connection.execute_batch("BEGIN IMMEDIATE") {
+        match schema::wait_for_lock(&self.path, || self.connection.execute_batch("BEGIN IMMEDIATE")) {
             Ok(()) => {
                 self.batch.data_version =
                     self.connection.pragma_query_value(None, "data_version", |row| row.get(0)).ok();

@@ -42,6 +42,8 @@ pub(super) enum WriteRequest {
     Append { row: Box<Row>, reply: oneshot::Sender<Result<(), JournalError>> },
     /// Run a job within the transaction of its batch.
     Job(WriteJob),
+    /// Run this between two batches.
+    Between(Box<dyn FnOnce() + Send>),
     /// A caller waits for a record that is queued.
     Hurry,
     /// Write what is queued and end.
@@ -147,8 +149,12 @@ pub(super) fn work(mut txn: WriteTxn, queue: &Receiver<WriteRequest>, listener: 
             batch.truncate(stop);
             is_open = false;
         }
+        let between = take_between(&mut batch);
         if !batch.is_empty() {
             write(&mut txn, batch, listener);
+        }
+        for work in between {
+            let _ = catch_unwind(AssertUnwindSafe(work));
         }
         if txn.owns_something() && last_beat.elapsed() >= HEARTBEAT {
             txn.beat();
@@ -156,6 +162,18 @@ pub(super) fn work(mut txn: WriteTxn, queue: &Receiver<WriteRequest>, listener: 
         }
     }
     txn.leave();
+}
+
+/// Takes the work that must not run within a transaction out of a batch.
+fn take_between(batch: &mut Vec<WriteRequest>) -> Vec<Box<dyn FnOnce() + Send>> {
+    let mut between = Vec::new();
+    for request in std::mem::take(batch) {
+        match request {
+            WriteRequest::Between(work) => between.push(work),
+            other => batch.push(other),
+        }
+    }
+    between
 }
 
 /// Waits for the next request; while the process owns something, no longer than until the next heartbeat.
@@ -207,7 +225,7 @@ fn execute(txn: &mut WriteTxn, request: WriteRequest) -> Option<Uncommitted> {
             }
             finished.ok().map(Uncommitted::Job)
         }
-        WriteRequest::Hurry | WriteRequest::Stop => None,
+        WriteRequest::Between(_) | WriteRequest::Hurry | WriteRequest::Stop => None,
     }
 }
 
