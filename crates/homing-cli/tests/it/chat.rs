@@ -144,8 +144,10 @@ fn question_is_asked_inline_and_the_reason_reaches_the_model() {
 
 #[test]
 fn killed_conversation_is_taken_up_with_its_turn() {
-    let Some(screen) = Screen::open(80, 24, |number, _| {
-        if number == 0 { stalled("never finished") } else { FakeResponse::chat_text("finished after all") }
+    let Some(screen) = Screen::open(80, 24, |number, _| match number {
+        0 => stalled("never finished"),
+        2 => stalled("interrupted again"),
+        _ => FakeResponse::chat_text("finished after all"),
     }) else {
         return;
     };
@@ -161,8 +163,13 @@ fn killed_conversation_is_taken_up_with_its_turn() {
     let shown = screen.wait_for("finished after all");
     assert!(shown.contains("› do it"), "{shown}");
     // A terminal that is closed leaves the turn for later, too.
-    screen.say("and now this");
     screen.wait_for("done · ");
+    screen.say("and now this");
+    screen.wait_for("interrupted again");
+    screen.tmux(&["respawn-pane", "-k", "sh"]);
+    screen.send("PS1='$ '; clear");
+    screen.homing("continue --sandbox off");
+    wait_until("the second turn is finished, too", || screen.shows().matches("finished after all").count() == 2);
     screen.signal("-TERM");
     screen.wait_for("left with 143");
     screen.is_restored();
