@@ -348,12 +348,10 @@ pub(crate) fn unknown_place(place: &Place) -> String {
 }
 
 fn is_picture_path(text: &str) -> bool {
-    let text = text.trim();
-    let name = text.to_ascii_lowercase();
+    let path = dropped_path(text);
+    let name = path.to_string_lossy().to_ascii_lowercase();
     let is_picture = [".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"].iter().any(|ending| name.ends_with(ending));
-    is_picture
-        && !text.contains('\n')
-        && (text.starts_with('/') || text.starts_with("file://") || text.starts_with('\''))
+    is_picture && path.is_absolute() && !text.trim().contains('\n')
 }
 
 /// Returns the path that a terminal pastes for a dropped file: quoted, with escaped blanks, or as an address.
