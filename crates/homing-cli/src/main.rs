@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod config;
 mod exit;
+mod live_trees;
 mod notify;
 mod permission_prompt;
 mod print_result;

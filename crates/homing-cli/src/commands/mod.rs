@@ -25,6 +25,7 @@ mod show;
 mod team;
 mod tell;
 mod trust;
+mod watch;
 pub(crate) mod which_run;
 
 use std::{future::Future, time::Duration};
@@ -46,6 +47,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
     match command {
         Command::Chat(args) => report(with_telemetry(|telemetry| chat::run(&args, telemetry))),
         Command::Continue(args) => report(with_telemetry(|telemetry| chat::continue_last(&args, telemetry))),
+        Command::Watch(args) => report(wait_for(watch::run(&args))),
         Command::Run(args) => {
             let outcome = with_telemetry(|telemetry| run::run(&args, telemetry));
             if args.output.json { report_json(outcome, &args.agent) } else { report(outcome) }

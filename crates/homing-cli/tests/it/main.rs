@@ -41,4 +41,5 @@ mod telemetry;
 mod terminal;
 mod tools_on_demand;
 mod transcripts;
+mod watch;
 mod world;

@@ -35,6 +35,8 @@ pub struct Filter {
     pub which: Which,
     /// Only runs of this project.
     pub project: Option<PathBuf>,
+    /// Only runs that have not ended.
+    pub is_open: bool,
     /// Only runs that started at this time or later, in milliseconds since 1970.
     pub since: Option<u64>,
     /// Only runs that started before this time.
@@ -238,6 +240,10 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
     };
     if let Some(project) = &filter.project {
         require("trees.project = ?", project.to_string_lossy().into_owned().into());
+    }
+    if filter.is_open {
+        // A number that every row has: each clause has a value.
+        require("runs.ended IS NULL AND ? = 1", 1.into());
     }
     if let Some(since) = filter.since {
         require("runs.started >= ?", int(since).into());
