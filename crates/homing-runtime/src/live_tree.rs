@@ -168,7 +168,11 @@ impl LiveTree {
         // A returned call releases nothing, but its run may now wait for others, which then must not wait for it.
         let settles = matches!(
             record.fact,
-            Fact::Replied { .. } | Fact::AskFailed { .. } | Fact::Returned { .. } | Fact::Ended(_)
+            Fact::Replied { .. }
+                | Fact::AskFailed { .. }
+                | Fact::Returned { .. }
+                | Fact::Extended { .. }
+                | Fact::Ended(_)
         );
         let answers = matches!(record.fact, Fact::Answered { .. });
         tree.apply(&record).expect("positions are given out under the lock");
