@@ -1,12 +1,15 @@
 //! The command line of Homing: parses arguments, runs one command and exits with its code.
 
+mod chat;
 mod cli;
 mod commands;
 mod config;
 mod exit;
+mod live_trees;
 mod permission_prompt;
 mod print_result;
 mod progress;
+mod screen;
 mod session;
 mod signals;
 mod telemetry;

@@ -49,7 +49,7 @@ enum Remembered {
 
 /// The next step of a question about a permission.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
     Answer(Answer),
     /// Shows what would be written, and asks whether to write it.
     Confirm(NewRules),
@@ -59,7 +59,7 @@ enum Step {
 
 /// Rules that the user may add to the configuration.
 #[derive(Debug, PartialEq, Eq)]
-struct NewRules {
+pub(crate) struct NewRules {
     table: RuleTable,
     rules: Vec<Rule>,
 }
@@ -85,7 +85,7 @@ impl TerminalPrompt {
         self.open.load(Ordering::Relaxed) > 0
     }
 
-    fn is_always_allowed(&self, question: &Question) -> bool {
+    pub(crate) fn is_always_allowed(&self, question: &Question) -> bool {
         let always = self.always.lock().unwrap_or_else(PoisonError::into_inner);
         always.iter().any(|remembered| match remembered {
             Remembered::Exact(rules) => !question.exact.is_empty() && *rules == question.exact,
@@ -133,7 +133,7 @@ impl TerminalPrompt {
     }
 
     /// Interprets the first answer. A lasting approval is shown before it is given.
-    fn first_step(&self, line: &str, question: &Question) -> Step {
+    pub(crate) fn first_step(&self, line: &str, question: &Question) -> Step {
         let line = line.trim();
         match line.to_lowercase().as_str() {
             yes if is_yes(yes) => Step::Answer(Answer::Yes),
@@ -159,7 +159,7 @@ impl TerminalPrompt {
     }
 
     /// Describes what would be added to the configuration, and for which calls it holds.
-    fn preview(&self, new: &NewRules) -> String {
+    pub(crate) fn preview(&self, new: &NewRules) -> String {
         let list: Vec<String> = new.rules.iter().map(|rule| format!("\"{rule}\"")).collect();
         let scope = match &new.table {
             RuleTable::Everywhere => "all calls that match, in all projects, from now on",
@@ -170,7 +170,7 @@ impl TerminalPrompt {
     }
 
     /// Adds the rules to the user's configuration, and allows their calls in this process from now on.
-    fn remember(&self, question: &Question, new: &NewRules) {
+    pub(crate) fn remember(&self, question: &Question, new: &NewRules) {
         let remembered = match &new.table {
             RuleTable::Everywhere => Remembered::AskedBy(question.rule.clone().unwrap_or_default()),
             RuleTable::Project(_) => Remembered::Exact(new.rules.clone()),
@@ -186,7 +186,7 @@ impl TerminalPrompt {
 }
 
 /// Explains the answers to a question about a permission.
-const HELP: &str = "  answer y, n, a or w; to tell the agent why not, write: no, because …";
+pub(crate) const HELP: &str = "  answer y, n, a or w; to tell the agent why not, write: no, because …";
 
 /// Returns the rule that asks, without the name of its layer, which follows in parentheses.
 fn asking_rule(question: &Question) -> Option<Rule> {
@@ -213,7 +213,7 @@ fn text_answer(line: &str, question: &Question) -> Answer {
     }
 }
 
-fn is_yes(line: &str) -> bool {
+pub(crate) fn is_yes(line: &str) -> bool {
     matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
 }
 

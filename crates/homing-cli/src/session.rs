@@ -243,6 +243,11 @@ impl Session {
         Err(Trouble::new(TroubleKind::Auth, "no model available: no provider API key is set").hint(NO_KEY_HINT))
     }
 
+    /// Resolves the model that the user names in a conversation.
+    pub(crate) fn named_model(&self, with: &WithArgs, name: &str) -> Result<String, Trouble> {
+        checked_model(&self.catalog, &self.config, with, name)
+    }
+
     /// Uses the offline model if no other is available, for a server whose runs people start and read.
     pub(crate) async fn choose_default_model(&self) {
         self.catalog.ask_served_default().await;

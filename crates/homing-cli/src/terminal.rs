@@ -55,8 +55,35 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     }
 }
 
+/// Lines that wait until the screen is given back, while a full-screen view is open.
+static HELD: std::sync::Mutex<Option<Vec<String>>> = std::sync::Mutex::new(None);
+
+fn held() -> std::sync::MutexGuard<'static, Option<Vec<String>>> {
+    HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Holds back the lines that are printed from now on.
+pub(crate) fn hold_lines() {
+    held().get_or_insert_default();
+}
+
+/// Returns the lines that were held back since the last call, to show them elsewhere.
+pub(crate) fn take_held_lines() -> Vec<String> {
+    held().as_mut().map(std::mem::take).unwrap_or_default()
+}
+
+/// Prints the lines that were held back, and holds none from now on.
+pub(crate) fn release_lines() {
+    let lines = held().take().unwrap_or_default();
+    lines.iter().for_each(|line| say(line));
+}
+
 /// Prints a line to stderr. Errors are ignored: a closed stderr must not stop the command.
 pub(crate) fn say(line: &str) {
+    if let Some(lines) = held().as_mut() {
+        lines.push(line.to_owned());
+        return;
+    }
     let _ = writeln!(anstream::stderr().lock(), "{}", sanitize::inert(line));
 }
 

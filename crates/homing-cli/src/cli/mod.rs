@@ -1,5 +1,6 @@
 //! The command line's grammar: one variant per command.
 
+pub(crate) mod chat;
 pub(crate) mod convert;
 pub(crate) mod journal;
 pub(crate) mod map_team_args;
@@ -12,14 +13,21 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run agents that are defined in files.
 #[derive(Debug, Parser)]
-#[command(name = "homing", version, arg_required_else_help = true, propagate_version = true)]
+#[command(name = "homing", version, propagate_version = true)]
 pub(crate) struct Cli {
+    /// Without a command, a conversation is opened, if there is a terminal.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Talk to an agent or a team. The default command on a terminal.
+    Chat(Box<chat::ChatArgs>),
+    /// Take up the last conversation of this folder.
+    Continue(Box<chat::ContinueArgs>),
+    /// Watch the live runs of this project, whichever process works on them: follow, tell, answer and cancel them.
+    Watch(chat::WatchArgs),
     /// Run an agent on a task.
     Run(Box<run::RunArgs>),
     /// Run an agent once per file or line, in parallel; print results as JSON lines in input order.

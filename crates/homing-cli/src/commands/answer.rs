@@ -37,22 +37,13 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
         .find_question(&args.id)
         .map_err(|error| Trouble::usage(error.to_string()).hint("`homing questions` lists the open questions"))?;
     let answer = read(&question, &args.answer.join(" "))?;
-    let (tree, id) = (question.tree, question.open.id);
-    let request =
-        InboxRequest::Answer { tree, run: question.open.run, question: id, answer: answer.clone(), by: BY.to_owned() };
+    let tree = question.tree;
     let run: String = tree.to_string().chars().take(13).collect();
-    match journal.post(request).await.map_err(Trouble::from)? {
-        Posted::ToOwner { pid, .. } => {
-            wait_until_taken(&journal, &question).await?;
-            terminal::say(&format!("answered; process {pid} continues run {run}"));
-            return Ok(Exit::Done);
-        }
-        Posted::NoOwner => (),
+    if let Posted::ToOwner { pid, .. } = submit(&journal, &question, answer, BY).await? {
+        wait_until_taken(&journal, &question).await?;
+        terminal::say(&format!("answered; process {pid} continues run {run}"));
+        return Ok(Exit::Done);
     }
-    answer_in_journal(&*journal, &SystemClock::new(), tree, id, answer, BY).await.map_err(|error| match error {
-        AnswerError::Journal(error) => Trouble::from(error),
-        other => Trouble::usage(other.to_string()),
-    })?;
     let open = journal.questions().map_err(Trouble::from)?.into_iter().filter(|other| other.tree == tree).count();
     drop(journal);
     if args.resume {
@@ -70,6 +61,26 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
     let others = if open == 0 { String::new() } else { format!("; {open} more to answer") };
     terminal::say(&format!("answered{others}; continue with: homing resume {run}"));
     Ok(Exit::Done)
+}
+
+/// Gives an answer to the process that works on the run, or records it if there is none.
+pub(crate) async fn submit(
+    journal: &SqliteJournal,
+    question: &JournalQuestion,
+    answer: Answer,
+    by: &str,
+) -> Result<Posted, Trouble> {
+    let (tree, id) = (question.tree, question.open.id);
+    let request =
+        InboxRequest::Answer { tree, run: question.open.run, question: id, answer: answer.clone(), by: by.to_owned() };
+    let posted = journal.post(request).await?;
+    if posted == Posted::NoOwner {
+        answer_in_journal(journal, &SystemClock::new(), tree, id, answer, by).await.map_err(|error| match error {
+            AnswerError::Journal(error) => Trouble::from(error),
+            other => Trouble::usage(other.to_string()),
+        })?;
+    }
+    Ok(posted)
 }
 
 /// Reads the answer. `always` is yes, and a rule in the user's configuration.

@@ -266,7 +266,7 @@ mod tests {
     fn named(task: &[&str], items: &[&str]) -> String {
         let args = ["homing", "map", "--each", "-", "--model", "offline"];
         let cli = Cli::try_parse_from(args.iter().chain(task)).unwrap();
-        let Command::Map(args) = cli.command else { panic!("not a map") };
+        let Some(Command::Map(args)) = cli.command else { panic!("not a map") };
         name(&args, &items.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>())
     }
 

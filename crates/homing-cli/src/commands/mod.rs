@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod answer;
 mod cancel;
+mod chat;
 mod check;
 mod completions;
 mod config;
@@ -24,20 +25,27 @@ mod show;
 mod team;
 mod tell;
 mod trust;
+mod watch;
 
 use std::{future::Future, time::Duration};
 
+use clap::CommandFactory;
 use homing_otel::Telemetry;
 
 use crate::{
-    cli::{Cli, Command},
+    cli::{Cli, Command, chat::ChatArgs},
     exit::{Exit, report, report_json},
-    telemetry,
+    screen::Screen,
+    telemetry, terminal,
 };
 
 /// Runs a command.
 pub(crate) fn run(cli: Cli) -> Exit {
-    match cli.command {
+    let Some(command) = cli.command else { return bare() };
+    match command {
+        Command::Chat(args) => report(with_telemetry(|telemetry| chat::run(&args, telemetry))),
+        Command::Continue(args) => report(with_telemetry(|telemetry| chat::continue_last(&args, telemetry))),
+        Command::Watch(args) => report(wait_for(watch::run(&args))),
         Command::Run(args) => {
             let outcome = with_telemetry(|telemetry| run::run(&args, telemetry));
             if args.output.json { report_json(outcome, &args.agent) } else { report(outcome) }
@@ -87,6 +95,15 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Serve(args) => report(with_telemetry(|telemetry| serve::run(&args, telemetry))),
         Command::Mcp(args) => report(with_telemetry(|telemetry| mcp::run(&args, telemetry))),
     }
+}
+
+/// `homing` without a command: opens a conversation on a terminal, and otherwise prints the help.
+fn bare() -> Exit {
+    if Screen::is_possible() {
+        return report(with_telemetry(|telemetry| async { chat::run(&ChatArgs::default(), telemetry).await }));
+    }
+    terminal::say(Cli::command().render_help().to_string().trim_end());
+    Exit::Usage
 }
 
 /// Runs a command with telemetry.

@@ -32,10 +32,10 @@ use crate::{
     watch::{Show, WatchResult, watch, watch_with},
 };
 
-mod attach;
+pub(crate) mod attach;
 mod keyed;
 pub(crate) mod plan;
-mod skill_task;
+pub(crate) mod skill_task;
 
 /// Maximum size of a task in bytes.
 const MAX_TASK: usize = 4 * 1024 * 1024;

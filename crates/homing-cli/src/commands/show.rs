@@ -82,7 +82,7 @@ pub(crate) fn envelope(journal: &SqliteJournal, found: &RunRef) -> Result<Envelo
 }
 
 /// The runs of a tree that wait for budget, if its process is alive.
-fn waiting_for_budget(journal: &SqliteJournal, tree: Uuid) -> Result<HashSet<Uuid>, Trouble> {
+pub(crate) fn waiting_for_budget(journal: &SqliteJournal, tree: Uuid) -> Result<HashSet<Uuid>, Trouble> {
     if journal.owner(tree)?.is_none() {
         return Ok(HashSet::new());
     }
@@ -91,7 +91,7 @@ fn waiting_for_budget(journal: &SqliteJournal, tree: Uuid) -> Result<HashSet<Uui
 }
 
 /// The notice that the process itself would send of a run that waits for budget.
-fn notice_of_wait(tree: Uuid, run: Uuid) -> Event {
+pub(crate) fn notice_of_wait(tree: Uuid, run: Uuid) -> Event {
     let (place, at, kind) = (Place::root(), super::runs::millis_now(), TransientKind::WaitingForBudget);
     Event::Transient(Arc::new(Transient { tree, run, place, at, kind }))
 }

@@ -105,6 +105,11 @@ fn hidden_below(row: &BoardRow, all: &[&BoardRow], shown: &[&BoardRow]) -> (usiz
     (open.len(), finished.len())
 }
 
+/// Draws one run without its children.
+pub(crate) fn row_line(row: &BoardRow, now: u64, look: Look) -> String {
+    line(row, (0, 0), now, look)
+}
+
 fn line(row: &BoardRow, (open, finished): (usize, usize), now: u64, look: Look) -> String {
     let indent = " ".repeat((2 * row.place.depth()).min(look.width / 3));
     let head = format!("{indent}{} {}", glyph(row.status, look), row.agent);
@@ -181,14 +186,19 @@ fn wide(c: char) -> usize {
 /// Returns the line with its sign in colour.
 pub(crate) fn coloured(line: &str) -> String {
     let Some((at, sign)) = line.char_indices().find(|(_, c)| !c.is_whitespace()) else { return line.to_owned() };
-    let colour = match sign {
+    let colour = sign_colour(sign);
+    format!("{}\x1b[{colour}m{sign}\x1b[0m{}", &line[..at], &line[at + sign.len_utf8()..])
+}
+
+/// Returns the colour of a sign, as the number that terminals use; 2 is dim.
+pub(crate) fn sign_colour(sign: char) -> &'static str {
+    match sign {
         '✓' | '+' => "32",
         '✗' | 'x' | '!' => "31",
         '◐' | '%' => "33",
         '●' | '*' => "36",
         _ => "2",
-    };
-    format!("{}\x1b[{colour}m{sign}\x1b[0m{}", &line[..at], &line[at + sign.len_utf8()..])
+    }
 }
 
 #[cfg(test)]

@@ -52,6 +52,12 @@ impl Board {
         self.rows.get(self.ids.get(&run)?)
     }
 
+    /// Returns the board with the place of each run before its agent's name.
+    pub(crate) fn with_places(&self) -> Self {
+        let rows = self.rows.iter().map(|(place, row)| (place.clone(), row.with_place())).collect();
+        Self { rows, ids: HashMap::new(), now: self.now }
+    }
+
     /// Updates the rows with an event.
     pub(crate) fn take(&mut self, event: &Event) {
         match event {
@@ -142,6 +148,11 @@ impl Board {
 }
 
 impl BoardRow {
+    /// Returns the row with its place before the agent's name, for views in which the user names places.
+    pub(crate) fn with_place(&self) -> Self {
+        Self { agent: format!("{} {}", self.place, self.agent), ..self.clone() }
+    }
+
     fn set_activity(&mut self, text: &str) {
         let line = first_line(text);
         if !line.is_empty() {

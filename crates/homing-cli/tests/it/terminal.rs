@@ -9,16 +9,16 @@ use homing_testing::{FakeProvider, FakeResponse, ReceivedRequest};
 use tempfile::TempDir;
 
 /// A terminal with a shell, closed on drop.
-struct Screen {
+pub(crate) struct Screen {
     socket: String,
-    folder: TempDir,
-    provider: FakeProvider,
+    pub(crate) folder: TempDir,
+    pub(crate) provider: FakeProvider,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Screen {
     /// Returns `None` if there is no tmux.
-    fn open(
+    pub(crate) fn open(
         columns: u32,
         lines: u32,
         script: impl Fn(usize, &ReceivedRequest) -> FakeResponse + Send + Sync + 'static,
@@ -39,16 +39,16 @@ impl Screen {
         Some(screen)
     }
 
-    fn tmux(&self, args: &[&str]) -> String {
+    pub(crate) fn tmux(&self, args: &[&str]) -> String {
         let output = Command::new("tmux").args(["-L", &self.socket]).args(args).output().expect("tmux runs");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn send(&self, line: &str) {
+    pub(crate) fn send(&self, line: &str) {
         self.tmux(&["send-keys", line, "Enter"]);
     }
 
-    fn homing(&self, args: &str) {
+    pub(crate) fn homing(&self, args: &str) {
         let program = snapbox::cmd::cargo_bin!("homing").display();
         let (home, url) = (self.folder.path().display(), self.provider.url());
         let script = format!(
@@ -58,11 +58,11 @@ impl Screen {
         self.send("clear; . ./go");
     }
 
-    fn shows(&self) -> String {
+    pub(crate) fn shows(&self) -> String {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    fn wait_for(&self, what: &str) -> String {
+    pub(crate) fn wait_for(&self, what: &str) -> String {
         let begun = Instant::now();
         loop {
             let shown = self.shows();

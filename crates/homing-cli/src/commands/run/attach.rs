@@ -16,10 +16,21 @@ const AFTER_PATH: [char; 8] = [',', '.', ';', ':', '!', '?', ')', '\''];
 /// Attaches the files to the task. Everything is checked before anything is spent.
 pub(super) fn attach(task: Task, args: &RunArgs, session: &Session) -> Result<Task, Trouble> {
     let TaskArgs { task: words, attach: given } = &args.input;
+    attach_files(task, given, words, &working_folder(args.with.cwd.as_deref())?, session)
+}
+
+/// Attaches the files at the paths `given`, and those of the folder that a word `@path` names.
+pub(crate) fn attach_files(
+    task: Task,
+    given: &[PathBuf],
+    words: &[String],
+    workdir: &Path,
+    session: &Session,
+) -> Result<Task, Trouble> {
     if given.is_empty() && !words.iter().any(|word| word.contains('@')) {
         return Ok(task);
     }
-    let paths = paths(given, words, &working_folder(args.with.cwd.as_deref())?)?;
+    let paths = paths(given, words, workdir)?;
     session.homing.attach(task, &paths).map_err(|error| match error {
         AttachFilesError::Spawn(error) => error.into(),
         AttachFilesError::File(error @ AttachError::Denied { .. }) => {

@@ -5,17 +5,17 @@ use homing_core::skill::SkillSettings;
 use crate::{exit::Trouble, session::Session};
 
 /// The task that a skill describes.
-pub(super) struct SkillTask {
-    pub(super) name: String,
-    pub(super) text: String,
+pub(crate) struct SkillTask {
+    pub(crate) name: String,
+    pub(crate) text: String,
     /// Agent that carries it out, if the skill names one.
-    pub(super) agent: Option<String>,
+    pub(crate) agent: Option<String>,
     /// Model that carries it out, if the skill names one.
-    pub(super) model: Option<String>,
+    pub(crate) model: Option<String>,
 }
 
 /// Returns the task of the skill that `text` names, if it begins with `/` and the name of one.
-pub(super) fn skill_task(text: &str, session: &Session) -> Result<Option<SkillTask>, Trouble> {
+pub(crate) fn skill_task(text: &str, session: &Session) -> Result<Option<SkillTask>, Trouble> {
     let Some(call) = text.trim_start().strip_prefix('/') else { return Ok(None) };
     let (name, arguments) = call.split_once(char::is_whitespace).unwrap_or((call, ""));
     let skills = session.homing.runtime().parts().skills.as_ref();

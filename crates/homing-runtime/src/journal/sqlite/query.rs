@@ -33,6 +33,8 @@ const CANDIDATES: usize = 10;
 pub struct Filter {
     /// Root runs only, or all runs.
     pub which: Which,
+    /// Only runs that have not ended.
+    pub is_open: bool,
     /// Only runs that started at this time or later, in milliseconds since 1970.
     pub since: Option<u64>,
     /// Only runs that started before this time.
@@ -258,6 +260,10 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
         values.push(value);
         clauses.push(clause.replace('?', &format!("?{}", values.len())));
     };
+    if filter.is_open {
+        // A number that every row has: each clause has a value.
+        require("runs.ended IS NULL AND ? = 1", 1.into());
+    }
     if let Some(since) = filter.since {
         require("runs.started >= ?", int(since).into());
     }
