@@ -205,6 +205,8 @@ fn messages_and_commands_are_told_apart_and_remembered() {
     type_line(&mut chat, "two\\");
     assert_eq!(type_line(&mut chat, "lines"), Some(Wish::Send("two\nlines".into())));
     assert_eq!(chat.paste("/tmp/a b.png"), Some(Wish::Slash(Slash::Attach("/tmp/a b.png".into()))));
+    let quoted = "'/tmp/a b.pdf'";
+    assert_eq!(chat.paste(quoted), Some(Wish::Slash(Slash::Attach(quoted.into()))));
     assert_eq!(dropped_path("'/tmp/a b.png'"), PathBuf::from("/tmp/a b.png"));
     assert_eq!(chat.paste("see /tmp/a.png\nand that"), None);
     assert_eq!(chat.editor.text(), "see /tmp/a.png\nand that");
