@@ -24,7 +24,10 @@ use crate::journal::{
 const EVERY_MS: u64 = 86_400_000;
 
 /// Records that are deleted in one transaction, so that other writers do not wait long.
-const CHUNK: u32 = 2_000;
+const CHUNK: u64 = 2_000;
+
+/// Trees that are pruned in one transaction, because each transaction waits for the disk.
+const GROUP: usize = 200;
 
 /// Bounds on what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +73,10 @@ impl SqliteJournal {
         let pruner = self.pruner();
         run_blocking(move || {
             let connection = schema::open_reader(&pruner.path)?;
-            let due = due(&connection, keep)?;
+            let due = due(&connection, keep, Sizes::Always)?;
             let freed: u64 = due.trees.iter().map(|tree| tree.bytes).sum();
             let bytes = bytes_used(&connection)?.saturating_sub(freed);
-            let trees = due.trees.into_iter().map(|tree| tree.id).collect();
+            let trees = due.trees.into_iter().map(|candidate| candidate.tree).collect();
             Ok(Pruned { trees, bytes, floor: due.floor, unreadable: Vec::new() })
         })
         .await
@@ -148,49 +151,60 @@ impl Pruner {
     fn prune(self, keep: Retention) -> Result<Pruned, JournalError> {
         let connection = schema::open_reader(&self.path)?;
         self.finish_interrupted(&connection)?;
-        let due = due(&connection, keep)?;
+        let due = due(&connection, keep, Sizes::IfTooLarge)?;
         let mut pruned = Pruned { floor: due.floor, ..Pruned::default() };
-        for PrunableTree { id: tree, is_old, .. } in due.trees {
+        let mut group = TreeGroup::default();
+        for candidate in due.trees {
+            let is_old = candidate.is_old;
+            if !is_old || group.is_full() {
+                pruned.trees.extend(self.prune_group(std::mem::take(&mut group))?);
+            }
             // How much a tree frees is an estimate: no more are pruned than needed.
             if !is_old && bytes_used(&connection)? <= keep.bytes {
                 break;
             }
-            match query::envelope(&connection, &self.me, tree) {
-                Ok(envelope) => {
-                    if self.prune_tree(tree, without_resume(envelope))? {
-                        pruned.trees.push(tree);
-                    }
-                }
-                Err(_) => pruned.unreadable.push(tree),
+            match query::envelope(&connection, &self.me, candidate.tree) {
+                Ok(envelope) => group.add(&candidate, without_resume(envelope))?,
+                Err(_) => pruned.unreadable.push(candidate.tree),
             }
         }
+        pruned.trees.extend(self.prune_group(group)?);
         self.tidy()?;
         pruned.bytes = bytes_used(&connection)?;
         Ok(pruned)
     }
 
-    /// Stores the envelope and marks the tree in one transaction; only then are the records deleted, in small steps.
-    fn prune_tree(&self, tree: Uuid, envelope: Envelope) -> Result<bool, JournalError> {
-        let envelope = serde_json::to_string(&envelope)
-            .map_err(|error| JournalError::Unwritable(format!("cannot write the result of {tree} as JSON: {error}")))?;
-        if !self.queue.run_blocking(move |txn| mark(txn, tree, &envelope))? {
-            return Ok(false);
+    /// Stores the envelopes, marks the trees and begins to delete their records in one transaction. The rest of the records, if
+    /// there are many, is deleted in small steps. Returns the trees.
+    fn prune_group(&self, group: TreeGroup) -> Result<Vec<Uuid>, JournalError> {
+        if group.trees.is_empty() {
+            return Ok(Vec::new());
         }
-        self.delete(tree)?;
-        Ok(true)
+        let marked = self.queue.run_blocking(move |txn| {
+            let mut marked = Vec::new();
+            for (tree, envelope) in &group.trees {
+                if mark(txn, *tree, envelope)? {
+                    marked.push(*tree);
+                }
+            }
+            let rest = delete_some(txn, marked.clone())?;
+            Ok((marked, rest))
+        })?;
+        let (trees, rest) = marked;
+        self.delete(rest)?;
+        Ok(trees)
     }
 
-    fn delete(&self, tree: Uuid) -> Result<(), JournalError> {
-        while self.queue.run_blocking(move |txn| delete_some(txn, tree))? {}
+    fn delete(&self, mut trees: Vec<Uuid>) -> Result<(), JournalError> {
+        while !trees.is_empty() {
+            trees = self.queue.run_blocking(move |txn| delete_some(txn, trees))?;
+        }
         Ok(())
     }
 
     /// Deletes the records of marked trees that a process left behind because it died while pruning.
     fn finish_interrupted(&self, connection: &Connection) -> Result<(), JournalError> {
-        for tree in half_pruned(connection)? {
-            self.delete(tree)?;
-        }
-        Ok(())
+        self.delete(half_pruned(connection)?)
     }
 
     /// Removes rows that are not referenced any more, and returns free pages to the file system.
@@ -202,6 +216,38 @@ impl Pruner {
     }
 }
 
+/// A tree that may be pruned.
+struct Candidate {
+    tree: Uuid,
+    /// True if it is older than what is kept.
+    is_old: bool,
+    records: u64,
+    /// About the bytes that pruning it frees; 0 if it was not measured.
+    bytes: u64,
+}
+
+/// Trees that are pruned together, with their envelopes as JSON.
+#[derive(Default)]
+struct TreeGroup {
+    trees: Vec<(Uuid, String)>,
+    records: u64,
+}
+
+impl TreeGroup {
+    fn is_full(&self) -> bool {
+        self.trees.len() >= GROUP || self.records >= CHUNK
+    }
+
+    fn add(&mut self, candidate: &Candidate, envelope: Envelope) -> Result<(), JournalError> {
+        let tree = candidate.tree;
+        let envelope = serde_json::to_string(&envelope)
+            .map_err(|error| JournalError::Unwritable(format!("cannot write the result of {tree} as JSON: {error}")))?;
+        self.trees.push((tree, envelope));
+        self.records += candidate.records;
+        Ok(())
+    }
+}
+
 /// Marks every run as not resumable, since its records will be gone.
 fn without_resume(mut envelope: Envelope) -> Envelope {
     envelope.resumable = false;
@@ -209,27 +255,25 @@ fn without_resume(mut envelope: Envelope) -> Envelope {
     envelope
 }
 
-/// A tree that may be pruned.
-struct PrunableTree {
-    id: Uuid,
-    /// True if it is older than what is kept.
-    is_old: bool,
-    /// About the bytes that pruning it frees.
-    bytes: u64,
+/// Selects whether trees are measured, which reads all of their records.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sizes {
+    Always,
+    IfTooLarge,
 }
 
 /// The trees to prune.
 struct DueTrees {
-    trees: Vec<PrunableTree>,
+    trees: Vec<Candidate>,
     floor: Option<u64>,
 }
 
 /// The trees that are older than what is kept, and the oldest others while the file is too large. A size that cannot be reached
 /// prunes none of them: all history would be lost without reaching it.
-fn due(connection: &Connection, keep: Retention) -> Result<DueTrees, JournalError> {
+fn due(connection: &Connection, keep: Retention, sizes: Sizes) -> Result<DueTrees, JournalError> {
     let oldest = now().saturating_sub(u64::try_from(keep.age.as_millis()).unwrap_or(u64::MAX));
-    let all = candidates(connection, oldest)?;
     let used = bytes_used(connection)?;
+    let all = candidates(connection, oldest, sizes == Sizes::Always || used > keep.bytes)?;
     let floor = used.saturating_sub(all.iter().map(|tree| tree.bytes).sum());
     let is_reachable = keep.bytes >= floor;
     let mut left = used;
@@ -243,17 +287,18 @@ fn due(connection: &Connection, keep: Retention) -> Result<DueTrees, JournalErro
 }
 
 /// Trees that have ended and are not pinned, the least recently written first.
-fn candidates(connection: &Connection, oldest: u64) -> rusqlite::Result<Vec<PrunableTree>> {
+fn candidates(connection: &Connection, oldest: u64, measured: bool) -> rusqlite::Result<Vec<Candidate>> {
     let mut statement = connection.prepare(
-        "SELECT trees.id, trees.last_at, (SELECT coalesce(sum(length(CAST(body AS BLOB)) + 200), 0) FROM records WHERE tree = trees.id)
+        "SELECT trees.id, trees.last_at, trees.next_seq, CASE WHEN ?1 THEN
+         (SELECT coalesce(sum(length(CAST(body AS BLOB)) + 200), 0) FROM records WHERE tree = trees.id) ELSE 0 END
          FROM trees JOIN runs ON runs.id = trees.id
          WHERE pruned = 0 AND runs.ended IS NOT NULL AND trees.id NOT IN (SELECT tree FROM pins)
          AND NOT EXISTS (SELECT 1 FROM runs AS open WHERE open.tree = trees.id AND open.ended IS NULL)
          ORDER BY trees.last_at, trees.id",
     )?;
-    let rows = statement.query_map([], |row| {
-        let is_old = count(row.get(1)?) < oldest;
-        Ok(PrunableTree { id: query::parsed(row, 0)?, is_old, bytes: count(row.get(2)?) })
+    let rows = statement.query_map([measured], |row| {
+        let (tree, is_old) = (query::parsed(row, 0)?, count(row.get(1)?) < oldest);
+        Ok(Candidate { tree, is_old, records: count(row.get(2)?), bytes: count(row.get(3)?) })
     })?;
     rows.collect()
 }
@@ -271,39 +316,40 @@ fn mark(txn: &mut WriteTxn, tree: Uuid, envelope: &str) -> Result<bool, JournalE
     let connection = &txn.connection;
     let id = tree.to_string();
     let owner: Option<String> =
-        connection.query_row("SELECT owner FROM trees WHERE id = ?1", [&id], |row| row.get(0))?;
+        connection.prepare_cached("SELECT owner FROM trees WHERE id = ?1")?.query_row([&id], |row| row.get(0))?;
     let owner = owner.map(|owner| Owner::find(connection, &owner)).transpose()?.flatten();
-    let open: bool =
-        connection.query_row("SELECT EXISTS (SELECT 1 FROM runs WHERE tree = ?1 AND ended IS NULL)", [&id], |row| {
-            row.get(0)
-        })?;
+    let open: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE tree = ?1 AND ended IS NULL)")?
+        .query_row([&id], |row| row.get(0))?;
     if open || owner.is_some_and(|owner| owner.is_alive(&txn.me)) {
         return Ok(false);
     }
-    connection.execute("INSERT OR REPLACE INTO results (tree, envelope) VALUES (?1, ?2)", [&id, envelope])?;
-    connection.execute("UPDATE trees SET pruned = 1 WHERE id = ?1", [&id])?;
+    let sql = "INSERT OR REPLACE INTO results (tree, envelope) VALUES (?1, ?2)";
+    connection.prepare_cached(sql)?.execute([&id, envelope])?;
+    connection.prepare_cached("UPDATE trees SET pruned = 1 WHERE id = ?1")?.execute([&id])?;
     Ok(true)
 }
 
-/// Deletes some records of a marked tree; returns whether there may be more.
-fn delete_some(txn: &mut WriteTxn, tree: Uuid) -> Result<bool, JournalError> {
+/// Deletes some records of marked trees, and everything else that only a tree without records refers to. Returns the trees that
+/// may have more.
+fn delete_some(txn: &mut WriteTxn, trees: Vec<Uuid>) -> Result<Vec<Uuid>, JournalError> {
     let connection = &txn.connection;
-    let id = tree.to_string();
-    let gone = connection.execute(
-        "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE tree = ?1 LIMIT ?2)",
-        params![id, CHUNK],
-    )?;
-    if gone > 0 {
-        return Ok(true);
+    let mut room = CHUNK;
+    let mut trees = trees.into_iter();
+    for tree in trees.by_ref() {
+        let id = tree.to_string();
+        let sql = "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE tree = ?1 LIMIT ?2)";
+        room -= connection.prepare_cached(sql)?.execute(params![id, int(room)])? as u64;
+        if room == 0 {
+            return Ok([tree].into_iter().chain(trees).collect());
+        }
+        let sql = "DELETE FROM bodies WHERE hash IN (SELECT hash FROM body_uses WHERE tree = ?1)
+                       AND NOT EXISTS (SELECT 1 FROM body_uses WHERE body_uses.hash = bodies.hash AND tree <> ?1)";
+        connection.prepare_cached(sql)?.execute([&id])?;
+        connection.prepare_cached("DELETE FROM body_uses WHERE tree = ?1")?.execute([&id])?;
+        connection.prepare_cached("DELETE FROM inbox WHERE tree = ?1")?.execute([&id])?;
     }
-    connection.execute(
-        "DELETE FROM bodies WHERE hash IN (SELECT hash FROM body_uses WHERE tree = ?1)
-             AND NOT EXISTS (SELECT 1 FROM body_uses WHERE body_uses.hash = bodies.hash AND tree <> ?1)",
-        [&id],
-    )?;
-    connection.execute("DELETE FROM body_uses WHERE tree = ?1", [&id])?;
-    connection.execute("DELETE FROM inbox WHERE tree = ?1", [&id])?;
-    Ok(false)
+    Ok(Vec::new())
 }
 
 /// Removes dead owners that no open tree and no reservation refers to.
