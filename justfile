@@ -30,6 +30,10 @@ run *ARGS:
 bench ROUNDS="3":
     benches/run {{ROUNDS}}
 
+# Compares instruction counts with the committed figures, which no load of the machine changes; needs valgrind.
+bench-check *ARGS:
+    benches/check {{ARGS}}
+
 # Benchmarks of the runtime, the wires, the journal, loading and the tools.
 bench-crates:
     cargo bench -p homing-runtime --bench load

@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod config;
 mod exit;
+mod live_trees;
 mod permission_prompt;
 mod print_result;
 mod progress;

@@ -50,6 +50,8 @@ pub(crate) struct Chat {
     /// Usage of the conversation, without the turn that is under way.
     pub(crate) spent: EnvelopeUsage,
     pub(crate) hides_runs: bool,
+    /// True if the last turn is a team's: what its program says between its steps is not meant for readers.
+    is_team: bool,
     /// Time of the last Ctrl-C, in milliseconds since 1970.
     stop_asked: Option<u64>,
     /// The present time, in milliseconds since 1970.
@@ -228,6 +230,7 @@ impl Chat {
         }
         let Some(turn) = &mut self.turn else { return };
         match &notice.kind {
+            TransientKind::Text(_) if self.is_team => (),
             TransientKind::Text(text) => {
                 turn.is_thinking = false;
                 turn.streaming.push_str(text);
@@ -247,6 +250,7 @@ impl Chat {
     fn take_fact(&mut self, record: &Record) {
         match &record.fact {
             Fact::Spawned(spawned) => {
+                self.is_team = homing_teams::is_team_agent(&spawned.agent);
                 let written = self.turn.as_mut().and_then(|turn| turn.message.take());
                 self.cells.push(Entry::User(written.unwrap_or_else(|| spawned.task.clone())));
                 for warning in &spawned.warnings {
@@ -256,7 +260,7 @@ impl Chat {
             Fact::Replied { reply } => {
                 self.forget_stream();
                 let text = reply.text();
-                if !text.trim().is_empty() {
+                if !text.trim().is_empty() && !self.is_team {
                     self.cells.push(Entry::Agent(text));
                 }
             }
@@ -344,12 +348,10 @@ pub(crate) fn unknown_place(place: &Place) -> String {
 }
 
 fn is_picture_path(text: &str) -> bool {
-    let text = text.trim();
-    let name = text.to_ascii_lowercase();
+    let path = dropped_path(text);
+    let name = path.to_string_lossy().to_ascii_lowercase();
     let is_picture = [".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"].iter().any(|ending| name.ends_with(ending));
-    is_picture
-        && !text.contains('\n')
-        && (text.starts_with('/') || text.starts_with("file://") || text.starts_with('\''))
+    is_picture && path.is_absolute() && !text.trim().contains('\n')
 }
 
 /// Returns the path that a terminal pastes for a dropped file: quoted, with escaped blanks, or as an address.
@@ -367,4 +369,4 @@ pub(crate) fn title(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{view::view, *};
 use crate::screen::testing::drawn;
 
-fn id(place: &str) -> Uuid {
+pub(crate) fn id(place: &str) -> Uuid {
     Uuid::from_u128(place.bytes().fold(7, |sum, byte| sum * 131 + u128::from(byte)))
 }
 
@@ -24,7 +24,7 @@ fn fact(place: &str, at: u64, fact: Fact) -> Event {
     Event::Fact(Arc::new(Record { tree: id("1"), seq: 0, at, epoch: 1, run, place, fact }))
 }
 
-fn spawned(place: &str, agent: &str, task: &str) -> Event {
+pub(crate) fn spawned(place: &str, agent: &str, task: &str) -> Event {
     let agent = AgentDefinition::new(agent, "Works.", "Work.");
     let (layers, read, write) = (Vec::new(), Vec::new(), Vec::new());
     let policy = Grant { layers, read, write, network: Network::Off, sandbox: Sandbox::ReadOnly };
@@ -33,6 +33,11 @@ fn spawned(place: &str, agent: &str, task: &str) -> Event {
     let value = json!({"agent": agent, "system": "", "task": task, "workdir": "/w", "authority": authority,
         "limits": limits, "models": ["openai/gpt-4.1"]});
     fact(place, 1_000, Fact::Spawned(serde_json::from_value(value).unwrap()))
+}
+
+/// A fact about the run at a place.
+pub(crate) fn fact_at(place: &str, what: Fact) -> Event {
+    fact(place, 4_000, what)
 }
 
 fn called(place: &str, name: &str, args: serde_json::Value) -> Event {
@@ -200,6 +205,8 @@ fn messages_and_commands_are_told_apart_and_remembered() {
     type_line(&mut chat, "two\\");
     assert_eq!(type_line(&mut chat, "lines"), Some(Wish::Send("two\nlines".into())));
     assert_eq!(chat.paste("/tmp/a b.png"), Some(Wish::Slash(Slash::Attach("/tmp/a b.png".into()))));
+    let quoted = "'/tmp/a b.pdf'";
+    assert_eq!(chat.paste(quoted), Some(Wish::Slash(Slash::Attach(quoted.into()))));
     assert_eq!(dropped_path("'/tmp/a b.png'"), PathBuf::from("/tmp/a b.png"));
     assert_eq!(chat.paste("see /tmp/a.png\nand that"), None);
     assert_eq!(chat.editor.text(), "see /tmp/a.png\nand that");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::run::{LimitArgs, WithArgs};
+use super::run::{JournalArgs, LimitArgs, WithArgs};
 
 const CHAT_HELP: &str = "Examples:
   homing                         talk to the agent `general`
@@ -42,4 +42,17 @@ pub(crate) struct ContinueArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) with: WithArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Choose a run tree and look at its runs: t sends a message, c cancels, a answers a question, q leaves. The runs may belong to any
+process; runs that were started while you watch appear, and those that end stay until you leave."
+)]
+pub(crate) struct WatchArgs {
+    /// Watch the runs of all projects.
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) journal: JournalArgs,
 }

@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Chat(Box<chat::ChatArgs>),
     /// Take up the last conversation of this folder.
     Continue(Box<chat::ContinueArgs>),
+    /// Watch the live runs of this project, whichever process works on them: follow, tell, answer and cancel them.
+    Watch(chat::WatchArgs),
     /// Run an agent on a task.
     Run(Box<run::RunArgs>),
     /// Run an agent once per file or line, in parallel; print results as JSON lines in input order.

@@ -1,7 +1,7 @@
 //! One module per command.
 
-mod agents;
-mod answer;
+pub(crate) mod agents;
+pub(crate) mod answer;
 mod cancel;
 mod chat;
 mod check;
@@ -18,13 +18,14 @@ mod prune;
 mod questions;
 mod replay;
 mod resume;
-mod run;
+pub(crate) mod run;
 mod runs;
 pub(crate) mod serve;
 mod show;
 mod team;
 mod tell;
 mod trust;
+mod watch;
 
 use std::{future::Future, time::Duration};
 
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
     match command {
         Command::Chat(args) => report(with_telemetry(|telemetry| chat::run(&args, telemetry))),
         Command::Continue(args) => report(with_telemetry(|telemetry| chat::continue_last(&args, telemetry))),
+        Command::Watch(args) => report(wait_for(watch::run(&args))),
         Command::Run(args) => {
             let outcome = with_telemetry(|telemetry| run::run(&args, telemetry));
             if args.output.json { report_json(outcome, &args.agent) } else { report(outcome) }

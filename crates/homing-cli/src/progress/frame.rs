@@ -105,6 +105,11 @@ fn hidden_below(row: &BoardRow, all: &[&BoardRow], shown: &[&BoardRow]) -> (usiz
     (open.len(), finished.len())
 }
 
+/// Draws one run without its children.
+pub(crate) fn row_line(row: &BoardRow, now: u64, look: Look) -> String {
+    line(row, (0, 0), now, look)
+}
+
 fn line(row: &BoardRow, (open, finished): (usize, usize), now: u64, look: Look) -> String {
     let indent = " ".repeat((2 * row.place.depth()).min(look.width / 3));
     let head = format!("{indent}{} {}", glyph(row.status, look), row.agent);

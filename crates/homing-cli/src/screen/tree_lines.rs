@@ -17,7 +17,7 @@ pub(crate) fn tree_lines(board: &Board, width: usize, height: usize) -> Vec<Line
 }
 
 /// Colours the sign of a line, as the live tree of `homing run` does.
-fn styled(line: &str) -> Line<'static> {
+pub(crate) fn styled(line: &str) -> Line<'static> {
     let Some((at, sign)) = line.char_indices().find(|(_, c)| !c.is_whitespace()) else { return Line::default() };
     let (before, rest) = (line[..at].to_owned(), line[at + sign.len_utf8()..].to_owned());
     let style = match sign_colour(sign) {

@@ -144,8 +144,10 @@ fn question_is_asked_inline_and_the_reason_reaches_the_model() {
 
 #[test]
 fn killed_conversation_is_taken_up_with_its_turn() {
-    let Some(screen) = Screen::open(80, 24, |number, _| {
-        if number == 0 { stalled("never finished") } else { FakeResponse::chat_text("finished after all") }
+    let Some(screen) = Screen::open(80, 24, |number, _| match number {
+        0 => stalled("never finished"),
+        2 => stalled("interrupted again"),
+        _ => FakeResponse::chat_text("finished after all"),
     }) else {
         return;
     };
@@ -161,8 +163,13 @@ fn killed_conversation_is_taken_up_with_its_turn() {
     let shown = screen.wait_for("finished after all");
     assert!(shown.contains("› do it"), "{shown}");
     // A terminal that is closed leaves the turn for later, too.
-    screen.say("and now this");
     screen.wait_for("done · ");
+    screen.say("and now this");
+    screen.wait_for("interrupted again");
+    screen.tmux(&["respawn-pane", "-k", "sh"]);
+    screen.send("PS1='$ '; clear");
+    screen.homing("continue --sandbox off");
+    wait_until("the second turn is finished, too", || screen.shows().matches("finished after all").count() == 2);
     screen.signal("-TERM");
     screen.wait_for("left with 143");
     screen.is_restored();
@@ -231,4 +238,36 @@ fn without_a_terminal_chat_is_refused_and_bare_homing_prints_help() {
     let bare = world.homing(&[]);
     assert_eq!(code(&bare), 2);
     assert!(err(&bare).contains("Usage: homing"), "{}", err(&bare));
+}
+
+#[test]
+fn pictures_are_attached_and_a_stopped_call_does_not_spoil_the_next_message() {
+    let Some(screen) = Screen::open(80, 24, |_, seen| match () {
+        () if last_says(seen, "wait") && !last_says(seen, "go on") => {
+            FakeResponse::chat_calls(&[("bash", r#"{"command":"sleep 600"}"#)])
+        }
+        () => FakeResponse::chat_text("seen"),
+    }) else {
+        return;
+    };
+    std::fs::write(screen.folder.path().join("a.png"), b"\x89PNG\r\n\x1a\n").unwrap();
+    std::fs::write(screen.folder.path().join("my picture.png"), b"\x89PNG\r\n\x1a\nx").unwrap();
+    screen.homing(CHAT);
+    screen.wait_for("You are talking to general");
+    let dropped = format!("'{}/my picture.png'", screen.folder.path().display());
+    screen.tmux(&["set-buffer", &dropped]);
+    screen.tmux(&["paste-buffer", "-p"]);
+    screen.wait_for("attached: my picture.png");
+    screen.say("compare it with @a.png");
+    screen.wait_for("done · ");
+    let body = screen.provider.requests().pop().unwrap().body;
+    assert!(body.contains("iVBORw0KGgo=") && body.contains("iVBORw0KGgp4"), "{body}");
+    screen.say("wait");
+    screen.wait_for("● bash sleep 600");
+    screen.key("C-c");
+    screen.wait_for("cancelled · ");
+    screen.say("go on");
+    wait_until("the next turn is done", || screen.shows().matches("seen").count() == 2);
+    screen.say("/cost");
+    screen.wait_for("openai/gpt-4.1 │");
 }

@@ -85,6 +85,7 @@ impl Conversation {
     async fn hold(&mut self, screen: &mut Screen) -> anyhow::Result<Exit> {
         let mut ticks = tokio::time::interval(FRAME);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_changed = true;
         loop {
             let draws = tokio::select! {
                 input = screen.next() => {
@@ -96,16 +97,22 @@ impl Conversation {
                 }
                 happening = next_happening(&mut self.active) => {
                     self.take(happening).await;
+                    is_changed = true;
                     false
                 }
-                _ = ticks.tick() => true,
+                // Nothing is drawn while nothing happens, except for the time of a turn.
+                _ = ticks.tick() => is_changed || self.active.is_some(),
             };
+            let was_leaving = self.chat.is_leaving();
             self.chat.now = millis_now();
+            is_changed |= was_leaving && !self.chat.is_leaving();
             for line in terminal::take_held_lines() {
                 self.chat.note(line);
+                is_changed = true;
             }
             if draws {
                 screen.draw(|frame| view(&mut self.chat, frame))?;
+                is_changed = false;
             }
         }
     }

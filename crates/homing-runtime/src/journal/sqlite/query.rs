@@ -7,6 +7,7 @@ use homing_core::{
     envelope::{Envelope, EnvelopeUsage, Status},
     fact::Record,
     place::Place,
+    run::Run,
     tree::RunTree,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
@@ -33,6 +34,8 @@ const CANDIDATES: usize = 10;
 pub struct Filter {
     /// Root runs only, or all runs.
     pub which: Which,
+    /// Only runs that have not ended.
+    pub is_open: bool,
     /// Only runs that started at this time or later, in milliseconds since 1970.
     pub since: Option<u64>,
     /// Only runs that started before this time.
@@ -202,6 +205,11 @@ impl SqliteJournal {
         self.read(|connection| envelope(connection, &self.me, tree))
     }
 
+    /// The envelope of a run in the fold of its tree, as it is in [`envelope`](Self::envelope).
+    pub fn envelope_in(&self, fold: &RunTree, run: &Run) -> Result<Envelope, JournalError> {
+        self.read(|connection| envelope_in(connection, &self.me, fold, run))
+    }
+
     /// Process ID and host of the living owner of a tree, if it has one.
     pub fn owner(&self, tree: Uuid) -> Result<Option<(u32, String)>, JournalError> {
         self.read(|connection| {
@@ -258,6 +266,10 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
         values.push(value);
         clauses.push(clause.replace('?', &format!("?{}", values.len())));
     };
+    if filter.is_open {
+        // A number that every row has: each clause has a value.
+        require("runs.ended IS NULL AND ? = 1", 1.into());
+    }
     if let Some(since) = filter.since {
         require("runs.started >= ?", int(since).into());
     }
@@ -441,8 +453,12 @@ pub(super) fn envelope(connection: &Connection, me: &Owner, tree: Uuid) -> Resul
     }
     let fold = reader::tree(connection, tree)?;
     let root = fold.root().ok_or(JournalError::NoSuchTree(tree))?;
-    let mut envelope = Envelope::new(&fold, root);
-    let owner = owner_of(connection, tree)?;
+    envelope_in(connection, me, &fold, root)
+}
+
+fn envelope_in(connection: &Connection, me: &Owner, fold: &RunTree, run: &Run) -> Result<Envelope, JournalError> {
+    let mut envelope = Envelope::new(fold, run);
+    let owner = fold.root().map_or(Ok(None), |root| owner_of(connection, root.id))?;
     if !owner.is_some_and(|owner| owner.is_alive(me)) && !fold.is_parked() {
         interrupt(&mut envelope);
     }

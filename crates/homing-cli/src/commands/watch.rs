@@ -1,0 +1,198 @@
+//! `homing watch`: follows all live run trees of the journal, whichever process works on them. It reads the journal and acts
+//! through its inbox.
+
+use std::{collections::HashSet, path::PathBuf, time::Duration};
+
+use homing::{CodingSetup, Folders};
+use homing_core::{envelope::Status, question::Answer};
+use homing_runtime::journal::{
+    InboxRequest,
+    sqlite::{Filter, JournalQuestion, Posted, SqliteJournal},
+};
+use ratatui_crossterm::crossterm::event::Event as TerminalEvent;
+use tokio::time::{Instant, MissedTickBehavior};
+use uuid::Uuid;
+
+use super::{
+    answer,
+    runs::millis_now,
+    show::{notice_of_wait, waiting_for_budget},
+};
+use crate::{
+    cli::chat::WatchArgs,
+    config::Layered,
+    exit::{Exit, Trouble},
+    live_trees::{LiveTrees, Mode, WatchedTree, Wish, view::view},
+    permission_prompt::{RuleStore, TerminalPrompt},
+    screen::{Input, Screen},
+    session::working_folder,
+    terminal,
+};
+
+/// Time between two drawings.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// Time between two looks into the journal.
+const LOOK: Duration = Duration::from_millis(300);
+
+pub(crate) async fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
+    Screen::must_be_possible("homing watch", "list the live runs with `homing runs --status running`")?;
+    let journal = super::runs::open(&args.journal)?;
+    let project = if args.all { None } else { Some(this_project()?) };
+    let scope = project.as_ref().map_or_else(|| "all projects".to_owned(), |project| project.display().to_string());
+    let state = LiveTrees { scope, now: millis_now(), ..LiveTrees::default() };
+    let mut watcher = Watcher { journal, state, project, elsewhere: HashSet::new() };
+    watcher.look()?;
+    let mut screen = Screen::open()?;
+    watcher.watch(&mut screen).await
+}
+
+struct Watcher {
+    journal: std::sync::Arc<SqliteJournal>,
+    state: LiveTrees,
+    /// The project whose trees are shown; `None` for all.
+    project: Option<PathBuf>,
+    /// Live trees of other projects.
+    elsewhere: HashSet<Uuid>,
+}
+
+impl Watcher {
+    async fn watch(&mut self, screen: &mut Screen) -> anyhow::Result<Exit> {
+        let mut ticks = tokio::time::interval(FRAME);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looked = Instant::now();
+        loop {
+            tokio::select! {
+                input = screen.next() => {
+                    let wish = match input {
+                        Input::Event(TerminalEvent::Key(key)) => self.state.key(key),
+                        Input::Event(TerminalEvent::Paste(text)) => {
+                            self.state.paste(&text);
+                            None
+                        }
+                        Input::Event(_) => None,
+                        Input::Suspend => Some(Wish::Suspend),
+                        Input::Signal(2) => Some(Wish::Leave),
+                        Input::Signal(number) => return Ok(Exit::Signal(number)),
+                        Input::Gone => return Ok(Exit::Signal(1)),
+                    };
+                    match wish {
+                        None => (),
+                        Some(Wish::Leave) => return Ok(Exit::Done),
+                        Some(Wish::Suspend) => screen.suspend()?,
+                        Some(other) => self.act(other).await,
+                    }
+                }
+                _ = ticks.tick() => (),
+            }
+            if looked.elapsed() >= LOOK {
+                self.look()?;
+                looked = Instant::now();
+            }
+            if let Some(line) = terminal::take_held_lines().pop() {
+                self.state.note = line;
+            }
+            self.state.now = millis_now();
+            screen.draw(|frame| view(&self.state, frame))?;
+        }
+    }
+
+    /// Reads what the journal holds since the last look.
+    fn look(&mut self) -> Result<(), Trouble> {
+        for row in self.journal.runs(&Filter { is_open: true, ..Filter::default() })? {
+            let is_live = matches!(row.status, Status::Queued | Status::Running | Status::Waiting);
+            let is_known =
+                self.state.trees.iter().any(|tree| tree.id == row.tree) || self.elsewhere.contains(&row.tree);
+            if is_live && !is_known {
+                self.add(row.tree);
+            }
+        }
+        for tree in &mut self.state.trees {
+            if tree.status().is_over() && tree.next_seq() > 0 {
+                continue;
+            }
+            let id = tree.id;
+            tree.owner = self.journal.owner(id)?.map(|(pid, _)| pid);
+            for record in self.journal.follow(id, tree.next_seq()).unwrap_or_default() {
+                tree.take(record);
+            }
+            for run in waiting_for_budget(&self.journal, id)? {
+                tree.event(&notice_of_wait(id, run));
+            }
+        }
+        self.state.refresh();
+        Ok(())
+    }
+
+    /// Adds a tree, unless it belongs to another project.
+    fn add(&mut self, id: Uuid) {
+        let Ok(fold) = self.journal.tree(id) else { return };
+        let folder = fold.root().map(|root| root.spawned.workdir.clone()).unwrap_or_default();
+        match &self.project {
+            Some(project) if !folder.starts_with(project) => _ = self.elsewhere.insert(id),
+            Some(_) => self.state.trees.push(WatchedTree::new(id, String::new())),
+            None => self.state.trees.push(WatchedTree::new(id, folder.display().to_string())),
+        }
+    }
+
+    /// Does what the user wishes, through the journal.
+    async fn act(&mut self, wish: Wish) {
+        let done = match wish {
+            Wish::Tell { tree, run, message } => {
+                self.post(InboxRequest::Tell { tree, run, message }, "message delivered to").await
+            }
+            Wish::Cancel { tree, run } => {
+                self.post(InboxRequest::Cancel { tree, run, by: "`homing watch`".to_owned() }, "asked to stop:").await
+            }
+            Wish::Answer(text) => self.answer(&text).await,
+            Wish::Suspend | Wish::Leave => Ok(()),
+        };
+        if let Err(trouble) = done {
+            self.state.note = trouble.message;
+        }
+    }
+
+    async fn post(&mut self, request: InboxRequest, done: &str) -> Result<(), Trouble> {
+        let place = self.state.chosen_place();
+        self.state.note = match self.journal.post(request).await? {
+            Posted::ToOwner { pid, .. } => format!("{done} run {place} (process {pid})"),
+            Posted::NoOwner => "not running: no process works on it; `homing resume` continues it".to_owned(),
+        };
+        Ok(())
+    }
+
+    async fn answer(&mut self, text: &str) -> Result<(), Trouble> {
+        let Mode::Answering(dialog) = &mut self.state.mode else { return Ok(()) };
+        let id = dialog.open.id;
+        let asked = self.journal.questions()?.into_iter().find(|question| question.open.id == id);
+        let asked = asked.ok_or_else(|| Trouble::usage("the question was answered"))?;
+        let Some(answer) = dialog.enter(text, &prompt_for(&asked)?) else { return Ok(()) };
+        self.state.mode = Mode::Choosing;
+        self.submit(&asked, answer).await
+    }
+
+    async fn submit(&mut self, asked: &JournalQuestion, answer: Answer) -> Result<(), Trouble> {
+        self.state.note = match answer::submit(&self.journal, asked, answer, "`homing watch`").await? {
+            Posted::ToOwner { pid, .. } => format!("answered; process {pid} continues"),
+            Posted::NoOwner => "answered; continue the run with `homing resume`".to_owned(),
+        };
+        Ok(())
+    }
+}
+
+/// Returns the project of the current folder.
+fn this_project() -> Result<PathBuf, Trouble> {
+    let folder = working_folder(None)?;
+    let places = CodingSetup::from_env(&folder).places;
+    Ok(places.project_folders().into_iter().next().unwrap_or(folder))
+}
+
+/// Interprets answers to a question of any project: lasting approvals go into the user's configuration for that project.
+fn prompt_for(question: &JournalQuestion) -> Result<TerminalPrompt, Trouble> {
+    let places = CodingSetup::from_env(&question.folder).places;
+    let project = places.project_folders().into_iter().next().unwrap_or_else(|| question.folder.clone());
+    let config = Layered::read(Folders::from_env().config.as_deref(), &project)
+        .map_err(|error| Trouble::config(error.to_string()))?;
+    let store = config.user_path.clone().map(|path| RuleStore { config: path, project: config.project_folder() });
+    Ok(TerminalPrompt::new(false, store))
+}
