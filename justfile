@@ -63,6 +63,18 @@ prices:
 picture:
     docs/picture/make
 
+# Builds the web interface into crates/homing-web/assets; needs Node and the target wasm32-unknown-unknown.
+web:
+    crates/homing-web/ui/build
+
+# Tests the web interface in Chromium.
+web-test *NAME:
+    crates/homing-web/ui/test/run {{NAME}}
+
+# Makes the pictures of docs/WEB.md from real runs.
+web-pictures:
+    cd crates/homing-web/ui && node test/pictures.mjs "${CARGO_TARGET_DIR:-../../../target}/debug/homing" ../../../docs/web
+
 # Fuzzes each target for ten minutes; needs cargo-fuzz and a nightly compiler. Findings stay in fuzz/target.
 fuzz SECONDS="600" TARGETS="args cassette parse record shell team wires":
     for target in {{TARGETS}}; do \
