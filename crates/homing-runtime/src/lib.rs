@@ -22,6 +22,7 @@ mod project;
 mod prompt;
 mod questions;
 mod resume;
+mod reuse_parts;
 mod run_tools;
 mod runtime;
 mod scheduler;

@@ -12,6 +12,7 @@ use homing_core::{
     short_id::short_id,
 };
 use homing_otel::Telemetry;
+use homing_restate::Post;
 use homing_runtime::{
     answer_in_journal,
     clock::SystemClock,
@@ -21,6 +22,7 @@ use homing_runtime::{
     },
 };
 
+use super::restate::RemoteTree;
 use crate::{
     cli::journal::{AnswerArgs, ResumeArgs},
     commands::which_run,
@@ -42,7 +44,16 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
         .map_err(|error| Trouble::usage(error.to_string()).hint("`homing questions` lists the open questions"))?;
     let answer = read(&question, &args.answer.join(" "))?;
     let tree = question.tree;
-    let run = which_run::described_by_id(&journal, tree);
+    let described = which_run::described_by_id(&journal, tree);
+    if let Some(remote) = RemoteTree::find(&journal, tree).await? {
+        let (run, question) = (question.open.run, question.open.id);
+        if !remote.post(&Post::Answer { run, question, answer, by: BY.to_owned() }).await? {
+            return Err(Trouble::usage("the run has ended").into());
+        }
+        terminal::say(&format!("answered; a worker continues {described}"));
+        return Ok(Exit::Done);
+    }
+    let run = described;
     if let Posted::ToOwner { pid, .. } = submit(&journal, &question, answer, BY).await? {
         wait_until_taken(&journal, &question).await?;
         terminal::say(&format!("answered; process {pid} continues {run}"));

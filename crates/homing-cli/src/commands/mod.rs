@@ -20,6 +20,7 @@ pub(crate) mod models;
 mod prune;
 mod questions;
 mod replay;
+mod restate;
 mod resume;
 pub(crate) mod run;
 mod runs;
@@ -31,6 +32,7 @@ mod trust;
 mod undo;
 mod watch;
 pub(crate) mod which_run;
+mod worker;
 mod worktrees;
 
 use std::{future::Future, time::Duration};
@@ -62,10 +64,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
             let outcome = with_telemetry(|telemetry| team::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
-        Command::Resume(args) => {
-            let outcome = with_telemetry(|telemetry| resume::run(&args, telemetry));
-            if args.output.json { report_json(outcome, "") } else { report(outcome) }
-        }
+        Command::Resume(args) => report_as(args.output.json, with_telemetry(|telemetry| resume::run(&args, telemetry))),
         Command::Fork(args) => {
             let outcome = with_telemetry(|telemetry| fork::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
@@ -101,6 +100,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Agents(args) => report(wait_for(agents::run(&args))),
         Command::Check(args) => report(check::run(&args)),
         Command::Convert(args) => report(convert::run(&args)),
+        Command::Worker(args) => report(with_telemetry(|telemetry| worker::run(&args, telemetry))),
         Command::Init => report(init::run()),
         Command::Serve(args) => report(with_telemetry(|telemetry| serve::run(&args, telemetry))),
         Command::Models(args) => report(wait_for(models::run(&args))),
@@ -136,6 +136,11 @@ fn is_quiet(command: &Command) -> bool {
         Command::Answer(args) => args.output.quiet,
         _ => false,
     }
+}
+
+/// Prints an error for people, or also as JSON.
+fn report_as(json: bool, outcome: anyhow::Result<Exit>) -> Exit {
+    if json { report_json(outcome, "") } else { report(outcome) }
 }
 
 /// Runs a command with telemetry.

@@ -17,7 +17,7 @@ use crate::{
     session::{Session, SessionRequest},
     signals::Signals,
     terminal,
-    watch::watch,
+    watch::{WatchResult, watch},
 };
 
 pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
@@ -115,6 +115,14 @@ async fn resume_group(
     let mut worst = Exit::Done;
     let mut runs = Vec::new();
     for one in &group {
+        if let Some(result) = reattach(&session, one.tree, args, signals).await? {
+            print_result::print_watched(&result, args.output.form(), true);
+            if result.signal.is_some() {
+                return Ok((result.exit(), Continue::Stop));
+            }
+            worst = worse(worst, result.exit());
+            continue;
+        }
         match resume(args, &session, one.tree).await {
             Ok(run) => runs.push((run, one)),
             Err(trouble) if args.id.is_none() => {
@@ -144,4 +152,20 @@ async fn resume_group(
 async fn resume(args: &ResumeArgs, session: &Session, tree: Uuid) -> Result<RunHandle, Trouble> {
     let claim = if args.force { Claim::Force } else { Claim::IfGone };
     Ok(session.resume(tree, claim, args.limits.limits()).await?)
+}
+
+/// Follows a tree that workers drive: they resume it by themselves.
+async fn reattach(
+    session: &Session,
+    tree: Uuid,
+    args: &ResumeArgs,
+    signals: &mut Signals,
+) -> anyhow::Result<Option<WatchResult>> {
+    let Some(journal) = session.homing.journal() else { return Ok(None) };
+    let Some(remote) = super::restate::RemoteTree::find(journal, tree).await? else { return Ok(None) };
+    if args.limits.limits() != homing_core::limits::Limits::default() {
+        return Err(Trouble::usage("the limits of a run on a worker cannot be raised").into());
+    }
+    let show = args.output.show();
+    Ok(Some(super::run::on_restate::follow(&remote.server, tree, Some(&**journal), show, session, signals).await?))
 }

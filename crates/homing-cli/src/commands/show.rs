@@ -48,6 +48,9 @@ const MAX_LINES: usize = 12;
 pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
     let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
+    if let Some(remote) = super::restate::RemoteTree::find(&journal, found.tree).await? {
+        remote.refresh(&journal).await?;
+    }
     if args.follow {
         follow(&journal, &found).await?;
     }

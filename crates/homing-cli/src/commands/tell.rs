@@ -3,8 +3,10 @@
 use homing::Task;
 use homing_core::{envelope::Status, short_id::short_id};
 use homing_otel::Telemetry;
+use homing_restate::Post;
 use homing_runtime::journal::{InboxRequest, sqlite::Posted};
 
+use super::restate::RemoteTree;
 use crate::{
     cli::journal::TellArgs,
     commands::which_run,
@@ -22,6 +24,13 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     let journal = super::runs::open(&args.with.journal)?;
     let found = which_run::find(&journal, &args.id, args.scope.project(args.with.cwd.as_deref()))?;
     let described = which_run::described(&found);
+    if let Some(remote) = RemoteTree::find(&journal, found.tree).await? {
+        if remote.post(&Post::Tell { run: found.run, message: text }).await? {
+            terminal::say(&format!("message delivered to {described} (on a worker)"));
+            return Ok(Exit::Done);
+        }
+        return Err(Trouble::usage("the run has ended; a run on a worker cannot be continued by a message").into());
+    }
     let request = InboxRequest::Tell { tree: found.tree, run: found.run, message: text.clone() };
     match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, .. } => {
