@@ -147,9 +147,7 @@ fn amount(limit: Limit, value: u64) -> String {
         Limit::Cost => usd(value),
         Limit::Wall | Limit::Work => figures::time(value),
         Limit::Tokens | Limit::Output => figures::tokens(value),
-        Limit::Turns | Limit::Depth | Limit::ToolCalls | Limit::Children | Limit::Repeats | Limit::Compactions => {
-            value.to_string()
-        }
+        _ => value.to_string(),
     }
 }
 
@@ -204,7 +202,7 @@ fn print_questions(envelope: &Envelope) {
     let id = envelope.questions.first().map(|open| open.id.short()).unwrap_or_default();
     let choices = match envelope.questions.first().map(|open| open.kind) {
         Some(QuestionKind::Permission) => "yes|no|always",
-        Some(QuestionKind::Choice | QuestionKind::Text) | None => "TEXT",
+        _ => "TEXT",
     };
     terminal::say(&format!("answer with: homing answer --resume {id} {choices}"));
 }
@@ -232,7 +230,7 @@ fn resume_line(envelope: &Envelope) -> String {
         Some(Limit::ToolCalls) => " --max-tool-calls +100",
         Some(Limit::Children) => " --max-children +10",
         Some(Limit::Wall) => " --timeout +10m",
-        Some(Limit::Depth | Limit::Work | Limit::Repeats | Limit::Compactions) | None => "",
+        _ => "",
     };
     let verb = if envelope.status == Status::Interrupted { "resume it" } else { "give it more" };
     format!("{verb} with: homing resume {id}{more}")

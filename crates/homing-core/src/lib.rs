@@ -25,6 +25,7 @@ pub mod rule;
 pub mod run;
 pub mod sanitize;
 pub mod scripted_model;
+mod setters;
 pub mod skill;
 pub mod taint;
 pub mod token_estimate;

@@ -122,7 +122,7 @@ fn asked(open: &OpenQuestion) -> String {
         QuestionKind::Choice => {
             format!("Question {}: {question} (options: {})", open.id, open.question.options.join(", "))
         }
-        QuestionKind::Text => format!("Question {}: {question}", open.id),
+        _ => format!("Question {}: {question}", open.id),
     }
 }
 
@@ -140,10 +140,11 @@ fn status_text(envelope: &Envelope) -> String {
 
 /// Returns the envelope with at most `most` bytes of its answer.
 fn shortened(envelope: &Envelope, most: usize) -> Envelope {
-    Envelope {
-        output: inline(envelope, most),
-        children: envelope.children.iter().map(|child| shortened(child, MAX_CHILD)).collect(),
-        ..envelope.clone()
+    {
+        let mut changed = envelope.clone();
+        changed.output = inline(envelope, most);
+        changed.children = envelope.children.iter().map(|child| shortened(child, MAX_CHILD)).collect();
+        changed
     }
 }
 

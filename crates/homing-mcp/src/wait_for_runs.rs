@@ -144,7 +144,7 @@ impl ProgressSummary {
     fn note(&mut self, event: &Event) {
         match event {
             Event::Fact(record) => self.fact(record),
-            Event::Transient(_) | Event::Missed(_) => (),
+            _ => (),
         }
     }
 

@@ -19,6 +19,7 @@ use crate::journal::Journal;
 
 /// An event of a tree.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// A durable fact.
     Fact(Arc<Record>),

@@ -162,6 +162,7 @@ impl fmt::Debug for RunHandle {
 
 /// An error of [`RunHandle::wait_as`]. Both variants hold the run's envelope.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoData {
     /// The run gave no structured answer.
     #[error("the run ended {} without a structured answer", .0.status.name())]
@@ -173,6 +174,7 @@ pub enum NoData {
 
 /// Totals over all runs in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Number of runs per status, in the order of [`Status`].
     pub by_status: Vec<(Status, usize)>,

@@ -78,7 +78,7 @@ impl Board {
                     TransientKind::Warning(_) => (),
                 }
             }
-            Event::Missed(_) => (),
+            _ => (),
         }
     }
 

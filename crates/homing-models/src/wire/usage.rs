@@ -24,7 +24,7 @@ fn has(object: &Value, keys: [&str; 2]) -> bool {
 }
 
 fn unknown() -> Usage {
-    Usage { estimated: true, ..Usage::default() }
+    Usage::default().estimated(true)
 }
 
 /// Usage of a chat completion. Some servers use the newer names, or report the total instead of the output.
@@ -49,7 +49,14 @@ pub(super) fn of_chat(object: &Value) -> Usage {
         let cache_write = count(object, &["prompt_tokens_details", "cache_write_tokens"])?;
         let cached = cached.min(input);
         let cache_write = cache_write.min(input - cached);
-        Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
+        Some(
+            Usage::default()
+                .input(input)
+                .cached(cached)
+                .cache_write(cache_write)
+                .output(output)
+                .reasoning(reasoning.min(output)),
+        )
     };
     read().unwrap_or_else(unknown)
 }
@@ -64,7 +71,7 @@ pub(super) fn of_responses(object: &Value) -> Usage {
         let cached = count(object, &["input_tokens_details", "cached_tokens"])?.min(input);
         let cache_write = count(object, &["input_tokens_details", "cache_write_tokens"])?.min(input - cached);
         let reasoning = count(object, &["output_tokens_details", "reasoning_tokens"])?.min(output);
-        Some(Usage { input, cached, cache_write, output, reasoning, ..Usage::default() })
+        Some(Usage::default().input(input).cached(cached).cache_write(cache_write).output(output).reasoning(reasoning))
     };
     read().unwrap_or_else(unknown)
 }
@@ -78,7 +85,9 @@ pub(super) fn of_bedrock(object: &Value) -> Usage {
     let read = || {
         let [fresh, cached, cache_write, output] = keys.map(|key| count(object, &[key]));
         let (fresh, cached, cache_write, output) = (fresh?, cached?, cache_write?, output?);
-        Some(Usage { input: fresh + cached + cache_write, cached, cache_write, output, ..Usage::default() })
+        Some(
+            Usage::default().input(fresh + cached + cache_write).cached(cached).cache_write(cache_write).output(output),
+        )
     };
     read().unwrap_or_else(unknown)
 }
@@ -99,7 +108,14 @@ pub(super) fn of_anthropic(object: &Value, before: Option<&Value>) -> Usage {
         let reasoning = count(object, &["output_tokens_details", "thinking_tokens"])?;
         let (fresh, cached, cache_write, output) = (fresh?, cached?, cache_write?, output?);
         let input = fresh + cached + cache_write;
-        Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
+        Some(
+            Usage::default()
+                .input(input)
+                .cached(cached)
+                .cache_write(cache_write)
+                .output(output)
+                .reasoning(reasoning.min(output)),
+        )
     };
     read().unwrap_or_else(unknown)
 }

@@ -128,7 +128,7 @@ fn edit(context: &ToolContext, writers: &LastWriters, args: &EditArgs) -> Result
     let after = apply(&before, &replacements)?;
     replace(context, writers, &requested, &target, after.as_bytes())?;
     let data = receipt(&requested, &target, after.as_bytes());
-    Ok(ToolOutput { data, ..ToolOutput::text(diff(&before, &after, &requested)) })
+    Ok(ToolOutput::text(diff(&before, &after, &requested)).data(data))
 }
 
 fn replacements(args: &EditArgs) -> Result<Vec<Replacement>, String> {

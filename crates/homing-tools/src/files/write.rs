@@ -96,7 +96,7 @@ fn write(context: &ToolContext, writers: &LastWriters, args: &WriteArgs) -> Resu
         Some(Err(_)) => ToolOutput::text(format!("{} replaced ({lines} lines)", requested.shown)),
         None => ToolOutput::text(format!("{} created ({lines} lines)", requested.shown)),
     };
-    Ok(ToolOutput { data: receipt(&requested, &target, args.content.as_bytes()), ..output })
+    Ok(output.data(receipt(&requested, &target, args.content.as_bytes())))
 }
 
 /// Returns the contents to replace if this run has seen them, or if no other run wrote them.
