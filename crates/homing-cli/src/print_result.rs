@@ -202,7 +202,7 @@ fn print_questions(envelope: &Envelope) {
     let id = envelope.questions.first().map(|open| open.id.short()).unwrap_or_default();
     let choices = match envelope.questions.first().map(|open| open.kind) {
         Some(QuestionKind::Permission) => "yes|no|always",
-        _ => "TEXT",
+        Some(QuestionKind::Choice | QuestionKind::Text) | None => "TEXT",
     };
     terminal::say(&format!("answer with: homing answer --resume {id} {choices}"));
 }

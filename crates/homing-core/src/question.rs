@@ -133,7 +133,6 @@ pub struct UnclearAnswer {
 /// The form of answer that a question expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum QuestionKind {
     /// Yes or no.
     Permission,

@@ -122,7 +122,7 @@ fn form(question: &Question) -> ElicitationSchema {
             BooleanSchema::new().title("Allow").description("Allow this call, this time").with_default(false),
         ),
         QuestionKind::Choice => PrimitiveSchemaDefinition::Enum(EnumSchema::builder(question.options.clone()).build()),
-        _ => PrimitiveSchemaDefinition::String(StringSchema::new().title("Answer")),
+        QuestionKind::Text => PrimitiveSchemaDefinition::String(StringSchema::new().title("Answer")),
     };
     ElicitationSchema::new([(FIELD.to_owned(), field)].into()).with_required(vec![FIELD.to_owned()])
 }

@@ -122,7 +122,7 @@ fn asked(open: &OpenQuestion) -> String {
         QuestionKind::Choice => {
             format!("Question {}: {question} (options: {})", open.id, open.question.options.join(", "))
         }
-        _ => format!("Question {}: {question}", open.id),
+        QuestionKind::Text => format!("Question {}: {question}", open.id),
     }
 }
 

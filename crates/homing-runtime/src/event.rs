@@ -19,7 +19,6 @@ use crate::journal::Journal;
 
 /// An event of a tree.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum Event {
     /// A durable fact.
     Fact(Arc<Record>),

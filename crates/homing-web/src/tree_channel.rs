@@ -64,7 +64,7 @@ impl TreeChannel {
                 }
             }
             Event::Transient(_) => self.send(None, sse::frame("notice", None, &event.to_json().to_string())),
-            _ => (),
+            Event::Missed(_) => (),
         }
     }
 

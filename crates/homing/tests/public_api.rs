@@ -3,16 +3,18 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 /// Types that are closed on purpose: whoever reads them must handle each case, or they cannot grow.
-const CLOSED: [&str; 16] = [
+const CLOSED: [&str; 18] = [
     "Allow",          // everything, or a list
     "Args",           // JSON, or text that is not
     "Cached",         // a new run, or an earlier result
     "Cap",            // default, unlimited, or a number
     "Claim",          // whose process is gone, or any
+    "Event",          // a fact, a notice, or a gap
     "Message",        // one of three roles; each wire must encode it
     "Network",        // each sandbox must enforce it
     "Part",           // each wire must encode it
     "PermissionMode", // each decision must know it
+    "QuestionKind",   // yes or no, a choice, or text
     "Replay",         // may a call be repeated
     "Rule",           // a tool and a pattern
     "Sandbox",        // each sandbox must enforce it

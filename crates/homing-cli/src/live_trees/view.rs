@@ -99,6 +99,7 @@ fn tree_line(state: &LiveTrees, tree: &WatchedTree, width: u16) -> Line<'static>
         Status::Exhausted | Status::TimedOut => ("◐ ", Color::Yellow),
         Status::Cancelled => ("– ", Color::Reset),
         Status::Failed | Status::Interrupted => ("✗ ", Color::Red),
+        _ => ("? ", Color::Reset),
     };
     let runs = tree.board.rows().count();
     let open = tree.board.rows().filter(|row| !row.status.is_over()).count();

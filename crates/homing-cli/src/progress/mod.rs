@@ -78,7 +78,7 @@ impl Board {
                     TransientKind::Warning(_) => (),
                 }
             }
-            _ => (),
+            Event::Missed(_) => (),
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
             | TransientKind::Thinking(_) => return None,
         },
         Event::Fact(record) => (record.run, fact(&record.fact, record.run, board)?),
-        _ => return None,
+        Event::Missed(_) => return None,
     };
     let row = board.row(run)?;
     Some(format!("{:<5} {}: {text}", row.place.to_string(), row.agent))
