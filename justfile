@@ -30,6 +30,10 @@ run *ARGS:
 bench ROUNDS="3":
     benches/run {{ROUNDS}}
 
+# Compares instruction counts with the committed figures, which no load of the machine changes; needs valgrind.
+bench-check *ARGS:
+    benches/check {{ARGS}}
+
 # Benchmarks of the runtime, the wires, the journal, loading and the tools.
 bench-crates:
     cargo bench -p homing-runtime --bench load
@@ -58,6 +62,18 @@ prices:
 # Makes the pictures in the README and the guide from real runs.
 picture:
     docs/picture/make
+
+# Builds the web interface into crates/homing-web/assets; needs Node and the target wasm32-unknown-unknown.
+web:
+    crates/homing-web/ui/build
+
+# Tests the web interface in Chromium.
+web-test *NAME:
+    crates/homing-web/ui/test/run {{NAME}}
+
+# Makes the pictures of docs/WEB.md from real runs.
+web-pictures:
+    cd crates/homing-web/ui && node test/pictures.mjs "${CARGO_TARGET_DIR:-../../../target}/debug/homing" ../../../docs/web
 
 # Fuzzes each target for ten minutes; needs cargo-fuzz and a nightly compiler. Findings stay in fuzz/target.
 fuzz SECONDS="600" TARGETS="args cassette parse record shell team wires":

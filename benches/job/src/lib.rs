@@ -40,6 +40,8 @@ pub struct Job {
     pub whole: bool,
     /// True if there is no warm-up, so that the start of the process is measured.
     pub cold: bool,
+    /// True to run everything on one thread.
+    pub single: bool,
     /// True for the warm-up itself.
     pub is_warm_up: bool,
 }
@@ -61,6 +63,7 @@ impl Job {
                 "--journal" => job.journal = Some(value().into()),
                 "--whole" => job.whole = true,
                 "--cold" => job.cold = true,
+                "--single" => job.single = true,
                 other => panic!("{other} is unknown"),
             }
         }
@@ -90,6 +93,20 @@ impl Job {
         lead + workers * (self.steps + 1)
     }
 
+    /// Runs a driver on as many threads as the job says.
+    ///
+    /// # Panics
+    ///
+    /// If no thread can be started.
+    pub fn block_on<T>(&self, driver: impl Future<Output = T>) -> T {
+        let mut builder = if self.single {
+            tokio::runtime::Builder::new_current_thread()
+        } else {
+            tokio::runtime::Builder::new_multi_thread()
+        };
+        builder.enable_all().build().expect("a runtime").block_on(driver)
+    }
+
     /// Runs `round` once to warm up, unless the start is measured, then `rounds` times, and prints the cost.
     #[expect(clippy::print_stdout, reason = "a driver's line is its result")]
     pub async fn measure<Round: Future<Output = ()>>(&self, round: impl Fn(Job) -> Round) {
@@ -112,7 +129,13 @@ fn number(text: &str) -> usize {
 
 /// CPU time of all threads of this process, user and system.
 fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for the duration of the call. (Safe wrappers read the vDSO themselves, which fails under
+    // valgrind.)
+    #[expect(unsafe_code, reason = "there is no safe call that works under valgrind")]
+    unsafe {
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time);
+    }
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 

@@ -19,6 +19,15 @@ pub(crate) struct Driver {
     has_journal: bool,
 }
 
+/// The threads of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// As many as there are cores.
+    All,
+    /// One, which shows the work without the cost of passing it between threads.
+    One,
+}
+
 /// A row of the table: a name, and the figure that is read from a driver's line.
 struct Row {
     name: &'static str,
@@ -42,13 +51,9 @@ const WAITING: &[&str] = &["--agents", "1000", "--steps", "0", "--delay", "100"]
 const WAITING_LONGER: &[&str] = &["--agents", "1000", "--steps", "3", "--delay", "100"];
 const LEAD: &[&str] = &["--children", "100", "--steps", "0"];
 const COLD: &[&str] = &["--cold"];
-const STEPS: [(usize, &[&str]); 5] = [
-    (10, &["--steps", "10", "--rounds", "10"]),
-    (50, &["--steps", "50", "--rounds", "4"]),
-    (100, &["--steps", "100", "--rounds", "2"]),
-    (200, &["--steps", "200"]),
-    (500, &["--steps", "500"]),
-];
+const FEW_STEPS: &[&str] = &["--steps", "50", "--rounds", "4"];
+const STEPS: &[&str] = &["--steps", "200"];
+const MANY_STEPS: &[&str] = &["--steps", "500"];
 
 fn cpu_per_call(line: &Line) -> f64 {
     line.cpu_us / line.calls
@@ -78,13 +83,12 @@ const ROWS: &[Row] = &[
     Row { name: "… peak memory (MB)", job: WAITING_LONGER, read: |line| line.peak_kb / 1024.0, digits: 1 },
     Row { name: "delegate to 100: wall (ms)", job: LEAD, read: |line| line.wall_us / 1e3, digits: 1 },
     Row { name: "… CPU (ms)", job: LEAD, read: |line| line.cpu_us / 1e3, digits: 1 },
-    Row { name: "10 tool steps, CPU (ms)", job: STEPS[0].1, read: |line| cpu_ms_of_one(line, 10), digits: 2 },
-    Row { name: "50 tool steps, CPU (ms)", job: STEPS[1].1, read: |line| cpu_ms_of_one(line, 50), digits: 2 },
-    Row { name: "100 tool steps, CPU (ms)", job: STEPS[2].1, read: |line| cpu_ms_of_one(line, 100), digits: 2 },
-    Row { name: "200 tool steps, CPU (ms)", job: STEPS[3].1, read: |line| cpu_ms_of_one(line, 200), digits: 1 },
-    Row { name: "500 tool steps, CPU (ms)", job: STEPS[4].1, read: |line| cpu_ms_of_one(line, 500), digits: 1 },
-    Row { name: "… wall (ms)", job: STEPS[4].1, read: |line| line.wall_us / 1e3, digits: 1 },
-    Row { name: "cold start to the end of one call (ms)", job: COLD, read: |line| line.process_us / 1e3, digits: 1 },
+    Row { name: "50 tool steps, CPU (ms)", job: FEW_STEPS, read: |line| cpu_ms_of_one(line, 50), digits: 2 },
+    Row { name: "200 tool steps, CPU (ms)", job: STEPS, read: |line| cpu_ms_of_one(line, 200), digits: 1 },
+    Row { name: "500 tool steps, CPU (ms)", job: MANY_STEPS, read: |line| cpu_ms_of_one(line, 500), digits: 1 },
+    Row { name: "… wall (ms)", job: MANY_STEPS, read: |line| line.wall_us / 1e3, digits: 1 },
+    Row { name: "the first call of a process, CPU (ms)", job: COLD, read: |line| line.cpu_us / 1e3, digits: 2 },
+    Row { name: "… from its start to its end, wall (ms)", job: COLD, read: |line| line.process_us / 1e3, digits: 1 },
     Row { name: "… peak memory (MB)", job: COLD, read: |line| line.peak_kb / 1024.0, digits: 1 },
 ];
 
@@ -106,16 +110,17 @@ impl Driver {
             driver("**homing**, journal off", ours.join("bench-ours"), &[], false),
             driver("**homing**, journal on", ours.join("bench-ours"), &[], true),
             driver("autoagents 0.4", rivals.join("autoagents"), &[], false),
+            driver("tinyagents 2.1", rivals.join("tinyagents"), &[], false),
             driver("rig 0.44", rivals.join("rig"), &[], false),
         ]
     }
 
     /// Does every job once.
-    pub(crate) fn round(&self, stub: &Stub, figures: &mut Figures) {
+    pub(crate) fn round(&self, stub: &Stub, threads: Threads, figures: &mut Figures) {
         let mut at = 0;
         while at < ROWS.len() {
             let job = ROWS[at].job;
-            let said = self.run(stub, job);
+            let said = self.run(stub, threads, job);
             while at < ROWS.len() && ROWS[at].job == job {
                 figures.take(at, said.as_ref().map(ROWS[at].read).map_err(Clone::clone));
                 at += 1;
@@ -124,12 +129,15 @@ impl Driver {
     }
 
     #[expect(clippy::print_stderr, reason = "the benchmark takes a while")]
-    fn run(&self, stub: &Stub, job: &[&str]) -> Result<Line, String> {
+    fn run(&self, stub: &Stub, threads: Threads, job: &[&str]) -> Result<Line, String> {
         eprintln!("{} {}", self.name, job.join(" "));
         let before = stub.calls();
         let folder = std::env::temp_dir().join(format!("homing-bench-{}", std::process::id()));
         let mut command = Command::new(&self.program);
         command.args(["--url", &stub.url]).args(job).args(&self.flags);
+        if threads == Threads::One {
+            command.arg("--single");
+        }
         if self.has_journal {
             std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
             command.arg("--journal").arg(folder.join("journal.db"));
@@ -181,9 +189,13 @@ impl Figures {
         all.get(all.len() / 2).copied()
     }
 
-    fn cell(&self, row: usize) -> String {
+    /// The median of a row, and its ratio to that of `bare`.
+    fn cell(&self, row: usize, bare: Option<&Self>) -> String {
         match (self.median(row), self.0.get(&row)) {
-            (Some(median), _) => format!("{median:.*}", ROWS[row].digits),
+            (Some(median), _) => {
+                let ratio = bare.and_then(|bare| bare.median(row)).map(|bare| format!(" ({:.1} ×)", median / bare));
+                format!("{median:.*}{}", ROWS[row].digits, ratio.unwrap_or_default())
+            }
             (None, Some(Err(why))) => why.clone(),
             (None, _) => "—".to_owned(),
         }
@@ -192,7 +204,7 @@ impl Figures {
     /// The growth exponent of cost from 50 to 500 steps: 1 is linear, 2 is quadratic.
     fn growth(&self) -> String {
         let of = |steps: &[&str]| ROWS.iter().position(|row| row.job == steps).and_then(|row| self.median(row));
-        match (of(STEPS[1].1), of(STEPS[4].1)) {
+        match (of(FEW_STEPS), of(MANY_STEPS)) {
             (Some(few), Some(many)) => format!("{:.2}", (many / few).log10()),
             (None, _) | (_, None) => "—".to_owned(),
         }
@@ -207,9 +219,11 @@ pub(crate) fn table(drivers: &[Driver], columns: &[Figures]) -> String {
     }
     let _ = writeln!(text, "\n|---|{}", "---|".repeat(drivers.len()));
     for (at, row) in ROWS.iter().enumerate() {
-        let cells: Vec<String> = columns.iter().map(|it| it.cell(at)).collect();
+        // The first driver is the bare loop, to which the others are compared.
+        let cells = columns.iter().enumerate().map(|(column, it)| it.cell(at, columns.first().filter(|_| column > 0)));
+        let cells: Vec<String> = cells.collect();
         let _ = writeln!(text, "| {} | {} |", row.name, cells.join(" | "));
-        if row.job == STEPS[4].1 && row.digits == 1 && row.name.starts_with("500") {
+        if row.job == MANY_STEPS && row.name.starts_with("500") {
             let growth: Vec<String> = columns.iter().map(Figures::growth).collect();
             let _ = writeln!(text, "| growth exponent of CPU, 50 to 500 steps | {} |", growth.join(" | "));
         }

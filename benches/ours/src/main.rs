@@ -14,14 +14,15 @@ struct Step {
     n: u64,
 }
 
-#[tokio::main]
-async fn main() {
+fn main() {
     let job = Job::from_args();
-    let homing = Arc::new(homing(&job).await);
-    job.measure(|round| do_round(homing.clone(), round)).await;
+    job.block_on(async {
+        let homing = Arc::new(homing(&job));
+        job.measure(|round| do_round(homing.clone(), round)).await;
+    });
 }
 
-async fn homing(job: &Job) -> Homing {
+fn homing(job: &Job) -> Homing {
     let url = format!("{}/v1", job.url);
     let lookup = move |name: &str| match name {
         "OPENAI_BASE_URL" => Some(url.clone().into()),

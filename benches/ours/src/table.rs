@@ -1,4 +1,4 @@
-//! Runs every driver against one stub and prints one table in Markdown. It measures nothing itself but cold starts: each
+//! Runs every driver against one stub and prints two tables in Markdown. It measures nothing itself but cold starts: each
 //! driver is a process of its own and reports its cost.
 
 mod jobs;
@@ -10,7 +10,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use jobs::{Driver, Figures};
+use jobs::{Driver, Figures, Threads};
 
 /// A stub that ends with this program.
 pub(crate) struct Stub {
@@ -55,12 +55,14 @@ fn main() {
     let rounds = args.next().map_or(3, |rounds| rounds.parse().expect("a number of rounds"));
     let stub = Stub::start(&ours);
     let drivers = Driver::all(&ours, &rivals);
-    let mut columns: Vec<Figures> = drivers.iter().map(|_| Figures::default()).collect();
-    // Rounds alternate between drivers, so that a busy moment of the machine hits all of them.
-    for _ in 0..rounds {
-        for (driver, figures) in drivers.iter().zip(&mut columns) {
-            driver.round(&stub, figures);
+    for (threads, name) in [(Threads::One, "One thread"), (Threads::All, "A thread for each core")] {
+        let mut columns: Vec<Figures> = drivers.iter().map(|_| Figures::default()).collect();
+        // Rounds alternate between drivers, so that a busy moment of the machine hits all of them.
+        for _ in 0..rounds {
+            for (driver, figures) in drivers.iter().zip(&mut columns) {
+                driver.round(&stub, threads, figures);
+            }
         }
+        println!("{name}:\n\n{}", jobs::table(&drivers, &columns));
     }
-    println!("{}", jobs::table(&drivers, &columns));
 }

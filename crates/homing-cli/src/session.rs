@@ -1,6 +1,7 @@
 //! `Session`: everything that is needed to run agents, built from flags, configuration and environment.
 
 mod model_choice;
+mod sandbox_check;
 
 use std::{
     path::{Path, PathBuf},
@@ -108,6 +109,7 @@ impl Session {
             Some(_) | None => prompt.clone(),
         };
         let policy = on_question(with, had_handler);
+        let private = setup.private.clone();
         let mut builder = Homing::builder().workdir(&folder).with_project_context().on_ask(handler);
         builder = builder.coding_setup(with_config(setup, with, &request, &config));
         builder = builder.permissions(permissions(with, &config)?.on_question(policy));
@@ -129,7 +131,11 @@ impl Session {
         let needs_sandbox = !request.is_inspection
             && request.replay.is_none()
             && config.sandbox(with.sandbox.map(Into::into)) != Sandbox::Off;
-        let sandbox_problem = if needs_sandbox { homing.sandbox_problem().await } else { None };
+        let sandbox_problem = if needs_sandbox {
+            sandbox_check::sandbox_problem(&homing, folders.state.as_deref(), &private).await
+        } else {
+            None
+        };
         let session = Self { homing, catalog, config, model, prompt, places, sandbox_problem, telemetry };
         session.check_given_agents()?;
         if !request.is_inspection {

@@ -10,6 +10,7 @@ pub mod duration;
 pub mod envelope;
 pub mod fact;
 pub mod hooks;
+pub mod id_map;
 pub mod ledger;
 pub mod limits;
 pub mod memory;

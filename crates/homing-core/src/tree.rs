@@ -1,15 +1,13 @@
 //! `RunTree`: all runs of one tree, folded from its facts, with the totals of every subtree.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use uuid::Uuid;
 
 use crate::{
     definition::OnFailure,
     fact::{Asked, Ended, Fact, OBSERVES, Outcome, Purpose, Record, Reservation, Spawned},
+    id_map::IdMap,
     ledger::{Ledger, learned::Learned},
     limits::Limits,
     message::Usage,
@@ -24,8 +22,8 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct RunTree {
     runs: Vec<Run>,
-    by_id: HashMap<Uuid, usize>,
-    by_call: HashMap<CallKey, Vec<usize>>,
+    by_id: IdMap<Uuid, usize>,
+    by_call: IdMap<CallKey, Vec<usize>>,
     next_seq: u64,
     pub(crate) clock: TreeClock,
     /// True if a run has ever asked the user.

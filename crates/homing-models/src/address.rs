@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use reqwest::Url;
+use url::Url;
 
 /// The place of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

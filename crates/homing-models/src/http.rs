@@ -1,11 +1,19 @@
 //! Sends one request, once, within five timeouts, and passes the response to a decoder.
 //! Independent of wires and prices; the runtime retries.
+//!
+//! It uses hyper directly. A general client would parse the address again for every request, and ask a stack of services for
+//! redirects, retries and cookies, none of which a model call has.
+
+mod body;
+mod connect;
+mod pool;
 
 use std::{
+    collections::HashMap,
     error::Error,
     fmt,
     io::{self, ErrorKind},
-    sync::OnceLock,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, SystemTime},
 };
 
@@ -13,11 +21,17 @@ use homing_core::{
     message::Reply,
     model::{AskFailure, ModelError, OnDelta},
 };
-use reqwest::{
-    Client, Method, Response, Url,
-    header::{CONTENT_TYPE, HeaderMap},
+use http::{
+    HeaderMap, Method, StatusCode, Uri,
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT},
 };
 use tokio::time::{Instant, timeout_at};
+use tokio_rustls::rustls::ClientConfig;
+use url::Url;
+
+use body::Response;
+use connect::Proxy;
+pub(crate) use pool::Endpoint;
 
 use crate::{
     classify_error::{self, ErrorBody, shortened},
@@ -38,39 +52,54 @@ const MAX_LIST: usize = 8 << 20;
 /// Time for a server to list its models.
 const LIST_WAIT: Duration = Duration::from_secs(3);
 
-/// The HTTP client, shared by all models of a host.
+/// The HTTP client, shared by all models of a host. It follows no redirects, so that a key is never sent to a host that the user
+/// did not configure.
 pub(crate) struct Http {
     pub(crate) timeouts: Timeouts,
-    proxy: Option<String>,
-    client: OnceLock<Result<Client, String>>,
+    proxy: Result<Option<Proxy>, String>,
+    /// Made for the first connection that is encrypted, because loading root certificates takes time.
+    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    origins: Mutex<HashMap<Uri, Arc<pool::Origin>>>,
+    #[cfg(feature = "genai")]
+    pub(crate) genai: crate::genai::GenaiHttp,
 }
 
 impl Http {
-    /// Creates a client that is built on first use, because loading root certificates takes time.
     pub(crate) fn new(timeouts: Timeouts, proxy: Option<String>) -> Self {
-        Self { timeouts, proxy, client: OnceLock::new() }
-    }
-
-    /// The client. It follows no redirects, so that a key is never sent to a host that the user did not configure.
-    pub(crate) fn client(&self) -> Result<&Client, ModelError> {
-        let client = self.client.get_or_init(|| self.build().map_err(|error| cause(&error)));
-        client.as_ref().map_err(|why| ModelError::Unusable { reason: format!("cannot set up the HTTP client: {why}") })
-    }
-
-    fn build(&self) -> Result<Client, reqwest::Error> {
-        let builder = Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            // One call is one attempt; the runtime retries and counts.
-            .retry(reqwest::retry::never())
-            .connect_timeout(self.timeouts.connect)
-            .tcp_nodelay(true)
-            .user_agent(concat!("homing/", env!("CARGO_PKG_VERSION")))
-            .no_proxy();
-        match &self.proxy {
-            None => builder.build(),
-            Some(url) => builder.proxy(reqwest::Proxy::all(url)?).build(),
+        Self {
+            timeouts,
+            proxy: proxy.as_deref().map(Proxy::new).transpose(),
+            tls: OnceLock::new(),
+            origins: Mutex::default(),
+            #[cfg(feature = "genai")]
+            genai: crate::genai::GenaiHttp::new(timeouts, proxy),
         }
     }
+
+    fn proxy(&self) -> Result<&Option<Proxy>, TransportError> {
+        self.proxy.as_ref().map_err(|why| TransportError::setup(why.clone()))
+    }
+
+    fn tls(&self) -> Result<Arc<ClientConfig>, String> {
+        self.tls.get_or_init(connect::tls_config).clone()
+    }
+
+    /// The connections to `origin`, which all models there share.
+    fn origin(&self, origin: &Uri) -> Arc<pool::Origin> {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        origins.entry(origin.clone()).or_insert_with(|| Arc::new(pool::Origin::new(origin.clone()))).clone()
+    }
+}
+
+/// The headers of every request to `url`.
+pub(crate) fn base_headers(url: &Url) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(12);
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("homing/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    if let Some(value) = connect::basic_auth(url) {
+        headers.insert(AUTHORIZATION, value);
+    }
+    headers
 }
 
 /// A provider and its address, for error messages.
@@ -94,7 +123,7 @@ impl fmt::Display for Peer {
 
 /// A request that is ready to be sent.
 pub(crate) struct OutgoingRequest<'a> {
-    pub(crate) url: &'a Url,
+    pub(crate) endpoint: &'a Endpoint,
     pub(crate) peer: &'a Peer,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
@@ -128,16 +157,18 @@ pub(crate) async fn exchange(
 
 /// Gets the document at `url`, within a few seconds.
 pub(crate) async fn fetch(http: &Http, url: &Url, peer: &Peer, headers: HeaderMap) -> Result<Vec<u8>, ModelError> {
+    let endpoint = Endpoint::new(http, url)
+        .map_err(|why| ModelError::Unusable { reason: format!("cannot send the request to {peer}: {why}") })?;
     let deadline = Deadline::new(None);
     let until = Instant::now() + LIST_WAIT;
     let late = || no_response(peer, LIST_WAIT);
-    let sending = http.client()?.get(url.clone()).headers(headers).send();
+    let sending = endpoint.send(http, Method::GET, headers, bytes::Bytes::new());
     let mut response = deadline.until(until, late, sending).await?.map_err(|error| transport(&error, peer))?;
-    let status = response.status();
+    let status = response.status;
     if !status.is_success() {
         let reason = format!("{peer} responded with {status}");
         // A key that may not list models (403) may still be good for replies.
-        let is_refused = status == reqwest::StatusCode::UNAUTHORIZED;
+        let is_refused = status == StatusCode::UNAUTHORIZED;
         return Err(if is_refused { ModelError::Unauthorized { reason } } else { ModelError::Unusable { reason } });
     }
     let mut body = Vec::new();
@@ -171,22 +202,19 @@ async fn open(
     outgoing: OutgoingRequest<'_>,
     deadline: &Deadline,
 ) -> Result<Response, Refusal> {
-    let mut request = reqwest::Request::new(Method::POST, outgoing.url.clone());
-    *request.headers_mut() = outgoing.headers;
-    *request.body_mut() = Some(outgoing.body.into());
     let wait = timeouts.connect + timeouts.headers;
-    let sending = http.client()?.execute(request);
+    let sending = outgoing.endpoint.send(http, Method::POST, outgoing.headers, outgoing.body.into());
     let late = || no_response(outgoing.peer, wait);
     let response = deadline.until(Instant::now() + wait, late, sending).await?;
     let response = response.map_err(|error| transport(&error, outgoing.peer))?;
-    if response.status().is_success() {
+    if response.status.is_success() {
         return Ok(response);
     }
     Err(refusal(response, timeouts, deadline).await)
 }
 
 async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadline) -> Refusal {
-    let status = response.status().as_u16();
+    let status = response.status.as_u16();
     let mut body = Vec::new();
     let until = Instant::now() + timeouts.headers;
     // The status is enough to classify the error, so a body that is missing or cut is not an error of its own.
@@ -202,7 +230,7 @@ async fn refusal(mut response: Response, timeouts: &Timeouts, deadline: &Deadlin
             format!("HTTP {status}: the provider redirects to another address, and redirects are not followed");
         return ModelError::Unusable { reason }.into();
     }
-    let headers = response.headers();
+    let headers = &response.headers;
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let error = ErrorBody { status, header: &header, body: &body, now: SystemTime::now() };
     Refusal { error: classify_error::from_status(&error), body }
@@ -228,7 +256,7 @@ struct ResponseBody<'a> {
 
 impl ResponseBody<'_> {
     async fn read(&mut self, decoder: &mut Decoder, on_delta: OnDelta<'_>) -> Result<(), ModelError> {
-        let content_type = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = self.response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
         let mut head = Vec::new();
         // Some servers send no type or a wrong one, so the first bytes decide.
@@ -329,23 +357,59 @@ fn not_an_api(content_type: &str, head: &[u8]) -> ModelError {
     }
 }
 
+/// A request that failed before its response was read to the end.
+#[derive(Debug)]
+pub(crate) struct TransportError {
+    pub(crate) phase: Phase,
+    pub(crate) source: Box<dyn Error + Send + Sync>,
+}
+
+/// The phase in which a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing could be sent, whatever the peer does.
+    Setup,
+    /// No connection was established.
+    Connect,
+    /// The connection was lost.
+    Exchange,
+}
+
+impl TransportError {
+    fn setup(source: String) -> Self {
+        Self { phase: Phase::Setup, source: source.into() }
+    }
+
+    fn connect(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { phase: Phase::Connect, source: source.into() }
+    }
+
+    fn lost(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { phase: Phase::Exchange, source: source.into() }
+    }
+}
+
 /// Classifies a failed connection to `peer`.
-pub(crate) fn transport(error: &reqwest::Error, peer: &Peer) -> ModelError {
-    let why = cause(error);
+fn transport(error: &TransportError, peer: &Peer) -> ModelError {
+    failed(error.phase, Some(&*error.source), peer)
+}
+
+/// Classifies a failed connection to `peer` by its phase and its cause.
+pub(crate) fn failed(phase: Phase, cause: Option<&(dyn Error + 'static)>, peer: &Peer) -> ModelError {
+    let why = reasons(cause);
     if why.contains("certificate") || why.contains("UnknownIssuer") {
         return ModelError::Unusable { reason: format!("cannot verify the TLS certificate of {peer}: {why}") };
     }
-    if error.is_builder() {
-        return ModelError::Unusable { reason: format!("cannot send the request to {peer}: {why}") };
+    match phase {
+        Phase::Setup => ModelError::Unusable { reason: format!("cannot send the request to {peer}: {why}") },
+        Phase::Connect => ModelError::Broken { reason: format!("cannot connect to {peer}: {why}") },
+        Phase::Exchange => ModelError::Broken { reason: format!("lost the connection to {peer}: {why}") },
     }
-    let failed = if error.is_connect() { "cannot connect to" } else { "lost the connection to" };
-    ModelError::Broken { reason: format!("{failed} {peer}: {why}") }
 }
 
 /// The innermost reasons of an error, without the address.
-fn cause(error: &reqwest::Error) -> String {
+pub(crate) fn reasons(mut next: Option<&(dyn Error + 'static)>) -> String {
     let mut reasons = Vec::new();
-    let mut next = error.source();
     while let Some(inner) = next {
         if let Some(reason) = inner.downcast_ref::<io::Error>().and_then(socket_error) {
             return reason;

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use homing_core::{
     BoxFuture,
     message::{Image, Reply},
     model::{AskFailure, Model, ModelCard, ModelError, ModelRequest, OnDelta, Sampling},
 };
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 
 use crate::{
     attachments,
     aws::{self, AwsSigner},
-    http::{self, Http, OutgoingRequest, Peer},
+    http::{self, Endpoint, Http, OutgoingRequest, Peer},
     provider::{Auth, ProviderRow},
     provider_error::{NoModelError, RowError},
     rejected_reasoning::RejectedReasoning,
@@ -36,7 +37,8 @@ pub(crate) struct NativeModel {
     /// Wire and provider, the origin of items that only this provider can read.
     origin: String,
     rejected: RejectedReasoning,
-    url: reqwest::Url,
+    url: Url,
+    endpoint: Endpoint,
     headers: HeaderMap,
     key: ApiKey,
     peer: Peer,
@@ -64,7 +66,9 @@ impl NativeModel {
             Wire::Chat | Wire::Responses | Wire::Anthropic | Wire::Genai => endpoint(&row.base_url, row.wire),
         };
         let url = url.map_err(bad)?;
-        let headers = headers(row, &key).map_err(bad)?;
+        let headers = headers(row, &url, &key).map_err(bad)?;
+        let endpoint = Endpoint::new(&http, &url);
+        let endpoint = endpoint.map_err(|reason| bad(RowError::BadUrl { url: url.to_string(), reason }))?;
         let timeouts = http.timeouts.with_patience(row.patience).for_delivery(row.delivery);
         let peer = Peer::new(&row.name, Some(&url));
         let (model, wire, quirks, delivery) = (model.to_owned(), row.wire, row.quirks, row.delivery);
@@ -78,6 +82,7 @@ impl NativeModel {
             origin,
             rejected,
             url,
+            endpoint,
             headers,
             key,
             peer,
@@ -124,7 +129,7 @@ impl NativeModel {
             headers.insert(HeaderName::from_static("idempotency-key"), value);
         }
         let (time_left, max_output) = (request.time_left, request.max_output);
-        OutgoingRequest { url: &self.url, peer: &self.peer, headers, body, time_left, max_output }
+        OutgoingRequest { endpoint: &self.endpoint, peer: &self.peer, headers, body, time_left, max_output }
     }
 }
 
@@ -168,7 +173,7 @@ impl Model for NativeModel {
             };
             let mut outgoing = self.outgoing(&request);
             if let Some(signer) = &self.signer {
-                let signed = signer.sign(outgoing.url, &mut outgoing.headers, &outgoing.body).await;
+                let signed = signer.sign(&self.url, &mut outgoing.headers, &outgoing.body).await;
                 signed.map_err(AskFailure::free)?;
             }
             let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));
@@ -191,7 +196,7 @@ pub(crate) async fn served_models(row: &ProviderRow, key: &ApiKey, http: &Http) 
         .iter()
         .fold(url.path().to_owned(), |path, end| path.replace(end, "/models"));
     url.set_path(&path);
-    let headers = headers(row, key).map_err(unusable)?;
+    let headers = headers(row, &url, key).map_err(unusable)?;
     let body = http::fetch(http, &url, &Peer::new(&row.name, Some(&url)), headers).await?;
     let body: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
     let items =
@@ -207,10 +212,10 @@ pub(crate) fn price(reply: &mut Reply, card: &ModelCard) {
     }
 }
 
-fn headers(row: &ProviderRow, key: &ApiKey) -> Result<HeaderMap, RowError> {
-    let mut headers = HeaderMap::new();
+fn headers(row: &ProviderRow, url: &Url, key: &ApiKey) -> Result<HeaderMap, RowError> {
+    let mut headers = http::base_headers(url);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(reqwest::header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
     if row.wire == Wire::Anthropic {
         headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
     }
@@ -233,17 +238,17 @@ fn headers(row: &ProviderRow, key: &ApiKey) -> Result<HeaderMap, RowError> {
 }
 
 /// The URL of a model of Bedrock.
-fn converse_url(base: &str, model: &str, delivery: Delivery) -> Result<reqwest::Url, RowError> {
+fn converse_url(base: &str, model: &str, delivery: Delivery) -> Result<Url, RowError> {
     let operation = match delivery {
         Delivery::Streamed => "converse-stream",
         Delivery::Whole => "converse",
     };
     let url = format!("{}{}", base.trim().trim_end_matches('/'), aws::model_path(model, operation));
-    reqwest::Url::parse(&url).map_err(|error| RowError::BadUrl { url, reason: error.to_string() })
+    Url::parse(&url).map_err(|error| RowError::BadUrl { url, reason: error.to_string() })
 }
 
 /// The URL of the wire's endpoint below `base`, which may already contain a part of the path.
-fn endpoint(base: &str, wire: Wire) -> Result<reqwest::Url, RowError> {
+fn endpoint(base: &str, wire: Wire) -> Result<Url, RowError> {
     let (base, query) =
         base.trim().split_once('?').map_or((base.trim(), String::new()), |(base, query)| (base, format!("?{query}")));
     let mut base = base.trim_end_matches('/');
@@ -267,7 +272,7 @@ fn endpoint(base: &str, wire: Wire) -> Result<reqwest::Url, RowError> {
         }
     };
     let url = format!("{base}{path}{query}");
-    reqwest::Url::parse(&url).map_err(|error| RowError::BadUrl { url, reason: error.to_string() })
+    Url::parse(&url).map_err(|error| RowError::BadUrl { url, reason: error.to_string() })
 }
 
 #[cfg(test)]

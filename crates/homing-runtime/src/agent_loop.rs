@@ -110,13 +110,19 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
                 Reserved::Instead(step) => step,
             },
             Step::Act(calls) => {
-                let (delegations, tools) = calls.into_iter().partition(|call| run.takes(call));
-                let (tools, delegations) = tokio::join!(run.call(tools), run.delegate(delegations));
-                tools.and(delegations)?;
+                let (delegations, tools): (Vec<_>, Vec<_>) = calls.into_iter().partition(|call| run.takes(call));
+                if delegations.is_empty() {
+                    run.call(tools).await?;
+                } else {
+                    // Boxed, because most replies delegate nothing and a run's future is as large as its largest step.
+                    let both = Box::pin(async { tokio::join!(run.call(tools), run.delegate(delegations)) });
+                    let (tools, delegations) = both.await;
+                    tools.and(delegations)?;
+                }
                 next_step()
             }
             Step::Verify { command, begun } => {
-                run.verify(command, begun).await?;
+                Box::pin(run.verify(command, begun)).await?;
                 next_step()
             }
             Step::CheckAnswer { value } => {
@@ -128,7 +134,7 @@ pub(crate) async fn drive(run: &(impl Effects + Children), next_step: impl Fn() 
                 next_step()
             }
             Step::Await => {
-                run.wait_for_news().await?;
+                Box::pin(run.wait_for_news()).await?;
                 next_step()
             }
             Step::Stop(ended) => return Ok(ended),

@@ -11,7 +11,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     envelope::{Envelope, EnvelopeUsage, Status, status},
-    fact::CancelledBy,
+    fact::{CancelledBy, Fact},
     message::Message,
     tree::RunTree,
 };
@@ -309,6 +309,13 @@ impl Runtime {
                 InboxRequest::Tell { tree, run, message } => {
                     if let Some(tree) = self.0.tree(tree) {
                         self.0.send_message(&tree, run, None, &message);
+                    }
+                }
+                InboxRequest::Extend { tree, run, more } => {
+                    if let Some(tree) = self.0.tree(tree) {
+                        let is_open = |fold: &RunTree| fold.get(run).is_some_and(|run| run.ended.is_none());
+                        let extended = Fact::Extended { more };
+                        let _ = tree.record_if(run, |fold| if is_open(fold) { Ok(extended) } else { Err(()) });
                     }
                 }
                 InboxRequest::Answer { tree, run, question, answer, by } => {

@@ -14,6 +14,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     fact::{Fact, LimitHit, Record, Reservation},
+    limits::Limits,
     message::Usage,
     question::{Answer, QuestionId},
     tree::RunTree,
@@ -166,6 +167,15 @@ pub enum InboxRequest {
         run: Uuid,
         /// The message.
         message: String,
+    },
+    /// Raise the limits of the run.
+    Extend {
+        /// The tree.
+        tree: Uuid,
+        /// The run.
+        run: Uuid,
+        /// Amount added to each limit.
+        more: Limits,
     },
     /// Answer a question of the run.
     Answer {

@@ -1,13 +1,11 @@
 //! A run tree in memory: the fold of its facts, its live runs and its subscribers. Every fact is recorded here.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use homing_core::{
     envelope::Envelope,
     fact::{Fact, Record, Spawned},
+    id_map::IdMap,
     place::Place,
     question::{Answer, QuestionId},
     redaction::Secrets,
@@ -34,7 +32,7 @@ pub(crate) struct LiveTree {
     pub(crate) id: Uuid,
     pub(crate) epoch: u32,
     fold: Mutex<RunTree>,
-    live_runs: Mutex<HashMap<Uuid, Arc<LiveRun>>>,
+    live_runs: Mutex<IdMap<Uuid, Arc<LiveRun>>>,
     subscribers: Mutex<Subscribers>,
     /// Notified when a reservation is settled, so that the runs that wait for budget check again.
     pub(crate) settled: Notify,
@@ -168,7 +166,11 @@ impl LiveTree {
         // A returned call releases nothing, but its run may now wait for others, which then must not wait for it.
         let settles = matches!(
             record.fact,
-            Fact::Replied { .. } | Fact::AskFailed { .. } | Fact::Returned { .. } | Fact::Ended(_)
+            Fact::Replied { .. }
+                | Fact::AskFailed { .. }
+                | Fact::Returned { .. }
+                | Fact::Extended { .. }
+                | Fact::Ended(_)
         );
         let answers = matches!(record.fact, Fact::Answered { .. });
         tree.apply(&record).expect("positions are given out under the lock");

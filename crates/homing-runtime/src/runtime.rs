@@ -1,7 +1,7 @@
 //! `Runtime`: owns the live run trees; spawns, plans, messages and cancels runs.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
@@ -14,6 +14,7 @@ use homing_core::{
     envelope::Envelope,
     fact::{CancelledBy, Fact, FailureKind, Outcome, Record, Spawned},
     hooks::Hooks,
+    id_map::IdMap,
     limits::{Cap, Limits},
     message::Message,
     model::Models,
@@ -134,7 +135,7 @@ type OnComplete = Arc<dyn Fn(&Envelope) + Send + Sync>;
 
 #[derive(Default)]
 struct Trees {
-    by_id: HashMap<Uuid, Arc<LiveTree>>,
+    by_id: IdMap<Uuid, Arc<LiveTree>>,
     /// Ended trees, oldest first.
     ended: VecDeque<Uuid>,
 }
@@ -411,7 +412,8 @@ impl Inner {
     pub(crate) fn drive(self: &Arc<Self>, tree: Arc<LiveTree>, live_run: Arc<LiveRun>) {
         let abandoned = tree.abandoned.clone();
         let driver = RunDriver::new(ActiveRun { runtime: self.clone(), tree, live_run });
-        tokio::spawn(abandoned.run_until_cancelled_owned(driver.run_to_end()));
+        // Boxed, because a task moves its future several times before it runs.
+        tokio::spawn(abandoned.run_until_cancelled_owned(Box::pin(driver.run_to_end())));
     }
 
     /// Ends a root whose first record could not be written.

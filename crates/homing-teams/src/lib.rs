@@ -9,6 +9,7 @@ mod chat;
 mod check;
 mod code;
 mod crew;
+mod diagram;
 mod failed;
 mod file;
 mod function;
@@ -36,6 +37,7 @@ mod yaml_positions;
 
 pub use chat::{Chat, ChatMessage, NextSpeaker, SpeakerRule};
 pub use crew::{Crew, CrewTask, OnTaskFailure, Process, check::TaskCheck};
+pub use diagram::{Diagram, DiagramEdge, DiagramNode, diagram};
 pub use file::{LoadedTeam, load, schema};
 pub use function::function;
 pub use graph::{Edge, FieldType, FirstOf, Graph, Node, Reducer, Several, StateField, Work};

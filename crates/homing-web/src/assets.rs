@@ -15,7 +15,17 @@ const HTML: &str = "text/html; charset=utf-8";
 const INDEX: &[u8] = include_bytes!("../assets/index.html");
 
 /// The files, embedded at build time. There is no file system behind their paths.
-const ASSETS: &[Asset] = &[Asset { path: "/index.html", content_type: HTML, bytes: INDEX }];
+const ASSETS: &[Asset] = &[
+    Asset { path: "/index.html", content_type: HTML, bytes: INDEX },
+    Asset {
+        path: "/app.js",
+        content_type: "text/javascript; charset=utf-8",
+        bytes: include_bytes!("../assets/app.js"),
+    },
+    Asset { path: "/app.css", content_type: "text/css; charset=utf-8", bytes: include_bytes!("../assets/app.css") },
+    Asset { path: "/fold.wasm", content_type: "application/wasm", bytes: include_bytes!("../assets/fold.wasm") },
+    Asset { path: "/icon.svg", content_type: "image/svg+xml", bytes: include_bytes!("../assets/icon.svg") },
+];
 
 const LOGIN: &str = "<!doctype html>
 <html lang=\"en\">

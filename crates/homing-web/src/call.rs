@@ -1,5 +1,6 @@
-//! One request to the API: its path, query and headers.
+//! One request to the API: its path, query and body.
 
+use bytes::Bytes;
 use homing_http::{HttpResponse, full, only, percent_decoded};
 use hyper::{HeaderMap, StatusCode, header::HeaderName};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
@@ -14,6 +15,7 @@ pub(crate) struct Call {
     pub(crate) params: Vec<String>,
     pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 /// The result of a request to the API.
@@ -43,6 +45,12 @@ impl Call {
             }
         }
         serde_json::from_value(Value::Object(values)).map_err(|error| Problem::bad_request(format!("query: {error}")))
+    }
+
+    /// Reads the body.
+    pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let bytes: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };
+        serde_json::from_slice(bytes).map_err(|error| Problem::bad_request(format!("body: {error}")))
     }
 
     /// Returns a header that occurs once.

@@ -1,19 +1,57 @@
 //! The interface to the program that the server runs in.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use homing::{Homing, crates::core::BoxFuture};
+use homing::{Homing, Limits, Rule, SpawnError, Task, Team, crates::core::BoxFuture};
+use serde_json::Value;
 
 /// Opens projects for the server.
 pub trait WebHost: Send + Sync + 'static {
-    /// Opens the project of a folder: its agents, models and permissions.
-    fn open<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<Arc<dyn OpenProject>, HostError>>;
+    /// Opens the project of a folder: its agents, models and permissions, and these teams in addition.
+    fn open<'a>(&'a self, folder: &'a Path, teams: Vec<Team>)
+    -> BoxFuture<'a, Result<Arc<dyn OpenProject>, HostError>>;
+
+    /// Returns a fingerprint of the agents in a folder. When it changes, the project is opened again.
+    fn stamp(&self, folder: &Path) -> u64;
 }
 
 /// The agents, models and permissions of a project.
 pub trait OpenProject: Send + Sync + 'static {
     /// Returns the agents with their runtime.
     fn homing(&self) -> &Homing;
+
+    /// Adds the host's limits, model and account to a task.
+    fn prepare(&self, task: Task, limits: Limits) -> Task;
+
+    /// Returns what a task would do and could cost, without starting it.
+    ///
+    /// # Errors
+    /// Fails if the task cannot be started.
+    fn plan(&self, task: Task) -> Result<Value, HostError>;
+
+    /// Returns the agents with their diagnostics.
+    fn agents(&self) -> Value;
+
+    /// Returns everything about one agent: its definition, its tools and why it has them.
+    ///
+    /// # Errors
+    /// Fails if there is no such agent, or if it cannot run.
+    fn agent(&self, name: &str) -> Result<Value, HostError>;
+
+    /// Returns the name of the default model and those that the user's configuration names.
+    fn models(&self) -> (Option<String>, Vec<String>);
+
+    /// Returns the budget accounts with their limits in micro-dollars per day.
+    fn accounts(&self) -> BTreeMap<String, Option<u64>>;
+
+    /// Allows these calls in this project from now on, and returns a message for the user.
+    ///
+    /// # Errors
+    /// Fails if the user's configuration cannot be written.
+    fn allow_always(&self, rules: &[Rule]) -> Result<String, HostError>;
+
+    /// Explains why a run was not started.
+    fn spawn_error(&self, error: SpawnError) -> HostError;
 }
 
 /// The reason why the host refused something.

@@ -8,6 +8,7 @@ mod assets;
 mod call;
 mod host;
 mod problem;
+mod projects;
 mod server;
 mod sse;
 mod token;

@@ -3,13 +3,13 @@
 use std::{
     io,
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use bytes::Bytes;
-use homing::{RunHandle, crates::runtime::journal::sqlite::SqliteJournal};
+use homing::{Claim, Limits, RunHandle, SpawnError, Status, crates::runtime::journal::sqlite::Filter};
 use homing_http::{
     Admitted, BoxFuture, ConnectionLimits, HttpRefusal, HttpResponse, HttpService, RequestGuard, TlsError, TlsFiles,
     full, is_loopback, listen, percent_decoded,
@@ -26,8 +26,9 @@ use uuid::Uuid;
 use crate::{
     api, assets,
     call::Call,
-    host::{HostError, OpenProject, WebHost},
+    host::{HostError, WebHost},
     problem::Problem,
+    projects::Projects,
     token::{TokenError, TokenFile, cookie_value},
     watch::JournalWatch,
 };
@@ -139,6 +140,23 @@ impl WebServer {
         format!("{}login?token={}", self.url(), self.server.token())
     }
 
+    /// Resumes every interrupted tree. Returns the number of those that continue, and the problems of the others.
+    pub async fn resume_interrupted(&self) -> (usize, Vec<String>) {
+        let filter = Filter { status: Some(Status::Interrupted), ..Filter::default() };
+        let rows = match self.server.watch.journal.runs(&filter) {
+            Ok(rows) => rows,
+            Err(error) => return (0, vec![error.to_string()]),
+        };
+        let (mut resumed, mut problems) = (0, Vec::new());
+        for row in rows {
+            match self.server.resume(row.tree, Limits::default()).await {
+                Ok(_) => resumed += 1,
+                Err(problem) => problems.push(format!("run {}: {}", row.tree, problem.detail)),
+            }
+        }
+        (resumed, problems)
+    }
+
     /// Stops listening and gives up the runs that this process drives, so that they can be resumed. Returns their number; those
     /// that wait for an answer are not counted.
     pub fn stop(self) -> usize {
@@ -172,9 +190,8 @@ pub(crate) struct Server {
     token: RwLock<Token>,
     token_file: TokenFile,
     is_encrypted: bool,
-    pub(crate) project: PathBuf,
+    pub(crate) projects: Projects,
     pub(crate) watch: Arc<JournalWatch>,
-    main: Arc<dyn OpenProject>,
 }
 
 /// Starts a server.
@@ -188,8 +205,8 @@ pub async fn serve(host: Arc<dyn WebHost>, options: WebOptions) -> Result<WebSer
     }
     let tls = options.tls.as_ref().map(TlsFiles::acceptor).transpose()?;
     let token = options.token.read_or_create()?;
-    let main = host.open(&options.project).await?;
-    let journal: Arc<SqliteJournal> = main.homing().journal().ok_or(ServeError::NoJournal)?.clone();
+    let projects = Projects::new(host, options.project);
+    let journal = projects.main().await?.homing().journal().ok_or(ServeError::NoJournal)?.clone();
     let no_port = |error| ServeError::NoPort(options.address, error);
     let listener = TcpListener::bind(options.address).await.map_err(no_port)?;
     let address = listener.local_addr().map_err(no_port)?;
@@ -199,9 +216,8 @@ pub async fn serve(host: Arc<dyn WebHost>, options: WebOptions) -> Result<WebSer
         token: RwLock::new(Token::new(token)),
         token_file: options.token,
         is_encrypted: tls.is_some(),
-        project: options.project,
+        projects,
         watch: JournalWatch::new(journal),
-        main,
     });
     let stop = CancellationToken::new();
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -247,14 +263,31 @@ impl Server {
         }
     }
 
-    /// Returns the root of a tree, if this process drives it.
-    pub(crate) fn live_run(&self, tree: Uuid) -> Option<RunHandle> {
-        self.main.homing().runtime().get(tree)
+    /// Resumes a tree, with its own project's agents and permissions.
+    pub(crate) async fn resume(&self, tree: Uuid, more: Limits) -> Result<RunHandle, Problem> {
+        let project = self.projects.of_tree(&self.watch.journal, tree).await?;
+        let resumed = project.homing().resume(tree, Claim::IfGone, more).await;
+        let run = resumed.map_err(|error| match error {
+            SpawnError::Journal(error) => Problem::from(error),
+            other => project.spawn_error(other).into(),
+        })?;
+        self.watch.channels.attach(&run);
+        Ok(run)
+    }
+
+    /// Returns the folder that a request names, if the journal knows it, or the folder of the server.
+    pub(crate) async fn known_project(&self, named: Option<&Path>) -> Result<PathBuf, Problem> {
+        let Some(named) = named else { return Ok(self.projects.folder.clone()) };
+        let known = self.known_projects().await?;
+        let unknown = || {
+            Problem::not_found(format!("no recorded run worked in {}", named.display()))
+                .hint("start a first run there with `homing run`")
+        };
+        known.into_iter().map(PathBuf::from).find(|folder| folder == named).ok_or_else(unknown)
     }
 
     fn release_runs(&self) -> usize {
-        let open = |run: &RunHandle| !run.status().is_over();
-        let runs: Vec<RunHandle> = self.main.homing().runs().into_iter().filter(open).collect();
+        let runs = self.projects.live_runs();
         let interrupted = runs.iter().filter(|run| !run.tree().is_parked()).count();
         runs.iter().for_each(RunHandle::release);
         interrupted
@@ -284,7 +317,7 @@ impl Server {
     }
 
     async fn answer(self: Arc<Self>, request: Request<Bytes>) -> HttpResponse {
-        let (head, _) = request.into_parts();
+        let (head, body) = request.into_parts();
         let path = head.uri.path();
         if path == LOGIN {
             return self.login(head.uri.query());
@@ -297,7 +330,7 @@ impl Server {
             Err(problem) => return problem.response(),
         };
         let query = head.uri.query().map(str::to_owned);
-        let call = Call { params, query, headers: head.headers };
+        let call = Call { params, query, headers: head.headers, body };
         (route.handler)(self, call).await.unwrap_or_else(|problem| problem.response())
     }
 }

@@ -31,8 +31,8 @@ pub(crate) struct TreeCache {
 
 #[derive(Default)]
 struct CacheState {
-    /// Position of the journal up to which changes are known.
-    position: u64,
+    /// Position of the journal up to which changes are known; `None` before the first look.
+    position: Option<u64>,
     folds: HashMap<Uuid, Fold>,
     summaries: HashMap<Uuid, TreeSummary>,
 }
@@ -49,20 +49,19 @@ impl TreeCache {
         Self { feed: JournalFeed::new(journal.clone()), journal, state: Mutex::default() }
     }
 
-    /// Looks for changes since the last call. Returns the position of the journal and the trees that changed.
-    pub(crate) fn catch_up(&self) -> Result<(u64, Vec<Uuid>), JournalError> {
+    /// Forgets the summaries of trees that have changed since the last call.
+    pub(crate) fn catch_up(&self) -> Result<(), JournalError> {
         let mut state = self.lock();
-        if state.position == 0 {
-            // Nothing is cached yet, so the past does not matter.
-            state.position = self.feed.position()?;
-            return Ok((state.position, Vec::new()));
-        }
-        let changes = self.feed.changes(state.position)?;
-        state.position = changes.position;
+        // Before the first call nothing is cached, so the past does not matter.
+        let changes = match state.position {
+            Some(before) => self.feed.changes(before)?,
+            None => return self.feed.position().map(|position| state.position = Some(position)),
+        };
+        state.position = Some(changes.position);
         for tree in &changes.trees {
             state.summaries.remove(tree);
         }
-        Ok((changes.position, changes.trees))
+        Ok(())
     }
 
     /// Lists trees, newest first.

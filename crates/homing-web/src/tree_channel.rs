@@ -122,6 +122,13 @@ impl TreeChannels {
         channel
     }
 
+    /// Forwards the events of a run that this process began to drive, if its tree has readers.
+    pub(crate) fn attach(&self, run: &RunHandle) {
+        if let Some(channel) = self.get(run.tree_id()) {
+            forward_all(&channel, run);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Weak<TreeChannel>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -64,6 +64,9 @@ pub(crate) struct TreeRow {
 /// The part of a [`TreeRow`] that is folded from the records of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct TreeSummary {
+    /// Status of the root by its records, which show that it waits.
+    #[serde(skip)]
+    root_status: Option<Status>,
     /// The project folder.
     pub(crate) project: String,
     /// Number of runs by status.
@@ -104,6 +107,10 @@ impl TreeRow {
             summary.counts.insert(Status::Interrupted.name(), interrupted);
             summary.trouble.get_or_insert_with(|| "its process is gone; it can be resumed".to_owned());
         }
+        let status = match (row.status, summary.root_status) {
+            (Status::Queued | Status::Running, Some(status @ Status::Waiting)) => status,
+            (status, _) => status,
+        };
         Self {
             run: row.run,
             tree: row.tree,
@@ -111,7 +118,7 @@ impl TreeRow {
             agent: row.agent,
             model: row.model,
             task: row.task,
-            status: row.status,
+            status,
             started: row.started,
             usage: row.usage,
             tags: row.tags,
@@ -132,6 +139,7 @@ impl TreeSummary {
         }
         let root = tree.root();
         Self {
+            root_status: root.map(status),
             project: root.map(|root| root.spawned.workdir.display().to_string()).unwrap_or_default(),
             counts,
             limits: root.map(|root| limits(&root.limits)).unwrap_or_default(),

@@ -35,6 +35,8 @@ pub(crate) struct JournalWatch {
     rows: broadcast::Sender<ListEvent>,
     wake: Notify,
     shown: Mutex<Shown>,
+    /// Position of the journal at the last look; `None` before the first reader.
+    seen: Mutex<Option<u64>>,
 }
 
 /// An event of the list of trees, with the position of the journal that it belongs to.
@@ -62,6 +64,7 @@ impl JournalWatch {
             rows: broadcast::Sender::new(BACKLOG),
             wake: Notify::new(),
             shown: Mutex::default(),
+            seen: Mutex::default(),
         })
     }
 
@@ -89,7 +92,8 @@ impl JournalWatch {
     }
 
     fn look(&self, checks_liveness: bool) -> Result<(), JournalError> {
-        let (position, changed) = self.cache.catch_up()?;
+        let (position, changed) = self.changes()?;
+        self.cache.catch_up()?;
         for channel in changed.iter().filter_map(|tree| self.channels.get(*tree)) {
             channel.advance()?;
         }
@@ -123,6 +127,27 @@ impl JournalWatch {
         Ok(())
     }
 
+    /// Fixes the position from which changes are noticed. A reader calls it before it reads the present state, so that nothing
+    /// is lost between the two.
+    pub(crate) fn begin(&self) -> Result<(), JournalError> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.is_none() {
+            *seen = Some(self.feed.position()?);
+        }
+        Ok(())
+    }
+
+    /// Returns the position of the journal, and the trees that changed since the last look.
+    fn changes(&self) -> Result<(u64, Vec<Uuid>), JournalError> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = match *seen {
+            Some(position) => self.feed.changes(position)?,
+            None => return Ok((0, Vec::new())),
+        };
+        *seen = Some(changes.position);
+        Ok((changes.position, changes.trees))
+    }
+
     fn send(&self, position: u64, event: &str, data: &str) {
         let _ = self.rows.send(ListEvent { position, frame: sse::frame(event, Some(position), data) });
     }
@@ -135,6 +160,7 @@ impl JournalWatch {
 
     /// Returns the frames for a reader of the list: the trees that changed since `from`, and the number of open questions.
     fn since(&self, from: Option<u64>) -> Result<(u64, Vec<Bytes>), JournalError> {
+        self.begin()?;
         let (position, trees) = match from {
             Some(from) => {
                 let changes = self.feed.changes(from)?;

@@ -25,9 +25,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-#[tokio::main]
-async fn main() {
+fn main() {
     let job = Job::from_args();
+    job.block_on(drive(&job));
+}
+
+async fn drive(job: &Job) {
     let model = LLMBuilder::<OpenAI>::new()
         .api_key("key")
         .base_url(format!("{}/v1/", job.url))

@@ -9,9 +9,12 @@ use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-#[tokio::main]
-async fn main() {
+fn main() {
     let job = Job::from_args();
+    job.block_on(drive(&job));
+}
+
+async fn drive(job: &Job) {
     job.measure(do_round).await;
 }
 

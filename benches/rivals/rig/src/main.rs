@@ -12,9 +12,12 @@ use rig_core::providers::openai::{OpenAI, OpenAIConfig};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-#[tokio::main]
-async fn main() {
+fn main() {
     let job = Job::from_args();
+    job.block_on(drive(&job));
+}
+
+async fn drive(job: &Job) {
     let openai = OpenAIConfig::new("key").with_base_url(format!("{}/v1", job.url)).client();
     job.measure(|round| do_round(openai.clone(), round)).await;
 }

@@ -36,7 +36,6 @@ pub(crate) async fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
         ..SessionRequest::default()
     };
     let session = Session::open(&with, request).await?;
-    let registry = session.homing.registry();
     // A line at a time would be a system call for each of many agents.
     let mut out = std::io::BufWriter::new(anstream::stdout().lock());
     match (&args.name, args.json) {
@@ -45,25 +44,34 @@ pub(crate) async fn run(args: &AgentsArgs) -> anyhow::Result<Exit> {
             writeln!(out, "{}", sanitize::inert(&spawned.system))?;
         }
         (Some(name), true) => {
-            let entry = session.agent(name)?;
-            let mut value = as_json(entry, &session);
-            value["definition"] = whole(&entry.definition)?;
-            value["from"] = origins(&entry.definition);
-            value["effective"] = effective(&session, &entry.definition)?;
-            writeln!(out, "{}", terminal::json(&value))?;
+            writeln!(out, "{}", terminal::json(&agent_json(&session, name)?))?;
         }
         (Some(name), false) => {
             let entry = session.agent(name)?;
             explain::explain(entry, &session, &effective(&session, &entry.definition)?, &mut out)?;
         }
         (None, true) => {
-            let all: Vec<Value> = registry.all().map(|entry| as_json(entry, &session)).collect();
-            writeln!(out, "{}", terminal::json(&Value::Array(all)))?;
+            writeln!(out, "{}", terminal::json(&agents_json(&session)))?;
         }
         (None, false) => list(&session, &mut out)?,
     }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// Returns every agent as JSON.
+pub(crate) fn agents_json(session: &Session) -> Value {
+    session.homing.registry().all().map(|entry| as_json(entry, session)).collect()
+}
+
+/// Returns everything about one agent as JSON.
+pub(crate) fn agent_json(session: &Session, name: &str) -> anyhow::Result<Value> {
+    let entry = session.agent(name)?;
+    let mut value = as_json(entry, session);
+    value["definition"] = whole(&entry.definition)?;
+    value["from"] = origins(&entry.definition);
+    value["effective"] = effective(session, &entry.definition)?;
+    Ok(value)
 }
 
 /// Returns the tools and limits of a root run of the agent, as `homing run --plan` shows them.

@@ -1,9 +1,12 @@
 //! `homing answer`: answers a question of a run, of whichever process. The answer is recorded; a process that works on the run
 //! picks it up, and a run without one continues when it is resumed.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
-use homing::{AnswerError, CodingSetup, Folders};
+use homing::{AnswerError, CodingSetup, Folders, Rule};
 use homing_core::question::{Answer, QuestionKind};
 use homing_otel::Telemetry;
 use homing_runtime::{
@@ -84,29 +87,27 @@ pub(crate) async fn submit(
 fn read(question: &JournalQuestion, text: &str) -> Result<Answer, Trouble> {
     let is_permission = question.open.kind == QuestionKind::Permission;
     if is_permission && matches!(text.trim().to_lowercase().as_str(), "a" | "always") {
-        allow_always(question)?;
+        terminal::say(&allow_always(&question.folder, &question.open.question.exact)?);
         return Ok(Answer::Yes);
     }
     question.open.question.read_answer(text).map_err(|error| Trouble::usage(error.to_string()))
 }
 
-fn allow_always(question: &JournalQuestion) -> Result<(), Trouble> {
-    let rules = &question.open.question.exact;
+/// Adds rules to the user's configuration for the project of a folder, and returns a message for the user.
+pub(crate) fn allow_always(folder: &Path, rules: &[Rule]) -> Result<String, Trouble> {
     let folders = Folders::from_env();
-    let places = CodingSetup::from_env(&question.folder).places;
-    let project = places.project_folders().into_iter().next().unwrap_or_else(|| question.folder.clone());
+    let places = CodingSetup::from_env(folder).places;
+    let project = places.project_folders().into_iter().next().unwrap_or_else(|| folder.to_owned());
     let config =
         Layered::read(folders.config.as_deref(), &project).map_err(|error| Trouble::config(error.to_string()))?;
     let Some(path) = config.user_path.as_ref().filter(|_| !rules.is_empty()) else {
-        terminal::say("this call cannot be remembered, because no rule describes it; it is allowed once");
-        return Ok(());
+        return Ok("this call cannot be remembered, because no rule describes it; it is allowed once".to_owned());
     };
     let table = RuleTable::Project(config.project_folder());
     config::add_allow_rules(path, &table, rules)
         .map_err(|error| Trouble::config(format!("cannot write {}: {error}", path.display())))?;
     let list: Vec<String> = rules.iter().map(|rule| format!("\"{rule}\"")).collect();
-    terminal::say(&format!("added to {}: {table} allow = [{}]", path.display(), list.join(", ")));
-    Ok(())
+    Ok(format!("added to {}: {table} allow = [{}]", path.display(), list.join(", ")))
 }
 
 async fn wait_until_taken(journal: &SqliteJournal, question: &JournalQuestion) -> Result<(), Trouble> {

@@ -136,7 +136,8 @@ impl ServerParts {
     }
 }
 
-fn stamp(folder: &Path) -> u64 {
+/// Returns a fingerprint of the agents and teams of a folder.
+pub(crate) fn stamp(folder: &Path) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hash = DefaultHasher::new();
     let setup = CodingSetup::from_env(folder);

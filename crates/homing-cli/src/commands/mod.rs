@@ -1,7 +1,7 @@
 //! One module per command.
 
-mod agents;
-mod answer;
+pub(crate) mod agents;
+pub(crate) mod answer;
 mod cancel;
 mod chat;
 mod check;
@@ -18,7 +18,7 @@ mod prune;
 mod questions;
 mod replay;
 mod resume;
-mod run;
+pub(crate) mod run;
 mod runs;
 pub(crate) mod serve;
 mod show;

@@ -1,18 +1,20 @@
 //! `homing serve`: the web interface and the HTTP API for the runs of the journal.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use clap::Args;
-use homing::{Folders, Homing, crates::core::BoxFuture};
+use homing::{Folders, Homing, Limits, Rule, SpawnError, Task, Team, crates::core::BoxFuture};
 use homing_otel::Telemetry;
 use homing_web::{HostError, HostErrorKind, OpenProject, ServeError, TlsFiles, TokenFile, WebHost, WebOptions};
+use serde_json::Value;
 
 use crate::{
-    cli::run::{OnQuestionArg, WithArgs},
+    cli::run::{LimitArgs, OnQuestionArg, WithArgs},
     exit::{Exit, Trouble, TroubleKind},
     session::{Session, SessionRequest, working_folder},
     signals::Signals,
@@ -33,8 +35,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     open: bool,
     /// Print the link of a server that is running at this address, and exit.
-    #[arg(long, conflicts_with_all = ["open", "rotate_token"])]
+    #[arg(long, conflicts_with_all = ["open", "rotate_token", "resume"])]
     link: bool,
+    /// Resume interrupted runs.
+    #[arg(long)]
+    resume: bool,
     /// File of the access token (default: `serve-token` beside the journal).
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     token_file: Option<PathBuf>,
@@ -53,6 +58,8 @@ pub(crate) struct ServeArgs {
     /// Host name and port that clients use; may be given several times.
     #[arg(long, value_name = "HOST:PORT", help_heading = "Access")]
     host: Vec<String>,
+    #[command(flatten)]
+    limits: LimitArgs,
     #[command(flatten)]
     with: WithArgs,
 }
@@ -77,9 +84,14 @@ pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyho
     (options.public, options.hosts) = (args.bind_public, args.host.clone());
     options.tls =
         args.tls_cert.clone().zip(args.tls_key.clone()).map(|(certificate, key)| TlsFiles { certificate, key });
-    let host = Arc::new(CliHost { with, telemetry });
+    let host = Arc::new(CliHost { with, limits: args.limits.limits(), telemetry });
     let server = homing_web::serve(host, options).await.map_err(trouble)?;
     anstream::println!("url: {}\nlink: {}", server.url(), server.login_url());
+    if args.resume {
+        let (resumed, problems) = server.resume_interrupted().await;
+        terminal::say(&format!("resumed {resumed} interrupted runs"));
+        problems.iter().for_each(|problem| terminal::say(&format!("warning: {problem}")));
+    }
     if args.open {
         open_browser(&server.login_url());
     }
@@ -87,7 +99,7 @@ pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyho
     let left = server.stop();
     if left > 0 {
         let runs = if left == 1 { "1 run was".to_owned() } else { format!("{left} runs were") };
-        terminal::say(&format!("{runs} interrupted; continue with `homing resume`"));
+        terminal::say(&format!("{runs} interrupted; continue with `homing serve --resume` or `homing resume`"));
     }
     Ok(Exit::Signal(signal))
 }
@@ -134,30 +146,88 @@ fn trouble(error: impl Into<ServeError>) -> Trouble {
 /// Opens projects as the command line does.
 struct CliHost {
     with: WithArgs,
+    limits: Limits,
     telemetry: Option<Telemetry>,
 }
 
 impl WebHost for CliHost {
-    fn open<'a>(&'a self, folder: &'a Path) -> BoxFuture<'a, Result<Arc<dyn OpenProject>, HostError>> {
+    fn open<'a>(
+        &'a self,
+        folder: &'a Path,
+        teams: Vec<Team>,
+    ) -> BoxFuture<'a, Result<Arc<dyn OpenProject>, HostError>> {
         Box::pin(async move {
             let with = WithArgs { cwd: Some(folder.to_owned()), ..self.with.clone() };
-            let request =
-                SessionRequest { needs_journal: true, telemetry: self.telemetry.clone(), ..SessionRequest::default() };
+            let telemetry = self.telemetry.clone();
+            let request = SessionRequest { needs_journal: true, teams, telemetry, ..SessionRequest::default() };
             let session = Session::open(&with, request).await.map_err(|error| host_error(&error))?;
             session.choose_default_model().await;
-            Ok(Arc::new(CliProject { session }) as Arc<dyn OpenProject>)
+            let (limits, account) = (self.limits, with.account);
+            Ok(Arc::new(CliProject { session, folder: folder.to_owned(), limits, account }) as Arc<dyn OpenProject>)
         })
+    }
+
+    fn stamp(&self, folder: &Path) -> u64 {
+        super::mcp::stamp(folder)
     }
 }
 
 /// A project that the command line opened.
 struct CliProject {
     session: Session,
+    folder: PathBuf,
+    limits: Limits,
+    account: Option<String>,
 }
 
 impl OpenProject for CliProject {
     fn homing(&self) -> &Homing {
         &self.session.homing
+    }
+
+    fn prepare(&self, task: Task, limits: Limits) -> Task {
+        let mut task = self.session.bounded(task, limits.or(self.limits));
+        let agent = self.session.homing.registry().get(&task.agent).ok();
+        // The model of a team is its program, which no other model can replace.
+        let is_team = agent.is_some_and(|agent| homing_teams::is_team_agent(agent));
+        task.model = task.model.or_else(|| self.session.model.clone()).filter(|_| !is_team);
+        task.account = task.account.or_else(|| self.account.clone());
+        task
+    }
+
+    fn plan(&self, task: Task) -> Result<Value, HostError> {
+        super::run::plan::plan_json(&self.session, task).map_err(|trouble| host_error(&trouble.into()))
+    }
+
+    fn agents(&self) -> Value {
+        super::agents::agents_json(&self.session)
+    }
+
+    fn agent(&self, name: &str) -> Result<Value, HostError> {
+        // A path would make the server read a file.
+        if self.session.homing.registry().get(name).is_err() {
+            let message = format!("there is no agent `{name}`");
+            return Err(HostError { kind: HostErrorKind::NotFound, message, hint: None });
+        }
+        super::agents::agent_json(&self.session, name).map_err(|error| host_error(&error))
+    }
+
+    fn models(&self) -> (Option<String>, Vec<String>) {
+        let default = self.session.model.clone().or_else(|| self.session.catalog.default_model().map(|(name, _)| name));
+        (default, self.session.config.user.aliases.keys().cloned().collect())
+    }
+
+    fn accounts(&self) -> BTreeMap<String, Option<u64>> {
+        let accounts = self.session.config.user.accounts().unwrap_or_default();
+        accounts.into_iter().map(|(name, account)| (name, account.per_day_micros)).collect()
+    }
+
+    fn allow_always(&self, rules: &[Rule]) -> Result<String, HostError> {
+        super::answer::allow_always(&self.folder, rules).map_err(|trouble| host_error(&trouble.into()))
+    }
+
+    fn spawn_error(&self, error: SpawnError) -> HostError {
+        host_error(&Trouble::from(error).into())
     }
 }
 

@@ -50,17 +50,18 @@ pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     if args.follow {
         follow(&journal, &found).await?;
     }
-    let envelope = envelope(&journal, &found)?;
     if args.positions {
         print(&positions(&journal, &found)?)?;
         return Ok(Exit::Done);
     }
     match (args.json, args.tree) {
-        (true, _) => print_result::json(&envelope),
+        (true, _) => print_result::json(&envelope(&journal, &found)?),
         (false, true) => print(&tree_lines(&journal, &found)?)?,
         (false, false) => {
             let tree = journal.tree(found.tree).map_err(Trouble::from)?;
             let run = tree.get(found.run).ok_or_else(|| Trouble::usage("there is no such run"))?;
+            // The results of other runs of a large tree are not needed.
+            let envelope = journal.envelope_in(&tree, run).map_err(Trouble::from)?;
             print(&transcript(run, &envelope, &tree))?;
             if waiting_for_budget(&journal, found.tree)?.contains(&found.run) {
                 print("waiting for budget")?;

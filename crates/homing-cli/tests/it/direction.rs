@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("homing-tools", &["homing-core", "homing-sandbox"]),
     ("homing-runtime", &["homing-core"]),
     ("homing-otel", &["homing-core"]),
+    ("homing-fold-wasm", &["homing-core"]),
     ("homing-teams", &["homing-core", "homing-runtime"]),
     (
         "homing",

@@ -268,7 +268,9 @@ fn only_one_crate_reads_the_environment() {
 fn libraries_name_no_command_line_flags() {
     let mut found = Vec::new();
     for (path, text) in sources().into_iter().filter(|(path, _)| is_library(path)) {
-        if FOREIGN_OPTIONS.iter().any(|allowed| path.starts_with(allowed)) {
+        // The web interface shows the command that does the same as each action.
+        let shows_commands = path.starts_with("crates/homing-web/");
+        if shows_commands || FOREIGN_OPTIONS.iter().any(|allowed| path.starts_with(allowed)) {
             continue;
         }
         for (number, line) in without_tests(&text).lines().enumerate() {

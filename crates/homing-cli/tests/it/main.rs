@@ -30,6 +30,7 @@ mod run;
 mod safety;
 mod secrets;
 mod serve;
+mod serve_actions;
 mod serve_client;
 mod servers;
 mod skills;

@@ -192,7 +192,9 @@ impl Events {
 
     /// Reads until an event of this kind for which `is_wanted` holds.
     pub fn until(&mut self, event: &str, is_wanted: impl Fn(&Value) -> bool) -> ServerEvent {
+        let started = std::time::Instant::now();
         loop {
+            assert!(started.elapsed() < Duration::from_secs(60), "no `{event}` within a minute");
             let next = self.next().unwrap_or_else(|| panic!("the events ended before `{event}`"));
             if next.event == event && is_wanted(&next.data) {
                 return next;

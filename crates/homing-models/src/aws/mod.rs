@@ -10,11 +10,9 @@ use std::{
 };
 
 use homing_core::model::ModelError;
-use reqwest::{
-    Url,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
-};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
+use url::Url;
 
 /// Name of the service in signatures.
 const SERVICE: &str = "bedrock";
@@ -152,7 +150,7 @@ impl AwsSigner {
         headers: &mut HeaderMap,
         body: &str,
         now: SystemTime,
-    ) -> Result<(), reqwest::header::InvalidHeaderValue> {
+    ) -> Result<(), http::header::InvalidHeaderValue> {
         let scope = sigv4::Scope { region: &self.region, service: SERVICE, at: sigv4::timestamp(now) };
         headers.insert(HeaderName::from_static("x-amz-date"), HeaderValue::try_from(&scope.at)?);
         if let Some(token) = &credentials.session_token {

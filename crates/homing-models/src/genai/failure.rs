@@ -6,7 +6,8 @@ use homing_core::model::ModelError;
 
 use crate::{
     classify_error::{self, ErrorBody, shortened},
-    http::{self, Peer},
+    genai::http::transport,
+    http::Peer,
 };
 
 /// Classifies an error of a call to `peer`. `genai` boxes the status of a failed stream inside an error of its own type.
@@ -17,7 +18,7 @@ pub(super) fn classify(error: &genai::Error, peer: &Peer) -> ModelError {
         E::WebStream { error, cause, .. } => match error.downcast_ref::<genai::Error>() {
             Some(inner) => classify(inner, peer),
             None => match error.downcast_ref::<reqwest::Error>() {
-                Some(inner) => http::transport(inner, peer),
+                Some(inner) => transport(inner, peer),
                 None => ModelError::Broken { reason: shortened(cause) },
             },
         },
@@ -35,7 +36,7 @@ fn classify_call(error: &genai::webc::Error, peer: &Peer) -> ModelError {
     use genai::webc::Error as E;
     match error {
         E::ResponseFailedStatus { status, body, headers } => from_parts(status.as_u16(), headers, body),
-        E::Reqwest(inner) => http::transport(inner, peer),
+        E::Reqwest(inner) => transport(inner, peer),
         other => ModelError::Unusable { reason: shortened(&other.to_string()) },
     }
 }

@@ -2,6 +2,7 @@
 //! used outside this folder. `tests/genai.rs` has a test for each of its pitfalls.
 
 mod failure;
+mod http;
 mod raw_frames;
 mod request;
 
@@ -23,6 +24,7 @@ use homing_core::{
     message::{Image, Reply, StopReason, Usage},
     model::{AskFailure, Delta, Model, ModelCard, ModelError, ModelRequest, OnDelta, Sampling},
 };
+pub(crate) use http::GenaiHttp;
 use raw_frames::RawFrames;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -88,7 +90,7 @@ impl GenaiModel {
             target.auth = auth.clone();
             Ok(target)
         };
-        let client = self.http.client()?.clone();
+        let client = self.http.genai.client()?.clone();
         let built = Client::builder().with_reqwest(client).with_service_target_resolver_fn(resolver).build();
         built.map_err(|error| classify(&error, &self.peer))
     }

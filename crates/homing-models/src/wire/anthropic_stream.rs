@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 use std::borrow::Cow;
 
-use super::{DeltaListener, EventText, StreamProgress, read, usage};
+use super::{DeltaListener, EventText, StreamProgress, event_text, read, usage};
 use crate::{
     classify_error,
     wire::reply_builder::{ReplyBlock, ReplyBuilder, cut_stream, progress},
@@ -69,7 +69,7 @@ impl AnthropicDecoder {
         if self.over {
             return Ok(StreamProgress::Over);
         }
-        let text = String::from_utf8_lossy(data);
+        let text = event_text(data);
         let event: StreamEvent<'_> = read(&text)?;
         match event.kind.as_ref() {
             "message_start" => self.start(event.message),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     DeltaListener, EventText, StreamProgress,
     bedrock::ORIGIN,
-    read,
+    event_text, read,
     reply_builder::{ReplyBlock, ReplyBuilder, progress},
     usage,
 };
@@ -137,7 +137,7 @@ impl BedrockDecoder {
 
     /// Decodes one event.
     pub(crate) fn push(&mut self, data: &[u8], on_delta: DeltaListener<'_>) -> Result<StreamProgress, ModelError> {
-        let text = String::from_utf8_lossy(data);
+        let text = event_text(data);
         let event: StreamEvent<'_> = read(&text)?;
         if let Some(exception) = event.exception {
             return Err(exception.classify());

@@ -186,10 +186,12 @@ pub(super) fn parsed(raw: &RawValue) -> Value {
 }
 
 /// The arguments as text; some servers send an object instead of a string.
-pub(super) fn arguments(raw: &RawValue) -> String {
+pub(super) fn arguments(raw: &RawValue) -> Cow<'_, str> {
+    if let Ok(EventText(text)) = serde_json::from_str(raw.get()) {
+        return text;
+    }
     match parsed(raw) {
-        Value::String(text) => text,
-        Value::Null => String::new(),
-        value @ (Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_)) => value.to_string(),
+        Value::Null => Cow::Borrowed(""),
+        value => Cow::Owned(value.to_string()),
     }
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use super::{
     DeltaListener, EventText, StreamProgress,
     chat_chunk::{ChatChunk, ChatDelta, ContentText, FunctionDelta, MessageForm, arguments, parsed},
-    read,
+    event_text, read,
     reasoning::{FIELDS, IN_CONTENT},
     usage,
 };
@@ -49,7 +49,7 @@ impl ChatDecoder {
             self.done();
             return Ok(StreamProgress::Over);
         }
-        let text = String::from_utf8_lossy(data);
+        let text = event_text(data);
         let chunk: ChatChunk<'_> = read(&text)?;
         if matches!(&chunk.object, ContentText::One(word) if word == "error") {
             return Err(classify_error::from_event(&serde_json::from_str(&text).unwrap_or_default()));
@@ -60,7 +60,7 @@ impl ChatDecoder {
 
     /// Decodes a whole response.
     pub(crate) fn push_whole(&mut self, body: &[u8], on_delta: DeltaListener<'_>) -> Result<(), ModelError> {
-        let text = String::from_utf8_lossy(body);
+        let text = event_text(body);
         let chunk: ChatChunk<'_> = serde_json::from_str(&text).map_err(|error| ModelError::Unusable {
             reason: format!("the response is not a chat completion: {error}"),
         })?;
@@ -154,7 +154,7 @@ impl ChatDecoder {
 
     fn take_usage(&mut self, usage: &Option<&RawValue>, x_groq: &Option<&RawValue>) {
         if let Some(raw) = usage.filter(|raw| raw.get() != "null") {
-            self.draft.usage = Some(usage::of_chat(&parsed(raw)));
+            self.draft.usage = Some(usage::of_chat_text(raw.get()));
         } else if let Some(raw) = x_groq
             && let Some(inner) = parsed(raw).get("usage").filter(|usage| usage.is_object())
             && self.draft.usage.is_none()
@@ -289,7 +289,7 @@ impl ChatDecoder {
                 if !more.is_empty() {
                     on_delta(Delta::Arguments(&more));
                 }
-                let block = ReplyBlock::Call { id: id.to_owned(), name: name.into_owned(), args: more };
+                let block = ReplyBlock::Call { id: id.to_owned(), name: name.into_owned(), args: more.into_owned() };
                 let at = self.draft.open(block)?;
                 self.calls.push((index, id.to_owned(), at));
                 Ok(StreamProgress::Content)

@@ -247,6 +247,12 @@ fn arguments(args: &Args) -> String {
 #[derive(Default, Deserialize)]
 struct EventText<'a>(#[serde(borrow)] Cow<'a, str>);
 
+/// The text of an event. Bytes that are not UTF-8 are replaced.
+fn event_text(data: &[u8]) -> Cow<'_, str> {
+    // Checking is several times faster than replacing.
+    std::str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed)
+}
+
 /// Parses an event. One that cannot be parsed means that the stream is damaged.
 fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     serde_json::from_str(data).map_err(|error| ModelError::Broken { reason: format!("cannot parse an event: {error}") })

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use super::{
     DeltaListener, EventText, StreamProgress,
     chat_chunk::{ContentText, parsed},
-    read, usage,
+    event_text, read, usage,
 };
 use crate::{
     classify_error,
@@ -105,7 +105,7 @@ impl ResponsesDecoder {
         if self.over {
             return Ok(StreamProgress::Over);
         }
-        let text = String::from_utf8_lossy(data);
+        let text = event_text(data);
         let event: StreamEvent<'_> = read(&text)?;
         let (place, delta) = (event.place(), event.text());
         match event.kind.as_ref() {

@@ -1,6 +1,7 @@
 //! Parses the usage that providers report. Implausible numbers count as missing.
 
 use homing_core::message::Usage;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// More tokens than any request can have; larger numbers are errors.
@@ -27,6 +28,90 @@ fn unknown() -> Usage {
     Usage::default().estimated(true)
 }
 
+/// The usage of a chat completion as most servers report it.
+#[derive(Deserialize)]
+struct CommonUsage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<PromptDetails>,
+    #[serde(default)]
+    completion_tokens_details: Option<CompletionDetails>,
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    #[serde(default)]
+    num_cached_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct PromptDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    #[serde(default)]
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct CompletionDetails {
+    #[serde(default)]
+    reasoning_tokens: Option<u64>,
+}
+
+impl CommonUsage {
+    fn counts(self) -> Option<ChatCounts> {
+        let (prompt, completion) =
+            (self.prompt_tokens_details.unwrap_or_default(), self.completion_tokens_details.unwrap_or_default());
+        let cached = [self.prompt_cache_hit_tokens, self.cached_tokens, self.num_cached_tokens];
+        let cached = cached.into_iter().chain([prompt.cached_tokens]).flatten().max().unwrap_or(0);
+        let counts = ChatCounts {
+            input: self.prompt_tokens,
+            output: self.completion_tokens,
+            total: self.total_tokens.unwrap_or(0),
+            reasoning: completion.reasoning_tokens.unwrap_or(0),
+            cached,
+            cache_write: prompt.cache_write_tokens.unwrap_or(0),
+        };
+        let all = [counts.input, counts.output, counts.total, counts.reasoning, counts.cached, counts.cache_write];
+        all.iter().all(|count| *count < MAX_TOKENS).then_some(counts)
+    }
+}
+
+/// The plausible counts of a chat completion.
+struct ChatCounts {
+    input: u64,
+    output: u64,
+    total: u64,
+    reasoning: u64,
+    cached: u64,
+    cache_write: u64,
+}
+
+impl ChatCounts {
+    fn usage(self) -> Usage {
+        let Self { input, mut output, reasoning, .. } = self;
+        // Some providers do not include reasoning in the output; the total shows which do.
+        if reasoning > 0 && self.total == input + output + reasoning {
+            output += reasoning;
+        }
+        let cached = self.cached.min(input);
+        let cache_write = self.cache_write.min(input - cached);
+        Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() }
+    }
+}
+
+/// Usage of a chat completion, as JSON. The common form is read without building a value.
+pub(super) fn of_chat_text(json: &str) -> Usage {
+    let common = serde_json::from_str::<CommonUsage>(json).ok().and_then(CommonUsage::counts);
+    match common {
+        Some(counts) => counts.usage(),
+        None => of_chat(&serde_json::from_str(json).unwrap_or_default()),
+    }
+}
+
 /// Usage of a chat completion. Some servers use the newer names, or report the total instead of the output.
 pub(super) fn of_chat(object: &Value) -> Usage {
     let names =
@@ -38,25 +123,13 @@ pub(super) fn of_chat(object: &Value) -> Usage {
             output = output.checked_sub(input)?;
         }
         let reasoning = count(object, &["completion_tokens_details", "reasoning_tokens"])?;
-        // Some providers do not include reasoning in the output; the total shows which do.
-        if reasoning > 0 && count(object, &["total_tokens"])? == input + output + reasoning {
-            output += reasoning;
-        }
+        let total = if reasoning > 0 { count(object, &["total_tokens"])? } else { 0 };
         let mut cached = count(object, &["prompt_tokens_details", "cached_tokens"])?;
         for key in ["prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"] {
             cached = cached.max(count(object, &[key])?);
         }
         let cache_write = count(object, &["prompt_tokens_details", "cache_write_tokens"])?;
-        let cached = cached.min(input);
-        let cache_write = cache_write.min(input - cached);
-        Some(
-            Usage::default()
-                .input(input)
-                .cached(cached)
-                .cache_write(cache_write)
-                .output(output)
-                .reasoning(reasoning.min(output)),
-        )
+        Some(ChatCounts { input, output, total, reasoning, cached, cache_write }.usage())
     };
     read().unwrap_or_else(unknown)
 }
@@ -140,6 +213,23 @@ mod tests {
         }
         assert_eq!(of_anthropic(&json!({"input_tokens": -1, "output_tokens": 2}), None), unknown());
         assert_eq!(of_chat(&json!({"prompt_tokens": 5.0, "completion_tokens": 1})).input, 5);
+    }
+
+    #[test]
+    fn common_form_and_values_are_read_alike() {
+        for usage in [
+            json!({"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13,
+                "prompt_tokens_details": {"cached_tokens": 3, "audio_tokens": 0}, "completion_tokens_details": null}),
+            json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 18, "num_cached_tokens": 90,
+                "completion_tokens_details": {"reasoning_tokens": 3}}),
+            json!({"prompt_tokens": 5.0, "completion_tokens": 1}),
+            json!({"prompt_tokens": 5, "completion_tokens": -1}),
+            json!({"prompt_tokens": 5, "completion_tokens": 1, "cached_tokens": MAX_TOKENS}),
+            json!({"prompt_tokens": 5}),
+            json!(null),
+        ] {
+            assert_eq!(of_chat_text(&usage.to_string()), of_chat(&usage), "{usage}");
+        }
     }
 
     #[test]

@@ -154,9 +154,9 @@ impl RunDriver {
             drop(self.run.record(interrupted_ask(worst_case(&asked))));
         }
         self.observation.stop();
-        self.wait_for_children().await;
+        Box::pin(self.wait_for_children()).await;
         live_run.drop_agent_tools();
-        self.close_workspace().await;
+        Box::pin(self.close_workspace()).await;
         if let Some(commit) = self.record_end(self.with_report(ended))
             && let Err(error) = commit.await
         {

@@ -44,11 +44,14 @@ impl ToolCalls {
     }
 
     /// Carries out calls concurrently; all of them share one slot of the run.
-    pub(crate) async fn call_all(&self, calls: Vec<CallState>) -> Result<(), Interrupt> {
-        if calls.is_empty() {
-            return Ok(());
-        }
+    pub(crate) async fn call_all(&self, mut calls: Vec<CallState>) -> Result<(), Interrupt> {
         let slot = CallSlot::new(self.scheduler.clone());
+        if calls.len() < 2 {
+            return match calls.pop() {
+                Some(state) => Box::pin(self.call_in(&slot, state)).await,
+                None => Ok(()),
+            };
+        }
         let calls = stream::iter(calls).map(|state| Ok(self.call_in(&slot, state)));
         calls.try_buffer_unordered(self.run.config().max_tools).try_collect::<Vec<()>>().await?;
         Ok(())

@@ -38,10 +38,14 @@ pub(crate) async fn follow(server: Arc<Server>, call: Call) -> Outcome {
         tokio::spawn(server.watch.clone().feed_list(from, sender));
         return Ok(response);
     };
-    let feed = server.watch.feed.clone();
-    let count = blocking(move || Ok(feed.record_count(tree)?)).await?;
+    let watch = server.watch.clone();
+    let count = blocking(move || {
+        watch.begin()?;
+        Ok(watch.feed.record_count(tree)?)
+    });
+    let count = count.await?;
     let next_seq = last.map(|last| last.saturating_add(1)).or(query.from).unwrap_or(0);
-    let channel = server.watch.channels.open(tree, count, || server.live_run(tree));
+    let channel = server.watch.channels.open(tree, count, || server.projects.live_run(tree));
     server.watch.wake();
     tokio::spawn(TreeReader { channel, next_seq, sender }.feed());
     Ok(response)

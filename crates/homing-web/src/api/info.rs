@@ -27,7 +27,7 @@ pub(crate) struct Info {
 pub(crate) async fn info(server: Arc<Server>, _: Call) -> Outcome {
     let info = Info {
         version: env!("CARGO_PKG_VERSION"),
-        project: server.project.display().to_string(),
+        project: server.projects.folder.display().to_string(),
         journal: server.watch.journal.path().display().to_string(),
         pid: std::process::id(),
     };

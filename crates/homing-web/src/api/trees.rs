@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homing::{
-    Envelope,
+    Envelope, Status,
     crates::{
         core::fact::Record,
         runtime::journal::sqlite::{Filter, Which},
@@ -75,14 +75,15 @@ pub(crate) async fn list(server: Arc<Server>, call: Call) -> Outcome {
 
 fn listed(watch: &JournalWatch, query: &TreesQuery) -> Result<Trees, Problem> {
     let status = query.status.as_deref().filter(|status| !status.is_empty());
-    let status = status.map(str::parse).transpose().map_err(|error| Problem::bad_request(format!("{error}")))?;
+    let status: Option<Status> =
+        status.map(str::parse).transpose().map_err(|error| Problem::bad_request(format!("{error}")))?;
     let tag = query.tag.as_deref().filter(|tag| !tag.is_empty()).map(|tag| match tag.split_once('=') {
         Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
         None => (tag.to_owned(), None),
     });
     let agent = query.agent.clone().filter(|agent| !agent.is_empty());
     let (since, before) = (query.since, query.before);
-    let filter = Filter { which: Which::Roots, since, before, status, agent, tag, ..Filter::default() };
+    let filter = Filter { which: Which::Roots, since, before, agent, tag, ..Filter::default() };
     let limit = usize::try_from(query.limit.unwrap_or(DEFAULT_TREES).min(MAX_TREES)).unwrap_or(usize::MAX);
     let words: Vec<String> = query.q.iter().flat_map(|q| q.split_whitespace()).map(str::to_lowercase).collect();
     watch.cache.catch_up()?;
@@ -98,6 +99,9 @@ fn listed(watch: &JournalWatch, query: &TreesQuery) -> Result<Trees, Problem> {
             break;
         }
         let row = watch.cache.row(row)?;
+        if status.is_some_and(|status| status != row.status) {
+            continue;
+        }
         if query.project.as_ref().is_none_or(|project| project.is_empty() || *project == row.summary.project) {
             trees.push(row);
         }
@@ -116,9 +120,13 @@ pub(crate) struct Tree {
 }
 
 pub(crate) async fn get(server: Arc<Server>, call: Call) -> Outcome {
-    let tree = call.id(0)?;
+    let id = call.id(0)?;
     let watch = server.watch.clone();
-    json(StatusCode::OK, &blocking(move || found(&watch, tree)).await?)
+    let tree = blocking(move || {
+        let run = watch.journal.find(&id.to_string())?;
+        found(&watch, run.tree)
+    });
+    json(StatusCode::OK, &tree.await?)
 }
 
 fn found(watch: &JournalWatch, tree: Uuid) -> Result<Tree, Problem> {
@@ -149,10 +157,11 @@ pub(crate) struct Facts {
     /// The records, in order.
     #[schemars(with = "Vec<Value>")]
     records: Vec<Arc<Record>>,
-    /// Position after the last of these records: where the next page and the events begin.
-    next: u64,
-    /// True if there are more records by now.
-    more: bool,
+    /// Position after the last of these records, where events begin.
+    position: u64,
+    /// The value of `from` for the next page, if there are more records by now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
 }
 
 pub(crate) async fn facts(server: Arc<Server>, call: Call) -> Outcome {
@@ -161,8 +170,9 @@ pub(crate) async fn facts(server: Arc<Server>, call: Call) -> Outcome {
     let facts = blocking(move || {
         let from = query.from.unwrap_or(0);
         let records = feed.page(tree, from, query.limit.unwrap_or(MAX_RECORDS).min(MAX_RECORDS))?;
-        let next = records.last().map_or(from, |record| record.seq + 1);
-        Ok(Facts { records, next, more: feed.record_count(tree)? > next })
+        let position = records.last().map_or(from, |record| record.seq + 1);
+        let next = Some(position).filter(|position| feed.record_count(tree).is_ok_and(|count| count > *position));
+        Ok(Facts { records, position, next })
     });
     json(StatusCode::OK, &facts.await?)
 }

@@ -25,13 +25,19 @@ use crate::{
 const BYTES_PER_TOKEN: u64 = 3;
 
 pub(crate) fn show(session: &Session, task: Task, is_json: bool) -> anyhow::Result<Exit> {
+    let plan = plan_json(session, task)?;
+    print(&if is_json { terminal::json(&plan) } else { text(&plan) })?;
+    Ok(Exit::Done)
+}
+
+/// Returns what a task would do and could cost.
+pub(crate) fn plan_json(session: &Session, task: Task) -> Result<Value, Trouble> {
     let (spawned, tools) = session.homing.runtime().plan(task.clone()).map_err(Trouble::from)?;
     let model = spawned.models.first().cloned().unwrap_or_default();
     let found = session.catalog.get(&model).map_err(|error| Trouble::new(TroubleKind::Auth, error.to_string()))?;
     let mut plan = plan(&spawned, &tools, found.card(), &task);
     plan["warnings"] = spawned.warnings.iter().cloned().chain(session.hidden_agents()).collect();
-    print(&if is_json { terminal::json(&plan) } else { text(&plan) })?;
-    Ok(Exit::Done)
+    Ok(plan)
 }
 
 fn plan(spawned: &Spawned, tools: &[ToolSpec], card: &ModelCard, task: &Task) -> Value {

@@ -1,6 +1,6 @@
 //! Changes of the journal, for processes that watch the trees of all others.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::fact::Record;
 use rusqlite::Connection;
@@ -10,6 +10,8 @@ use crate::journal::{
     JournalError,
     sqlite::{
         SqliteJournal,
+        index::day,
+        owner::now,
         query::parsed,
         reader,
         row::{count, int},
@@ -42,6 +44,18 @@ impl JournalFeed {
     /// Fails if the journal cannot be read.
     pub fn position(&self) -> Result<u64, JournalError> {
         self.0.read(|connection| Ok(last(connection)?))
+    }
+
+    /// Returns the micro-dollars that each budget account has spent today (UTC).
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn spent_today(&self) -> Result<BTreeMap<String, u64>, JournalError> {
+        self.0.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT name, cost_micros FROM accounts WHERE day = ?1")?;
+            let rows = statement.query_map([day(now())], |row| Ok((row.get(0)?, row.get(1).map(count)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
     }
 
     /// Returns the number of records of a tree, which is the position of its next one.

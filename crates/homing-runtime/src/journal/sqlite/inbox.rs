@@ -50,6 +50,7 @@ impl Inbox<'_> {
         let (tree, run, kind, body) = match request {
             InboxRequest::Cancel { tree, run, by } => (tree, run, "cancel", by.clone()),
             InboxRequest::Tell { tree, run, message } => (tree, run, "tell", message.clone()),
+            InboxRequest::Extend { tree, run, more } => (tree, run, "extend", json!(more).to_string()),
             InboxRequest::Answer { tree, run, question, answer, by } => {
                 (tree, run, "answer", json!({"question": question, "answer": answer, "by": by}).to_string())
             }
@@ -80,6 +81,7 @@ fn request(tree: &str, run: &str, kind: &str, body: String) -> Option<InboxReque
     match kind {
         "cancel" => Some(InboxRequest::Cancel { tree, run, by: body }),
         "tell" => Some(InboxRequest::Tell { tree, run, message: body }),
+        "extend" => Some(InboxRequest::Extend { tree, run, more: serde_json::from_str(&body).ok()? }),
         "answer" => {
             let PostedAnswer { question, answer, by } = serde_json::from_str(&body).ok()?;
             Some(InboxRequest::Answer { tree, run, question, answer, by })

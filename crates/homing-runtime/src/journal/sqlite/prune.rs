@@ -24,7 +24,10 @@ use crate::journal::{
 const EVERY_MS: u64 = 86_400_000;
 
 /// Records that are deleted in one transaction, so that other writers do not wait long.
-const CHUNK: u32 = 2_000;
+const CHUNK: u64 = 2_000;
+
+/// Trees that are pruned in one transaction, because each transaction waits for the disk.
+const GROUP: usize = 200;
 
 /// Bounds on what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,42 +136,57 @@ impl Pruner {
         let mut pruned = Pruned::default();
         let oldest = now().saturating_sub(u64::try_from(keep.age.as_millis()).unwrap_or(u64::MAX));
         self.finish_interrupted(&connection)?;
-        for (tree, last_at) in candidates(&connection)? {
-            if last_at >= oldest && bytes_used(&connection)? <= keep.bytes {
+        let mut group = TreeGroup::default();
+        for candidate in candidates(&connection)? {
+            let is_old = candidate.last_at < oldest;
+            if !is_old || group.is_full() {
+                pruned.trees += self.prune_group(std::mem::take(&mut group))?;
+            }
+            if !is_old && bytes_used(&connection)? <= keep.bytes {
                 break;
             }
-            match query::envelope(&connection, &self.me, tree) {
-                Ok(envelope) => pruned.trees += u64::from(self.prune_tree(tree, without_resume(envelope))?),
-                Err(_) => pruned.unreadable.push(tree),
+            match query::envelope(&connection, &self.me, candidate.tree) {
+                Ok(envelope) => group.add(&candidate, without_resume(envelope))?,
+                Err(_) => pruned.unreadable.push(candidate.tree),
             }
         }
+        pruned.trees += self.prune_group(group)?;
         self.tidy()?;
         pruned.bytes = bytes_used(&connection)?;
         Ok(pruned)
     }
 
-    /// Stores the envelope and marks the tree in one transaction; only then are the records deleted, in small steps.
-    fn prune_tree(&self, tree: Uuid, envelope: Envelope) -> Result<bool, JournalError> {
-        let envelope = serde_json::to_string(&envelope)
-            .map_err(|error| JournalError::Unwritable(format!("cannot write the result of {tree} as JSON: {error}")))?;
-        if !self.queue.run_blocking(move |txn| mark(txn, tree, &envelope))? {
-            return Ok(false);
+    /// Stores the envelopes, marks the trees and begins to delete their records in one transaction. The rest of the records, if
+    /// there are many, is deleted in small steps. Returns the number of trees.
+    fn prune_group(&self, group: TreeGroup) -> Result<u64, JournalError> {
+        if group.trees.is_empty() {
+            return Ok(0);
         }
-        self.delete(tree)?;
-        Ok(true)
+        let marked = self.queue.run_blocking(move |txn| {
+            let mut marked = Vec::new();
+            for (tree, envelope) in &group.trees {
+                if mark(txn, *tree, envelope)? {
+                    marked.push(*tree);
+                }
+            }
+            let rest = delete_some(txn, marked.clone())?;
+            Ok((marked.len(), rest))
+        })?;
+        let (count, rest) = marked;
+        self.delete(rest)?;
+        Ok(count as u64)
     }
 
-    fn delete(&self, tree: Uuid) -> Result<(), JournalError> {
-        while self.queue.run_blocking(move |txn| delete_some(txn, tree))? {}
+    fn delete(&self, mut trees: Vec<Uuid>) -> Result<(), JournalError> {
+        while !trees.is_empty() {
+            trees = self.queue.run_blocking(move |txn| delete_some(txn, trees))?;
+        }
         Ok(())
     }
 
     /// Deletes the records of marked trees that a process left behind because it died while pruning.
     fn finish_interrupted(&self, connection: &Connection) -> Result<(), JournalError> {
-        for tree in half_pruned(connection)? {
-            self.delete(tree)?;
-        }
-        Ok(())
+        self.delete(half_pruned(connection)?)
     }
 
     /// Removes rows that are not referenced any more, and returns free pages to the file system.
@@ -176,6 +194,35 @@ impl Pruner {
         let me = self.me.clone();
         self.queue.run_blocking(move |txn| Ok(remove_dead_owners(&txn.connection, &me)?))?;
         while self.queue.run_blocking(|txn| Ok(vacuum_some(&txn.connection)?))? {}
+        Ok(())
+    }
+}
+
+/// A tree that may be pruned.
+struct Candidate {
+    tree: Uuid,
+    last_at: u64,
+    records: u64,
+}
+
+/// Trees that are pruned together, with their envelopes as JSON.
+#[derive(Default)]
+struct TreeGroup {
+    trees: Vec<(Uuid, String)>,
+    records: u64,
+}
+
+impl TreeGroup {
+    fn is_full(&self) -> bool {
+        self.trees.len() >= GROUP || self.records >= CHUNK
+    }
+
+    fn add(&mut self, candidate: &Candidate, envelope: Envelope) -> Result<(), JournalError> {
+        let tree = candidate.tree;
+        let envelope = serde_json::to_string(&envelope)
+            .map_err(|error| JournalError::Unwritable(format!("cannot write the result of {tree} as JSON: {error}")))?;
+        self.trees.push((tree, envelope));
+        self.records += candidate.records;
         Ok(())
     }
 }
@@ -188,14 +235,16 @@ fn without_resume(mut envelope: Envelope) -> Envelope {
 }
 
 /// Trees that have ended and are not pinned, the least recently written first.
-fn candidates(connection: &Connection) -> rusqlite::Result<Vec<(Uuid, u64)>> {
+fn candidates(connection: &Connection) -> rusqlite::Result<Vec<Candidate>> {
     let mut statement = connection.prepare(
-        "SELECT trees.id, trees.last_at FROM trees JOIN runs ON runs.id = trees.id
+        "SELECT trees.id, trees.last_at, trees.next_seq FROM trees JOIN runs ON runs.id = trees.id
          WHERE pruned = 0 AND runs.ended IS NOT NULL AND trees.id NOT IN (SELECT tree FROM pins)
          AND NOT EXISTS (SELECT 1 FROM runs AS open WHERE open.tree = trees.id AND open.ended IS NULL)
          ORDER BY trees.last_at, trees.id",
     )?;
-    let rows = statement.query_map([], |row| Ok((query::parsed(row, 0)?, count(row.get(1)?))))?;
+    let rows = statement.query_map([], |row| {
+        Ok(Candidate { tree: query::parsed(row, 0)?, last_at: count(row.get(1)?), records: count(row.get(2)?) })
+    })?;
     rows.collect()
 }
 
@@ -212,39 +261,40 @@ fn mark(txn: &mut WriteTxn, tree: Uuid, envelope: &str) -> Result<bool, JournalE
     let connection = &txn.connection;
     let id = tree.to_string();
     let owner: Option<String> =
-        connection.query_row("SELECT owner FROM trees WHERE id = ?1", [&id], |row| row.get(0))?;
+        connection.prepare_cached("SELECT owner FROM trees WHERE id = ?1")?.query_row([&id], |row| row.get(0))?;
     let owner = owner.map(|owner| Owner::find(connection, &owner)).transpose()?.flatten();
-    let open: bool =
-        connection.query_row("SELECT EXISTS (SELECT 1 FROM runs WHERE tree = ?1 AND ended IS NULL)", [&id], |row| {
-            row.get(0)
-        })?;
+    let open: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE tree = ?1 AND ended IS NULL)")?
+        .query_row([&id], |row| row.get(0))?;
     if open || owner.is_some_and(|owner| owner.is_alive(&txn.me)) {
         return Ok(false);
     }
-    connection.execute("INSERT OR REPLACE INTO results (tree, envelope) VALUES (?1, ?2)", [&id, envelope])?;
-    connection.execute("UPDATE trees SET pruned = 1 WHERE id = ?1", [&id])?;
+    let sql = "INSERT OR REPLACE INTO results (tree, envelope) VALUES (?1, ?2)";
+    connection.prepare_cached(sql)?.execute([&id, envelope])?;
+    connection.prepare_cached("UPDATE trees SET pruned = 1 WHERE id = ?1")?.execute([&id])?;
     Ok(true)
 }
 
-/// Deletes some records of a marked tree; returns whether there may be more.
-fn delete_some(txn: &mut WriteTxn, tree: Uuid) -> Result<bool, JournalError> {
+/// Deletes some records of marked trees, and everything else that only a tree without records refers to. Returns the trees that
+/// may have more.
+fn delete_some(txn: &mut WriteTxn, trees: Vec<Uuid>) -> Result<Vec<Uuid>, JournalError> {
     let connection = &txn.connection;
-    let id = tree.to_string();
-    let gone = connection.execute(
-        "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE tree = ?1 LIMIT ?2)",
-        params![id, CHUNK],
-    )?;
-    if gone > 0 {
-        return Ok(true);
+    let mut room = CHUNK;
+    let mut trees = trees.into_iter();
+    for tree in trees.by_ref() {
+        let id = tree.to_string();
+        let sql = "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE tree = ?1 LIMIT ?2)";
+        room -= connection.prepare_cached(sql)?.execute(params![id, int(room)])? as u64;
+        if room == 0 {
+            return Ok([tree].into_iter().chain(trees).collect());
+        }
+        let sql = "DELETE FROM bodies WHERE hash IN (SELECT hash FROM body_uses WHERE tree = ?1)
+                       AND NOT EXISTS (SELECT 1 FROM body_uses WHERE body_uses.hash = bodies.hash AND tree <> ?1)";
+        connection.prepare_cached(sql)?.execute([&id])?;
+        connection.prepare_cached("DELETE FROM body_uses WHERE tree = ?1")?.execute([&id])?;
+        connection.prepare_cached("DELETE FROM inbox WHERE tree = ?1")?.execute([&id])?;
     }
-    connection.execute(
-        "DELETE FROM bodies WHERE hash IN (SELECT hash FROM body_uses WHERE tree = ?1)
-             AND NOT EXISTS (SELECT 1 FROM body_uses WHERE body_uses.hash = bodies.hash AND tree <> ?1)",
-        [&id],
-    )?;
-    connection.execute("DELETE FROM body_uses WHERE tree = ?1", [&id])?;
-    connection.execute("DELETE FROM inbox WHERE tree = ?1", [&id])?;
-    Ok(false)
+    Ok(Vec::new())
 }
 
 /// Removes dead owners that no open tree and no reservation refers to.

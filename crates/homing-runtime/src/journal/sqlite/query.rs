@@ -7,6 +7,7 @@ use homing_core::{
     envelope::{Envelope, EnvelopeUsage, Status},
     fact::Record,
     place::Place,
+    run::Run,
     tree::RunTree,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
@@ -202,6 +203,11 @@ impl SqliteJournal {
     /// The envelope of a tree's root, even after its records were pruned. Runs without a living owner are interrupted.
     pub fn envelope(&self, tree: Uuid) -> Result<Envelope, JournalError> {
         self.read(|connection| envelope(connection, &self.me, tree))
+    }
+
+    /// The envelope of a run in the fold of its tree, as it is in [`envelope`](Self::envelope).
+    pub fn envelope_in(&self, fold: &RunTree, run: &Run) -> Result<Envelope, JournalError> {
+        self.read(|connection| envelope_in(connection, &self.me, fold, run))
     }
 
     /// Process ID and host of the living owner of a tree, if it has one.
@@ -446,8 +452,12 @@ pub(super) fn envelope(connection: &Connection, me: &Owner, tree: Uuid) -> Resul
     }
     let fold = reader::tree(connection, tree)?;
     let root = fold.root().ok_or(JournalError::NoSuchTree(tree))?;
-    let mut envelope = Envelope::new(&fold, root);
-    let owner = owner_of(connection, tree)?;
+    envelope_in(connection, me, &fold, root)
+}
+
+fn envelope_in(connection: &Connection, me: &Owner, fold: &RunTree, run: &Run) -> Result<Envelope, JournalError> {
+    let mut envelope = Envelope::new(fold, run);
+    let owner = fold.root().map_or(Ok(None), |root| owner_of(connection, root.id))?;
     if !owner.is_some_and(|owner| owner.is_alive(me)) && !fold.is_parked() {
         interrupt(&mut envelope);
     }

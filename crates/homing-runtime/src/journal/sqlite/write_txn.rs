@@ -63,10 +63,10 @@ impl WriteTxn {
 
     pub(super) fn begin_batch(&mut self) {
         self.batch = Batch::default();
-        match self.connection.execute_batch("BEGIN IMMEDIATE") {
+        match execute(&self.connection, "BEGIN IMMEDIATE") {
             Ok(()) => {
-                self.batch.data_version =
-                    self.connection.pragma_query_value(None, "data_version", |row| row.get(0)).ok();
+                let version = self.connection.prepare_cached("PRAGMA data_version");
+                self.batch.data_version = version.and_then(|mut version| version.query_row([], |row| row.get(0))).ok();
             }
             Err(error) => {
                 self.batch.fail(error);
@@ -94,7 +94,7 @@ impl WriteTxn {
             self.owned.save_progress(&self.connection, *tree)?;
         }
         self.pass_commit();
-        Ok(self.connection.execute_batch("COMMIT")?)
+        Ok(execute(&self.connection, "COMMIT")?)
     }
 
     /// Only commits that concern a tree count as failpoints: the journal's own housekeeping has no fixed order.
@@ -144,4 +144,9 @@ impl WriteTxn {
             let _ = self.me.leave(&self.connection);
         }
     }
+}
+
+/// Executes a statement that every batch needs. It is compiled once.
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
 }

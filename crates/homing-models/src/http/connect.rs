@@ -1,0 +1,139 @@
+//! Opens connections: TCP, the tunnel of a proxy, TLS, and the handshake of HTTP.
+
+use std::{io, sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderValue, Uri, uri::Scheme};
+use hyper::client::conn::{http1, http2};
+use hyper_util::{
+    client::legacy::connect::{HttpConnector, proxy::Tunnel},
+    rt::{TokioExecutor, TokioIo},
+};
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::net::TcpStream;
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{ClientConfig, crypto::aws_lc_rs, pki_types::ServerName},
+};
+use url::Url;
+
+use super::{Http, TransportError, pool::Connection};
+
+/// Time without traffic after which a connection is probed, and between probes.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// Number of unanswered probes after which a connection is dead.
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// A proxy that all requests pass through.
+pub(crate) struct Proxy {
+    pub(crate) uri: Uri,
+    /// The value of `proxy-authorization`.
+    pub(crate) auth: Option<HeaderValue>,
+}
+
+impl Proxy {
+    /// Reads the address of a proxy, which may contain a user name and password.
+    pub(crate) fn new(address: &str) -> Result<Self, String> {
+        let url = Url::parse(address).map_err(|error| format!("`{address}` is not a proxy address: {error}"))?;
+        if url.scheme() != "http" {
+            return Err(format!("a proxy with the scheme `{}` is not supported", url.scheme()));
+        }
+        let uri = origin(&url).map_err(|error| format!("`{address}` is not a proxy address: {error}"))?;
+        Ok(Self { uri, auth: basic_auth(&url) })
+    }
+}
+
+/// The scheme, host and port of `url`.
+pub(crate) fn origin(url: &Url) -> Result<Uri, http::uri::InvalidUri> {
+    Uri::try_from(url.origin().ascii_serialization())
+}
+
+/// The authorization that an address contains, as `user:password@`.
+pub(crate) fn basic_auth(url: &Url) -> Option<HeaderValue> {
+    if url.username().is_empty() && url.password().is_none() {
+        return None;
+    }
+    let decoded = |text: &str| percent_decoded(text);
+    let pair = format!("{}:{}", decoded(url.username()), decoded(url.password().unwrap_or_default()));
+    let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn percent_decoded(text: &str) -> String {
+    let encoded = format!("v={}", text.replace('+', "%2B"));
+    url::form_urlencoded::parse(encoded.as_bytes()).next().map_or_else(String::new, |(_, value)| value.into_owned())
+}
+
+/// The TLS settings: the certificates that the system trusts, and both versions of HTTP.
+pub(crate) fn tls_config() -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.and_then(BuilderVerifierExt::with_platform_verifier).map_err(|error| error.to_string())?;
+    let mut config = config.with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Opens a connection to `origin`, within the time for it.
+pub(crate) async fn connect(http: &Http, origin: &Uri) -> Result<Connection, TransportError> {
+    let limit = http.timeouts.connect;
+    match tokio::time::timeout(limit, open(http, origin)).await {
+        Ok(opened) => opened,
+        Err(_) => Err(TransportError::connect(io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))),
+    }
+}
+
+async fn open(http: &Http, origin: &Uri) -> Result<Connection, TransportError> {
+    let is_tls = origin.scheme() == Some(&Scheme::HTTPS);
+    let stream = open_tcp(http, origin, is_tls).await?;
+    if !is_tls {
+        return http1_over(stream).await;
+    }
+    let config = http.tls().map_err(TransportError::setup)?;
+    let host = origin.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(host).map_err(TransportError::connect)?;
+    let stream = TlsConnector::from(config).connect(name, stream).await.map_err(TransportError::connect)?;
+    match stream.get_ref().1.alpn_protocol() {
+        Some(b"h2") => {
+            let opened = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+            let (sender, connection) = opened.map_err(TransportError::connect)?;
+            drop(tokio::spawn(connection));
+            Ok(Connection::Http2(sender))
+        }
+        _ => http1_over(stream).await,
+    }
+}
+
+async fn open_tcp(http: &Http, origin: &Uri, is_tls: bool) -> Result<TcpStream, TransportError> {
+    use tower_service::Service as _;
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(http.timeouts.connect));
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(KEEPALIVE));
+    connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
+    let stream = match &http.proxy()? {
+        None => connector.call(origin.clone()).await.map_err(TransportError::connect)?,
+        Some(proxy) if is_tls => {
+            let tunnel = Tunnel::new(proxy.uri.clone(), connector);
+            let mut tunnel = match &proxy.auth {
+                Some(auth) => tunnel.with_auth(auth.clone()),
+                None => tunnel,
+            };
+            tunnel.call(origin.clone()).await.map_err(TransportError::connect)?
+        }
+        Some(proxy) => connector.call(proxy.uri.clone()).await.map_err(TransportError::connect)?,
+    };
+    Ok(stream.into_inner())
+}
+
+async fn http1_over(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+) -> Result<Connection, TransportError> {
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(TransportError::connect)?;
+    drop(tokio::spawn(connection));
+    Ok(Connection::Http1(sender))
+}

@@ -1,0 +1,339 @@
+//! Runs: start, cancel, tell, resume, raise limits, fork.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use homing::{
+    AttachedContent, Attachment, Fork, Image, Limits, RunHandle, SpawnError, Status, Submission, Task,
+    crates::runtime::journal::{
+        InboxRequest,
+        sqlite::{Posted, RunRef},
+    },
+};
+use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{limits::LimitsBody, quoted};
+use crate::{
+    call::{Call, Outcome, blocking, json},
+    host::OpenProject,
+    problem::Problem,
+    server::Server,
+};
+
+/// The name of this server in records.
+pub(crate) const BY: &str = "the web interface";
+
+/// The agent of a run that names none.
+const DEFAULT_AGENT: &str = "general";
+
+/// Maximum time for the first record of a run to be written.
+const FIRST_RECORD: Duration = Duration::from_secs(10);
+
+/// A run to start.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StartRun {
+    /// Agent or team (default: `general`).
+    agent: Option<String>,
+    /// The task.
+    task: String,
+    /// Limits of the run tree.
+    #[serde(default)]
+    limits: LimitsBody,
+    /// Model to use instead of the agent's own.
+    model: Option<String>,
+    /// Labels to find the run by.
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+    /// Values for `{{KEY}}` in prompts.
+    #[serde(default)]
+    context: BTreeMap<String, Value>,
+    /// Returns what the run would do and could cost, without starting it.
+    #[serde(default)]
+    plan: bool,
+    /// Files that belong to the task.
+    #[serde(default)]
+    attachments: Vec<AttachmentBody>,
+    /// Project folder, one that the journal knows (default: the folder of the server).
+    project: Option<PathBuf>,
+}
+
+/// A file that belongs to a task.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttachmentBody {
+    /// Name of the file, as the model is told.
+    name: String,
+    /// `text/plain`, another text type, or an image type.
+    media_type: String,
+    /// The content in base64.
+    data: String,
+}
+
+/// The result of an action.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Done {
+    /// The tree.
+    #[schemars(with = "String")]
+    pub(crate) tree: Uuid,
+    /// The run.
+    #[schemars(with = "String")]
+    pub(crate) run: Uuid,
+    /// The project folder of a run that was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) project: Option<String>,
+    /// The result in a few words.
+    pub(crate) message: String,
+    /// The command that does the same.
+    pub(crate) command: String,
+}
+
+pub(crate) async fn start(server: Arc<Server>, call: Call) -> Outcome {
+    let body: StartRun = call.body()?;
+    if body.task.trim().is_empty() {
+        return Err(Problem::bad_request("the task is empty"));
+    }
+    let folder = server.known_project(body.project.as_deref()).await?;
+    let project = server.projects.of_folder(&folder).await?;
+    let agent = body.agent.clone().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+    let mut task = Task::new(agent.clone(), body.task.clone());
+    task.attachments = body.attachments.iter().map(attachment).collect::<Result<_, _>>()?;
+    task.model.clone_from(&body.model);
+    task.tags.clone_from(&body.tags);
+    task.context.clone_from(&body.context);
+    let task = project.prepare(task, body.limits.limits()?);
+    let model = body.model.as_ref().map(|model| format!(" --model {}", quoted(model))).unwrap_or_default();
+    let flags = format!("{model}{}", body.limits.flags());
+    let command = format!("homing run --agent {}{flags} {}", quoted(&agent), quoted(&body.task));
+    if body.plan {
+        let mut plan = project.plan(task)?;
+        plan["command"] = Value::from(format!("{command} --plan"));
+        return json(StatusCode::OK, &plan);
+    }
+    let (status, tree) = match call.header("idempotency-key").filter(|key| !key.is_empty()) {
+        Some(key) => submit(&server, &*project, key, task).await?,
+        None => (StatusCode::CREATED, begin(&server, &*project, task).await?.tree_id()),
+    };
+    let message = if status == StatusCode::CREATED { "started" } else { "this key was used before; this is its run" };
+    let project = Some(folder.display().to_string());
+    json(status, &Done { tree, run: tree, project, message: message.to_owned(), command })
+}
+
+async fn submit(
+    server: &Server,
+    project: &dyn OpenProject,
+    key: &str,
+    task: Task,
+) -> Result<(StatusCode, Uuid), Problem> {
+    match project.homing().runtime().submit(key, task).await.map_err(|error| spawn_problem(project, error))? {
+        Submission::New(run) => {
+            server.watch.channels.attach(&run);
+            Ok((StatusCode::CREATED, run.tree_id()))
+        }
+        Submission::Earlier(tree) => Ok((StatusCode::OK, tree)),
+    }
+}
+
+/// Starts a run, and returns once its first record is written.
+pub(crate) async fn begin(server: &Server, project: &dyn OpenProject, task: Task) -> Result<RunHandle, Problem> {
+    let run = project.homing().spawn(task).map_err(|error| spawn_problem(project, error))?;
+    let mut events = run.events();
+    let written = tokio::time::timeout(FIRST_RECORD, events.next()).await;
+    if written.is_err() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the journal does not accept records at present"));
+    }
+    server.watch.channels.attach(&run);
+    Ok(run)
+}
+
+fn spawn_problem(project: &dyn OpenProject, error: SpawnError) -> Problem {
+    match error {
+        SpawnError::Journal(error) => error.into(),
+        other => project.spawn_error(other).into(),
+    }
+}
+
+fn attachment(body: &AttachmentBody) -> Result<Attachment, Problem> {
+    let wrong = |why: &str| Problem::bad_request(format!("attachment `{}`: {why}", body.name));
+    let bytes = STANDARD.decode(body.data.trim()).map_err(|_| wrong("the data is not valid base64"))?;
+    let content = match body.media_type.as_str() {
+        "image/png" | "image/jpeg" | "image/gif" | "image/webp" => {
+            let base64 = STANDARD.encode(bytes);
+            AttachedContent::Image(Image { media_type: body.media_type.clone(), base64, pages: None })
+        }
+        text if text.starts_with("text/") || text == "application/json" => {
+            AttachedContent::Text(String::from_utf8(bytes).map_err(|_| wrong("the text is not valid UTF-8"))?)
+        }
+        _ => return Err(wrong("only text and images (PNG, JPEG, GIF, WebP) can be attached")),
+    };
+    Ok(Attachment { path: body.name.clone(), content })
+}
+
+/// Finds the run of a request by its ID.
+async fn find(server: &Server, call: &Call) -> Result<RunRef, Problem> {
+    let id = call.id(0)?.to_string();
+    let journal = server.watch.journal.clone();
+    blocking(move || Ok(journal.find(&id)?)).await
+}
+
+/// Sends a request to the process that drives a run. Fails if there is none.
+async fn post(server: &Server, found: &RunRef, request: InboxRequest) -> Result<u32, Problem> {
+    match server.watch.journal.post(request).await? {
+        Posted::ToOwner { pid, .. } => Ok(pid),
+        Posted::NoOwner => Err(not_running(server, found).await?),
+    }
+}
+
+async fn not_running(server: &Server, found: &RunRef) -> Result<Problem, Problem> {
+    let status = status_of(server, found).await?;
+    let id = found.tree;
+    Ok(match status {
+        status if status.is_over() => Problem::conflict(format!("not running: it already ended ({})", status.name())),
+        _ => Problem::conflict("not running: its process is gone").hint(format!("resume it: homing resume {id}")),
+    })
+}
+
+async fn status_of(server: &Server, found: &RunRef) -> Result<Status, Problem> {
+    let (journal, tree, run) = (server.watch.journal.clone(), found.tree, found.run);
+    let envelope = blocking(move || Ok(journal.envelope(tree)?)).await?;
+    Ok(envelope.all().into_iter().find(|envelope| envelope.run == run).map_or(Status::Interrupted, |it| it.status))
+}
+
+fn done(found: &RunRef, message: String, command: String) -> Outcome {
+    json(StatusCode::OK, &Done { tree: found.tree, run: found.run, project: None, message, command })
+}
+
+pub(crate) async fn cancel(server: Arc<Server>, call: Call) -> Outcome {
+    let found = find(&server, &call).await?;
+    let request = InboxRequest::Cancel { tree: found.tree, run: found.run, by: BY.to_owned() };
+    let pid = post(&server, &found, request).await?;
+    let command = format!("homing cancel {}", found.run);
+    done(&found, format!("process {pid} was asked to stop run {} and the runs below it", found.place), command)
+}
+
+/// The body of a request that needs none.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Nothing {}
+
+/// A message to a run.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tell {
+    /// The message.
+    message: String,
+}
+
+pub(crate) async fn tell(server: Arc<Server>, call: Call) -> Outcome {
+    let body: Tell = call.body()?;
+    if body.message.trim().is_empty() {
+        return Err(Problem::bad_request("the message is empty"));
+    }
+    let found = find(&server, &call).await?;
+    let command = format!("homing tell {} {}", found.run, quoted(&body.message));
+    let request = InboxRequest::Tell { tree: found.tree, run: found.run, message: body.message.clone() };
+    match server.watch.journal.post(request).await? {
+        Posted::ToOwner { pid, .. } => {
+            return done(&found, format!("message delivered to run {} (process {pid})", found.place), command);
+        }
+        Posted::NoOwner if !status_of(&server, &found).await?.is_over() => {
+            return Err(not_running(&server, &found).await?);
+        }
+        Posted::NoOwner => (),
+    }
+    let run = continued(&server, &found, body.message).await?;
+    let message = "the run had ended; a new one continues its conversation".to_owned();
+    let (tree, run) = (run.tree_id(), run.id());
+    json(StatusCode::CREATED, &Done { tree, run, project: None, message, command })
+}
+
+/// Continues the conversation of a run that has ended.
+async fn continued(server: &Server, found: &RunRef, message: String) -> Result<RunHandle, Problem> {
+    let project = server.projects.of_tree(&server.watch.journal, found.tree).await?;
+    let (journal, tree, run) = (server.watch.journal.clone(), found.tree, found.run);
+    let fold = blocking(move || Ok(journal.tree(tree)?)).await?;
+    let earlier = fold.get(run).ok_or_else(|| Problem::not_found("there is no such run"))?;
+    let mut task = Task::new(earlier.spawned.agent.name.clone(), message).workdir(earlier.spawned.workdir.clone());
+    task.history = earlier.messages().iter().map(|entry| entry.message.clone()).collect();
+    task.context.clone_from(&earlier.spawned.context);
+    task.tags = [("continues".to_owned(), run.to_string())].into();
+    let mut task = project.prepare(task, Limits::default());
+    task.model = task.model.or_else(|| earlier.spawned.models.first().cloned());
+    begin(server, &*project, task).await
+}
+
+/// Limits of a run that is resumed.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Resume {
+    /// Amounts to add to the limits.
+    limits: LimitsBody,
+}
+
+pub(crate) async fn resume(server: Arc<Server>, call: Call) -> Outcome {
+    let body: Resume = call.body()?;
+    let found = find(&server, &call).await?;
+    let run = server.resume(found.tree, body.limits.limits()?).await?;
+    let command = format!("homing resume {}{}", found.tree, body.limits.flags());
+    let status = run.status();
+    let message = if status.is_over() {
+        let words = status.name().replace('_', " ");
+        return Err(Problem::conflict(format!("this run has already ended ({words}); raise a limit to continue it")));
+    } else {
+        "resumed".to_owned()
+    };
+    done(&found, message, command)
+}
+
+pub(crate) async fn limits(server: Arc<Server>, call: Call) -> Outcome {
+    let body: LimitsBody = call.body()?;
+    let more = body.limits()?;
+    if more == Limits::default() {
+        return Err(Problem::bad_request("no limit is named"));
+    }
+    let found = find(&server, &call).await?;
+    let command = format!("homing resume {}{}", found.tree, body.flags());
+    let request = InboxRequest::Extend { tree: found.tree, run: found.run, more };
+    match server.watch.journal.post(request).await? {
+        Posted::ToOwner { pid, .. } => done(&found, format!("process {pid} raises the limits"), command),
+        Posted::NoOwner => {
+            let run = server.resume(found.tree, more).await?;
+            if run.status().is_over() {
+                return Err(not_running(&server, &found).await?);
+            }
+            done(&found, "the limits were raised, and the run continues".to_owned(), command)
+        }
+    }
+}
+
+/// The position at which a run is forked.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ForkBody {
+    /// Position of the last record that the fork takes over.
+    seq: u64,
+    /// A message to the fork.
+    message: Option<String>,
+}
+
+pub(crate) async fn fork(server: Arc<Server>, call: Call) -> Outcome {
+    let body: ForkBody = call.body()?;
+    let found = find(&server, &call).await?;
+    let project = server.projects.of_tree(&server.watch.journal, found.tree).await?;
+    let forked = project.homing().fork(found.tree, Fork::at(body.seq)).await;
+    let run = forked.map_err(|error| match error {
+        SpawnError::Fork(why) => Problem::conflict(why),
+        other => spawn_problem(&*project, other),
+    })?;
+    server.watch.channels.attach(&run);
+    if let Some(message) = body.message.as_deref().filter(|message| !message.trim().is_empty()) {
+        run.tell(message);
+    }
+    let command = format!("homing fork {} --at {}", found.tree, body.seq);
+    let (tree, run) = (run.tree_id(), run.id());
+    json(StatusCode::CREATED, &Done { tree, run, project: None, message: "forked".to_owned(), command })
+}
