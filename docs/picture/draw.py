@@ -1,4 +1,5 @@
-"""Draws a terminal screen, as `tmux capture-pane -e -p` prints it, as an SVG picture."""
+"""Draws terminal screens, as `tmux capture-pane -e -p` prints them, as an SVG picture. Several screens, each after a line with a form feed
+and its time in milliseconds, become a moving picture that plays in the time of the recording and then begins again."""
 
 import html
 import re
@@ -6,6 +7,7 @@ import sys
 
 COLOURS = {30: "#5c6370", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61afef", 35: "#c678dd", 36: "#56b6c2", 37: "#dcdfe4"}
 WIDTH, HEIGHT, LEFT, TOP = 8.4, 18, 14, 44
+LAST_MS = 6000  # the last screen stays this long
 
 
 def spans(line):
@@ -31,21 +33,56 @@ def spans(line):
                 colour = COLOURS.get(code) or COLOURS[code - 60]
 
 
-lines = sys.stdin.read().rstrip("\n").split("\n")
-while lines and not lines[-1].strip():
-    lines.pop()
-width, height = 100 * WIDTH + 2 * LEFT, len(lines) * HEIGHT + TOP + 14
+def screens(text):
+    """The screens with their times, without repetitions."""
+    found = []
+    for part in text.split("\f") if "\f" in text else ["0\n" + text]:
+        if not part.strip():
+            continue
+        at, _, screen = part.partition("\n")
+        lines = [line.rstrip() for line in screen.rstrip("\n").split("\n")]
+        while lines and not re.sub(r"\x1b\[[0-9;]*m", "", lines[-1]).strip():
+            lines.pop()
+        if not found or found[-1][1] != lines:
+            found.append((int(at), lines))
+    return found
+
+
+def draw(lines):
+    for row, line in enumerate(lines):
+        column = 0
+        for text, colour, bold, dim in spans(line):
+            style = (f' fill="{colour}"' if colour else "") + (' font-weight="bold"' if bold else "") + (' opacity="0.65"' if dim else "")
+            x, y = LEFT + column * WIDTH, TOP + row * HEIGHT
+            if text.strip():
+                print(f'<text x="{x:.1f}" y="{y}" textLength="{len(text) * WIDTH:.1f}"{style}>{html.escape(text)}</text>')
+            column += len(text)
+
+
+frames = screens(sys.stdin.read())
+rows = max(len(lines) for _, lines in frames)
+width, height = 100 * WIDTH + 2 * LEFT, rows * HEIGHT + TOP + 14
 print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" role="img" aria-label="a run of homing in a terminal">')
-print(f'<rect width="100%" height="100%" rx="8" fill="#21252b"/>')
+print('<rect width="100%" height="100%" rx="8" fill="#21252b"/>')
 for at, fill in enumerate(["#e06c75", "#e5c07b", "#98c379"]):
     print(f'<circle cx="{20 + at * 20}" cy="18" r="6" fill="{fill}"/>')
 print('<g font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14" fill="#dcdfe4" xml:space="preserve">')
-for row, line in enumerate(lines):
-    column = 0
-    for text, colour, bold, dim in spans(line):
-        style = (f' fill="{colour}"' if colour else "") + (' font-weight="bold"' if bold else "") + (' opacity="0.65"' if dim else "")
-        x, y = LEFT + column * WIDTH, TOP + row * HEIGHT
-        if text.strip():
-            print(f'<text x="{x:.1f}" y="{y}" textLength="{len(text) * WIDTH:.1f}"{style}>{html.escape(text)}</text>')
-        column += len(text)
+end = frames[-1][0] + LAST_MS
+for at, (start, lines) in enumerate(frames):
+    stop = frames[at + 1][0] if at + 1 < len(frames) else end
+    if len(frames) == 1:
+        draw(lines)
+        continue
+    # A screen is shown from its time to that of the next one; without animation the last one is shown.
+    times = [0, start / end, stop / end]
+    keys = {0: "none"}
+    keys[start / end] = "inline"
+    if stop < end:
+        keys[stop / end] = "none"
+    times = ";".join(f"{time:.4f}" for time in keys)
+    values = ";".join(keys.values())
+    shown = "inline" if stop == end else "none"
+    print(f'<g display="{shown}"><animate attributeName="display" calcMode="discrete" dur="{end / 1000:.2f}s" repeatCount="indefinite" keyTimes="{times}" values="{values}"/>')
+    draw(lines)
+    print("</g>")
 print("</g></svg>")

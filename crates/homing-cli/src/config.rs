@@ -17,7 +17,7 @@ use homing_runtime::journal::sqlite::Account;
 use homing_sandbox::SandboxOptions;
 use serde::Deserialize;
 
-use crate::{cli::values, exit::Trouble};
+use crate::{cli::values, exit::Trouble, search_config::SearchConfig};
 
 /// One configuration file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -51,6 +51,8 @@ pub(crate) struct Config {
     pub(crate) on_demand: OnDemandConfig,
     /// MCP servers, by name: `command`, `args` and `env`, or `url` and `headers`.
     pub(crate) mcp: BTreeMap<String, serde_json::Value>,
+    /// The search engine for the tool `websearch`.
+    pub(crate) websearch: Option<SearchConfig>,
 }
 
 /// The size from which on tools are offered on demand.
@@ -265,6 +267,7 @@ impl Layered {
             ("projects", !project.projects.is_empty()),
             ("delegates", !project.delegates.is_empty()),
             ("mcp", !project.mcp.is_empty()),
+            ("websearch", project.websearch.is_some()),
             ("sandbox.read", !project.sandbox.read.is_empty()),
             ("sandbox.write", !project.sandbox.write.is_empty()),
             ("sandbox.env", !project.sandbox.env.is_empty()),

@@ -10,6 +10,7 @@ mod permission_prompt;
 mod print_result;
 mod progress;
 mod screen;
+mod search_config;
 mod session;
 mod signals;
 mod telemetry;

@@ -40,6 +40,7 @@ use crate::{
     config::Layered,
     exit::{NO_KEY_HINT, Trouble, TroubleKind},
     permission_prompt::{RuleStore, TerminalPrompt},
+    search_config::SearchConfig,
     terminal,
 };
 
@@ -111,7 +112,7 @@ impl Session {
         let policy = on_question(with, had_handler);
         let private = setup.private.clone();
         let mut builder = Homing::builder().workdir(&folder).with_project_context().on_ask(handler);
-        builder = builder.coding_setup(with_config(setup, with, &request, &config));
+        builder = builder.coding_setup(with_config(setup, with, &request, &config)?);
         builder = builder.permissions(permissions(with, &config)?.on_question(policy));
         let mut settings = RuntimeConfig::default();
         settings.on_demand = config.on_demand();
@@ -385,7 +386,12 @@ fn coding_setup(with: &WithArgs, folder: &Path) -> Result<CodingSetup, Trouble> 
     Ok(setup)
 }
 
-fn with_config(mut setup: CodingSetup, with: &WithArgs, request: &SessionRequest<'_>, config: &Layered) -> CodingSetup {
+fn with_config(
+    mut setup: CodingSetup,
+    with: &WithArgs,
+    request: &SessionRequest<'_>,
+    config: &Layered,
+) -> Result<CodingSetup, Trouble> {
     setup.delegates.clone_from(&config.user.delegates);
     if let (Some(agent), false) = (request.agent, with.delegates.is_empty()) {
         setup.delegates.insert(agent.to_owned(), with.delegates.clone());
@@ -393,7 +399,8 @@ fn with_config(mut setup: CodingSetup, with: &WithArgs, request: &SessionRequest
     setup.sandbox = config.user.sandbox.options();
     setup.servers.clone_from(&config.user.mcp);
     setup.limits = config.ceiling();
-    setup
+    setup.tools.search = config.user.websearch.as_ref().map(SearchConfig::provider).transpose()?;
+    Ok(setup)
 }
 
 /// Returns what happens to questions. Without anyone to ask they are denied at once, unless the user wants them to wait.
@@ -407,7 +414,7 @@ fn on_question(with: &WithArgs, has_handler: bool) -> OnQuestion {
     }
 }
 
-fn permissions(with: &WithArgs, config: &Layered) -> Result<Permissions, Trouble> {
+pub(crate) fn permissions(with: &WithArgs, config: &Layered) -> Result<Permissions, Trouble> {
     let network = with.network.as_deref().map(values::network).transpose();
     let network = network.map_err(|error| Trouble::usage(format!("--network: {error}")))?;
     let flags = Layer::everything("flags").settled(with.allow.clone()).deny(with.deny.clone());

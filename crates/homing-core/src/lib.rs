@@ -4,6 +4,7 @@
 
 pub mod agent_builder;
 pub mod authority;
+pub mod changes;
 pub mod definition;
 pub mod diagnostic;
 pub mod duration;

@@ -1,5 +1,6 @@
 //! Receipts: what a run really did, taken from its facts and not from what its model says. They list files that file tools
-//! wrote, commands, and hosts that web tools reached. Files and hosts that a command uses are not seen.
+//! wrote, commands with the files of the working folder that they changed, and hosts that web tools reached. Other files, and
+//! hosts that a command uses, are not seen.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,14 +30,23 @@ pub struct Receipts {
 }
 
 /// A file that was written. The file tools report it as the data of their results.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileReceipt {
     /// The path, relative to the working folder if inside it.
     pub path: String,
-    /// The SHA-256 hash of its contents after the write, in hexadecimal digits.
+    /// The SHA-256 hash of its contents after the write, in hexadecimal digits; empty if the file was deleted.
     pub sha256: String,
     /// True if the run created it.
     pub created: bool,
+    /// The hash of its contents before the write, if the file existed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// True if the run deleted it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deleted: bool,
+    /// The permission bits of a file that was deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
 }
 
 /// A command that was started.
@@ -104,8 +114,11 @@ impl ReceiptLog {
                 receipt.exit_code = data.get("exit_code").and_then(Value::as_i64);
                 receipt.signal = data.get("signal").and_then(Value::as_i64);
                 receipt.timed_out = data.get("timed_out").and_then(Value::as_bool).unwrap_or(false);
+                let files = data.get("files").cloned().and_then(|files| serde_json::from_value(files).ok());
+                let files: Vec<FileReceipt> = files.unwrap_or_default();
+                files.into_iter().for_each(|file| self.wrote(file));
             }
-            tool_names::WRITE | tool_names::EDIT => {
+            tool_names::WRITE | tool_names::EDIT | tool_names::RESTORE => {
                 if let Ok(file) = serde_json::from_value::<FileReceipt>(data()) {
                     self.wrote(file);
                 }
@@ -124,7 +137,7 @@ impl ReceiptLog {
 
     fn wrote(&mut self, file: FileReceipt) {
         match self.receipts.files.iter_mut().find(|known| known.path == file.path) {
-            Some(known) => known.sha256 = file.sha256,
+            Some(known) => (known.sha256, known.deleted, known.mode) = (file.sha256, file.deleted, file.mode),
             None => self.receipts.files.push(file),
         }
     }

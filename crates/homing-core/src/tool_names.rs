@@ -45,6 +45,8 @@ pub const TELL: &str = "tell";
 pub const CANCEL: &str = "cancel";
 /// Gives the structured answer.
 pub const ANSWER: &str = "answer";
+/// Restores a file's contents from before a change. Models are never offered it.
+pub const RESTORE: &str = "restore";
 /// Finds and loads tools that are offered on demand.
 pub const FIND_TOOLS: &str = "find_tools";
 /// Finds agents to delegate to.

@@ -15,6 +15,7 @@ pub mod fuzz;
 #[cfg(feature = "genai")]
 mod genai;
 mod http;
+mod model_list;
 mod model_table;
 pub mod names;
 mod native_model;

@@ -29,6 +29,12 @@ pub(crate) fn listed(provider: &str, model: &str) -> Option<ModelEntry> {
     of_provider(provider, id).or_else(|| of_maker(id))
 }
 
+/// Returns the models in the table of the provider that the price table calls `provider`.
+pub(crate) fn names(provider: &str) -> Vec<String> {
+    let names = TABLE.lines().filter_map(|line| line.split('\t').next()?.strip_prefix(provider)?.strip_prefix('/'));
+    names.map(str::to_owned).collect()
+}
+
 fn of_provider(provider: &str, id: &str) -> Option<ModelEntry> {
     let (mut name, mut region) = (id, without_region(id));
     loop {

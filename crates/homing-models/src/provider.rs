@@ -392,7 +392,7 @@ impl From<OneOrMore> for Vec<String> {
     }
 }
 
-fn card(row: &ProviderRow, model: &str, key: &ApiKey) -> ModelCard {
+pub(crate) fn card(row: &ProviderRow, model: &str, key: &ApiKey) -> ModelCard {
     let listed = row.listed(model);
     let given = row.prices.get(model).or_else(|| row.prices.get("*")).and_then(GivenPrice::rates);
     // A limit of zero tokens is a mistake in the configuration.

@@ -2,6 +2,7 @@
 //! understood with certainty is reported as unclear.
 
 pub mod bash;
+pub mod command_changes;
 pub mod commands;
 mod git_rules;
 mod indirect_exec;

@@ -7,9 +7,10 @@ use homing_core::{skill::SkillLibrary, tool::Tool};
 use crate::{
     ask::AskTool,
     files::{
+        atomic_write::FileWrites,
+        contents::ContentStore,
         diff::{DiffTool, GitRunner},
         edit::EditTool,
-        file_versions::LastWriters,
         glob::GlobTool,
         grep::GrepTool,
         ls::LsTool,
@@ -36,6 +37,8 @@ pub struct ToolsConfig {
     pub skills: Option<Arc<dyn SkillLibrary>>,
     /// Runs git for the `diff` tool; without it the tool is left out.
     pub git: Option<Arc<dyn GitRunner>>,
+    /// Keeps the contents of files before and after each change; without it changes cannot be undone.
+    pub contents: Option<Arc<ContentStore>>,
     /// The addresses that `fetch` may reach.
     pub reach: Reach,
     /// The search engine for `websearch`; without it the tool is left out.
@@ -45,11 +48,11 @@ pub struct ToolsConfig {
 /// Creates the in-process tools. One set serves all runs of a host: runs that share it do not overwrite each other's
 /// changes to files unseen.
 pub fn files_tools(config: ToolsConfig) -> Vec<Arc<dyn Tool>> {
-    let writers = Arc::new(LastWriters::default());
+    let writes = Arc::new(FileWrites { contents: config.contents, ..FileWrites::default() });
     let mut tools = vec![
         typed(ReadTool),
-        typed(WriteTool { writers: writers.clone() }),
-        typed(EditTool { writers }),
+        typed(WriteTool { writes: writes.clone() }),
+        typed(EditTool { writes }),
         typed(GlobTool),
         typed(GrepTool),
         typed(LsTool),

@@ -1,5 +1,5 @@
-//! A separate git worktree per run: created from the repository's last commit, kept if the run changed something and
-//! removed otherwise. Git runs in the sandbox, without hooks and without programs configured by the repository.
+//! A separate git worktree per run: created from the repository's last commit, and removed if the run changed nothing. Otherwise
+//! its work is committed on the worktree's branch and kept. Git runs in the sandbox, without hooks and without programs configured by the repository.
 
 use std::{
     path::{Path, PathBuf},
@@ -64,6 +64,37 @@ impl BaseCommit {
     }
 }
 
+/// A worktree that was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptWorktree {
+    /// The run that worked in it.
+    pub run: Uuid,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its branch.
+    pub branch: String,
+    /// The commit that the run started from.
+    pub base: String,
+    /// The git folder of its repository.
+    pub git: PathBuf,
+    /// The file that records the worktree; it is removed with it.
+    pub record: PathBuf,
+}
+
+/// Lists the worktrees in a folder, the oldest first.
+pub fn kept_worktrees(folder: &Path) -> Vec<KeptWorktree> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let read = |record: PathBuf| {
+        let run: Uuid = record.file_name()?.to_str()?.strip_suffix(".base")?.parse().ok()?;
+        let BaseCommit { commit, git } = BaseCommit::parse(&std::fs::read_to_string(&record).ok()?)?;
+        let (path, branch) = (folder.join(run.to_string()), GitWorktrees::branch(run));
+        Some(KeptWorktree { run, path, branch, base: commit, git, record })
+    };
+    let mut kept: Vec<KeptWorktree> = entries.filter_map(read).collect();
+    kept.sort_by_key(|worktree| worktree.run);
+    kept
+}
+
 impl Workspaces for GitWorktrees {
     fn enter<'a>(&'a self, run: Uuid, workdir: &'a Path) -> BoxFuture<'a, Result<Workspace, String>> {
         Box::pin(async move {
@@ -89,7 +120,13 @@ impl Workspaces for GitWorktrees {
                     Ok(()) => Left::Removed,
                     Err(why) => Left::Kept { path: place, summary: format!("could not be removed: {why}") },
                 },
-                Err(summary) => Left::Kept { path: place, summary },
+                Err(summary) => {
+                    let uncommitted = match self.commit(run).await {
+                        Ok(()) => String::new(),
+                        Err(why) => format!("; its uncommitted changes could not be committed: {}", why.trim()),
+                    };
+                    Left::Kept { path: place, summary: format!("{summary}{uncommitted}") }
+                }
             }
         })
     }
@@ -154,6 +191,25 @@ impl GitWorktrees {
                 Err(format!("{files} changed file{plural}{commits}, on branch {}", Self::branch(run)))
             }
         }
+    }
+
+    /// Commits what the run left uncommitted, so that its branch has all of its work.
+    async fn commit(&self, run: Uuid) -> Result<(), String> {
+        let place = &self.place(run);
+        let base = std::fs::read_to_string(self.base(run)).ok().and_then(|text| BaseCommit::parse(&text));
+        let git = base.ok_or("its base commit is not known")?.git;
+        let write =
+            || GitAccess::Writing { read: place, write: vec![git.clone(), git.join("worktrees"), place.clone()] };
+        self.git(place, &["add", "--all"], write()).await?;
+        let reading = [place.to_owned(), git.clone()];
+        let staged = self.git(place, &["diff", "--cached", "--name-only"], GitAccess::Reading(&reading)).await?;
+        if staged.trim().is_empty() {
+            return Ok(());
+        }
+        let message = format!("Work of run {run}");
+        let identity = ["-c", "user.name=Homing", "-c", "user.email=homing@localhost", "-c", "commit.gpgSign=false"];
+        let commit = ["commit", "--quiet", "--no-verify", "--message", &message];
+        self.git(place, &[&identity[..], &commit[..]].concat(), write()).await.map(drop)
     }
 
     async fn remove(&self, run: Uuid, git: &Path) -> Result<(), String> {

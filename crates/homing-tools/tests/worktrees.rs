@@ -62,8 +62,15 @@ async fn unchanged_worktree_is_removed_and_a_changed_one_kept() {
         homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": attack})).await;
         assert!(!fs::read_to_string(fixture.workspace.join(".git/config")).unwrap().contains("evil\n"), "{name}");
         assert!(!fixture.workspace.join(".git/hooks/x").exists(), "{name}");
+        fs::write(place.workdir.join("uncommitted"), "c").unwrap();
         match worktrees.leave(run, &place).await {
             Left::Kept { path, summary } => {
+                let status = git(&path, &["-c", "core.fsmonitor=", "status", "--porcelain"]);
+                assert_eq!(status, "", "{name}: everything is committed: {summary}");
+                let branch = format!("homing/{run}");
+                assert_eq!(git(&fixture.workspace, &["log", "--format=%s", &branch]).lines().count(), 3, "{name}");
+                let kept = homing_tools::worktree::kept_worktrees(&worktrees.folder);
+                assert_eq!((kept.len(), &kept[0].path, &kept[0].branch), (1, &path, &branch), "{name}");
                 assert!(path.join("b").exists() && summary.contains("new commits"), "{name}: {summary}");
             }
             Left::Removed => panic!("{name}: work was thrown away"),

@@ -19,9 +19,10 @@ use homing_core::{
 use homing_load::{ParseOptions, Places};
 use homing_sandbox::{CommandEnv, SandboxOptions, is_private};
 use homing_tools::{
+    files::contents::ContentStore,
     hooks::{CommandHooks, HookConfig},
     mcp::ServerConfig,
-    shell::{bash::Bash, commands::Commands, sandboxed_git::SandboxedGit},
+    shell::{bash::Bash, command_changes::CommandChanges, commands::Commands, sandboxed_git::SandboxedGit},
     toolset::{ToolsConfig, files_tools},
     trust::{
         AuthorityFiles, TrustStore,
@@ -97,6 +98,8 @@ impl CodingSetup {
         places.plugins.extend(folders.home.iter().flat_map(|home| claude_plugins::enabled(home)));
         places.managed = ["/etc/homing", "/etc/claude-code"].map(PathBuf::from).to_vec();
         let private = private_folder(&folders);
+        let mut tools = ToolsConfig::default();
+        tools.contents = folders.contents().map(|folder| Arc::new(ContentStore::new(folder)));
         Self {
             places,
             options: ParseOptions::default(),
@@ -107,7 +110,7 @@ impl CodingSetup {
             sandbox: SandboxOptions::default(),
             worktrees: worktrees_folder(&folders).unwrap_or_else(|| private.join("worktrees")),
             private,
-            tools: ToolsConfig::default(),
+            tools,
             built_in: true,
             limits: Limits::default(),
             delegates: BTreeMap::new(),
@@ -176,7 +179,9 @@ impl CodingSetup {
             .map(|agent| agent.integrations.hooks.clone())
             .filter(|hooks| !hooks.is_null());
         let hooks = CommandHooks::new(commands.clone(), hooks).with_agents(agent_hooks.collect());
-        let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()));
+        let contents = self.tools.contents.clone();
+        let changes = contents.map(|contents| Arc::new(CommandChanges::new(contents, self.worktrees.clone())));
+        let bash: Arc<dyn Tool> = Arc::new(Bash::new(commands.clone()).with_changes(changes));
         let sandbox = homing_core::authority::Sandbox::WorkspaceWrite;
         let extensions = &mut builder.tools.extensions;
         extensions.hooks = Some(Arc::new(hooks));

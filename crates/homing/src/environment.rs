@@ -141,6 +141,16 @@ impl Folders {
         Some(self.data.as_ref()?.join("servers.json"))
     }
 
+    /// The folder with the tokens for remote MCP servers.
+    pub fn mcp_tokens(&self) -> Option<PathBuf> {
+        Some(self.data.as_ref()?.join("mcp-tokens"))
+    }
+
+    /// The folder with the contents of files before and after changes by agents.
+    pub fn contents(&self) -> Option<PathBuf> {
+        Some(self.data.as_ref()?.join("contents"))
+    }
+
     /// The folders of the user's plugins, sorted by path.
     pub fn plugins(&self) -> Vec<PathBuf> {
         let list = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());

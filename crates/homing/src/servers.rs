@@ -16,7 +16,7 @@ use homing_core::{
     tool::{AgentToolSource, Tool},
 };
 use homing_tools::{
-    mcp::{McpApprovals, McpScope, ServerConfig, tools_prefix},
+    mcp::{McpApprovals, McpScope, OauthTokens, ServerConfig, tools_prefix},
     shell::commands::Commands,
 };
 use serde_json::Value;
@@ -53,6 +53,7 @@ struct ServerStarter {
     /// The folder in which servers work, then the project's other folders. No server's program may be in one of them.
     folders: Vec<PathBuf>,
     approvals: McpApprovals,
+    tokens: Option<OauthTokens>,
 }
 
 /// Tools of servers that agent files define.
@@ -71,8 +72,10 @@ pub(crate) fn serve(
     commands: &Arc<Commands>,
     folders: Vec<PathBuf>,
 ) -> ServerTools {
+    // Tokens and approvals are in one folder.
+    let tokens = approvals.and_then(Path::parent).map(|data| OauthTokens::new(data.join("mcp-tokens")));
     let approvals = approvals.and_then(|path| McpApprovals::load(path).ok()).unwrap_or_default();
-    let starter = ServerStarter { commands: commands.clone(), folders, approvals };
+    let starter = ServerStarter { commands: commands.clone(), folders, approvals, tokens };
     let mut served = ServerTools { tools: Vec::new(), agent_tools: None, diagnostics: Vec::new(), pending: Vec::new() };
     let scope = starter.scope();
     for (name, value) in common {
@@ -122,7 +125,7 @@ fn unknown(agent: &AgentDefinition, name: &str) -> Diagnostic {
 
 impl ServerStarter {
     fn scope(&self) -> McpScope {
-        McpScope::new(self.commands.clone(), self.folders.clone())
+        McpScope::new(self.commands.clone(), self.folders.clone()).with_tokens(self.tokens.clone())
     }
 
     /// Returns the tools of a server as they were approved. The server starts when one of them is called.

@@ -1,5 +1,6 @@
 //! The command line's grammar: one variant per command.
 
+pub(crate) mod changes;
 pub(crate) mod chat;
 pub(crate) mod convert;
 pub(crate) mod journal;
@@ -44,6 +45,12 @@ pub(crate) enum Command {
     Runs(journal::RunsArgs),
     /// Show a recorded run: its transcript, its tree, or its current activity.
     Show(journal::ShowArgs),
+    /// Show what a run and the runs below it changed.
+    Diff(changes::DiffArgs),
+    /// Undo what a run and the runs below it changed.
+    Undo(changes::UndoArgs),
+    /// List the worktrees of isolated runs, show their changes, merge or remove them.
+    Worktrees(changes::WorktreesArgs),
     /// Resume an interrupted run, or give an exhausted one a larger budget.
     Resume(Box<journal::ResumeArgs>),
     /// Start a new run from the middle of a recorded one, paying nothing again.
@@ -70,7 +77,9 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// Serve the web interface and the HTTP API for the runs of the journal.
     Serve(Box<crate::commands::serve::ServeArgs>),
-    /// Serve the agents to MCP clients, over stdio or HTTP.
+    /// List providers, or the models of one: limits, prices, API key.
+    Models(crate::commands::models::ModelsArgs),
+    /// Serve the agents to MCP clients (the default), or add, list and remove MCP servers.
     Mcp(Box<crate::commands::mcp::McpArgs>),
     /// Write example agents into this project.
     Init,

@@ -128,7 +128,7 @@ async fn git() -> Finding {
     }
 }
 
-fn providers(config: Option<&Layered>) -> Providers {
+pub(crate) fn providers(config: Option<&Layered>) -> Providers {
     Providers::new(config.map(|config| config.user.providers.clone()).unwrap_or_default(), environment::key)
         .with_aws_profile(environment::aws_profile())
 }

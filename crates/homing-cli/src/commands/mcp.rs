@@ -1,4 +1,4 @@
-//! `homing mcp`: serves the agents to MCP clients, over stdio or HTTP.
+//! `homing mcp` and `homing mcp serve`: serve the agents to MCP clients, over stdio or HTTP.
 
 use std::{
     net::SocketAddr,
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use homing::{Cap, CodingSetup, Homing, Task};
 use homing_mcp::{ElicitationHandler, HttpOptions, ServeError, ServerOptions, serve_http, serve_stdio};
 use homing_otel::Telemetry;
@@ -26,7 +26,70 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<McpCommand>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Serve the agents to MCP clients, over stdio or HTTP (the default).
+    Serve(Box<ServeArgs>),
+    /// Add an MCP server to your configuration.
+    #[command(after_help = "Examples:
+  homing mcp add github https://api.githubcopilot.com/mcp/
+  homing mcp add everything -- npx -y @modelcontextprotocol/server-everything
+  homing mcp add old https://example.org/sse --transport sse --header 'Authorization: Bearer ${TOKEN}'")]
+    Add(AddArgs),
+    /// List MCP servers: yours, the project's and those of agents.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove an MCP server from your configuration, with its token and approval.
+    Remove {
+        /// Server.
+        name: String,
+    },
+    /// Sign in to a remote MCP server with OAuth.
+    Login {
+        /// Server.
+        name: String,
+    },
+    /// Delete the token of a remote MCP server.
+    Logout {
+        /// Server.
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    /// Name of the server.
+    pub(crate) name: String,
+    /// Address of a remote server.
+    #[arg(required_unless_present = "command", conflicts_with = "command")]
+    pub(crate) url: Option<String>,
+    /// Command of a local server, after `--`.
+    #[arg(last = true)]
+    pub(crate) command: Vec<String>,
+    /// Transport of a remote server.
+    #[arg(long, value_parser = ["http", "sse"], conflicts_with = "command")]
+    pub(crate) transport: Option<String>,
+    /// Variable for a local server; `${NAME}` in the value stands for a variable of yours.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair, requires = "command")]
+    pub(crate) env: Vec<(String, String)>,
+    /// Header for a remote server; `${NAME}` in the value stands for a variable of yours.
+    #[arg(long, value_name = "NAME: VALUE", conflicts_with = "command")]
+    pub(crate) header: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
     /// Serve over HTTP at this address, such as 127.0.0.1:8808, instead of stdio.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
@@ -46,7 +109,7 @@ pub(crate) struct McpArgs {
 }
 
 /// Serves until the client disconnects or a signal arrives.
-pub(crate) async fn run(args: &McpArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     let mut signals = Signals::new()?;
     let handler = Arc::new(ElicitationHandler::new());
     let parts = Arc::new(ServerParts { with: args.with.clone(), handler, telemetry });
@@ -71,7 +134,7 @@ async fn over_http(
     homing: Arc<Homing>,
     address: SocketAddr,
     options: ServerOptions,
-    args: &McpArgs,
+    args: &ServeArgs,
     signals: &mut Signals,
 ) -> anyhow::Result<Exit> {
     let mut http = HttpOptions::default();
@@ -88,7 +151,7 @@ async fn over_http(
     Ok(Exit::Signal(signal))
 }
 
-fn options(args: &McpArgs, session: &Session, parts: Arc<ServerParts>, stamp: u64) -> ServerOptions {
+fn options(args: &ServeArgs, session: &Session, parts: Arc<ServerParts>, stamp: u64) -> ServerOptions {
     let mut options = ServerOptions::default();
     options.limits = session.config.limits(args.limits.limits(), homing::Limits::default());
     options.budget.cost_micros = args.client_budget.and_then(Cap::value);

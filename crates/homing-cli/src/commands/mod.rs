@@ -8,12 +8,15 @@ mod check;
 mod completions;
 mod config;
 mod convert;
+mod diff;
 mod doctor;
 mod export;
 mod fork;
 mod init;
 mod map;
 pub(crate) mod mcp;
+mod mcp_servers;
+pub(crate) mod models;
 mod prune;
 mod questions;
 mod replay;
@@ -25,7 +28,9 @@ mod show;
 mod team;
 mod tell;
 mod trust;
+mod undo;
 mod watch;
+mod worktrees;
 
 use std::{future::Future, time::Duration};
 
@@ -77,6 +82,9 @@ pub(crate) fn run(cli: Cli) -> Exit {
             if args.json { report_json(outcome, "") } else { report(outcome) }
         }
         Command::Show(args) => report(wait_for(show::run(&args))),
+        Command::Diff(args) => report(diff::run(&args)),
+        Command::Undo(args) => report(wait_for(undo::run(&args))),
+        Command::Worktrees(args) => report(worktrees::run(&args)),
         Command::Cancel(args) => report(wait_for(cancel::run(&args))),
         Command::Prune(args) => report(wait_for(prune::run(&args))),
         Command::Doctor(args) => report(wait_for(doctor::run(&args))),
@@ -93,7 +101,16 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Convert(args) => report(convert::run(&args)),
         Command::Init => report(init::run()),
         Command::Serve(args) => report(with_telemetry(|telemetry| serve::run(&args, telemetry))),
-        Command::Mcp(args) => report(with_telemetry(|telemetry| mcp::run(&args, telemetry))),
+        Command::Models(args) => report(wait_for(models::run(&args))),
+        Command::Mcp(args) => run_mcp(&args),
+    }
+}
+
+fn run_mcp(args: &mcp::McpArgs) -> Exit {
+    match &args.command {
+        None => report(with_telemetry(|telemetry| mcp::run(&args.serve, telemetry))),
+        Some(mcp::McpCommand::Serve(args)) => report(with_telemetry(|telemetry| mcp::run(args, telemetry))),
+        Some(command) => report(wait_for(mcp_servers::run(command))),
     }
 }
 

@@ -225,10 +225,14 @@ fn add_receipts(receipts: &Receipts, out: &mut String) {
     if receipts.is_empty() {
         return;
     }
-    out.push_str("\nreceipts (recorded by the tools; files and hosts that commands use are not seen)\n");
+    out.push_str("\nreceipts (recorded by the tools; hosts that commands use, and files outside the working folder or ignored by git, are not seen)\n");
     for file in &receipts.files {
-        let change = if file.created { "created" } else { "changed" };
-        let _ = writeln!(out, "  {change} {} (sha256 {})", sanitize::inert_line(&file.path), file.sha256);
+        let path = sanitize::inert_line(&file.path);
+        let _ = match (file.created, file.deleted) {
+            (_, true) => writeln!(out, "  deleted {path}"),
+            (true, false) => writeln!(out, "  created {path} (sha256 {})", file.sha256),
+            (false, false) => writeln!(out, "  changed {path} (sha256 {})", file.sha256),
+        };
     }
     for command in &receipts.commands {
         let end = match (command.exit_code, command.signal, command.timed_out) {

@@ -12,7 +12,7 @@ use homing_core::sanitize;
 use homing_load::Places;
 use homing_sandbox::CommandEnv;
 use homing_tools::{
-    mcp::{ApprovalState, McpApprovals, McpScope, ServerConfig},
+    mcp::{ApprovalState, McpApprovals, McpError, McpScope, OauthTokens, ServerConfig},
     shell::commands::Commands,
     trust::{AuthorityFiles, TrustState, TrustStore},
 };
@@ -21,7 +21,7 @@ use self::effects::Effects;
 use crate::{
     cli::TrustArgs,
     config::Layered,
-    exit::{Exit, Trouble, print},
+    exit::{Exit, Trouble, TroubleKind, print},
     progress::figures,
     session, terminal,
 };
@@ -132,7 +132,13 @@ async fn approve(
     let KnownServer { config, from, .. } = server;
     let place = sanitize::inert_line(&config.place.to_string());
     terminal::say(&format!("starting `{}` ({}) to list its tools: {place}", config.name, sanitize::inert_line(from)));
-    let offer = scope.discover(config).await.map_err(|error| Trouble::config(error.to_string()))?;
+    let offer = scope.discover(config).await.map_err(|error| match error {
+        McpError::Unauthorized(_) => Trouble::new(TroubleKind::Auth, error.to_string())
+            .hint(format!("sign in with `homing mcp login {}`, or set a header with a token", config.name)),
+        McpError::NotApproved(_) | McpError::Changed { .. } | McpError::Failed { .. } => {
+            Trouble::config(error.to_string())
+        }
+    })?;
     for tool in &offer.tools {
         print(&sanitize::inert_line(&format!("{}  {}", tool.name, terminal::cut(&tool.description, 100))))?;
     }
@@ -153,7 +159,8 @@ fn scope(setup: CodingSetup, config: &Layered) -> Result<McpScope, Trouble> {
     let home = setup.places.home.clone().unwrap_or_else(|| setup.private.join("home"));
     let command_env = CommandEnv { home, env: setup.env };
     let commands = Commands::new(helper, command_env, config.user.sandbox.options(), setup.private);
-    Ok(McpScope::new(Arc::new(commands), server_folders(&setup.places)))
+    let tokens = Folders::from_env().mcp_tokens().map(OauthTokens::new);
+    Ok(McpScope::new(Arc::new(commands), server_folders(&setup.places)).with_tokens(tokens))
 }
 
 /// Shows what trust would put into effect, and what changed since it was given.

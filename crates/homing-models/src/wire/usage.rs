@@ -99,7 +99,8 @@ impl ChatCounts {
         }
         let cached = self.cached.min(input);
         let cache_write = self.cache_write.min(input - cached);
-        Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() }
+        let usage = Usage::default().input(input).cached(cached).cache_write(cache_write);
+        usage.output(output).reasoning(reasoning.min(output))
     }
 }
 

@@ -8,7 +8,10 @@ use std::{
         unix::fs::{MetadataExt, PermissionsExt},
     },
     path::Path,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use homing_core::{receipts::FileReceipt, tool::ToolContext};
@@ -17,27 +20,45 @@ use rustix::{
     io::Errno,
 };
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::files::{
+    contents::{ContentStore, sha256},
     file_versions::{FileStat, FileVersion, LastWriter, LastWriters, SeenVersions, hash},
     path_arg::RequestedPath,
     workspace_files::WriteTarget,
 };
 
-/// Writes `content` to `target`. If the file differs from the one that `target` describes, another process changed it, and an
-/// error is returned instead.
+/// State that the tools that write files share.
+#[derive(Debug, Default)]
+pub(crate) struct FileWrites {
+    pub(crate) writers: LastWriters,
+    /// Keeps contents before and after each change; without it changes cannot be undone.
+    pub(crate) contents: Option<Arc<ContentStore>>,
+}
+
+impl FileWrites {
+    /// Keeps contents, and returns their hash.
+    fn keep(&self, content: &[u8]) -> String {
+        self.contents.as_ref().map_or_else(|| sha256(content), |contents| contents.keep(content))
+    }
+}
+
+/// Writes the second contents to `target`, which has the first, and returns the receipt. If the file differs from the one that
+/// `target` describes, another process changed it, and an error is returned instead. A new file gets the permission bits `mode`.
 pub(crate) fn replace(
     context: &ToolContext,
-    writers: &LastWriters,
+    writes: &FileWrites,
     requested: &RequestedPath,
     target: &WriteTarget,
-    content: &[u8],
-) -> Result<(), String> {
+    (old, content): (Option<&[u8]>, &[u8]),
+    mode: Option<u32>,
+) -> Result<Option<Value>, String> {
     let failed = |error: std::io::Error| format!("cannot write {}: {error}", requested.shown);
     let before = target.existing.as_ref().map(|opened| &opened.metadata);
-    let staged = StagedFile::new(context, &target.folder, content, before).map_err(failed)?;
-    let mut last = writers.lock();
+    // Kept before the file changes: a crash in between must not lose them.
+    let (old, new) = (old.map(|old| writes.keep(old)), writes.keep(content));
+    let staged = StagedFile::new(context, &target.folder, content, before, mode).map_err(failed)?;
+    let mut last = writes.writers.lock();
     let now = stat(&target.folder, Path::new(&target.name)).map_err(failed)?;
     if now.as_ref().map(FileStat::of) != before.map(FileStat::of) {
         return Err(format!("{} was just changed by another process: read it again before you write", requested.shown));
@@ -52,14 +73,31 @@ pub(crate) fn replace(
         let version = FileVersion { stat: FileStat::of(&metadata), hash: Some(hash(content)) };
         context.state.get::<SeenVersions>().note(&target.real, version);
     }
-    Ok(())
+    let path = requested.shown.clone();
+    let receipt = FileReceipt { path, sha256: new, created: old.is_none(), before: old, ..FileReceipt::default() };
+    Ok(serde_json::to_value(receipt).ok())
 }
 
-/// Describes a write for the run's receipts.
-pub(crate) fn receipt(requested: &RequestedPath, target: &WriteTarget, content: &[u8]) -> Option<Value> {
-    let sha256 = format!("{:x}", Sha256::digest(content));
-    let receipt = FileReceipt { path: requested.shown.clone(), sha256, created: target.existing.is_none() };
-    serde_json::to_value(receipt).ok()
+/// Deletes `target`, which has the contents `old`, and returns the receipt.
+pub(crate) fn remove(
+    writes: &FileWrites,
+    requested: &RequestedPath,
+    target: &WriteTarget,
+    old: Option<&[u8]>,
+) -> Result<Option<Value>, String> {
+    let failed = |error: std::io::Error| format!("cannot delete {}: {error}", requested.shown);
+    let before = target.existing.as_ref().map(|opened| &opened.metadata);
+    let hash = old.map(|old| writes.keep(old));
+    let mut last = writes.writers.lock();
+    let now = stat(&target.folder, Path::new(&target.name)).map_err(failed)?;
+    if now.as_ref().map(FileStat::of) != before.map(FileStat::of) {
+        return Err(format!("{} was just changed by another process", requested.shown));
+    }
+    unlinkat(&target.folder, &target.name, AtFlags::empty()).map_err(|error| failed(error.into()))?;
+    last.remove(&target.real);
+    let (path, mode) = (requested.shown.clone(), before.map(|metadata| metadata.mode() & 0o7777));
+    let receipt = FileReceipt { path, before: hash, deleted: true, mode, ..FileReceipt::default() };
+    Ok(serde_json::to_value(receipt).ok())
 }
 
 /// Returns the metadata of `name` in `folder`; `None` if it does not exist.
@@ -83,6 +121,7 @@ impl<'a> StagedFile<'a> {
         folder: &'a OwnedFd,
         content: &[u8],
         before: Option<&Metadata>,
+        mode: Option<u32>,
     ) -> std::io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!(
@@ -97,6 +136,8 @@ impl<'a> StagedFile<'a> {
         file.write_all(content)?;
         if let Some(before) = before {
             keep_owner_and_mode(&file, before)?;
+        } else if let Some(mode) = mode {
+            file.set_permissions(std::fs::Permissions::from_mode(mode & 0o777))?;
         }
         file.sync_data()?;
         Ok(staged)

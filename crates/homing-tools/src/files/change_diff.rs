@@ -42,9 +42,15 @@ pub(crate) fn read_all(opened: &mut OpenFile, requested: &RequestedPath) -> Resu
     Ok(content)
 }
 
-/// Returns a unified diff, cut at the maximum size. Only the part between the first and the last change is compared, so
-/// that a small change to a large file is cheap.
+/// Returns a unified diff, cut at the maximum size.
 pub(crate) fn diff(before: &str, after: &str, requested: &RequestedPath) -> String {
+    let path = &requested.shown;
+    unified(before, after, (path, path), MAX_DIFF)
+}
+
+/// Returns a unified diff with these names for the old and the new file, cut at `max_bytes`. Only the part between the first
+/// and the last change is compared, so that a small change to a large file is cheap.
+pub fn unified(before: &str, after: &str, (old_name, new_name): (&str, &str), max_bytes: usize) -> String {
     let (head, tail) = same_ends(before, after);
     let middle = |text: &str| text[head..text.len() - tail].to_owned();
     let (old, new) = (middle(before), middle(after));
@@ -57,9 +63,9 @@ pub(crate) fn diff(before: &str, after: &str, requested: &RequestedPath) -> Stri
         .context_radius(3)
         .missing_newline_hint(false)
         .to_string();
-    let mut text = format!("--- {0}\n+++ {0}\n", requested.shown);
+    let mut text = format!("--- {old_name}\n+++ {new_name}\n");
     for line in diff.lines() {
-        if text.len() + line.len() > MAX_DIFF {
+        if text.len() + line.len() > max_bytes {
             text.push_str("… [diff truncated]\n");
             break;
         }

@@ -11,9 +11,9 @@ use serde::Deserialize;
 
 use crate::{
     files::{
-        atomic_write::{receipt, replace},
+        atomic_write::{FileWrites, replace},
         change_diff::{diff, read_all, text_before},
-        file_versions::{FileStat, FileVersion, LastWriters, SeenVersions, hash},
+        file_versions::{FileStat, FileVersion, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
         workspace_files::target,
     },
@@ -26,7 +26,7 @@ const MAX_FILE: usize = 64 * 1024 * 1024;
 
 /// The `edit` tool.
 pub(crate) struct EditTool {
-    pub(crate) writers: Arc<LastWriters>,
+    pub(crate) writes: Arc<FileWrites>,
 }
 
 /// Arguments of `edit`.
@@ -105,12 +105,12 @@ impl TypedTool for EditTool {
     }
 
     async fn run(&self, context: &ToolContext, args: EditArgs) -> ToolOutput {
-        let writers = self.writers.clone();
-        blocking(context, move |context, _| edit(context, &writers, &args)).await
+        let writes = self.writes.clone();
+        blocking(context, move |context, _| edit(context, &writes, &args)).await
     }
 }
 
-fn edit(context: &ToolContext, writers: &LastWriters, args: &EditArgs) -> Result<ToolOutput, String> {
+fn edit(context: &ToolContext, writes: &FileWrites, args: &EditArgs) -> Result<ToolOutput, String> {
     let requested = RequestedPath::new(context, &args.path)?;
     let replacements = replacements(args)?;
     let mut target = target(context, EditTool::NAME, &requested)?;
@@ -126,8 +126,8 @@ fn edit(context: &ToolContext, writers: &LastWriters, args: &EditArgs) -> Result
         return Err(format!("{} is not UTF-8 text and cannot be edited", requested.shown));
     };
     let after = apply(&before, &replacements)?;
-    replace(context, writers, &requested, &target, after.as_bytes())?;
-    let data = receipt(&requested, &target, after.as_bytes());
+    let contents = (Some(before.as_bytes()), after.as_bytes());
+    let data = replace(context, writes, &requested, &target, contents, None)?;
     Ok(ToolOutput::text(diff(&before, &after, &requested)).data(data))
 }
 

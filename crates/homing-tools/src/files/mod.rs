@@ -2,8 +2,9 @@
 
 pub(crate) mod atomic_write;
 pub mod attach;
-pub(crate) mod change_diff;
+pub mod change_diff;
 pub(crate) mod confined_open;
+pub mod contents;
 pub mod diff;
 pub(crate) mod edit;
 pub(crate) mod file_versions;
@@ -14,6 +15,7 @@ mod media;
 pub(crate) mod path_arg;
 mod pdf_pages;
 pub(crate) mod read;
+pub mod restore;
 pub(crate) mod search_results;
 pub(crate) mod tree;
 pub(crate) mod walk;

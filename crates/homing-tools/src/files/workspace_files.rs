@@ -111,7 +111,7 @@ fn is_kernel_path(real: &Path) -> bool {
 
 /// Checks the rules again for the file that was opened: a link may have changed between the first check and the opening.
 /// Approvals were requested before the call, so only a denial matters here.
-fn rules_allow(context: &ToolContext, tool: &str, effect: Effect, real: &Path) -> Result<(), String> {
+pub(crate) fn rules_allow(context: &ToolContext, tool: &str, effect: Effect, real: &Path) -> Result<(), String> {
     let path = relative_real(context, real);
     match context.authority.own.decide(tool, effect, &Subjects::Parts(vec![Subject::Path(path)])) {
         Decision::Deny { why } => Err(format!("not allowed: {why}")),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::{
     files::{
-        atomic_write::{receipt, replace},
+        atomic_write::{FileWrites, replace},
         change_diff::{diff, read_all, text_before},
         file_versions::{FileStat, FileVersion, LastWriters, SeenVersions, hash},
         path_arg::{RequestedPath, path_subjects},
@@ -25,7 +25,7 @@ const MAX_CONTENT: usize = 32 * 1024 * 1024;
 
 /// The `write` tool.
 pub(crate) struct WriteTool {
-    pub(crate) writers: Arc<LastWriters>,
+    pub(crate) writes: Arc<FileWrites>,
 }
 
 /// Arguments of `write`.
@@ -64,12 +64,12 @@ impl TypedTool for WriteTool {
     }
 
     async fn run(&self, context: &ToolContext, args: WriteArgs) -> ToolOutput {
-        let writers = self.writers.clone();
-        blocking(context, move |context, _| write(context, &writers, &args)).await
+        let writes = self.writes.clone();
+        blocking(context, move |context, _| write(context, &writes, &args)).await
     }
 }
 
-fn write(context: &ToolContext, writers: &LastWriters, args: &WriteArgs) -> Result<ToolOutput, String> {
+fn write(context: &ToolContext, writes: &FileWrites, args: &WriteArgs) -> Result<ToolOutput, String> {
     if args.content.len() > MAX_CONTENT {
         return Err(format!(
             "`content` has {} bytes; at most {MAX_CONTENT} can be written in one call",
@@ -80,12 +80,13 @@ fn write(context: &ToolContext, writers: &LastWriters, args: &WriteArgs) -> Resu
     let mut target = target(context, WriteTool::NAME, &requested)?;
     let before = match &mut target.existing {
         None => None,
-        Some(opened) => Some(unchanged(context, writers, opened, &requested)?),
+        Some(opened) => Some(unchanged(context, &writes.writers, opened, &requested)?),
     };
     if before.as_deref() == Some(args.content.as_bytes()) {
         return Ok(ToolOutput::text(format!("{} already has these contents: nothing was written", requested.shown)));
     }
-    replace(context, writers, &requested, &target, args.content.as_bytes())?;
+    let contents = (before.as_deref(), args.content.as_bytes());
+    let data = replace(context, writes, &requested, &target, contents, None)?;
     let lines = args.content.lines().count();
     let output = match before.as_deref().map(std::str::from_utf8) {
         Some(Ok(before)) => ToolOutput::text(format!(
@@ -96,7 +97,7 @@ fn write(context: &ToolContext, writers: &LastWriters, args: &WriteArgs) -> Resu
         Some(Err(_)) => ToolOutput::text(format!("{} replaced ({lines} lines)", requested.shown)),
         None => ToolOutput::text(format!("{} created ({lines} lines)", requested.shown)),
     };
-    Ok(output.data(receipt(&requested, &target, args.content.as_bytes())))
+    Ok(output.data(data))
 }
 
 /// Returns the contents to replace if this run has seen them, or if no other run wrote them.

@@ -46,7 +46,18 @@ pub enum ServerPlace {
         url: String,
         /// Request headers; `${NAME}` stands for the host's variable.
         headers: BTreeMap<String, String>,
+        /// The transport.
+        transport: UrlTransport,
     },
+}
+
+/// The transport of a remote server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UrlTransport {
+    /// Streamable HTTP, since the revision 2025-03-26.
+    Http,
+    /// Server-sent events, of older servers.
+    Sse,
 }
 
 impl std::fmt::Display for ServerPlace {
@@ -83,7 +94,14 @@ impl ServerConfig {
                 ServerPlace::Program { command, args, env: pairs(value.get("env")) }
             }
             (None, Some(url)) if url.starts_with("https://") || url.starts_with("http://") => {
-                ServerPlace::Url { url, headers: pairs(value.get("headers")) }
+                let transport = match text("type").or_else(|| text("transport")).as_deref() {
+                    Some("sse") => UrlTransport::Sse,
+                    Some("http" | "streamable-http" | "streamable_http" | "streamableHttp") | None => {
+                        UrlTransport::Http
+                    }
+                    Some(_) => return Err(bad("`type` of a server with a `url` must be `http` or `sse`")),
+                };
+                ServerPlace::Url { url, headers: pairs(value.get("headers")), transport }
             }
             (None, Some(_)) => return Err(bad("`url` must begin with https:// or http://")),
             (Some(_), Some(_)) => return Err(bad("`command` and `url` are both set; keep one")),
@@ -114,7 +132,12 @@ impl ServerConfig {
         let names = |pairs: &BTreeMap<String, String>| pairs.keys().cloned().collect::<Vec<_>>();
         let subject = match &self.place {
             ServerPlace::Program { command, args, env } => serde_json::json!(["program", command, args, names(env)]),
-            ServerPlace::Url { url, headers } => serde_json::json!(["url", url, names(headers)]),
+            ServerPlace::Url { url, headers, transport: UrlTransport::Http } => {
+                serde_json::json!(["url", url, names(headers)])
+            }
+            ServerPlace::Url { url, headers, transport: UrlTransport::Sse } => {
+                serde_json::json!(["sse", url, names(headers)])
+            }
         };
         hash(&subject)
     }
@@ -185,7 +208,10 @@ mod tests {
             parse(json!({"type": "http", "url": "https://x/mcp"})).unwrap().place,
             ServerPlace::Url { .. }
         ));
-        for bad in [json!({}), json!({"url": "file:///x"}), json!({"command": "a", "args": [1]}), json!(7)] {
+        let sse = parse(json!({"type": "sse", "url": "https://x/sse"})).unwrap();
+        assert!(matches!(sse.place, ServerPlace::Url { transport: UrlTransport::Sse, .. }));
+        let bad_type = json!({"type": "carrier pigeon", "url": "https://x"});
+        for bad in [json!({}), bad_type, json!({"url": "file:///x"}), json!({"command": "a", "args": [1]}), json!(7)] {
             assert!(parse(bad.clone()).is_err(), "{bad}");
         }
         let more = parse(json!({"command": "npx", "args": ["-y", "y"], "env": {"A": "${A}"}})).unwrap();

@@ -13,12 +13,13 @@ use std::{
 };
 
 use homing_core::tool::Tool;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use rmcp::{
     ClientHandler, RoleClient, ServiceExt,
-    model::{CallToolRequestParams, CallToolResult},
-    service::{NotificationContext, Peer, RunningService},
+    model::{CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion},
+    service::{ClientInitializeError, NotificationContext, Peer, RunningService},
     transport::{
-        StreamableHttpClientTransport, async_rw::AsyncRwTransport,
+        StreamableHttpClientTransport, async_rw::AsyncRwTransport, auth::AuthClient,
         streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
@@ -26,8 +27,10 @@ use serde_json::{Map, Value};
 use tokio::{io::AsyncReadExt, sync::Mutex};
 
 use super::{
-    config::{ServerConfig, ServerPlace, expand, resolve},
+    config::{ServerConfig, ServerPlace, UrlTransport, expand, resolve},
     definitions::{ListedTool, ToolDescription, ToolListing, visible},
+    oauth::OauthTokens,
+    sse_transport::{self, SseError},
     tool::McpTool,
 };
 use crate::{
@@ -50,6 +53,7 @@ pub struct McpScope {
     commands: Arc<Commands>,
     /// The workspace: the first folder is the servers' working folder, and no server program may lie in any of them.
     roots: Vec<PathBuf>,
+    tokens: Option<OauthTokens>,
     connections: Lock<HashMap<String, Arc<Connection>>>,
 }
 
@@ -67,6 +71,9 @@ pub enum McpError {
         /// The part that changed.
         what: String,
     },
+    /// The server needs a token, or refuses the one it got.
+    #[error("MCP server `{0}` requires authorization (401 Unauthorized)")]
+    Unauthorized(String),
     /// The server cannot be started or does not respond.
     #[error("MCP server `{server}`: {why}")]
     Failed {
@@ -82,6 +89,7 @@ pub(super) struct Connection {
     config: ServerConfig,
     commands: Arc<Commands>,
     roots: Vec<PathBuf>,
+    tokens: Option<OauthTokens>,
     state: Mutex<ConnectionState>,
 }
 
@@ -117,11 +125,19 @@ impl Drop for ShutdownOnDrop {
 }
 
 /// The client side of the protocol: declines all requests of the server and notes changes of its tool list.
+#[derive(Clone)]
 struct ChangeListener {
     changed: Arc<AtomicBool>,
+    /// The revision of the protocol to ask for.
+    version: ProtocolVersion,
 }
 
 impl ClientHandler for ChangeListener {
+    fn get_info(&self) -> ClientConfig {
+        let homing = Implementation::new("homing", env!("CARGO_PKG_VERSION")).with_title("Homing");
+        ClientConfig::new(ClientCapabilities::default(), homing).with_protocol_version(self.version.clone())
+    }
+
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.changed.store(true, Ordering::Relaxed);
     }
@@ -130,7 +146,13 @@ impl ClientHandler for ChangeListener {
 impl McpScope {
     /// Creates a scope for runs in these folders; the first is the servers' working folder.
     pub fn new(commands: Arc<Commands>, roots: Vec<PathBuf>) -> Self {
-        Self { commands, roots, connections: Lock::default() }
+        Self { commands, roots, tokens: None, connections: Lock::default() }
+    }
+
+    /// Uses these tokens for remote servers.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Option<OauthTokens>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// Starts a server and lists its tools, for the user to approve.
@@ -159,8 +181,8 @@ impl McpScope {
     fn connection(&self, config: &ServerConfig) -> Arc<Connection> {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
-            let (commands, roots) = (self.commands.clone(), self.roots.clone());
-            Arc::new(Connection { config: config.clone(), commands, roots, state: Mutex::default() })
+            let (commands, roots, tokens) = (self.commands.clone(), self.roots.clone(), self.tokens.clone());
+            Arc::new(Connection { config: config.clone(), commands, roots, tokens, state: Mutex::default() })
         };
         // Two configurations with the same name are two servers.
         connections.entry(format!("{}:{}", config.name, config.hash())).or_insert_with(make).clone()
@@ -207,18 +229,34 @@ impl Connection {
         state.session.as_mut().ok_or_else(|| self.failed("the server is not running".to_owned()))
     }
 
+    /// Starts the server. One that refuses our revision of the protocol and names others is asked once more.
     async fn start(&self) -> Result<McpSession, McpError> {
         let changed = Arc::new(AtomicBool::new(false));
-        let listener = ChangeListener { changed: changed.clone() };
-        let started = match &self.config.place {
-            ServerPlace::Program { command, args, env } => self.start_program(listener, command, args, env).await,
-            ServerPlace::Url { url, headers } => {
-                self.connect(listener, url, headers).await.map(|service| (service, None))
+        let version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        let listener = ChangeListener { changed: changed.clone(), version };
+        let started = match self.try_start(listener.clone()).await {
+            Err(StartError { retry: Some(version), .. }) => {
+                self.try_start(ChangeListener { version, ..listener }).await
             }
+            started => started,
         };
-        let (service, _shutdown) = started.map_err(|why| self.failed(why))?;
+        let (service, _shutdown) = started.map_err(|error| {
+            if error.unauthorized { McpError::Unauthorized(self.config.name.clone()) } else { self.failed(error.why) }
+        })?;
         let listing = self.list(&service).await?;
         Ok(McpSession { service, hashes: hashes(&listing), listing, changed, _shutdown })
+    }
+
+    async fn try_start(&self, listener: ChangeListener) -> Result<StartedServer, StartError> {
+        match &self.config.place {
+            ServerPlace::Program { command, args, env } => {
+                Box::pin(self.start_program(listener, command, args, env)).await
+            }
+            ServerPlace::Url { url, headers, transport } => {
+                let service = Box::pin(self.connect(listener, url, headers, *transport)).await?;
+                Ok((service, None))
+            }
+        }
     }
 
     async fn start_program(
@@ -227,7 +265,7 @@ impl Connection {
         command: &str,
         args: &[String],
         env: &BTreeMap<String, String>,
-    ) -> Result<(RunningService<RoleClient, ChangeListener>, Option<ShutdownOnDrop>), String> {
+    ) -> Result<StartedServer, StartError> {
         let job = self.job(command, args, env)?;
         let server = self.commands.launcher.serve(job).await.map_err(|error| error.to_string())?;
         let stdin = server.input.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
@@ -238,10 +276,16 @@ impl Connection {
             text if text.is_empty() => why,
             text => format!("{why}; its error output: {text}"),
         };
+        let version = listener.version.clone();
         match tokio::time::timeout(self.config.startup, listener.serve(transport)).await {
             Ok(Ok(service)) => Ok((service, Some(shutdown))),
-            Ok(Err(error)) => Err(failed(format!("the server did not start: {error}"))),
-            Err(_) => Err(failed(format!("the server did not start within {} s", self.config.startup.as_secs_f64()))),
+            Ok(Err(error)) => {
+                let error = StartError::of(&error, &version, "the server did not start");
+                Err(StartError { why: failed(error.why), ..error })
+            }
+            Err(_) => {
+                Err(failed(format!("the server did not start within {} s", self.config.startup.as_secs_f64())).into())
+            }
         }
     }
 
@@ -270,20 +314,55 @@ impl Connection {
         listener: ChangeListener,
         url: &str,
         headers: &BTreeMap<String, String>,
-    ) -> Result<RunningService<RoleClient, ChangeListener>, String> {
+        transport: UrlTransport,
+    ) -> Result<RunningService<RoleClient, ChangeListener>, StartError> {
+        let headers = self.headers(headers)?;
+        let version = listener.version.clone();
+        let work = async {
+            let tokens = self.tokens.as_ref().filter(|tokens| tokens.has(url));
+            let manager = match tokens {
+                Some(tokens) => Some(tokens.authorized(url).await.map_err(StartError::from)?),
+                None => None,
+            };
+            let served = match (transport, manager) {
+                (UrlTransport::Sse, manager) => {
+                    let mut headers: HeaderMap = headers.into_iter().collect();
+                    if let Some(manager) = manager {
+                        let token = manager.get_access_token().await.map_err(|_| StartError::unauthorized())?;
+                        let value = format!("Bearer {token}").parse().map_err(|_| StartError::unauthorized())?;
+                        headers.insert(AUTHORIZATION, value);
+                    }
+                    let (read, write) = sse_transport::connect(url, headers).await.map_err(|error| match error {
+                        SseError::Unauthorized => StartError::unauthorized(),
+                        SseError::Failed(why) => format!("cannot connect to {url}: {why}").into(),
+                    })?;
+                    listener.serve(AsyncRwTransport::new(read, write).with_max_line_length(MAX_LINE)).await
+                }
+                (UrlTransport::Http, manager) => {
+                    let config = StreamableHttpClientTransportConfig::with_uri(url.to_owned()).custom_headers(headers);
+                    match manager {
+                        Some(manager) => {
+                            let client = AuthClient::new(reqwest::Client::default(), manager);
+                            listener.serve(StreamableHttpClientTransport::with_client(client, config)).await
+                        }
+                        None => listener.serve(StreamableHttpClientTransport::from_config(config)).await,
+                    }
+                }
+            };
+            served.map_err(|error| StartError::of(&error, &version, &format!("cannot connect to {url}")))
+        };
+        let late = || format!("no response from {url} within {} s", self.config.startup.as_secs_f64());
+        tokio::time::timeout(self.config.startup, work).await.unwrap_or_else(|_| Err(late().into()))
+    }
+
+    fn headers(&self, headers: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, HeaderValue>, String> {
         let mut all = HashMap::new();
         for (name, value) in headers {
             let value = expand(value, &self.commands.host_env);
             let name = name.parse().map_err(|_| format!("`{name}` is not a valid header name"))?;
             all.insert(name, value.parse().map_err(|_| "a header value contains invalid characters".to_owned())?);
         }
-        let config = StreamableHttpClientTransportConfig::with_uri(url.to_owned()).custom_headers(all);
-        let transport = StreamableHttpClientTransport::from_config(config);
-        match tokio::time::timeout(self.config.startup, listener.serve(transport)).await {
-            Ok(Ok(service)) => Ok(service),
-            Ok(Err(error)) => Err(format!("cannot connect: {error}")),
-            Err(_) => Err(format!("no response within {} s", self.config.startup.as_secs_f64())),
-        }
+        Ok(all)
     }
 
     async fn list(&self, service: &RunningService<RoleClient, ChangeListener>) -> Result<ToolListing, McpError> {
@@ -296,6 +375,58 @@ impl Connection {
 
     fn failed(&self, why: String) -> McpError {
         McpError::Failed { server: self.config.name.clone(), why: visible(&why).chars().take(2_000).collect() }
+    }
+}
+
+/// A running server, and what ends its processes.
+type StartedServer = (RunningService<RoleClient, ChangeListener>, Option<ShutdownOnDrop>);
+
+/// The reason why a server cannot be used.
+struct StartError {
+    why: String,
+    /// True if it needs a token, or refuses the one it got.
+    unauthorized: bool,
+    /// A revision of the protocol that the server names instead of the one it was asked for.
+    retry: Option<ProtocolVersion>,
+}
+
+impl From<String> for StartError {
+    fn from(why: String) -> Self {
+        Self { why, unauthorized: false, retry: None }
+    }
+}
+
+impl StartError {
+    fn unauthorized() -> Self {
+        Self { unauthorized: true, ..Self::from(String::new()) }
+    }
+
+    fn of(error: &ClientInitializeError, asked: &ProtocolVersion, what: &str) -> Self {
+        // The sources have what the message of the outermost error lacks.
+        let mut why = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(inner) = source {
+            if !why.contains(&inner.to_string()) {
+                why.push_str(&format!(": {inner}"));
+            }
+            source = inner.source();
+        }
+        let details = format!("{error:?}");
+        let unauthorized =
+            ["Auth required", "AuthRequired", "HTTP 401", "401 Unauthorized", "OAuth authorization required"]
+                .iter()
+                .any(|text| why.contains(text) || details.contains(text));
+        let is_about_version = details.to_lowercase().contains("version");
+        let named = ProtocolVersion::KNOWN_VERSIONS
+            .iter()
+            .rev()
+            .find(|version| *version != asked && version.has_initialize() && details.contains(version.as_str()));
+        let is_older = ["HTTP 404", "HTTP 405", "404 Not Found", "405 Method Not Allowed"]
+            .iter()
+            .any(|text| why.contains(text) || details.contains(text));
+        let older = if is_older { "; an older server may need `type = \"sse\"`" } else { "" };
+        let retry = named.filter(|_| is_about_version).cloned();
+        Self { why: format!("{what}: {why}{older}"), unauthorized, retry }
     }
 }
 

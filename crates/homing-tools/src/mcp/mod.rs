@@ -4,11 +4,13 @@ mod approvals;
 mod config;
 mod connection;
 mod definitions;
+mod oauth;
 mod results;
+mod sse_transport;
 mod tool;
 
 pub use approvals::{ApprovalState, McpApprovals};
-// The former names, until the hosts use the new ones.
-pub use config::{ServerConfig, ServerConfigError, ServerPlace};
+pub use config::{ServerConfig, ServerConfigError, ServerPlace, UrlTransport};
 pub use connection::{McpError, McpScope};
 pub use definitions::{ListedTool, ToolListing, tools_prefix};
+pub use oauth::OauthTokens;

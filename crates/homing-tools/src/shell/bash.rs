@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::shell::{
     self,
+    command_changes::CommandChanges,
     commands::{Commands, ShellCommand},
 };
 use homing_sandbox::process::{CommandEnd, FinishedCommand};
@@ -34,6 +35,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Bash {
     spec: ToolSpec,
     commands: Arc<Commands>,
+    changes: Option<Arc<CommandChanges>>,
 }
 
 /// The checked arguments of a call.
@@ -46,7 +48,13 @@ struct BashArgs {
 impl Bash {
     /// Creates the tool.
     pub fn new(commands: Arc<Commands>) -> Self {
-        Self { spec: spec(), commands }
+        Self { spec: spec(), commands, changes: None }
+    }
+
+    /// Records which files commands change.
+    #[must_use]
+    pub fn with_changes(self, changes: Option<Arc<CommandChanges>>) -> Self {
+        Self { changes, ..self }
     }
 
     async fn run(&self, context: &ToolContext, args: BashArgs) -> ToolOutput {
@@ -63,10 +71,19 @@ impl Bash {
                 context.progress(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(2_000)..]));
             }
         };
-        match self.commands.run(command, &private, context.cancelled(), &mut show).await {
-            Ok(finished) => output(&finished, args.time, self.network_note(grant).await),
-            Err(error) => ToolOutput::error(error.to_string()),
+        let before = match &self.changes {
+            Some(changes) => Some((changes, changes.before(context).await)),
+            None => None,
+        };
+        let finished = match self.commands.run(command, &private, context.cancelled(), &mut show).await {
+            Ok(finished) => finished,
+            Err(error) => return ToolOutput::error(error.to_string()),
+        };
+        let mut output = output(&finished, args.time, self.network_note(grant).await);
+        if let (Some((changes, before)), Some(data)) = (before, &mut output.data) {
+            changes.add_to(data, before).await;
         }
+        output
     }
 
     /// Returns the network limits to report after a failed command, since they may be the cause.
