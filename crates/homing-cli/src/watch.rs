@@ -1,6 +1,6 @@
 //! Watches a run until it ends: shows its progress, and cancels it on a signal.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use homing::{Homing, RunHandle, environment};
 use homing_core::{
@@ -120,6 +120,37 @@ pub(crate) async fn watch_with(
 fn leave_now(signal: u8) -> ! {
     terminal::leave_live();
     std::process::exit(i32::from(128 + signal))
+}
+
+/// Shows the progress of a run that works elsewhere. Dropping it restores the terminal.
+pub(crate) struct RemoteWatch<'a> {
+    show: Show,
+    prompt: &'a TerminalPrompt,
+    board: Board,
+    _restore: Option<Restore>,
+}
+
+impl<'a> RemoteWatch<'a> {
+    pub(crate) fn new(show: Show, prompt: &'a TerminalPrompt) -> Self {
+        Self { show, prompt, board: Board::default(), _restore: Restore::new(show) }
+    }
+
+    /// Shows a record.
+    pub(crate) fn show(&mut self, record: &Arc<Record>) {
+        self.with_watcher(|watcher| watcher.show(&Event::Fact(record.clone())));
+    }
+
+    /// Draws the live tree.
+    pub(crate) fn draw(&mut self) {
+        self.with_watcher(|watcher| watcher.draw());
+    }
+
+    fn with_watcher(&mut self, work: impl FnOnce(&mut Watcher<'_>)) {
+        let board = std::mem::take(&mut self.board);
+        let mut watcher = Watcher { show: self.show, prompt: self.prompt, board, on_record: &mut |_| () };
+        work(&mut watcher);
+        self.board = watcher.board;
+    }
 }
 
 struct Watcher<'a> {

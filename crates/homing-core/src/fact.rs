@@ -213,6 +213,9 @@ pub struct Spawned {
 /// The tag of a run that observes its parent. Its value is the position up to which it has seen the parent's tree.
 pub const OBSERVES: &str = "observes";
 
+/// The tag of a root whose tree is driven by the workers of a Restate server. Its value is the server's address.
+pub const ON_RESTATE: &str = "on-restate";
+
 impl Spawned {
     /// Returns the task as a message, with what is attached to it.
     pub fn task_message(&self) -> Message {

@@ -21,6 +21,7 @@ mod on_demand;
 mod prompt;
 mod questions;
 mod resume;
+mod reuse_parts;
 mod run_tools;
 mod runtime;
 mod scheduler;

@@ -5,6 +5,7 @@ pub(crate) mod chat;
 pub(crate) mod convert;
 pub(crate) mod journal;
 pub(crate) mod map_team_args;
+pub(crate) mod restate;
 pub(crate) mod run;
 pub(crate) mod values;
 
@@ -81,6 +82,8 @@ pub(crate) enum Command {
     Models(crate::commands::models::ModelsArgs),
     /// Serve the agents to MCP clients (the default), or add, list and remove MCP servers.
     Mcp(Box<crate::commands::mcp::McpArgs>),
+    /// Serve runs to a Restate server, on this and other machines.
+    Worker(Box<restate::WorkerArgs>),
     /// Write example agents into this project.
     Init,
     /// Print a completion script for your shell.

@@ -9,7 +9,7 @@ use homing_core::{
     rule::Rule,
 };
 
-use super::values;
+use super::{restate::PlaceArgs, values};
 use crate::{print_result::Form, watch::Show};
 
 const EXAMPLES: &str = "Examples:
@@ -73,7 +73,7 @@ pub(crate) struct RunArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// The task of a run, and the files that belong to it.
+/// The task of a run, the files that belong to it, and the place where it works.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TaskArgs {
     /// Task for the agent. `-` reads it from standard input; piped input is appended to a task on the command line. `/NAME
@@ -84,6 +84,8 @@ pub(crate) struct TaskArgs {
     /// file of the working folder.
     #[arg(long, value_name = "FILE", help_heading = "Task")]
     pub(crate) attach: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
 }
 
 /// The form of the output of a command that runs agents.

@@ -9,6 +9,7 @@ use std::{
 use homing::{AnswerError, CodingSetup, Folders, Rule};
 use homing_core::question::{Answer, QuestionKind};
 use homing_otel::Telemetry;
+use homing_restate::Post;
 use homing_runtime::{
     answer_in_journal,
     clock::SystemClock,
@@ -18,6 +19,7 @@ use homing_runtime::{
     },
 };
 
+use super::restate::RemoteTree;
 use crate::{
     cli::journal::{AnswerArgs, ResumeArgs},
     config::{self, Layered, RuleTable},
@@ -38,6 +40,14 @@ pub(crate) async fn run(args: &AnswerArgs, telemetry: Option<Telemetry>) -> anyh
         .map_err(|error| Trouble::usage(error.to_string()).hint("`homing questions` lists the open questions"))?;
     let answer = read(&question, &args.answer.join(" "))?;
     let tree = question.tree;
+    if let Some(remote) = RemoteTree::find(&journal, tree).await? {
+        let (run, question) = (question.open.run, question.open.id);
+        if !remote.post(&Post::Answer { run, question, answer, by: BY.to_owned() }).await? {
+            return Err(Trouble::usage("the run has ended").into());
+        }
+        terminal::say("answered; a worker continues the run");
+        return Ok(Exit::Done);
+    }
     let run: String = tree.to_string().chars().take(13).collect();
     if let Posted::ToOwner { pid, .. } = submit(&journal, &question, answer, BY).await? {
         wait_until_taken(&journal, &question).await?;

@@ -2,8 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use homing_runtime::journal::{InboxRequest, sqlite::Posted};
+use homing_restate::Post;
+use homing_runtime::journal::{
+    InboxRequest,
+    sqlite::{Posted, RunRef, SqliteJournal},
+};
 
+use super::restate::RemoteTree;
 use crate::{
     cli::journal::CancelArgs,
     exit::{Exit, Trouble},
@@ -16,6 +21,11 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
     let found = super::show::find(&journal, &args.id)?;
+    if let Some(remote) = RemoteTree::find(&journal, found.tree).await? {
+        let post = Post::Cancel { run: found.run, by: "`homing cancel`".to_owned() };
+        let is_posted = remote.post(&post).await?;
+        return finish_remote(&journal, &found, &remote, is_posted).await;
+    }
     let request = InboxRequest::Cancel { tree: found.tree, run: found.run, by: "`homing cancel`".to_owned() };
     let (pid, host) = match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, host } => (pid, host),
@@ -28,16 +38,47 @@ pub(crate) async fn run(args: &CancelArgs) -> anyhow::Result<Exit> {
     };
     let started = Instant::now();
     while started.elapsed() < TIMEOUT {
-        let envelope = super::show::envelope(&journal, &found)?;
-        if envelope.status.is_over() {
-            let tree = journal.tree(found.tree).map_err(Trouble::from)?;
-            let task = tree.get(found.run).map(|run| terminal::cut(run.spawned.task.trim(), 60)).unwrap_or_default();
-            let status = envelope.status.name().replace('_', " ");
-            terminal::say(&format!("{status} run {} ({}, {task:?})", print_result::short(&envelope), envelope.agent));
+        if say_ended(&journal, &found)? {
             return Ok(Exit::Done);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     terminal::say(&format!("asked process {pid} on {host} to stop it; it is still running"));
+    Ok(Exit::Done)
+}
+
+/// Says how the run ended; returns false if it has not.
+fn say_ended(journal: &SqliteJournal, found: &RunRef) -> Result<bool, Trouble> {
+    let envelope = super::show::envelope(journal, found)?;
+    if !envelope.status.is_over() {
+        return Ok(false);
+    }
+    let tree = journal.tree(found.tree)?;
+    let task = tree.get(found.run).map(|run| terminal::cut(run.spawned.task.trim(), 60)).unwrap_or_default();
+    let status = envelope.status.name().replace('_', " ");
+    terminal::say(&format!("{status} run {} ({}, {task:?})", print_result::short(&envelope), envelope.agent));
+    Ok(true)
+}
+
+/// Waits for the end of a run that a worker drives.
+async fn finish_remote(
+    journal: &SqliteJournal,
+    found: &RunRef,
+    remote: &RemoteTree,
+    is_posted: bool,
+) -> anyhow::Result<Exit> {
+    if !is_posted {
+        terminal::say("not running: it already finished");
+        return Ok(Exit::Failed);
+    }
+    let started = Instant::now();
+    while started.elapsed() < TIMEOUT {
+        remote.refresh(journal).await?;
+        if say_ended(journal, found)? {
+            return Ok(Exit::Done);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    terminal::say("asked its worker to stop it; it is still running");
     Ok(Exit::Done)
 }

@@ -20,6 +20,7 @@ pub(crate) mod models;
 mod prune;
 mod questions;
 mod replay;
+mod restate;
 mod resume;
 pub(crate) mod run;
 mod runs;
@@ -30,6 +31,7 @@ mod tell;
 mod trust;
 mod undo;
 mod watch;
+mod worker;
 mod worktrees;
 
 use std::{future::Future, time::Duration};
@@ -60,10 +62,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
             let outcome = with_telemetry(|telemetry| team::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
         }
-        Command::Resume(args) => {
-            let outcome = with_telemetry(|telemetry| resume::run(&args, telemetry));
-            if args.output.json { report_json(outcome, "") } else { report(outcome) }
-        }
+        Command::Resume(args) => report_as(args.output.json, with_telemetry(|telemetry| resume::run(&args, telemetry))),
         Command::Fork(args) => {
             let outcome = with_telemetry(|telemetry| fork::run(&args, telemetry));
             if args.output.json { report_json(outcome, "") } else { report(outcome) }
@@ -99,6 +98,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         Command::Agents(args) => report(wait_for(agents::run(&args))),
         Command::Check(args) => report(check::run(&args)),
         Command::Convert(args) => report(convert::run(&args)),
+        Command::Worker(args) => report(with_telemetry(|telemetry| worker::run(&args, telemetry))),
         Command::Init => report(init::run()),
         Command::Serve(args) => report(with_telemetry(|telemetry| serve::run(&args, telemetry))),
         Command::Models(args) => report(wait_for(models::run(&args))),
@@ -121,6 +121,11 @@ fn bare() -> Exit {
     }
     terminal::say(Cli::command().render_help().to_string().trim_end());
     Exit::Usage
+}
+
+/// Prints an error for people, or also as JSON.
+fn report_as(json: bool, outcome: anyhow::Result<Exit>) -> Exit {
+    if json { report_json(outcome, "") } else { report(outcome) }
 }
 
 /// Runs a command with telemetry.

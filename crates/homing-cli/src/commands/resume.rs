@@ -14,7 +14,7 @@ use crate::{
     session::{Session, SessionRequest},
     signals::Signals,
     terminal,
-    watch::watch,
+    watch::{WatchResult, watch},
 };
 
 pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
@@ -29,6 +29,14 @@ pub(crate) async fn run(args: &ResumeArgs, telemetry: Option<Telemetry>) -> anyh
     let mut runs = Vec::new();
     let mut worst = Exit::Done;
     for tree in trees {
+        if let Some(result) = reattach(&session, tree, args, &mut signals).await? {
+            print_result::print_result(&result.envelope, args.output.form(), true);
+            if result.signal.is_some() {
+                return Ok(result.exit());
+            }
+            worst = if result.exit().code() > worst.code() { result.exit() } else { worst };
+            continue;
+        }
         match resume(args, &session, tree).await {
             Ok(run) => runs.push(run),
             Err(trouble) if args.all => {
@@ -77,4 +85,20 @@ fn chosen(args: &ResumeArgs) -> Result<(Vec<Uuid>, Vec<Team>), Trouble> {
 async fn resume(args: &ResumeArgs, session: &Session, tree: Uuid) -> Result<RunHandle, Trouble> {
     let claim = if args.force { Claim::Force } else { Claim::IfGone };
     Ok(session.resume(tree, claim, args.limits.limits()).await?)
+}
+
+/// Follows a tree that workers drive: they resume it by themselves.
+async fn reattach(
+    session: &Session,
+    tree: Uuid,
+    args: &ResumeArgs,
+    signals: &mut Signals,
+) -> anyhow::Result<Option<WatchResult>> {
+    let Some(journal) = session.homing.journal() else { return Ok(None) };
+    let Some(remote) = super::restate::RemoteTree::find(journal, tree).await? else { return Ok(None) };
+    if args.limits.limits() != homing_core::limits::Limits::default() {
+        return Err(Trouble::usage("the limits of a run on a worker cannot be raised").into());
+    }
+    let show = args.output.show();
+    Ok(Some(super::run::on_restate::follow(&remote.server, tree, Some(&**journal), show, session, signals).await?))
 }

@@ -23,7 +23,10 @@ use uuid::Uuid;
 
 use self::skill_task::skill_task;
 use crate::{
-    cli::run::{DEFAULT_AGENT, RunArgs, WithArgs},
+    cli::{
+        restate::On,
+        run::{DEFAULT_AGENT, RunArgs, WithArgs},
+    },
     exit::{Exit, Trouble, TroubleKind},
     print_result,
     session::{Session, SessionRequest},
@@ -34,6 +37,7 @@ use crate::{
 
 pub(crate) mod attach;
 mod keyed;
+pub(crate) mod on_restate;
 pub(crate) mod plan;
 pub(crate) mod skill_task;
 
@@ -70,7 +74,9 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
     }
     servers_must_be_approved(&spawned.agent, &tools)?;
     let show = args.output.show();
-    let result = if args.cache {
+    let result = if args.input.place.on == On::Restate {
+        on_restate::run(args, &session, task, &mut signals).await?
+    } else if args.cache {
         match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
             Cached::Now(run, keep) => {
                 let result = watch(&session.homing, &run, show, &session.prompt, &mut signals).await;

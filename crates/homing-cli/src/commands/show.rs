@@ -47,6 +47,9 @@ const MAX_LINES: usize = 12;
 pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
     let journal = super::runs::open(&args.journal)?;
     let found = find(&journal, &args.id)?;
+    if let Some(remote) = super::restate::RemoteTree::find(&journal, found.tree).await? {
+        remote.refresh(&journal).await?;
+    }
     if args.follow {
         follow(&journal, &found).await?;
     }

@@ -3,8 +3,10 @@
 use homing::Task;
 use homing_core::envelope::Status;
 use homing_otel::Telemetry;
+use homing_restate::Post;
 use homing_runtime::journal::{InboxRequest, sqlite::Posted};
 
+use super::restate::RemoteTree;
 use crate::{
     cli::journal::TellArgs,
     exit::{Exit, Trouble},
@@ -20,6 +22,13 @@ pub(crate) async fn run(args: &TellArgs, telemetry: Option<Telemetry>) -> anyhow
     let text = args.message.join(" ");
     let journal = super::runs::open(&args.with.journal)?;
     let found = super::show::find(&journal, &args.id)?;
+    if let Some(remote) = RemoteTree::find(&journal, found.tree).await? {
+        if remote.post(&Post::Tell { run: found.run, message: text }).await? {
+            terminal::say(&format!("message delivered to run {} (on a worker)", found.place));
+            return Ok(Exit::Done);
+        }
+        return Err(Trouble::usage("the run has ended; a run on a worker cannot be continued by a message").into());
+    }
     let request = InboxRequest::Tell { tree: found.tree, run: found.run, message: text.clone() };
     match journal.post(request).await.map_err(Trouble::from)? {
         Posted::ToOwner { pid, .. } => {

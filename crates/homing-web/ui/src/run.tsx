@@ -63,7 +63,7 @@ export function RunDetail({ live, view, tree, row }: { live: LiveTree; view: Vie
   // The facts of a run change only with the position and the number of records.
   const records = useMemo(() => live.fold.facts(row.run, view.position), [row.run, view.position, view.total]);
   const spawned = records[0]?.fact.spawned;
-  const open = row.ended === null;
+  const open = row.ended === null && isNow;
   const person = row.trouble.some((trouble) => trouble.kind === "question");
   const target = { tree: live.id, run: row.run, agent: row.agent, task: row.task, open: openBelow(tree, row), spent: row.subtree.cost_micros, why: row.trouble[0]?.text };
   const asked = isNow ? grouped(asCards(live, view, row.run)) : [];

@@ -73,7 +73,7 @@ function One({ line, span, elapsed, live }: { line: Line; span: number; elapsed:
   const person = row.trouble.some((trouble) => trouble.kind === "question");
   const trouble = loud(row) ?? row.trouble[0];
   const said = live.streaming.value.get(row.run);
-  const doing = row.ended !== null ? undefined : said?.wait || said?.progress || (row.activity?.kind === "model" ? `waiting for ${row.activity.text}` : row.activity?.text);
+  const doing = row.ended !== null || person ? undefined : said?.wait || said?.progress || (row.activity?.kind === "model" ? `waiting for ${row.activity.text}` : row.activity?.text);
   const took = row.began === null ? null : (row.ended ?? elapsed) - row.began;
   return (
     <>
@@ -177,7 +177,7 @@ function Head({ live, view, tree }: { live: LiveTree; view: View; tree: Tree }) 
   const person = view.questions.length > 0;
   const id = short(root.run);
   // The rest of the facts may say that it has ended.
-  const open = root.ended === null && live.complete.value;
+  const open = root.ended === null && live.complete.value && view.position === view.total;
   const target = { tree: live.id, run: root.run, agent: root.agent, task: root.task, open: openBelow(tree, root), spent: root.subtree.cost_micros, why: root.trouble[0]?.text };
   const canResume = root.status === "exhausted" || root.status === "timed_out" || root.status === "interrupted";
   return (

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { cpus, loadavg } from "node:os";
 import { chromium } from "playwright-core";
 import { until, World } from "./world.mjs";
 
@@ -68,7 +69,7 @@ const tests = {
 
   async "a run with three children appears live"() {
     const page = await open("/new");
-    await page.getByLabel("Task").fill("Look at three parts\nscript:\ndelegate 3 explore | read README.md | say part # is fine\nwrite notes.md one\\ntwo\\n\nsay **All** three are fine.");
+    await page.getByRole("textbox", { name: "Task" }).fill("Look at three parts\nscript:\ndelegate 3 explore | read README.md | say part # is fine\nwrite notes.md one\\ntwo\\n\nsay **All** three are fine.");
     await page.getByRole("button", { name: "Plan first" }).click();
     await page.getByRole("heading", { name: "Plan" }).waitFor();
     assert.equal((await world.api("/api/trees")).trees.length, 0, "a plan starts nothing");
@@ -115,7 +116,7 @@ const tests = {
     await one.keyboard.press("Enter");
     for (const page of [one, two]) await until("no question", async () => (await page.locator(".card.person").count()) === 0);
     assert.equal((await world.ended(tree)).status, "done");
-    for (const page of [one, two]) await page.locator(".line", { hasText: "Publish it" }).locator(".s-done").first().waitFor();
+    for (const page of [one, two]) await page.locator("li.line", { hasText: "Publish it" }).locator(".s-done").first().waitFor();
     await close(one);
     await close(two);
   },
@@ -245,8 +246,11 @@ const tests = {
     console.log(`  first paint ${times.join(", ")} ms, complete ${complete.join(", ")} ms, ${frames.rate.toFixed(0)} frames a second, ${frames.drawn} rows drawn`);
     assert.ok(frames.top > 1000, "it scrolled");
     assert.ok(frames.drawn < 120, "only rows on the screen are drawn");
-    assert.ok(frames.rate >= 30, `${frames.rate} frames a second`);
-    assert.ok(Math.min(...times) <= 1000, `first paint after ${Math.min(...times)} ms`);
+    // On a machine that is busy with other work the figures say nothing about the page.
+    const slack = loadavg()[0] > 3 * cpus().length ? 3 : 1;
+    if (slack > 1) console.log(`  the machine is busy (load ${loadavg()[0].toFixed(0)}): ${slack} times as slow is accepted`);
+    assert.ok(frames.rate >= 30 / slack, `${frames.rate} frames a second`);
+    assert.ok(Math.min(...times) <= 1000 * slack, `first paint after ${Math.min(...times)} ms`);
     await close(page);
   },
 
@@ -261,10 +265,10 @@ const tests = {
     }
     await close(phone);
     const page = await open();
-    await page.locator(".line").first().waitFor();
+    await page.locator("li.line").first().waitFor();
     await page.keyboard.press("/");
     await page.keyboard.type("Look at three");
-    await until("one line", async () => (await page.locator(".line").count()) === 1);
+    await until("one line", async () => (await page.locator("li.line").count()) === 1);
     await page.keyboard.press("Escape");
     await page.keyboard.press("j");
     await page.keyboard.press("Enter");
@@ -295,6 +299,5 @@ for (const [name, test] of Object.entries(tests)) {
   }
 }
 await browser.close();
-world.close();
 console.log(failed ? `${failed} failed` : "the web interface works");
 process.exit(failed ? 1 : 0);

@@ -15,7 +15,7 @@ const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 function step(task, turn, scripts) {
   const first = task.trim().split("\n")[0];
   const known = Object.keys(scripts).find((key) => first.startsWith(key));
-  const script = known === undefined ? task.split(/script:\n?/)[1] : scripts[known];
+  const script = known === undefined ? task.split(/^script:\n/m)[1] : scripts[known];
   if (script === undefined) return `say I looked at this: ${task.slice(0, 200)}`;
   const lines = script.split("\n").map((line) => line.trim()).filter(Boolean);
   return lines[turn] ?? "say done";
@@ -31,7 +31,7 @@ function reply(line, task) {
       // delegate N AGENT | first step | second step
       const [head, ...steps] = text.split("|").map((part) => part.trim());
       const [number, agent] = head.split(" ");
-      const title = task.split("script:")[0].trim();
+      const title = task.split(/^script:\n/m)[0].trim();
       const tasks = Array.from({ length: Number(number) }, (_, index) => `${title}, part ${index + 1} of ${number}\nscript:\n${steps.join("\n").replaceAll("#", String(index + 1))}`);
       return { calls: tasks.map((one) => call("delegate", { agent, task: one })) };
     }

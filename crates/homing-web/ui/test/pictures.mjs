@@ -14,7 +14,7 @@ const scripts = {
   "Publish version 2.1": "read README.md\nbash npm publish --access public\nsay Published.",
   "Translate the handbook": "read handbook.md\nfail",
   "Rename the modules": "read README.md\nread src/client.ts\nread src/retry.ts\nsay Renamed.",
-  "Review the checkout": "spawn explore: Check the address form|Check the cart\nsay The checkout is sound; two labels are missing.",
+  "Review the checkout": "spawn code: Check the address form|Check the cart\nsay The checkout is sound; two labels are missing.",
   "Check the address form": "read README.md\nwait 900000\nsay fine",
   "Check the cart": "read src/client.ts\nbash npm run lint\nsay The cart is fine.",
 };
@@ -55,7 +55,6 @@ async function shoot(name, path, ready, { width = 1280, height = 800, dark = fal
 }
 
 await shoot("home", "/", ".card.person");
-await shoot("home-dark", "/", ".card.person", { dark: true });
 await shoot("tree", `/trees/${payments}?run=${payments}`, ".transcript .call");
 await shoot("live", `/trees/${review}`, ".card.person");
 await shoot("map", `/trees/${catalogue}`, '[role="treeitem"]', { height: 420 });
@@ -68,5 +67,4 @@ await shoot("agent", "/agents/code-review", "h2");
 await shoot("phone", `/trees/${review}`, '[role="treeitem"]', { width: 390, height: 844 });
 await shoot("phone-home", "/", ".card.person", { width: 390, height: 844, dark: true });
 await browser.close();
-world.close();
 process.exit(0);

@@ -48,6 +48,8 @@ ask = ["bash(npm *)"]
     world.env = { PATH, LANG, HOME: world.home, XDG_RUNTIME_DIR: world.folder, TMPDIR: world.folder, DEMO_KEY: "x", NO_COLOR: "1" };
     world.port = await freePort();
     world.children = new Set();
+    // Also after an error that nothing catches.
+    process.on("exit", () => world.close());
     return world;
   }
 

@@ -15,7 +15,7 @@ const AFTER_PATH: [char; 8] = [',', '.', ';', ':', '!', '?', ')', '\''];
 
 /// Attaches the files to the task. Everything is checked before anything is spent.
 pub(super) fn attach(task: Task, args: &RunArgs, session: &Session) -> Result<Task, Trouble> {
-    let TaskArgs { task: words, attach: given } = &args.input;
+    let TaskArgs { task: words, attach: given, .. } = &args.input;
     attach_files(task, given, words, &working_folder(args.with.cwd.as_deref())?, session)
 }
 

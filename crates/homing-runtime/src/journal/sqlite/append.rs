@@ -150,6 +150,25 @@ impl Records<'_> {
     }
 }
 
+/// The end of a stored tree.
+pub(super) struct Stored {
+    /// Position of the next record.
+    pub(super) seq: u64,
+    pub(super) steps: u64,
+    pub(super) last_at: u64,
+}
+
+impl Records<'_> {
+    /// Looks up the end of a tree.
+    pub(super) fn stored(&self, tree: Uuid) -> Result<Option<Stored>, JournalError> {
+        let mut select = self.connection.prepare_cached("SELECT next_seq, steps, last_at FROM trees WHERE id = ?1")?;
+        let stored = select.query_row([tree.to_string()], |row| {
+            Ok(Stored { seq: count(row.get(0)?), steps: count(row.get(1)?), last_at: count(row.get(2)?) })
+        });
+        Ok(stored.optional()?)
+    }
+}
+
 /// Returns whether a fact is progress. Replies and results are; intents are not, since a resumed run writes them again at each
 /// attempt.
 fn is_step(fact: &Fact) -> bool {

@@ -10,6 +10,7 @@ mod batch;
 mod cassette;
 mod changes;
 mod check;
+mod copy;
 mod failpoint;
 mod file;
 mod inbox;

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 
+use homing_core::fact::ON_RESTATE;
 use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
@@ -107,6 +108,7 @@ impl Ownership<'_> {
     /// Makes this process the owner of a tree, if the claim allows it, and returns the new epoch.
     pub(super) fn claim(&mut self, tree: Uuid, claim: Claim) -> Result<u32, JournalError> {
         self.catch_up(tree);
+        self.refuse_copy(tree)?;
         let row = TreeRow::find(self.connection, tree)?;
         let crashes = self.crashes_if_claimable(tree, &row, claim)?;
         let epoch = row.epoch + 1;
@@ -119,6 +121,23 @@ impl Ownership<'_> {
         self.owned.trees.insert(tree, owned);
         self.batch.touched.insert(tree);
         Ok(epoch)
+    }
+
+    /// Fails if the tree is a copy: a worker drives it, and a second driver would pay for the same calls.
+    fn refuse_copy(&self, tree: Uuid) -> Result<(), JournalError> {
+        let sql = "SELECT value FROM trees, json_each(trees.tags) WHERE trees.id = ?1 AND json_each.key = ?2";
+        let server: Option<String> = self
+            .connection
+            .prepare_cached(sql)?
+            .query_row([&tree.to_string(), ON_RESTATE], |row| row.get(0))
+            .optional()?;
+        match server {
+            None => Ok(()),
+            Some(server) => {
+                let host = format!("a worker of {server}");
+                Err(JournalError::Owned { tree, pid: 0, host })
+            }
+        }
     }
 
     /// Lets go of a tree.

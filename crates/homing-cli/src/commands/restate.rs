@@ -1,0 +1,86 @@
+//! Run trees on a Restate server, as other commands see them. The local journal keeps a copy of each tree that was submitted
+//! from here; the tag `on-restate` of its root names the server.
+
+use std::sync::Arc;
+
+use homing_core::fact::{ON_RESTATE, Record};
+use homing_restate::{Post, Server, ServerError};
+use homing_runtime::journal::sqlite::SqliteJournal;
+use uuid::Uuid;
+
+use crate::{
+    cli::restate::ServerArgs,
+    exit::{Trouble, TroubleKind},
+};
+
+impl From<ServerError> for Trouble {
+    fn from(error: ServerError) -> Self {
+        let trouble = Self::config(error.to_string());
+        match error {
+            ServerError::Unreachable { .. } => {
+                trouble.hint("start the server, or name another address with --restate or HOMING_RESTATE")
+            }
+            ServerError::NotRestate { .. } => trouble.hint("--restate is the admin address, usually port 9070"),
+            ServerError::NoWorker { url } => {
+                trouble.hint(format!("start one: homing worker --restate {url} --listen ADDR"))
+            }
+            ServerError::WorkerUnreachable { .. } => {
+                trouble.hint("name an address that the server can reach with --advertise URL")
+            }
+            ServerError::Refused(_) => Self { kind: TroubleKind::Refused, ..trouble },
+            ServerError::Version { .. } | ServerError::Failed { .. } => trouble,
+        }
+    }
+}
+
+/// Connects to the server that flags or the environment name.
+pub(crate) async fn connect(args: &ServerArgs) -> Result<Server, Trouble> {
+    let Some(admin) = &args.restate else {
+        return Err(Trouble::usage("no Restate server is named")
+            .hint("name its admin address with --restate URL or HOMING_RESTATE"));
+    };
+    Ok(Server::connect(admin, args.ingress.as_deref()).await?)
+}
+
+/// A tree on a server.
+pub(crate) struct RemoteTree {
+    pub(crate) server: Server,
+    pub(crate) tree: Uuid,
+}
+
+impl RemoteTree {
+    /// Returns the tree if workers drive it, connected to its server; `None` if it is a local one.
+    pub(crate) async fn find(journal: &SqliteJournal, tree: Uuid) -> Result<Option<Self>, Trouble> {
+        let fold = journal.tree(tree)?;
+        let tag = fold.root().and_then(|root| root.spawned.tags.get(ON_RESTATE));
+        let Some(admin) = tag else { return Ok(None) };
+        let ingress = std::env::var("HOMING_RESTATE_INGRESS").ok();
+        let server = Server::connect(admin, ingress.as_deref()).await?;
+        Ok(Some(Self { server, tree }))
+    }
+
+    /// Sends a request to the worker. Returns false if the tree has ended.
+    pub(crate) async fn post(&self, post: &Post) -> Result<bool, Trouble> {
+        Ok(self.server.post(self.tree, post).await?)
+    }
+
+    /// Brings the copy in the journal up to date. Returns whether the tree has ended.
+    pub(crate) async fn refresh(&self, journal: &SqliteJournal) -> Result<bool, Trouble> {
+        let mut next = journal.tree(self.tree)?.next_seq();
+        loop {
+            let page = self.server.records(self.tree, next).await?;
+            let Some(page) = page else { return Ok(true) };
+            let (count, is_over) = (page.records.len() as u64, page.is_over);
+            copy(journal, page.records).await?;
+            next += count;
+            if is_over || count == 0 {
+                return Ok(is_over);
+            }
+        }
+    }
+}
+
+/// Stores records of a tree that workers drive.
+pub(crate) async fn copy(journal: &SqliteJournal, records: Vec<Arc<Record>>) -> Result<(), Trouble> {
+    if records.is_empty() { Ok(()) } else { Ok(journal.copy(records).await?) }
+}

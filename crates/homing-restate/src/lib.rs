@@ -1,0 +1,23 @@
+//! Runs on many machines. A Restate server keeps the facts of every run tree, gives each tree to one worker, and gives it to
+//! another one if that worker dies.
+//!
+//! The agent loop is that of `homing_runtime`: this crate implements its [`Journal`](homing_runtime::journal::Journal) over the
+//! server and resumes trees from it. Restate's own journal holds one entry per tree, because facts are the only record of
+//! what happened. The types of Restate's SDK do not leave this crate.
+
+mod attempt;
+mod bodies;
+mod definitions;
+mod journal;
+mod protocol;
+mod run_workflow;
+mod server;
+mod submit;
+mod tree_object;
+mod worker;
+
+pub use journal::RestateJournal;
+pub use protocol::{Post, Preflight};
+pub use server::{MIN_VERSION, Server, ServerError};
+pub use submit::{Page, Submission, Submitted, needs_workspace};
+pub use worker::{RuntimeSource, Worker, WorkerOptions};

@@ -1,0 +1,93 @@
+//! The workflow of a tree. It is in progress as long as the tree is, so that Restate gives the tree to another worker if this
+//! one dies. The work itself is done by an [`Attempt`](crate::attempt::Attempt), and recorded as facts.
+
+use std::sync::Arc;
+
+use restate_sdk::prelude::*;
+use uuid::Uuid;
+
+use crate::{
+    protocol::{Preflight, VERSION},
+    worker::Shared,
+};
+
+const DONE: &str = "done";
+
+/// The workflow of a tree.
+pub(crate) struct RunWorkflow(pub(crate) Arc<Shared>);
+
+// A run may wait for days. With Restate's defaults, it would be asked to suspend after a minute without progress and be aborted
+// ten minutes later; both are longer than any run here.
+#[restate_sdk::workflow(
+    name = "HomingRun",
+    inactivity_timeout = "366 days",
+    abort_timeout = "366 days",
+    journal_retention = "0s",
+    workflow_completion_retention = "1 day",
+    invocation_retry_policy(
+        initial_interval = "100ms",
+        factor = 2.0,
+        max_interval = "5s",
+        max_attempts = 1000,
+        on_max_attempts = "pause"
+    )
+)]
+impl RunWorkflow {
+    /// Drives the tree until it ends.
+    #[handler]
+    async fn run(&self, ctx: WorkflowContext<'_>, definitions: Json<String>) -> HandlerResult<()> {
+        let tree: Uuid = ctx.key().parse().map_err(|_| TerminalError::new("the key is not a run ID"))?;
+        let attempt = self.0.clone().attempt(tree, definitions.0)?;
+        let mut nudges = 0_u64;
+        loop {
+            let name = nudge_name(nudges);
+            let (done, nudge) = (ctx.promise::<String>(DONE), ctx.promise::<String>(&name));
+            restate_sdk::select! {
+                error = done => {
+                    let error = error?;
+                    return if error.is_empty() { Ok(()) } else { Err(TerminalError::new(error).into()) };
+                },
+                _ = nudge => {
+                    nudges += 1;
+                    attempt.nudge();
+                },
+                on_cancel => attempt.cancel(),
+            }
+        }
+    }
+
+    /// Wakes the worker, because there is a request for the tree.
+    #[handler]
+    async fn nudge(&self, ctx: SharedWorkflowContext<'_>, number: Json<u64>) -> HandlerResult<()> {
+        ctx.resolve_promise(&nudge_name(number.0), String::new());
+        Ok(())
+    }
+
+    /// Ends the workflow. The argument is the reason why the tree is not driven any more, or empty if it has ended.
+    #[handler]
+    async fn finish(&self, ctx: SharedWorkflowContext<'_>, error: Json<String>) -> HandlerResult<()> {
+        ctx.resolve_promise(DONE, error.0);
+        Ok(())
+    }
+}
+
+fn nudge_name(number: u64) -> String {
+    format!("nudge-{number}")
+}
+
+/// Questions to any worker.
+pub(crate) struct WorkerService(pub(crate) Arc<Shared>);
+
+#[restate_sdk::service(name = "HomingWorker", journal_retention = "0s")]
+impl WorkerService {
+    /// Checks a submission. Returns the reason why it cannot work, or nothing.
+    #[handler]
+    async fn preflight(&self, _ctx: Context<'_>, request: Json<Preflight>) -> HandlerResult<Json<Option<String>>> {
+        let request = request.0;
+        if request.version != VERSION {
+            let versions = format!("version {} of the protocol, not {}", VERSION, request.version);
+            return Ok(Json(Some(format!("a worker speaks {versions}: use the same version of homing everywhere"))));
+        }
+        Ok(Json(self.0.refuses(&request)))
+    }
+}

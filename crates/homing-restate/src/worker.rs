@@ -1,0 +1,217 @@
+//! `Worker`: serves runs to a Restate server, and drains before it exits.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use homing_core::registry::Registry;
+use homing_runtime::{Runtime, journal::Journal};
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use restate_sdk::{endpoint::Endpoint, errors::HandlerError, hyper::HyperEndpoint};
+use tokio::net::TcpListener;
+use uuid::Uuid;
+
+use crate::{
+    attempt::Attempt,
+    definitions::{self, DefinitionsObject},
+    journal::RestateJournal,
+    protocol::Preflight,
+    run_workflow::{RunWorkflow, WorkerService},
+    server::{Server, ServerError},
+    tree_object::{KeyObject, TreeObject},
+};
+
+/// Streams per connection. The server opens another connection when one is full, and a load balancer can give it to
+/// another worker. One tree in progress is one stream.
+const STREAMS: u32 = 16;
+
+/// Sets of definitions that are kept ready.
+const MAX_RUNTIMES: usize = 16;
+
+/// Makes a runtime with these definitions and this journal; everything else is the worker's.
+pub type RuntimeSource = Arc<dyn Fn(Registry, Arc<dyn Journal>) -> Runtime + Send + Sync>;
+
+/// The configuration of a worker.
+pub struct WorkerOptions {
+    /// Address to listen on.
+    pub listen: SocketAddr,
+    /// Address at which the server reaches this worker, or a load balancer before several.
+    pub advertise: String,
+    /// Folders that this worker shares with submitters and other workers.
+    pub shared: Vec<PathBuf>,
+    /// Time that runs have to end when the worker stops; then others take them over.
+    pub drain: Duration,
+}
+
+/// A worker that is registered.
+pub struct Worker {
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    drain: Duration,
+}
+
+/// State that the services of a worker share.
+pub(crate) struct Shared {
+    pub(crate) server: Server,
+    make: RuntimeSource,
+    runtimes: Mutex<HashMap<String, DefinedRuntime>>,
+    folders: Vec<PathBuf>,
+    is_draining: AtomicBool,
+    live: AtomicUsize,
+}
+
+/// The runtime for one set of definitions.
+#[derive(Clone)]
+pub(crate) struct DefinedRuntime {
+    pub(crate) runtime: Runtime,
+    pub(crate) journal: Arc<RestateJournal>,
+}
+
+impl Worker {
+    /// Listens, serves, and registers with the server.
+    ///
+    /// # Errors
+    /// Fails if the address is taken, or if the server cannot reach the worker.
+    pub async fn start(server: Server, options: WorkerOptions, make: RuntimeSource) -> Result<Self, ServerError> {
+        let listen = options.listen;
+        let taken = |error: std::io::Error| ServerError::Refused(format!("cannot listen on {listen}: {error}"));
+        let listener = listen_shared(listen).map_err(taken)?;
+        let shared = Arc::new(Shared {
+            server: server.clone(),
+            make,
+            runtimes: Mutex::default(),
+            folders: options.shared,
+            is_draining: AtomicBool::new(false),
+            live: AtomicUsize::new(0),
+        });
+        let worker = Self { shared, listener, drain: options.drain };
+        tokio::select! {
+            never = worker.accept() => match never {},
+            registered = server.register(&options.advertise) => registered?,
+        }
+        Ok(worker)
+    }
+
+    /// Serves until `stop` resolves; then takes no more trees, and returns when those in progress have ended or the time to
+    /// drain is over. The others are given up, and Restate gives them to another worker.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
+        tokio::select! {
+            never = self.accept() => match never {},
+            () = stop => (),
+        }
+        self.shared.is_draining.store(true, Ordering::Relaxed);
+        let drained = async {
+            while self.shared.live.load(Ordering::Relaxed) > 0 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        // The objects of trees are served on meanwhile, because the runs in progress append to them.
+        tokio::select! {
+            never = self.accept() => match never {},
+            _ = tokio::time::timeout(self.drain, drained) => (),
+        }
+    }
+
+    /// The number of trees in progress here.
+    pub fn live(&self) -> usize {
+        self.shared.live.load(Ordering::Relaxed)
+    }
+
+    async fn accept(&self) -> std::convert::Infallible {
+        let builder = Endpoint::builder().bind(TreeObject).bind(KeyObject).bind(DefinitionsObject);
+        let builder = builder.bind(RunWorkflow(self.shared.clone())).bind(WorkerService(self.shared.clone()));
+        let endpoint = HyperEndpoint::new(builder.build());
+        loop {
+            let Ok((stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let _ = stream.set_nodelay(true);
+            let endpoint = endpoint.clone();
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.max_concurrent_streams(STREAMS);
+            tokio::spawn(async move {
+                if let Err(error) = builder.serve_connection(TokioIo::new(stream), endpoint).await {
+                    tracing::debug!(%error, "a connection of the Restate server ended");
+                }
+            });
+        }
+    }
+}
+
+/// Listens on an address that several workers of one machine may share; the kernel spreads connections over them.
+fn listen_shared(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { tokio::net::TcpSocket::new_v4() } else { tokio::net::TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    #[cfg(unix)]
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    socket.listen(1024)
+}
+
+impl Shared {
+    /// Begins to drive a tree, unless this worker is about to stop.
+    pub(crate) fn attempt(self: Arc<Self>, tree: Uuid, definitions: String) -> Result<Attempt, HandlerError> {
+        if self.is_draining.load(Ordering::Relaxed) {
+            return Err(HandlerError::from("this worker takes no more runs, because it is stopping"));
+        }
+        Ok(Attempt::begin(self, tree, definitions))
+    }
+
+    /// The runtime for a set of definitions.
+    pub(crate) async fn runtime(&self, hash: &str) -> Result<DefinedRuntime, String> {
+        let known = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner).get(hash).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let registry = definitions::load(&self.server, hash).await.map_err(|error| error.to_string())?;
+        let mut runtimes = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner);
+        if runtimes.len() >= MAX_RUNTIMES {
+            runtimes.retain(|_, kept| kept.runtime.roots().iter().any(|root| !root.status().is_over()));
+        }
+        let journal = RestateJournal::new(self.server.clone());
+        let make = || DefinedRuntime { runtime: (self.make)(registry, journal.clone()), journal: journal.clone() };
+        Ok(runtimes.entry(hash.to_owned()).or_insert_with(make).clone())
+    }
+
+    /// Counts a tree in progress until the result is dropped.
+    pub(crate) fn count_live(self: &Arc<Self>) -> LiveCount {
+        self.live.fetch_add(1, Ordering::Relaxed);
+        LiveCount(self.clone())
+    }
+
+    /// The reason why this worker cannot run a submission.
+    pub(crate) fn refuses(&self, request: &Preflight) -> Option<String> {
+        let probe = (self.make)(Registry::default(), Arc::new(homing_runtime::journal::NullJournal::default()));
+        let models = &probe.parts().models;
+        if let Some(Err(error)) = request.models.first().map(|name| models.get(name)) {
+            return Some(format!("a worker cannot use the model {}: {error}", request.models[0]));
+        }
+        let workspace = request.workspace.as_ref()?;
+        let folder = workspace.folder.display();
+        if !self.folders.iter().any(|shared| workspace.folder.starts_with(shared)) {
+            return Some(format!("a worker does not share the folder {folder}"));
+        }
+        match std::fs::read_to_string(&workspace.proof) {
+            Ok(content) if content == workspace.content => None,
+            Ok(_) | Err(_) => Some(format!("the folder {folder} of a worker is not the one of this machine")),
+        }
+    }
+}
+
+/// A tree in progress.
+pub(crate) struct LiveCount(Arc<Shared>);
+
+impl Drop for LiveCount {
+    fn drop(&mut self) {
+        self.0.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}

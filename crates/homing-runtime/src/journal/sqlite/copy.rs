@@ -1,0 +1,44 @@
+//! Copies of trees that are driven elsewhere, such as by workers on other machines: the records are taken over as they are,
+//! and this process does not become the owner.
+
+use std::sync::Arc;
+
+use homing_core::fact::Record;
+use rusqlite::params;
+
+use crate::journal::{
+    JournalError,
+    sqlite::{SqliteJournal, ownership::OwnedTree, row::Row, write_txn::WriteTxn},
+};
+
+impl SqliteJournal {
+    /// Stores consecutive records of a tree that is driven elsewhere. Records that are already stored are skipped.
+    ///
+    /// # Errors
+    /// Fails if a record is missing before the first one, or the file cannot be written.
+    pub async fn copy(&self, records: Vec<Arc<Record>>) -> Result<(), JournalError> {
+        let rows = records.into_iter().map(Row::new).collect::<Result<Vec<_>, _>>()?;
+        self.queue.run(move |txn| txn.all_or_nothing(|txn| rows.iter().try_for_each(|row| copy(txn, row)))).await
+    }
+}
+
+fn copy(txn: &mut WriteTxn, row: &Row) -> Result<(), JournalError> {
+    let Record { tree, seq, epoch, .. } = *row.record;
+    if seq == 0 && txn.records().stored(tree)?.is_none() {
+        txn.records().begin(row)?;
+        return txn.ownership().release(tree);
+    }
+    let next = txn.records().stored(tree)?.ok_or(JournalError::NoSuchTree(tree))?;
+    if seq < next.seq {
+        return Ok(());
+    }
+    txn.connection.execute(
+        "UPDATE trees SET owner = ?2, epoch = ?3 WHERE id = ?1",
+        params![tree.to_string(), txn.me.id, epoch],
+    )?;
+    let records = txn.records();
+    let owned = OwnedTree::new(epoch, next.seq, next.steps, next.last_at, records.batch.data_version);
+    records.owned.trees.insert(tree, owned);
+    txn.records().append(row)?;
+    txn.ownership().release(tree)
+}

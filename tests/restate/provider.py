@@ -1,0 +1,79 @@
+"""A provider on loopback that answers as the role in the system prompt says, and logs each reply that it has finished.
+
+ROLE=lead delegates to three `mid`, ROLE=mid to two `leaf`, ROLE=leaf runs one command that must not run twice, ROLE=fan
+delegates to COUNT `step`, ROLE=step makes three model calls.
+"""
+import hashlib, http.server, json, os, re, sys, threading, time
+
+LOG, DELAY = sys.argv[1], float(sys.argv[2])
+LOCK = threading.Lock()
+
+
+def delegate(agent, tasks):
+    return [("delegate", {"agent": agent, "task": task}) for task in tasks]
+
+
+def answer(system, messages):
+    """The text and the calls of the next reply."""
+    role = re.search(r"ROLE=(\w+)", system).group(1)
+    task = next(m["content"] for m in messages if m["role"] == "user")
+    task = task if isinstance(task, str) else task[0]["text"]
+    turn = sum(m["role"] == "assistant" for m in messages)
+    name = task.split()[-1]
+    if role == "lead" and turn == 0:
+        return "", delegate("mid", [f"work on {name}.{i}" for i in range(3)])
+    if role == "mid" and turn == 0:
+        return "", delegate("leaf", [f"work on {name}.{i}" for i in range(2)])
+    if role == "leaf" and turn == 0:
+        return "", [("bash", {"command": f"echo {name} >> effects.log; sleep 0.3; echo {name} >> finished.log"})]
+    if role == "fan" and turn == 0:
+        return "", delegate("step", [f"work on {name}.{i}" for i in range(int(task.split()[0]))])
+    if role == "step" and turn < 2:
+        return "", [("glob", {"pattern": f"nothing-{turn}"})]
+    return f"{role} {name} done", []
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        messages = body["messages"]
+        system = "".join(m["content"] if isinstance(m["content"], str) else m["content"][0]["text"]
+                         for m in messages if m["role"] in ("system", "developer"))
+        text, calls = answer(system, [m for m in messages if m["role"] not in ("system", "developer")])
+        time.sleep(DELAY)
+        delta = {"role": "assistant", "content": text or None}
+        if calls:
+            delta["tool_calls"] = [{"index": i, "id": f"c{i}", "type": "function",
+                                    "function": {"name": name, "arguments": json.dumps(args)}}
+                                   for i, (name, args) in enumerate(calls)]
+        finish = "tool_calls" if calls else "stop"
+        chunks = [{"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]},
+                  {"id": "x", "choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}}]
+        out = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+        try:
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(out.encode())))
+            self.end_headers()
+            self.wfile.write(out.encode())
+            self.wfile.flush()
+        except OSError:
+            return
+        key = hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:16]
+        with LOCK, open(LOG, "a") as log:
+            log.write(key + "\n")
+
+
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 4096
+    daemon_threads = True
+
+
+server = Server(("127.0.0.1", 0), Handler)
+print(f"http://127.0.0.1:{server.server_port}/v1", flush=True)
+server.serve_forever()
