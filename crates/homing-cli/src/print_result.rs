@@ -6,7 +6,7 @@ use std::{
 };
 
 use homing_core::{
-    envelope::{Envelope, EnvelopeUsage, Status},
+    envelope::{Envelope, Status},
     limits::{Limit, usd},
     question::{OpenQuestion, QuestionKind},
     sanitize,
@@ -149,19 +149,6 @@ fn amount(limit: Limit, value: u64) -> String {
         Limit::Tokens | Limit::Output => figures::tokens(value),
         _ => value.to_string(),
     }
-}
-
-/// Adds the usage of another run tree.
-pub(crate) fn add_usage(total: &mut EnvelopeUsage, more: &EnvelopeUsage) {
-    total.input += more.input;
-    total.cached += more.cached;
-    total.output += more.output;
-    total.cost_micros += more.cost_micros;
-    total.estimated |= more.estimated;
-    total.at_most_micros += more.at_most_micros;
-    total.turns += more.turns;
-    total.tool_calls += more.tool_calls;
-    total.wall_ms += more.wall_ms;
 }
 
 /// Returns a line such as `done · 4 turns · 12.3k tokens · $0.0123 · 3.2s · run 0199…`.

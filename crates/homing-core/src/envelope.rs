@@ -252,6 +252,19 @@ pub struct InheritedUsage {
 }
 
 impl EnvelopeUsage {
+    /// Adds the usage of another run. The time becomes the longer one, because runs may work side by side.
+    pub fn add(&mut self, more: &Self) {
+        self.input += more.input;
+        self.cached += more.cached;
+        self.output += more.output;
+        self.cost_micros += more.cost_micros;
+        self.estimated |= more.estimated;
+        self.at_most_micros += more.at_most_micros;
+        self.turns += more.turns;
+        self.tool_calls += more.tool_calls;
+        self.wall_ms = self.wall_ms.max(more.wall_ms);
+    }
+
     fn new(totals: &Totals, wall_ms: u64) -> Self {
         Self {
             input: totals.usage.input,

@@ -236,7 +236,7 @@ fn older_servers_are_asked_for_the_revision_and_transport_they_know() {
         assert!(out(&approved).contains(&format!("mcp__{name}__echo")), "{}", out(&approved));
     }
     let introduced = remote.introduced.lock().unwrap();
-    let versions: Vec<&str> = introduced.iter().map(|it| it["protocolVersion"].as_str().unwrap()).collect();
+    let versions: Vec<&str> = introduced.iter().map(|params| params["protocolVersion"].as_str().unwrap()).collect();
     assert_eq!(versions, ["2025-11-25", "2024-11-05", "2025-11-25", "2024-11-05"]);
     drop(introduced);
     let refused = err(&world.homing(&["trust", "--server", "wrong", "--yes"]));

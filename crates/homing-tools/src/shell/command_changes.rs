@@ -128,7 +128,9 @@ impl CommandChanges {
 fn list(root: &Path) -> Result<BTreeMap<PathBuf, SeenFile>, String> {
     let mut walk = WalkBuilder::new(root);
     walk.hidden(false).git_global(false).require_git(false).follow_links(false);
-    walk.filter_entry(|entry| entry.file_name() != ".git");
+    // A file tool of another call may be about to replace a file.
+    let is_staged = |name: &str| name.starts_with(".homing-") && name.ends_with(".tmp");
+    walk.filter_entry(move |entry| entry.file_name() != ".git" && !entry.file_name().to_str().is_some_and(is_staged));
     let (mut files, mut bytes) = (BTreeMap::new(), 0);
     for entry in walk.build().flatten() {
         let Some(metadata) = entry.metadata().ok().filter(std::fs::Metadata::is_file) else { continue };
