@@ -91,3 +91,7 @@ coverage *ARGS="--workspace":
 # Builds the documentation of all crates.
 doc:
     cargo doc --workspace --no-deps --open
+
+# Runs trees on a real Restate server with three workers, and kills some: just restate --kills 40 --trees 8
+restate *ARGS:
+    tests/restate/run {{ARGS}}

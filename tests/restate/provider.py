@@ -73,6 +73,9 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 4096
     daemon_threads = True
 
+    def handle_error(self, *_):
+        """A worker that was killed leaves its connections behind."""
+
 
 server = Server(("127.0.0.1", 0), Handler)
 print(f"http://127.0.0.1:{server.server_port}/v1", flush=True)

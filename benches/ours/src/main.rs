@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bench_job::{ANSWER, Job, RESULT, TASK, TOOL, TOOL_DESCRIPTION};
-use homing::{AgentDefinition, Allow, Cap, Homing, Limits, Replay, Status, Task, tool_fn};
+use homing::{AgentDefinition, Allow, Cap, Homing, Limit, Limits, Replay, Status, Task, tool_fn};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -54,7 +54,11 @@ fn agent(name: &str, prompt: &str, tools: &[&str]) -> AgentDefinition {
 
 async fn do_round(homing: Arc<Homing>, job: Job) {
     let none = Cap::Unlimited;
-    let limits = Limits { turns: none, tool_calls: none, children: none, tokens: none, ..Limits::default() };
+    let limits = Limits::default()
+        .with(Limit::Turns, none)
+        .with(Limit::ToolCalls, none)
+        .with(Limit::Children, none)
+        .with(Limit::Tokens, none);
     let (name, count) = match (job.is_warm_up, job.children) {
         (true, _) => ("warm-up", 1),
         (false, 0) => ("worker", job.agents),

@@ -162,17 +162,16 @@ impl LimitsConfig {
             None => Ok(Cap::Default),
             Some(amount) => parse(&amount.to_string()),
         };
-        Ok(Limits {
-            turns: read(&self.turns, values::count)?,
-            depth: read(&self.depth, values::count)?,
-            tokens: read(&self.tokens, values::count)?,
-            cost_micros: read(&self.cost, values::money)?,
-            tool_calls: read(&self.tool_calls, values::count)?,
-            children: read(&self.children, values::count)?,
-            wall_ms: read(&self.time, values::time)?,
-            work_ms: Cap::Default,
-            output: read(&self.output, values::count)?,
-        })
+        Ok(Limits::default()
+            .with(Limit::Turns, read(&self.turns, values::count)?)
+            .with(Limit::Depth, read(&self.depth, values::count)?)
+            .with(Limit::Tokens, read(&self.tokens, values::count)?)
+            .with(Limit::Cost, read(&self.cost, values::money)?)
+            .with(Limit::ToolCalls, read(&self.tool_calls, values::count)?)
+            .with(Limit::Children, read(&self.children, values::count)?)
+            .with(Limit::Wall, read(&self.time, values::time)?)
+            .with(Limit::Work, Cap::Default)
+            .with(Limit::Output, read(&self.output, values::count)?))
     }
 }
 
@@ -210,7 +209,7 @@ impl Config {
     }
 
     fn layer(&self, from: String) -> Layer {
-        Layer { ask: self.rules.ask.clone(), deny: self.rules.deny.clone(), ..Layer::everything(from) }
+        Layer::everything(from).ask(self.rules.ask.clone()).deny(self.rules.deny.clone())
     }
 }
 
@@ -324,15 +323,12 @@ impl Layered {
     /// Returns the size from which on tools are offered on demand. A project can only lower it.
     pub(crate) fn on_demand(&self) -> OnDemand {
         let (user, project) = (self.user.on_demand, self.project.on_demand);
-        let OnDemand { tools, bytes } = OnDemand::default();
+        let OnDemand { tools, bytes, .. } = OnDemand::default();
         let narrowed = |user: Option<usize>, project: Option<usize>, default: usize| {
             let user = user.unwrap_or(default);
             project.map_or(user, |project| project.min(user))
         };
-        OnDemand {
-            tools: narrowed(user.tools, project.tools, tools),
-            bytes: narrowed(user.bytes, project.bytes, bytes),
-        }
+        OnDemand::new(narrowed(user.tools, project.tools, tools), narrowed(user.bytes, project.bytes, bytes))
     }
 
     /// Returns the permission layers of the user and the project.
@@ -351,17 +347,16 @@ fn narrow_set(narrowed: Limits, project: Limits, below: Limits) -> Limits {
         Cap::Default => below.cap(limit),
         Cap::Unlimited | Cap::At(_) => narrowed.cap(limit),
     };
-    Limits {
-        turns: choose(Limit::Turns),
-        depth: choose(Limit::Depth),
-        tokens: choose(Limit::Tokens),
-        cost_micros: choose(Limit::Cost),
-        tool_calls: choose(Limit::ToolCalls),
-        children: choose(Limit::Children),
-        wall_ms: choose(Limit::Wall),
-        work_ms: choose(Limit::Work),
-        output: choose(Limit::Output),
-    }
+    Limits::default()
+        .with(Limit::Turns, choose(Limit::Turns))
+        .with(Limit::Depth, choose(Limit::Depth))
+        .with(Limit::Tokens, choose(Limit::Tokens))
+        .with(Limit::Cost, choose(Limit::Cost))
+        .with(Limit::ToolCalls, choose(Limit::ToolCalls))
+        .with(Limit::Children, choose(Limit::Children))
+        .with(Limit::Wall, choose(Limit::Wall))
+        .with(Limit::Work, choose(Limit::Work))
+        .with(Limit::Output, choose(Limit::Output))
 }
 
 /// The table of the configuration that gets a rule.
@@ -455,7 +450,8 @@ mod tests {
     #[test]
     fn flags_win_and_an_agent_stays_below_the_user() {
         let config = layered("[limits]\nturns = 9\ndepth = 1\ntime = '5m'\ncost = 'none'\n", "");
-        let agent = Limits { tokens: Cap::Unlimited, wall_ms: Cap::Unlimited, ..Limits::default().turns(5).depth(2) };
+        let agent =
+            Limits::default().turns(5).depth(2).with(Limit::Tokens, Cap::Unlimited).with(Limit::Wall, Cap::Unlimited);
         let limits = config.limits(Limits::default().turns(20), agent);
         assert_eq!((limits.turns, limits.depth, limits.wall_ms), (Cap::At(20), Cap::At(1), Cap::At(300_000)));
         assert_eq!((limits.cost_micros, limits.tokens), (Cap::Unlimited, Cap::Unlimited), "nothing limits these");

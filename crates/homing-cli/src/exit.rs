@@ -4,11 +4,9 @@
 use std::{io, io::Write, process::ExitCode};
 
 use homing_core::{
-    envelope::{Envelope, EnvelopeError, EnvelopeUsage, Status},
+    envelope::{Envelope, EnvelopeError, Status},
     fact::FailureKind,
     model::ModelError,
-    place::Place,
-    receipts::Receipts,
     sanitize,
 };
 use homing_runtime::{SpawnError, journal::JournalError};
@@ -77,9 +75,7 @@ impl Exit {
             Status::Exhausted | Status::TimedOut => Self::Limit,
             Status::Failed => envelope.error.as_ref().map_or(Self::Failed, of_error),
             Status::Waiting if !envelope.questions.is_empty() => Self::Waiting,
-            Status::Cancelled | Status::Queued | Status::Running | Status::Waiting | Status::Interrupted => {
-                Self::Failed
-            }
+            _ => Self::Failed,
         }
     }
 }
@@ -211,7 +207,7 @@ impl From<JournalError> for Trouble {
             JournalError::Pruned(_) => {
                 Self { kind: TroubleKind::Usage, ..trouble }.hint("`homing show` prints its result")
             }
-            JournalError::Unknown(_) | JournalError::Fenced { .. } | JournalError::NoSuchTree(_) => trouble,
+            _ => trouble,
         }
     }
 }
@@ -228,7 +224,7 @@ pub(crate) fn failure_hint(error: &EnvelopeError) -> Option<String> {
         FailureKind::Team => {
             Some("show each run of the team with `homing show`; a part that may fail takes `on_failure: skip`")
         }
-        FailureKind::Schema | FailureKind::Panic | FailureKind::Refused | FailureKind::Config => None,
+        _ => None,
     });
     hint.map(str::to_owned).or_else(|| error.hint.clone())
 }
@@ -270,35 +266,9 @@ pub(crate) fn report_json(outcome: anyhow::Result<Exit>, agent: &str) -> Exit {
 }
 
 fn envelope_of(kind: TroubleKind, message: &str, hint: Option<String>, agent: &str) -> Envelope {
-    Envelope {
-        v: 1,
-        run: uuid::Uuid::nil(),
-        place: Place::root(),
-        agent: agent.to_owned(),
-        model: String::new(),
-        status: Status::Failed,
-        output: String::new(),
-        data: None,
-        partial: true,
-        error: Some(EnvelopeError {
-            kind: kind.name().to_owned(),
-            message: sanitize::inert(message),
-            retryable: false,
-            hint,
-        }),
-        limit: None,
-        usage: EnvelopeUsage::default(),
-        subtree: EnvelopeUsage::default(),
-        inherited: None,
-        verified: None,
-        warnings: Vec::new(),
-        denied: Vec::new(),
-        needs_approval: Vec::new(),
-        questions: Vec::new(),
-        resumable: false,
-        receipts: Receipts::default(),
-        children: Vec::new(),
-    }
+    let mut error = EnvelopeError::new(kind.name(), sanitize::inert(message));
+    error.hint = hint;
+    Envelope::not_started(agent, error)
 }
 
 /// Prints an error of the argument parser, as an envelope too if the arguments contain `--json`.

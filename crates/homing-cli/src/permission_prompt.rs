@@ -312,7 +312,7 @@ mod tests {
         let key = homing_core::tool::CallKey { run: uuid::Uuid::nil(), turn: 1, index: 0 };
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let exact = exact.iter().map(|rule| rule.parse().unwrap()).collect();
-        Question { options, rule: rule.map(str::to_owned), exact, ..Question::new("?", key) }
+        Question::new("?", key).options(options).rule(rule.map(str::to_owned)).exact(exact)
     }
 
     fn confirm(prompt: &TerminalPrompt, line: &str, question: &Question) -> NewRules {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use homing_core::{
-    envelope::{Envelope, EnvelopeUsage, Status},
+    envelope::{Envelope, Status},
     limits::{Limit, usd},
     question::{OpenQuestion, QuestionKind},
     sanitize,
@@ -162,23 +162,8 @@ fn amount(limit: Limit, value: u64) -> String {
         Limit::Cost => usd(value),
         Limit::Wall | Limit::Work => figures::time(value),
         Limit::Tokens | Limit::Output => figures::tokens(value),
-        Limit::Turns | Limit::Depth | Limit::ToolCalls | Limit::Children | Limit::Repeats | Limit::Compactions => {
-            value.to_string()
-        }
+        _ => value.to_string(),
     }
-}
-
-/// Adds the usage of another run tree.
-pub(crate) fn add_usage(total: &mut EnvelopeUsage, more: &EnvelopeUsage) {
-    total.input += more.input;
-    total.cached += more.cached;
-    total.output += more.output;
-    total.cost_micros += more.cost_micros;
-    total.estimated |= more.estimated;
-    total.at_most_micros += more.at_most_micros;
-    total.turns += more.turns;
-    total.tool_calls += more.tool_calls;
-    total.wall_ms += more.wall_ms;
 }
 
 /// Returns a line such as `done · 4 turns · 12.3k tokens · $0.0123 · 3.2s · run 0199…`.
@@ -247,7 +232,7 @@ fn resume_line(envelope: &Envelope) -> String {
         Some(Limit::ToolCalls) => " --max-tool-calls +100",
         Some(Limit::Children) => " --max-children +10",
         Some(Limit::Wall) => " --timeout +10m",
-        Some(Limit::Depth | Limit::Work | Limit::Repeats | Limit::Compactions) | None => "",
+        _ => "",
     };
     let verb = if envelope.status == Status::Interrupted { "resume it" } else { "give it more" };
     format!("{verb} with: homing resume {id}{more}")

@@ -421,7 +421,7 @@ fn on_question(with: &WithArgs, has_handler: bool) -> OnQuestion {
 pub(crate) fn permissions(with: &WithArgs, config: &Layered) -> Result<Permissions, Trouble> {
     let network = with.network.as_deref().map(values::network).transpose();
     let network = network.map_err(|error| Trouble::usage(format!("--network: {error}")))?;
-    let flags = Layer { settled: with.allow.clone(), deny: with.deny.clone(), ..Layer::everything("flags") };
+    let flags = Layer::everything("flags").settled(with.allow.clone()).deny(with.deny.clone());
     let layers = config.layers().into_iter().chain([flags]);
     let sandbox = config.sandbox(with.sandbox.map(Into::into));
     let permissions = Permissions::default().network(config.network(network)).sandbox(sandbox);
@@ -441,7 +441,11 @@ fn models(builder: HomingBuilder, catalog: &Arc<Catalog>, replay: Option<Arc<Cas
     let listener = replay.listener();
     let builder = builder.on_fact(move |record| listener(record));
     let wrap_tool = Some(Arc::new(move |tool| replay.tool(tool)) as _);
-    builder.models(models).extensions(Extensions { wrap_tool, ..Extensions::default() })
+    builder.models(models).extensions({
+        let mut changed = Extensions::default();
+        changed.wrap_tool = wrap_tool;
+        changed
+    })
 }
 
 /// Returns the path of the journal, or `None` if it is off.

@@ -26,6 +26,7 @@ pub struct AgentBuilder {
 
 /// Error of [`AgentBuilder::build`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AgentBuildError {
     /// The name is not valid. Models write agent names, so only plain ones are accepted.
     #[error("`{0}` is not a valid agent name: use lower-case letters, digits and -, starting with a letter")]

@@ -23,6 +23,7 @@ pub struct Authority {
 
 /// A set of permissions: rules, folders, network and sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Grant {
     /// Rules, one layer per source. A call needs the consent of all of them.
     pub layers: Vec<Arc<Layer>>,
@@ -38,6 +39,7 @@ pub struct Grant {
 
 /// Rules from one source: an agent file, the user's configuration, the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Layer {
     /// Source of the rules, as shown to users: `agent explore`, `user config`.
     pub from: String,

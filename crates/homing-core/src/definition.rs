@@ -19,6 +19,7 @@ use crate::{
 /// hashes of its text, so names and order must not change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct AgentDefinition {
     /// Unique within a registry: `^[a-z0-9][a-z0-9-]*$` with a letter, or `plugin:name`.
     pub name: String,
@@ -239,6 +240,7 @@ pub struct ExtraFields {
 /// The model that an agent uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ModelChoice {
     /// The parent's model; for a root run, the host's default.
     #[default]
@@ -305,6 +307,7 @@ pub enum PermissionMode {
 /// Isolation of an agent's files from its parent's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Isolation {
     /// It shares its parent's folder.
     #[default]
@@ -353,6 +356,7 @@ impl OfferedTo {
 /// Effect of a child's failure on its parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum OnFailure {
     /// The failure is reported to the parent's model.
     #[default]
@@ -379,6 +383,7 @@ pub struct Source {
 /// Scopes that definitions come from, weakest first. An agent of a stronger scope shadows one of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Scope {
     /// Built into Homing.
     BuiltIn,

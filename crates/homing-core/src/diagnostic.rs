@@ -18,6 +18,7 @@ pub enum Severity {
 
 /// One diagnostic about one position in one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// Severity.
     pub severity: Severity,

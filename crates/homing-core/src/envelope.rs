@@ -18,6 +18,7 @@ use crate::{
 
 /// The JSON result of a run. Within one version `v`, fields are only added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Envelope {
     /// Version of this format.
     pub v: u32,
@@ -69,9 +70,40 @@ pub struct Envelope {
     pub children: Vec<Envelope>,
 }
 
+impl Envelope {
+    /// Creates the result of a task that failed before a run could start.
+    pub fn not_started(agent: impl Into<String>, error: EnvelopeError) -> Self {
+        Self {
+            v: 1,
+            run: Uuid::nil(),
+            place: Place::root(),
+            agent: agent.into(),
+            model: String::new(),
+            status: Status::Failed,
+            output: String::new(),
+            data: None,
+            partial: true,
+            error: Some(error),
+            limit: None,
+            usage: EnvelopeUsage::default(),
+            subtree: EnvelopeUsage::default(),
+            inherited: None,
+            verified: None,
+            warnings: Vec::new(),
+            denied: Vec::new(),
+            needs_approval: Vec::new(),
+            questions: Vec::new(),
+            resumable: false,
+            receipts: Receipts::default(),
+            children: Vec::new(),
+        }
+    }
+}
+
 /// Status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Status {
     /// Not started yet.
     Queued,
@@ -159,6 +191,7 @@ impl From<&Outcome> for Status {
 
 /// Error of a failed run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EnvelopeError {
     /// Name of a [`FailureKind`], or a kind of the host's own, such as `usage`.
     pub kind: String,
@@ -171,6 +204,11 @@ pub struct EnvelopeError {
 }
 
 impl EnvelopeError {
+    /// Creates an error that no later attempt avoids, without a suggestion.
+    pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind: kind.into(), message: message.into(), retryable: false, hint: None }
+    }
+
     /// Returns the kind of failure, unless the host uses a kind of its own.
     pub fn failure_kind(&self) -> Option<FailureKind> {
         FailureKind::from_name(&self.kind)
@@ -179,6 +217,7 @@ impl EnvelopeError {
 
 /// Usage figures of an envelope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EnvelopeUsage {
     /// Tokens sent, cached ones included.
     pub input: u64,
@@ -213,6 +252,19 @@ pub struct InheritedUsage {
 }
 
 impl EnvelopeUsage {
+    /// Adds the usage of another run. The time becomes the longer one, because runs may work side by side.
+    pub fn add(&mut self, more: &Self) {
+        self.input += more.input;
+        self.cached += more.cached;
+        self.output += more.output;
+        self.cost_micros += more.cost_micros;
+        self.estimated |= more.estimated;
+        self.at_most_micros += more.at_most_micros;
+        self.turns += more.turns;
+        self.tool_calls += more.tool_calls;
+        self.wall_ms = self.wall_ms.max(more.wall_ms);
+    }
+
     fn new(totals: &Totals, wall_ms: u64) -> Self {
         Self {
             input: totals.usage.input,

@@ -309,6 +309,7 @@ pub struct Called {
 /// Origin of a request to stop a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum CancelledBy {
     /// The host.
     Host,
@@ -399,6 +400,7 @@ pub struct LimitHit {
 /// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FailureKind {
     /// The model could not be reached, or gave no answer.
     Model,

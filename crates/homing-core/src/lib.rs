@@ -27,6 +27,7 @@ pub mod rule;
 pub mod run;
 pub mod sanitize;
 pub mod scripted_model;
+mod setters;
 pub mod short_id;
 pub mod skill;
 pub mod taint;

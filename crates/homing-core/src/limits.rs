@@ -55,6 +55,7 @@ impl Cap {
 /// The quantities that can be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Limit {
     /// Model replies that enter the transcript, counted per run.
     Turns,
@@ -144,6 +145,7 @@ impl fmt::Display for Limit {
 /// Limits of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Limits {
     /// Model replies of this run.
     pub turns: Cap,
@@ -259,6 +261,42 @@ impl Limits {
     pub fn wall(mut self, wall: Duration) -> Self {
         self.wall_ms = Cap::At(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
         self
+    }
+
+    /// Sets one limit: a number, none, or the default. Guards such as [`Limit::Repeats`] cannot be set and stay as they are.
+    #[must_use]
+    pub fn with(mut self, limit: Limit, cap: Cap) -> Self {
+        match limit {
+            Limit::Turns => self.turns = cap,
+            Limit::Depth => self.depth = cap,
+            Limit::Tokens => self.tokens = cap,
+            Limit::Cost => self.cost_micros = cap,
+            Limit::ToolCalls => self.tool_calls = cap,
+            Limit::Children => self.children = cap,
+            Limit::Wall => self.wall_ms = cap,
+            Limit::Work => self.work_ms = cap,
+            Limit::Output => self.output = cap,
+            Limit::Repeats | Limit::Compactions => {}
+        }
+        self
+    }
+
+    /// Removes one limit: the run may spend as much of it as it needs.
+    #[must_use]
+    pub fn unlimited(self, limit: Limit) -> Self {
+        self.with(limit, Cap::Unlimited)
+    }
+
+    /// Sets the limit on cost in millionths of a US dollar.
+    #[must_use]
+    pub fn cost_micros(self, micros: u64) -> Self {
+        self.with(Limit::Cost, Cap::At(micros))
+    }
+
+    /// Sets the limit on the run's own work, without the time it waits for its children.
+    #[must_use]
+    pub fn work(self, work: Duration) -> Self {
+        self.with(Limit::Work, Cap::At(u64::try_from(work.as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// Returns the cap of one limit; guards such as [`Limit::Repeats`] cannot be set and have none.

@@ -37,6 +37,7 @@ impl Message {
 
 /// An image, or a PDF document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Image {
     /// Media type, such as `image/png`, or [`Image::PDF`].
     pub media_type: String,
@@ -59,6 +60,7 @@ impl Image {
 
 /// A file that a host attaches to a task.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Attachment {
     /// Path of the file, as the model is told.
     pub path: String,
@@ -68,6 +70,7 @@ pub struct Attachment {
 
 /// The content of an attached file.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum AttachedContent {
     /// Text; it becomes a part of the task's text.
     Text(String),
@@ -100,6 +103,7 @@ impl Attachment {
 
 /// A model's reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Reply {
     /// Text, reasoning and calls, in the order in which they arrived.
     pub parts: Vec<Part>,
@@ -150,6 +154,7 @@ pub enum Part {
 /// Reason why a model stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum StopReason {
     /// The reply is complete.
     #[default]
@@ -235,6 +240,7 @@ pub struct ToolResult {
 /// Usage of one or more model calls. Input includes cached tokens, output includes reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Usage {
     /// Tokens sent, cached ones included.
     pub input: u64,

@@ -62,6 +62,7 @@ pub enum Delta<'a> {
 
 /// Known properties of a model: prices and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ModelCard {
     /// `provider/model`.
     pub name: String,
@@ -122,6 +123,7 @@ impl ModelCard {
 
 /// Prices in micro-dollars per million tokens, so that money stays an integer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Rates {
     /// Input that was neither read from nor written to a cache.
     pub input: u64,
@@ -178,6 +180,7 @@ impl Rates {
 
 /// A request to a model.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct ModelRequest<'a> {
     /// The system prompt, as rendered at spawn.
     pub system: &'a str,
@@ -341,6 +344,7 @@ impl Models for SingleModel {
 /// A failed model call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[error("{error}")]
+#[non_exhaustive]
 pub struct AskFailure {
     /// The error.
     pub error: ModelError,
@@ -373,6 +377,7 @@ pub enum Charge {
 /// Error of a model call. The variants differ in how to handle them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ModelError {
     /// Rate-limited or overloaded. All calls that share the key wait before the next attempt.
     #[error("the provider is busy: {reason}")]

@@ -16,6 +16,7 @@ use crate::{
 
 /// A question to the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Question {
     /// The text.
     pub text: String,
@@ -37,6 +38,34 @@ impl Question {
     /// Creates a question of the call `key` that is answered with text.
     pub fn new(text: impl Into<String>, key: CallKey) -> Self {
         Self { text: text.into(), options: Vec::new(), key, args_hash: 0, rule: None, exact: Vec::new() }
+    }
+
+    /// Sets the answers to choose from.
+    #[must_use]
+    pub fn options(mut self, options: Vec<String>) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Sets the fingerprint of the call's arguments.
+    #[must_use]
+    pub fn args_hash(mut self, args_hash: u64) -> Self {
+        self.args_hash = args_hash;
+        self
+    }
+
+    /// Sets the rule that requires approval.
+    #[must_use]
+    pub fn rule(mut self, rule: impl Into<Option<String>>) -> Self {
+        self.rule = rule.into();
+        self
+    }
+
+    /// Sets the rules that allow exactly this call.
+    #[must_use]
+    pub fn exact(mut self, exact: Vec<Rule>) -> Self {
+        self.exact = exact;
+        self
     }
 
     /// Returns the ID, by which an answer refers to exactly this question about exactly this call.
@@ -116,6 +145,7 @@ pub enum QuestionKind {
 /// The user's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Answer {
     /// Yes.
     Yes,

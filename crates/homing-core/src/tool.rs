@@ -51,6 +51,7 @@ pub trait AgentToolSource: Send + Sync {
 
 /// Specification of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolSpec {
     /// Name, as models write it.
     pub name: String,
@@ -119,6 +120,7 @@ impl Replay {
 
 /// Result of a tool.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ToolOutput {
     /// Text for the model.
     pub text: String,
@@ -163,6 +165,7 @@ impl fmt::Display for CallKey {
 
 /// Context of a call.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ToolContext {
     /// Identity of the call.
     pub key: CallKey,

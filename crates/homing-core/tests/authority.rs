@@ -51,17 +51,17 @@ impl Dice {
 
     fn agent(&mut self) -> AgentDefinition {
         let mode = [None, None, Some(PermissionMode::Plan), Some(PermissionMode::Ask), Some(PermissionMode::All)];
-        AgentDefinition {
-            name: format!("a{}", self.of(4)),
-            tools: ToolRules {
-                allowed: self.allow(),
-                denied: self.rules(2),
-                delegates: (self.of(4) == 0).then(|| self.rules(6)),
-                ..ToolRules::default()
-            },
-            execution: ExecutionSettings { permission_mode: mode[self.of(mode.len())], ..ExecutionSettings::default() },
-            ..AgentDefinition::default()
-        }
+        let mut agent = AgentDefinition::default();
+        agent.name = format!("a{}", self.of(4));
+        agent.tools = ToolRules {
+            allowed: self.allow(),
+            denied: self.rules(2),
+            delegates: (self.of(4) == 0).then(|| self.rules(6)),
+            ..ToolRules::default()
+        };
+        agent.execution =
+            ExecutionSettings { permission_mode: mode[self.of(mode.len())], ..ExecutionSettings::default() };
+        agent
     }
 
     fn roots(&mut self) -> Vec<PathBuf> {
@@ -76,14 +76,12 @@ impl Dice {
             1 => Network::On,
             _ => Network::Hosts((0..self.of(3)).map(|_| hosts[self.of(hosts.len())].to_owned()).collect()),
         };
-        let layer = Layer { allow: self.allow(), ask: self.rules(1), deny: self.rules(2), ..Layer::everything("user") };
-        Grant {
-            layers: vec![Arc::new(layer)],
-            read: self.roots(),
-            write: self.roots(),
-            network,
-            sandbox: [Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::Off][self.of(3)],
-        }
+        let layer = Layer::everything("user").allow(self.allow()).ask(self.rules(1)).deny(self.rules(2));
+        Grant::new(vec![Arc::new(layer)])
+            .read(self.roots())
+            .write(self.roots())
+            .network(network)
+            .sandbox([Sandbox::ReadOnly, Sandbox::WorkspaceWrite, Sandbox::Off][self.of(3)])
     }
 }
 
@@ -160,13 +158,11 @@ fn inv34_child_never_has_more_than_its_parent_passes_on() {
 
 #[test]
 fn coordinator_may_delegate_tools_it_lacks_if_trusted() {
-    let floor = Grant {
-        layers: vec![],
-        read: vec!["/work".into()],
-        write: vec!["/work".into()],
-        network: Network::Off,
-        sandbox: Sandbox::WorkspaceWrite,
-    };
+    let floor = Grant::new(vec![])
+        .read(vec!["/work".into()])
+        .write(vec!["/work".into()])
+        .network(Network::Off)
+        .sandbox(Sandbox::WorkspaceWrite);
     let mut agent = AgentDefinition::new("lead", "", "");
     agent.tools.allowed = Allow::Only(vec![Rule::tool("delegate")]);
     let worker = AgentDefinition::new("worker", "", "");
@@ -186,13 +182,11 @@ fn coordinator_may_delegate_tools_it_lacks_if_trusted() {
 }
 
 fn workspace() -> Grant {
-    Grant {
-        layers: vec![],
-        read: vec!["/work".into()],
-        write: vec!["/work".into()],
-        network: Network::On,
-        sandbox: Sandbox::WorkspaceWrite,
-    }
+    Grant::new(vec![])
+        .read(vec!["/work".into()])
+        .write(vec!["/work".into()])
+        .network(Network::On)
+        .sandbox(Sandbox::WorkspaceWrite)
 }
 
 fn agent(name: &str, mode: PermissionMode) -> AgentDefinition {
@@ -247,7 +241,7 @@ fn ask_mode_asks_by_effect_and_so_do_its_children() {
             assert!(matches!(decide(tool, effect), Decision::Allow { .. }), "{tool}");
         }
     }
-    let settled = Layer { settled: vec![Rule::tool("mcp__git")], ..Layer::everything("flags") };
+    let settled = Layer::everything("flags").settled(vec![Rule::tool("mcp__git")]);
     let own = careful.own.under(settled);
     let by = "mcp__git (flags)".to_owned();
     assert_eq!(own.decide("mcp__git__commit", Effect::Changes, &Subjects::None), Decision::Allow { by });
@@ -261,7 +255,7 @@ fn layers_of_older_journals_still_decide_by_name() {
     for (layer, text) in layers.iter().zip([plan, ask]) {
         assert_eq!(serde_json::to_string(layer).unwrap(), text);
     }
-    let [plan, ask] = layers.map(|layer| Grant { layers: vec![layer], ..workspace() });
+    let [plan, ask] = layers.map(|layer| workspace().layers(vec![layer]));
     assert!(!plan.shows("write", Effect::Changes) && !plan.shows("mcp__git__log", Effect::Reads));
     assert!(plan.shows("bash", Effect::Commands) && plan.shows("wait", Effect::Delegates));
     assert!(matches!(ask.decide("write", Effect::Changes, &Subjects::None), Decision::Ask { .. }));
@@ -271,11 +265,11 @@ fn layers_of_older_journals_still_decide_by_name() {
 #[test]
 fn advance_approval_skips_asking_but_overrides_no_denial() {
     let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Rule>>();
-    let asks = Layer { ask: rules(&["bash"]), deny: rules(&["bash(rm *)"]), ..Layer::everything("mode") };
-    let flags = Layer { settled: rules(&["bash(git push *)", "bash(rm *)", "write"]), ..Layer::everything("flags") };
-    let narrow = Layer { allow: Allow::Only(rules(&["bash"])), ..Layer::everything("agent") };
+    let asks = Layer::everything("mode").ask(rules(&["bash"])).deny(rules(&["bash(rm *)"]));
+    let flags = Layer::everything("flags").settled(rules(&["bash(git push *)", "bash(rm *)", "write"]));
+    let narrow = Layer::everything("agent").allow(Allow::Only(rules(&["bash"])));
     let layers = [asks, flags, narrow].map(std::sync::Arc::new).to_vec();
-    let grant = Grant { layers, read: vec![], write: vec![], network: Network::Off, sandbox: Sandbox::ReadOnly };
+    let grant = Grant::new(layers).network(Network::Off).sandbox(Sandbox::ReadOnly);
     let decide = |tool: &str, command: &str| {
         let subject = Subject::Command { text: command.to_owned(), classes: vec![] };
         grant.decide(tool, effect(tool), &Subjects::Parts(vec![subject]))

@@ -7,7 +7,7 @@ use homing_core::{
         Isolation, MemoryScope, ModelChoice, ModelSettings, OnFailure, PermissionMode, ProjectContext, Scope, Source,
         TaskDefaults, ToolRules,
     },
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     model::Effort,
     rule::Rule,
 };
@@ -59,55 +59,49 @@ fn full_task() -> TaskDefaults {
 fn full() -> AgentDefinition {
     let (skills, resources) = (vec!["rust".into()], vec!["style.md".into()]);
     let attachments = Attachments { skills, resources, ..Attachments::default() };
-    let limits = Limits { turns: Cap::At(12), cost_micros: Cap::Unlimited, ..Limits::default() };
+    let limits = Limits::default().with(Limit::Turns, Cap::At(12)).with(Limit::Cost, Cap::Unlimited);
     let github = json!({"command": "gh-mcp", "args": [1, -2, 0.5, u64::MAX]});
-    AgentDefinition {
-        name: "reviewer".into(),
-        title: Some("Code Reviewer".into()),
-        aliases: vec!["critic".into()],
-        description: "Reviews code".into(),
-        prompt: "Be strict.".into(),
-        tools: ToolRules {
-            allowed: Allow::Only(vec![Rule::tool("read"), Rule::calls("bash", "git log *")]),
-            denied: vec![Rule::calls("read", "secrets/**")],
-            asked: vec![Rule::tool("fetch")],
-            delegates: Some(vec![Rule::tool("grep")]),
-        },
-        model: ModelSettings {
-            choice: ModelChoice::Named(vec!["fast".into(), "openai/gpt".into()]),
-            effort: Some(Effort::High),
-            temperature_milli: Some(250),
-            ..ModelSettings::default()
-        },
-        attachments,
-        limits,
-        context: ContextSettings {
-            shared_context: vec!["branch".into()],
-            inherit: Inherit::Last(3),
-            project_context: ProjectContext::Environment,
-            compact_window: None,
-        },
-        execution: ExecutionSettings {
-            permission_mode: Some(PermissionMode::Plan),
-            background: true,
-            isolation: Isolation::Worktree,
-            memory: Some(MemoryScope::Local),
-            ..ExecutionSettings::default()
-        },
-        integrations: Integrations {
-            mcp_servers: [("github".into(), github), ("named".into(), json!(null))].into(),
-            hooks: json!({"PreToolUse": [{"matcher": "bash", "b": null, "a": true}]}),
-        },
-        task: full_task(),
-        extra: ExtraFields {
-            color: Some("green".into()),
-            metadata: [("team".into(), json!("core"))].into(),
-            unknown: [("model".into(), json!({"not": "interpreted"}))].into(),
-        },
-        source: Source {
-            kind: Scope::Project,
-            path: Some(".homing/agents/reviewer.md".into()),
-            dialect: "homing".into(),
-        },
-    }
+    let mut agent = AgentDefinition::new("reviewer", "Reviews code", "Be strict.");
+    agent.title = Some("Code Reviewer".into());
+    agent.aliases = vec!["critic".into()];
+    agent.tools = ToolRules {
+        allowed: Allow::Only(vec![Rule::tool("read"), Rule::calls("bash", "git log *")]),
+        denied: vec![Rule::calls("read", "secrets/**")],
+        asked: vec![Rule::tool("fetch")],
+        delegates: Some(vec![Rule::tool("grep")]),
+    };
+    agent.model = ModelSettings {
+        choice: ModelChoice::Named(vec!["fast".into(), "openai/gpt".into()]),
+        effort: Some(Effort::High),
+        temperature_milli: Some(250),
+        ..ModelSettings::default()
+    };
+    agent.attachments = attachments;
+    agent.limits = limits;
+    agent.context = ContextSettings {
+        shared_context: vec!["branch".into()],
+        inherit: Inherit::Last(3),
+        project_context: ProjectContext::Environment,
+        compact_window: None,
+    };
+    agent.execution = ExecutionSettings {
+        permission_mode: Some(PermissionMode::Plan),
+        background: true,
+        isolation: Isolation::Worktree,
+        memory: Some(MemoryScope::Local),
+        ..ExecutionSettings::default()
+    };
+    agent.integrations = Integrations {
+        mcp_servers: [("github".into(), github), ("named".into(), json!(null))].into(),
+        hooks: json!({"PreToolUse": [{"matcher": "bash", "b": null, "a": true}]}),
+    };
+    agent.task = full_task();
+    agent.extra = ExtraFields {
+        color: Some("green".into()),
+        metadata: [("team".into(), json!("core"))].into(),
+        unknown: [("model".into(), json!({"not": "interpreted"}))].into(),
+    };
+    agent.source =
+        Source { kind: Scope::Project, path: Some(".homing/agents/reviewer.md".into()), dialect: "homing".into() };
+    agent
 }

@@ -73,7 +73,7 @@ impl Story {
 fn spawned(parent: Option<Uuid>, limits: Limits) -> Spawned {
     let agent = AgentDefinition::new("worker", "Works", "Work.");
     let (read, write) = (Vec::new(), Vec::new());
-    let policy = Grant { layers: Vec::new(), read, write, network: Network::Off, sandbox: Sandbox::ReadOnly };
+    let policy = Grant::new(Vec::new()).read(read).write(write).network(Network::Off).sandbox(Sandbox::ReadOnly);
     Spawned {
         parent,
         parent_call: None,
@@ -204,7 +204,7 @@ fn reservations_count_at_every_ancestor_until_settled() {
 fn estimated_charge_leaves_the_rest_of_the_reservation_counted() {
     let mut story = Story::new(Limits::default().tokens(200));
     story.ask(Purpose::Turn, None);
-    let charge = Usage { input: 10, estimated: true, ..Usage::default() };
+    let charge = Usage::default().input(10).estimated(true);
     let failure = AskFailure::free(ModelError::Broken { reason: "cut".to_owned() });
     story.record(ROOT, Fact::AskFailed { failure, charge });
     let size =
@@ -240,7 +240,7 @@ fn landing_is_held_at_every_ancestor_until_the_run_ends() {
     let hit = LimitHit { name: Limit::Tokens, limit: 10_000, spent: 15, place: Place::root() };
     story.record(CHILD, ask(Purpose::Landing(hit.clone()), tokens(30), Reservation::default()));
     assert_eq!(story.root().held, tokens(30), "the call takes its place");
-    let charge = Usage { input: 10, ..Usage::default() };
+    let charge = Usage::default().input(10);
     let failure = AskFailure::free(ModelError::Broken { reason: "cut".to_owned() });
     story.record(CHILD, Fact::AskFailed { failure, charge });
     assert_eq!(story.root().held, tokens(20), "another run cannot take what the next attempt needs");

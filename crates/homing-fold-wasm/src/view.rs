@@ -257,9 +257,8 @@ fn ended_badly(ended: &Ended, add: &mut impl FnMut(&'static str, &str)) {
         Outcome::Failed { message, .. } => add("failed", message),
         Outcome::Exhausted(hit) | Outcome::TimedOut(hit) => add("limit", &limit_text(hit)),
         Outcome::Cancelled { by } => match by {
-            CancelledBy::Host | CancelledBy::Parent | CancelledBy::ParentEnded => (),
             CancelledBy::Signal => add("cancelled", "stopped by a signal"),
-            CancelledBy::Other(_) => (),
+            _ => (),
         },
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homing_core::{
-    authority::{Authority, Grant, Network, Sandbox},
+    authority::{Authority, Grant, Sandbox},
     envelope::{Envelope, status},
     fact::Record,
     tree::RunTree,
@@ -18,13 +18,7 @@ const CHILD: Uuid = Uuid::from_u128(2);
 fn spawned(parent: Option<Uuid>, agent: &str, cost: Value) -> Value {
     let definition = json!({"name": agent, "description": "", "prompt": ""});
     let limits = json!({"cost_micros": cost});
-    let none = Arc::new(Grant {
-        layers: Vec::new(),
-        read: Vec::new(),
-        write: Vec::new(),
-        network: Network::Off,
-        sandbox: Sandbox::ReadOnly,
-    });
+    let none = Arc::new(Grant::new(Vec::new()).sandbox(Sandbox::ReadOnly));
     let authority = Authority { own: none.clone(), grant: none };
     let mut spawned = json!({
         "agent": definition, "system": "", "task": format!("the task of {agent}\nsecond line"), "workdir": "/project",

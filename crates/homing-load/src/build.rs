@@ -252,7 +252,8 @@ impl DefinitionBuilder<'_> {
 
     /// Fills in what is missing and joins the parts.
     fn finish(self, partial: &PartialDefinition<'_>) -> AgentDefinition {
-        let mut definition = AgentDefinition { source: partial.source.clone(), ..AgentDefinition::default() };
+        let mut definition = AgentDefinition::default();
+        definition.source = partial.source.clone();
         self.identity.finish(partial, self.diagnostics, &mut definition);
         self.model.finish(self.dialect.absent_model, &mut definition);
         self.tools.finish(&mut definition);

@@ -162,7 +162,7 @@ pub fn check(paths: &[PathBuf], options: &ParseOptions, on_file: &mut dyn FnMut(
 fn not_loaded(path: &Path, reason: &str) -> Diagnostic {
     let message = format!("this agent is not loaded by its place: {reason}");
     let diagnostic = Diagnostic::warning(message).at(1, 1).hint("it runs by its path only");
-    Diagnostic { path: Some(Arc::new(path.to_owned())), ..diagnostic.rule_id("not-loaded") }
+    diagnostic.rule_id("not-loaded").path(Some(Arc::new(path.to_owned())))
 }
 
 /// A remark about the agents of one folder, at its first file: a page of remarks about a collection of agents helps less.
@@ -175,7 +175,7 @@ fn not_searched_remark(files: Vec<PathBuf>) -> Option<Diagnostic> {
     let hint = "move it to `.claude/agents` or another folder for agents, or run it by its path";
     let first = files.into_iter().next()?;
     let diagnostic = Diagnostic::info(message).at(1, 1).hint(hint).rule_id("not-searched");
-    Some(Diagnostic { path: Some(Arc::new(first)), ..diagnostic })
+    Some(diagnostic.path(Some(Arc::new(first))))
 }
 
 impl CheckReport {

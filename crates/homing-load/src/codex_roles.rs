@@ -42,7 +42,7 @@ pub(crate) fn load(path: &Path, text: &str, scope: Scope, project: Option<&Path>
                 let path = Some(Arc::new(path.to_owned()));
                 let error = Diagnostic::error(format!("the role `{}` {message}", role.key)).on("agents");
                 let error = error.at(role.position.line, role.position.column);
-                all.diagnostics.push(Diagnostic { path, ..error });
+                all.diagnostics.push(error.path(path));
             }
         }
     }
@@ -52,7 +52,7 @@ pub(crate) fn load(path: &Path, text: &str, scope: Scope, project: Option<&Path>
 /// The remark about a key without effect.
 fn ignored(entry: &NodeEntry, path: &Path, reason: &str) -> Diagnostic {
     let remark = Diagnostic::info(format!("`{}` is ignored: {reason}", entry.key)).on(entry.key.as_str());
-    Diagnostic { path: Some(Arc::new(path.to_owned())), ..remark.at(entry.position.line, entry.position.column) }
+    remark.at(entry.position.line, entry.position.column).path(Some(Arc::new(path.to_owned())))
 }
 
 fn one(role: &NodeEntry, path: &Path, root: &Path, scope: Scope, options: &ParseOptions) -> Result<Parsed, String> {

@@ -56,7 +56,7 @@ impl Diagnostics {
             (other.line, other.column, &other.message) == (position.line, position.column, &message)
         };
         if !self.list.iter().any(is_same) {
-            self.push(Diagnostic { severity, ..Diagnostic::warning(message) }, position, field, "");
+            self.push(Diagnostic::warning(message).severity(severity), position, field, "");
         }
     }
 

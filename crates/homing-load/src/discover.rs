@@ -187,8 +187,8 @@ fn load_with(
         Ok(bytes) => load_bytes(path, bytes, found, scope, project, options, defaults),
         Err(message) => {
             let path = Some(Arc::new(path.to_owned()));
-            let hint = Some("make it a readable text file of at most 1 MiB, or remove it".to_owned());
-            let diagnostic = Diagnostic { path, hint, ..Diagnostic::error(message) };
+            let hint = "make it a readable text file of at most 1 MiB, or remove it";
+            let diagnostic = Diagnostic::error(message).path(path).hint(hint);
             Parsed { diagnostics: vec![diagnostic], ..Parsed::default() }
         }
     }
@@ -331,7 +331,7 @@ impl Discovered {
 /// A remark about a file in an agent folder that is not an agent; documentation needs none.
 pub(crate) fn not_an_agent(path: &Path, reason: &str) -> Option<Diagnostic> {
     let diagnostic = Diagnostic::info(format!("not an agent: {reason}")).at(1, 1);
-    (reason != DOCUMENTATION).then(|| Diagnostic { path: Some(Arc::new(path.to_owned())), ..diagnostic })
+    (reason != DOCUMENTATION).then(|| diagnostic.path(Some(Arc::new(path.to_owned()))))
 }
 
 /// A definition before precedence is decided.
@@ -395,7 +395,9 @@ fn register(mut candidates: Vec<Candidate>) -> Registry {
                 candidate.definition.aliases.push(qualified);
             } else {
                 // A plugin's agent that is shadowed under its short name stays available under its qualified one.
-                registry.register(AgentDefinition { name: qualified, ..candidate.definition.clone() });
+                let mut shadowed = candidate.definition.clone();
+                shadowed.name = qualified;
+                registry.register(shadowed);
             }
         }
         registry.register(candidate.definition);
@@ -421,8 +423,7 @@ fn duplicates(candidates: &[Candidate]) -> Vec<Diagnostic> {
             let message =
                 format!("duplicate agent name `{}`: the one in {} is used", candidate.definition.name, first.display());
             let path = Some(Arc::new(path.clone()));
-            let hint = Some("rename one of them".to_owned());
-            diagnostics.push(Diagnostic { path, hint, ..Diagnostic::warning(message).on("name") });
+            diagnostics.push(Diagnostic::warning(message).on("name").path(path).hint("rename one of them"));
         }
     }
     diagnostics

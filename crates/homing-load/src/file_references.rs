@@ -29,7 +29,7 @@ pub(crate) fn expand(parsed: &mut Parsed, path: &Path, source: &str, project: Op
             let path = Some(std::sync::Arc::new(path.to_owned()));
             let diagnostic =
                 Diagnostic::error(message).at(line, column).on("prompt").hint("name a text file of the project");
-            diagnostics.push(Diagnostic { path, ..diagnostic });
+            diagnostics.push(diagnostic.path(path));
             false
         }
     });

@@ -40,19 +40,7 @@ pub(crate) fn expected(unit: Unit) -> &'static str {
 
 /// Sets a limit; if it already has a value, the tighter one applies.
 pub(crate) fn narrow(limits: &mut Limits, limit: Limit, cap: Cap) {
-    let slot = match limit {
-        Limit::Turns => &mut limits.turns,
-        Limit::Depth => &mut limits.depth,
-        Limit::Tokens => &mut limits.tokens,
-        Limit::Cost => &mut limits.cost_micros,
-        Limit::ToolCalls => &mut limits.tool_calls,
-        Limit::Children => &mut limits.children,
-        Limit::Wall => &mut limits.wall_ms,
-        Limit::Work => &mut limits.work_ms,
-        Limit::Output => &mut limits.output,
-        Limit::Repeats | Limit::Compactions => return,
-    };
-    *slot = slot.tighter(cap);
+    *limits = limits.with(limit, limits.cap(limit).tighter(cap));
 }
 
 /// Reads digits, with `_` between them and `.0` after them if written.

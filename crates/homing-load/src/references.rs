@@ -153,7 +153,7 @@ impl KnownNames<'_> {
         let diagnostic = Diagnostic::warning(message).at(position.line, position.column).on(key).hint(hint);
         let path: Option<Arc<PathBuf>> = Some(Arc::new(path.to_owned()));
         let severity = if *is_elsewhere { Severity::Info } else { Severity::Warning };
-        Some(Diagnostic { path, severity, ..diagnostic.rule_id(rule) })
+        Some(diagnostic.rule_id(rule).path(path).severity(severity))
     }
 }
 

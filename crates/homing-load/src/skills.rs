@@ -235,7 +235,7 @@ pub fn skill_as_agent(path: &Path, scope: Scope, options: &ParseOptions) -> Pars
         Ok(bytes) => bytes,
         Err(message) => {
             let path = Some(Arc::new(path.to_owned()));
-            let diagnostics = vec![Diagnostic { path, ..Diagnostic::error(message) }];
+            let diagnostics = vec![Diagnostic::error(message).path(path)];
             return Parsed { diagnostics, ..Parsed::default() };
         }
     };

@@ -55,19 +55,17 @@ pub fn without_authority(definition: &mut AgentDefinition, ceiling: Limits) -> V
 
 /// The warning about a field that has no effect until its file is trusted.
 pub(crate) fn needs_trust(path: Option<&Path>, field: &str, effect: &str) -> Diagnostic {
-    Diagnostic {
-        path: path.map(|path| Arc::new(path.to_owned())),
-        ..Diagnostic::warning(format!("`{field}` needs trust: until this file is trusted, {effect}"))
-            .on(field)
-            .hint("review the file, then trust the project")
-    }
+    Diagnostic::warning(format!("`{field}` needs trust: until this file is trusted, {effect}"))
+        .on(field)
+        .hint("review the file, then trust the project")
+        .path(path.map(|path| Arc::new(path.to_owned())))
 }
 
 /// Lowers the limits that exceed the ceiling and describes the changes.
 fn lower(limits: &mut Limits, ceiling: Limits) -> Option<String> {
     // A delegated run has less time by default than a root run, and the definition may be used for either.
     let work_ms = ceiling.work_ms.or(Limits::delegated().work_ms);
-    let ceiling = Limits { work_ms, ..ceiling }.or(Limits::root());
+    let ceiling = ceiling.with(Limit::Work, work_ms).or(Limits::root());
     let before = std::mem::replace(limits, limits.within(ceiling));
     let lowered = Limit::SETTABLE.into_iter().filter(|limit| before.cap(*limit) != limits.cap(*limit));
     let describe = |limit: Limit| {

@@ -39,7 +39,7 @@ pub(crate) fn load(
             }
             Err(message) => {
                 let path = Some(std::sync::Arc::new(path.to_owned()));
-                all.diagnostics.push(Diagnostic { path, ..Diagnostic::warning(message).at(1, 1).on("sub_recipes") });
+                all.diagnostics.push(Diagnostic::warning(message).at(1, 1).on("sub_recipes").path(path));
             }
         }
     }

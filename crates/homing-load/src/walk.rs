@@ -65,13 +65,13 @@ pub(crate) fn single(path: &Path, fence: Option<&Path>) -> Listing {
 impl Listing {
     fn warn(&mut self, path: &Path, message: impl Into<String>) {
         let path = Some(Arc::new(path.to_owned()));
-        self.diagnostics.push(Diagnostic { path, ..Diagnostic::warning(message) });
+        self.diagnostics.push(Diagnostic::warning(message).path(path));
     }
 
     /// Warns about something that is not read.
     fn skip(&mut self, path: &Path, message: impl Into<String>) {
         let path = Some(Arc::new(path.to_owned()));
-        self.diagnostics.push(Diagnostic { path, ..Diagnostic::warning(message).rule_id(NOT_READ) });
+        self.diagnostics.push(Diagnostic::warning(message).rule_id(NOT_READ).path(path));
     }
 
     fn folder(&mut self, folder: &Path, filter: WalkFilter<'_>, level: usize) {

@@ -131,13 +131,11 @@ fn sorted(definition: &AgentDefinition) -> AgentDefinition {
 
 /// Calls that the second definition permits and the first does not, judged by the runtime's own decision.
 fn wider_calls(before: &AgentDefinition, after: &AgentDefinition, target: &Target) -> Vec<String> {
-    let policy = Grant {
-        layers: Vec::new(),
-        read: vec![PathBuf::from("/")],
-        write: vec![PathBuf::from("/")],
-        network: Network::On,
-        sandbox: Sandbox::Off,
-    };
+    let policy = Grant::new(Vec::new())
+        .read(vec![PathBuf::from("/")])
+        .write(vec![PathBuf::from("/")])
+        .network(Network::On)
+        .sandbox(Sandbox::Off);
     let (before_grant, after_grant) = (Authority::root(policy.clone(), before).own, Authority::root(policy, after).own);
     let freedom = |grant: &Grant, tool: &str, subjects: &Subjects| match grant.decide(tool, effect(tool), subjects) {
         Decision::Deny { .. } => 0,

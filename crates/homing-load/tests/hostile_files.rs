@@ -11,7 +11,7 @@ use homing_core::{
     authority::Allow,
     definition::Scope,
     diagnostic::{Diagnostic, Severity},
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
 };
 use homing_load::{
     Discovered, FileKind, ParseOptions, Parsed, ParsedFile, Places, discover, load_file, parse, without_authority,
@@ -296,7 +296,7 @@ fn f21_inv37_untrusted_file_carries_no_authority() {
 fn limits_of_untrusted_files_only_narrow() {
     let text = "---\nname: a\ndescription: d\nlimits: {cost: 1000000, turns: 7, depth: 90, tokens: 5, tool_calls: none, work: 10h}\n---\nP\n";
     let mut agent = definition(text);
-    let removed = without_authority(&mut agent, Limits { cost_micros: Cap::At(500_000), ..Limits::default() });
+    let removed = without_authority(&mut agent, Limits::default().with(Limit::Cost, Cap::At(500_000)));
     let limits = agent.limits;
     assert_eq!((limits.cost_micros, limits.turns, limits.tokens), (Cap::At(500_000), Cap::At(7), Cap::At(5)));
     // The built-in defaults are the ceiling for limits that the user did not set.
@@ -308,7 +308,7 @@ fn limits_of_untrusted_files_only_narrow() {
          cost $0.50 instead of $1000000.00, tool_calls 300 instead of none, work 900 s instead of 36000 s"
     );
     let mut wide = definition("---\nname: a\ndescription: d\nlimits: {cost: 20}\n---\nP\n");
-    without_authority(&mut wide, Limits { cost_micros: Cap::At(50_000_000), ..Limits::default() });
+    without_authority(&mut wide, Limits::default().with(Limit::Cost, Cap::At(50_000_000)));
     assert_eq!(wide.limits.cost_micros, Cap::At(20_000_000), "the user allows more than the default");
 }
 

@@ -24,13 +24,8 @@ fn agent(front: &str) -> (AgentDefinition, Vec<String>) {
 }
 
 fn may(agent: &AgentDefinition, tool: &str) -> bool {
-    let policy = Grant {
-        layers: vec![Layer::everything("user").into()],
-        read: vec![],
-        write: vec![],
-        network: Network::Off,
-        sandbox: Sandbox::WorkspaceWrite,
-    };
+    let policy =
+        Grant::new(vec![Layer::everything("user").into()]).network(Network::Off).sandbox(Sandbox::WorkspaceWrite);
     let effect = if tool == "bash" { Effect::Commands } else { Effect::Reads };
     matches!(Authority::root(policy, agent).own.decide(tool, effect, &Subjects::None), Decision::Allow { .. })
 }

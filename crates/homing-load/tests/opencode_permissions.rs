@@ -69,13 +69,8 @@ fn calls(name: &str, call: &str) -> Vec<(String, Subjects)> {
 
 /// The verdict on a call; if it applies to several tools, the narrowest one.
 fn verdict(agent: &AgentDefinition, probe: &str) -> CallVerdict {
-    let policy = Grant {
-        layers: vec![Layer::everything("user").into()],
-        read: vec![],
-        write: vec![],
-        network: Network::On,
-        sandbox: Sandbox::WorkspaceWrite,
-    };
+    let policy =
+        Grant::new(vec![Layer::everything("user").into()]).network(Network::On).sandbox(Sandbox::WorkspaceWrite);
     let own = Authority::root(policy, agent).own;
     let (name, call) = probe.split_once(' ').expect("a permission and a call");
     let all =
@@ -218,13 +213,11 @@ fn permissions_of_the_configuration_come_before_those_of_agents() {
     places.skip_built_in = true;
     let found = homing_load::discover(&places, &homing_load::ParseOptions::default());
     let decided = |agent: &str| {
-        let policy = Grant {
-            layers: vec![Layer::everything("host").into()],
-            read: vec!["/".into()],
-            write: vec!["/".into()],
-            network: Network::On,
-            sandbox: Sandbox::WorkspaceWrite,
-        };
+        let policy = Grant::new(vec![Layer::everything("host").into()])
+            .read(vec!["/".into()])
+            .write(vec!["/".into()])
+            .network(Network::On)
+            .sandbox(Sandbox::WorkspaceWrite);
         let authority = Authority::root(policy, found.registry.get(agent).unwrap());
         let verdict = |(tool, effect, subject): (&str, Effect, Subject)| match authority.own.decide(
             tool,

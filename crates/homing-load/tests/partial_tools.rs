@@ -39,13 +39,8 @@ const PARTIAL: [&str; 12] = [
 ];
 
 fn shows(agent: &AgentDefinition, tool: &str) -> bool {
-    let policy = Grant {
-        layers: vec![Layer::everything("user").into()],
-        read: vec![],
-        write: vec![],
-        network: Network::Off,
-        sandbox: Sandbox::WorkspaceWrite,
-    };
+    let policy =
+        Grant::new(vec![Layer::everything("user").into()]).network(Network::Off).sandbox(Sandbox::WorkspaceWrite);
     let effect = match tool {
         "bash" => Effect::Commands,
         "edit" | "write" => Effect::Changes,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homing::{Cap, Limits};
+use homing::{Cap, Limit, Limits};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -85,14 +85,12 @@ impl DelegateArgs {
     pub(crate) fn limits(&self) -> Result<Limits, String> {
         let requested = &self.limits;
         let cap = |value: Option<u64>| value.map_or(Cap::Default, Cap::At);
-        let mut limits = Limits {
-            turns: cap(requested.max_turns),
-            depth: cap(requested.max_depth),
-            tokens: cap(requested.max_tokens),
-            tool_calls: cap(requested.max_tool_calls),
-            children: cap(requested.max_children),
-            ..Limits::default()
-        };
+        let mut limits = Limits::default()
+            .with(Limit::Turns, cap(requested.max_turns))
+            .with(Limit::Depth, cap(requested.max_depth))
+            .with(Limit::Tokens, cap(requested.max_tokens))
+            .with(Limit::ToolCalls, cap(requested.max_tool_calls))
+            .with(Limit::Children, cap(requested.max_children));
         if let Some(amount) = &requested.max_cost {
             limits = limits.cost_usd(&dollars(amount)).map_err(|error| format!("max_cost: {error}"))?;
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use homing::{
-    CancelledBy, Cap, Claim, Envelope, Homing, Limits, Message, RunHandle, Task,
+    CancelledBy, Cap, Claim, Envelope, Homing, Limit, Limits, Message, RunHandle, Task,
     crates::{core::tree::RunTree, runtime::journal::sqlite::RunRow},
     usd,
 };
@@ -381,17 +381,16 @@ fn narrowed(requested: Limits, allowed: Limits) -> Limits {
         Cap::Default => allowed,
         Cap::Unlimited | Cap::At(_) => requested.tighter(ceiling),
     };
-    Limits {
-        turns: pick(requested.turns, allowed.turns, ceiling.turns),
-        depth: pick(requested.depth, allowed.depth, ceiling.depth),
-        tokens: pick(requested.tokens, allowed.tokens, ceiling.tokens),
-        cost_micros: pick(requested.cost_micros, allowed.cost_micros, ceiling.cost_micros),
-        tool_calls: pick(requested.tool_calls, allowed.tool_calls, ceiling.tool_calls),
-        children: pick(requested.children, allowed.children, ceiling.children),
-        wall_ms: pick(requested.wall_ms, allowed.wall_ms, ceiling.wall_ms),
-        work_ms: pick(requested.work_ms, allowed.work_ms, ceiling.work_ms),
-        output: pick(requested.output, allowed.output, ceiling.output),
-    }
+    Limits::default()
+        .with(Limit::Turns, pick(requested.turns, allowed.turns, ceiling.turns))
+        .with(Limit::Depth, pick(requested.depth, allowed.depth, ceiling.depth))
+        .with(Limit::Tokens, pick(requested.tokens, allowed.tokens, ceiling.tokens))
+        .with(Limit::Cost, pick(requested.cost_micros, allowed.cost_micros, ceiling.cost_micros))
+        .with(Limit::ToolCalls, pick(requested.tool_calls, allowed.tool_calls, ceiling.tool_calls))
+        .with(Limit::Children, pick(requested.children, allowed.children, ceiling.children))
+        .with(Limit::Wall, pick(requested.wall_ms, allowed.wall_ms, ceiling.wall_ms))
+        .with(Limit::Work, pick(requested.work_ms, allowed.work_ms, ceiling.work_ms))
+        .with(Limit::Output, pick(requested.output, allowed.output, ceiling.output))
 }
 
 #[cfg(test)]

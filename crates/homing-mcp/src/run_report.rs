@@ -140,10 +140,11 @@ fn status_text(envelope: &Envelope) -> String {
 
 /// Returns the envelope with at most `most` bytes of its answer.
 fn shortened(envelope: &Envelope, most: usize) -> Envelope {
-    Envelope {
-        output: inline(envelope, most),
-        children: envelope.children.iter().map(|child| shortened(child, MAX_CHILD)).collect(),
-        ..envelope.clone()
+    {
+        let mut changed = envelope.clone();
+        changed.output = inline(envelope, most);
+        changed.children = envelope.children.iter().map(|child| shortened(child, MAX_CHILD)).collect();
+        changed
     }
 }
 

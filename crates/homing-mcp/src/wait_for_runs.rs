@@ -142,9 +142,8 @@ impl ProgressSummary {
     }
 
     fn note(&mut self, event: &Event) {
-        match event {
-            Event::Fact(record) => self.fact(record),
-            Event::Transient(_) | Event::Missed(_) => (),
+        if let Event::Fact(record) = event {
+            self.fact(record);
         }
     }
 

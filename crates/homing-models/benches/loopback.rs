@@ -177,18 +177,11 @@ fn our_model(url: &str) -> Arc<dyn Model> {
 }
 
 fn request<'a>(messages: &'a [Arc<TranscriptEntry>], tools: &'a Toolbox) -> ModelRequest<'a> {
-    ModelRequest {
-        system: "",
-        messages,
-        tools,
-        choice: ToolChoice::Auto,
-        max_output: 1_000,
-        effort: None,
-        temperature_milli: None,
-        sampling: &homing_core::model::Sampling::NONE,
-        time_left: Some(Duration::from_secs(60)),
-        key: "k",
-    }
+    ModelRequest::new("", messages, tools, "k")
+        .choice(ToolChoice::Auto)
+        .max_output(1_000)
+        .sampling(&homing_core::model::Sampling::NONE)
+        .time_left(Duration::from_secs(60))
 }
 
 async fn our_calls(model: &dyn Model) {
@@ -220,14 +213,14 @@ async fn our_steps(model: &dyn Model) {
     }
 }
 
-fn with_id(reply: Reply, step: usize) -> Reply {
-    let parts = reply.parts.into_iter().map(|part| match part {
+fn with_id(mut reply: Reply, step: usize) -> Reply {
+    let parts = std::mem::take(&mut reply.parts).into_iter().map(|part| match part {
         Part::Call(ToolCall { name, args: Args::Json(args), .. }) => {
             Part::Call(ToolCall { id: format!("c{step}"), name, args: Args::Json(args) })
         }
         other => other,
     });
-    Reply { parts: parts.collect(), ..reply }
+    reply.parts(parts.collect())
 }
 
 // The server.

@@ -20,13 +20,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let row: ProviderConfig = serde_json::from_value(json!({ "wire": wire, "base_url": url }))?;
     let providers = Providers::new(BTreeMap::from([("here".to_owned(), row)]), |_| None);
     let model = providers.model(&format!("here/{name}"))?;
-    let weather = ToolSpec {
-        name: "weather".into(),
-        description: "Returns the weather in a city.".into(),
-        schema: json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
-        replay: Replay::Safe,
-        effect: homing_core::tool::Effect::Network,
-    };
+    let weather = ToolSpec::new(
+        "weather",
+        "Returns the weather in a city.",
+        json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
+    )
+    .replay(Replay::Safe)
+    .effect(homing_core::tool::Effect::Network);
     let tools = Toolbox::new(vec![weather]);
     let mut messages = vec![TranscriptEntry::new(Message::user("How is the weather in Paris?"))];
 
@@ -61,16 +61,9 @@ fn request<'a>(
     tools: &'a Toolbox,
     choice: ToolChoice,
 ) -> ModelRequest<'a> {
-    ModelRequest {
-        system: "You are a helpful assistant.",
-        messages,
-        tools,
-        choice,
-        max_output: 64,
-        effort: None,
-        temperature_milli: Some(0),
-        sampling: &homing_core::model::Sampling::NONE,
-        time_left: None,
-        key: "",
-    }
+    ModelRequest::new("You are a helpful assistant.", messages, tools, "")
+        .choice(choice)
+        .max_output(64)
+        .temperature_milli(0)
+        .sampling(&homing_core::model::Sampling::NONE)
 }

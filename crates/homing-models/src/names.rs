@@ -112,9 +112,9 @@ impl Resolver<'_> {
     pub fn resolve(&self, choice: &ModelChoice, parent: Option<&str>) -> Result<ResolvedNames, Unresolved> {
         match choice {
             ModelChoice::Inherit => self.first_available([parent, self.default.as_deref()], Vec::new()),
-            ModelChoice::Default => self.first_available([self.default.as_deref(), None], Vec::new()),
             ModelChoice::Named(names) => self.resolve_names(names, NameOrigin::File, parent),
             ModelChoice::Exact(name) => self.resolve_names(std::slice::from_ref(name), NameOrigin::User, parent),
+            _ => self.first_available([self.default.as_deref(), None], Vec::new()),
         }
     }
 

@@ -164,7 +164,7 @@ impl Model for NativeModel {
     ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
             let messages = attachments::readable(request.messages, &self.card, self.wire);
-            let request = ModelRequest { messages: &messages, ..request };
+            let request = request.messages(&messages);
             let decoder = match self.wire {
                 Wire::Anthropic => anthropic::decoder(&request),
                 Wire::Responses => responses::decoder(&request, &self.origin),

@@ -33,13 +33,13 @@ impl GivenPrice {
     /// The rates; `None` if a number is not a valid price.
     pub fn rates(&self) -> Option<Rates> {
         let valid = |dollars: f64| (dollars.is_finite() && dollars >= 0.0).then(|| micros(dollars));
-        Some(Rates {
-            input: valid(self.input)?,
-            cached: valid(self.cached.unwrap_or(self.input))?,
-            cache_write: valid(self.cache_write.unwrap_or(self.input))?,
-            output: valid(self.output)?,
-            above: Vec::new(),
-        })
+        Some(
+            Rates::default()
+                .input(valid(self.input)?)
+                .cached(valid(self.cached.unwrap_or(self.input))?)
+                .cache_write(valid(self.cache_write.unwrap_or(self.input))?)
+                .output(valid(self.output)?),
+        )
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn listed(provider: &str, model: &str) -> PriceTableEntry {
     let prices = ModelPrices { provider: &provider, model };
     let Some(base) = prices.rates(0) else { return PriceTableEntry::default() };
     let above = prices.tiers(&base);
-    PriceTableEntry { rates: Some(Rates { above, ..base }), context_window: prices.context_window() }
+    PriceTableEntry { rates: Some(base.above(above)), context_window: prices.context_window() }
 }
 
 /// The built-in price table, with a line of JSON for each provider.
@@ -135,13 +135,13 @@ impl ModelPrices<'_> {
         let size = size.max(1_000);
         let input = self.price(size, &[])?;
         let per_million = |dollars: f64| micros(dollars * 1e6 / size as f64);
-        Some(Rates {
-            input: per_million(input.0),
-            cached: per_million(self.price(size, &[UsageKey::CACHE_READ_TOKENS])?.0),
-            cache_write: per_million(self.price(size, &[UsageKey::CACHE_WRITE_TOKENS])?.0),
-            output: per_million(input.1),
-            above: Vec::new(),
-        })
+        Some(
+            Rates::default()
+                .input(per_million(input.0))
+                .cached(per_million(self.price(size, &[UsageKey::CACHE_READ_TOKENS])?.0))
+                .cache_write(per_million(self.price(size, &[UsageKey::CACHE_WRITE_TOKENS])?.0))
+                .output(per_million(input.1)),
+        )
     }
 
     /// Dollars for `size` input tokens, all of which also count as `kinds`, and for as many output tokens.

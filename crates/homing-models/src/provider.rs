@@ -399,14 +399,12 @@ pub(crate) fn card(row: &ProviderRow, model: &str, key: &ApiKey) -> ModelCard {
     let limit = row.max_output.get(model).or_else(|| row.max_output.get("*")).copied().filter(|tokens| *tokens > 0);
     // The limits of a model on this machine are those of its server, whatever its maker publishes.
     let entry = row.price_table.as_ref().and_then(|table| model_table::listed(table, model));
-    ModelCard {
-        name: format!("{}/{model}", row.name),
-        rate_limit_key: format!("{} {}", row.name, key.fingerprint()),
-        rates: given.or(listed.rates),
-        context_window: entry.and_then(|entry| entry.context_window).or(listed.context_window),
-        max_output: limit.or_else(|| entry?.max_output),
-        abilities: entry.map(|entry| entry.abilities),
-    }
+    ModelCard::free(format!("{}/{model}", row.name))
+        .rate_limit_key(format!("{} {}", row.name, key.fingerprint()))
+        .rates(given.or(listed.rates))
+        .context_window(entry.and_then(|entry| entry.context_window).or(listed.context_window))
+        .max_output(limit.or_else(|| entry?.max_output))
+        .abilities(entry.map(|entry| entry.abilities))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl RejectedReasoning {
                 if !is_new {
                     return failure;
                 }
-                AskFailure { error: ModelError::Broken { reason: reason.clone() }, ..failure }
+                AskFailure::new(ModelError::Broken { reason: reason.clone() }, failure.charge).partial(failure.partial)
             }
             _ => failure,
         }

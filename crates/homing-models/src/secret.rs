@@ -39,7 +39,7 @@ impl ApiKey {
             | ModelError::Unauthorized { reason }
             | ModelError::Unusable { reason }
             | ModelError::Team { reason, .. } => reason,
-            ModelError::OutOfTime => return failure,
+            _ => return failure,
         };
         *reason = self.scrub_text(reason);
         failure

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
     message::{Args, Image, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
-    model::{Charge, Effort, Model, ModelError, ModelRequest, ToolChoice},
+    model::{Charge, Effort, Model, ModelError, ToolChoice},
 };
 use homing_models::{AwsCredentials, AwsProfile, ProviderConfig, Providers};
 use homing_testing::{FakeProvider, FakeResponse, ResponseStep, aws_event, aws_exception, check_aws_signature};
@@ -234,7 +234,7 @@ async fn whole_reply_is_decoded_and_returned_with_its_reasoning() {
 
 fn said(mut parts: Vec<Part>) -> Reply {
     parts.push(Part::Call(ToolCall { id: "t1".into(), name: "read".into(), args: Args::Json(json!({"path": "x"})) }));
-    Reply { parts, stop: StopReason::Calls, ..Reply::default() }
+    Reply::new(parts).stop(StopReason::Calls)
 }
 
 fn thought(signature: Option<&str>, origin: Option<&str>) -> Part {
@@ -265,7 +265,7 @@ async fn only_reasoning_that_bedrock_signed_goes_back() {
 async fn request_has_tools_cache_marks_limits_and_thinking() {
     let provider = FakeProvider::answers(vec![hi()]).await;
     let (messages, tools) = ([TranscriptEntry::new(Message::user("go"))], tools());
-    let asked = ModelRequest { effort: Some(Effort::Low), max_output: 4_000, ..request(&messages, &tools) };
+    let asked = request(&messages, &tools).effort(Effort::Low).max_output(4_000);
     ask_with(&*bedrock(&provider.url()), asked).await.reply();
     let body = last_body(&provider);
     let point = json!({"cachePoint": {"type": "default"}});
@@ -278,7 +278,7 @@ async fn request_has_tools_cache_marks_limits_and_thinking() {
     assert_eq!((sent[0]["toolSpec"]["name"].as_str(), sent.last()), (Some("read"), Some(&point)));
     assert!(sent[0]["toolSpec"]["inputSchema"]["json"]["properties"].is_object());
 
-    let forced = ModelRequest { choice: ToolChoice::Tool("read"), ..request(&messages, &tools) };
+    let forced = request(&messages, &tools).choice(ToolChoice::Tool("read"));
     ask_with(&*bedrock(&provider.url()), forced).await.reply();
     assert_eq!(last_body(&provider)["toolConfig"]["toolChoice"], json!({"tool": {"name": "read"}}));
 
@@ -294,19 +294,19 @@ async fn tools_are_sent_if_the_conversation_has_calls() {
     let messages =
         [Message::user("go"), Message::Assistant(said(vec![])), Message::Tool(result())].map(TranscriptEntry::new);
     let (some, none) = (tools(), homing_core::model::Toolbox::default());
-    ask_with(&*model, ModelRequest { choice: ToolChoice::Off, ..request(&messages, &some) }).await.reply();
+    ask_with(&*model, request(&messages, &some).choice(ToolChoice::Off)).await.reply();
     assert_eq!(last_body(&provider)["toolConfig"]["tools"].as_array().unwrap().len(), 3);
     ask_with(&*model, request(&messages, &none)).await.reply();
     assert_eq!(last_body(&provider)["toolConfig"]["tools"][0]["toolSpec"]["name"], "read");
     let plain = [TranscriptEntry::new(Message::user("go"))];
-    ask_with(&*model, ModelRequest { choice: ToolChoice::Off, ..request(&plain, &some) }).await.reply();
+    ask_with(&*model, request(&plain, &some).choice(ToolChoice::Off)).await.reply();
     assert!(last_body(&provider).get("toolConfig").is_none());
 }
 
 #[tokio::test]
 async fn images_and_documents_are_sent() {
     let provider = FakeProvider::answers(vec![hi()]).await;
-    let image = |media_type: &str, pages| Image { media_type: media_type.into(), base64: "QUJD".into(), pages };
+    let image = |media_type: &str, pages| Image::new(media_type, "QUJD").pages(pages);
     let images = vec![image("image/jpeg", None), image(Image::PDF, Some(1)), image(Image::PDF, Some(1))];
     let failed = ToolResult { images: images.clone(), is_error: true, ..result() };
     let user = Message::User { text: "see".into(), images };

@@ -96,7 +96,7 @@ async fn responses_call_cut_within_its_json_is_reported_not_made() {
 async fn sent_back(wire: &str, parts: Vec<Part>) -> Value {
     let answer = if wire == "chat" { FakeResponse::chat_text("ok") } else { FakeResponse::anthropic_text("ok") };
     let provider = FakeProvider::answers(vec![answer]).await;
-    let reply = Reply { parts, stop: StopReason::Length, cut_call: Some("read".into()), ..Reply::default() };
+    let reply = Reply::new(parts).stop(StopReason::Length).cut_call("read".to_owned());
     let messages: [Arc<TranscriptEntry>; 3] =
         [Message::user("go"), Message::Assistant(reply), Message::user("cut")].map(TranscriptEntry::new);
     let tools = tools();

@@ -134,7 +134,7 @@ fn conversation() -> Vec<Arc<TranscriptEntry>> {
             is_error,
         }))
     };
-    let reply = Reply { parts: vec![call("a", "x"), call("b", "y")], stop: StopReason::Calls, ..Reply::default() };
+    let reply = Reply::new(vec![call("a", "x"), call("b", "y")]).stop(StopReason::Calls);
     vec![
         TranscriptEntry::new(Message::user("go")),
         TranscriptEntry::new(Message::Assistant(reply)),
@@ -161,7 +161,7 @@ async fn trap4_images_follow_their_results() {
     let provider = FakeProvider::answers(vec![FakeResponse::events(&gemini_stream(json!([{"text": "Hi"}])))]).await;
     let (mut messages, tools) = (conversation(), tools());
     let Message::Tool(mut result) = messages[2].message.clone() else { panic!("a result") };
-    result.images = vec![Image { media_type: "image/png".into(), base64: "QUJD".into(), pages: None }];
+    result.images = vec![Image::new("image/png", "QUJD")];
     messages[2] = TranscriptEntry::new(Message::Tool(result));
     ask_with(&*gemini(&provider.url()), request(&messages, &tools)).await.reply();
     let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();

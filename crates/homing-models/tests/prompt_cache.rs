@@ -30,7 +30,7 @@ async fn server() -> FakeProvider {
 fn reply(calls: u32) -> Arc<TranscriptEntry> {
     let call = |at| Part::Call(ToolCall { id: format!("c{at}x"), name: "read".into(), args: Args::Json(json!({})) });
     let parts = (0..calls).map(call).collect();
-    TranscriptEntry::new(Message::Assistant(Reply { parts, stop: StopReason::Calls, ..Reply::default() }))
+    TranscriptEntry::new(Message::Assistant(Reply::new(parts).stop(StopReason::Calls)))
 }
 
 fn result(index: u32, text: &str, images: Vec<Image>) -> Arc<TranscriptEntry> {
@@ -76,7 +76,7 @@ async fn openrouter_marks_move_with_the_conversation_of_an_anthropic_model() {
 async fn images_and_blank_results_carry_no_mark() {
     let server = server().await;
     let model = configured("openrouter", "anthropic/claude-opus-5.5", json!({ "base_url": server.url() }));
-    let image = Image { media_type: "image/png".into(), base64: "AAAA".into(), pages: None };
+    let image = Image::new("image/png", "AAAA");
     let messages = [
         TranscriptEntry::new(Message::user("task")),
         reply(3),
@@ -114,7 +114,7 @@ async fn openai_cache_key_is_the_same_for_the_same_beginning() {
     let model = configured("openai", "gpt-4.1", config);
     let ask_about = async |system: &'static str, task: &str, tools: &Toolbox| {
         let messages = [TranscriptEntry::new(Message::user(task))];
-        let request = homing_core::model::ModelRequest { system, ..request(&messages, tools) };
+        let request = request(&messages, tools).system(system);
         ask_with(&*model, request).await.reply();
         let body: Value = serde_json::from_str(&server.requests().last().unwrap().body).unwrap();
         body["prompt_cache_key"].as_str().unwrap().to_owned()

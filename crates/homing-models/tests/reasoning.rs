@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use homing_core::{
     message::{Args, Message, Part, Reply, StopReason, ToolCall, ToolResult, TranscriptEntry},
-    model::{Effort, Model, ModelRequest},
+    model::{Effort, Model},
 };
 use homing_models::{ProviderConfig, Providers};
 use homing_testing::{FakeProvider, FakeResponse, ReceivedRequest};
@@ -175,7 +175,7 @@ async fn second_turn_returns_reasoning_as_each_provider_requires() {
 }
 
 fn said(parts: Vec<Part>) -> Arc<TranscriptEntry> {
-    TranscriptEntry::new(Message::Assistant(Reply { parts, stop: StopReason::Calls, ..Reply::default() }))
+    TranscriptEntry::new(Message::Assistant(Reply::new(parts).stop(StopReason::Calls)))
 }
 
 fn call() -> Part {
@@ -257,7 +257,7 @@ async fn providers_are_asked_to_keep_the_reasoning_they_get_back() {
     ] {
         let server = FakeProvider::answers(vec![FakeResponse::chat_text("ok")]).await;
         let (messages, tools) = ([TranscriptEntry::new(Message::user("x"))], tools());
-        let request = ModelRequest { effort, ..request(&messages, &tools) };
+        let request = request(&messages, &tools).effort(effort);
         ask_with(&*built_in(&server.url(), provider, model), request).await.reply();
         let body: Value = serde_json::from_str(&server.requests()[0].body).unwrap();
         assert_eq!(body.get("thinking"), expected, "{provider}/{model}");

@@ -253,7 +253,7 @@ impl<'a> PlanState<'a> {
 }
 
 fn calls(calls: Vec<ToolCall>) -> Reply {
-    Reply { parts: calls.into_iter().map(Part::Call).collect(), stop: StopReason::Calls, ..Reply::default() }
+    Reply::new(calls.into_iter().map(Part::Call).collect()).stop(StopReason::Calls)
 }
 
 fn call(name: &str, args: Value) -> ToolCall {

@@ -16,13 +16,7 @@ use homing_offline::OfflineModel;
 use serde_json::{Value, json};
 
 fn spec(name: &str, schema: Value) -> ToolSpec {
-    ToolSpec {
-        name: name.into(),
-        description: String::new(),
-        schema,
-        replay: Replay::Safe,
-        effect: homing_core::tool::Effect::Reads,
-    }
+    ToolSpec::new(name, "", schema).replay(Replay::Safe).effect(homing_core::tool::Effect::Reads)
 }
 
 fn object(fields: &[&str]) -> Value {
@@ -79,18 +73,10 @@ async fn run(task: &str, specs: Vec<ToolSpec>, choice: ToolChoice) -> OfflineRun
     let mut messages: Vec<Arc<TranscriptEntry>> = vec![TranscriptEntry::new(Message::user(task))];
     let mut calls = Vec::new();
     for _ in 0..8 {
-        let request = ModelRequest {
-            system: "",
-            messages: &messages,
-            tools: &tools,
-            choice,
-            max_output: 1_000,
-            effort: None,
-            temperature_milli: None,
-            sampling: &homing_core::model::Sampling::NONE,
-            time_left: None,
-            key: "",
-        };
+        let request = ModelRequest::new("", &messages, &tools, "")
+            .choice(choice)
+            .max_output(1_000)
+            .sampling(&homing_core::model::Sampling::NONE);
         let reply = model.reply(request, &|_| ()).await.unwrap();
         let made: Vec<ToolCall> = reply.calls().cloned().collect();
         if made.is_empty() || made.iter().any(|call| call.name == "answer") {

@@ -15,6 +15,7 @@ use crate::span::SpanId;
 
 /// A finished activity of a run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Activity<Detail> {
     /// The tree it belongs to.
     pub tree: Uuid,
@@ -45,6 +46,7 @@ impl<Detail> Activity<Detail> {
 
 /// A finished run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RunActivity {
     /// The fact with which it ended.
     pub ended: Arc<Ended>,
@@ -56,6 +58,7 @@ pub struct RunActivity {
 
 /// One attempt of a model call.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct AskActivity {
     /// The request.
     pub asked: Asked,
@@ -67,6 +70,7 @@ pub struct AskActivity {
 
 /// A finished tool call.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CallActivity {
     /// The key of the call.
     pub key: CallKey,

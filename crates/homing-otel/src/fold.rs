@@ -19,6 +19,7 @@ use crate::{
 
 /// An activity that ended with a fact.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum FinishedActivity {
     /// A run.
     Run(Activity<RunActivity>),

@@ -23,6 +23,7 @@ pub type MetricLabels = Vec<(&'static str, String)>;
 
 /// A metric's description, unit and values.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Measurement {
     /// Description for people.
     pub description: &'static str,
@@ -34,6 +35,7 @@ pub struct Measurement {
 
 /// A value of a metric.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum MetricValue {
     /// A growing count.
     Count(u64),
@@ -52,6 +54,7 @@ pub enum MetricValue {
 
 /// All metrics, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Metrics {
     /// The metrics, by name.
     pub by_name: BTreeMap<&'static str, Measurement>,

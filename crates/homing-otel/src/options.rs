@@ -33,6 +33,7 @@ pub struct TelemetryOptions {
 /// An invalid telemetry option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}: {why}")]
+#[non_exhaustive]
 pub struct TelemetryOptionsError {
     /// The variable or option.
     pub variable: &'static str,

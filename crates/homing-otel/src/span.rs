@@ -48,6 +48,7 @@ impl SpanId {
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Attribute {
     /// A text.
     Text(String),
@@ -64,6 +65,7 @@ pub type Attributes = Vec<(&'static str, Attribute)>;
 
 /// The side of the network on which the work of a span is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SpanKind {
     /// This process.
     Internal,
@@ -73,6 +75,7 @@ pub enum SpanKind {
 
 /// A finished span.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Span {
     /// The tree. All its spans are in one trace.
     pub trace: Uuid,
@@ -96,6 +99,7 @@ pub struct Span {
 
 /// Setting for prompts, answers, arguments and results in spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SpanBodies {
     /// Spans do not contain them.
     #[default]
@@ -248,6 +252,7 @@ pub(crate) fn error_type(error: &ModelError) -> &'static str {
         ModelError::Unusable { .. } => "unusable",
         ModelError::Team { .. } => "team",
         ModelError::OutOfTime => "timeout",
+        _ => "other",
     }
 }
 
@@ -269,6 +274,7 @@ fn finish(stop: &StopReason) -> &str {
         StopReason::Length => "length",
         StopReason::Refusal => "content_filter",
         StopReason::Other(other) => other,
+        _ => "other",
     }
 }
 

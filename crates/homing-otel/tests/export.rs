@@ -41,7 +41,7 @@ impl Model for TeamModel {
 
     fn reply<'a>(&'a self, request: ModelRequest<'a>, _: OnDelta<'a>) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         let step = request.messages.len();
-        let used = Usage { input: 100, output: 10, ..Usage::default() };
+        let used = Usage::default().input(100).output(10);
         let reply = match (request.system, step) {
             ("lead", 1) => call(["one", "two"].map(|task| ("delegate", json!({"agent": "worker", "task": task})))),
             ("worker", 1) => call([("read", json!({"path": "secret-argument"}))]),
@@ -49,7 +49,7 @@ impl Model for TeamModel {
         };
         let breaks = request.system == "worker" && !std::mem::replace(&mut *self.failed.lock().expect("fine"), true);
         let broken = || AskFailure::free(ModelError::Broken { reason: "cut".into() });
-        Box::pin(async move { if breaks { Err(broken()) } else { Ok(Reply { usage: used, ..reply }) } })
+        Box::pin(async move { if breaks { Err(broken()) } else { Ok(reply.usage(used)) } })
     }
 }
 
@@ -68,18 +68,14 @@ impl Tool for FailingRead {
 fn runtime(on_fact: TelemetryListener) -> Runtime {
     let agents = ["lead", "worker"].map(|name| AgentDefinition::new(name, name, name));
     // 250 micro-dollars for each reply.
-    let rates = Rates { input: 2_000_000, output: 5_000_000, ..Rates::default() };
-    let card = ModelCard { rates: Some(rates), ..ModelCard::free("acme/large") };
+    let rates = Rates::default().input(2_000_000).output(5_000_000);
+    let card = ModelCard::free("acme/large").rates(rates);
     let model = TeamModel { card, failed: Mutex::new(false) };
     let mut parts =
         RuntimeParts::new(Registry::from_iter(agents), Arc::new(SingleModel(Arc::new(model))), MemoryJournal::new());
-    let spec = ToolSpec {
-        name: "read".into(),
-        description: "reads".into(),
-        schema: json!({"type": "object"}),
-        replay: Replay::Safe,
-        effect: homing_core::tool::Effect::Reads,
-    };
+    let spec = ToolSpec::new("read", "reads", json!({"type": "object"}))
+        .replay(Replay::Safe)
+        .effect(homing_core::tool::Effect::Reads);
     parts.tools = vec![Arc::new(FailingRead(spec))];
     parts.on_fact = Some(on_fact);
     Runtime::new(parts)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use homing_core::{
     definition::AgentDefinition,
     fact::{Fact, Record},
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     model::{ModelCard, SingleModel},
     registry::Registry,
     scripted_model::{FunctionModel, call, say},
@@ -32,10 +32,10 @@ async fn facts() -> Vec<Arc<Record>> {
         RuntimeParts::new(Registry::from_iter(agents), Arc::new(SingleModel(Arc::new(model))), MemoryJournal::new());
     parts.on_fact = Some(Arc::new(move |record: &Arc<Record>| keep.lock().expect("fine").push(record.clone())));
     let runtime = Runtime::new(parts);
-    let limits = Limits { turns: Cap::At(2), ..Limits::default() };
+    let limits = Limits::default().with(Limit::Turns, Cap::At(2));
     let run = runtime.spawn(Task::new("lead", "go").limits(limits)).expect("it starts");
     run.wait().await;
-    let more = Limits { turns: Cap::At(2), ..Limits::default() };
+    let more = Limits::default().with(Limit::Turns, Cap::At(2));
     let again = runtime.resume(run.id(), Claim::Force, more).await.expect("it goes on");
     again.wait().await;
     std::mem::take(&mut *records.lock().expect("fine"))

@@ -109,13 +109,7 @@ struct NodTool(ToolSpec);
 impl NodTool {
     fn new() -> Self {
         let schema = serde_json::json!({"type": "object"});
-        Self(ToolSpec {
-            name: "nod".into(),
-            description: "nods".into(),
-            schema,
-            replay: Replay::Safe,
-            effect: homing_core::tool::Effect::Reads,
-        })
+        Self(ToolSpec::new("nod", "nods", schema).replay(Replay::Safe).effect(homing_core::tool::Effect::Reads))
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     definition::AgentDefinition,
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     message::{Message, Reply, TranscriptEntry},
     model::{AskFailure, Model, ModelCard, ModelRequest, OnDelta, SingleModel, Toolbox},
     registry::Registry,
@@ -76,13 +76,7 @@ impl Tool for ReadTool {
 impl ReadTool {
     fn new() -> Arc<Self> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
-        let spec = ToolSpec {
-            name: "read".into(),
-            description: "reads".into(),
-            schema,
-            replay: Replay::Safe,
-            effect: homing_core::tool::Effect::Reads,
-        };
+        let spec = ToolSpec::new("read", "reads", schema).replay(Replay::Safe).effect(homing_core::tool::Effect::Reads);
         Arc::new(Self(spec, AtomicU64::new(0)))
     }
 
@@ -108,7 +102,7 @@ fn worker(steps: usize, children: usize, pause: Duration) -> Worker {
 
 fn open_limits() -> Limits {
     let none = Cap::Unlimited;
-    Limits { turns: none, tool_calls: none, children: none, ..Limits::default() }
+    Limits::default().with(Limit::Turns, none).with(Limit::ToolCalls, none).with(Limit::Children, none)
 }
 
 fn cpu() -> Duration {
@@ -169,18 +163,10 @@ async fn bare(count: usize) -> f64 {
     for _ in 0..count {
         let mut messages = vec![TranscriptEntry::new(Message::user("x"))];
         loop {
-            let request = ModelRequest {
-                system: "worker",
-                messages: &messages,
-                tools: &toolbox,
-                choice: Default::default(),
-                max_output: 8_192,
-                effort: None,
-                temperature_milli: None,
-                sampling: &homing_core::model::Sampling::NONE,
-                time_left: None,
-                key: "",
-            };
+            let request = ModelRequest::new("worker", &messages, &toolbox, "")
+                .choice(Default::default())
+                .max_output(8_192)
+                .sampling(&homing_core::model::Sampling::NONE);
             let reply = model.reply(request, &|_| ()).await.unwrap();
             let Some(wanted) = reply.calls().next().cloned() else { break };
             let output = tool.act(&json!({"n": messages.len() / 2}));

@@ -49,6 +49,7 @@ pub struct RuntimeConfig {
 
 /// Treatment of a question to the user: a request for approval, or a question of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnQuestion {
     /// The host's handler is asked; without a handler, or without its answer in time, the call is denied.
     Ask {

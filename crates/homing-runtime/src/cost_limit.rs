@@ -1,7 +1,7 @@
 //! The cost limit of a new run: which limit was asked for, and whether it can be enforced.
 
 use homing_core::{
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     model::ResolvedModel,
     run::Run,
 };
@@ -32,7 +32,7 @@ pub(crate) fn enforceable_limits(
                 "no price is known for {model}: the limit is {} tokens instead of a cost",
                 tokens.value().unwrap_or(0)
             );
-            Ok((Limits { tokens, cost_micros: Cap::Unlimited, ..limits }, vec![warning]))
+            Ok((limits.with(Limit::Tokens, tokens).with(Limit::Cost, Cap::Unlimited), vec![warning]))
         }
     }
 }

@@ -162,6 +162,7 @@ impl fmt::Debug for RunHandle {
 
 /// An error of [`RunHandle::wait_as`]. Both variants hold the run's envelope.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoData {
     /// The run gave no structured answer.
     #[error("the run ended {} without a structured answer", .0.status.name())]
@@ -173,6 +174,7 @@ pub enum NoData {
 
 /// Totals over all runs in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// Number of runs per status, in the order of [`Status`].
     pub by_status: Vec<(Status, usize)>,
@@ -270,7 +272,7 @@ impl Runtime {
                     }
                 }
                 if let Some(root) = tree.root() {
-                    add(&mut statistics.total, &Envelope::new(tree, root).subtree);
+                    statistics.total.add(&Envelope::new(tree, root).subtree);
                 }
             });
         }
@@ -326,24 +328,12 @@ impl Runtime {
     }
 }
 
-fn add(total: &mut EnvelopeUsage, more: &EnvelopeUsage) {
-    total.input += more.input;
-    total.cached += more.cached;
-    total.output += more.output;
-    total.cost_micros += more.cost_micros;
-    total.estimated |= more.estimated;
-    total.at_most_micros += more.at_most_micros;
-    total.turns += more.turns;
-    total.tool_calls += more.tool_calls;
-    total.wall_ms = total.wall_ms.max(more.wall_ms);
-}
-
 /// Formats several results as one report: answers, failures and cost.
 pub fn aggregate(results: &[Envelope]) -> String {
     let mut total = EnvelopeUsage::default();
     let mut text = String::new();
     for result in results {
-        add(&mut total, &result.subtree);
+        total.add(&result.subtree);
         let note = result.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
         text.push_str(&format!("## {} ({}{note})\n{}\n\n", result.agent, result.status.name(), result.output.trim()));
     }

@@ -194,6 +194,7 @@ pub enum InboxRequest {
 
 /// The reason why the journal failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum JournalError {
     /// It cannot be written: disk full, IO error, lost permission.
     #[error("the journal cannot be written: {0}")]

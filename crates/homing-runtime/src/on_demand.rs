@@ -16,11 +16,19 @@ use crate::catalog::{Catalog, Detail, Entry, brief};
 
 /// The size from which on tools are offered on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OnDemand {
     /// Maximum number of tools whose specifications every request carries.
     pub tools: usize,
     /// Maximum size of these specifications, in bytes of JSON.
     pub bytes: usize,
+}
+
+impl OnDemand {
+    /// Creates limits for the specifications that every request carries: their number, and their size in bytes of JSON.
+    pub fn new(tools: usize, bytes: usize) -> Self {
+        Self { tools, bytes }
+    }
 }
 
 impl Default for OnDemand {
@@ -101,7 +109,7 @@ pub(crate) fn find_tools(on_demand: &[ToolSpec], args: &Value) -> ToolOutput {
     }
     let loaded = Loaded { loaded: found.best.iter().map(|entry| entry.name.to_owned()).collect() };
     let data = serde_json::to_value(loaded).expect("a list of names is JSON");
-    ToolOutput { data: Some(data), ..ToolOutput::text(text) }
+    ToolOutput::text(text).data(data)
 }
 
 /// Carries out a search for agents.
@@ -131,17 +139,17 @@ pub(crate) fn note(on_demand: &[ToolSpec]) -> Option<String> {
 /// The specification of a search tool, which takes words.
 pub(crate) fn search_tool(name: &str, description: String) -> ToolSpec {
     let words = "Words to look for, or exact names";
-    ToolSpec {
-        name: name.to_owned(),
+    ToolSpec::new(
+        name,
         description,
-        schema: json!({
+        json!({
             "type": "object",
             "properties": {"query": {"type": "string", "description": words}},
             "required": ["query"],
         }),
-        replay: Replay::Safe,
-        effect: Effect::Reads,
-    }
+    )
+    .replay(Replay::Safe)
+    .effect(Effect::Reads)
 }
 
 fn search_spec(on_demand: &[ToolSpec]) -> ToolSpec {

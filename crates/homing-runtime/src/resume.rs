@@ -116,6 +116,6 @@ impl Interrupted {
 /// the call is made again.
 pub(crate) fn interrupted_ask(charge: Usage) -> Fact {
     let reason = "the process died while the model was answering".to_owned();
-    let failure = AskFailure { error: ModelError::Broken { reason }, charge: Charge::Hold, partial: String::new() };
+    let failure = AskFailure::new(ModelError::Broken { reason }, Charge::Hold);
     Fact::AskFailed { failure, charge }
 }

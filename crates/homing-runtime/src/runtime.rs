@@ -83,13 +83,7 @@ pub struct RuntimeParts {
 impl RuntimeParts {
     /// Parts with the system clock, no tools, and a policy that allows every tool but no folder and no network.
     pub fn new(registry: Registry, models: Arc<dyn Models>, journal: Arc<dyn Journal>) -> Self {
-        let policy = Grant {
-            layers: Vec::new(),
-            read: Vec::new(),
-            write: Vec::new(),
-            network: Network::Off,
-            sandbox: Sandbox::ReadOnly,
-        };
+        let policy = Grant::new(Vec::new()).network(Network::Off).sandbox(Sandbox::ReadOnly);
         Self {
             registry: Arc::new(registry),
             models,

@@ -238,13 +238,15 @@ impl Inner {
             notes.extend(note);
         }
         if let Some(schema) = &spawned.schema {
-            specs.push(ToolSpec {
-                name: "answer".to_owned(),
-                description: "Gives your final answer in the required form. Call it once, at the end.".to_owned(),
-                schema: serde_json::Value::clone(schema),
-                replay: Replay::Safe,
-                effect: Effect::Reads,
-            });
+            specs.push(
+                ToolSpec::new(
+                    "answer".to_owned(),
+                    "Gives your final answer in the required form. Call it once, at the end.".to_owned(),
+                    serde_json::Value::clone(schema),
+                )
+                .replay(Replay::Safe)
+                .effect(Effect::Reads),
+            );
         }
         (specs, notes)
     }
@@ -376,7 +378,9 @@ fn with_section(system: String, section: Option<String>) -> String {
 
 /// The definition without its prompt, which is recorded rendered beside it.
 fn without_prompt(agent: &Arc<AgentDefinition>) -> Arc<AgentDefinition> {
-    Arc::new(AgentDefinition { prompt: String::new(), ..AgentDefinition::clone(agent) })
+    let mut agent = AgentDefinition::clone(agent);
+    agent.prompt = String::new();
+    Arc::new(agent)
 }
 
 /// The parent's messages that a child starts with: whole turns only, without the one in progress.
@@ -433,13 +437,12 @@ mod tests {
     fn spawn_cache_compares_grants_by_identity_and_keeps_them_alive() {
         let cache = SpawnCache::default();
         let grant = |root: &str| {
-            Arc::new(Grant {
-                layers: Vec::new(),
-                read: vec![root.into()],
-                write: Vec::new(),
-                network: homing_core::authority::Network::Off,
-                sandbox: homing_core::authority::Sandbox::ReadOnly,
-            })
+            Arc::new(
+                Grant::new(Vec::new())
+                    .read(vec![root.into()])
+                    .network(homing_core::authority::Network::Off)
+                    .sandbox(homing_core::authority::Sandbox::ReadOnly),
+            )
         };
         let agent = AgentDefinition::new("worker", "works", "worker");
         for n in 0..100 {

@@ -130,6 +130,20 @@ impl Task {
         self
     }
 
+    /// Sets the skill whose text is the task.
+    #[must_use]
+    pub fn skill(mut self, skill: impl Into<String>) -> Self {
+        self.skill = Some(skill.into());
+        self
+    }
+
+    /// Adds a warning of the host to those of the run.
+    #[must_use]
+    pub fn warning(mut self, warning: impl Into<String>) -> Self {
+        self.warnings.push(warning.into());
+        self
+    }
+
     /// Sets the working folder.
     #[must_use]
     pub fn workdir(mut self, workdir: impl Into<PathBuf>) -> Self {

@@ -83,13 +83,9 @@ struct LoggedTool {
 impl LoggedTool {
     fn new(name: &str, replay: Replay, journal: &Path) -> Arc<Self> {
         let schema = json!({"type": "object"});
-        let spec = ToolSpec {
-            name: name.into(),
-            description: format!("does {name}"),
-            schema,
-            replay,
-            effect: homing_core::tool::Effect::Changes,
-        };
+        let spec = ToolSpec::new(name, format!("does {name}"), schema)
+            .replay(replay)
+            .effect(homing_core::tool::Effect::Changes);
         Arc::new(Self { spec, journal: journal.to_owned() })
     }
 }

@@ -287,7 +287,7 @@ fn spend(path: &Path) {
     while wait(journal.hold_at_account("ci", hold)).unwrap() == AccountHold::Held {
         held += 1;
         if held % 2 == 0 {
-            journal.settle_at_account("ci", hold, Usage { cost_micros: 1, ..Usage::default() });
+            journal.settle_at_account("ci", hold, Usage::default().cost_micros(1));
         }
     }
     print_line(held);

@@ -285,8 +285,8 @@ fn sums_show_estimates_apart_from_measured_usage() {
     let measured = journal.sum_by(&SumBy::Agent, None, None).unwrap()[0].usage;
     assert_eq!((measured.estimated, measured.at_most_micros), (false, 0));
     let error = ModelError::Broken { reason: "the process died".to_owned() };
-    let charge = Usage { input: 50, output: 100, cost_micros: 7, estimated: true, ..Usage::default() };
-    let failure = AskFailure { error, charge: Charge::Hold, partial: String::new() };
+    let charge = Usage::default().input(50).output(100).cost_micros(7).estimated(true);
+    let failure = AskFailure::new(error, Charge::Hold);
     for fact in [asked(), Fact::AskFailed { failure, charge }] {
         writer.write(&*journal, fact).unwrap();
     }
@@ -374,7 +374,7 @@ fn account_is_shared_by_all_processes() {
     assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(AccountHold::Later), "it fits once the first is settled");
     let hit = full(wait(two.hold_at_account("ci", hold(101))));
     assert_eq!((hit.name, hit.limit, hit.spent), (Limit::Cost, 100, 0));
-    one.settle_at_account("ci", hold(60), Usage { cost_micros: 10, ..Usage::default() });
+    one.settle_at_account("ci", hold(60), Usage::default().cost_micros(10));
     assert_eq!(wait(one.hold_at_account("ci", hold(0))), Ok(AccountHold::Held));
     assert_eq!(wait(two.hold_at_account("ci", hold(60))), Ok(AccountHold::Held));
     drop(two);

@@ -32,13 +32,9 @@ struct Look {
 
 impl Look {
     fn new() -> Arc<Self> {
-        let spec = ToolSpec {
-            name: "look".into(),
-            description: "looks".into(),
-            schema: json!({"type": "object"}),
-            replay: Replay::Safe,
-            effect: homing_core::tool::Effect::Reads,
-        };
+        let spec = ToolSpec::new("look", "looks", json!({"type": "object"}))
+            .replay(Replay::Safe)
+            .effect(homing_core::tool::Effect::Reads);
         Arc::new(Self { spec, times: AtomicUsize::new(0) })
     }
 }
@@ -55,10 +51,7 @@ impl Tool for Look {
 }
 
 fn card() -> ModelCard {
-    ModelCard {
-        rates: Some(Rates { input: 2_000_000, output: 4_000_000, ..Rates::default() }),
-        ..ModelCard::free("script/one")
-    }
+    ModelCard::free("script/one").rates(Rates::default().input(2_000_000).output(4_000_000))
 }
 
 /// The lead delegates twice and reports; a scout calls `look` and reports.

@@ -25,10 +25,8 @@ async fn delegate(args: Value) -> (Envelope, ToolResult, Arc<Spawned>) {
             _ => say("the whole answer"),
         })
     };
-    let worker = AgentDefinition {
-        limits: Limits::default().turns(3),
-        ..AgentDefinition::new("worker", "works", "worker on {{topic}}")
-    };
+    let mut worker = AgentDefinition::new("worker", "works", "worker on {{topic}}");
+    worker.limits = Limits::default().turns(3);
     let registry = Registry::from_iter([AgentDefinition::new("boss", "leads", "boss"), worker]);
     let model = Arc::new(SingleModel(Arc::new(FunctionModel::new("script/both", decide))));
     let runtime = Runtime::new(RuntimeParts::new(registry, model, MemoryJournal::new()));

@@ -196,13 +196,11 @@ mod tests {
         }
         symlink("../secret/key", root.join("a/link")).unwrap();
         let deny = deny.iter().map(|rule| rule.parse().unwrap()).collect();
-        let grant = Grant {
-            layers: vec![Arc::new(Layer { deny, ..Layer::everything("test") })],
-            read: vec![root.clone()],
-            write: vec![root.clone()],
-            network: Network::Off,
-            sandbox: Sandbox::WorkspaceWrite,
-        };
+        let grant = Grant::new(vec![Arc::new(Layer::everything("test").deny(deny))])
+            .read(vec![root.clone()])
+            .write(vec![root.clone()])
+            .network(Network::Off)
+            .sandbox(Sandbox::WorkspaceWrite);
         let access = Access::of(&grant, &SandboxOptions::default());
         let found = DeniedPaths::find(&grant, &access, &root).unwrap();
         let names = |paths: &[PathBuf]| {

@@ -14,6 +14,7 @@ use crate::{crew::check::TaskCheck, limit_fields::LimitFields, team::Team};
 /// Tasks with dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Crew {
     /// Order in which tasks are executed.
     pub process: Process,
@@ -53,6 +54,7 @@ pub enum Process {
 /// One task of a crew.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct CrewTask {
     /// Name of the task.
     pub name: String,

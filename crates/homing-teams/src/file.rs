@@ -210,10 +210,10 @@ pub fn load(text: &str, path: Option<&Path>) -> LoadedTeam {
         return loaded;
     }
     match parse(text) {
-        Err(diagnostic) => loaded.diagnostics.push(Diagnostic { path: loaded.path.clone(), ..diagnostic }),
+        Err(diagnostic) => loaded.diagnostics.push(diagnostic.path(loaded.path.clone())),
         Ok(file) if file.has_script() => {
             let error = Diagnostic::error("a workflow script is a file of its own, which ends in `.js`");
-            loaded.diagnostics.push(Diagnostic { path: loaded.path.clone(), ..error });
+            loaded.diagnostics.push(error.path(loaded.path.clone()));
         }
         Ok(file) => {
             text.clone_into(&mut loaded.text);
@@ -274,7 +274,9 @@ impl LoadedTeam {
             None => {
                 let near = team.parameters.keys().min_by_key(|known| distance(known, name));
                 let hint = near.map(|name| format!("did you mean `{name}`?"));
-                Err(Diagnostic { hint, ..Diagnostic::error(format!("the team has no parameter `{name}`")) })
+                let mut error = Diagnostic::error(format!("the team has no parameter `{name}`"));
+                error.hint = hint;
+                Err(error)
             }
         }
     }
@@ -312,7 +314,7 @@ impl LoadedTeam {
                 self.diagnostics = self.with_positions(check::structure(&team));
                 self.team = Some(team);
             }
-            Err(error) => self.diagnostics.push(Diagnostic { path: self.path.clone(), ..error }),
+            Err(error) => self.diagnostics.push(error.path(self.path.clone())),
         }
     }
 
@@ -324,7 +326,9 @@ impl LoadedTeam {
         let place = |problem: Problem| {
             let (line, column) = positions.find(&problem.path);
             let field = Some(problem.path).filter(|path| !path.is_empty());
-            Diagnostic { path: self.path.clone(), line, column, field, ..problem.diagnostic }
+            let mut diagnostic = problem.diagnostic.path(self.path.clone()).at(line, column);
+            diagnostic.field = field;
+            diagnostic
         };
         problems.into_iter().map(place).collect()
     }

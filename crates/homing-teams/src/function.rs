@@ -24,7 +24,7 @@ pub fn function(
     let name = name.into();
     let description = format!("The function {name} of a team.");
     let effect = replay.implied_effect();
-    let spec = ToolSpec { name, description, schema: json!({"type": "object"}), replay, effect };
+    let spec = ToolSpec::new(name, description, json!({"type": "object"})).replay(replay).effect(effect);
     Arc::new(FunctionTool { spec, run })
 }
 
@@ -36,8 +36,8 @@ impl<F: Fn(Value) -> Result<Value, String> + Send + Sync> Tool for FunctionTool<
     fn call<'a>(&'a self, _: &'a ToolContext, args: Value) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             match (self.run)(args) {
-                Ok(Value::String(text)) => ToolOutput { data: Some(json!(text)), ..ToolOutput::text(text) },
-                Ok(data) => ToolOutput { text: data.to_string(), data: Some(data), ..ToolOutput::default() },
+                Ok(Value::String(text)) => ToolOutput::text(&text).data(json!(text)),
+                Ok(data) => ToolOutput::text(data.to_string()).data(data),
                 Err(why) => ToolOutput::error(why),
             }
         })

@@ -75,7 +75,9 @@ fn install_all(
         if let Some(name) = names.get(&agent.name) {
             agent.name.clone_from(name);
         }
-        registry.register(AgentDefinition { source: source.clone(), ..agent });
+        let mut agent = agent;
+        agent.source = source.clone();
+        registry.register(agent);
     }
     for registry in [&mut seen, &mut registry] {
         person::register(registry, all);
@@ -86,7 +88,8 @@ fn install_all(
         return Err(problems.into_iter().map(|problem| problem.diagnostic).collect());
     }
     for team in all {
-        let definition = AgentDefinition { source: source.clone(), ..agent(team, &seen, &tools, names) };
+        let mut definition = agent(team, &seen, &tools, names);
+        definition.source = source.clone();
         seen.register(definition.clone());
         registry.register(definition);
     }

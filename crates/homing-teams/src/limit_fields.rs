@@ -2,7 +2,7 @@
 
 use homing_core::{
     duration::parse_duration,
-    limits::{AmountError, Cap, Limits, micros_from_usd},
+    limits::{AmountError, Cap, Limit, Limits, micros_from_usd},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,17 +72,16 @@ impl LimitFields {
         if timeout.is_some_and(|time| time.is_zero()) {
             return Err("timeout: a team needs more time than none".to_owned());
         }
-        Ok(Limits {
-            turns: cap(self.max_turns),
-            depth: cap(self.max_depth),
-            tokens: cap(self.max_tokens),
-            cost_micros: cap(cost.map_err(|error: AmountError| format!("max_cost: {error}"))?),
-            tool_calls: cap(self.max_tool_calls),
-            children: cap(self.max_children),
-            wall_ms: cap(timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))),
-            work_ms: Cap::Default,
-            output: cap(self.max_output),
-        })
+        Ok(Limits::default()
+            .with(Limit::Turns, cap(self.max_turns))
+            .with(Limit::Depth, cap(self.max_depth))
+            .with(Limit::Tokens, cap(self.max_tokens))
+            .with(Limit::Cost, cap(cost.map_err(|error: AmountError| format!("max_cost: {error}"))?))
+            .with(Limit::ToolCalls, cap(self.max_tool_calls))
+            .with(Limit::Children, cap(self.max_children))
+            .with(Limit::Wall, cap(timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))))
+            .with(Limit::Work, Cap::Default)
+            .with(Limit::Output, cap(self.max_output)))
     }
 
     /// The limits as an argument of `delegate`; `None` if nothing is limited.

@@ -21,6 +21,7 @@ use crate::{
 /// The same task for every item of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Map {
     /// Agent that works on each item.
     pub agent: String,

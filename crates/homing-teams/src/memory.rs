@@ -41,7 +41,7 @@ fn get(context: &ToolContext, args: &Value) -> ToolOutput {
         Some(entry) => {
             let value = entry.get("value").cloned().unwrap_or_default();
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            ToolOutput { data: Some(value), ..ToolOutput::text(format!("[written by {}]\n{shown}", by(&entry))) }
+            ToolOutput::text(format!("[written by {}]\n{shown}", by(&entry))).data(value)
         }
         None => ToolOutput::text(format!("no value for `{key}`")),
     }
@@ -57,14 +57,14 @@ fn set(context: &ToolContext, args: &Value) -> ToolOutput {
         "key": key, "value": value, "version": version, "by": context.agent, "place": context.place.to_string(),
     });
     let note = before.map(|entry| format!(", replacing the value by {}", by(&entry))).unwrap_or_default();
-    ToolOutput { data: Some(entry), ..ToolOutput::text(format!("saved `{key}`{note}")) }
+    ToolOutput::text(format!("saved `{key}`{note}")).data(entry)
 }
 
 fn list(context: &ToolContext, _: &Value) -> ToolOutput {
     let entries = entries(context);
     let lines: Vec<String> = entries.iter().map(|(key, entry)| format!("{key}: by {}", by(entry))).collect();
     let text = if lines.is_empty() { "the memory is empty".to_owned() } else { lines.join("\n") };
-    ToolOutput { data: Some(entries.into_values().collect()), ..ToolOutput::text(text) }
+    ToolOutput::text(text).data(entries.into_values().collect::<Value>())
 }
 
 struct MemoryTool {
@@ -89,13 +89,8 @@ pub(crate) fn tools() -> Vec<Arc<dyn Tool>> {
     let tool = |name: &str, description: &str, required: &[&str], properties: Value, act| -> Arc<dyn Tool> {
         let schema = json!({"type": "object", "properties": properties, "required": required});
         // A write is only its own record, so repeating it does no harm.
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            schema,
-            replay: Replay::Safe,
-            effect: homing_core::tool::Effect::Reads,
-        };
+        let spec =
+            ToolSpec::new(name, description, schema).replay(Replay::Safe).effect(homing_core::tool::Effect::Reads);
         Arc::new(MemoryTool { spec, act })
     };
     vec![

@@ -2,12 +2,7 @@
 
 use std::collections::HashMap;
 
-use homing_core::{
-    authority::Allow,
-    definition::{AgentDefinition, ExtraFields, ToolRules},
-    rule::Rule,
-    tool::ToolSpec,
-};
+use homing_core::{authority::Allow, definition::AgentDefinition, rule::Rule, tool::ToolSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +11,7 @@ use crate::team::registered;
 /// A coordinator that delegates to workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Orchestrator {
     /// Agent that plans, delegates and writes the answer.
     pub coordinator: String,
@@ -49,20 +45,13 @@ impl Orchestrator {
             Allow::Only(rules) => rules.iter().filter(|rule| !rule.names("delegate")).cloned().collect::<Vec<_>>(),
         };
         let workers = Rule::calls("delegate", registered(self.workers.iter().map(String::as_str), names));
-        let coordinator = coordinator.clone();
-        AgentDefinition {
-            name: team.name,
-            title: None,
-            aliases: Vec::new(),
-            description: team.description,
-            tools: ToolRules {
-                allowed: Allow::Only(own.into_iter().chain([workers]).collect()),
-                delegates: team.tools.delegates,
-                ..coordinator.tools
-            },
-            limits: team.limits.or(coordinator.limits),
-            extra: ExtraFields { metadata: team.extra.metadata, ..coordinator.extra },
-            ..coordinator
-        }
+        let mut head = coordinator.clone();
+        (head.name, head.title, head.aliases) = (team.name, None, Vec::new());
+        head.description = team.description;
+        head.tools.allowed = Allow::Only(own.into_iter().chain([workers]).collect());
+        head.tools.delegates = team.tools.delegates;
+        head.limits = team.limits.or(head.limits);
+        head.extra.metadata = team.extra.metadata;
+        head
     }
 }

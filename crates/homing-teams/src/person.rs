@@ -50,7 +50,7 @@ pub(crate) fn register(registry: &mut Registry, teams: &[&Team]) {
 
 /// The program of the agent that stands for the user.
 pub(crate) fn model() -> Arc<dyn Model> {
-    Arc::new(PersonModel(ModelCard { max_output: Some(0), ..ModelCard::free(MODEL) }))
+    Arc::new(PersonModel(ModelCard::free(MODEL).max_output(0)))
 }
 
 struct PersonModel(ModelCard);
@@ -187,12 +187,12 @@ fn call(name: &str, id: String, args: Value) -> Part {
 }
 
 fn reply(parts: Vec<Part>, stop: StopReason) -> Reply {
-    Reply { parts, stop, ..Reply::default() }
+    Reply::new(parts).stop(stop)
 }
 
 fn failed(why: &str) -> AskFailure {
     let error = ModelError::Team { reason: why.to_owned(), data: None };
-    AskFailure { error, charge: Charge::Nothing, partial: String::new() }
+    AskFailure::new(error, Charge::Nothing)
 }
 
 impl Model for PersonModel {

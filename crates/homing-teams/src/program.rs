@@ -104,14 +104,14 @@ impl ProgramModel {
         names: HashMap<String, String>,
     ) -> Self {
         // A model with no output tokens needs no reservation.
-        Self { card: ModelCard { max_output: Some(0), ..ModelCard::free(name) }, script, shared, names }
+        Self { card: ModelCard::free(name).max_output(0), script, shared, names }
     }
 
     fn decide(&self, request: ModelRequest<'_>) -> Result<Reply, AskFailure> {
         let history = History::new(request.messages);
         if request.choice == ToolChoice::Off {
             let data = Some(self.script.results(&history));
-            return Ok(Reply { data, ..reply(self.script.so_far(&history), Vec::new()) });
+            return Ok(reply(self.script.so_far(&history), Vec::new()).data(data));
         }
         match self.script.next(&history) {
             Move::Act { words, calls } => Ok(reply(words, calls.into_iter().map(|call| self.share(call)).collect())),
@@ -126,12 +126,12 @@ impl ProgramModel {
                     let (id, tool) = (ANSWER.to_owned(), ANSWER.to_owned());
                     reply(text, vec![TeamCall { id, tool, args: data }])
                 } else {
-                    Reply { data: Some(data), ..reply(text, Vec::new()) }
+                    reply(text, Vec::new()).data(data)
                 })
             }
             Move::Fail { why } => {
                 let error = ModelError::Team { reason: why, data: Some(Box::new(self.script.results(&history))) };
-                Err(AskFailure { error, charge: Charge::Nothing, partial: self.script.so_far(&history) })
+                Err(AskFailure::new(error, Charge::Nothing).partial(self.script.so_far(&history)))
             }
         }
     }
@@ -158,7 +158,7 @@ fn reply(words: String, calls: Vec<TeamCall>) -> Reply {
     let stop = if calls.is_empty() { StopReason::End } else { StopReason::Calls };
     let part = |call: TeamCall| Part::Call(ToolCall { id: call.id, name: call.tool, args: Args::Json(call.args) });
     let words = (!words.is_empty()).then_some(Part::Text(words));
-    Reply { parts: words.into_iter().chain(calls.into_iter().map(part)).collect(), stop, ..Reply::default() }
+    Reply::new(words.into_iter().chain(calls.into_iter().map(part)).collect()).stop(stop)
 }
 
 impl Model for ProgramModel {

@@ -10,7 +10,7 @@ use homing_core::{
     agent_builder::{AgentBuildError, AgentBuilder},
     authority::Allow,
     definition::{self, AgentDefinition, MemoryScope, ModelChoice, ProjectContext},
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     registry::Registry,
     rule::Rule,
     tool::{Tool, ToolSpec},
@@ -300,12 +300,10 @@ impl Team {
             (Some(limit), Some(extra)) => Cap::At(limit.saturating_add(extra)),
             (None, _) | (_, None) => Cap::Unlimited,
         };
-        let needed = Limits {
-            turns: Cap::Unlimited,
-            children: more(defaults.children, size),
-            tool_calls: more(defaults.tool_calls, size.map(|size| size.saturating_mul(3))),
-            ..Limits::default()
-        };
+        let needed = Limits::default()
+            .with(Limit::Turns, Cap::Unlimited)
+            .with(Limit::Children, more(defaults.children, size))
+            .with(Limit::ToolCalls, more(defaults.tool_calls, size.map(|size| size.saturating_mul(3))));
         self.limits.limits().unwrap_or_default().or(needed)
     }
 

@@ -410,7 +410,7 @@ async fn members_without_tools_get_those_of_their_role() {
                 Box::pin(std::future::ready(ToolOutput::text("")))
             }
         }
-        Arc::new(Named(ToolSpec { effect, ..ToolSpec::new(name, "", json!({"type": "object"})) }))
+        Arc::new(Named(ToolSpec::new(name, "", json!({"type": "object"})).effect(effect)))
     };
     let tools_of = async |pattern: Pattern| {
         let mut parts = RuntimeParts::new(Vec::new().into_iter().collect(), scripted(script), MemoryJournal::new());

@@ -11,7 +11,7 @@ use homing_core::{
     definition::AgentDefinition,
     envelope::{Envelope, Status},
     fact::{Fact, Record},
-    message::{Reply, Usage},
+    message::Usage,
     model::{ModelRequest, SingleModel},
     scripted_model::{FunctionModel, call, last_words, say},
     tree::RunTree,
@@ -27,7 +27,7 @@ type ProviderLog = Arc<Mutex<Vec<String>>>;
 fn provider(log: &ProviderLog) -> Arc<SingleModel> {
     let log = log.clone();
     let reply = move |request: ModelRequest<'_>| {
-        let task = last_words(&ModelRequest { messages: &request.messages[..1], ..request });
+        let task = last_words(&request.messages(&request.messages[..1]));
         log.lock().unwrap().push(format!("{} {task} {}", request.system, request.messages.len()));
         let delegate = |task: &str| call([("delegate", json!({"agent": "worker", "task": task}))]);
         let reply = match (request.system, request.messages.len()) {
@@ -35,7 +35,7 @@ fn provider(log: &ProviderLog) -> Arc<SingleModel> {
             ("lead", 3) => delegate("second"),
             _ => say(format!("<{task}>")),
         };
-        Ok(Reply { usage: Usage { input: 100, output: 7, ..Usage::default() }, ..reply })
+        Ok(reply.usage(Usage::default().input(100).output(7)))
     };
     Arc::new(SingleModel(Arc::new(FunctionModel::new("script/provider", reply))))
 }

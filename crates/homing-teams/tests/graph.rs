@@ -226,7 +226,7 @@ fn command(text: &'static str) -> Arc<dyn Tool> {
         fn call<'a>(&'a self, _: &'a ToolContext, _: Value) -> BoxFuture<'a, ToolOutput> {
             let bytes = if self.1 == "[no output]" { 0 } else { self.1.len() };
             let data = Some(json!({"exit_code": 0, "bytes": bytes}));
-            Box::pin(std::future::ready(ToolOutput { data, ..ToolOutput::text(self.1) }))
+            Box::pin(std::future::ready(ToolOutput::text(self.1).data(data)))
         }
     }
     Arc::new(Command(ToolSpec::new("command", "", json!({"type": "object"})), text))

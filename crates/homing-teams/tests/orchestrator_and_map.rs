@@ -138,7 +138,7 @@ fn plan_lists_runs_and_worst_case_cost() {
 async fn map_without_a_known_price_is_limited_by_tokens() {
     let team = Team::new("each", Map::new("researcher", "look at {{ item }}").items(["a".to_owned(), "b".to_owned()]));
     let make = move |journal| {
-        let card = ModelCard { rates: None, ..ModelCard::free("script/unpriced") };
+        let card = ModelCard::free("script/unpriced").rates(None);
         let model = FunctionModel::with_card(card, |request| Ok(say(last_words(&request))));
         parts(journal, agents(["researcher"]), Arc::new(SingleModel(Arc::new(model))), vec![team.clone()])
     };

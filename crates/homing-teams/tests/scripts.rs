@@ -39,7 +39,7 @@ impl ProviderLog {
 fn provider(log: &ProviderLog) -> Arc<SingleModel> {
     let log = log.clone();
     let reply = move |request: ModelRequest<'_>| {
-        let prompt = last_words(&ModelRequest { messages: &request.messages[..1], ..request });
+        let prompt = last_words(&request.messages(&request.messages[..1]));
         log.0.lock().unwrap().push(prompt.clone());
         if prompt.contains("FAIL") {
             return Err(AskFailure::free(ModelError::Unusable { reason: "the provider said no".into() }));

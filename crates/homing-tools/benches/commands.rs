@@ -57,7 +57,7 @@ async fn measure() {
 
 async fn one(commands: &Commands, workspace: &Path, sandbox: Sandbox) -> (Duration, Duration) {
     let roots = vec![workspace.to_owned()];
-    let grant = Grant { layers: Vec::new(), read: roots.clone(), write: roots, network: Network::Off, sandbox };
+    let grant = Grant::new(Vec::new()).read(roots.clone()).write(roots).network(Network::Off).sandbox(sandbox);
     let private = PrivateFolder { root: commands.private.join("bench") };
     let (since, before) = (Instant::now(), processor());
     for _ in 0..TIMES {

@@ -38,12 +38,12 @@ impl TypedTool for AskTool {
         if args.question.trim().is_empty() {
             return ToolOutput::error(format!("ask: `question` is empty. Example: {}", Self::EXAMPLE));
         }
-        let question = Question { options: args.options, ..Question::new(args.question, context.key) };
+        let question = Question::new(args.question, context.key).options(args.options);
         match context.ask(question).await {
             Answer::Yes => ToolOutput::text("Yes."),
             Answer::No => ToolOutput::text("No."),
             Answer::Text(text) => ToolOutput::text(text),
-            Answer::Unavailable => ToolOutput::error(
+            _ => ToolOutput::error(
                 "no user is available to answer: decide yourself and state your assumption in the answer",
             ),
         }

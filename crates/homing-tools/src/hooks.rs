@@ -162,13 +162,7 @@ impl CommandHooks {
 
     /// Runs a hook unconfined, as the user would, but without secrets in its environment.
     async fn run(&self, hook: &Hook, run: &HookRun, input: String) -> Result<FinishedCommand, String> {
-        let open = Grant {
-            layers: Vec::new(),
-            read: Vec::new(),
-            write: Vec::new(),
-            network: Network::On,
-            sandbox: Sandbox::Off,
-        };
+        let open = Grant::new(Vec::new()).network(Network::On).sandbox(Sandbox::Off);
         let private = PrivateFolder { root: self.commands.private.join(format!("hooks-{}", run.run)) };
         let command = ShellCommand { command: &hook.command, workdir: &run.workdir, grant: &open, time: hook.time };
         let job = self.commands.job(&command, &private).await.map_err(|error| error.to_string())?;

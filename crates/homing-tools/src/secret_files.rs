@@ -104,9 +104,9 @@ mod tests {
         let root = folder.path().canonicalize().unwrap();
         let grant = |deny: &[&str]| {
             let deny = deny.iter().map(|rule| rule.parse().unwrap()).collect();
-            let layers = vec![Arc::new(Layer { deny, ..Layer::everything("test") })];
+            let layers = vec![Arc::new(Layer::everything("test").deny(deny))];
             let (read, write) = (vec![root.clone()], Vec::new());
-            Grant { layers, read, write, network: Network::On, sandbox: Sandbox::WorkspaceWrite }
+            Grant::new(layers).read(read).write(write).network(Network::On).sandbox(Sandbox::WorkspaceWrite)
         };
         fs::create_dir_all(root.join("node_modules/x")).unwrap();
         fs::write(root.join("node_modules/x/.env"), "").unwrap();

@@ -97,9 +97,7 @@ fn load(library: &dyn SkillLibrary, name: &str, arguments: &str) -> Result<ToolO
             Err(format!("only the user can start the skill `{name}`"))
         }
         // The name tells the runtime whose rules apply from here on.
-        Some(Ok(skill)) => {
-            Ok(ToolOutput { data: Some(json!({ "skill": name })), ..ToolOutput::text(skill.render_with(arguments)) })
-        }
+        Some(Ok(skill)) => Ok(ToolOutput::text(skill.render_with(arguments)).data(json!({ "skill": name }))),
         Some(Err(why)) => Err(format!("cannot read the skill `{name}`: {why}")),
         None => {
             let names: Vec<&str> = offered(library).map(|card| card.name.as_str()).collect();

@@ -102,7 +102,7 @@ impl TypedTool for TodoTool {
             *list = items.into_iter().map(TodoEntry::into_item).collect();
         }
         let data = serde_json::to_value(&*list).ok();
-        ToolOutput { data, ..ToolOutput::text(render(&list)) }
+        ToolOutput::text(render(&list)).data(data)
     }
 }
 

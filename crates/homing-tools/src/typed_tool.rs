@@ -52,13 +52,8 @@ pub trait TypedTool: Send + Sync + 'static {
 
 /// Makes a [`Tool`] from a [`TypedTool`].
 pub fn typed<T: TypedTool>(tool: T) -> Arc<dyn Tool> {
-    let spec = ToolSpec {
-        name: T::NAME.to_owned(),
-        description: tool.description(),
-        schema: schema::<T::Args>(),
-        replay: T::REPLAY,
-        effect: T::EFFECT,
-    };
+    let spec =
+        ToolSpec::new(T::NAME.to_owned(), tool.description(), schema::<T::Args>()).replay(T::REPLAY).effect(T::EFFECT);
     Arc::new(Typed { spec, tool })
 }
 

@@ -267,6 +267,6 @@ impl GitAccess<'_> {
             Self::Reading(read) => (read.to_vec(), Vec::new(), sandbox.min(Sandbox::ReadOnly)),
             Self::Writing { read, write } => (vec![read.to_path_buf()], write.clone(), sandbox),
         };
-        Grant { layers: Vec::new(), read, write, network: Network::Off, sandbox }
+        Grant::new(Vec::new()).read(read).write(write).network(Network::Off).sandbox(sandbox)
     }
 }

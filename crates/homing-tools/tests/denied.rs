@@ -10,7 +10,7 @@ use homing_core::authority::{Grant, Layer, Sandbox};
 
 fn denying(fixture: &CommandFixture, sandbox: Sandbox, rules: &[&str]) -> Grant {
     let deny = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-    fixture.grant(sandbox).under(Layer { deny, ..Layer::everything("test rules") })
+    fixture.grant(sandbox).under(Layer::everything("test rules").deny(deny))
 }
 
 fn fill(fixture: &CommandFixture) {

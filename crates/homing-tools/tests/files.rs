@@ -113,7 +113,7 @@ fn question_shows_the_change_as_a_diff() {
     fixture.file("a.txt", "one\ntwo\n");
     fixture.file("secret.txt", "hidden\n");
     let deny = vec!["read(secret.txt)".parse().unwrap()];
-    fixture.grant = fixture.grant.under(Layer { deny, ..Layer::everything("test") });
+    fixture.grant = fixture.grant.under(Layer::everything("test").deny(deny));
     let run = fixture.run();
     let preview = |tool: &str, args| run.tool(tool).preview(&run.context, &args);
     let edited = preview("edit", json!({"path": "a.txt", "old": "two", "new": "zwei"})).unwrap();

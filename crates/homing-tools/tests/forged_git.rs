@@ -15,11 +15,7 @@ use command_fixture::{
     isolated::{Isolated, git, write_tool},
     sandboxes,
 };
-use homing_core::{
-    authority::{Grant, Sandbox},
-    tool::ToolContext,
-    workspace::Workspaces,
-};
+use homing_core::{authority::Sandbox, workspace::Workspaces};
 
 const SECRET: &str = "marker-of-the-user";
 
@@ -97,16 +93,15 @@ async fn forged_git_file_opens_no_folder_outside() {
             // A subfolder of the root, where protected files that do not exist yet are not watched.
             let workdir = fixture.workspace.join("sub");
             fs::create_dir_all(&workdir).unwrap();
-            let context =
-                ToolContext { workdir: workdir.clone(), ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
+            let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite)).workdir(workdir.clone());
             let command = forgery.replace("OUT", &outside.folder.display().to_string());
             let forged = fixture.bash_with(&context, &command).await;
             assert!(workdir.join(".git").symlink_metadata().is_ok(), "{name}, {what}: {}", forged.text);
             let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name}, {what}"), &output.text);
             // A read-only run is not misled by what another run wrote, either.
-            let grant = Grant { write: Vec::new(), ..fixture.grant(Sandbox::ReadOnly) };
-            let context = ToolContext { workdir: workdir.clone(), ..fixture.context(grant) };
+            let grant = fixture.grant(Sandbox::ReadOnly).write(Vec::new());
+            let context = fixture.context(grant).workdir(workdir.clone());
             let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
             outside.is_untouched(&format!("{name}, {what}, read-only"), &output.text);
             fs::remove_dir_all(&workdir).unwrap();
@@ -136,7 +131,7 @@ async fn working_folder_swapped_for_a_link_opens_no_repository() {
         let workdir = fixture.workspace.join("a/b");
         fs::create_dir_all(workdir.parent().unwrap()).unwrap();
         symlink(&fixture.outside, &workdir).unwrap();
-        let context = ToolContext { workdir, ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite)).workdir(workdir);
         let output = fixture.bash_with(&context, &reach(&outside.folder)).await;
         outside.is_untouched(name, &output.text);
     }

@@ -156,7 +156,7 @@ async fn diff_leaves_out_files_that_may_not_be_read() {
     fixture.file("secrets/key", "SECRET two\n");
     fixture.file("a.txt", "two\n");
     let deny = vec![Rule::calls("read", "secrets/**")];
-    fixture.grant = fixture.grant.under(Layer { deny, ..Layer::everything("user") });
+    fixture.grant = fixture.grant.under(Layer::everything("user").deny(deny));
     let text = fixture.run().ok("diff", json!({})).await;
     assert!(text.contains("a.txt") && !text.contains("SECRET"), "{text}");
 }

@@ -68,7 +68,7 @@ fn hostile(folder: &Path, workspace: &Path) {
 
 async fn check(name: &str, fixture: &CommandFixture, rules: &[&str], commands: &[&str]) {
     let allow = Allow::Only(rules.iter().map(|rule| rule.parse().unwrap()).collect());
-    let grant = fixture.grant(Sandbox::WorkspaceWrite).under(Layer { allow, ..Layer::everything("test") });
+    let grant = fixture.grant(Sandbox::WorkspaceWrite).under(Layer::everything("test").allow(allow));
     let context = fixture.context(grant);
     for command in commands {
         let output = fixture.bash_with(&context, command).await;
@@ -118,7 +118,7 @@ async fn b5_rules_that_allow_changing_git_start_no_program_of_the_repository() {
         git(workspace, &["config", "user.email", "a@b"]);
         let rules = ["bash(git *)", "bash(cd *)"];
         let allow = Allow::Only(rules.iter().map(|rule| rule.parse().unwrap()).collect());
-        let grant = fixture.grant(Sandbox::WorkspaceWrite).under(Layer { allow, ..Layer::everything("test") });
+        let grant = fixture.grant(Sandbox::WorkspaceWrite).under(Layer::everything("test").allow(allow));
         let context = fixture.context(grant);
         let owned = || fs::read_to_string(workspace.join("OWNED")).unwrap_or_default();
         // A filter that is switched off could commit what it encrypts, so the command is refused.

@@ -19,7 +19,7 @@ use homing_core::{
 use homing_tools::shell::commands::Commands;
 
 fn context(fixture: &CommandFixture, network: Network) -> ToolContext {
-    fixture.context(homing_core::authority::Grant { network, ..fixture.grant(Sandbox::WorkspaceWrite) })
+    fixture.context(fixture.grant(Sandbox::WorkspaceWrite).network(network))
 }
 
 /// Attempts to reach the sockets `stream` and `datagrams` in the working folder, and an abstract one.

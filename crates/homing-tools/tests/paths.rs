@@ -243,10 +243,8 @@ async fn rules_see_the_target_of_a_link() {
     assert_eq!(subjects, Subjects::Parts(vec![path("src/link"), path("secrets/key")]));
     assert_eq!(fixture.run().subjects("read", json!({"path": "x/../src/a"})), Subjects::Parts(vec![path("src/a")]));
     // And again when the file is opened, in case the link changed after the first check.
-    let deny = Layer {
-        deny: vec![Rule::calls("read", "secrets/**"), Rule::calls("edit", "secrets/**")],
-        ..Layer::everything("user")
-    };
+    let deny =
+        Layer::everything("user").deny(vec![Rule::calls("read", "secrets/**"), Rule::calls("edit", "secrets/**")]);
     fixture.grant = fixture.grant.under(deny);
     let run = fixture.run();
     run.refused("read", json!({"path": "src/link"})).await;
@@ -259,8 +257,7 @@ async fn denied_folder_is_not_searched_through_its_parent() {
     let mut fixture = fixture();
     fixture.file("secrets/key", "needle SECRET");
     fixture.file("src/a", "needle");
-    fixture.grant =
-        fixture.grant.under(Layer { deny: vec![Rule::calls("read", "secrets/**")], ..Layer::everything("user") });
+    fixture.grant = fixture.grant.under(Layer::everything("user").deny(vec![Rule::calls("read", "secrets/**")]));
     let run = fixture.run();
     assert_eq!(run.ok("grep", json!({"pattern": "needle"})).await, "src/a:1:needle\n");
     assert_eq!(run.ok("glob", json!({"pattern": "**"})).await, "src/a\n");
@@ -274,10 +271,10 @@ async fn allow_pattern_applies_to_the_opened_file() {
     fixture.file("src/a", "x");
     fixture.file("other/a", "x");
     symlink("../other", fixture.root().join("src/out")).unwrap();
-    fixture.grant = fixture.grant.under(Layer {
-        allow: Allow::Only(vec![Rule::calls("read", "src/**"), Rule::calls("write", "src/**")]),
-        ..Layer::everything("agent x")
-    });
+    fixture.grant = fixture.grant.under(
+        Layer::everything("agent x")
+            .allow(Allow::Only(vec![Rule::calls("read", "src/**"), Rule::calls("write", "src/**")])),
+    );
     let run = fixture.run();
     run.ok("read", json!({"path": "src/a"})).await;
     run.refused("read", json!({"path": "src/out/a"})).await;

@@ -15,7 +15,7 @@ use command_fixture::{CommandFixture, HELPER, again_as_ordinary_user, best, each
 use homing_core::{
     BoxFuture,
     authority::Sandbox,
-    tool::{Answer, CallHost, Question, Tool, ToolContext},
+    tool::{Answer, CallHost, Question, Tool},
 };
 use homing_sandbox::{
     Backend, OwnNetwork, Sandboxes,
@@ -246,7 +246,7 @@ async fn inv17_cancelled_or_dropped_call_ends_its_processes() {
     for (name, fixture) in each().await {
         let marker = fixture.folder.path().display().to_string();
         let host = Arc::new(Impatient(Duration::from_millis(300)));
-        let context = ToolContext { host, ..fixture.context(fixture.grant(Sandbox::WorkspaceWrite)) };
+        let context = fixture.context(fixture.grant(Sandbox::WorkspaceWrite)).host(host);
         let tool = Bash::new(fixture.commands.clone());
         let output = tool.call(&context, json!({"command": format!("echo partial; {STUBBORN}")})).await;
         assert_eq!(output.text, "partial\n[cancelled]", "{name}");

@@ -12,8 +12,8 @@ use homing_tools::shell::{GIT_ONLY, subjects};
 
 fn grant(rules: &[&str]) -> Grant {
     let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-    let layer = Layer { allow: Allow::Only(rules), ..Layer::everything("test") };
-    Grant { layers: vec![Arc::new(layer)], read: vec![], write: vec![], network: Network::Off, sandbox: Sandbox::Off }
+    let layer = Layer::everything("test").allow(Allow::Only(rules));
+    Grant::new(vec![Arc::new(layer)]).network(Network::Off).sandbox(Sandbox::Off)
 }
 
 fn is_allowed(rules: &[&str], line: &str) -> bool {
@@ -405,7 +405,7 @@ fn command_has_one_canonical_spelling() {
 fn deny_applies_to_every_part_and_to_unclear_lines() {
     let mut grant = grant(&["bash"]);
     let deny = ["bash(rm *)", "bash(git push *)", "bash(npm publish *)"].map(|text| text.parse().unwrap()).to_vec();
-    let layer = Layer { deny, ..Layer::everything("user") };
+    let layer = Layer::everything("user").deny(deny);
     grant = grant.under(layer);
     let denied = |line: &str| matches!(grant.decide("bash", Effect::Commands, &subjects(line)), Decision::Deny { .. });
     for line in

@@ -58,7 +58,7 @@ async fn r15_skills_are_listed_loaded_and_named_in_the_description() {
     assert!(run.refused("skill", json!({"skill": "nope"})).await.contains("available: broken, release"));
     assert_eq!(run.subjects("skill", json!({"name": "x"})), Subjects::Parts(vec![Subject::Name("x".into())]));
     let allow = Allow::Only(vec![Rule::calls("skill", "rel*")]);
-    fixture.grant = fixture.grant.under(Layer { allow, ..Layer::everything("agent x") });
+    fixture.grant = fixture.grant.under(Layer::everything("agent x").allow(allow));
     assert!(!fixture.run().call("skill", json!({})).await.text.contains("broken"));
 }
 

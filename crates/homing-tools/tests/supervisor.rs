@@ -33,7 +33,7 @@ fn fill(workspace: &Path) {
 }
 
 async fn job(fixture: &CommandFixture, network: Network) -> Value {
-    let grant = homing_core::authority::Grant { network, ..fixture.grant(Sandbox::WorkspaceWrite) };
+    let grant = fixture.grant(Sandbox::WorkspaceWrite).network(network);
     let options = SandboxOptions::default();
     let access = Access::of(&grant, &options);
     let private = PrivateFolder { root: fixture.folder.path().canonicalize().unwrap().join("private/victim") };

@@ -104,13 +104,13 @@ async fn network_permission_applies_to_every_redirect() {
     assert!(inner_requests.lock().unwrap().is_empty());
     let mut ruled = fixture(Reach::Any, Network::On);
     let allow = Allow::Only(vec![Rule::calls("fetch", "domain:127.0.0.1")]);
-    ruled.grant = ruled.grant.under(Layer { allow, ..Layer::everything("agent x") });
+    ruled.grant = ruled.grant.under(Layer::everything("agent x").allow(allow));
     assert!(ruled.run().refused("fetch", json!({"url": url})).await.contains("localhost"));
     assert!(inner_requests.lock().unwrap().is_empty());
     let mut asking = fixture(Reach::Any, Network::On);
     let settled = vec![Rule::calls("fetch", "domain:127.0.0.1")];
     let mode = Some(PermissionMode::Ask);
-    asking.grant = asking.grant.under(Layer { settled, mode, ..Layer::everything("agent x") });
+    asking.grant = asking.grant.under(Layer::everything("agent x").settled(settled).mode(mode));
     assert!(asking.run().refused("fetch", json!({"url": url})).await.contains("localhost"));
     assert!(inner_requests.lock().unwrap().is_empty());
     let both = fixture(Reach::Any, Network::On);

@@ -52,7 +52,7 @@ async fn unchanged_worktree_is_removed_and_a_changed_one_kept() {
         let place = worktrees.enter(run, &fixture.workspace).await.unwrap();
         let mut grant = fixture.grant(Sandbox::WorkspaceWrite);
         (grant.read, grant.write) = (place.read.clone(), place.write.clone());
-        let context = homing_core::tool::ToolContext { workdir: place.workdir.clone(), ..fixture.context(grant) };
+        let context = fixture.context(grant).workdir(place.workdir.clone());
         let tool = homing_tools::shell::bash::Bash::new(fixture.commands.clone());
         let command =
             "echo b > b && git add b && git -c user.name=a -c user.email=a@b commit -qm b && git log --oneline | wc -l";
@@ -128,7 +128,7 @@ async fn git_works_in_a_linked_worktree_of_the_user() {
         git(&fixture.workspace, &["-c", "core.hooksPath=/dev/null", "worktree", "add", "-q", linked.to_str().unwrap()]);
         let mut grant = fixture.grant(Sandbox::WorkspaceWrite);
         (grant.read, grant.write) = (vec![linked.clone()], vec![linked.clone()]);
-        let context = homing_core::tool::ToolContext { workdir: linked, ..fixture.context(grant) };
+        let context = fixture.context(grant).workdir(linked);
         let tool = homing_tools::shell::bash::Bash::new(fixture.commands.clone());
         let output =
             homing_core::tool::Tool::call(&tool, &context, serde_json::json!({"command": "git log --oneline | wc -l"}))
@@ -149,7 +149,7 @@ async fn r23_git_only_shell_runs_no_repository_program_without_a_sandbox() {
     fs::write(fixture.workspace.join("sub/a"), "b").unwrap();
     let mut grant = fixture.grant(Sandbox::Off);
     let allow = Allow::Only(vec!["bash(git only)".parse().unwrap()]);
-    grant.layers.push(std::sync::Arc::new(Layer { allow, ..Layer::everything("agent code-review") }));
+    grant.layers.push(std::sync::Arc::new(Layer::everything("agent code-review").allow(allow)));
     let context = fixture.context(grant);
     let tool = homing_tools::shell::bash::Bash::new(fixture.commands.clone());
     for command in ["git status --short", "git diff", "git log -p", "git show"] {

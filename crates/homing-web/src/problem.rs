@@ -84,10 +84,7 @@ impl From<JournalError> for Problem {
             | JournalError::Fenced { .. }
             | JournalError::KeyTaken { .. }
             | JournalError::CrashLoop { .. } => StatusCode::CONFLICT,
-            JournalError::Unwritable(_)
-            | JournalError::Locked { .. }
-            | JournalError::Damaged(_)
-            | JournalError::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self::new(status, error.to_string())
     }

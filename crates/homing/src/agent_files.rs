@@ -33,6 +33,7 @@ pub struct AgentFiles {
 /// An error of [`AgentFiles`]: a file, folder or text defines no agent.
 #[derive(Debug, thiserror::Error)]
 #[error("{origin} defines no agent{}", .diagnostics.iter().map(|problem| format!("\n{problem}")).collect::<String>())]
+#[non_exhaustive]
 pub struct NoAgent {
     /// The file, folder or text.
     pub origin: String,

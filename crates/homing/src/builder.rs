@@ -313,8 +313,7 @@ fn install_found(parts: &mut RuntimeParts, found: Vec<crate::team_files::FoundTe
         let source = homing_core::definition::Source { kind: scope, path: Some(path), dialect: "homing".to_owned() };
         if let Err(problems) = homing_teams::install_beside(parts, team, &source) {
             let problems = problems.into_iter().map(crate::team_files::as_warning);
-            diagnostics
-                .extend(problems.map(|problem| Diagnostic { path: source.path.clone().map(Arc::new), ..problem }));
+            diagnostics.extend(problems.map(|problem| problem.path(source.path.clone().map(Arc::new))));
         }
     }
     diagnostics

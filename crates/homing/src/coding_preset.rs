@@ -9,7 +9,6 @@ use std::{
 
 use homing_core::{
     BoxFuture,
-    authority::Layer,
     diagnostic::Diagnostic,
     limits::Limits,
     memory::AgentMemories,
@@ -52,6 +51,7 @@ use crate::{
 /// setup.built_in = false;
 /// let builder = Homing::builder().coding_setup(setup);
 /// ```
+#[non_exhaustive]
 pub struct CodingSetup {
     /// The folders in which agents and skills are searched.
     pub places: Places,
@@ -260,7 +260,7 @@ fn add_settings(mut builder: HomingBuilder, files: &AuthorityFiles, trust: Trust
                 builder.diagnostics.extend(warnings.into_iter().map(Diagnostic::warning));
                 hooks = hooks.and(config);
                 let settled = settings.allowed(trust).to_vec();
-                builder.permissions = builder.permissions.layer(Layer { settled, ..settings.layer });
+                builder.permissions = builder.permissions.layer(settings.layer.settled(settled));
             }
             Err(error) => builder.diagnostics.push(Diagnostic::warning(error.to_string())),
         }

@@ -97,6 +97,7 @@ pub fn is_unicode_locale() -> bool {
 /// }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Folders {
     /// The home folder.
     pub home: Option<PathBuf>,

@@ -117,7 +117,7 @@ impl FoundTeams {
 
 /// An error about one team, which is a warning to everything else.
 pub(crate) fn as_warning(error: Diagnostic) -> Diagnostic {
-    Diagnostic { severity: Severity::Warning, ..error }
+    error.severity(Severity::Warning)
 }
 
 fn team_files(folder: &Path) -> Vec<PathBuf> {

@@ -64,13 +64,8 @@ where
         object.remove("$schema");
         object.remove("title");
     }
-    let spec = ToolSpec {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        schema,
-        replay,
-        effect: replay.implied_effect(),
-    };
+    let spec =
+        ToolSpec::new(name.to_owned(), description.to_owned(), schema).replay(replay).effect(replay.implied_effect());
     let function: Box<BoxedFn> = Box::new(move |context, args| match serde_json::from_value::<A>(args) {
         Err(error) => {
             let text = format!("the arguments do not match the schema: {error}");

@@ -120,7 +120,7 @@ impl UserFiles {
         let mut rules = deny("read", &self.secret);
         rules.extend(deny("edit", &self.secret));
         rules.extend(deny("edit", &self.settings));
-        let layer = Layer { allow: Allow::All, deny: rules, ..Layer::everything("the protection of your own files") };
+        let layer = Layer::everything("the protection of your own files").allow(Allow::All).deny(rules);
         (!layer.deny.is_empty()).then_some(layer)
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     fn is_denied(layer: Option<Layer>, tool: &str, path: &str) -> bool {
         let layers = layer.into_iter().map(std::sync::Arc::new).collect();
         let (read, write) = (Vec::new(), Vec::new());
-        let grant = Grant { layers, read, write, network: Network::Off, sandbox: Sandbox::WorkspaceWrite };
+        let grant = Grant::new(layers).read(read).write(write).network(Network::Off).sandbox(Sandbox::WorkspaceWrite);
         let subjects = Subjects::Parts(vec![Subject::Path(path.to_owned())]);
         matches!(grant.decide(tool, Effect::Changes, &subjects), Decision::Deny { .. })
     }

@@ -321,7 +321,7 @@ impl Chat {
             }
         }
         self.note(print_result::cost_line(envelope));
-        print_result::add_usage(&mut self.spent, &envelope.subtree);
+        self.spent.add(&envelope.subtree);
     }
 
     /// Returns what the root run does, in a few words.

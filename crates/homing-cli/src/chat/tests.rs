@@ -27,7 +27,7 @@ fn fact(place: &str, at: u64, fact: Fact) -> Event {
 pub(crate) fn spawned(place: &str, agent: &str, task: &str) -> Event {
     let agent = AgentDefinition::new(agent, "Works.", "Work.");
     let (layers, read, write) = (Vec::new(), Vec::new(), Vec::new());
-    let policy = Grant { layers, read, write, network: Network::Off, sandbox: Sandbox::ReadOnly };
+    let policy = Grant::new(layers).read(read).write(write).network(Network::Off).sandbox(Sandbox::ReadOnly);
     let authority = Authority::root(policy, &agent);
     let limits = homing_core::limits::Limits::default();
     let value = json!({"agent": agent, "system": "", "task": task, "workdir": "/w", "authority": authority,

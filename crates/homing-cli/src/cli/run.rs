@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use homing_core::{
     authority::Sandbox,
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     rule::Rule,
 };
 
@@ -243,17 +243,16 @@ pub(crate) struct LimitArgs {
 
 impl LimitArgs {
     pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            turns: self.max_turns.unwrap_or_default(),
-            depth: self.max_depth.unwrap_or_default(),
-            tokens: self.max_tokens.unwrap_or_default(),
-            cost_micros: self.max_cost.unwrap_or_default(),
-            tool_calls: self.max_tool_calls.unwrap_or_default(),
-            children: self.max_children.unwrap_or_default(),
-            wall_ms: self.timeout.unwrap_or_default(),
-            work_ms: Cap::Default,
-            output: self.max_output.unwrap_or_default(),
-        }
+        Limits::default()
+            .with(Limit::Turns, self.max_turns.unwrap_or_default())
+            .with(Limit::Depth, self.max_depth.unwrap_or_default())
+            .with(Limit::Tokens, self.max_tokens.unwrap_or_default())
+            .with(Limit::Cost, self.max_cost.unwrap_or_default())
+            .with(Limit::ToolCalls, self.max_tool_calls.unwrap_or_default())
+            .with(Limit::Children, self.max_children.unwrap_or_default())
+            .with(Limit::Wall, self.timeout.unwrap_or_default())
+            .with(Limit::Work, Cap::Default)
+            .with(Limit::Output, self.max_output.unwrap_or_default())
     }
 }
 

@@ -201,6 +201,7 @@ fn scope(scope: Scope) -> &'static str {
         Scope::Project => "project",
         Scope::CommandLine => "command line",
         Scope::Managed => "managed",
+        _ => "other",
     }
 }
 
@@ -245,12 +246,12 @@ fn source_as_json(source: &Source) -> Value {
 fn model_as_json(model: &ModelChoice) -> Value {
     match model {
         ModelChoice::Inherit => json!("inherit"),
-        ModelChoice::Default => json!("default"),
         ModelChoice::Named(names) => match names.as_slice() {
             [one] => json!(one),
             several => json!(several),
         },
         ModelChoice::Exact(name) => json!(name),
+        _ => json!("default"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use homing::{Claim, RunHandle, environment};
 use homing_core::{
-    envelope::{EnvelopeUsage, Status},
+    envelope::{Envelope, EnvelopeUsage, Status},
     limits::Limits,
 };
 use homing_otel::Telemetry;
@@ -27,7 +27,6 @@ use crate::{
     },
     commands::which_run,
     exit::{Exit, Trouble},
-    print_result,
     screen::Screen,
     session::{Session, SessionRequest, no_journal, working_folder},
     terminal,
@@ -150,7 +149,7 @@ fn usage_of(journal: &SqliteJournal, mut earlier: Option<Uuid>) -> EnvelopeUsage
     for _ in 0..MAX_TURNS {
         let Some(tree) = earlier.and_then(|run| journal.tree(run).ok()) else { break };
         let Some(root) = tree.root() else { break };
-        print_result::add_usage(&mut total, &homing_core::envelope::Envelope::new(&tree, root).subtree);
+        total.add(&Envelope::new(&tree, root).subtree);
         earlier = root.spawned.tags.get("continues").and_then(|id| id.parse().ok());
     }
     total

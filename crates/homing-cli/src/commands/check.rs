@@ -80,7 +80,11 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
 fn check(args: &CheckArgs) -> anyhow::Result<Checked> {
     let options = ParseOptions { strict: args.strict, ..ParseOptions::default() };
     let setup = CodingSetup::from_env(&environment::current_folder()?);
-    let setup = CodingSetup { options: options.clone(), ..setup };
+    let setup = {
+        let mut changed = setup;
+        changed.options = options.clone();
+        changed
+    };
     let found = setup.discover();
     let mut known = Known::of(&setup)?;
     if args.paths.is_empty() {

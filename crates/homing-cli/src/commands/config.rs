@@ -87,7 +87,7 @@ fn defaults(folders: &Folders) -> Values {
     add("sandbox.mode", "\"workspace-write\"".to_owned());
     add("sandbox.network", "\"off\"".to_owned());
     add("parallel", "16".to_owned());
-    let OnDemand { tools, bytes } = OnDemand::default();
+    let OnDemand { tools, bytes, .. } = OnDemand::default();
     add("on_demand.tools", tools.to_string());
     add("on_demand.bytes", bytes.to_string());
     add("model", "the first provider with a key".to_owned());
@@ -160,7 +160,7 @@ fn add_narrowed(values: &mut Values, layered: &Layered) {
     if let Some(parallel) = layered.parallel(None).filter(|runs| Some(*runs) != without.parallel(None)) {
         values.insert("parallel".to_owned(), (parallel.to_string(), from.clone()));
     }
-    let (OnDemand { tools, bytes }, before) = (layered.on_demand(), without.on_demand());
+    let (OnDemand { tools, bytes, .. }, before) = (layered.on_demand(), without.on_demand());
     for (key, now, before) in [("tools", tools, before.tools), ("bytes", bytes, before.bytes)] {
         if now != before {
             values.insert(format!("on_demand.{key}"), (now.to_string(), from.clone()));

@@ -13,6 +13,7 @@ use homing_tools::files::{
     contents::{ContentStore, sha256},
 };
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::{
     cli::changes::DiffArgs,
@@ -51,6 +52,14 @@ pub(crate) fn store() -> Result<Arc<ContentStore>, Trouble> {
     let folder = Folders::from_env().contents();
     let folder = folder.ok_or_else(|| Trouble::config("HOME is not set, so no contents of files are kept"))?;
     Ok(Arc::new(ContentStore::new(folder)))
+}
+
+/// Returns the differences of all files that a tree has changed, one text per file.
+pub(crate) fn tree_diffs(journal: &SqliteJournal, tree: Uuid) -> Result<Vec<String>, Trouble> {
+    let records = journal.follow(tree, 0)?;
+    let TreeChanges { files, .. } = tree_changes(records.iter().map(|record| &**record));
+    let store = store()?;
+    Ok(net_changes(&files, |_| true).iter().map(|file| file_text(file, &store)).collect())
 }
 
 /// The changes of a run and the runs below it.

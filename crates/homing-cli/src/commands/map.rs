@@ -54,7 +54,13 @@ pub(crate) async fn run(args: &MapArgs, telemetry: Option<Telemetry>) -> anyhow:
         Printer::new(items, done, open, 0).finish([])?;
         return Ok(Exit::Done);
     }
-    let map = Map { schema, retries: args.retries, limits: per_item(args)?, ..Map::new(&args.agent, each(args)) };
+    let map = {
+        let mut changed = Map::new(&args.agent, each(args));
+        changed.schema = schema;
+        changed.retries = args.retries;
+        changed.limits = per_item(args)?;
+        changed
+    };
     let team = Team::new("map", map.items(open.iter().map(|at| items[*at].clone())));
     let request = SessionRequest {
         agent: Some(&args.agent),
@@ -258,13 +264,7 @@ fn exit(results: &Results, envelope: &Envelope) -> Exit {
     match envelope.status {
         _ if envelope.children.iter().any(is_down) => Exit::Unavailable,
         Status::Exhausted | Status::TimedOut => Exit::Limit,
-        Status::Queued
-        | Status::Running
-        | Status::Waiting
-        | Status::Interrupted
-        | Status::Done
-        | Status::Cancelled
-        | Status::Failed => Exit::Failed,
+        _ => Exit::Failed,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use homing::{Cap, CodingSetup, Folders, Homing, JournalChoice, Limits, Task, model_fn};
+use homing::{CodingSetup, Folders, Homing, JournalChoice, Limit, Limits, Task, Usage, model_fn};
 use homing_core::{
     authority::{Allow, Layer},
     changes::{FileContents, NetChange},
@@ -180,7 +180,7 @@ async fn carry_out(args: &UndoArgs, found: &RunRef, workdir: &Path, plan: &Plan)
     let config = Layered::read(folders.config.as_deref(), &project)?;
     let journal = session::journal_path(&args.journal, &config, &folders).ok_or_else(session::no_journal)?;
     // The user asked for it, so nothing is asked again; rules that deny still hold.
-    let asked = Layer { settled: vec![Rule::tool(tool_names::RESTORE)], ..Layer::everything("undo") };
+    let asked = Layer::everything("undo").settled(vec![Rule::tool(tool_names::RESTORE)]);
     let permissions = session::permissions(&WithArgs::default(), &config)?.layer(asked);
     let homing = Homing::builder()
         .workdir(workdir)
@@ -192,8 +192,7 @@ async fn carry_out(args: &UndoArgs, found: &RunRef, workdir: &Path, plan: &Plan)
         .journal(JournalChoice::File(journal_file(journal), Box::default()))
         .build()
         .map_err(|error| Trouble::config(error.to_string()))?;
-    let limits =
-        Limits { turns: Cap::Unlimited, tool_calls: Cap::Unlimited, tokens: Cap::Unlimited, ..Limits::default() };
+    let limits = Limits::default().unlimited(Limit::Turns).unlimited(Limit::ToolCalls).unlimited(Limit::Tokens);
     let task = Task::new("undo", format!("Undo run {}.", found.run)).model("homing/undo").limits(limits);
     let envelope = homing.spawn(task.tag("undoes", found.run.to_string())).map_err(Trouble::from)?.await;
     let mut failed: Vec<String> = envelope.error.iter().map(|error| error.message.clone()).collect();
@@ -226,6 +225,6 @@ fn program(steps: Vec<RestoreArgs>) -> impl Fn(ModelRequest<'_>) -> Result<Reply
         let next = steps.iter().skip(done).take(PER_TURN);
         let calls: Vec<_> = next.map(|step| (tool_names::RESTORE, json!(step))).collect();
         let reply = if calls.is_empty() { say(format!("{done} files handled.")) } else { call(calls) };
-        Ok(Reply { usage: Default::default(), ..reply })
+        Ok(reply.usage(Usage::default()))
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn in_recorded_folder(with: &WithArgs, root: &Spawned) -> Result<With
 fn started_in(root: &Spawned) -> &Path {
     match (&root.agent.execution.isolation, &root.project) {
         (Isolation::Worktree, Some(project)) => project,
-        (Isolation::Worktree | Isolation::None, _) => &root.workdir,
+        _ => &root.workdir,
     }
 }
 

@@ -30,13 +30,12 @@ fn tree(number: u128, children: usize, asks: bool) -> WatchedTree {
     if asks {
         let key = CallKey { run: id("1.1"), turn: 1, index: 0 };
         let rule = Some("bash(git push *) (your configuration)".to_owned());
-        let question =
-            Question { rule, ..Question::new("allow explore (1.1) to run this command (bash)?\n  git push", key) };
+        let question = Question::new("allow explore (1.1) to run this command (bash)?\n  git push", key).rule(rule);
         let asked = json!({"purpose": "turn", "model": "openai/gpt-4.1", "max_output": 100, "request_hash": 0,
             "input_bound": 10, "hold": {"tokens": 1_000, "cost_micros": 40_000}});
         let call = ToolCall { id: "1".into(), name: "bash".into(), args: Args::Json(json!({"command": "git push"})) };
-        let usage = Usage { input: 1_200, output: 34, cost_micros: 12_300, ..Usage::default() };
-        let reply = Reply { parts: vec![Part::Call(call)], usage, ..Reply::default() };
+        let usage = Usage::default().input(1_200).output(34).cost_micros(12_300);
+        let reply = Reply::new(vec![Part::Call(call)]).usage(usage);
         events.push(fact_at("1.1", Fact::Asked(serde_json::from_value(asked.clone()).unwrap())));
         events.push(fact_at("1.1", Fact::Replied { reply: Arc::new(reply) }));
         events.push(fact_at("1", Fact::Asked(serde_json::from_value(asked).unwrap())));

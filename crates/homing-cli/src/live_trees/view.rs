@@ -71,8 +71,7 @@ fn footer(state: &LiveTrees, width: u16) -> Line<'static> {
 
 fn list(state: &LiveTrees, area: Rect, buffer: &mut Buffer) {
     if state.trees.is_empty() {
-        let text =
-            "no run is live here; start one with `homing run` or `homing chat`, or watch all projects with --all";
+        let text = "no run is live here; one that is started now, such as with `homing run`, appears";
         return put(buffer, area, &[Line::styled(cut(text, usize::from(area.width)), QUIET)]);
     }
     let chosen = state.chosen().map(|tree| tree.id);
@@ -99,6 +98,7 @@ fn tree_line(state: &LiveTrees, tree: &WatchedTree, width: u16) -> Line<'static>
         Status::Exhausted | Status::TimedOut => ("◐ ", Color::Yellow),
         Status::Cancelled => ("– ", Color::Reset),
         Status::Failed | Status::Interrupted => ("✗ ", Color::Red),
+        _ => ("? ", Color::Reset),
     };
     let runs = tree.board.rows().count();
     let open = tree.board.rows().filter(|row| !row.status.is_over()).count();

@@ -147,6 +147,7 @@ fn glyph(status: Status, look: Look) -> char {
         Status::Exhausted | Status::TimedOut => ('◐', '%'),
         Status::Cancelled => ('–', '-'),
         Status::Failed => ('✗', 'x'),
+        _ => ('?', '?'),
     };
     if look.is_unicode { unicode } else { ascii }
 }

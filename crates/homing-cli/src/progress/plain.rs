@@ -8,7 +8,6 @@ use super::{Board, call_line, failed_line, figures, first_line};
 /// Returns the line for an event, if it has one. `board` must already contain the event.
 pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
     let (run, text) = match event {
-        Event::Missed(_) => return None,
         Event::Transient(notice) => match &notice.kind {
             TransientKind::Retrying { in_ms, reason } => {
                 (notice.run, format!("retrying in {}: {}", figures::time(*in_ms), first_line(reason)))
@@ -22,6 +21,7 @@ pub(crate) fn line(event: &Event, board: &Board) -> Option<String> {
             | TransientKind::Thinking(_) => return None,
         },
         Event::Fact(record) => (record.run, fact(&record.fact, record.run, board)?),
+        Event::Missed(_) => return None,
     };
     let row = board.row(run)?;
     Some(format!("{:<5} {}: {text}", row.place.to_string(), row.agent))
@@ -71,7 +71,7 @@ fn answered(answer: &Answer, by: &str) -> String {
         Answer::Yes => "yes".to_owned(),
         Answer::No => "no".to_owned(),
         Answer::Text(text) => first_line(text),
-        Answer::Unavailable => return "no answer".to_owned(),
+        _ => return "no answer".to_owned(),
     };
     format!("answered by {}: {answer}", first_line(by))
 }

@@ -139,7 +139,8 @@ fn question_is_asked_inline_and_the_reason_reaches_the_model() {
     assert!(screen.folder.path().join("new.txt").exists());
     assert!(std::fs::read_to_string(&config).unwrap().contains("allow = [\"write(=new.txt)\"]"));
     screen.say("/diff");
-    screen.wait_for("written: new.txt");
+    let shown = screen.wait_for("created new.txt");
+    assert!(shown.contains("+x"), "{shown}");
 }
 
 #[test]

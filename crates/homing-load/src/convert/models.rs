@@ -19,9 +19,9 @@ pub(super) enum WrittenModel {
 /// Writes the model of a definition.
 pub(super) fn write(choice: &ModelChoice, form: ModelForm, program: &str, models: ModelNames<'_>) -> WrittenModel {
     let names = match choice {
-        ModelChoice::Inherit | ModelChoice::Default => return WrittenModel::Absent,
         ModelChoice::Named(names) => names.clone(),
         ModelChoice::Exact(name) => vec![name.clone()],
+        _ => return WrittenModel::Absent,
     };
     match form {
         ModelForm::AsWritten => return WrittenModel::Names(names),

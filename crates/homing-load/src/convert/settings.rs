@@ -145,10 +145,10 @@ impl<'a> Writer<'a> {
             Field::Schema | Field::Response => task.schema.clone(),
             Field::SchemaOptional => task.schema_optional.then(|| json!(true)),
             Field::OnFailure => match task.on_failure {
-                OnFailure::Report => None,
                 OnFailure::Retry(times) => Some(json!({"retry": times})),
                 OnFailure::Skip => Some(json!("skip")),
                 OnFailure::FailParent => Some(json!("fail_parent")),
+                _ => None,
             },
             Field::InitialPrompt => task.initial_prompt.as_ref().map(|prompt| json!(prompt)),
             Field::Parameters => self.parameters(),

@@ -46,14 +46,14 @@ fn announcement(candidate: &Candidate, other: &AgentDefinition) -> Diagnostic {
         (_, None) => "your own agent".to_owned(),
     };
     let diagnostic = replacement(&of_project, &other, candidate.is_trusted);
-    Diagnostic { path: candidate.definition.source.path.clone().map(Arc::new), ..diagnostic }
+    diagnostic.path(candidate.definition.source.path.clone().map(Arc::new))
 }
 
 /// Announces a skill of a project with the name of one of the user's.
 pub(crate) fn skill_announcement(card: &SkillCard, other: &SkillCard, is_trusted: bool) -> Diagnostic {
     let of_project = format!("this project's skill `{}` ({})", card.name, card.path.display());
     let diagnostic = replacement(&of_project, &format!("your skill in {}", other.path.display()), is_trusted);
-    Diagnostic { path: Some(Arc::new(card.path.clone())), ..diagnostic }
+    diagnostic.path(Some(Arc::new(card.path.clone())))
 }
 
 fn replacement(of_project: &str, other: &str, is_trusted: bool) -> Diagnostic {

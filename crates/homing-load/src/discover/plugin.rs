@@ -74,9 +74,8 @@ pub(super) fn unused_parts(folder: &Path) -> Vec<Diagnostic> {
         .iter()
         .filter(|(key, usual, _)| manifest.get(*key).is_some() || (!usual.is_empty() && folder.join(usual).exists()));
     let path = Arc::new(folder.join(MANIFEST));
-    let remark = |(key, _, reason): &(&str, &str, &str)| Diagnostic {
-        path: Some(path.clone()),
-        ..Diagnostic::info(format!("`{key}` of the plugin is ignored: {reason}")).on(*key)
+    let remark = |(key, _, reason): &(&str, &str, &str)| {
+        Diagnostic::info(format!("`{key}` of the plugin is ignored: {reason}")).on(*key).path(Some(path.clone()))
     };
     unused.map(remark).collect()
 }

@@ -233,7 +233,7 @@ impl Model for GenaiModel {
     ) -> BoxFuture<'a, Result<Reply, AskFailure>> {
         Box::pin(async move {
             let messages = attachments::readable(request.messages, &self.card, Wire::Genai);
-            let request = ModelRequest { messages: &messages, ..request };
+            let request = request.messages(&messages);
             let mut reply = self.ask(&request, on_delta).await.map_err(|failure| self.key.scrub(failure))?;
             price(&mut reply, &self.card);
             Ok(reply)
@@ -393,7 +393,14 @@ fn usage(from: &genai::chat::Usage) -> Usage {
         };
         let cached = cached.min(input);
         let cache_write = cache_write.min(input - cached);
-        Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
+        Some(
+            Usage::default()
+                .input(input)
+                .cached(cached)
+                .cache_write(cache_write)
+                .output(output)
+                .reasoning(reasoning.min(output)),
+        )
     };
-    read().unwrap_or(Usage { estimated: true, ..Usage::default() })
+    read().unwrap_or(Usage::default().estimated(true))
 }

@@ -80,7 +80,7 @@ mod tests {
         let call = |id: &&str| {
             Part::Call(ToolCall { id: (*id).to_owned(), name: "read".into(), args: Args::Json(serde_json::json!({})) })
         };
-        Reply { parts: ids.iter().map(call).collect(), ..Reply::default() }
+        Reply::new(ids.iter().map(call).collect())
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl ReplyBuilder {
             return reported;
         }
         let output = if reported.output > 0 { reported.output } else { self.estimated_output() };
-        Usage { output, estimated: true, ..reported }
+        reported.output(output).estimated(true)
     }
 
     /// About three bytes are a token, which rather counts too many.
@@ -152,7 +152,7 @@ impl ReplyBuilder {
         let charge = match self.usage {
             Some(usage) if self.stop.is_some() && !usage.estimated => Charge::Used(usage),
             _ if self.check_length().is_err() => {
-                Charge::Used(Usage { output: self.estimated_output(), estimated: true, ..Usage::default() })
+                Charge::Used(Usage::default().output(self.estimated_output()).estimated(true))
             }
             _ if self.has_content() => Charge::Hold,
             _ => Charge::Nothing,
@@ -161,7 +161,7 @@ impl ReplyBuilder {
             ReplyBlock::Text(text) => Some(text),
             ReplyBlock::Thinking(..) | ReplyBlock::Call { .. } | ReplyBlock::Opaque(..) | ReplyBlock::Skipped => None,
         });
-        AskFailure { error, charge, partial: texts.collect() }
+        AskFailure::new(error, charge).partial(texts.collect::<String>())
     }
 
     /// Returns the reply if it is complete.
@@ -185,7 +185,7 @@ impl ReplyBuilder {
             (StopReason::Calls, false) => StopReason::End,
             (stop, _) => stop,
         };
-        Ok(Reply { parts, stop, usage, model: self.model, cut_call, data: None })
+        Ok(Reply::new(parts).stop(stop).usage(usage).model(self.model).cut_call(cut_call))
     }
 }
 

@@ -190,7 +190,7 @@ mod tests {
     fn read(text: &str) -> (String, Vec<(String, Value)>) {
         let mut parts = vec![Part::Text(text.to_owned())];
         read_calls(&mut parts, &["read".to_owned(), "grep".to_owned()]);
-        let reply = homing_core::message::Reply { parts, ..Default::default() };
+        let reply = homing_core::message::Reply::new(parts);
         let calls = reply.calls().map(|call| match &call.args {
             Args::Json(value) => (call.name.clone(), value.clone()),
             Args::Malformed(text) => panic!("{text}"),
@@ -235,7 +235,7 @@ mod tests {
         ] {
             let mut parts = vec![Part::Text(text.to_owned())];
             assert_eq!(drop_cut_call(&mut parts, &offered).as_deref(), tool, "{text}");
-            let reply = homing_core::message::Reply { parts, ..Default::default() };
+            let reply = homing_core::message::Reply::new(parts);
             assert_eq!(reply.text(), rest);
         }
     }

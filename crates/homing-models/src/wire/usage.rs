@@ -25,7 +25,7 @@ fn has(object: &Value, keys: [&str; 2]) -> bool {
 }
 
 fn unknown() -> Usage {
-    Usage { estimated: true, ..Usage::default() }
+    Usage::default().estimated(true)
 }
 
 /// The usage of a chat completion as most servers report it.
@@ -99,7 +99,8 @@ impl ChatCounts {
         }
         let cached = self.cached.min(input);
         let cache_write = self.cache_write.min(input - cached);
-        Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() }
+        let usage = Usage::default().input(input).cached(cached).cache_write(cache_write);
+        usage.output(output).reasoning(reasoning.min(output))
     }
 }
 
@@ -144,7 +145,7 @@ pub(super) fn of_responses(object: &Value) -> Usage {
         let cached = count(object, &["input_tokens_details", "cached_tokens"])?.min(input);
         let cache_write = count(object, &["input_tokens_details", "cache_write_tokens"])?.min(input - cached);
         let reasoning = count(object, &["output_tokens_details", "reasoning_tokens"])?.min(output);
-        Some(Usage { input, cached, cache_write, output, reasoning, ..Usage::default() })
+        Some(Usage::default().input(input).cached(cached).cache_write(cache_write).output(output).reasoning(reasoning))
     };
     read().unwrap_or_else(unknown)
 }
@@ -158,7 +159,9 @@ pub(super) fn of_bedrock(object: &Value) -> Usage {
     let read = || {
         let [fresh, cached, cache_write, output] = keys.map(|key| count(object, &[key]));
         let (fresh, cached, cache_write, output) = (fresh?, cached?, cache_write?, output?);
-        Some(Usage { input: fresh + cached + cache_write, cached, cache_write, output, ..Usage::default() })
+        Some(
+            Usage::default().input(fresh + cached + cache_write).cached(cached).cache_write(cache_write).output(output),
+        )
     };
     read().unwrap_or_else(unknown)
 }
@@ -179,7 +182,14 @@ pub(super) fn of_anthropic(object: &Value, before: Option<&Value>) -> Usage {
         let reasoning = count(object, &["output_tokens_details", "thinking_tokens"])?;
         let (fresh, cached, cache_write, output) = (fresh?, cached?, cache_write?, output?);
         let input = fresh + cached + cache_write;
-        Some(Usage { input, cached, cache_write, output, reasoning: reasoning.min(output), ..Usage::default() })
+        Some(
+            Usage::default()
+                .input(input)
+                .cached(cached)
+                .cache_write(cache_write)
+                .output(output)
+                .reasoning(reasoning.min(output)),
+        )
     };
     read().unwrap_or_else(unknown)
 }

@@ -59,29 +59,23 @@ fn configured(mut config: serde_json::Value, provider: &str, name: &str, timeout
 }
 
 pub fn tools() -> Toolbox {
-    let spec = |name: &str| ToolSpec {
-        name: name.to_owned(),
-        description: format!("Does {name}."),
-        schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
-        replay: Replay::Safe,
-        effect: homing_core::tool::Effect::Reads,
+    let spec = |name: &str| {
+        ToolSpec::new(
+            name,
+            format!("Does {name}."),
+            json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+        )
+        .replay(Replay::Safe)
+        .effect(homing_core::tool::Effect::Reads)
     };
     Toolbox::new(vec![spec("read"), spec("grep")])
 }
 
 pub fn request<'a>(messages: &'a [Arc<TranscriptEntry>], tools: &'a Toolbox) -> ModelRequest<'a> {
-    ModelRequest {
-        system: "You are a test.",
-        messages,
-        tools,
-        choice: ToolChoice::Auto,
-        max_output: 1_000,
-        effort: None,
-        temperature_milli: None,
-        sampling: &homing_core::model::Sampling::NONE,
-        time_left: None,
-        key: "run:1",
-    }
+    ModelRequest::new("You are a test.", messages, tools, "run:1")
+        .choice(ToolChoice::Auto)
+        .max_output(1_000)
+        .sampling(&homing_core::model::Sampling::NONE)
 }
 
 /// The result of one model call, with its deltas as text.

@@ -17,9 +17,9 @@ const DATA: &str = "JVBERi0=";
 
 /// A conversation with a document from the user and one from a tool.
 fn messages() -> [Arc<TranscriptEntry>; 3] {
-    let document = || vec![Image { media_type: Image::PDF.into(), base64: DATA.into(), pages: Some(2) }];
+    let document = || vec![Image::new(Image::PDF, DATA).pages(2)];
     let call = ToolCall { id: "call_x".into(), name: "read".into(), args: Args::Json(json!({})) };
-    let reply = Reply { parts: vec![Part::Call(call)], stop: StopReason::Calls, ..Reply::default() };
+    let reply = Reply::new(vec![Part::Call(call)]).stop(StopReason::Calls);
     let result = ToolResult {
         index: 0,
         call_id: "call_x".into(),

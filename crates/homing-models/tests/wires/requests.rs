@@ -30,18 +30,15 @@ fn result(index: u32, id: &str, text: &str) -> Arc<TranscriptEntry> {
 }
 
 fn conversation() -> Vec<Arc<TranscriptEntry>> {
-    let reply = Reply {
-        parts: vec![
-            Part::Thinking { text: "Hm.".into(), signature: Some("seal==".into()), origin: None },
-            Part::Opaque { wire: "anthropic".into(), block: json!({"type": "redacted_thinking", "data": "zzz"}) },
-            Part::Text("I look \"twice\".\n".into()),
-            call("same", "read", json!({"path": "a"})),
-            call("same", "read", json!({"path": "b"})),
-        ],
-        stop: StopReason::Calls,
-        ..Reply::default()
-    };
-    let picture = Image { media_type: "image/png".into(), base64: "AAAA".into(), pages: None };
+    let reply = Reply::new(vec![
+        Part::Thinking { text: "Hm.".into(), signature: Some("seal==".into()), origin: None },
+        Part::Opaque { wire: "anthropic".into(), block: json!({"type": "redacted_thinking", "data": "zzz"}) },
+        Part::Text("I look \"twice\".\n".into()),
+        call("same", "read", json!({"path": "a"})),
+        call("same", "read", json!({"path": "b"})),
+    ])
+    .stop(StopReason::Calls);
+    let picture = Image::new("image/png", "AAAA");
     vec![
         TranscriptEntry::new(Message::User { text: "Look.".into(), images: vec![picture] }),
         TranscriptEntry::new(Message::Assistant(reply)),
@@ -126,7 +123,7 @@ async fn chat_images_follow_all_results_of_their_reply() {
         call_id: "same".into(),
         name: "read".into(),
         text: "a picture".into(),
-        images: vec![Image { media_type: "image/png".into(), base64: "BBBB".into(), pages: None }],
+        images: vec![Image::new("image/png", "BBBB")],
         data: None,
         is_error: false,
     };
@@ -287,7 +284,7 @@ async fn settings_of_a_request_win_over_those_of_the_provider() {
         let model = providers.model("mine/m").unwrap();
         let own = Sampling { top_p_milli: Some(250), ..Sampling::NONE };
         let (messages, tools) = ([TranscriptEntry::new(Message::user("hello"))], tools());
-        ask_with(&*model, ModelRequest { sampling: &own, ..request(&messages, &tools) }).await.reply();
+        ask_with(&*model, request(&messages, &tools).sampling(&own)).await.reply();
         let body: Value = serde_json::from_str(&provider.requests()[0].body).unwrap();
         let sent = [(seed, json!(7)), (top_p, json!(0.25)), (tier, json!("flex"))];
         for (path, value) in sent.iter().filter(|(path, _)| !path.is_empty()) {

@@ -257,9 +257,9 @@ async fn summaries_are_requested_if_configured() {
 
 #[tokio::test]
 async fn images_of_users_and_tools_are_sent_in_place() {
-    let image = |data: &str| vec![Image { media_type: "image/png".into(), base64: data.into(), pages: None }];
+    let image = |data: &str| vec![Image::new("image/png", data)];
     let call = homing_core::message::ToolCall { id: "c".into(), name: "read".into(), args: Args::Json(json!({})) };
-    let reply = Reply { parts: vec![Part::Call(call)], stop: StopReason::Calls, ..Reply::default() };
+    let reply = Reply::new(vec![Part::Call(call)]).stop(StopReason::Calls);
     let result = ToolResult {
         index: 0,
         call_id: "c".into(),

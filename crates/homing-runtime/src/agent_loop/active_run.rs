@@ -110,14 +110,16 @@ impl ActiveRun {
 
     /// The context of a tool call.
     pub(crate) fn tool_context(&self, key: CallKey, host: Arc<dyn CallHost>) -> ToolContext {
-        self.read(|run| ToolContext {
-            key,
-            place: run.place.clone(),
-            agent: run.spawned.agent.name.clone(),
-            workdir: run.spawned.workdir.clone(),
-            authority: Arc::new(run.spawned.authority.clone()),
-            state: self.live_run.state.clone(),
-            host,
+        self.read(|run| {
+            ToolContext::new(
+                key,
+                run.place.clone(),
+                run.spawned.agent.name.clone(),
+                run.spawned.workdir.clone(),
+                Arc::new(run.spawned.authority.clone()),
+                self.live_run.state.clone(),
+                host,
+            )
         })
     }
 

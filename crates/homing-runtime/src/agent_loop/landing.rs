@@ -101,15 +101,7 @@ pub(crate) fn too_small(hit: &LimitHit, needed: Reservation) -> String {
     let (amount, limit, spent) = match hit.name {
         Limit::Cost => (format!("cost up to {}", usd(needed.cost_micros)), usd(hit.limit), usd(hit.spent)),
         Limit::Tokens => (format!("use up to {} tokens", needed.tokens), hit.limit.to_string(), hit.spent.to_string()),
-        Limit::Turns
-        | Limit::Depth
-        | Limit::ToolCalls
-        | Limit::Children
-        | Limit::Wall
-        | Limit::Work
-        | Limit::Repeats
-        | Limit::Compactions
-        | Limit::Output => return format!("the {} limit of run {} was reached.", hit.name, hit.place),
+        _ => return format!("the {} limit of run {} was reached.", hit.name, hit.place),
     };
     format!(
         "its first model call, with the last one that is kept in reserve, may {amount}. The {} limit of \

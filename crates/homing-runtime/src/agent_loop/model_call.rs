@@ -177,22 +177,22 @@ impl ModelCalls {
             let forced = forces_answer(run, &reserved.asked.purpose);
             (run.spawned.agent.clone(), run.limits.turns.value() == Some(1), forced)
         });
-        let model_request = ModelRequest {
-            system: &request.system,
-            messages: &request.messages,
-            tools: request.tools.as_ref().map_or(&no_tools, |tools| &tools.toolbox),
-            choice: match (landing || single_turn, forced) {
-                (true, _) => ToolChoice::Off,
-                (false, true) => ToolChoice::Tool(tool_names::ANSWER),
-                (false, false) => ToolChoice::Auto,
-            },
-            max_output: reserved.asked.max_output,
-            effort: agent.model.effort,
-            temperature_milli: agent.model.temperature_milli,
-            sampling: &agent.model.sampling,
-            time_left: self.scheduler.time_to_work(),
+        let model_request = ModelRequest::new(
+            &request.system,
+            &request.messages,
+            request.tools.as_ref().map_or(&no_tools, |tools| &tools.toolbox),
             key,
-        };
+        )
+        .choice(match (landing || single_turn, forced) {
+            (true, _) => ToolChoice::Off,
+            (false, true) => ToolChoice::Tool(tool_names::ANSWER),
+            (false, false) => ToolChoice::Auto,
+        })
+        .max_output(reserved.asked.max_output)
+        .effort(agent.model.effort)
+        .temperature_milli(agent.model.temperature_milli)
+        .sampling(&agent.model.sampling)
+        .time_left(self.scheduler.time_to_work());
         let arriving = Mutex::new(ArrivingReply::new(&self.run));
         let on_delta = |delta: Delta<'_>| {
             self.run.live_run.first_reply.cancel();
@@ -202,7 +202,7 @@ impl ModelCalls {
         let reply = request.model.reply(model_request, &on_delta);
         let reply = self.scheduler.working(self.marking(permit, reply)).await;
         let partial = arriving.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
-        reply.unwrap_or_else(|_| Err(AskFailure { error: ModelError::OutOfTime, charge: Charge::Hold, partial }))
+        reply.unwrap_or_else(|_| Err(AskFailure::new(ModelError::OutOfTime, Charge::Hold).partial(partial)))
     }
 
     /// Stores once a second how much of the reply has arrived, so that a crash is charged by it. Deltas only count.
@@ -377,10 +377,7 @@ fn gives_up(error: &ModelError, failed: u32, max_attempts: u32, has_another: boo
         ModelError::Busy { .. } => has_another && failed >= max_attempts,
         ModelError::Broken { .. } => failed >= max_attempts,
         ModelError::ContextFull { .. } | ModelError::OutOfTime => false,
-        ModelError::Refused { .. }
-        | ModelError::Unauthorized { .. }
-        | ModelError::Unusable { .. }
-        | ModelError::Team { .. } => true,
+        _ => true,
     }
 }
 
@@ -390,11 +387,7 @@ fn failed_outcome(error: &ModelError) -> Outcome {
         ModelError::Unauthorized { .. } => FailureKind::Auth,
         ModelError::Refused { .. } => FailureKind::Refused,
         ModelError::Team { .. } => FailureKind::Team,
-        ModelError::Busy { .. }
-        | ModelError::Broken { .. }
-        | ModelError::ContextFull { .. }
-        | ModelError::Unusable { .. }
-        | ModelError::OutOfTime => FailureKind::Model,
+        _ => FailureKind::Model,
     };
     Outcome::Failed { kind, message: error.to_string(), retryable: error.is_retryable() }
 }

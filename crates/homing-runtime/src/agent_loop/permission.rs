@@ -88,11 +88,8 @@ impl CallPermissions {
             }
             HookDecision::Ask { why } => {
                 let text = question_text(tool, context, &tool.subjects(context, &args), &args, Some(&why));
-                let question = Question {
-                    args_hash: tool_host::args_hash(&args),
-                    rule: Some(HOOK.to_owned()),
-                    ..Question::new(text, context.key)
-                };
+                let question =
+                    Question::new(text, context.key).args_hash(tool_host::args_hash(&args)).rule(HOOK.to_owned());
                 self.request_approval(&*context.host, question, &[]).await?;
                 Ok(PermittedCall { args, by, notes: Vec::new() })
             }
@@ -169,7 +166,7 @@ impl CallPermissions {
         // Rules cannot express every call; then only one for the whole tool would allow it.
         let allow = if exact.is_empty() { vec![Rule::tool(name)] } else { exact.clone() };
         let args_hash = tool_host::args_hash(args);
-        let question = Question { args_hash, rule: Some(rule), exact, ..Question::new(text, context.key) };
+        let question = Question::new(text, context.key).args_hash(args_hash).rule(rule).exact(exact);
         self.request_approval(&*context.host, question, &allow).await
     }
 
@@ -189,7 +186,7 @@ impl CallPermissions {
         let exact = Rule::exactly(tool_names::DELEGATE, &subjects);
         let allow = exact.clone();
         let host = ToolHost::new(&self.run, None, &json!({"agent": agent, "task": task}));
-        let question = Question { rule: Some(rule), exact, ..Question::new(text, key) };
+        let question = Question::new(text, key).rule(rule).exact(exact);
         self.request_approval(&host, question, &allow).await
     }
 
@@ -201,7 +198,7 @@ impl CallPermissions {
             Answer::Yes => Ok(()),
             Answer::No => Err(RefusedCall::denied("the user declined").into()),
             Answer::Text(why) => Err(RefusedCall::denied(format!("the user declined: {why}")).into()),
-            Answer::Unavailable => Err(RefusedCall::no_approver(allow).into()),
+            _ => Err(RefusedCall::no_approver(allow).into()),
         }
     }
 }

@@ -221,14 +221,15 @@ impl ToolCalls {
             Err(CallError::Interrupted(interrupt)) => return Err(interrupt),
         };
         let succeeded = output.data.as_ref().and_then(|data| data.get("exit_code")) == Some(&json!(0));
-        let output = ToolOutput { is_error: output.is_error || !succeeded, ..output };
+        let failed = output.is_error || !succeeded;
+        let output = output.is_error(failed);
         self.recorder.returned(&state, "bash", output, None);
         self.scheduler.check_stopped()
     }
 }
 
 fn accepted(answer: Value) -> ToolOutput {
-    ToolOutput { text: "accepted".to_owned(), data: Some(answer), ..ToolOutput::default() }
+    ToolOutput::text("accepted".to_owned()).data(answer)
 }
 
 fn with_notes(mut output: ToolOutput, notes: Vec<String>) -> ToolOutput {

@@ -4,7 +4,7 @@ use homing_core::{
     definition::OnFailure,
     envelope::Status,
     fact::{CancelledBy, Ended, LimitHit, Outcome},
-    limits::{Limit, usd},
+    limits::{Cap, Limit},
     place::Place,
     run::Run,
 };
@@ -141,18 +141,7 @@ pub(crate) fn describe(outcome: &Outcome) -> String {
 }
 
 fn amount(limit: Limit, value: u64) -> String {
-    match limit {
-        Limit::Cost => usd(value),
-        Limit::Wall | Limit::Work => format!("{:.1} s", value as f64 / 1_000.0),
-        Limit::Turns
-        | Limit::Depth
-        | Limit::Tokens
-        | Limit::ToolCalls
-        | Limit::Children
-        | Limit::Repeats
-        | Limit::Compactions
-        | Limit::Output => value.to_string(),
-    }
+    limit.shown(Cap::At(value))
 }
 
 fn cancelled_by(by: &CancelledBy) -> String {
@@ -162,6 +151,7 @@ fn cancelled_by(by: &CancelledBy) -> String {
         CancelledBy::ParentEnded => "the end of its parent".to_owned(),
         CancelledBy::Signal => "a signal".to_owned(),
         CancelledBy::Other(name) => name.clone(),
+        _ => "an unknown request".to_owned(),
     }
 }
 

@@ -245,10 +245,10 @@ impl Delegation {
         self.run.tree.read_run(child, |run| match reader {
             ReportReader::Model => {
                 let text = child_report::text(run, ended, self.run.config().inline_answer);
-                ToolOutput { text, data: ended.data.clone(), is_error, ..ToolOutput::default() }.into()
+                ToolOutput::text(text).data(ended.data.clone()).is_error(is_error).into()
             }
             ReportReader::Program => {
-                let output = ToolOutput { text: ended.text.clone(), is_error, ..ToolOutput::default() };
+                let output = ToolOutput::text(ended.text.clone()).is_error(is_error);
                 with_report(output, ChildReport::ended(run, ended), reader)
             }
         })
@@ -282,7 +282,7 @@ impl Delegation {
         let report = |run: &Run| Some(ChildReport::with_answer(run, run.ended.as_ref()?));
         let reports: Vec<ChildReport> = runs.iter().filter_map(|run| self.run.tree.read_run(*run, report)).collect();
         let data = to_data(&ChildReports { runs: reports.clone() });
-        Ok(DelegationOutput { output: ToolOutput { data, ..output }, reports })
+        Ok(DelegationOutput { output: output.data(data), reports })
     }
 
     fn open_background_runs(&self) -> Vec<Uuid> {
@@ -337,7 +337,7 @@ impl Delegation {
         self.run.runtime.cancel(&self.run.tree, run, CancelledBy::Parent);
         let ended = self.wait_for_end(run).await?;
         let DelegationOutput { output, reports } = self.report(run, &ended, ReportReader::of(args));
-        Ok(DelegationOutput { output: ToolOutput { is_error: false, ..output }, reports })
+        Ok(DelegationOutput { output: output.is_error(false), reports })
     }
 }
 
@@ -367,7 +367,7 @@ fn with_report(output: ToolOutput, report: ChildReport, reader: ReportReader) ->
         ReportReader::Model => output.into(),
         ReportReader::Program => {
             let data = to_data(&report);
-            DelegationOutput { output: ToolOutput { data, ..output }, reports: vec![report] }
+            DelegationOutput { output: output.data(data), reports: vec![report] }
         }
     }
 }

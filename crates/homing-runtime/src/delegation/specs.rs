@@ -126,5 +126,5 @@ fn delegation_specs(listing: &str, agents: &[&AgentDefinition], detail: Detail) 
 
 fn spec(name: &str, description: String, replay: Replay, required: &[&str], properties: Value) -> ToolSpec {
     let schema = json!({"type": "object", "properties": properties, "required": required});
-    ToolSpec { name: name.to_owned(), description, schema, replay, effect: Effect::Delegates }
+    ToolSpec::new(name, description, schema).replay(replay).effect(Effect::Delegates)
 }

@@ -171,13 +171,13 @@ impl Reservations {
 /// The usage to charge: as reported, else as estimated from what the provider sent, else the worst case.
 fn settled_usage(usage: Usage, call: &ReservedCall) -> Usage {
     if !usage.estimated {
-        return Usage { cost_micros: call.rates.cost(&usage), ..usage };
+        return usage.cost_micros(call.rates.cost(&usage));
     }
     if usage.tokens() == 0 {
         return worst_case(&call.asked);
     }
     let input = if usage.input == 0 { call.asked.input_bound } else { usage.input };
-    Usage { input, cost_micros: call.rates.worst(input, usage.output), ..usage }
+    usage.input(input).cost_micros(call.rates.worst(input, usage.output))
 }
 
 /// The usage that is charged for a call that broke off: at most its reservation. Without a price, its cost is the whole
@@ -186,11 +186,11 @@ pub(crate) fn interrupted(asked: &Asked, rates: Option<&Rates>, progress: CallPr
     let worst = worst_case(asked);
     let output = progress.output_bound().min(worst.output);
     let cost = rates.map_or(worst.cost_micros, |rates| rates.worst(worst.input, output));
-    Usage { output, cost_micros: cost.min(worst.cost_micros), ..worst }
+    worst.output(output).cost_micros(cost.min(worst.cost_micros))
 }
 
 /// The usage that is charged for a call whose usage is unknown: its whole reservation.
 pub(crate) fn worst_case(asked: &Asked) -> Usage {
     let Reservation { cost_micros, .. } = asked.hold;
-    Usage { input: asked.input_bound, output: asked.max_output, cost_micros, estimated: true, ..Usage::default() }
+    Usage::default().input(asked.input_bound).output(asked.max_output).cost_micros(cost_micros).estimated(true)
 }

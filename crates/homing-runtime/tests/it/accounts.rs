@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use homing_core::{
     envelope::Status,
-    limits::{Cap, Limits},
-    message::{Reply, Usage},
+    limits::{Cap, Limit, Limits},
+    message::Usage,
     model::{ModelCard, Rates},
     scripted_model::{call, say},
 };
@@ -20,14 +20,14 @@ use crate::support::{SimulatedWorld, TestModel, TestSetup, agent, wait_for};
 
 /// A model whose replies cost $0.001, of which each call must reserve far more.
 fn model() -> Arc<TestModel> {
-    let rates = Rates { input: 2_500_000, output: 10_000_000, ..Rates::default() };
-    let card = ModelCard { rates: Some(rates), ..ModelCard::free("script/paid") };
+    let rates = Rates::default().input(2_500_000).output(10_000_000);
+    let card = ModelCard::free("script/paid").rates(rates);
     TestModel::with(card, Duration::from_millis(30), |request| {
         let reply = match (request.system, request.messages.len()) {
             ("lead", 1) => call((0..24).map(|n| ("delegate", json!({"agent": "worker", "task": format!("part {n}")})))),
             _ => say("done"),
         };
-        Ok(Reply { usage: Usage { input: 200, output: 50, ..Usage::default() }, ..reply })
+        Ok(reply.usage(Usage::default().input(200).output(50)))
     })
 }
 
@@ -41,7 +41,7 @@ fn runtime(setup: &TestSetup, folder: &tempfile::TempDir, micros: u64) -> Runtim
 }
 
 fn task() -> Task {
-    let limits = Limits { cost_micros: Cap::Unlimited, ..Limits::default() };
+    let limits = Limits::default().with(Limit::Cost, Cap::Unlimited);
     let mut task = Task::new("lead", "go").limits(limits);
     task.account = Some("team".to_owned());
     task

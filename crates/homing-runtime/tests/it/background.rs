@@ -58,7 +58,7 @@ async fn any_other_ending_cancels_background_children() {
     let model = TestModel::new(|request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call([("delegate", background("slow"))]),
-            ("lead", _) => homing_core::message::Reply { stop: homing_core::message::StopReason::Refusal, ..say("no") },
+            ("lead", _) => say("no").stop(homing_core::message::StopReason::Refusal),
             _ => call([("nap", json!({}))]),
         })
     });

@@ -75,8 +75,8 @@ impl Model for Provider {
 
 /// Returns the seconds after which each of the scouts is asked.
 async fn asked_after(scouts: u32, cached: u64, first: First, prompt_bytes: usize) -> Vec<u64> {
-    let rates = Rates { input: 10, cached, ..Rates::default() };
-    let card = ModelCard { rates: Some(rates), ..ModelCard::free("script/caching") };
+    let rates = Rates::default().input(10).cached(cached);
+    let card = ModelCard::free("script/caching").rates(rates);
     let model = Arc::new(Provider { card, scouts, first, started: Instant::now(), asked: Mutex::default() });
     let mut scout = agent("scout");
     scout.prompt = "x".repeat(prompt_bytes);

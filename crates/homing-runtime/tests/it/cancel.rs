@@ -132,11 +132,10 @@ async fn inv18_failed_child_does_not_lose_its_siblings_results() {
             ("delegate", json!({"agent": "bad", "task": "x"})),
         ])),
         ("lead", _) => Ok(say(request.messages.iter().map(|entry| format!("{:?}", entry.message)).collect::<String>())),
-        ("bad", _) => Err(AskFailure {
-            error: ModelError::Refused { reason: "no".into() },
-            charge: homing_core::model::Charge::Nothing,
-            partial: "I had found".into(),
-        }),
+        ("bad", _) => {
+            Err(AskFailure::new(ModelError::Refused { reason: "no".into() }, homing_core::model::Charge::Nothing)
+                .partial("I had found"))
+        }
         _ => Ok(say("treasure")),
     });
     let (envelope, _) = TestSetup::new(["lead", "good", "bad"].map(agent), model).run(Task::new("lead", "go")).await;

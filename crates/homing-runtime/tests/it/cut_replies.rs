@@ -23,18 +23,18 @@ use crate::support::{SimulatedWorld, TestModel, TestSetup, TestTool, agent, root
 
 /// A reply that was cut in its text, at five tokens.
 pub fn cut(text: &str) -> Reply {
-    Reply { stop: StopReason::Length, ..say(text) }
+    say(text).stop(StopReason::Length)
 }
 
 /// A reply that was cut in its last call, as a model that does not drop such a call would give it.
 pub fn cut_in_call(name: &str, args: &str) -> Reply {
-    with_cut_call(Reply { parts: Vec::new(), ..say("") }, name, args)
+    with_cut_call(say("").parts(Vec::new()), name, args)
 }
 
 fn with_cut_call(mut reply: Reply, name: &str, args: &str) -> Reply {
     let args = Args::Malformed(args.to_owned());
     reply.parts.push(Part::Call(ToolCall { id: "cut".into(), name: name.into(), args }));
-    Reply { stop: StopReason::Length, ..reply }
+    reply.stop(StopReason::Length)
 }
 
 /// A model that gives these replies in order, and a log of the last message of each request.
@@ -135,7 +135,7 @@ async fn cut_text_that_was_already_complete_is_the_answer() {
 #[tokio::test(start_paused = true)]
 async fn reply_cut_before_any_text_is_reported_and_repeated() {
     let thoughts = || Part::Thinking { text: "hm".into(), signature: None, origin: None };
-    let silent = Reply { parts: vec![thoughts()], stop: StopReason::Length, ..Reply::default() };
+    let silent = Reply::new(vec![thoughts()]).stop(StopReason::Length);
     let (envelope, heard, _) = run_replies([silent, say("short")], task()).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Done, "short"));
     // If the provider reports no usage, the cut is assumed at the permitted output.
@@ -190,7 +190,7 @@ async fn failed_continuation_is_reported_once_and_keeps_the_text() {
             1 => Ok(cut("one ")),
             2 => {
                 let error = ModelError::Broken { reason: "gone".into() };
-                Err(AskFailure { partial: "tw".into(), ..AskFailure::free(error) })
+                Err(AskFailure::free(error).partial("tw"))
             }
             _ => Ok(say(format!("told {told}"))),
         }
@@ -206,11 +206,7 @@ async fn text_of_a_broken_continuation_is_joined() {
         let mut asks = asks.lock().unwrap();
         *asks += 1;
         let refused = ModelError::Refused { reason: "no".into() };
-        if *asks == 1 {
-            Ok(cut("one "))
-        } else {
-            Err(AskFailure { partial: "two".into(), ..AskFailure::free(refused) })
-        }
+        if *asks == 1 { Ok(cut("one ")) } else { Err(AskFailure::free(refused).partial("two")) }
     });
     let (envelope, _) = TestSetup::new([agent("a")], model).run(task()).await;
     assert_eq!((envelope.status, envelope.output.as_str()), (Status::Failed, "one two"));
@@ -263,8 +259,8 @@ async fn third_cut_still_executes_its_whole_calls() {
 async fn single_turn_that_is_cut_is_not_done() {
     let model = TestModel::new(|request| {
         assert_eq!(request.choice, ToolChoice::Off);
-        let usage = Usage { input: 10, output: 8_192, ..Usage::default() };
-        Ok(Reply { usage, ..cut("half an ans") })
+        let usage = Usage::default().input(10).output(8_192);
+        Ok(cut("half an ans").usage(usage))
     });
     let (envelope, _) = TestSetup::new([agent("a")], model).run(task().limits(Limits::default().turns(1))).await;
     assert_eq!((envelope.status, limit_of(&envelope)), (Status::Exhausted, "turns"));
@@ -277,7 +273,7 @@ async fn journal_of_an_earlier_version_folds_without_cut_messages() {
     let earlier: Reply = serde_json::from_value(json!({"parts": [], "stop": "length", "usage": {}})).unwrap();
     assert_eq!(earlier.cut_call, None);
     assert_eq!(serde_json::to_value(earlier).unwrap().get("cut_call"), None);
-    let first = Reply { stop: StopReason::Length, ..call([("write", json!({"n": 1}))]) };
+    let first = call([("write", json!({"n": 1}))]).stop(StopReason::Length);
     let (model, heard) = replies([first, say("done")]);
     let (_, journal) = TestSetup::new([agent("a")], model).tools([TestTool::simple("write")]).run(task()).await;
     assert!(heard.lock().unwrap()[1].contains("The calls in it were complete."), "{:?}", heard.lock().unwrap());

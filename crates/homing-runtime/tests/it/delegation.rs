@@ -306,10 +306,15 @@ async fn agent_of_the_user_alone_is_not_offered_to_models() {
 
 #[tokio::test(start_paused = true)]
 async fn rules_about_agents_hold_under_each_of_their_names() {
-    let writer =
-        || AgentDefinition { title: Some("Code Writer".into()), aliases: vec!["kit:writer".into()], ..agent("writer") };
+    let writer = || {
+        let mut writer = agent("writer");
+        writer.title = Some("Code Writer".into());
+        writer.aliases = vec!["kit:writer".into()];
+        writer
+    };
     // It claims a name that leads to another agent.
-    let rival = AgentDefinition { aliases: vec!["scout".into()], ..agent("rival") };
+    let mut rival = agent("rival");
+    rival.aliases = vec!["scout".into()];
     let offered = |denied: &'static str, allowed: &'static str| {
         let mut lead = agent("lead");
         if !denied.is_empty() {

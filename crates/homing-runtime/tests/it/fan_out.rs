@@ -8,7 +8,7 @@ use std::{
 use homing_core::{
     BoxFuture,
     envelope::{Envelope, Status},
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     message::{Reply, Usage},
     model::{AskFailure, Model, ModelCard, ModelRequest, OnDelta, Rates, ToolChoice},
     scripted_model::{call, say},
@@ -18,8 +18,9 @@ use serde_json::json;
 
 use crate::support::{TestSetup, TestTool, agent, agent_with};
 
-const RATES: Rates =
-    Rates { input: 2_500_000, cached: 2_500_000, cache_write: 2_500_000, output: 10_000_000, above: vec![] };
+fn rates() -> Rates {
+    Rates::default().input(2_500_000).cached(2_500_000).cache_write(2_500_000).output(10_000_000)
+}
 
 /// A provider that bills what it was sent and what it answered, and keeps its own account.
 struct Provider {
@@ -35,7 +36,7 @@ struct Provider {
 
 impl Provider {
     fn new(children: usize, calls: usize) -> Arc<Self> {
-        let card = ModelCard { rates: Some(RATES), max_output: Some(32_000), ..ModelCard::free("script/paid") };
+        let card = ModelCard::free("script/paid").rates(rates()).max_output(32_000);
         let (takes, says) = (Duration::from_secs(1), 40);
         Arc::new(Self { card, takes, says, calls, children, log: Mutex::default() })
     }
@@ -59,7 +60,7 @@ impl Provider {
     /// Tokens and micro-dollars that the provider has billed.
     fn billed(&self) -> (u64, u64) {
         let log = self.log.lock().unwrap();
-        (log.iter().map(Usage::tokens).sum(), log.iter().map(|usage| RATES.cost(usage)).sum())
+        (log.iter().map(Usage::tokens).sum(), log.iter().map(|usage| rates().cost(usage)).sum())
     }
 }
 
@@ -73,11 +74,11 @@ impl Model for Provider {
             let bytes: u64 = request.messages.iter().map(|entry| entry.size()).sum::<u64>();
             let tools = serde_json::to_vec(&request.tools.specs).unwrap().len() as u64;
             let input = (bytes + tools + request.system.len() as u64) / 4 + 220;
-            let usage = Usage { input, output: self.says.min(request.max_output), ..Usage::default() };
+            let usage = Usage::default().input(input).output(self.says.min(request.max_output));
             self.log.lock().unwrap().push(usage);
             let reply = self.decide(request);
             tokio::time::sleep(self.takes).await;
-            Ok(Reply { usage, ..reply })
+            Ok(reply.usage(usage))
         })
     }
 }
@@ -90,7 +91,7 @@ async fn fan_out(provider: &Arc<Provider>, limits: Limits, parallel: usize) -> E
     let tools = [TestTool::simple("read")];
     let mut setup = TestSetup::new([agent("lead"), agent_with("worker", &["read"])], provider.clone()).tools(tools);
     (setup.config.max_runs, setup.config.max_asks) = (parallel, parallel);
-    let limits = Limits { children: Cap::Unlimited, tool_calls: Cap::Unlimited, ..limits };
+    let limits = limits.with(Limit::Children, Cap::Unlimited).with(Limit::ToolCalls, Cap::Unlimited);
     setup.run(Task::new("lead", "go").limits(limits)).await.0
 }
 

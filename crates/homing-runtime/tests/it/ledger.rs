@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use homing_core::{
     fact::{Outcome, Record},
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     message::{Reply, Usage},
     model::{AskFailure, Charge, ModelCard, ModelError, ModelRequest, Rates, ToolChoice},
     scripted_model::{call, say},
@@ -58,18 +58,18 @@ fn chance(request: &ModelRequest<'_>, seed: u64) -> u64 {
 fn with_usage(request: &ModelRequest<'_>, seed: u64, reply: Reply) -> Reply {
     let bytes: u64 = request.messages.iter().map(|entry| entry.size()).sum::<u64>() + request.system.len() as u64;
     let output = chance(request, seed ^ 1) % request.max_output.clamp(1, 3_000) + 1;
-    Reply { usage: Usage { input: bytes / 4, output: output.min(request.max_output), ..Usage::default() }, ..reply }
+    reply.usage(Usage::default().input(bytes / 4).output(output.min(request.max_output)))
 }
 
 async fn crowd(seed: u64, limits: Limits, children: usize) -> Vec<Arc<Record>> {
-    let rates = Rates { input: 3_000_000, cached: 300_000, cache_write: 3_750_000, output: 15_000_000, above: vec![] };
-    let card = ModelCard { rates: Some(rates), ..ModelCard::free("script/crowd") };
+    let rates = Rates::default().input(3_000_000).cached(300_000).cache_write(3_750_000).output(15_000_000);
+    let card = ModelCard::free("script/crowd").rates(rates);
     let model = TestModel::with(card, Duration::from_millis(20), move |request| {
         let roll = chance(&request, seed);
         if roll.is_multiple_of(11) && request.messages.len() > 1 {
             let error = ModelError::Broken { reason: "cut".into() };
             let charge = if roll.is_multiple_of(2) { Charge::Hold } else { Charge::Nothing };
-            return Err(AskFailure { error, charge, partial: String::new() });
+            return Err(AskFailure::new(error, charge));
         }
         let reply = match (request.system, request.messages.len(), request.choice) {
             (_, _, ToolChoice::Off) => say("report"),
@@ -108,13 +108,7 @@ proptest! {
         children in 1_u64..80,
     ) {
         let cap = |value: Option<u64>| value.map_or(Cap::Unlimited, Cap::At);
-        let limits = Limits {
-            tokens: cap(tokens),
-            cost_micros: cap(cost),
-            tool_calls: cap(calls),
-            children: Cap::At(children),
-            ..Limits::default()
-        };
+        let limits = Limits::default().with(Limit::Tokens, cap(tokens)).with(Limit::Cost, cap(cost)).with(Limit::ToolCalls, cap(calls)).with(Limit::Children, Cap::At(children));
         let records = simulate(crowd(seed, limits, 64));
         never_exceeded(&records)?;
     }

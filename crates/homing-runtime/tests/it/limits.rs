@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use homing_core::{
     envelope::Status,
-    limits::{Cap, Limits},
-    message::{Reply, Usage},
+    limits::{Cap, Limit, Limits},
+    message::Usage,
     model::{ModelCard, Rates, ToolChoice},
     scripted_model::{call, last_words, say},
 };
@@ -21,7 +21,7 @@ fn worker(takes: Duration, card: ModelCard) -> std::sync::Arc<TestModel> {
             ToolChoice::Off => say("what I have"),
             _ => call([("read", json!({"n": request.messages.len()}))]),
         };
-        Ok(Reply { usage: Usage { input: 300, output: 300, ..Usage::default() }, ..reply })
+        Ok(reply.usage(Usage::default().input(300).output(300)))
     })
 }
 
@@ -112,7 +112,7 @@ async fn turn_limit_of_a_parent_does_not_limit_its_children() {
 }
 
 fn priced(rates: Option<Rates>) -> ModelCard {
-    ModelCard { rates, ..ModelCard::free("script/priced") }
+    ModelCard::free("script/priced").rates(rates)
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,9 +138,9 @@ async fn unknown_price_replaces_the_default_cost_limit_by_tokens() {
 
 #[tokio::test(start_paused = true)]
 async fn estimated_output_is_charged_instead_of_the_reservation() {
-    let rates = Rates { output: 15_000_000, ..Rates::default() };
+    let rates = Rates::default().output(15_000_000);
     let model = TestModel::with(priced(Some(rates)), Duration::ZERO, |_| {
-        Ok(Reply { usage: Usage { output: 7, estimated: true, ..Usage::default() }, ..say("hi") })
+        Ok(say("hi").usage(Usage::default().output(7).estimated(true)))
     });
     let (envelope, _) = TestSetup::new([agent("a")], model).run(Task::new("a", "go")).await;
     let usage = envelope.usage;
@@ -150,7 +150,7 @@ async fn estimated_output_is_charged_instead_of_the_reservation() {
 
 #[tokio::test(start_paused = true)]
 async fn r33_cost_is_summed_exactly_over_the_tree() {
-    let rates = Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() };
+    let rates = Rates::default().input(3_000_000).output(15_000_000);
     let model = TestModel::with(priced(Some(rates)), Duration::from_millis(5), |request| {
         Ok(match (request.system, request.messages.len()) {
             ("lead", 1) => call((0..5).map(|n| ("delegate", json!({"agent": "scout", "task": n.to_string()})))),
@@ -167,7 +167,7 @@ async fn r33_cost_is_summed_exactly_over_the_tree() {
 
 #[tokio::test(start_paused = true)]
 async fn output_shrinks_to_the_budget_before_the_run_ends() {
-    let rates = Rates { output: 1_000_000, ..Rates::default() };
+    let rates = Rates::default().output(1_000_000);
     let model = TestModel::with(priced(Some(rates)), Duration::ZERO, |request| Ok(say(request.max_output.to_string())));
     let limits = Limits::default().cost_usd("0.005").unwrap();
     let (envelope, _) = TestSetup::new([agent("a")], model).run(Task::new("a", "go").limits(limits)).await;
@@ -179,7 +179,7 @@ async fn output_shrinks_to_the_budget_before_the_run_ends() {
 #[tokio::test(start_paused = true)]
 async fn output_fits_a_small_context() {
     let requested_output = |window: u64, task: String| async move {
-        let card = ModelCard { context_window: Some(window), ..ModelCard::free("script/small") };
+        let card = ModelCard::free("script/small").context_window(window);
         let model = TestModel::with(card, Duration::ZERO, |request| Ok(say(request.max_output.to_string())));
         let (envelope, _) = TestSetup::new([agent("a")], model).run(Task::new("a", task)).await;
         envelope.output.parse::<u64>().unwrap()
@@ -208,8 +208,9 @@ async fn working_time_limit_does_not_count_waiting() {
     let agents = [agent("lead"), agent("middle"), agent("leaf")];
     let (envelope, _) = TestSetup::new(agents, model).tools([slow]).run(Task::new("lead", "go")).await;
     assert_eq!(envelope.children[0].status, Status::Done);
-    let limits = Limits { work_ms: Cap::At(500_000), ..Limits::default() };
-    let leaf = homing_core::definition::AgentDefinition { limits, ..agent("lead") };
+    let limits = Limits::default().with(Limit::Work, Cap::At(500_000));
+    let mut leaf = agent("lead");
+    leaf.limits = limits;
     let model = TestModel::new(|request| {
         Ok(match request.messages.len() {
             n if n < 9 => call([("slow", json!({"n": n}))]),
@@ -272,7 +273,7 @@ async fn slow_replies_leave_time_for_the_landing() {
 
 #[tokio::test(start_paused = true)]
 async fn limit_too_small_for_the_first_call_names_its_cost_and_spends_nothing() {
-    let rates = Rates { input: 3_000_000, output: 15_000_000, ..Rates::default() };
+    let rates = Rates::default().input(3_000_000).output(15_000_000);
     let model = worker(Duration::ZERO, priced(Some(rates)));
     let limits = Limits::default().cost_usd("0.005").unwrap();
     let setup = TestSetup::new([agent("a")], model.clone());
@@ -294,10 +295,10 @@ async fn limit_too_small_for_the_first_call_names_its_cost_and_spends_nothing() 
 #[tokio::test(start_paused = true)]
 async fn most_of_a_small_limit_can_be_used() {
     for usd in ["0.05", "0.10", "1.00", "5.00"] {
-        let rates = Rates { input: 2_500_000, output: 10_000_000, ..Rates::default() };
+        let rates = Rates::default().input(2_500_000).output(10_000_000);
         let model = worker(Duration::ZERO, priced(Some(rates)));
         let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read")]);
-        let limits = Limits { turns: Cap::Unlimited, tool_calls: Cap::Unlimited, ..Limits::default() };
+        let limits = Limits::default().with(Limit::Turns, Cap::Unlimited).with(Limit::ToolCalls, Cap::Unlimited);
         let limits = limits.cost_usd(usd).unwrap();
         let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
         let (spent, limit) = (envelope.usage.cost_micros, limits.cost_micros.value().unwrap());
@@ -308,7 +309,7 @@ async fn most_of_a_small_limit_can_be_used() {
 
 #[tokio::test(start_paused = true)]
 async fn provider_that_exceeds_what_was_asked_gets_larger_reservations() {
-    let rates = Rates { input: 2_500_000, output: 10_000_000, ..Rates::default() };
+    let rates = Rates::default().input(2_500_000).output(10_000_000);
     let model = TestModel::with(priced(Some(rates)), Duration::ZERO, |request| {
         let reply = match request.choice {
             ToolChoice::Off => say("what I have"),
@@ -316,10 +317,10 @@ async fn provider_that_exceeds_what_was_asked_gets_larger_reservations() {
         };
         // Twice the permitted output at a small room, twice the input always.
         let output = (2 * request.max_output).min(3_000);
-        Ok(Reply { usage: Usage { input: 3_000, output, ..Usage::default() }, ..reply })
+        Ok(reply.usage(Usage::default().input(3_000).output(output)))
     });
     let setup = TestSetup::new([agent("a")], model).tools([TestTool::simple("read")]);
-    let limits = Limits { turns: Cap::Unlimited, tool_calls: Cap::Unlimited, ..Limits::default() };
+    let limits = Limits::default().with(Limit::Turns, Cap::Unlimited).with(Limit::ToolCalls, Cap::Unlimited);
     let limits = limits.cost_usd("0.50").unwrap();
     let (envelope, _) = setup.run(Task::new("a", "go").limits(limits)).await;
     // Each excess is learned once, so the limit is passed by no more than one call.

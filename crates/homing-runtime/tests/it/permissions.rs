@@ -42,7 +42,7 @@ async fn run_with(handler: Option<Arc<SameAnswer>>) -> (Envelope, Option<CallRef
     let journal = MemoryJournal::new();
     let setup = TestSetup::new([agent("a")], model).tools([push.clone()]);
     let mut parts = setup.parts(journal.clone(), SimulatedWorld::new(1));
-    parts.policy.layers.push(Arc::new(Layer { ask: vec![Rule::tool("push")], ..Layer::everything("test") }));
+    parts.policy.layers.push(Arc::new(Layer::everything("test").ask(vec![Rule::tool("push")])));
     parts.permission_handler = handler.map(|handler| handler as Arc<dyn PermissionHandler>);
     let run = Runtime::new(parts).spawn(Task::new("a", "go")).unwrap();
     let envelope = wait_for(&run).await;
@@ -98,7 +98,7 @@ async fn delegation_that_a_rule_asks_about_needs_approval() {
         let setup = TestSetup::new([agent("lead"), agent("worker")], model);
         let mut parts = setup.parts(MemoryJournal::new(), SimulatedWorld::new(1));
         let ask = vec![Rule::tool("delegate")];
-        parts.policy.layers.push(Arc::new(Layer { ask, ..Layer::everything("test") }));
+        parts.policy.layers.push(Arc::new(Layer::everything("test").ask(ask)));
         let handler = user(answer.clone());
         parts.permission_handler = Some(handler.clone());
         let envelope = wait_for(&Runtime::new(parts).spawn(Task::new("lead", "go")).unwrap()).await;

@@ -7,7 +7,7 @@ use homing_core::{
     authority::Layer,
     envelope::Status,
     fact::{CallRefusal, Fact},
-    limits::{Cap, Limits},
+    limits::{Cap, Limit, Limits},
     question::{Answer, Question, QuestionKind},
     rule::Rule,
     scripted_model::{call, last_words, say},
@@ -36,7 +36,7 @@ fn pusher() -> (TestSetup, Arc<TestTool>, Arc<TestModel>) {
 
 fn parts(setup: &TestSetup, journal: Arc<dyn Journal>, ids: u64) -> RuntimeParts {
     let mut parts = setup.parts(journal, SimulatedWorld::after(ids));
-    parts.policy.layers.push(Arc::new(Layer { ask: vec![Rule::tool("push")], ..Layer::everything("test") }));
+    parts.policy.layers.push(Arc::new(Layer::everything("test").ask(vec![Rule::tool("push")])));
     parts.config.on_question = OnQuestion::Park;
     parts
 }
@@ -118,7 +118,7 @@ struct AskingTool(ToolSpec);
 impl AskingTool {
     fn new() -> Arc<Self> {
         let spec = ToolSpec::new("consult", "asks", json!({"type": "object"}));
-        Arc::new(Self(ToolSpec { replay: Replay::Safe, effect: Effect::Reads, ..spec }))
+        Arc::new(Self(spec.replay(Replay::Safe).effect(Effect::Reads)))
     }
 }
 
@@ -154,7 +154,7 @@ async fn clocks_stand_still_while_the_tree_waits_for_answers() {
     let mut parts = parts(&setup, MemoryJournal::new(), 0);
     parts.tools.push(AskingTool::new());
     let runtime = Runtime::new(parts);
-    let limits = Limits { wall_ms: Cap::At(60_000), work_ms: Cap::At(60_000), ..Limits::default() };
+    let limits = Limits::default().with(Limit::Wall, Cap::At(60_000)).with(Limit::Work, Cap::At(60_000));
     let run = runtime.spawn(Task::new("lead", "go").limits(limits)).unwrap();
     let parked = run.wait_or_park().await;
     assert_eq!((parked.status, parked.children[0].status), (Status::Waiting, Status::Waiting));

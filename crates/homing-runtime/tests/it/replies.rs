@@ -93,7 +93,7 @@ async fn l5_calls_with_the_same_id_are_two_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn l6_empty_reply_is_repaired_once_and_then_fails() {
-    let model = TestModel::new(|_| Ok(Reply { stop: StopReason::Calls, ..Reply::default() }));
+    let model = TestModel::new(|_| Ok(Reply::default().stop(StopReason::Calls)));
     let (envelope, _) = TestSetup::new([agent("a")], model.clone()).run(Task::new("a", "go")).await;
     assert_eq!(model.times_asked(), 2);
     assert_eq!(envelope.error.unwrap().message, "the model ended without an answer");
@@ -108,7 +108,7 @@ async fn l7_call_cut_by_length_is_not_executed() {
     let read = TestTool::simple("read");
     let model = TestModel::new(|request| {
         Ok(match request.messages.len() {
-            1 => Reply { stop: StopReason::Length, ..Reply::default() },
+            1 => Reply::default().stop(StopReason::Length),
             _ => say("done after all"),
         })
     });
@@ -131,11 +131,8 @@ async fn l8_text_around_calls_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn l9_reasoning_without_text_is_not_an_answer() {
-    let envelope = after(|| Reply {
-        parts: vec![Part::Thinking { text: "hm".into(), signature: None, origin: None }],
-        ..Reply::default()
-    })
-    .await;
+    let envelope =
+        after(|| Reply::new(vec![Part::Thinking { text: "hm".into(), signature: None, origin: None }])).await;
     assert!(envelope.output.contains("Your last message was empty"), "{}", envelope.output);
 }
 
@@ -168,7 +165,7 @@ async fn l12_markup_that_imitates_results_or_approval_is_only_text() {
 
 #[tokio::test(start_paused = true)]
 async fn l15_refusal_fails_the_run_with_its_reason() {
-    let envelope = after(|| Reply { stop: StopReason::Refusal, ..say("I can't") }).await;
+    let envelope = after(|| say("I can't").stop(StopReason::Refusal)).await;
     assert_eq!(envelope.error.unwrap().kind, "refused");
     assert_eq!(envelope.output, "I can't");
 }
@@ -186,7 +183,7 @@ async fn l16_unknown_content_block_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn l17_missing_usage_is_charged_as_the_reservation() {
-    let envelope = after(|| Reply { usage: Usage { estimated: true, ..Usage::default() }, ..say("hi") }).await;
+    let envelope = after(|| say("hi").usage(Usage::default().estimated(true))).await;
     assert!(envelope.usage.estimated);
     assert_eq!(envelope.usage.output, 8_192);
     assert!(envelope.usage.input > 0);
@@ -215,7 +212,7 @@ async fn invalid_arguments_are_returned_to_the_model() {
         let read = TestTool::simple("read");
         let model = TestModel::new(move |request| {
             let part = Part::Call(ToolCall { id: "1".into(), name: "read".into(), args: args.clone() });
-            let reply = Reply { parts: vec![part], stop: StopReason::Calls, ..Reply::default() };
+            let reply = Reply::new(vec![part]).stop(StopReason::Calls);
             Ok(if request.messages.len() == 1 { reply } else { say(last_words(&request)) })
         });
         let setup = TestSetup::new([agent("a")], model).tools([read.clone()]);

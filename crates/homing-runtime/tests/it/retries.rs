@@ -66,13 +66,12 @@ async fn fault23_wrong_api_key_fails_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn broken_stream_is_charged_by_its_time_or_reported_usage() {
-    let cut = AskFailure { charge: Charge::Hold, ..AskFailure::free(ModelError::Broken { reason: "cut".into() }) };
+    let cut = AskFailure::free(ModelError::Broken { reason: "cut".into() }).charge(Charge::Hold);
     let (envelope, _) = TestSetup::new([agent("a")], after(1, cut)).run(Task::new("a", "go")).await;
     // Nothing was shown of what arrived: 500 tokens for the first second.
     assert!(envelope.usage.output == 500 + 5 && envelope.usage.estimated, "{:?}", envelope.usage);
-    let used = Usage { input: 100, output: 7, ..Usage::default() };
-    let cut =
-        AskFailure { charge: Charge::Used(used), ..AskFailure::free(ModelError::Broken { reason: "cut".into() }) };
+    let used = Usage::default().input(100).output(7);
+    let cut = AskFailure::free(ModelError::Broken { reason: "cut".into() }).charge(Charge::Used(used));
     let (envelope, _) = TestSetup::new([agent("a")], after(1, cut)).run(Task::new("a", "go")).await;
     assert_eq!((envelope.usage.input, envelope.usage.output), (110, 12));
 }
@@ -256,8 +255,8 @@ async fn call_that_a_crash_interrupted_is_repeated_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn interrupted_call_is_charged_what_was_streamed() {
-    let rates = homing_core::model::Rates { output: 10_000_000, ..Default::default() };
-    let card = homing_core::model::ModelCard { rates: Some(rates), ..ModelCard::free("script/paid") };
+    let rates = homing_core::model::Rates::default().output(10_000_000);
+    let card = ModelCard::free("script/paid").rates(rates);
     let model = TestModel::with(card, Duration::from_secs(6_000), |_| Ok(say("words ".repeat(500))));
     let limits = homing_core::limits::Limits::default().wall(Duration::from_secs(5));
     let setup = TestSetup::new([agent("a")], model);

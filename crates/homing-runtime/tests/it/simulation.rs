@@ -37,15 +37,11 @@ struct RandomModel {
 impl RandomModel {
     fn decide(&self, request: &ModelRequest<'_>, dice: &mut Dice) -> Result<Reply, AskFailure> {
         let can = request.tools.specs.iter().any(|spec| spec.name == "delegate");
-        let fail = |error| Err(AskFailure { error, charge: Charge::Nothing, partial: "half".into() });
+        let fail = |error| Err(AskFailure::new(error, Charge::Nothing).partial("half"));
         match dice.below(20) {
             0 => fail(ModelError::Busy { retry_after_ms: Some(500), reason: "429".into() }),
             1 => fail(ModelError::Busy { retry_after_ms: None, reason: "529".into() }),
-            2 => Err(AskFailure {
-                error: ModelError::Broken { reason: "cut".into() },
-                charge: Charge::Hold,
-                partial: "ha".into(),
-            }),
+            2 => Err(AskFailure::new(ModelError::Broken { reason: "cut".into() }, Charge::Hold).partial("ha")),
             3 if dice.below(4) == 0 => fail(ModelError::Refused { reason: "no".into() }),
             4 if dice.below(4) == 0 => panic!("a simulated panic"),
             5 => Ok(Reply::default()),

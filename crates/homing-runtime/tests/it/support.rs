@@ -137,13 +137,7 @@ impl TestTool {
         act: impl Fn(&Value) -> ToolOutput + Send + Sync + 'static,
     ) -> Arc<Self> {
         let schema = json!({"type": "object"});
-        let spec = ToolSpec {
-            name: name.into(),
-            description: format!("does {name}"),
-            schema,
-            replay,
-            effect: replay.implied_effect(),
-        };
+        let spec = ToolSpec::new(name, format!("does {name}"), schema).replay(replay).effect(replay.implied_effect());
         Arc::new(Self { spec, act: Box::new(act), takes, calls: Mutex::default() })
     }
 

@@ -59,7 +59,7 @@ async fn run_with(mode: Option<TaintMode>, has_secrets: bool, approved: &[&str])
     let setup = TestSetup::new([definition], model).tools([fetch.clone(), send.clone()]);
     let mut parts = setup.parts(journal.clone(), SimulatedWorld::new(1));
     let settled = approved.iter().map(|rule| rule.parse().unwrap()).collect();
-    parts.policy.layers.push(Arc::new(Layer { settled, ..Layer::everything("test") }));
+    parts.policy.layers.push(Arc::new(Layer::everything("test").settled(settled)));
     let searches = Arc::new(AtomicUsize::new(0));
     let count = searches.clone();
     parts.config.taint.secrets = Some(Arc::new(move |_, _| {

@@ -76,13 +76,12 @@ impl RecordWriter {
 }
 
 pub fn spawned() -> Spawned {
-    let grant = Arc::new(Grant {
-        layers: vec![Arc::new(Layer::everything("test"))],
-        read: vec!["/work".into()],
-        write: vec![],
-        network: Network::Off,
-        sandbox: Sandbox::ReadOnly,
-    });
+    let grant = Arc::new(
+        Grant::new(vec![Arc::new(Layer::everything("test"))])
+            .read(vec!["/work".into()])
+            .network(Network::Off)
+            .sandbox(Sandbox::ReadOnly),
+    );
     Spawned {
         parent: None,
         parent_call: None,
@@ -132,8 +131,8 @@ pub fn asked() -> Fact {
 }
 
 pub fn replied(text: &str) -> Fact {
-    let usage = Usage { input: 40, output: 5, cost_micros: 3, ..Usage::default() };
-    Fact::Replied { reply: Arc::new(Reply { usage, stop: StopReason::End, ..Reply::text_only(text) }) }
+    let usage = Usage::default().input(40).output(5).cost_micros(3);
+    Fact::Replied { reply: Arc::new(Reply::text_only(text).usage(usage).stop(StopReason::End)) }
 }
 
 pub fn called(run: Uuid, turn: u32) -> Fact {

@@ -49,7 +49,9 @@ fn compile(text: &str) -> Result<(), Diagnostic> {
         let (line, column) = error.position().unwrap_or((1, 1));
         let hint = "scripts are plain JavaScript: TypeScript is not understood";
         let hint = error.message().starts_with("SyntaxError").then(|| hint.to_owned());
-        Diagnostic { hint, ..Diagnostic::error(error.message()).at(line, column) }
+        let mut diagnostic = Diagnostic::error(error.message()).at(line, column);
+        diagnostic.hint = hint;
+        diagnostic
     })
 }
 

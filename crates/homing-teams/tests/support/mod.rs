@@ -33,7 +33,7 @@ impl MemberRequest<'_> {
 
     /// Its first user message.
     pub(crate) fn first_words(&self) -> String {
-        last_words(&ModelRequest { messages: &self.request.messages[..1], ..self.request })
+        last_words(&self.request.messages(&self.request.messages[..1]))
     }
 }
 
@@ -134,7 +134,7 @@ impl AskTool {
     pub(crate) fn new() -> Arc<Self> {
         let schema = serde_json::json!({"type": "object", "required": ["question"]});
         let spec = homing_core::tool::ToolSpec::new("ask", "Asks the user.", schema);
-        Arc::new(Self(homing_core::tool::ToolSpec { replay: homing_core::tool::Replay::Safe, ..spec }))
+        Arc::new(Self(spec.replay(homing_core::tool::Replay::Safe)))
     }
 }
 
@@ -151,15 +151,14 @@ impl homing_core::tool::Tool for AskTool {
         use homing_core::{question::Answer, tool::ToolOutput};
         Box::pin(async move {
             let options = args["options"].as_array().into_iter().flatten().filter_map(|option| option.as_str());
-            let question = homing_core::question::Question {
-                options: options.map(str::to_owned).collect(),
-                ..homing_core::question::Question::new(args["question"].as_str().unwrap_or_default(), context.key)
-            };
+            let question =
+                homing_core::question::Question::new(args["question"].as_str().unwrap_or_default(), context.key)
+                    .options(options.map(str::to_owned).collect());
             match context.ask(question).await {
                 Answer::Text(text) => ToolOutput::text(text),
                 Answer::Yes => ToolOutput::text("Yes."),
                 Answer::No => ToolOutput::text("No."),
-                Answer::Unavailable => ToolOutput::error("no user is available"),
+                _ => ToolOutput::error("no user is available"),
             }
         })
     }

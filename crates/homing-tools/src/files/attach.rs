@@ -108,7 +108,7 @@ fn read(path: &Path, grant: &Grant, workdir: &Path) -> Result<(Attachment, u64),
     // What was read is at most one byte more than the largest kind, so the size of the file is the better figure.
     let size = metadata.len().max(bytes.len() as u64);
     let content = content(&bytes, size, &shown)?;
-    Ok((Attachment { path: shown, content }, size))
+    Ok((Attachment::new(shown, content), size))
 }
 
 fn check_rules(path: &Path, real: &Path, shown: &str, grant: &Grant, workdir: &Path) -> Result<(), AttachError> {
@@ -162,9 +162,9 @@ mod tests {
     fn grant(deny: &[&str]) -> Grant {
         let deny = deny.iter().map(|rule| rule.parse().unwrap()).collect();
         // An agent without tools still gets what the user attaches.
-        let layer = Layer { deny, allow: Allow::Only(Vec::new()), ..Layer::everything("test") };
+        let layer = Layer::everything("test").deny(deny).allow(Allow::Only(Vec::new()));
         let (read, write) = (Vec::new(), Vec::new());
-        Grant { layers: vec![Arc::new(layer)], read, write, network: Network::Off, sandbox: Sandbox::ReadOnly }
+        Grant::new(vec![Arc::new(layer)]).read(read).write(write).network(Network::Off).sandbox(Sandbox::ReadOnly)
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn edit(context: &ToolContext, writes: &FileWrites, args: &EditArgs) -> Result<T
     let after = apply(&before, &replacements)?;
     let contents = (Some(before.as_bytes()), after.as_bytes());
     let data = replace(context, writes, &requested, &target, contents, None)?;
-    Ok(ToolOutput { data, ..ToolOutput::text(diff(&before, &after, &requested)) })
+    Ok(ToolOutput::text(diff(&before, &after, &requested)).data(data))
 }
 
 fn replacements(args: &EditArgs) -> Result<Vec<Replacement>, String> {

@@ -30,7 +30,7 @@ pub(crate) fn is_pdf(head: &[u8]) -> bool {
 
 /// An image of this media type.
 pub(crate) fn image(media_type: &str, bytes: &[u8]) -> Image {
-    Image { media_type: media_type.to_owned(), base64: BASE64_STANDARD.encode(bytes), pages: None }
+    Image::new(media_type.to_owned(), BASE64_STANDARD.encode(bytes))
 }
 
 /// A PDF document. Fails with the number of its pages if it has too many.
@@ -40,5 +40,5 @@ pub(crate) fn document(bytes: &[u8]) -> Result<Image, u32> {
     if pages > MAX_PAGES {
         return Err(pages);
     }
-    Ok(Image { media_type: Image::PDF.to_owned(), base64: BASE64_STANDARD.encode(bytes), pages: Some(pages) })
+    Ok(Image::new(Image::PDF.to_owned(), BASE64_STANDARD.encode(bytes)).pages(pages))
 }

@@ -117,7 +117,7 @@ fn show_image(opened: &mut OpenFile, media_type: &str, requested: &RequestedPath
     let bytes = whole_file(opened, MAX_IMAGE, "an image", requested)?;
     let image = media::image(media_type, &bytes);
     let text = format!("{} ({media_type}, {} bytes)", requested.shown, bytes.len());
-    Ok(ToolOutput { images: vec![image], ..ToolOutput::text(text) })
+    Ok(ToolOutput::text(text).images(vec![image]))
 }
 
 fn show_pdf(opened: &mut OpenFile, requested: &RequestedPath) -> Result<ToolOutput, String> {
@@ -128,7 +128,7 @@ fn show_pdf(opened: &mut OpenFile, requested: &RequestedPath) -> Result<ToolOutp
     })?;
     let pages = document.pages.unwrap_or_default();
     let text = format!("{shown} ({}, {pages} pages, {} bytes)", Image::PDF, bytes.len());
-    Ok(ToolOutput { images: vec![document], ..ToolOutput::text(text) })
+    Ok(ToolOutput::text(text).images(vec![document]))
 }
 
 fn whole_file(opened: &mut OpenFile, most: u64, kind: &str, requested: &RequestedPath) -> Result<Vec<u8>, String> {

@@ -84,10 +84,10 @@ fn restore(context: &ToolContext, writes: &FileWrites, args: &RestoreArgs) -> Re
     }
     let Some(hash) = &args.content else {
         let data = remove(writes, &requested, &target, now.as_deref())?;
-        return Ok(ToolOutput { data, ..ToolOutput::text(format!("{} deleted", requested.shown)) });
+        return Ok(ToolOutput::text(format!("{} deleted", requested.shown)).data(data));
     };
     let content = writes.contents.as_ref().and_then(|contents| contents.get(hash));
     let content = content.ok_or_else(|| format!("the earlier contents of {} are no longer kept", requested.shown))?;
     let data = replace(context, writes, &requested, &target, (now.as_deref(), &content), args.mode)?;
-    Ok(ToolOutput { data, ..ToolOutput::text(format!("{} restored", requested.shown)) })
+    Ok(ToolOutput::text(format!("{} restored", requested.shown)).data(data))
 }

@@ -97,7 +97,7 @@ fn write(context: &ToolContext, writes: &FileWrites, args: &WriteArgs) -> Result
         Some(Err(_)) => ToolOutput::text(format!("{} replaced ({lines} lines)", requested.shown)),
         None => ToolOutput::text(format!("{} created ({lines} lines)", requested.shown)),
     };
-    Ok(ToolOutput { data, ..output })
+    Ok(output.data(data))
 }
 
 /// Returns the contents to replace if this run has seen them, or if no other run wrote them.

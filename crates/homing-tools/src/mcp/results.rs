@@ -11,7 +11,7 @@ const MAX_IMAGE: usize = 5 << 20;
 const MAX_DATA: usize = 256 << 10;
 
 pub(super) fn output(result: CallToolResult) -> ToolOutput {
-    let mut output = ToolOutput { is_error: result.is_error.unwrap_or(false), ..ToolOutput::default() };
+    let mut output = ToolOutput::default().is_error(result.is_error.unwrap_or(false));
     for block in result.content {
         match block {
             ContentBlock::Text(text) => add(&mut output, &text.text),
@@ -26,7 +26,7 @@ pub(super) fn output(result: CallToolResult) -> ToolOutput {
     if let (true, Some(data)) = (output.text.is_empty(), &data) {
         add(&mut output, &data.to_string());
     }
-    ToolOutput { data, ..output }
+    output.data(data)
 }
 
 fn add_resource(output: &mut ToolOutput, resource: ResourceContents) {
@@ -42,7 +42,7 @@ fn add_resource(output: &mut ToolOutput, resource: ResourceContents) {
 fn add_image(output: &mut ToolOutput, media_type: String, base64: String) {
     let known = ["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&media_type.as_str());
     if known && output.images.len() < MAX_IMAGES && base64.len() <= MAX_IMAGE {
-        output.images.push(Image { media_type, base64, pages: None });
+        output.images.push(Image::new(media_type, base64));
     } else {
         add(output, &format!("[image omitted: {}, {} bytes of base64]", visible(&media_type), base64.len()));
     }

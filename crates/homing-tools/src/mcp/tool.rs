@@ -21,13 +21,9 @@ impl McpTool {
         // The server's claim to only read counts as the user approved it with the tool; without it a tool counts as changing
         // something. A server that is not approved has no tools at all.
         let replay = if tool.read_only { Replay::Safe } else { Replay::Unsafe };
-        let spec = ToolSpec {
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-            schema: tool.schema.clone(),
-            replay,
-            effect: replay.implied_effect(),
-        };
+        let spec = ToolSpec::new(tool.name.clone(), tool.description.clone(), tool.schema.clone())
+            .replay(replay)
+            .effect(replay.implied_effect());
         Self { spec, tool, connection }
     }
 

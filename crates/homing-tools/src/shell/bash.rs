@@ -141,13 +141,9 @@ pub fn spec() -> ToolSpec {
         },
         "required": ["command"]
     });
-    ToolSpec {
-        name: "bash".to_owned(),
-        description: description.to_owned(),
-        schema,
-        replay: Replay::Unsafe,
-        effect: homing_core::tool::Effect::Commands,
-    }
+    ToolSpec::new("bash".to_owned(), description, schema)
+        .replay(Replay::Unsafe)
+        .effect(homing_core::tool::Effect::Commands)
 }
 
 impl BashArgs {
@@ -221,7 +217,7 @@ fn output(finished: &FinishedCommand, time: Duration, network: Option<String>) -
         text.push_str("[no output]");
     }
     let is_error = *ending != CommandEnd::Exited(0) || !reverted.is_empty() || !not_restored.is_empty();
-    ToolOutput { text, data: Some(data(finished)), is_error, images: Vec::new() }
+    ToolOutput::text(text).data(data(finished)).is_error(is_error)
 }
 
 fn data(finished: &FinishedCommand) -> Value {

@@ -39,7 +39,7 @@ impl SandboxedGit {
     async fn run(&self, context: &ToolContext, args: Vec<String>, max_bytes: usize) -> Result<GitOutput, String> {
         let own = &context.authority.own;
         // The tools filter git's output by the rules themselves; git fails if it cannot read a changed file.
-        let grant = Grant { sandbox: read_only(own.sandbox), layers: Vec::new(), ..Grant::clone(own) };
+        let grant = Grant::clone(own).sandbox(read_only(own.sandbox)).layers(Vec::new());
         let private = self.commands.private_folder(context.key.run, &context.state);
         let command = ShellCommand { command: "git", workdir: &context.workdir, grant: &grant, time: TIMEOUT };
         let mut job = self.commands.job(&command, &private).await.map_err(|error| error.to_string())?;

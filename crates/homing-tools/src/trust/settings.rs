@@ -47,11 +47,8 @@ impl ClaudeSettings {
             let list = json.pointer(&format!("/permissions/{key}"));
             read_rules(list, from, key, on_error, &mut warnings)
         };
-        let layer = Layer {
-            ask: rules("ask", OnError::WholeTool),
-            deny: rules("deny", OnError::WholeTool),
-            ..Layer::everything(from)
-        };
+        let layer =
+            Layer::everything(from).ask(rules("ask", OnError::WholeTool)).deny(rules("deny", OnError::WholeTool));
         let allow = rules("allow", OnError::Drop);
         let hooks = json.get("hooks").cloned().unwrap_or_default();
         Ok(Self { layer, allow, hooks, warnings })

@@ -177,6 +177,6 @@ impl TypedTool for FetchTool {
             () = context.cancelled() => Err("the call was cancelled".to_owned()),
         };
         // A host counts as reached even if its answer could not be used: the request told it something.
-        ToolOutput { data: serde_json::to_value(reached).ok(), ..result.unwrap_or_else(ToolOutput::error) }
+        result.unwrap_or_else(ToolOutput::error).data(serde_json::to_value(reached).ok())
     }
 }

@@ -97,7 +97,7 @@ impl WebSearchTool {
         let limit = args.limit.unwrap_or(8).clamp(1, MAX_RESULTS) as usize;
         let found = self.request(url).await.and_then(|response| self.render(&response, limit));
         let data = serde_json::to_value(ReachedHosts { hosts: vec![host] }).ok();
-        Ok(ToolOutput { data, ..found.unwrap_or_else(ToolOutput::error) })
+        Ok(found.unwrap_or_else(ToolOutput::error).data(data))
     }
 
     async fn request(&self, url: Url) -> Result<Value, String> {

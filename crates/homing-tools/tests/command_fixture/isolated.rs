@@ -7,7 +7,7 @@ use std::{
 };
 
 use homing_core::{
-    authority::{Grant, Sandbox},
+    authority::Sandbox,
     tool::{Tool, ToolContext},
     workspace::{Workspace, Workspaces},
 };
@@ -51,12 +51,8 @@ impl Isolated {
         let run = uuid::Uuid::new_v4();
         let workspace = worktrees.enter(run, &fixture.workspace.join("a/b")).await.unwrap();
         let with = |roots: &[PathBuf]| [std::slice::from_ref(&workspace.workdir), roots].concat();
-        let grant = Grant {
-            read: with(&workspace.read),
-            write: with(&workspace.write),
-            ..fixture.grant(Sandbox::WorkspaceWrite)
-        };
-        let context = ToolContext { workdir: workspace.workdir.clone(), ..fixture.context(grant) };
+        let grant = fixture.grant(Sandbox::WorkspaceWrite).read(with(&workspace.read)).write(with(&workspace.write));
+        let context = fixture.context(grant).workdir(workspace.workdir.clone());
         Self { worktrees, run, workspace, context }
     }
 }

@@ -108,26 +108,24 @@ impl CommandFixture {
     }
 
     pub fn grant(&self, sandbox: Sandbox) -> Grant {
-        Grant {
-            layers: vec![Arc::new(Layer::everything("test"))],
-            read: vec![self.workspace.clone()],
-            write: vec![self.workspace.clone()],
-            network: Network::Off,
-            sandbox,
-        }
+        Grant::new(vec![Arc::new(Layer::everything("test"))])
+            .read(vec![self.workspace.clone()])
+            .write(vec![self.workspace.clone()])
+            .network(Network::Off)
+            .sandbox(sandbox)
     }
 
     pub fn context(&self, grant: Grant) -> ToolContext {
         let grant = Arc::new(grant);
-        ToolContext {
-            key: CallKey { run: uuid::Uuid::new_v4(), turn: 1, index: 0 },
-            place: Place::root(),
-            agent: "test".into(),
-            workdir: self.workspace.clone(),
-            authority: Arc::new(Authority { own: grant.clone(), grant }),
-            state: Arc::default(),
-            host: Arc::new(NoUser),
-        }
+        ToolContext::new(
+            CallKey { run: uuid::Uuid::new_v4(), turn: 1, index: 0 },
+            Place::root(),
+            "test",
+            self.workspace.clone(),
+            Arc::new(Authority { own: grant.clone(), grant }),
+            Arc::default(),
+            Arc::new(NoUser),
+        )
     }
 
     pub async fn bash(&self, command: &str) -> ToolOutput {

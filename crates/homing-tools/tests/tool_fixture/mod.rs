@@ -45,13 +45,11 @@ impl ToolFixture {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap().join("repo");
         std::fs::create_dir(&root).unwrap();
-        let grant = Grant {
-            layers: vec![Arc::new(Layer::everything("test"))],
-            read: vec![root.clone()],
-            write: vec![root],
-            network: Network::Off,
-            sandbox: Sandbox::WorkspaceWrite,
-        };
+        let grant = Grant::new(vec![Arc::new(Layer::everything("test"))])
+            .read(vec![root.clone()])
+            .write(vec![root])
+            .network(Network::Off)
+            .sandbox(Sandbox::WorkspaceWrite);
         Self { dir, tools, grant }
     }
 
@@ -81,15 +79,15 @@ impl ToolFixture {
     pub fn run_answering(&self, answer: Answer) -> Run<'_> {
         let host = Arc::new(Host { answer, asked: Mutex::default() });
         let grant = Arc::new(self.grant.clone());
-        let context = ToolContext {
-            key: CallKey { run: uuid::Uuid::new_v4(), turn: 1, index: 0 },
-            place: Place::root(),
-            agent: "tester".to_owned(),
-            workdir: self.root(),
-            authority: Arc::new(Authority { own: grant.clone(), grant }),
-            state: Arc::new(ToolState::default()),
-            host: host.clone(),
-        };
+        let context = ToolContext::new(
+            CallKey { run: uuid::Uuid::new_v4(), turn: 1, index: 0 },
+            Place::root(),
+            "tester".to_owned(),
+            self.root(),
+            Arc::new(Authority { own: grant.clone(), grant }),
+            Arc::new(ToolState::default()),
+            host.clone(),
+        );
         Run { fixture: self, context, host }
     }
 }

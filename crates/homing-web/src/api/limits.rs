@@ -1,7 +1,7 @@
 //! Limits as requests give them.
 
 use homing::{
-    Cap, Limits,
+    Cap, Limit, Limits,
     crates::core::{duration::parse_duration, limits::micros_from_usd},
 };
 use schemars::JsonSchema;
@@ -51,17 +51,15 @@ impl LimitsBody {
             let time = parse_duration(text).map_err(|_| format!("`{text}` is not a duration: write 90s, 5m or 1h"))?;
             Ok(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
         };
-        Ok(Limits {
-            cost_micros: cap("cost", self.cost.as_ref(), money)?,
-            tokens: cap("tokens", self.tokens.as_ref(), count)?,
-            turns: cap("turns", self.turns.as_ref(), count)?,
-            wall_ms: cap("time", self.time.as_ref(), time)?,
-            tool_calls: cap("tool_calls", self.tool_calls.as_ref(), count)?,
-            children: cap("children", self.children.as_ref(), count)?,
-            depth: cap("depth", self.depth.as_ref(), count)?,
-            output: cap("output", self.output.as_ref(), count)?,
-            work_ms: Cap::Default,
-        })
+        Ok(Limits::default()
+            .with(Limit::Cost, cap("cost", self.cost.as_ref(), money)?)
+            .with(Limit::Tokens, cap("tokens", self.tokens.as_ref(), count)?)
+            .with(Limit::Turns, cap("turns", self.turns.as_ref(), count)?)
+            .with(Limit::Wall, cap("time", self.time.as_ref(), time)?)
+            .with(Limit::ToolCalls, cap("tool_calls", self.tool_calls.as_ref(), count)?)
+            .with(Limit::Children, cap("children", self.children.as_ref(), count)?)
+            .with(Limit::Depth, cap("depth", self.depth.as_ref(), count)?)
+            .with(Limit::Output, cap("output", self.output.as_ref(), count)?))
     }
 
     /// Returns the flags of the command line that set the same limits.

@@ -163,14 +163,14 @@ fn attachment(body: &AttachmentBody) -> Result<Attachment, Problem> {
     let content = match body.media_type.as_str() {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => {
             let base64 = STANDARD.encode(bytes);
-            AttachedContent::Image(Image { media_type: body.media_type.clone(), base64, pages: None })
+            AttachedContent::Image(Image::new(&body.media_type, base64))
         }
         text if text.starts_with("text/") || text == "application/json" => {
             AttachedContent::Text(String::from_utf8(bytes).map_err(|_| wrong("the text is not valid UTF-8"))?)
         }
         _ => return Err(wrong("only text and images (PNG, JPEG, GIF, WebP) can be attached")),
     };
-    Ok(Attachment { path: body.name.clone(), content })
+    Ok(Attachment::new(&body.name, content))
 }
 
 /// Finds the run of a request by its ID.

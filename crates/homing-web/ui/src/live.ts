@@ -1,8 +1,8 @@
 /** A tree as it grows: its facts, loaded in pages and then followed, with the notices of calls in progress. */
 import { computed, signal } from "@preact/signals";
-import { get, raw, skew, stream, type TreeRow } from "./api";
+import { get, Problem, raw, skew, stream, type TreeRow } from "./api";
 import { Fold, NEWEST, type View } from "./fold";
-import { query, setQuery } from "./router";
+import { go, query, setQuery } from "./router";
 import { loaded, trees } from "./state";
 
 export interface Notice {
@@ -63,7 +63,16 @@ export class LiveTree {
 
   private async start() {
     this.fold = await Fold.create();
-    await this.load();
+    try {
+      await this.load();
+    } catch (problem) {
+      // A link may name any run of a tree; only the root's ID is the tree's.
+      const known = this.next === 0 && problem instanceof Problem && problem.status === 404;
+      const row = known ? await get<TreeRow>(`/api/trees/${this.id}`).catch(() => null) : null;
+      if (!row || row.tree === this.id) throw problem;
+      go(`/trees/${row.tree}/${this.id}`, true);
+      return;
+    }
     this.draw();
     this.complete.value = true;
     if (loaded.value && !this.row.value) this.found.value = await get<TreeRow>(`/api/trees/${this.id}`);

@@ -190,6 +190,6 @@ impl Permissions {
         let layers = [self.layer].into_iter().chain(self.more_layers).map(Arc::new).collect();
         let with = |more: Vec<PathBuf>| [workdir.to_owned()].into_iter().chain(more).collect();
         let write = if self.sandbox == Sandbox::ReadOnly { Vec::new() } else { with(self.write) };
-        Ok(Grant { layers, read: with(self.read), write, network: self.network, sandbox: self.sandbox })
+        Ok(Grant::new(layers).read(with(self.read)).write(write).network(self.network).sandbox(self.sandbox))
     }
 }

@@ -27,6 +27,7 @@ pub type ToolWrapper = Arc<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>
 /// let builder = Homing::builder().extensions(logged);
 /// ```
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct Extensions {
     /// The skills that agents can load.
     pub skills: Option<Arc<dyn SkillLibrary>>,

@@ -97,9 +97,9 @@ fn origin(definition: &AgentDefinition) -> String {
 fn model(model: &ModelChoice) -> String {
     match model {
         ModelChoice::Inherit => "its parent's, or the default for a root run".to_owned(),
-        ModelChoice::Default => "the default".to_owned(),
         ModelChoice::Named(names) => names.join(", else "),
         ModelChoice::Exact(name) => name.clone(),
+        _ => "the default".to_owned(),
     }
 }
 

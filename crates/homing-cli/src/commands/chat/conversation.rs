@@ -279,7 +279,7 @@ impl Conversation {
             Answer::Yes => "yes".to_owned(),
             Answer::No => "no".to_owned(),
             Answer::Text(text) => text.clone(),
-            Answer::Unavailable => "no answer".to_owned(),
+            _ => "no answer".to_owned(),
         };
         let is_taken = active.run.answer(id, answer, USER).is_ok();
         let end = if is_taken { said } else { "it was answered elsewhere".to_owned() };

@@ -1,12 +1,15 @@
 //! The commands of a conversation that begin with a slash.
 
-use std::{collections::BTreeMap, process::Command};
+use std::collections::BTreeMap;
 
 use homing_core::sanitize;
+use uuid::Uuid;
 
 use super::conversation::{Conversation, run_at};
 use crate::{
     chat::{cells::Entry, dropped_path, slash, slash::Slash, unknown_place},
+    commands::diff::tree_diffs,
+    exit::Trouble,
     progress::{figures, first_line},
 };
 
@@ -128,30 +131,19 @@ impl Conversation {
         text
     }
 
-    /// Shows the files that the agents of this conversation have written, and how they differ from the last commit.
+    /// Shows what the turns of this session, or the last turn before it, have changed in files.
     fn diff(&mut self) {
-        let mut files: Vec<String> = Vec::new();
-        let active = self.active.as_ref().map(|active| active.run.envelope());
-        let previous = self.previous.as_ref().filter(|_| self.results.is_empty()).map(|run| run.envelope());
-        for run in self.results.iter().chain(&active).chain(&previous).flat_map(homing::Envelope::all) {
-            for file in &run.receipts.files {
-                if !files.contains(&file.path) {
-                    files.push(file.path.clone());
-                }
-            }
+        let mut trees: Vec<Uuid> = self.results.iter().map(|envelope| envelope.run).collect();
+        trees.extend(self.active.iter().map(|active| active.run.tree_id()));
+        if trees.is_empty() {
+            trees.extend(self.previous.iter().map(|run| run.tree_id()));
         }
-        if files.is_empty() {
-            return self.chat.note("no file was written with the file tools in this session");
-        }
-        self.chat.note(format!("written: {}", files.join(", ")));
-        // Nothing that the repository configures is executed.
-        let options = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "diff", "--no-ext-diff"];
-        let mut git = Command::new("git");
-        git.current_dir(self.folder()).args(options).args(["--no-textconv", "--no-color", "HEAD", "--"]).args(&files);
-        if let Some(text) = git.output().ok().filter(|output| output.status.success()).map(|output| output.stdout)
-            && !text.is_empty()
-        {
-            self.chat.cells.push(Entry::Plain(String::from_utf8_lossy(&text).into_owned()));
+        let Some(journal) = self.session.homing.journal() else { return };
+        let changes: Result<Vec<Vec<String>>, Trouble> = trees.iter().map(|tree| tree_diffs(journal, *tree)).collect();
+        match changes.map(|turns| turns.concat()) {
+            Ok(files) if files.is_empty() => self.chat.note("the file tools have changed no file in this session"),
+            Ok(files) => files.into_iter().for_each(|file| self.chat.cells.push(Entry::Plain(file))),
+            Err(trouble) => self.chat.problem(trouble.message),
         }
     }
 }

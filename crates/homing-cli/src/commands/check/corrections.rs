@@ -89,8 +89,8 @@ impl Corrections {
 
 /// Returns the changes of a file as a unified diff. It is for reading: control characters are replaced.
 fn difference(file: &FixedFile) -> String {
-    let at_file = Diagnostic { path: Some(file.path.clone().into()), ..Diagnostic::info("") };
-    let path = show::shown(&Diagnostic { severity: Severity::Info, ..at_file });
+    let at_file = Diagnostic::info("").path(Some(file.path.clone().into()));
+    let path = show::shown(&at_file.severity(Severity::Info));
     let (before, after) = (file.before.replace("\r\n", "\n"), file.after.replace("\r\n", "\n"));
     let diff = TextDiff::from_lines(&before, &after);
     let path = path.trim_start_matches('/');

@@ -42,3 +42,46 @@ fn copy(txn: &mut WriteTxn, row: &Row) -> Result<(), JournalError> {
     txn.records().append(row)?;
     txn.ownership().release(tree)
 }
+
+#[cfg(test)]
+mod tests {
+    use homing_core::{
+        definition::AgentDefinition,
+        fact::ON_RESTATE,
+        model::SingleModel,
+        registry::Registry,
+        scripted_model::{FunctionModel, say},
+    };
+
+    use super::*;
+    use crate::{
+        Runtime, RuntimeParts, Task,
+        journal::{Claim, Journal, MemoryJournal, sqlite::SqliteOptions},
+    };
+
+    #[tokio::test]
+    async fn copies_are_complete_and_cannot_be_claimed() {
+        let model = Arc::new(SingleModel(Arc::new(FunctionModel::new("script/m", |_| Ok(say("done"))))));
+        let registry = Registry::from_iter([AgentDefinition::new("worker", "works", "worker")]);
+        let elsewhere = MemoryJournal::new();
+        let runtime = Runtime::new(RuntimeParts::new(registry, model, elsewhere.clone()));
+        let mut task = Task::new("worker", "go");
+        task.tags.insert(ON_RESTATE.to_owned(), "http://server".to_owned());
+        let run = runtime.spawn(task).unwrap();
+        run.wait().await;
+        let tree = run.tree_id();
+        let mut records = elsewhere.records(tree);
+        // The tree was taken over by another worker after its first record.
+        for record in &mut records[1..] {
+            Arc::make_mut(record).epoch = 3;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let journal = SqliteJournal::open(folder.path().join("j.db"), SqliteOptions::default()).unwrap();
+        journal.copy(records[..2].to_vec()).await.unwrap();
+        assert!(matches!(journal.claim(tree, Claim::Force).await, Err(JournalError::Owned { .. })));
+        assert!(journal.copy(records[3..].to_vec()).await.is_err(), "a record is missing");
+        journal.copy(records.clone()).await.unwrap();
+        assert_eq!(journal.load(tree).await.unwrap(), records);
+        assert_eq!(journal.envelope(tree).unwrap().output, "done");
+    }
+}

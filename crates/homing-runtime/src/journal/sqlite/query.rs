@@ -320,17 +320,16 @@ fn run_row(row: &Row<'_>, living: &HashSet<String>) -> Result<RunRow, JournalErr
 /// Reads input, cached, output, cost, estimated, turns and calls from column `at` on.
 fn figures(row: &Row<'_>, at: usize) -> rusqlite::Result<EnvelopeUsage> {
     let figure = |offset: usize| row.get(at + offset).map(count);
-    Ok(EnvelopeUsage {
-        input: figure(0)?,
-        cached: figure(1)?,
-        output: figure(2)?,
-        cost_micros: figure(3)?,
-        estimated: figure(4)? > 0,
-        at_most_micros: figure(4)?.min(figure(3)?),
-        turns: figure(5)?,
-        tool_calls: figure(6)?,
-        wall_ms: 0,
-    })
+    let mut usage = EnvelopeUsage::default();
+    usage.input = figure(0)?;
+    usage.cached = figure(1)?;
+    usage.output = figure(2)?;
+    usage.cost_micros = figure(3)?;
+    usage.estimated = figure(4)? > 0;
+    usage.at_most_micros = figure(4)?.min(figure(3)?);
+    usage.turns = figure(5)?;
+    usage.tool_calls = figure(6)?;
+    Ok(usage)
 }
 
 pub(super) fn parsed<T: std::str::FromStr>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {

@@ -245,7 +245,7 @@ fn recorded(
         return Err(format!("`{name}` was called with {args}; in the recording it was `{}` with {before}", call.name));
     }
     let ToolResult { text, images, data, is_error, .. } = ToolResult::clone(result);
-    Ok(ToolOutput { text, images, data, is_error })
+    Ok(ToolOutput::text(text).images(images).data(data).is_error(is_error))
 }
 
 /// The run and the turn that a request's key names.

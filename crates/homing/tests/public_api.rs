@@ -1,0 +1,84 @@
+//! The types that this crate re-exports can grow without breaking its users.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+/// Types that are closed on purpose: whoever reads them must handle each case, or they cannot grow.
+const CLOSED: [&str; 18] = [
+    "Allow",          // everything, or a list
+    "Args",           // JSON, or text that is not
+    "Cached",         // a new run, or an earlier result
+    "Cap",            // default, unlimited, or a number
+    "Claim",          // whose process is gone, or any
+    "Event",          // a fact, a notice, or a gap
+    "Message",        // one of three roles; each wire must encode it
+    "Network",        // each sandbox must enforce it
+    "Part",           // each wire must encode it
+    "PermissionMode", // each decision must know it
+    "QuestionKind",   // yes or no, a choice, or text
+    "Replay",         // may a call be repeated
+    "Rule",           // a tool and a pattern
+    "Sandbox",        // each sandbox must enforce it
+    "Severity",       // info, warning, error
+    "Submission",     // new or earlier
+    "ToolCall",       // ID, name and arguments
+    "ToolChoice",     // each wire must encode it
+];
+
+#[test]
+fn reexported_types_can_grow() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let definitions = definitions(&root.join("crates"));
+    let facade = fs::read_to_string(root.join("crates/homing/src/lib.rs")).unwrap();
+    let names = reexported(&facade);
+    assert!(names.len() > 60, "{names:?}");
+    let frozen: Vec<_> = names
+        .iter()
+        .filter(|name| !CLOSED.contains(&name.as_str()))
+        .filter(|name| definitions.get(*name).is_some_and(|can_grow| !can_grow))
+        .collect();
+    assert!(frozen.is_empty(), "add `#[non_exhaustive]`, or list them as closed: {frozen:?}");
+}
+
+/// The names in the `pub use` lines of a file.
+fn reexported(text: &str) -> Vec<String> {
+    let uses = text.split("pub use ").skip(1).map(|rest| rest.split(';').next().unwrap_or_default());
+    let words = uses.flat_map(|list| list.split(|character: char| !character.is_alphanumeric() && character != '_'));
+    words.filter(|word| word.starts_with(char::is_uppercase)).map(str::to_owned).collect()
+}
+
+/// The public types of all crates by name, and whether each can grow: it is `non_exhaustive`, or has private fields.
+fn definitions(crates: &Path) -> BTreeMap<String, bool> {
+    let mut found = BTreeMap::new();
+    let members = ["homing", "homing-core", "homing-runtime", "homing-teams", "homing-tools"];
+    let mut folders: Vec<_> = members.iter().map(|name| crates.join(name).join("src")).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else {
+                add_definitions(&fs::read_to_string(entry.path()).unwrap(), &mut found);
+            }
+        }
+    }
+    found
+}
+
+fn add_definitions(text: &str, found: &mut BTreeMap<String, bool>) {
+    let lines: Vec<&str> = text.lines().collect();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(rest) = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum ")) else { continue };
+        let name: String = rest.chars().take_while(|character| character.is_alphanumeric()).collect();
+        let attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("///"));
+        let is_open = attributes.into_iter().any(|line| *line == "#[non_exhaustive]");
+        let body = lines[at + 1..].iter().take_while(|line| **line != "}");
+        let is_field = |line: &&&str| line.starts_with("    ") && !line.starts_with("     ");
+        let is_private = |line: &str| {
+            let line = line.trim_start();
+            !line.starts_with("pub ") && !line.starts_with("//") && !line.starts_with('#')
+        };
+        let has_private = line.starts_with("pub struct ")
+            && (body.into_iter().filter(is_field).any(|line| is_private(line))
+                || rest.contains('(') && !rest.contains("(pub"));
+        *found.entry(name).or_insert(false) |= is_open || has_private;
+    }
+}
