@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn context_comes_after_everything_that_siblings_share() {
         let agent = AgentDefinition::new("a", "d", "Work.");
-        let shared = PromptContext { environment: "<environment/>".into(), instructions: "Be exact.".into() };
+        let shared =
+            PromptContext { environment: "<environment/>".into(), instructions: "Be exact.".into(), project: None };
         let system = |n: u64| {
             let context = BTreeMap::from([("part".to_owned(), Value::from(n))]);
             render(&agent, "task", &context, None, &shared).0
