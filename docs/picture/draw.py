@@ -1,5 +1,5 @@
 """Draws terminal screens, as `tmux capture-pane -e -p` prints them, as an SVG picture. Several screens, each after a line with a form feed
-and its time in milliseconds, become a moving picture that plays in the time of the recording and then begins again."""
+and its time in milliseconds, become a moving picture that plays in the time of the recording, without long pauses, and then begins again."""
 
 import html
 import re
@@ -8,6 +8,7 @@ import sys
 COLOURS = {30: "#5c6370", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61afef", 35: "#c678dd", 36: "#56b6c2", 37: "#dcdfe4"}
 WIDTH, HEIGHT, LEFT, TOP = 8.4, 18, 14, 44
 LAST_MS = 6000  # the last screen stays this long
+PAUSE_MS = 400  # and no other one longer than this, but the first
 
 
 def spans(line):
@@ -45,7 +46,11 @@ def screens(text):
             lines.pop()
         if not found or found[-1][1] != lines:
             found.append((int(at), lines))
-    return found
+    shortened, now = found[:1], 0
+    for (before, _), (at, lines) in zip(found, found[1:]):
+        now += min(at - before, 1000 if before == found[0][0] else PAUSE_MS)
+        shortened.append((now, lines))
+    return shortened
 
 
 def draw(lines):
@@ -55,7 +60,7 @@ def draw(lines):
             style = (f' fill="{colour}"' if colour else "") + (' font-weight="bold"' if bold else "") + (' opacity="0.65"' if dim else "")
             x, y = LEFT + column * WIDTH, TOP + row * HEIGHT
             if text.strip():
-                print(f'<text x="{x:.1f}" y="{y}" textLength="{len(text) * WIDTH:.1f}"{style}>{html.escape(text)}</text>')
+                print(f'<text x="{x:.1f}" y="{y}" textLength="{len(text) * WIDTH:.1f}"{style}>{html.escape(text).replace(" ", chr(160))}</text>')
             column += len(text)
 
 
