@@ -135,9 +135,9 @@ impl Servers {
             terminal::say("no MCP servers; add one with `homing mcp add`");
         }
         for row in &rows {
-            let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            let text = |key: &str| sanitize::inert_line(row[key].as_str().unwrap_or_default());
             let line = format!("{:<16}  {:<22}  {}  ({})", text("name"), text("state"), text("server"), text("from"));
-            print(&sanitize::inert_line(&line))?;
+            print(&line)?;
         }
         Ok(Exit::Done)
     }

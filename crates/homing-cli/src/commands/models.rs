@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &ModelsArgs) -> anyhow::Result<Exit> {
     }
     let width = cards.iter().map(|card| card.name.chars().count()).max().unwrap_or(0).min(60);
     for card in &cards {
-        print(&sanitize::inert_line(&card_line(card, width)))?;
+        print(&card_line(card, width))?;
     }
     terminal::say(&format!("{} ({})", figures::count(cards.len() as u64, "model"), offered.source));
     terminal::say(&key_line(&providers, row));
@@ -128,7 +128,7 @@ async fn overview(args: &ModelsArgs, providers: &Providers) -> anyhow::Result<Ex
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let models = figures::count(row["models"].as_u64().unwrap_or(0), "model");
         let default = row["default"].as_str().map(|name| format!(", default {name}")).unwrap_or_default();
-        print(&sanitize::inert_line(&format!("{:<12}  {}; {models}{default}", text("provider"), text("key"))))?;
+        print(&sanitize::inert(&format!("{:<12}  {}; {models}{default}", text("provider"), text("key"))))?;
     }
     terminal::say("`homing models PROVIDER` lists the models of one");
     Ok(Exit::Done)
@@ -150,7 +150,8 @@ fn card_line(card: &ModelCard, width: usize) -> String {
     );
     let abilities = card.abilities.map(|abilities| abilities.names().join(", ")).unwrap_or_default();
     let (window, output) = (tokens(card.context_window), tokens(card.max_output));
-    format!("{:<width$}  {window:>7} window  {output:>7} output  {price}  {abilities}", card.name).trim_end().to_owned()
+    let name = sanitize::inert_line(&card.name);
+    format!("{name:<width$}  {window:>7} window  {output:>7} output  {price}  {abilities}").trim_end().to_owned()
 }
 
 fn card_json(card: &ModelCard) -> Value {

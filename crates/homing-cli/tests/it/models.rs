@@ -23,7 +23,7 @@ fn models_of_a_provider_have_limits_and_prices() {
     let table = world.homing(&["models", "anthropic"]);
     assert_eq!(code(&table), 0);
     let line = out(&table).lines().find(|line| line.starts_with("anthropic/claude-3-5-haiku ")).unwrap().to_owned();
-    assert!(line.contains("200k window") && line.contains("per million"), "{line}");
+    assert!(line.contains("200.0k window") && line.contains("per million"), "{line}");
     assert!(err(&table).contains("set ANTHROPIC_API_KEY"), "{}", err(&table));
     assert_eq!(code(&world.homing(&["models", "nowhere"])), 2);
     let all = out(&world.homing(&["models", "--offline"]));

@@ -45,6 +45,9 @@ const MAX_LINE: usize = 8 << 20;
 /// Maximum number of starts of a server in one scope.
 const MAX_STARTS: u32 = 3;
 
+/// Maximum length of a server's own words in an error.
+const MAX_REASON: usize = 300;
+
 /// Timeout for listing the tools of a server.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -424,6 +427,8 @@ impl StartError {
         let is_older = ["HTTP 404", "HTTP 405", "404 Not Found", "405 Method Not Allowed"]
             .iter()
             .any(|text| why.contains(text) || details.contains(text));
+        // Another kind of server may answer with a whole page.
+        let why: String = why.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(MAX_REASON).collect();
         let older = if is_older { "; an older server may need `type = \"sse\"`" } else { "" };
         let retry = named.filter(|_| is_about_version).cloned();
         Self { why: format!("{what}: {why}{older}"), unauthorized, retry }
