@@ -9,7 +9,7 @@ import { newestFirst } from "./state";
 import { isOpen } from "./home";
 import type { Row } from "./fold";
 import { LiveTree } from "./live";
-import { Shape } from "./parts";
+import { Shape, WORDS } from "./parts";
 
 const list = signal<any[] | null>(null);
 const teams = signal<string[]>([]);
@@ -141,8 +141,14 @@ export function Team({ name }: { name: string }) {
   if (team instanceof Error) return <Failure problem={team} />;
   if (!team) return <p class="loading" role="status">Loading…</p>;
   const rows: Row[] = live.value?.view.value?.rows ?? [];
-  // The runs of a node are those of its agent; the latest says how it stands.
-  const stateOf = (node: Node) => rows.filter((row) => row.parent !== null && [row.agent, row.tags.node, row.tags.step, row.tags.job].some((word) => word === node.id || word === node.label)).pop();
+  // A label is the node's name and, on a second line, its agent. Nodes that share an agent take its runs in their order.
+  const parts = (node: Node) => node.label.split("\n");
+  const agentOf = (node: Node) => parts(node)[1] ?? parts(node)[0];
+  const stateOf = (node: Node): Row | undefined => {
+    const runs = rows.filter((row) => row.parent === 0 && row.agent === agentOf(node));
+    const alike = team.nodes.filter((other) => agentOf(other) === agentOf(node));
+    return alike.length > 1 ? runs[alike.indexOf(node)] : runs[runs.length - 1];
+  };
   const at = columns(team.nodes, team.edges);
   const spot = (id: string): [number, number] => { const [column, row] = at.get(id) ?? [0, 0]; return [24 + column * 220, 24 + row * 84]; };
   const width = Math.max(...[...at.values()].map(([column]) => column), 0) * 220 + 212;
@@ -152,7 +158,7 @@ export function Team({ name }: { name: string }) {
       <nav class="crumbs" aria-label="Teams"><Link to="/agents">Agents and teams</Link><span aria-hidden="true">/</span><b>{name}</b></nav>
       <div class="row"><h1>{name}</h1>{running && <Link class="button" to={`/trees/${running.tree}`}>{isOpen(running) ? "Open the running tree" : "Open the latest run"}</Link>}</div>
       <div class="scroll-x" tabIndex={0} aria-label="Graph of the team">
-        <svg class="graph" width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={team.edges.map((edge) => `${edge.from} leads to ${edge.to}`).join(", ") || team.nodes.map((node) => node.label).join(", ")}>
+        <svg class="graph" width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={team.edges.map((edge) => `${edge.from} leads to ${edge.to}`).join(", ") || team.nodes.map((node) => parts(node)[0]).join(", ")}>
           <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" class="head" /></marker></defs>
           {team.edges.map((edge) => {
             const [x1, y1] = spot(edge.from), [x2, y2] = spot(edge.to);
@@ -166,8 +172,8 @@ export function Team({ name }: { name: string }) {
             return (
               <g transform={`translate(${x} ${y})`} class={`node n-${row?.status ?? "none"}`}>
                 <rect width="164" height="52" rx="8" />
-                <text x="14" y="23" class="title">{node.label.slice(0, 20)}</text>
-                <text x="14" y="40" class="sub">{row ? row.status.replace("_", " ") : node.kind}</text>
+                <text x="14" y="23" class="title">{parts(node)[0].slice(0, 18)}</text>
+                <text x="14" y="40" class="sub">{[parts(node)[1] ?? (node.kind === node.id ? "" : node.kind), row && WORDS[row.status]].filter(Boolean).join(" · ").slice(0, 24)}</text>
                 {row && <g transform="translate(136 18)"><Shape status={row.status} /></g>}
               </g>
             );

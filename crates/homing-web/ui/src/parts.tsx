@@ -28,7 +28,7 @@ export function Shape({ status, person }: { status: Status; person?: boolean }) 
     cancelled: <path d="M4 8h8" class="line" />,
     failed: <path d="m4 4 8 8m0-8-8 8" class="line" />,
   }[kind];
-  return <svg class={`shape s-${kind}`} viewBox="0 0 16 16" aria-hidden="true">{inner}</svg>;
+  return <svg class={`shape s-${kind}`} width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">{inner}</svg>;
 }
 
 export function State({ status, person, stopping }: { status: Status; person?: boolean; stopping?: boolean }) {

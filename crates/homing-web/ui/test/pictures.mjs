@@ -23,7 +23,25 @@ const world = await World.create(binary, { delay: 220, scripts });
 mkdirSync(join(world.project, "src"));
 writeFileSync(join(world.project, "src/client.ts"), "export function pay(card: Card, amount: number): Result {\n  if (amount <= 0) return declined(\"amount\");\n  return send(card, amount);\n}\n");
 writeFileSync(join(world.project, "src/retry.ts"), "export async function retry(call: () => Promise<Result>): Promise<Result> {\n  for (let attempt = 0; attempt < 3; attempt++) await call();\n}\n");
+mkdirSync(join(world.project, ".homing/teams"));
+writeFileSync(join(world.project, ".homing/teams/release.yaml"), `name: release
+description: Prepares a release.
+graph:
+  start: plan
+  nodes:
+    - { name: plan, agent: explore, task: "Plan {{ task }}" }
+    - { name: build, agent: code, task: "Build it" }
+    - { name: review, agent: code-review, task: "Review it" }
+    - { name: publish, agent: general, task: "Announce it" }
+  edges:
+    - { from: plan, to: build }
+    - { from: plan, to: review }
+    - { from: build, to: publish }
+    - { from: review, to: publish }
+`);
+await world.cli("trust", "-y");
 await world.serve();
+await world.cli("team", ".homing/teams/release.yaml", "version 2.1");
 
 const ended = async (task, more) => { const tree = await world.run(task, more); await world.ended(tree); return tree; };
 const payments = await ended("Find out how payments fail");
@@ -64,6 +82,7 @@ await shoot("compare", `/compare?a=${payments}/${payments}&b=${second}/${second}
 await shoot("start", "/new", "form", { height: 640 });
 await shoot("agents", "/agents", ".agent-line", { height: 640 });
 await shoot("agent", "/agents/code-review", "h2");
+await shoot("team", "/teams/release", ".graph .n-done", { height: 360 });
 await shoot("phone", `/trees/${review}`, '[role="treeitem"]', { width: 390, height: 844 });
 await shoot("phone-home", "/", ".card.person", { width: 390, height: 844, dark: true });
 await browser.close();
