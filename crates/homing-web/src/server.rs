@@ -24,9 +24,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use crate::{
-    api, assets,
+    agui, api, assets,
     call::Call,
     host::{HostError, WebHost},
+    openai,
     problem::Problem,
     projects::Projects,
     token::{TokenError, TokenFile, cookie_value},
@@ -82,12 +83,17 @@ pub struct WebOptions {
     pub tls: Option<TlsFiles>,
     /// The project folder in which runs are started.
     pub project: PathBuf,
+    /// Responds to requests to `/mcp`.
+    pub mcp: Option<McpHandler>,
 }
+
+/// Responds to the requests of MCP clients. The server has checked their token.
+pub type McpHandler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, HttpResponse> + Send + Sync>;
 
 impl WebOptions {
     /// Creates options for an address, the file of the token, and the project folder in which runs are started.
     pub fn new(address: SocketAddr, token: TokenFile, project: impl Into<PathBuf>) -> Self {
-        Self { address, public: false, hosts: Vec::new(), token, tls: None, project: project.into() }
+        Self { address, public: false, hosts: Vec::new(), token, tls: None, project: project.into(), mcp: None }
     }
 }
 
@@ -192,6 +198,7 @@ pub(crate) struct Server {
     is_encrypted: bool,
     pub(crate) projects: Projects,
     pub(crate) watch: Arc<JournalWatch>,
+    mcp: Option<McpHandler>,
 }
 
 /// Starts a server.
@@ -218,6 +225,7 @@ pub async fn serve(host: Arc<dyn WebHost>, options: WebOptions) -> Result<WebSer
         is_encrypted: tls.is_some(),
         projects,
         watch: JournalWatch::new(journal),
+        mcp: options.mcp,
     });
     let stop = CancellationToken::new();
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -316,6 +324,13 @@ impl Server {
         response
     }
 
+    async fn answer_mcp(&self, request: Request<Bytes>) -> HttpResponse {
+        match &self.mcp {
+            Some(mcp) if request.uri().path() == "/mcp" => mcp(request).await,
+            _ => Problem::not_found("there is no such endpoint").response(),
+        }
+    }
+
     async fn answer(self: Arc<Self>, request: Request<Bytes>) -> HttpResponse {
         let (head, body) = request.into_parts();
         let path = head.uri.path();
@@ -324,6 +339,12 @@ impl Server {
         }
         if !is_for_programs(path) {
             return assets::response(path);
+        }
+        match path.split('/').nth(1) {
+            Some("v1") => return openai::respond(self.clone(), &head.method, path, &body).await,
+            Some("agui") if head.method == Method::POST => return agui::respond(self.clone(), path, &body).await,
+            Some("mcp") => return self.answer_mcp(Request::from_parts(head, body)).await,
+            _ => (),
         }
         let (route, params) = match api::find(&head.method, path) {
             Ok(found) => found,

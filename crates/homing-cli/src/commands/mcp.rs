@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Args, Subcommand};
 use homing::{Cap, CodingSetup, Homing, Task};
-use homing_mcp::{ElicitationHandler, HttpOptions, ServeError, ServerOptions, serve_http, serve_stdio};
+use homing_mcp::{ElicitationHandler, HttpOptions, McpEndpoint, ServeError, ServerOptions, serve_http, serve_stdio};
 use homing_otel::Telemetry;
 
 use crate::{
@@ -122,6 +122,21 @@ pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyho
         None => over_stdio(homing, options, &mut signals).await,
         Some(address) => over_http(homing, address, options, args, &mut signals).await,
     }
+}
+
+/// Creates the MCP server for one path of another HTTP server.
+pub(crate) async fn endpoint(
+    with: WithArgs,
+    limits: LimitArgs,
+    telemetry: Option<Telemetry>,
+) -> anyhow::Result<McpEndpoint> {
+    let args = ServeArgs { http: None, bind_public: false, host: Vec::new(), client_budget: None, limits, with };
+    let handler = Arc::new(ElicitationHandler::new());
+    let parts = Arc::new(ServerParts { with: args.with.clone(), handler, telemetry });
+    let stamp = parts.agents_stamp();
+    let session = parts.open().await?;
+    let options = options(&args, &session, parts, stamp);
+    Ok(McpEndpoint::new(Arc::new(session.homing), options))
 }
 
 async fn over_stdio(homing: Arc<Homing>, options: ServerOptions, signals: &mut Signals) -> anyhow::Result<Exit> {

@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use clap::Args;
@@ -20,6 +21,9 @@ use crate::{
     signals::Signals,
     terminal,
 };
+
+/// Maximum time for the runs of MCP clients to end when the server stops.
+const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
 #[command(
@@ -84,6 +88,12 @@ pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyho
     (options.public, options.hosts) = (args.bind_public, args.host.clone());
     options.tls =
         args.tls_cert.clone().zip(args.tls_key.clone()).map(|(certificate, key)| TlsFiles { certificate, key });
+    let mcp = Arc::new(super::mcp::endpoint(args.with.clone(), args.limits.clone(), telemetry.clone()).await?);
+    let endpoint = mcp.clone();
+    options.mcp = Some(Arc::new(move |request| {
+        let endpoint = endpoint.clone();
+        Box::pin(async move { endpoint.handle(request).await })
+    }));
     let host = Arc::new(CliHost { with, limits: args.limits.limits(), telemetry });
     let server = homing_web::serve(host, options).await.map_err(trouble)?;
     anstream::println!("url: {}\nlink: {}", server.url(), server.login_url());
@@ -97,6 +107,7 @@ pub(crate) async fn run(args: &ServeArgs, telemetry: Option<Telemetry>) -> anyho
     }
     let signal = signals.next().await;
     let left = server.stop();
+    mcp.stop(GRACE).await;
     if left > 0 {
         let runs = if left == 1 { "1 run was".to_owned() } else { format!("{left} runs were") };
         terminal::say(&format!("{runs} interrupted; continue with `homing serve --resume` or `homing resume`"));

@@ -37,6 +37,7 @@ mod secrets;
 mod serve;
 mod serve_actions;
 mod serve_client;
+mod serve_models;
 mod servers;
 mod skills;
 mod structured_answers;
