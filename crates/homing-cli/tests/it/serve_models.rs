@@ -40,8 +40,9 @@ fn agents_answer_as_models() {
         "{whole}"
     );
     let seen = &world.provider.requests()[0];
-    assert_eq!(task_of(seen), "Be brief.\n\nwhat?");
-    assert!(seen.body.to_string().contains("indeed"), "the history is sent");
+    let sent = seen.body.to_string();
+    assert!(sent.contains(r"Be brief.\n\nwhat?"), "the task follows the instructions: {sent}");
+    assert!(sent.contains("before") && sent.contains("indeed"), "the history is sent: {sent}");
     let options = json!({"include_usage": true});
     let body = json!({"model": "explore", "messages": said("what?"), "stream": true, "stream_options": options});
     let response = post(&server, "/v1/chat/completions", &body);
