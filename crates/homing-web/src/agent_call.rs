@@ -83,7 +83,7 @@ pub(crate) fn failure(envelope: &Envelope) -> Option<String> {
     match envelope.status {
         Status::Done | Status::Exhausted | Status::TimedOut => None,
         Status::Cancelled => Some("the run was cancelled".to_owned()),
-        Status::Failed | Status::Queued | Status::Running | Status::Waiting | Status::Interrupted => {
+        _ => {
             let message = envelope.error.as_ref().map(|error| error.message.clone());
             Some(message.unwrap_or_else(|| format!("the run is {}", envelope.status.name())))
         }
