@@ -236,9 +236,7 @@ fn list(connection: &Connection, filter: &Filter, living: &HashSet<String>) -> R
         Which::All => ("run", "1"),
     };
     let mut clauses = vec![only.to_owned()];
-    if !filter.with_pruned {
-        clauses.push("trees.pruned = 0".to_owned());
-    }
+    clauses.extend((!filter.with_pruned).then(|| "trees.pruned = 0".to_owned()));
     let mut values: Vec<Value> = Vec::new();
     let mut require = |clause: &str, value: Value| {
         values.push(value);
