@@ -256,10 +256,8 @@ fn ended_badly(ended: &Ended, add: &mut impl FnMut(&'static str, &str)) {
         Outcome::Done => (),
         Outcome::Failed { message, .. } => add("failed", message),
         Outcome::Exhausted(hit) | Outcome::TimedOut(hit) => add("limit", &limit_text(hit)),
-        Outcome::Cancelled { by } => match by {
-            CancelledBy::Signal => add("cancelled", "stopped by a signal"),
-            _ => (),
-        },
+        Outcome::Cancelled { by: CancelledBy::Signal } => add("cancelled", "stopped by a signal"),
+        Outcome::Cancelled { .. } => (),
     }
 }
 

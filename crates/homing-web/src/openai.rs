@@ -255,7 +255,7 @@ async fn earlier_messages(server: &Arc<Server>, id: &str) -> Result<Vec<Message>
     let unknown = || Problem::not_found(format!("there is no response `{id}`"));
     let run: Uuid = id.strip_prefix("resp_").and_then(|id| id.parse().ok()).ok_or_else(unknown)?;
     let journal = server.watch.journal.clone();
-    let tree = blocking(move || Ok(journal.tree(journal.find(&run.to_string())?.tree)?)).await?;
+    let tree = blocking(move || Ok(journal.tree(journal.find(&run.to_string(), None)?.tree)?)).await?;
     let earlier = tree.get(run).ok_or_else(unknown)?;
     Ok(earlier.messages().iter().map(|entry| entry.message.clone()).collect())
 }
