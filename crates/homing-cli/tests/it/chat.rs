@@ -159,7 +159,8 @@ fn killed_conversation_is_taken_up_with_its_turn() {
     screen.signal("-KILL");
     screen.wait_for("left with 137");
     // No program can restore the terminal after this signal; the user does.
-    screen.tmux(&["send-keys", "-R", "stty sane; printf '\\033[?1049l\\033[?2004l'; clear", "C-j"]);
+    screen.tmux(&["send-keys", "-R", "stty sane; printf '\\033[?1049l\\033[?2004l'; clear; echo re''stored", "C-j"]);
+    screen.wait_for("restored");
     screen.homing("continue --sandbox off");
     let shown = screen.wait_for("finished after all");
     assert!(shown.contains("› do it"), "{shown}");
