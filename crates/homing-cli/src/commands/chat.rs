@@ -3,11 +3,11 @@
 mod conversation;
 mod slash_commands;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use homing::{Claim, RunHandle, environment};
 use homing_core::{
-    envelope::{Envelope, EnvelopeUsage, Status},
+    envelope::{Envelope, EnvelopeUsage},
     limits::Limits,
 };
 use homing_otel::Telemetry;
@@ -67,12 +67,10 @@ pub(crate) async fn run(args: &ChatArgs, telemetry: Option<Telemetry>) -> anyhow
 pub(crate) async fn continue_last(args: &ContinueArgs, telemetry: Option<Telemetry>) -> anyhow::Result<Exit> {
     Screen::must_be_possible("homing continue", "send a run one message with `homing tell`")?;
     let journal = super::runs::open(&args.with.journal)?;
+    let project = which_run::this_project(args.with.cwd.as_deref());
     let tree = match &args.id {
-        Some(id) => {
-            let project = which_run::this_project(args.with.cwd.as_deref());
-            which_run::find(&journal, id, Some(project))?.tree
-        }
-        None => last_conversation(&journal, &working_folder(args.with.cwd.as_deref())?)?,
+        Some(id) => which_run::find(&journal, id, Some(project))?.tree,
+        None => last_conversation(&journal, project)?,
     };
     if let Some((pid, host)) = journal.owner(tree)? {
         return Err(Trouble::usage(format!("this conversation is being held by process {pid} on {host}"))
@@ -155,19 +153,18 @@ fn usage_of(journal: &SqliteJournal, mut earlier: Option<Uuid>) -> EnvelopeUsage
     total
 }
 
-/// Finds the newest run of this folder that can be continued. A map answers no messages.
-fn last_conversation(journal: &SqliteJournal, folder: &Path) -> Result<Uuid, Trouble> {
-    let rows = journal.runs(&Filter { limit: Some(SEARCHED), ..Filter::default() })?;
-    for row in rows.iter().filter(|row| row.status != Status::Queued) {
+/// Finds the newest run of a project that can be continued. A map answers no messages.
+fn last_conversation(journal: &SqliteJournal, project: PathBuf) -> Result<Uuid, Trouble> {
+    let filter = Filter { project: Some(project.clone()), limit: Some(SEARCHED), ..Filter::default() };
+    for row in journal.runs(&filter)? {
         let Ok(tree) = journal.tree(row.tree) else { continue };
         let Some(root) = tree.root() else { continue };
-        let is_map = homing_teams::recorded(&root.spawned).is_some_and(|team| matches!(team.pattern, Pattern::Map(_)));
-        if root.spawned.workdir == folder && !is_map {
+        if !homing_teams::recorded(&root.spawned).is_some_and(|team| matches!(team.pattern, Pattern::Map(_))) {
             return Ok(row.tree);
         }
     }
-    Err(Trouble::usage(format!("there is no conversation in {}", folder.display()))
-        .hint("begin one with `homing chat`"))
+    Err(Trouble::usage(format!("there is no conversation in {}", project.display()))
+        .hint("begin one with `homing chat`; `homing continue ID` takes up any run"))
 }
 
 /// Reads the team of a file, if the name is the path of one.

@@ -1,7 +1,7 @@
 //! `homing watch`: follows all live run trees of the journal, whichever process works on them. It reads the journal and acts
 //! through its inbox.
 
-use std::{collections::HashSet, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use homing::{CodingSetup, Folders};
 use homing_core::{envelope::Status, question::Answer};
@@ -11,12 +11,12 @@ use homing_runtime::journal::{
 };
 use ratatui_crossterm::crossterm::event::Event as TerminalEvent;
 use tokio::time::{Instant, MissedTickBehavior};
-use uuid::Uuid;
 
 use super::{
     answer,
     runs::millis_now,
     show::{notice_of_wait, waiting_for_budget},
+    which_run,
 };
 use crate::{
     cli::chat::WatchArgs,
@@ -25,7 +25,6 @@ use crate::{
     live_trees::{LiveTrees, Mode, WatchedTree, Wish, view::view},
     permission_prompt::{RuleStore, TerminalPrompt},
     screen::{Input, Screen},
-    session::working_folder,
     terminal,
 };
 
@@ -38,10 +37,10 @@ const LOOK: Duration = Duration::from_millis(300);
 pub(crate) async fn run(args: &WatchArgs) -> anyhow::Result<Exit> {
     Screen::must_be_possible("homing watch", "list the live runs with `homing runs --status running`")?;
     let journal = super::runs::open(&args.journal)?;
-    let project = if args.all { None } else { Some(this_project()?) };
+    let project = (!args.all).then(|| which_run::this_project(None));
     let scope = project.as_ref().map_or_else(|| "all projects".to_owned(), |project| project.display().to_string());
     let state = LiveTrees { scope, now: millis_now(), ..LiveTrees::default() };
-    let mut watcher = Watcher { journal, state, project, elsewhere: HashSet::new() };
+    let mut watcher = Watcher { journal, state, project };
     watcher.look()?;
     let mut screen = Screen::open()?;
     watcher.watch(&mut screen).await
@@ -52,8 +51,6 @@ struct Watcher {
     state: LiveTrees,
     /// The project whose trees are shown; `None` for all.
     project: Option<PathBuf>,
-    /// Live trees of other projects.
-    elsewhere: HashSet<Uuid>,
 }
 
 impl Watcher {
@@ -99,12 +96,12 @@ impl Watcher {
 
     /// Reads what the journal holds since the last look.
     fn look(&mut self) -> Result<(), Trouble> {
-        for row in self.journal.runs(&Filter { is_open: true, ..Filter::default() })? {
+        let filter = Filter { is_open: true, project: self.project.clone(), ..Filter::default() };
+        for row in self.journal.runs(&filter)? {
             let is_live = matches!(row.status, Status::Queued | Status::Running | Status::Waiting);
-            let is_known =
-                self.state.trees.iter().any(|tree| tree.id == row.tree) || self.elsewhere.contains(&row.tree);
-            if is_live && !is_known {
-                self.add(row.tree);
+            if is_live && !self.state.trees.iter().any(|tree| tree.id == row.tree) {
+                let project = row.project.filter(|_| self.project.is_none()).unwrap_or_default();
+                self.state.trees.push(WatchedTree::new(row.tree, project.display().to_string()));
             }
         }
         for tree in &mut self.state.trees {
@@ -122,17 +119,6 @@ impl Watcher {
         }
         self.state.refresh();
         Ok(())
-    }
-
-    /// Adds a tree, unless it belongs to another project.
-    fn add(&mut self, id: Uuid) {
-        let Ok(fold) = self.journal.tree(id) else { return };
-        let folder = fold.root().map(|root| root.spawned.workdir.clone()).unwrap_or_default();
-        match &self.project {
-            Some(project) if !folder.starts_with(project) => _ = self.elsewhere.insert(id),
-            Some(_) => self.state.trees.push(WatchedTree::new(id, String::new())),
-            None => self.state.trees.push(WatchedTree::new(id, folder.display().to_string())),
-        }
     }
 
     /// Does what the user wishes, through the journal.
@@ -178,13 +164,6 @@ impl Watcher {
         };
         Ok(())
     }
-}
-
-/// Returns the project of the current folder.
-fn this_project() -> Result<PathBuf, Trouble> {
-    let folder = working_folder(None)?;
-    let places = CodingSetup::from_env(&folder).places;
-    Ok(places.project_folders().into_iter().next().unwrap_or(folder))
 }
 
 /// Interprets answers to a question of any project: lasting approvals go into the user's configuration for that project.

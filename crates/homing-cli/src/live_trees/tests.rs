@@ -67,7 +67,7 @@ fn trees_runs_money_and_reasons_for_waiting_are_shown() {
 2 live run trees · ~/project                                spent $0, held $0.04
 ● general      1 question  find the retries    4/4 runs  $0 + $0.04 held    5.0s
 · general      find the retries                             1/1 runs  $0    0.0s
-─ 1 general · openai/gpt-4.1 · 0 tok · process 4711 · 00000000-0000 ────────────
+─ 1 general · openai/gpt-4.1 · 0 tok · process 4711 · 00000002 ─────────────────
 ● 1 general  waiting for gpt-4.1                           0 tok       $0   5.0s
   ○ 1.1 explore  waiting for an answer                  1.2k tok  $0.0123   5.0s
   · 1.2 explore  part 2 日本語                             0 tok       $0   0.0s

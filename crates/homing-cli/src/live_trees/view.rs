@@ -1,6 +1,6 @@
 //! Draws the live trees: a list, the runs of the chosen tree, and what happened last.
 
-use homing_core::{envelope::Status, sanitize};
+use homing_core::{envelope::Status, sanitize, short_id::short_id};
 use ratatui_core::{
     buffer::Buffer,
     layout::Rect,
@@ -152,7 +152,7 @@ fn details(state: &LiveTrees, tree: &WatchedTree, mut left: Rect, buffer: &mut B
         "─ {place} {agent} · {} · {} tok · {owner} · {} ",
         model.unwrap_or_default(),
         figures::tokens(usage.input + usage.output),
-        tree.id.to_string().chars().take(13).collect::<String>()
+        short_id(tree.id)
     );
     put(buffer, take_top(&mut left, 1), &[spread(vec![Span::styled(title, QUIET)], Vec::new(), "─", width)]);
     let rows: Vec<_> = tree.board.rows().map(|row| row.with_place()).collect();
