@@ -101,7 +101,14 @@ fn put(table: &mut Table, keys: &[Key], value: Value) -> Result<(), String> {
         let item = table.entry(part.get()).or_insert_with(|| Item::Table(Table::new()));
         table = item.as_table_like_mut().ok_or_else(|| format!("`{}` is not a table", part.get()))?;
     }
-    table.insert(last.get(), Item::Value(value));
+    if let Some(Item::Value(old)) = table.get_mut(last.get()) {
+        // The comments around the old value stay.
+        let around = old.decor().clone();
+        *old = value;
+        *old.decor_mut() = around;
+    } else {
+        table.insert(last.get(), Item::Value(value));
+    }
     Ok(())
 }
 
@@ -130,7 +137,7 @@ mod tests {
         put(document.as_table_mut(), &parsed_key("model").unwrap(), Value::from("a/b")).unwrap();
         let text = document.to_string();
         assert!(
-            text.contains("# mine") && text.contains("model = \"a/b\"") && text.contains("[limits]\ncost = 2.0"),
+            text.contains("# mine") && text.contains("model = \"a/b\" # best") && text.contains("[limits]\ncost = 2.0"),
             "{text}"
         );
         assert_eq!(check(&text), Ok(()));
