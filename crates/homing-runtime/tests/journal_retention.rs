@@ -73,7 +73,7 @@ fn pruning_keeps_results_and_totals() {
     assert_eq!(journal.check().unwrap().problems, []);
 
     wait(journal.unpin(pinned.tree)).unwrap();
-    let small = Retention { bytes: 0, ..Retention::default() };
+    let small = Retention { age: Duration::MAX, bytes: 0 };
     let unreachable = wait(journal.prune(small)).unwrap();
     assert!(
         unreachable.trees.is_empty() && unreachable.floor.is_some(),
