@@ -118,9 +118,7 @@ impl Session {
         let mut builder = Homing::builder().workdir(&folder).with_project_context().on_ask(handler);
         builder = builder.coding_setup(with_config(setup, with, &request, &config)?);
         builder = builder.permissions(permissions(with, &config)?.on_question(policy));
-        let mut settings = RuntimeConfig::default();
-        settings.on_demand = config.on_demand();
-        builder = builder.settings(settings);
+        builder = builder.settings(runtime_config(&config));
         if let Some(parallel) = config.parallel(with.parallel) {
             builder = builder.parallel(usize::try_from(parallel).unwrap_or(usize::MAX));
         }
@@ -136,11 +134,10 @@ impl Session {
         let needs_sandbox = !request.is_inspection
             && request.replay.is_none()
             && config.sandbox(with.sandbox.map(Into::into)) != Sandbox::Off;
-        let sandbox_problem = if needs_sandbox {
-            sandbox_check::sandbox_problem(&homing, folders.state.as_deref(), &private).await
-        } else {
-            None
-        };
+        let mut sandbox_problem = None;
+        if needs_sandbox {
+            sandbox_problem = sandbox_check::sandbox_problem(&homing, folders.state.as_deref(), &private).await;
+        }
         let session = Self { homing, catalog, config, model, prompt, places, sandbox_problem, telemetry };
         session.check_given_agents()?;
         if !request.is_inspection {
@@ -405,6 +402,12 @@ fn with_config(
     setup.limits = config.ceiling();
     setup.tools.search = config.user.websearch.as_ref().map(SearchConfig::provider).transpose()?;
     Ok(setup)
+}
+
+fn runtime_config(config: &Layered) -> RuntimeConfig {
+    let mut settings = RuntimeConfig::default();
+    settings.on_demand = config.on_demand();
+    settings
 }
 
 /// Returns what happens to questions. Without anyone to ask they are denied at once, unless the user wants them to wait.

@@ -37,7 +37,6 @@ pub(crate) struct NativeModel {
     /// Wire and provider, the origin of items that only this provider can read.
     origin: String,
     rejected: RejectedReasoning,
-    url: Url,
     endpoint: Endpoint,
     headers: HeaderMap,
     key: ApiKey,
@@ -81,7 +80,6 @@ impl NativeModel {
             quirks,
             origin,
             rejected,
-            url,
             endpoint,
             headers,
             key,
@@ -173,7 +171,7 @@ impl Model for NativeModel {
             };
             let mut outgoing = self.outgoing(&request);
             if let Some(signer) = &self.signer {
-                let signed = signer.sign(&self.url, &mut outgoing.headers, &outgoing.body).await;
+                let signed = signer.sign(&self.endpoint.url, &mut outgoing.headers, &outgoing.body).await;
                 signed.map_err(AskFailure::free)?;
             }
             let timeouts = self.timeouts.for_effort(effort::patience(&self.model, request.effort));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-/// Types that are closed on purpose: whoever reads them must handle each case, or they cannot grow.
+/// Types that are closed on purpose: their readers must handle each case, or they cannot grow.
 const CLOSED: [&str; 18] = [
     "Allow",          // everything, or a list
     "Args",           // JSON, or text that is not

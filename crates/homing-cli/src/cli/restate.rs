@@ -20,7 +20,7 @@ pub(crate) struct ServerArgs {
 /// The place where a run works.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
-    /// Where the run works: in this process, or on the workers of a Restate server.
+    /// Run in this process, or on the workers of a Restate server.
     #[arg(long, value_enum, value_name = "PLACE", default_value_t = On::Here, help_heading = "Workers")]
     pub(crate) on: On,
     #[command(flatten)]

@@ -58,7 +58,7 @@ impl RemoteTree {
         };
         let tag = fold.root().and_then(|root| root.spawned.tags.get(ON_RESTATE));
         let Some(admin) = tag else { return Ok(None) };
-        let ingress = std::env::var("HOMING_RESTATE_INGRESS").ok();
+        let ingress = homing::environment::variable("HOMING_RESTATE_INGRESS");
         let server = Server::connect(admin, ingress.as_deref()).await?;
         Ok(Some(Self { server, tree }))
     }

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use homing::{Cached, Claim, Envelope, RunHandle, Submission, Task};
+use homing::{Cached, Claim, Envelope, Keep, RunHandle, Submission, Task};
 use homing_core::{
     authority::{Allow, Sandbox},
     definition::AgentDefinition,
@@ -83,15 +83,7 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         on_restate::run(args, &session, task, &mut signals).await?
     } else if args.cache {
         match session.homing.spawn_cached(task).await.map_err(Trouble::from)? {
-            Cached::Now(run, keep) => {
-                let result = watch(&session.homing, &run, show, &session.prompt, &mut signals).await;
-                if result.signal.is_none()
-                    && let Err(error) = keep.keep().await
-                {
-                    terminal::say(&format!("warning: cannot store the result for later runs: {error}"));
-                }
-                result
-            }
+            Cached::Now(run, keep) => watch_and_keep(&session, &run, keep, show, &mut signals).await,
             Cached::Before(envelope) => return Ok(print_cached(args, &envelope)),
         }
     } else {
@@ -106,6 +98,23 @@ pub(crate) async fn run(args: &RunArgs, telemetry: Option<Telemetry>) -> anyhow:
         print_divergences(&replay);
     }
     Ok(result.exit())
+}
+
+/// Follows a run to its end and stores its result for later runs.
+async fn watch_and_keep(
+    session: &Session,
+    run: &RunHandle,
+    keep: Keep,
+    show: Show,
+    signals: &mut Signals,
+) -> WatchResult {
+    let result = watch(&session.homing, run, show, &session.prompt, signals).await;
+    if result.signal.is_none()
+        && let Err(error) = keep.keep().await
+    {
+        terminal::say(&format!("warning: cannot store the result for later runs: {error}"));
+    }
+    result
 }
 
 /// Prints the recorded result of an earlier run.

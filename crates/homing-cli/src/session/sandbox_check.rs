@@ -6,7 +6,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
-use homing::Homing;
+use homing::{Homing, environment};
 
 /// Returns the reason why commands are refused, if no sandbox works. `state` is the folder for the result, `private` the parent of
 /// the folders that commands may write to.
@@ -26,13 +26,13 @@ pub(super) async fn sandbox_problem(homing: &Homing, state: Option<&Path>, priva
     problem
 }
 
-/// What the result of the check depends on; `None` if that cannot be determined.
+/// Describes everything that the result of the check depends on; `None` if that cannot be determined.
 fn circumstances(private: &Path) -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = |name: &str| fs::read_link(format!("/proc/self/ns/{name}")).ok();
     let (user, mount) = (namespace("user")?, namespace("mnt")?);
-    let program = std::env::current_exe().ok()?;
-    let path = std::env::var_os("PATH")?;
+    let program = environment::executable().ok()?;
+    let path = environment::variable("PATH")?;
     let bubblewrap = std::env::split_paths(&path).map(|folder| folder.join("bwrap")).find(|path| path.is_file());
     let mut lines = vec![boot.trim().to_owned(), format!("{user:?} {mount:?}")];
     for file in [Some(program), bubblewrap].into_iter().flatten() {

@@ -48,6 +48,8 @@ struct Open {
 
 /// An address, prepared once for many requests.
 pub(crate) struct Endpoint {
+    /// The address as it was given, which signatures are computed from.
+    pub(crate) url: Url,
     origin: Arc<Origin>,
     /// The whole address.
     absolute: Uri,
@@ -69,7 +71,7 @@ impl Endpoint {
         let relative = Uri::try_from(relative).map_err(|error| error.to_string())?;
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         let host = HeaderValue::try_from(authority).map_err(|error| error.to_string())?;
-        Ok(Self { origin: http.origin(&uri), absolute, relative, host })
+        Ok(Self { url: url.clone(), origin: http.origin(&uri), absolute, relative, host })
     }
 
     /// Sends a request and returns the response once its headers have arrived.

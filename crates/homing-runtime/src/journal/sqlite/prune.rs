@@ -64,13 +64,13 @@ pub struct Pruned {
 impl SqliteJournal {
     /// Deletes the records of old trees that have ended, while other work goes on.
     pub async fn prune(&self, keep: Retention) -> Result<Pruned, JournalError> {
-        let pruner = self.pruner();
+        let pruner = Pruner::of(self);
         run_blocking(move || pruner.prune(keep)).await
     }
 
     /// Returns what [`SqliteJournal::prune`] would delete, and changes nothing. The size is an estimate.
     pub async fn prunable(&self, keep: Retention) -> Result<Pruned, JournalError> {
-        let pruner = self.pruner();
+        let pruner = Pruner::of(self);
         run_blocking(move || {
             let connection = schema::open_reader(&pruner.path)?;
             let due = due(&connection, keep, Sizes::Always)?;
@@ -84,26 +84,18 @@ impl SqliteJournal {
 
     /// Keeps a tree regardless of its age.
     pub async fn pin(&self, tree: Uuid) -> Result<(), JournalError> {
-        self.execute_for("INSERT OR IGNORE INTO pins (tree) SELECT id FROM trees WHERE id = ?1", tree).await
+        execute_for(self, "INSERT OR IGNORE INTO pins (tree) SELECT id FROM trees WHERE id = ?1", tree).await
     }
 
     /// Makes a tree subject to pruning again.
     pub async fn unpin(&self, tree: Uuid) -> Result<(), JournalError> {
-        self.execute_for("DELETE FROM pins WHERE tree = ?1", tree).await
-    }
-
-    async fn execute_for(&self, sql: &'static str, tree: Uuid) -> Result<(), JournalError> {
-        let job = move |txn: &mut WriteTxn| {
-            txn.connection.execute(sql, [tree.to_string()])?;
-            Ok(())
-        };
-        self.queue.run(job).await
+        execute_for(self, "DELETE FROM pins WHERE tree = ?1", tree).await
     }
 
     /// Starts pruning in the background if it is due. At most one process does so, once a day.
     pub(super) fn prune_if_due(&self) {
         let Some(keep) = self.options.retention else { return };
-        let pruner = self.pruner();
+        let pruner = Pruner::of(self);
         let is_due = self.read(|connection| Ok(pruned_at(connection)?));
         if !is_due.is_ok_and(|last| now() >= last.saturating_add(EVERY_MS)) {
             return;
@@ -116,10 +108,14 @@ impl SqliteJournal {
         };
         self.queue.submit(take_turn, begin);
     }
+}
 
-    fn pruner(&self) -> Pruner {
-        Pruner { path: self.path.clone(), queue: self.queue.clone(), me: self.me.clone() }
-    }
+async fn execute_for(journal: &SqliteJournal, sql: &'static str, tree: Uuid) -> Result<(), JournalError> {
+    let job = move |txn: &mut WriteTxn| {
+        txn.connection.execute(sql, [tree.to_string()])?;
+        Ok(())
+    };
+    journal.queue.run(job).await
 }
 
 fn pruned_at(connection: &Connection) -> rusqlite::Result<u64> {
@@ -148,6 +144,10 @@ struct Pruner {
 }
 
 impl Pruner {
+    fn of(journal: &SqliteJournal) -> Self {
+        Self { path: journal.path.clone(), queue: journal.queue.clone(), me: journal.me.clone() }
+    }
+
     fn prune(self, keep: Retention) -> Result<Pruned, JournalError> {
         let connection = schema::open_reader(&self.path)?;
         self.finish_interrupted(&connection)?;
