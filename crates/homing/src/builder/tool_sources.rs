@@ -23,7 +23,8 @@ pub type ToolWrapper = Arc<dyn Fn(Arc<dyn Tool>) -> Arc<dyn Tool> + Send + Sync>
 ///
 /// use homing::{Extensions, Homing};
 ///
-/// let logged = Extensions { wrap_tool: Some(Arc::new(|tool| tool)), ..Extensions::default() };
+/// let mut logged = Extensions::default();
+/// logged.wrap_tool = Some(Arc::new(|tool| tool));
 /// let builder = Homing::builder().extensions(logged);
 /// ```
 #[derive(Clone, Default)]
