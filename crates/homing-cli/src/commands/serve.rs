@@ -245,9 +245,9 @@ impl OpenProject for CliProject {
 fn host_error(error: &anyhow::Error) -> HostError {
     let trouble = error.downcast_ref::<Trouble>();
     let kind = match trouble.map(|trouble| trouble.kind) {
-        Some(TroubleKind::Usage) => HostErrorKind::Usage,
+        Some(TroubleKind::Usage | TroubleKind::Config | TroubleKind::Limit) => HostErrorKind::Usage,
         Some(TroubleKind::Refused) => HostErrorKind::Refused,
-        Some(_) | None => HostErrorKind::Unavailable,
+        Some(TroubleKind::Auth) | None => HostErrorKind::Unavailable,
     };
     HostError { kind, message: error.to_string(), hint: trouble.and_then(|trouble| trouble.hint.clone()) }
 }

@@ -61,6 +61,15 @@ fn run_is_planned_started_and_followed() {
 }
 
 #[test]
+fn unknown_model_is_a_mistake_of_the_client() {
+    let world = World::saying("x");
+    let server = Serve::start(&world, &MODEL);
+    let request = json!({"agent": "explore", "task": "x", "model": "nope/xyz"});
+    let refused = server.request("POST", "/api/runs").json(&request).send();
+    assert!(refused.status == 400 && refused.body.contains("nope/xyz"), "{} {}", refused.status, refused.body);
+}
+
+#[test]
 fn key_makes_a_start_idempotent() {
     let world = World::saying("once");
     let server = Serve::start(&world, &MODEL);
