@@ -47,9 +47,9 @@ export function plural(n: number, one: string, many = one + "s"): string {
   return `${n} ${n === 1 ? one : many}`;
 }
 
-/** The beginning of an ID that commands accept. The first part alone is only a time, which runs share. */
+/** The short form of an ID, as the command line shows and accepts it: its random end. The beginning is a time, which runs share. */
 export function short(id: string): string {
-  return id.slice(0, 13);
+  return id.slice(-8);
 }
 
 /** The line of a task that names it. */

@@ -6,7 +6,7 @@ import { title } from "./format";
 import { go, path, query, setQuery } from "./router";
 import { newestFirst } from "./state";
 import { loud } from "./rows";
-import { current, openBelow, shown } from "./tree";
+import { current, fold, openBelow, shown } from "./tree";
 
 export const helping = signal(false);
 const finding = signal(false);
@@ -78,6 +78,11 @@ function onKey(event: KeyboardEvent) {
     Escape: () => (query.value.get("run") ? setQuery({ run: null }) : isTree ? go("/") : undefined),
   };
   if (isTree && event.key === "Enter" && query.value.get("run") && !(event.target instanceof HTMLButtonElement) && !(event.target instanceof HTMLAnchorElement)) return go(`${path.value}/${query.value.get("run")}`);
+  if (isTree && (event.key === "ArrowLeft" || event.key === "ArrowRight") && !(event.target instanceof HTMLInputElement)) {
+    const run = query.value.get("run");
+    if (run) fold(run, event.key === "ArrowLeft");
+    return;
+  }
   if (two === "gh") return go("/");
   const action = keys[event.key];
   if (!action) return;

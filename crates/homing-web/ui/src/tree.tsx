@@ -20,6 +20,14 @@ const HEIGHT = 32;
 export const current = signal<LiveTree | null>(null);
 const toggled = signal<Set<string>>(new Set());
 
+/** Hides or shows the runs below a run. */
+export function fold(run: string, isFolded: boolean) {
+  const next = new Set(toggled.value);
+  if (isFolded) next.add(run);
+  else next.delete(run);
+  toggled.value = next;
+}
+
 export function useLiveTree(id: string): LiveTree | null {
   useEffect(() => {
     const live = new LiveTree(id);

@@ -276,6 +276,10 @@ const tests = {
     await until("rows", async () => (await rows(page)) === 4);
     await page.keyboard.press("j");
     await page.locator(".detail").waitFor();
+    await page.keyboard.press("ArrowLeft");
+    await until("folded", async () => (await rows(page)) === 1);
+    await page.keyboard.press("ArrowRight");
+    await until("unfolded", async () => (await rows(page)) === 4);
     await page.keyboard.press("Enter");
     await page.locator(".run-page .crumbs").waitFor();
     await close(page);
