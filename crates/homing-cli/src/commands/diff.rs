@@ -26,7 +26,7 @@ use crate::{
 const MAX_DIFF: usize = 4 << 20;
 
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
-    let journal = super::runs::open(&args.journal)?;
+    let journal = super::runs::open_to_read(&args.journal)?;
     let found = super::which_run::find(&journal, &args.id, Some(super::which_run::this_project(None)))?;
     let changes = RunChanges::read(&journal, &found)?;
     let store = store()?;

@@ -16,7 +16,7 @@ use crate::{
 mod html;
 
 pub(crate) fn run(args: &ExportArgs) -> anyhow::Result<Exit> {
-    let journal = super::runs::open(&args.journal)?;
+    let journal = super::runs::open_to_read(&args.journal)?;
     let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
     // Replies and results are recorded without keys, but one may have been pasted into a task.
     let redact = session::redactor(

@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &QuestionsArgs) -> anyhow::Result<Exit> {
-    let journal = super::runs::open(&args.journal)?;
+    let journal = super::runs::open_to_read(&args.journal)?;
     let project = args.scope.project(None);
     let questions = journal.questions(project.as_deref()).map_err(Trouble::from)?;
     if args.json {

@@ -1,14 +1,21 @@
 //! `homing runs`: lists recorded runs, newest first, or sums up their usage.
 
 use std::{
+    fs, io,
+    ops::Deref,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use homing::{Folders, environment};
 use homing_core::{envelope::EnvelopeUsage, sanitize, short_id::short_id};
-use homing_runtime::journal::sqlite::{Filter, RunRow, SqliteJournal, SqliteOptions, UsageSum, Which};
+use homing_runtime::journal::{
+    JournalError,
+    sqlite::{Filter, RunRow, SqliteJournal, SqliteOptions, UsageSum, Which},
+};
 use serde_json::json;
+use tempfile::TempDir;
 
 use crate::{
     cli::{journal::RunsArgs, run::JournalArgs},
@@ -20,7 +27,7 @@ use crate::{
 };
 
 pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
-    let journal = open(&args.journal)?;
+    let journal = open_to_read(&args.journal)?;
     let since = args.since.map(before_now);
     let project = args.scope.project(None);
     if let Some(by) = &args.sum_by {
@@ -59,11 +66,57 @@ pub(crate) fn run(args: &RunsArgs) -> anyhow::Result<Exit> {
 
 /// Opens the journal that flags, environment or configuration name.
 pub(crate) fn open(args: &JournalArgs) -> Result<Arc<SqliteJournal>, Trouble> {
+    Ok(SqliteJournal::open(path(args)?, SqliteOptions::default())?)
+}
+
+fn path(args: &JournalArgs) -> Result<PathBuf, Trouble> {
     let folders = Folders::from_env();
     let folder = environment::current_folder().unwrap_or_default();
     let config = Layered::read(folders.config.as_deref(), &folder)?;
-    let path = session::journal_path(args, &config, &folders).ok_or_else(session::no_journal)?;
-    Ok(SqliteJournal::open(path, SqliteOptions::default())?)
+    session::journal_path(args, &config, &folders).ok_or_else(session::no_journal)
+}
+
+/// A journal for commands that only read.
+pub(crate) struct ReadJournal {
+    journal: Arc<SqliteJournal>,
+    /// The folder of the copy, which is removed at the end.
+    _copy: Option<TempDir>,
+}
+
+impl Deref for ReadJournal {
+    type Target = Arc<SqliteJournal>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.journal
+    }
+}
+
+/// Opens the journal to read it. SQLite needs to write beside a journal even to read it, so one that this user may only read is copied.
+pub(crate) fn open_to_read(args: &JournalArgs) -> Result<ReadJournal, Trouble> {
+    let path = path(args)?;
+    match SqliteJournal::open(&path, SqliteOptions::default()) {
+        Ok(journal) => Ok(ReadJournal { journal, _copy: None }),
+        Err(error @ JournalError::Unwritable(_)) => {
+            let (journal, copy) = open_copy(&path).ok_or(error)?;
+            terminal::inform("the journal is read-only: this shows a copy of it");
+            Ok(ReadJournal { journal, _copy: Some(copy) })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a private copy of the journal and of its write-ahead log. `None` if it cannot be read either.
+fn open_copy(path: &Path) -> Option<(Arc<SqliteJournal>, TempDir)> {
+    let folder = TempDir::new().ok()?;
+    let copy = folder.path().join("journal.db");
+    let log = |file: &Path| PathBuf::from(format!("{}-wal", file.display()));
+    for (from, to) in [(path.to_owned(), copy.clone()), (log(path), log(&copy))] {
+        match fs::read(&from).and_then(|bytes| fs::write(&to, bytes)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound || from == path => return None,
+            Ok(()) | Err(_) => (),
+        }
+    }
+    Some((SqliteJournal::open(copy, SqliteOptions::default()).ok()?, folder))
 }
 
 fn before_now(time: Duration) -> u64 {

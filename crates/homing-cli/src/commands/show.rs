@@ -46,7 +46,7 @@ use crate::{
 const MAX_LINES: usize = 12;
 
 pub(crate) async fn run(args: &ShowArgs) -> anyhow::Result<Exit> {
-    let journal = super::runs::open(&args.journal)?;
+    let journal = super::runs::open_to_read(&args.journal)?;
     let found = which_run::find(&journal, &args.id, args.scope.project(None))?;
     if let Some(remote) = super::restate::RemoteTree::find(&journal, found.tree).await? {
         remote.refresh(&journal).await?;

@@ -1,6 +1,11 @@
 //! Runs belong to a project: commands mean this project's runs, and a continued run works in the folder it was recorded with.
 
-use std::{fs, path::PathBuf, process::Output};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::PathBuf,
+    process::{Command, Output},
+};
 
 use homing_testing::FakeResponse;
 use serde_json::Value;
@@ -126,4 +131,35 @@ fn r64_interrupted_runs_are_resumed_by_project() {
     assert_eq!(code(&all), 0, "{}", err(&all));
     let workdir = fs::canonicalize(two.world.project.path()).unwrap().display().to_string();
     assert!(err(&all).contains(&format!("(general, \"first\") in {workdir}")), "{}", err(&all));
+}
+
+#[test]
+fn journal_of_another_user_is_read_from_a_copy() {
+    let world = World::saying("the answer");
+    assert_eq!(code(&world.homing(&run(&["--journal", "journal.db", "a question"]))), 0);
+    let shared = tempfile::tempdir().unwrap();
+    let journal = shared.path().join("journal.db");
+    // The process that wrote it is gone, so everything is in this file.
+    fs::copy(world.project.path().join("journal.db"), &journal).unwrap();
+    let program = shared.path().join("homing");
+    fs::copy(snapbox::cmd::cargo_bin!("homing"), &program).unwrap();
+    fs::set_permissions(&journal, fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let read = |args: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(args).args(["--journal", journal.to_str().unwrap()]).env_clear().env("HOME", "/nonexistent");
+        command.current_dir("/");
+        // Root may write everywhere.
+        if rustix::process::geteuid().is_root() {
+            command.uid(65_534).gid(65_534);
+        }
+        command.output().unwrap()
+    };
+    let (runs, show) = (read(&["runs", "--all"]), read(&["show", "--all", "1"]));
+    let tell = read(&["tell", "--all", "1", "more"]);
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(code(&runs) == 0 && out(&runs).contains("a question"), "{}{}", out(&runs), err(&runs));
+    assert!(err(&runs).contains("the journal is read-only: this shows a copy of it"), "{}", err(&runs));
+    assert!(code(&show) == 0 && out(&show).contains("the answer"), "{}{}", out(&show), err(&show));
+    assert!(code(&tell) != 0 && err(&tell).contains("the journal cannot be written"), "{}", err(&tell));
 }
