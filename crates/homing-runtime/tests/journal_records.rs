@@ -248,7 +248,8 @@ fn runs_are_listed_found_and_summed() {
     assert_eq!(journal.find("1", None).unwrap().run, second.tree);
     assert_eq!(journal.find(&first.tree.to_string(), None).unwrap().run, first.tree);
     assert_eq!(journal.find(&first.tree.to_string()[..35], None).unwrap().run, first.tree);
-    assert!(matches!(journal.find("0", None), Err(FindError::Ambiguous { candidates, .. }) if candidates.len() == 3));
+    let ambiguous = journal.find(&first.tree.to_string()[..6], None);
+    assert!(matches!(ambiguous, Err(FindError::Ambiguous { candidates, .. }) if candidates.len() == 3));
     assert!(matches!(journal.find("nothing", None), Err(FindError::NotFound(_))));
 
     let sums = journal.sum_by(&SumBy::Agent, None, None).unwrap();
