@@ -55,7 +55,7 @@ impl Screen {
 }
 
 #[test]
-fn conversation_is_streamed_rendered_recorded_and_continued() {
+fn r65_conversation_is_streamed_rendered_recorded_and_continued() {
     let Some(screen) = Screen::open(80, 24, |_, seen| match () {
         () if last_says(seen, "first question") => {
             FakeResponse::chat_text("# Heading\n\nA **bold** `word` 日本語 👩‍🚀\n\n- one\n- two\u{1b}[31m\u{7}")

@@ -51,7 +51,7 @@ fn id(question: &Value) -> String {
 }
 
 #[test]
-fn parked_run_exits_6_and_continues_once_another_process_has_answered() {
+fn r63_parked_run_exits_6_and_continues_once_another_process_has_answered() {
     let (world, log) = world(false);
     let parked = world.homing(&run(&[&PARK[..], &["push"]].concat()));
     let envelope = json(&parked);

@@ -39,7 +39,7 @@ fn slow() -> World {
 }
 
 #[test]
-fn run_is_planned_started_and_followed() {
+fn r66_run_is_planned_started_and_followed() {
     let world = World::saying("the answer");
     let server = Serve::start(&world, &MODEL);
     let task =
