@@ -194,6 +194,7 @@ impl From<JournalError> for Trouble {
             JournalError::Unwritable(_) => {
                 trouble.hint("choose another file with --journal PATH, or turn the journal off with --journal off")
             }
+            JournalError::Gone(_) => trouble.hint("its records are lost; start again"),
             JournalError::Locked { stopped: Some(pid), .. } => {
                 trouble.hint(format!("continue it with `kill -CONT {pid}` or `fg`, or end it"))
             }
@@ -219,7 +220,10 @@ pub(crate) fn failure_hint(error: &EnvelopeError) -> Option<String> {
         FailureKind::Auth => Some("check the provider's API key; `homing doctor` shows which one is missing"),
         FailureKind::Model if error.retryable => Some("try again later, or another model with --model"),
         FailureKind::Model => Some("try another model with --model"),
-        FailureKind::Journal => Some("make room on the disk or choose another file with --journal, then resume"),
+        FailureKind::Journal if error.retryable => {
+            Some("make room on the disk or choose another file with --journal, then resume")
+        }
+        FailureKind::Journal => Some("its records are lost, so it cannot be resumed: start it again"),
         FailureKind::CrashLoop => Some(CRASH_LOOP_HINT),
         FailureKind::Team => {
             Some("show each run of the team with `homing show`; a part that may fail takes `on_failure: skip`")

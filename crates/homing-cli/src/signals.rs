@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -13,6 +14,12 @@ use crate::terminal;
 /// Time within which several signals count as one. `timeout` sends two of them, one to the process and one to its group; a user who
 /// presses Ctrl-C a second time has seen that the first one is not enough.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
+
+/// Lets a write to a file that reaches the size limit of this process (`ulimit -f`) fail, instead of ending the process without a word.
+pub(crate) fn survive_size_limit() {
+    // A handler that does nothing: unlike an ignored signal, commands of agents do not inherit it.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+}
 
 /// Streams of the signals that ask for an orderly stop.
 pub(crate) struct Signals {

@@ -335,7 +335,8 @@ impl Envelope {
             let indent = "  ".repeat(place.depth());
             let tokens = usage.input + usage.output;
             let cost = crate::limits::usd(usage.cost_micros);
-            format!("{indent}{place} {agent} {} · {} turns · {tokens} tokens · {cost}", status.name(), usage.turns)
+            let turns = if usage.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", usage.turns) };
+            format!("{indent}{place} {agent} {} · {turns} · {tokens} tokens · {cost}", status.name())
         };
         self.all().into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
@@ -370,7 +371,8 @@ fn error_and_limit(outcome: Option<&Outcome>) -> (Option<EnvelopeError>, Option<
 fn is_resumable(run: &Run) -> bool {
     match run.ended.as_ref().map(|ended| &ended.outcome) {
         None | Some(Outcome::Exhausted(_) | Outcome::TimedOut(_)) => true,
-        Some(Outcome::Failed { kind, .. }) => matches!(kind, FailureKind::Journal),
+        Some(Outcome::Failed { kind: FailureKind::Journal, retryable, .. }) => *retryable,
+        Some(Outcome::Failed { .. }) => false,
         Some(Outcome::Done | Outcome::Cancelled { .. }) => false,
     }
 }

@@ -199,6 +199,9 @@ pub enum JournalError {
     /// It cannot be written: disk full, IO error, lost permission.
     #[error("the journal cannot be written: {0}")]
     Unwritable(String),
+    /// Its file was deleted or replaced while it was in use, so nothing that is written to it can be read again.
+    #[error("the journal {0} was deleted or replaced while it was in use")]
+    Gone(String),
     /// Another process has been writing for too long.
     #[error("the journal is locked by {}", holder.as_deref().unwrap_or("another process"))]
     Locked {

@@ -106,8 +106,11 @@ impl LiveTree {
     /// Notes that the end of a run could not be recorded.
     pub(crate) fn mark_end_unrecorded(&self, run: Uuid, error: &JournalError) {
         tracing::error!(%run, %error, "the end of a run could not be recorded");
-        let warning =
-            format!("this result could not be recorded, so a resumed run would repeat the last steps: {error}");
+        let consequence = match error {
+            JournalError::Gone(_) => "it cannot be resumed",
+            _ => "a resumed run would repeat the last steps",
+        };
+        let warning = format!("this result could not be recorded, so {consequence}: {error}");
         let _ = self.unrecorded.set(warning);
     }
 

@@ -224,3 +224,73 @@ fn endless_reply_ends_the_run_and_leaves_little_behind() {
     let (journal, printed) = (sizes.sum::<u64>(), output.stdout.len());
     assert!(journal < 8 << 20 && printed < 4 << 20, "{journal} bytes in the journal, {printed} printed");
 }
+
+/// Starts a run that asks, reads a file and asks again, with time between to change the world.
+fn two_turns() -> World {
+    let world = World::new(|_, seen| {
+        let pause = Duration::from_secs(1);
+        if has_results(seen) {
+            FakeResponse::chat_text("not reached").after(pause)
+        } else {
+            FakeResponse::chat_calls(&[("write", r#"{"path":"new.txt","content":"x"}"#)]).after(pause)
+        }
+    });
+    world.homing(&["runs"]);
+    world
+}
+
+#[test]
+fn deleted_or_replaced_journal_ends_the_run_before_it_acts() {
+    for is_replaced in [false, true] {
+        let world = two_turns();
+        let child = world.command(&run(&["--json", "x"])).spawn().unwrap();
+        wait_until("it asks", || !world.provider.requests().is_empty());
+        let folder = world.home.path().join(".local/share/homing");
+        std::fs::rename(&folder, world.home.path().join("moved")).unwrap();
+        if is_replaced {
+            assert!(world.homing(&["runs"]).status.success(), "another process creates a new journal");
+        }
+        let output = child.wait_with_output().unwrap();
+        let envelope = json(&output);
+        assert_eq!((code(&output), &envelope["status"]), (1, &"failed".into()), "{envelope}");
+        assert_eq!(
+            (&envelope["error"]["kind"], &envelope["resumable"]),
+            (&"journal".into(), &false.into()),
+            "{envelope}"
+        );
+        let said = envelope["error"]["message"].as_str().unwrap();
+        assert!(said.contains("journal.db was deleted or replaced while it was in use"), "{said}");
+        let hint = envelope["error"]["hint"].as_str().unwrap();
+        assert!(hint.contains("start it again"), "{hint}");
+        assert!(!world.project.path().join("new.txt").exists(), "nothing happens that is not recorded");
+        assert_eq!(world.provider.requests().len(), 1);
+    }
+}
+
+#[test]
+fn file_size_limit_is_named_and_does_not_kill_the_process() {
+    let world = World::new(|_, seen| {
+        if has_results(seen) {
+            FakeResponse::chat_text("not reached")
+        } else {
+            FakeResponse::chat_calls(&[("read", r#"{"path":"big.txt"}"#)])
+        }
+    });
+    world.write("big.txt", &"a line of the big file\n".repeat(3_000));
+    world.homing(&["runs"]);
+    // In units of 512 bytes: enough for nothing at all, and enough to begin.
+    for (blocks, expected) in [(0, 2), (100, 1)] {
+        let homing = world.command(&run(&["--json", "x"]));
+        let mut limited = Command::new("sh");
+        limited.arg("-c").arg(format!("ulimit -f {blocks}; exec \"$@\"")).arg("sh");
+        limited.arg(homing.get_program()).args(homing.get_args()).current_dir(world.project.path()).env_clear();
+        limited.envs(homing.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = limited.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(code(&output), expected, "{:?} {}", output.status, err(&output));
+        let limit = format!("this process may write files of at most {} bytes (ulimit -f)", blocks * 512);
+        let envelope = json(&output);
+        let said = envelope["error"]["message"].as_str().unwrap_or_default();
+        assert!(envelope["status"] == "failed" && said.contains(&limit), "{envelope}");
+    }
+    check_journal(&world);
+}

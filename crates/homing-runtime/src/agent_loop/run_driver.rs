@@ -25,7 +25,7 @@ use crate::{
     },
     delegation::{Delegation, child_report},
     event::TransientKind,
-    journal::Commit,
+    journal::{Commit, JournalError},
     ledger::worst_case,
     observers::{self, Observation},
     resume::interrupted_ask,
@@ -135,8 +135,8 @@ impl RunDriver {
             }
             Interrupt::OutOfTime(hit) => homing_core::run::out_of(hit),
             Interrupt::Journal(error) => {
-                let message = error.to_string();
-                Outcome::Failed { kind: FailureKind::Journal, message, retryable: true }
+                let (message, is_gone) = (error.to_string(), matches!(error, JournalError::Gone(_)));
+                Outcome::Failed { kind: FailureKind::Journal, message, retryable: !is_gone }
             }
             Interrupt::Failed(outcome) => outcome,
         };

@@ -117,7 +117,7 @@ async fn r30_several_results_make_one_report() {
     ## a (done)
     slept 2
 
-    2 of 2 done · 60 tokens · $0.00
+    2 of 2 done · 60 tokens · $0
     ");
 }
 
@@ -156,9 +156,9 @@ async fn r40_result_of_a_tree_has_all_runs_and_totals() {
     let (envelope, _) = TestSetup::new([agent("lead"), agent("scout")], model).run(Task::new("lead", "go")).await;
     assert_eq!((envelope.output.as_str(), envelope.subtree.turns, envelope.subtree.input), ("final", 4, 40));
     insta::assert_snapshot!(envelope.tree(), @r"
-    1 lead done · 2 turns · 30 tokens · $0.00
-      1.1 scout done · 1 turns · 15 tokens · $0.00
-      1.2 scout done · 1 turns · 15 tokens · $0.00
+    1 lead done · 2 turns · 30 tokens · $0
+      1.1 scout done · 1 turn · 15 tokens · $0
+      1.2 scout done · 1 turn · 15 tokens · $0
     ");
 }
 

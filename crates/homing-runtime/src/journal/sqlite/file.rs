@@ -3,11 +3,26 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
 use crate::journal::JournalError;
+
+/// Identifies a file, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// The file at `path`; `None` if there is none.
+    pub(super) fn at(path: &Path) -> Option<Self> {
+        let file = fs::metadata(path).ok()?;
+        Some(Self { device: file.dev(), inode: file.ino() })
+    }
+}
 
 /// Makes sure that there is a file at `path` that only its owner can read, on a file system that supports locks.
 pub(super) fn prepare(path: &Path) -> Result<(), JournalError> {

@@ -246,9 +246,18 @@ impl From<rusqlite::Error> for JournalError {
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged(error.to_string()),
             Some(ErrorCode::NotADatabase) => Self::Damaged("the file is not an SQLite database".to_owned()),
             Some(ErrorCode::DiskFull) => Self::Unwritable("the disk is full".to_owned()),
+            Some(ErrorCode::SystemIoFailure) => Self::Unwritable(format!("{error}{}", size_limit())),
             Some(_) | None => Self::Unwritable(error.to_string()),
         }
     }
+}
+
+/// Names the limit of this process on the size of files, if it has one: SQLite reports a file that reaches it as an IO error.
+fn size_limit() -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    limit
+        .map(|bytes| format!("; this process may write files of at most {bytes} bytes (ulimit -f)"))
+        .unwrap_or_default()
 }
 
 impl From<OpenError> for JournalError {

@@ -12,6 +12,7 @@ use crate::journal::{
         append::Records,
         batch::Batch,
         failpoint::FailpointCounter,
+        file::FileId,
         inbox::Inbox,
         owner::Owner,
         ownership::{OwnedTrees, Ownership},
@@ -24,6 +25,8 @@ pub(super) struct WriteTxn {
     pub(super) connection: Connection,
     pub(super) me: Owner,
     path: PathBuf,
+    /// The file that the connection has open.
+    file: Option<FileId>,
     owned: OwnedTrees,
     /// Reservations of this process at accounts that are not settled.
     open_reservations: u64,
@@ -33,8 +36,8 @@ pub(super) struct WriteTxn {
 
 impl WriteTxn {
     pub(super) fn new(connection: Connection, path: PathBuf, me: Owner, points: FailpointCounter) -> Self {
-        let (owned, batch) = (OwnedTrees::default(), Batch::default());
-        Self { connection, me, path, owned, open_reservations: 0, batch, points }
+        let (owned, batch, file) = (OwnedTrees::default(), Batch::default(), FileId::at(&path));
+        Self { connection, me, path, file, owned, open_reservations: 0, batch, points }
     }
 
     /// The records of trees.
@@ -96,6 +99,10 @@ impl WriteTxn {
         self.batch.status()?;
         for tree in &self.batch.grown {
             self.owned.save_progress(&self.connection, *tree)?;
+        }
+        // SQLite goes on writing to a file that was deleted, and reports success.
+        if FileId::at(&self.path) != self.file {
+            return Err(JournalError::Gone(self.path.display().to_string()));
         }
         self.pass_commit();
         Ok(execute(&self.connection, "COMMIT")?)
