@@ -5,6 +5,9 @@ use uuid::Uuid;
 /// Number of characters of a short ID.
 pub const SHORT_ID_LEN: usize = 8;
 
+/// Minimum number of characters of the beginning of an ID in a look-up: fewer would find a run by chance.
+pub const MIN_ID_BEGINNING: usize = 4;
+
 /// Returns the last characters of an ID, which are random: IDs begin with the time, so runs that started together begin alike.
 ///
 /// ```

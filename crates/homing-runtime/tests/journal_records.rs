@@ -14,6 +14,7 @@ use homing_core::{
     message::Usage,
     model::{AskFailure, Charge, ModelError},
     place::Place,
+    short_id::short_id,
 };
 use homing_runtime::journal::{
     AccountHold, Begun, Claim, InboxRequest, Journal, JournalError,
@@ -272,6 +273,19 @@ fn runs_are_listed_found_and_summed() {
     assert_eq!(journal.envelope(second.tree).unwrap().children[0].status, Status::Interrupted);
     assert_eq!(wait(journal.cached("cache")).unwrap().unwrap().run, first.tree);
     assert_eq!(wait(journal.cached("other")).unwrap(), None);
+}
+
+#[test]
+fn beginning_of_an_id_finds_a_run_from_four_characters_on() {
+    let dir = tempdir().unwrap();
+    let journal = open(&dir.path().join("journal.db"));
+    let first = small_tree(&journal, plain());
+    assert_eq!(journal.find(&short_id(first.tree)[..4], None).map(|found| found.run), Ok(first.tree));
+    let beginnings = [short_id(first.tree)[..3].to_owned(), first.tree.to_string()[..3].to_owned(), "f".to_owned()];
+    for short in beginnings.into_iter().filter(|text| text.contains(|c: char| c.is_ascii_alphabetic())) {
+        assert_eq!(journal.find(&short, None), Err(FindError::TooShort(short)));
+    }
+    assert!(matches!(journal.find("7", None), Err(FindError::NotFound(_))), "a place that does not exist");
 }
 
 #[test]

@@ -94,7 +94,7 @@ impl From<FindError> for Problem {
     fn from(error: FindError) -> Self {
         match error {
             FindError::NotFound(_) | FindError::NotInProject { .. } => Self::not_found(error.to_string()),
-            FindError::Ambiguous { .. } => Self::bad_request(error.to_string()),
+            FindError::TooShort(_) | FindError::Ambiguous { .. } => Self::bad_request(error.to_string()),
             FindError::Journal(error) => error.into(),
         }
     }

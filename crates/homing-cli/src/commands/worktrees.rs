@@ -6,7 +6,10 @@ use std::{
 };
 
 use homing::{CodingSetup, environment};
-use homing_core::sanitize;
+use homing_core::{
+    sanitize,
+    short_id::{MIN_ID_BEGINNING, short_id},
+};
 use homing_sandbox::git_folder;
 use homing_tools::worktree::{KeptWorktree, kept_worktrees};
 use serde_json::{Value, json};
@@ -46,10 +49,14 @@ impl Repository {
 
     fn find(&self, id: &str) -> Result<KeptWorktree, Trouble> {
         let id = id.trim_start_matches("homing/").to_lowercase();
+        if id.len() < MIN_ID_BEGINNING {
+            let least = format!("give at least {MIN_ID_BEGINNING} characters of its ID");
+            return Err(Trouble::usage(format!("`{id}` is too short to find a worktree: {least}")));
+        }
         // Runs of the same time share the beginning of their IDs, so the random end is accepted, too.
         let is_it = |worktree: &&KeptWorktree| {
             let run = worktree.run.to_string();
-            run.starts_with(&id) || (id.len() >= 4 && run.rsplit('-').next().is_some_and(|end| end.starts_with(&id)))
+            run.starts_with(&id) || short_id(worktree.run).starts_with(&id)
         };
         let mut found = self.worktrees.iter().filter(is_it);
         match (found.next(), found.next()) {

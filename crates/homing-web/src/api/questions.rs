@@ -195,7 +195,7 @@ pub(crate) async fn answer(server: Arc<Server>, call: Call) -> Outcome {
     let question = blocking(move || {
         journal.find_question(&wanted).map_err(|error| match error {
             FindQuestionError::NotFound(_) => Problem::not_found(format!("there is no open question `{wanted}`")),
-            FindQuestionError::Ambiguous(_) => Problem::bad_request(error.to_string()),
+            FindQuestionError::TooShort(_) | FindQuestionError::Ambiguous(_) => Problem::bad_request(error.to_string()),
             FindQuestionError::Journal(error) => error.into(),
         })
     })

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use homing_core::{
     place::Place,
-    short_id::{SHORT_ID_LEN, short_id},
+    short_id::{MIN_ID_BEGINNING, SHORT_ID_LEN, short_id},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
@@ -49,6 +49,9 @@ pub enum FindError {
         /// The project.
         project: PathBuf,
     },
+    /// The beginning of an ID is so short that it would find a run by chance.
+    #[error("`{0}` is too short to find a run by its ID: give at least {MIN_ID_BEGINNING} characters")]
+    TooShort(String),
     /// The IDs of several runs begin like this.
     #[error("`{id}` is ambiguous; it matches these runs:\n{}", candidates.join("\n"))]
     Ambiguous {
@@ -66,7 +69,7 @@ impl SqliteJournal {
     /// Finds a run by its ID, its short ID, the beginning of either, a submission key, or a place within the newest tree.
     ///
     /// A place means the newest tree of `project`, or of the whole journal without one. Everything else is unique in the journal
-    /// and finds the runs of any project.
+    /// and finds the runs of any project. The beginning of an ID has at least [`MIN_ID_BEGINNING`] characters.
     ///
     /// # Errors
     /// Fails if there is no such run, or more than one.
@@ -78,6 +81,7 @@ impl SqliteJournal {
             (None, Some(project)) if is_place(id.trim()) => {
                 Err(FindError::NotInProject { id: id.to_owned(), project: project.to_owned() })
             }
+            (None, _) if is_too_short(id.trim()) => Err(FindError::TooShort(id.to_owned())),
             (None, _) => Err(FindError::NotFound(id.to_owned())),
         }
     }
@@ -103,12 +107,17 @@ fn look_up(
     if is_place(id) {
         let found = in_newest_tree(connection, id, project)?;
         // A place that does not exist must not find a run of another project whose ID happens to begin with it.
-        let is_only_place = project.is_some() && (id.len() < 4 || id.contains('.'));
+        let is_only_place = project.is_some() && id.contains('.');
         if found.is_some() || is_only_place {
             return Ok((found, Vec::new()));
         }
     }
     by_beginning(connection, id)
+}
+
+/// Returns whether `id` could be the beginning of an ID if it were longer.
+fn is_too_short(id: &str) -> bool {
+    (1..MIN_ID_BEGINNING).contains(&id.len()) && !is_place(id) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_place(id: &str) -> bool {
@@ -148,7 +157,7 @@ fn run_ref(row: &Row<'_>) -> rusqlite::Result<RunRef> {
 /// single root is among several matches, it is the result.
 fn by_beginning(connection: &Connection, text: &str) -> rusqlite::Result<(Option<RunRef>, Vec<String>)> {
     let text = text.to_ascii_lowercase();
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
+    if text.len() < MIN_ID_BEGINNING || !text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
         return Ok((None, Vec::new()));
     }
     if text.len() <= SHORT_ID_LEN {

@@ -8,7 +8,7 @@ use std::{
 use homing_core::{
     envelope::{Status, status},
     question::{OpenQuestion, QuestionId},
-    short_id::short_id,
+    short_id::{MIN_ID_BEGINNING, short_id},
     tree::RunTree,
 };
 use rusqlite::Connection;
@@ -41,6 +41,9 @@ pub enum FindQuestionError {
     /// No open question has this ID.
     #[error("there is no open question `{0}`")]
     NotFound(String),
+    /// The beginning of an ID is so short that it would find a question by chance.
+    #[error("`{0}` is too short to find a question: give at least {MIN_ID_BEGINNING} characters of its ID")]
+    TooShort(String),
     /// The IDs of several questions begin like this.
     #[error("`{0}` is ambiguous: several open questions begin like this")]
     Ambiguous(String),
@@ -77,11 +80,14 @@ impl SqliteJournal {
     /// Fails if there is none, or more than one.
     pub fn find_question(&self, id: &str) -> Result<JournalQuestion, FindQuestionError> {
         let text = id.trim().to_lowercase();
+        if text.len() < MIN_ID_BEGINNING {
+            return Err(FindQuestionError::TooShort(id.to_owned()));
+        }
         let begins = |question: &QuestionId| question.to_string().starts_with(&text);
         let of_run = |run: Uuid| run.to_string().starts_with(&text) || short_id(run).starts_with(&text);
         let all = self.questions(None)?;
         let matching = |is_match: &dyn Fn(&JournalQuestion) -> bool| -> Vec<JournalQuestion> {
-            all.iter().filter(|question| !text.is_empty() && is_match(question)).cloned().collect()
+            all.iter().filter(|question| is_match(question)).cloned().collect()
         };
         let mut found = matching(&|question| begins(&question.open.id));
         if found.is_empty() {
